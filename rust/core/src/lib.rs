@@ -1,0 +1,11 @@
+//! Everything that is fast in smdwidgets, and nothing that knows of Python.
+//!
+//! Bytes come in at the bottom (`record`, `proto`, `tensor`), are found through `index` and `catalog`, and leave as
+//! numbers (`reduce`), pictures (`picture`) or views of the bytes themselves. A module uses only the modules above it in the
+//! list below.
+
+// Unsafe code lives in named modules only, each block with its reason.
+#![deny(unsafe_code)]
+
+pub mod error;
+pub mod tensor;

@@ -1,0 +1,105 @@
+//! What a tensor is: a dtype, a shape and content that may lie at any byte offset.
+
+/// The element types of the format, by their number in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DType {
+    /// Text; number 0, because writers leave the field out.
+    Str = 0,
+    /// 32-bit float.
+    F32 = 1,
+    /// 64-bit float.
+    F64 = 2,
+    /// 32-bit signed integer.
+    I32 = 3,
+    /// 8-bit unsigned integer.
+    U8 = 4,
+    /// 16-bit signed integer.
+    I16 = 5,
+    /// 8-bit signed integer.
+    I8 = 6,
+    /// Two 32-bit floats.
+    C64 = 8,
+    /// 64-bit signed integer.
+    I64 = 9,
+    /// One byte a value, 0 or 1.
+    Bool = 10,
+    /// The upper half of a 32-bit float.
+    BF16 = 14,
+    /// 16-bit unsigned integer.
+    U16 = 17,
+    /// Two 64-bit floats.
+    C128 = 18,
+    /// 16-bit float.
+    F16 = 19,
+    /// 32-bit unsigned integer.
+    U32 = 22,
+    /// 64-bit unsigned integer.
+    U64 = 23,
+}
+
+impl DType {
+    /// Every dtype, in the order of its number.
+    pub const ALL: [DType; 16] = [
+        DType::Str,
+        DType::F32,
+        DType::F64,
+        DType::I32,
+        DType::U8,
+        DType::I16,
+        DType::I8,
+        DType::C64,
+        DType::I64,
+        DType::Bool,
+        DType::BF16,
+        DType::U16,
+        DType::C128,
+        DType::F16,
+        DType::U32,
+        DType::U64,
+    ];
+
+    /// The dtype of a number on the wire.
+    pub fn from_number(number: u64) -> Option<DType> {
+        DType::ALL.into_iter().find(|d| *d as u64 == number)
+    }
+
+    /// Its number on the wire.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Bytes of one element; 0 for text, whose elements differ in size.
+    pub fn item_size(self) -> usize {
+        match self {
+            DType::Str => 0,
+            DType::U8 | DType::I8 | DType::Bool => 1,
+            DType::I16 | DType::U16 | DType::F16 | DType::BF16 => 2,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F64 | DType::I64 | DType::U64 | DType::C64 => 8,
+            DType::C128 => 16,
+        }
+    }
+
+    /// numpy's name for it ("str" for text, "bfloat16" where ml_dtypes knows it).
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::Str => "str",
+            DType::F32 => "float32",
+            DType::F64 => "float64",
+            DType::I32 => "int32",
+            DType::U8 => "uint8",
+            DType::I16 => "int16",
+            DType::I8 => "int8",
+            DType::C64 => "complex64",
+            DType::I64 => "int64",
+            DType::Bool => "bool",
+            DType::BF16 => "bfloat16",
+            DType::U16 => "uint16",
+            DType::C128 => "complex128",
+            DType::F16 => "float16",
+            DType::U32 => "uint32",
+            DType::U64 => "uint64",
+        }
+    }
+}

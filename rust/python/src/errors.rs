@@ -1,0 +1,27 @@
+//! One core error becomes one Python exception, with file and offset in its message.
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::prelude::*;
+use smdwidgets_core::error::Error;
+
+/// The Python exception of a core error. The classes are Python's own (`smdwidgets.exceptions`), looked up by name.
+pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
+    let class = match error {
+        Error::Truncated { .. } => "TruncatedDataError",
+        Error::Corrupt { .. } => "CorruptDataError",
+        Error::Unsupported { .. } => "UnsupportedDataError",
+        Error::Index { .. } => "IndexReaderException",
+        Error::OutsideRun { .. } => "OutsideRunError",
+        Error::Io { .. } => "RunIOError",
+        Error::Invalid(what) => return PyValueError::new_err(what.clone()),
+        Error::Cancelled => return PyKeyboardInterrupt::new_err("cancelled"),
+    };
+    let made = py
+        .import("smdwidgets.exceptions")
+        .and_then(|module| module.getattr(class))
+        .and_then(|class| class.call1((error.to_string(),)));
+    match made {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(lookup_failed) => lookup_failed,
+    }
+}

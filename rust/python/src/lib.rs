@@ -1,0 +1,17 @@
+//! `smdwidgets._core`: the core as Python sees it. Conversions, errors, releasing the GIL; nothing else.
+
+use pyo3::prelude::*;
+
+mod errors;
+
+/// The extension module.
+#[pymodule(gil_used = false)]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        Ok(())
+    }
+}
