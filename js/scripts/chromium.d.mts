@@ -1,0 +1,2 @@
+export function chromium(): string;
+export const CHROMIUM_ARGS: string[];

@@ -1,0 +1,43 @@
+// Finds the Chromium that the tests drive: the one named by CHROMIUM, else the platform's own.
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+
+const NAMES =
+  process.platform === "win32"
+    ? ["chrome.exe", "msedge.exe"]
+    : ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+const PLACES = [
+  "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+  "/Applications/Chromium.app/Contents/MacOS/Chromium",
+  "C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe",
+  "C:\\Program Files (x86)\\Microsoft\\Edge\\Application\\msedge.exe",
+];
+
+function runnable(path) {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Path of a Chromium (or Chrome) on this machine; an error that says what to do when there is none. */
+export function chromium() {
+  if (process.env.CHROMIUM) return process.env.CHROMIUM;
+  const folders = (process.env.PATH ?? "").split(delimiter).filter(Boolean);
+  const found = [...folders.flatMap((folder) => NAMES.map((name) => join(folder, name))), ...PLACES].find(runnable);
+  if (!found) throw new Error("no Chromium found: install it (Debian: apt install chromium) or set CHROMIUM to its path");
+  return found;
+}
+
+/** What Chromium needs to run without a display, without a sandbox when root, and without calling home. */
+export const CHROMIUM_ARGS = [
+  ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--no-first-run",
+  "--disable-dev-shm-usage",
+  "--disable-gpu",
+];

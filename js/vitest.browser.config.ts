@@ -1,0 +1,17 @@
+import { playwright } from "@vitest/browser-playwright";
+import { defineConfig } from "vitest/config";
+import { CHROMIUM_ARGS, chromium } from "./scripts/chromium.mjs";
+
+// Components, in the Chromium of this machine.
+export default defineConfig({
+  test: {
+    include: ["test/**/*.browser.test.ts"],
+    browser: {
+      enabled: true,
+      headless: true,
+      screenshotFailures: false,
+      provider: playwright({ launchOptions: { executablePath: chromium(), args: CHROMIUM_ARGS } }),
+      instances: [{ browser: "chromium", viewport: { width: 1000, height: 800 } }],
+    },
+  },
+});
