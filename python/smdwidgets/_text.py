@@ -1,0 +1,80 @@
+"""Small helpers for messages: names shown safely, nearest spellings, workers in the order a person expects."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+
+#: Longer names are cut in messages: a name may come from a hostile file and hold a megabyte.
+_SHOWN = 120
+#: Above this many candidates a spelling is not looked for: an error must not cost seconds.
+_CANDIDATES = 20_000
+
+
+def shown(name: object, limit: int = _SHOWN) -> str:
+    """A name in quotes, control characters escaped, and not longer than a line.
+
+    >>> shown("a\\nb")
+    "'a\\\\nb'"
+    """
+    text = repr(name[: 2 * limit] if isinstance(name, str) else name)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def nearest(wrong: str, candidates: Iterable[str], n: int = 3) -> list[str]:
+    """The candidates that a person most likely meant, best first.
+
+    >>> nearest("gradient", ["losses", "gradients"])
+    ['gradients']
+    """
+    if len(wrong) > _SHOWN:
+        return []
+    known: dict[str, str] = {}
+    for candidate in candidates:
+        if len(candidate) <= _SHOWN:
+            known.setdefault(candidate.casefold(), candidate)
+        if len(known) > _CANDIDATES:
+            break
+    lower = wrong.casefold()
+    found = difflib.get_close_matches(lower, known, n, 0.6)
+    if len(found) < n and lower:
+        # `weight` for `Net_fc1.weight`: too short for a ratio, yet plainly meant.
+        found += [name for name in known if lower in name and name not in found][: n - len(found)]
+    return [known[name] for name in found]
+
+
+def did_you_mean(wrong: str, candidates: Iterable[str]) -> str:
+    """A sentence that names the nearest spellings, or nothing.
+
+    >>> did_you_mean("gradient", ["losses", "gradients"])
+    " Did you mean 'gradients'?"
+    """
+    names = [shown(name) for name in nearest(wrong, candidates)]
+    if not names:
+        return ""
+    return f" Did you mean {names[0]}?" if len(names) == 1 else f" Did you mean {', '.join(names[:-1])} or {names[-1]}?"
+
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A sort key under which ``worker_2`` comes before ``worker_10``.
+
+    >>> sorted(["worker_10", "worker_2"], key=natural)
+    ['worker_2', 'worker_10']
+    """
+    # Digits compare by length first and then as text, which is their numeric order without building huge integers.
+    parts = _DIGITS.split(name)
+    return tuple((len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (-1, part) for i, part in enumerate(parts))
+
+
+def listed(names: Sequence[object], limit: int = 5) -> str:
+    """The first few of a list, and how many more there are.
+
+    >>> listed([1, 2, 3], 2)
+    '1, 2 and 1 more'
+    """
+    head = ", ".join(str(name) for name in names[:limit])
+    return head if len(names) <= limit else f"{head} and {len(names) - limit} more"
