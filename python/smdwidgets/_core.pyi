@@ -1,0 +1,239 @@
+"""The compiled core. Private: the public API is `smdwidgets` and its modules."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__version__: str
+
+# ---------------------------------------------------------------- catalog: what lies where
+
+@final
+class Catalog:
+    """Which tensor, step, mode and worker lies where in a run.
+
+    File names are listed eagerly, index files are read only when asked for: `steps`, `workers`, `workers_at` and
+    `complete_until` answer from names alone; everything about names of tensors, modes and places answers from the index
+    files that have been read (see `load_local`, `load`, `has_local`). Safe to use from many threads.
+
+    Modes are numbers: TRAIN 1, EVAL 2, PREDICT 3, GLOBAL 4. Where a `mode` is asked for, None and 4 mean all global steps.
+    Workers are shown as smdebug shows them (`worker_0`, `/job:worker/replica:0/task:1/device:GPU:0`) and may be given in
+    that form or as file names spell them. Their order is that of the shown name, character by character.
+
+    >>> catalog = Catalog()
+    >>> catalog.add_keys(["index/000000000/000000000005_worker_0.json"])
+    1
+    >>> catalog.steps()
+    [5]
+    """
+
+    def __new__(cls, first_step: int | None = None, end_step: int | None = None) -> Catalog: ...
+    # filling
+    def list_local(self, root: str) -> int:
+        """List the run's index directory; the number of index files not seen before. Unchanged directories are not listed
+        again. A directory that does not exist (yet) holds nothing: 0."""
+    def add_keys(self, keys: Sequence[str]) -> int:
+        """The same from a bucket's listing: keys relative to the run. Keys that are no index files are ignored."""
+    def unread(self, steps: Sequence[int] | None = None) -> list[str]:
+        """Keys of listed index files whose content has not been read: all, or those of these global steps."""
+    def load_local(self, root: str, steps: Sequence[int] | None = None, threads: int | None = None) -> int:
+        """Read index files that are unread, or failed before and have changed since; the number of files read now."""
+    def has_local(self, root: str, name: str) -> bool:
+        """Whether a tensor of this name exists, reading unread index files newest first until it is found."""
+    def refresh_local(self, root: str, steps: Sequence[int]) -> int:
+        """Read index files of these steps again if they were replaced since (a restarted training writes steps twice);
+        the number that had been."""
+    def load(self, key: str, data: bytes) -> bool:
+        """Take in one index file's content from elsewhere. False if it could not be understood: see `problems`."""
+    def load_many(self, files: Sequence[tuple[str, bytes]], threads: int | None = None) -> int:
+        """The same for many, parsed in parallel; the number understood."""
+    def problems(self) -> list[tuple[str, str]]:
+        """Index files that could not be read: (key, message), in the order of keys."""
+    @property
+    def generation(self) -> int:
+        """Grows whenever an answer may have changed: a key for caches."""
+    # steps and workers, from file names
+    def steps(self, mode: int | None = None) -> list[int]:
+        """Global steps, ascending; with a mode those of that mode (of the index files read)."""
+    def num_steps(self) -> int: ...
+    def last_step(self) -> int | None: ...
+    def has_step(self, step: int) -> bool: ...
+    def workers(self) -> list[str]: ...
+    def workers_at(self, step: int) -> list[str]: ...
+    def complete_until(self, num_workers: int) -> int:
+        """The last global step that `num_workers` distinct workers have written, -1 if there is none. Every step up to it
+        counts as complete."""
+    def count_after(self, step: int) -> int:
+        """How many global steps come after this one."""
+    # modes, from index files read
+    def modes(self) -> list[int]:
+        """Modes of the index files read, ascending; GLOBAL (4) only if a file says so."""
+    def mode_of(self, step: int) -> tuple[int, int] | None:
+        """(mode, mode step) of a global step: that of its first worker by name. None if not read."""
+    def mode_steps(self, mode: int, name: str | None = None) -> list[int]:
+        """Mode steps of a mode, ascending; with a name those at which the tensor has something."""
+    def global_step(self, mode: int, mode_step: int) -> int | None:
+        """The global step of a mode step; the latest if a restarted training repeated it."""
+    # tensors, from index files read
+    def names(self) -> list[str]:
+        """Names of tensors, sorted. Stored reductions show under the tensor they are of."""
+    def names_at(self, step: int, worker: str | None = None) -> list[str]: ...
+    def names_in_mode(self, mode: int) -> list[str]: ...
+    def has(self, name: str) -> bool: ...
+    def steps_of(self, name: str, mode: int | None = None) -> list[int]:
+        """Global steps at which the tensor has a value, a stored reduction or a shape, ascending."""
+    def workers_of(self, name: str, step: int) -> list[str]:
+        """Workers that wrote a value, a reduction or a shape of the tensor at this global step."""
+    def find(self, name: str, step: int, worker: str | None = None) -> Entry | None:
+        """Where the value lies; without a worker that of the first worker by name that has one."""
+    def stored_reductions(self, name: str, step: int, worker: str | None = None) -> list[tuple[str, bool, Entry]]:
+        """Stored reductions (op, abs, where); without a worker those of the first worker by name that has any."""
+    def stored_reduction(self, name: str, step: int, op: str, abs: bool, worker: str | None = None) -> Entry | None: ...
+    def shape_of(self, name: str, step: int, worker: str | None = None) -> tuple[int, ...] | None:
+        """The shape that was saved in place of, or beside, the value (`save_shape`); None if none was."""
+    def original_name(self, name: str) -> str | None:
+        """The name the framework gave the tensor, if a shape was saved with it."""
+    def num_entries(self) -> int: ...
+    def memory(self) -> int:
+        """Bytes held."""
+
+@final
+class Entry:
+    """Where one record lies, and what it should be."""
+
+    @property
+    def name(self) -> str:
+        """The name in the index file: for a stored reduction the full `smdebug/reductions/...` one."""
+    @property
+    def event_key(self) -> str:
+        """The event file, relative to the run."""
+    @property
+    def index_key(self) -> str:
+        """The index file that says so, relative to the run."""
+    @property
+    def offset(self) -> int: ...
+    @property
+    def length(self) -> int:
+        """Bytes of the whole record: one ranged read gives it all."""
+    @property
+    def worker(self) -> str: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def mode(self) -> int: ...
+    @property
+    def mode_step(self) -> int: ...
+    @property
+    def crc(self) -> int | None:
+        """CRC32C of the record's payload, if the index file carries one."""
+    def decode(self, data: bytes | bytearray | memoryview, copy: bool = False) -> NDArray[Any]:
+        """The value from this record's bytes, got elsewhere (a bucket). Name and checksums are checked; the array is a
+        read-only view of `data` unless `copy`."""
+
+@final
+class Files:
+    """Event files of one local run, kept mapped (the most recently used ones).
+
+    Arrays are read-only views of the files, without a copy, and stay valid when everything else is gone.
+    Checksums: a record's header always; its content on the first read if it or its index entry carries a checksum.
+    """
+
+    def __new__(cls, root: str, max_maps: int = 256) -> Files: ...
+    @property
+    def root(self) -> str: ...
+    def value(self, entry: Entry, copy: bool = False) -> NDArray[Any]: ...
+    def get(self, catalog: Catalog, name: str, step: int, worker: str | None = None) -> NDArray[Any] | None:
+        """`value(catalog.find(name, step, worker))` in one call, reading the step's index files first if they are unread.
+        None if there is no value."""
+    def head(self, entry: Entry) -> tuple[str, tuple[int, ...]]:
+        """(dtype name, shape), from the record's first bytes."""
+    def exists(self, entry: Entry) -> bool:
+        """Whether the event file is there."""
+    def forget(self) -> None:
+        """Close all files. Arrays handed out stay valid."""
+
+@final
+class Fetched:
+    """Event files elsewhere: `fetch(key, offset, length)` returns bytes (fewer at the file's end), and is called from
+    several threads at once. What `sweep`, `values` and `heads` take in the place of `Files`."""
+
+    def __new__(cls, fetch: Callable[[str, int, int], bytes]) -> Fetched: ...
+
+# ---------------------------------------------------------------- sweep: many records, each read once
+
+@final
+class Cancel:
+    """A flag that ends a sweep early when set, from any thread."""
+
+    def __new__(cls) -> Cancel: ...
+    def set(self) -> None: ...
+    def is_set(self) -> bool: ...
+
+type Row = tuple[str, int, str | None]
+"""(name, global step, worker or None for the first that has the tensor)."""
+
+def sweep(
+    catalog: Catalog,
+    files: Files | Fetched,
+    names: Sequence[str],
+    steps: Sequence[int] | None = None,
+    workers: Sequence[str] | None = None,
+    reductions: Sequence[str] | None = None,
+    *,
+    counts: bool = False,
+    recompute: bool = False,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    cancel: Cancel | None = None,
+) -> dict[str, Any]:
+    """Reductions of many tensors at many steps, as columns; each record is read once.
+
+    One row for each (name, step, worker) that has a value or a stored reduction, in the order of names given, then steps,
+    then workers. `workers` None: the first worker by name that has the tensor; a list: each of those; `[]`: every worker.
+    `reductions`: as in collections' configurations ("min", "abs_mean", "l2", "abs_l1" ...; None: all 18). A stored
+    reduction is used where there is one unless `recompute`.
+
+    Columns: "name", "worker" (object arrays of str), "step", "mode", "mode_step" (int64), one for each reduction (the
+    results' common dtype; NaN, or 0 for bool and integers, where "error" is set), with `counts` also "size", "nan",
+    "pos_inf", "neg_inf", "zero" (int64); "error": list of (row, exception). One bad record is one error, never the
+    end. `progress(bytes done, bytes in all)` is called about ten times a second in the calling thread; Ctrl-C ends the
+    sweep.
+    """
+
+def values(
+    catalog: Catalog,
+    files: Files | Fetched,
+    rows: Sequence[Row],
+    *,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    cancel: Cancel | None = None,
+) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
+    """The values of many rows, each record read once into fresh memory: one array (rows, *shape) if all dtypes and shapes
+    agree and no row failed, else a list with None for rows that have no value or failed; and the errors as (row, exception)."""
+
+def heads(
+    catalog: Catalog,
+    files: Files | Fetched,
+    rows: Sequence[Row],
+    *,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    cancel: Cancel | None = None,
+) -> tuple[list[tuple[str, tuple[int, ...]] | None], list[tuple[int, BaseException]]]:
+    """(dtype name, shape) of many rows, from the first bytes of each record."""
+
+def verify(
+    catalog: Catalog,
+    files: Files | Fetched,
+    steps: Sequence[int] | None = None,
+    *,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    cancel: Cancel | None = None,
+) -> dict[str, Any]:
+    """Check every record of these steps: framing, names, checksums, shapes. Returns counts: "records", "bytes", "footer_constant",
+    "footer_crc" (true CRCs that hold), "index_crc" (verified against the index), "unverifiable" (nothing to check the content against), and "errors": list of
+    (name, step, worker, exception)."""
