@@ -1,0 +1,104 @@
+"""Asking a training to stop: a small file in the run's directory, which hooks look for at every step.
+
+A file, because the one who asks (a rule in a notebook, a CI job) and the training share nothing else, and it outlives
+both. Other readers of a run ignore it.
+
+>>> import tempfile
+>>> run = tempfile.mkdtemp()
+>>> request_stop(run, reason="loss is NaN", by="ExplodingTensor", step=120).reason
+'loss is NaN'
+>>> stop_requested(run).by
+'ExplodingTensor'
+>>> clear_stop(run)
+True
+>>> stop_requested(run) is None
+True
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+__all__ = ["STOP_FILE", "StopRequest", "clear_stop", "request_stop", "stop_requested"]
+
+#: The file's name, in the run's root (the ``out_dir`` of the hook).
+STOP_FILE = "smdwidgets_stop.json"
+#: A request is a few hundred bytes; whatever else lies there under this name is not read into memory.
+_LARGEST = 64 * 1024
+
+
+@dataclass(frozen=True)
+class StopRequest:
+    """Who asked the training to stop, when, and why."""
+
+    reason: str = ""
+    by: str = ""
+    step: int | None = None
+    time: float = 0.0
+
+    def __str__(self) -> str:
+        who = self.by or "someone"
+        at = f" at step {self.step}" if self.step is not None else ""
+        return f"{who} asked the training to stop{at}" + (f": {self.reason}" if self.reason else "")
+
+
+def request_stop(
+    run: str | os.PathLike[str], *, reason: str = "", by: str = "", step: int | None = None
+) -> StopRequest:
+    """Ask the training that writes ``run`` to stop. The first request stays: it tells what went wrong first."""
+    root = Path(run)
+    request = StopRequest(reason=reason, by=by, step=step, time=time.time())
+    # Written aside and moved into place, so that a hook never reads half of it.
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{STOP_FILE}.", dir=root)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            json.dump(asdict(request), out)
+        if (root / STOP_FILE).exists():
+            return stop_requested(root) or request
+        os.replace(temporary, root / STOP_FILE)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return request
+
+
+def stop_requested(run: str | os.PathLike[str]) -> StopRequest | None:
+    """The request, if there is one. Cheap enough for every step: one look for a file that is mostly not there.
+
+    A file that cannot be understood still counts: someone put it there to stop the training.
+    """
+    path = Path(run) / STOP_FILE
+    try:
+        with path.open("rb") as source:
+            content = source.read(_LARGEST)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return StopRequest(reason=f"{STOP_FILE} is there but could not be read ({error.strerror or error})")
+    try:
+        found = json.loads(content)
+        known = {field.name for field in fields(StopRequest)}
+        request = {key: value for key, value in found.items() if key in known}
+    except (ValueError, AttributeError):
+        return StopRequest(reason=content[:200].decode("utf-8", "replace").strip())
+    step = request.get("step")
+    when = request.get("time")
+    return StopRequest(
+        reason=str(request.get("reason", "")),
+        by=str(request.get("by", "")),
+        step=step if isinstance(step, int) and not isinstance(step, bool) else None,
+        time=float(when) if isinstance(when, int | float) else 0.0,
+    )
+
+
+def clear_stop(run: str | os.PathLike[str]) -> bool:
+    """Take the request back, so that a new training in the same directory does not stop at its first step."""
+    try:
+        (Path(run) / STOP_FILE).unlink()
+    except FileNotFoundError:
+        return False
+    return True
