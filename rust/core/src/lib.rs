@@ -7,5 +7,8 @@
 // Unsafe code lives in named modules only, each block with its reason.
 #![deny(unsafe_code)]
 
+pub mod crc;
 pub mod error;
+pub mod proto;
+pub mod record;
 pub mod tensor;

@@ -1,4 +1,4 @@
-//! What a tensor is: a dtype, a shape and content that may lie at any byte offset.
+//! The element types of the format.
 
 /// The element types of the format, by their number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,9 +59,32 @@ impl DType {
         DType::U64,
     ];
 
-    /// The dtype of a number on the wire.
+    /// The dtype of a number on the wire. Text has two: 0, as smdebug writes it, and TensorFlow's own 7.
     pub fn from_number(number: u64) -> Option<DType> {
-        DType::ALL.into_iter().find(|d| *d as u64 == number)
+        Some(match number {
+            0 | 7 => DType::Str,
+            1 => DType::F32,
+            2 => DType::F64,
+            3 => DType::I32,
+            4 => DType::U8,
+            5 => DType::I16,
+            6 => DType::I8,
+            8 => DType::C64,
+            9 => DType::I64,
+            10 => DType::Bool,
+            14 => DType::BF16,
+            17 => DType::U16,
+            18 => DType::C128,
+            19 => DType::F16,
+            22 => DType::U32,
+            23 => DType::U64,
+            _ => return None,
+        })
+    }
+
+    /// The dtype that numpy calls so.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
     /// Its number on the wire.
@@ -100,6 +123,41 @@ impl DType {
             DType::F16 => "float16",
             DType::U32 => "uint32",
             DType::U64 => "uint64",
+        }
+    }
+}
+
+/// What TensorFlow calls a number that is no [`DType`], to say what a file holds that can't be read.
+pub(super) fn foreign_name(number: u64) -> &'static str {
+    match number {
+        11 => "qint8",
+        12 => "quint8",
+        13 => "qint32",
+        15 => "qint16",
+        16 => "quint16",
+        20 => "resource",
+        21 => "variant",
+        24 => "float8_e5m2",
+        25 => "float8_e4m3fn",
+        29 => "int4",
+        30 => "uint4",
+        _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DType;
+
+    #[test]
+    fn numbers_and_names_lead_back_to_their_dtype() {
+        for dtype in DType::ALL {
+            assert_eq!(DType::from_number(u64::from(dtype.number())), Some(dtype));
+            assert_eq!(DType::from_name(dtype.name()), Some(dtype));
+        }
+        assert_eq!(DType::from_number(7), Some(DType::Str));
+        for unknown in [11, 13, 16, 20, 24, 101, u64::MAX] {
+            assert_eq!(DType::from_number(unknown), None);
         }
     }
 }

@@ -1,0 +1,113 @@
+//! The message in every record of an event file.
+
+use super::summary::Value;
+use super::wire::Fields;
+use crate::error::Result;
+
+/// What an event carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// Nothing.
+    Empty,
+    /// The first record of a TensorBoard file: the version of its writer.
+    FileVersion(&'a str),
+    /// A computation graph, not looked into.
+    Graph(&'a [u8]),
+    /// Values: see [`Event::values`].
+    Summary,
+    /// A field of this number, not looked into: a log message, a session's state, run metadata.
+    Other(u32),
+}
+
+/// One event.
+#[derive(Debug, Clone)]
+pub struct Event<'a> {
+    /// When it was written, in seconds since 1970.
+    pub wall_time: f64,
+    /// The global step. Left out on the wire when it is 0.
+    pub step: i64,
+    /// What it carries.
+    pub content: Content<'a>,
+    /// The fields from the first summary on.
+    summaries: Fields<'a>,
+}
+
+impl<'a> Event<'a> {
+    /// The event in a record's payload. Its values are looked at as they are asked for.
+    pub fn parse(payload: &'a [u8]) -> Result<Self> {
+        let mut fields = Fields::new(payload, 0, "Event");
+        let mut event = Event { wall_time: 0.0, step: 0, content: Content::Empty, summaries: fields.clone() };
+        loop {
+            let here = fields.clone();
+            let Some(field) = fields.step()? else { break };
+            match field.number {
+                1 => event.wall_time = field.double()?,
+                2 => event.step = field.int()?.cast_signed(),
+                5 => {
+                    field.bytes()?;
+                    // A later kind of content takes an earlier one's place; a further summary adds to the one before.
+                    if event.content != Content::Summary {
+                        event.content = Content::Summary;
+                        event.summaries = here;
+                    }
+                }
+                3 => event.content = Content::FileVersion(field.text()?),
+                4 => event.content = Content::Graph(field.bytes()?),
+                number @ 6..=9 => {
+                    field.bytes()?;
+                    event.content = Content::Other(number);
+                }
+                _ => {}
+            }
+        }
+        Ok(event)
+    }
+
+    /// The summary's values, in order; none where the content is something else.
+    pub fn values(&self) -> Values<'a> {
+        let mut events = self.summaries.clone();
+        if self.content != Content::Summary {
+            events = Fields::new(&[], 0, "Event");
+        }
+        Values { events, summary: Fields::new(&[], 0, "Summary") }
+    }
+}
+
+/// The values of an event, in order. Ends at the first that can't be read.
+#[derive(Debug, Clone)]
+pub struct Values<'a> {
+    events: Fields<'a>,
+    summary: Fields<'a>,
+}
+
+impl<'a> Values<'a> {
+    #[inline]
+    fn step(&mut self) -> Result<Option<Value<'a>>> {
+        loop {
+            while let Some(field) = self.summary.step()? {
+                if field.number == 1 {
+                    return Value::parse(field.message("Summary.Value")?).map(Some);
+                }
+            }
+            match self.events.step()? {
+                Some(field) if field.number == 5 => self.summary = field.message("Summary")?,
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Result<Value<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let step = self.step();
+        if step.is_err() {
+            self.events = Fields::new(&[], 0, "Event");
+            self.summary = Fields::new(&[], 0, "Summary");
+        }
+        step.transpose()
+    }
+}

@@ -1,0 +1,279 @@
+//! The wire itself: numbered fields of five shapes, walked in order.
+
+use crate::error::{Error, Place, Result};
+
+/// How deep groups may nest; protobuf's own readers stop there too.
+const MAX_GROUPS: usize = 100;
+
+/// The value of a field, as the wire has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire<'a> {
+    /// An integer of variable size.
+    Varint(u64),
+    /// Eight bytes.
+    Fixed64(u64),
+    /// Text, bytes, a message or packed numbers.
+    Len(&'a [u8]),
+    /// An obsolete kind of nesting, already skipped.
+    Group,
+    /// Four bytes.
+    Fixed32(u32),
+}
+
+/// One field of a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'a> {
+    /// Its number in the message.
+    pub number: u32,
+    /// What it holds.
+    pub wire: Wire<'a>,
+    /// Where its value starts, counted from the start of the outermost message.
+    pub at: usize,
+    message: &'static str,
+}
+
+/// The fields of a message, in the order they stand in.
+#[derive(Debug, Clone)]
+pub struct Fields<'a> {
+    bytes: &'a [u8],
+    next: usize,
+    base: usize,
+    message: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of `bytes`, which hold a message of this name and start `base` bytes into what offsets are counted from.
+    pub fn new(bytes: &'a [u8], base: usize, message: &'static str) -> Self {
+        Fields { bytes, next: 0, base, message }
+    }
+
+    /// How far the walk has come, counted from the start of the outermost message.
+    pub fn at(&self) -> usize {
+        self.base + self.next
+    }
+
+    /// The next field, `None` at the message's end.
+    #[inline]
+    pub fn step(&mut self) -> Result<Option<Field<'a>>> {
+        if self.next >= self.bytes.len() {
+            return Ok(None);
+        }
+        let step = self.field();
+        if step.is_err() {
+            // Past an error there is no telling where fields start.
+            self.next = self.bytes.len();
+        }
+        step.map(Some)
+    }
+
+    /// The next integer, where the bytes hold packed integers in place of fields.
+    #[inline]
+    pub fn packed_int(&mut self) -> Result<Option<u64>> {
+        if self.next >= self.bytes.len() { Ok(None) } else { self.varint().map(Some) }
+    }
+
+    #[inline]
+    fn field(&mut self) -> Result<Field<'a>> {
+        let (number, kind) = self.key()?;
+        let at = self.at();
+        let wire = match kind {
+            3 => {
+                self.skip_group(number)?;
+                Wire::Group
+            }
+            kind => self.plain(kind)?,
+        };
+        let at = match wire {
+            Wire::Len(bytes) => self.at() - bytes.len(),
+            _ => at,
+        };
+        Ok(Field { number, wire, at, message: self.message })
+    }
+
+    #[inline]
+    fn key(&mut self) -> Result<(u32, u8)> {
+        let key = self.varint()?;
+        let number = u32::try_from(key >> 3).ok().filter(|number| *number != 0 && *number < 1 << 29);
+        match number {
+            Some(number) => Ok((number, (key & 7) as u8)),
+            None => Err(self.wrong(format_args!("{} is not a field's number", key >> 3))),
+        }
+    }
+
+    #[inline]
+    fn plain(&mut self, kind: u8) -> Result<Wire<'a>> {
+        Ok(match kind {
+            0 => Wire::Varint(self.varint()?),
+            1 => Wire::Fixed64(u64::from_le_bytes(self.array()?)),
+            2 => {
+                let length = self.varint()?;
+                Wire::Len(self.take(length)?)
+            }
+            5 => Wire::Fixed32(u32::from_le_bytes(self.array()?)),
+            kind => return Err(self.wrong(format_args!("wire type {kind} where a field should start"))),
+        })
+    }
+
+    /// Walks over a group without a call for each level, so that nesting costs no stack.
+    fn skip_group(&mut self, number: u32) -> Result<()> {
+        let mut open = [0u32; MAX_GROUPS];
+        open[0] = number;
+        let mut depth = 1;
+        while depth > 0 {
+            match self.key()? {
+                (number, 3) if depth < MAX_GROUPS => {
+                    open[depth] = number;
+                    depth += 1;
+                }
+                (_, 3) => return Err(self.wrong(format_args!("groups nested more than {MAX_GROUPS} deep"))),
+                (number, 4) if open[depth - 1] == number => depth -= 1,
+                (number, 4) => return Err(self.wrong(format_args!("the end of a group {number} that isn't open"))),
+                (_, kind) => {
+                    self.plain(kind)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn varint(&mut self) -> Result<u64> {
+        let rest = &self.bytes[self.next.min(self.bytes.len())..];
+        if let [byte @ 0..=0x7f, ..] = rest {
+            self.next += 1;
+            return Ok(u64::from(*byte));
+        }
+        let mut value = 0u64;
+        for (i, byte) in rest.iter().enumerate().take(10) {
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if byte & 0x80 == 0 {
+                if i == 9 && *byte > 1 {
+                    break;
+                }
+                self.next += i + 1;
+                return Ok(value);
+            }
+        }
+        Err(self.wrong(format_args!(
+            "{}",
+            if rest.len() < 10 { "ends inside a number" } else { "a number of more than 64 bits" }
+        )))
+    }
+
+    #[inline]
+    fn take(&mut self, length: u64) -> Result<&'a [u8]> {
+        let rest = &self.bytes[self.next..];
+        match usize::try_from(length).ok().and_then(|length| rest.get(..length)) {
+            Some(taken) => {
+                self.next += taken.len();
+                Ok(taken)
+            }
+            None => Err(self.wrong(format_args!("a field claims {length} bytes where {} are left", rest.len()))),
+        }
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        match self.bytes[self.next..].first_chunk() {
+            Some(taken) => {
+                self.next += N;
+                Ok(*taken)
+            }
+            None => Err(self.wrong(format_args!("ends inside a number of {N} bytes"))),
+        }
+    }
+
+    #[cold]
+    fn wrong(&self, what: std::fmt::Arguments<'_>) -> Error {
+        corrupt(self.at(), self.message, what)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().transpose()
+    }
+}
+
+impl<'a> Field<'a> {
+    /// Its integer.
+    #[inline]
+    pub fn int(&self) -> Result<u64> {
+        match self.wire {
+            Wire::Varint(value) => Ok(value),
+            _ => Err(self.not("an integer")),
+        }
+    }
+
+    /// Its 64-bit float.
+    #[inline]
+    pub fn double(&self) -> Result<f64> {
+        match self.wire {
+            Wire::Fixed64(bits) => Ok(f64::from_bits(bits)),
+            _ => Err(self.not("a 64-bit float")),
+        }
+    }
+
+    /// Its 32-bit float.
+    #[inline]
+    pub fn float(&self) -> Result<f32> {
+        match self.wire {
+            Wire::Fixed32(bits) => Ok(f32::from_bits(bits)),
+            _ => Err(self.not("a 32-bit float")),
+        }
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn bytes(&self) -> Result<&'a [u8]> {
+        match self.wire {
+            Wire::Len(bytes) => Ok(bytes),
+            _ => Err(self.not("bytes")),
+        }
+    }
+
+    /// Its text.
+    #[inline]
+    pub fn text(&self) -> Result<&'a str> {
+        std::str::from_utf8(self.bytes()?).map_err(|e| self.wrong(format_args!("text that is not UTF-8: {e}")))
+    }
+
+    /// The fields of the message it holds.
+    #[inline]
+    pub fn message(&self, name: &'static str) -> Result<Fields<'a>> {
+        Ok(Fields::new(self.bytes()?, self.at, name))
+    }
+
+    /// Takes it as the only one of its number.
+    pub(super) fn once<T>(&self, place: &mut Option<T>, value: T) -> Result<()> {
+        match place.replace(value) {
+            None => Ok(()),
+            Some(_) => Err(self.wrong(format_args!("given twice"))),
+        }
+    }
+
+    /// An error about this field.
+    #[cold]
+    pub fn wrong(&self, what: std::fmt::Arguments<'_>) -> Error {
+        corrupt(self.at, self.message, format_args!("field {}: {what}", self.number))
+    }
+
+    #[cold]
+    fn not(&self, wanted: &str) -> Error {
+        let found = match self.wire {
+            Wire::Varint(_) => "an integer",
+            Wire::Fixed64(_) => "eight bytes",
+            Wire::Len(_) => "a length and bytes",
+            Wire::Group => "a group",
+            Wire::Fixed32(_) => "four bytes",
+        };
+        self.wrong(format_args!("{found} where {wanted} belongs"))
+    }
+}
+
+#[cold]
+fn corrupt(at: usize, message: &str, what: std::fmt::Arguments<'_>) -> Error {
+    Error::Corrupt { place: Place::memory(at as u64), what: format!("{message}: {what}") }
+}

@@ -1,0 +1,145 @@
+//! A tensor with its name and when it was saved: what one record of a tensor file holds.
+
+use super::dtype::DType;
+use super::view::{Data, TensorView};
+use crate::crc::MaskedCrc;
+use crate::error::{Error, Place, Result};
+use crate::proto::{Content, Event, Kind, Metadata, encode};
+use crate::record::{self, Footer, HEADER};
+
+/// A saved tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorEvent<'a> {
+    /// The global step.
+    pub step: i64,
+    /// When it was written, in seconds since 1970.
+    pub wall_time: f64,
+    /// Its name, as saved.
+    pub tag: &'a str,
+    /// The mode's number (1 train, 2 eval, 3 predict, 4 global), where one is given.
+    pub mode: Option<u8>,
+    /// The step counted within the mode, where one is given.
+    pub mode_step: Option<i64>,
+    /// The tensor.
+    pub tensor: TensorView<'a>,
+}
+
+/// The tensor in a whole record: the header's checksum holds, and the footer is smdebug's constant or the true checksum.
+///
+/// Bytes behind the record are left alone. Offsets in errors count from the record's start.
+pub fn decode_record(bytes: &[u8]) -> Result<TensorEvent<'_>> {
+    let record = record::whole(bytes, 0)?;
+    if record.footer() == Footer::Neither {
+        let (stands, should) = (MaskedCrc(record.footer_value), MaskedCrc::of(record.payload));
+        let what = format!("the record fails its checksum ({stands} stands there, {should} belongs there)");
+        return Err(Error::Corrupt { place: Place::memory(0), what });
+    }
+    tensor_event(record.payload).map_err(|error| error.within("", HEADER as u64))
+}
+
+/// The tensor in a record's payload: the event's first value, which is how smdebug reads it.
+pub fn tensor_event(payload: &[u8]) -> Result<TensorEvent<'_>> {
+    event_of(&Event::parse(payload)?)
+}
+
+/// The tensor in an event.
+pub fn event_of<'a>(event: &Event<'a>) -> Result<TensorEvent<'a>> {
+    let found = match event.content {
+        Content::Empty => "nothing",
+        Content::FileVersion(_) => "the version of a TensorBoard file",
+        Content::Graph(_) => "a graph",
+        Content::Other(_) => "a log message, session state or run metadata",
+        Content::Summary => match event.values().next().transpose()? {
+            None => "an empty summary",
+            Some(value) => match value.kind {
+                Kind::Tensor(proto) => {
+                    let tensor = TensorView::of(proto)?;
+                    let (mode, mode_step) = value.metadata.as_ref().map(mode_of).transpose()?.unwrap_or_default();
+                    let (step, wall_time) = (event.step, event.wall_time);
+                    return Ok(TensorEvent { step, wall_time, tag: value.tag, mode, mode_step, tensor });
+                }
+                other => other.name(),
+            },
+        },
+    };
+    Err(Error::Unsupported { place: Place::memory(0), what: format!("a record that holds {found}, not a tensor") })
+}
+
+/// The mode and mode step that smdebug hides in two plugins. Content that is neither is another writer's and means nothing here.
+fn mode_of(metadata: &Metadata<'_>) -> Result<(Option<u8>, Option<i64>)> {
+    let mut found = (None, None);
+    for plugin in metadata.plugins() {
+        let (name, content) = plugin?;
+        let content = std::str::from_utf8(content).unwrap_or_default();
+        match name {
+            "mode" => found.0 = content.parse().ok().filter(|mode| (1..=4).contains(mode)),
+            "mode_step" => found.1 = content.parse().ok(),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// What an event says of its tensor besides the tensor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Meta<'a> {
+    /// The global step.
+    pub step: i64,
+    /// When it is written, in seconds since 1970.
+    pub wall_time: f64,
+    /// The tensor's name.
+    pub tag: &'a str,
+    /// The mode's number.
+    pub mode: u8,
+    /// The step counted within the mode.
+    pub mode_step: i64,
+}
+
+/// A payload around content that isn't copied: what goes before it and what goes behind it.
+pub fn encode_tensor_event(meta: &Meta<'_>, dtype: DType, shape: &[u64], data: &Data<'_>) -> (Vec<u8>, Vec<u8>) {
+    use encode::{bytes_size, varint_size};
+
+    let mut metadata = Vec::with_capacity(48);
+    for (name, value) in [("mode_step", meta.mode_step), ("mode", i64::from(meta.mode))] {
+        let mut plugin = Vec::with_capacity(32);
+        encode::bytes(&mut plugin, 1, name.as_bytes());
+        encode::bytes(&mut plugin, 2, value.to_string().as_bytes());
+        encode::bytes(&mut metadata, 1, &plugin);
+    }
+    let mut dims = Vec::with_capacity(shape.len() * 8);
+    for size in shape {
+        let mut dim = Vec::with_capacity(11);
+        if *size != 0 {
+            encode::int(&mut dim, 1, *size);
+        }
+        encode::bytes(&mut dims, 2, &dim);
+    }
+    let dtype_size = if dtype == DType::Str { 0 } else { 1 + varint_size(u64::from(dtype.number())) };
+    let content_size = match data {
+        Data::Strings(strings) => strings.iter().map(|string| bytes_size(8, string.len())).sum(),
+        data => bytes_size(4, data.bytes().map_or(0, <[u8]>::len)),
+    };
+    let tensor_size = dtype_size + bytes_size(2, dims.len()) + content_size;
+    let value_size = bytes_size(1, meta.tag.len()) + bytes_size(8, tensor_size) + bytes_size(9, metadata.len());
+
+    let mut before = Vec::with_capacity(64 + meta.tag.len() + dims.len());
+    encode::double(&mut before, 1, meta.wall_time);
+    if meta.step != 0 {
+        encode::int(&mut before, 2, meta.step.cast_unsigned());
+    }
+    encode::length(&mut before, 5, bytes_size(1, value_size));
+    encode::length(&mut before, 1, value_size);
+    encode::bytes(&mut before, 1, meta.tag.as_bytes());
+    encode::length(&mut before, 8, tensor_size);
+    if dtype != DType::Str {
+        encode::int(&mut before, 1, u64::from(dtype.number()));
+    }
+    encode::bytes(&mut before, 2, &dims);
+    let mut behind = Vec::with_capacity(2 + metadata.len());
+    match data {
+        Data::Strings(strings) => strings.iter().for_each(|string| encode::bytes(&mut before, 8, string)),
+        data => encode::length(&mut before, 4, data.bytes().map_or(0, <[u8]>::len)),
+    }
+    encode::bytes(&mut behind, 9, &metadata);
+    (before, behind)
+}

@@ -1,0 +1,130 @@
+//! Elements that stand in typed fields (`float_val`, `int_val`, …) instead of raw bytes.
+//!
+//! TensorFlow writes fewer values than the shape has elements when the rest repeat the last one.
+
+use super::dtype::DType;
+use super::view::{Data, MAX_FILLED, TensorView, corrupt, count, unsupported};
+use crate::error::Result;
+use crate::proto::{Field, Fields, TensorProto, Wire};
+
+/// What the values of a typed field look like on the wire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Fixed32,
+    Fixed64,
+    /// A varint; the given number of low bytes count.
+    Varint(usize),
+}
+
+/// The typed field of a dtype: its number and its form. A complex number is two values.
+fn field_of(dtype: DType) -> (u32, Form) {
+    match dtype {
+        DType::F32 => (5, Form::Fixed32),
+        DType::F64 => (6, Form::Fixed64),
+        DType::I32 => (7, Form::Varint(4)),
+        DType::I16 | DType::U16 => (7, Form::Varint(2)),
+        DType::I8 | DType::U8 => (7, Form::Varint(1)),
+        DType::Str => (8, Form::Varint(0)),
+        DType::C64 => (9, Form::Fixed32),
+        DType::I64 => (10, Form::Varint(8)),
+        DType::Bool => (11, Form::Varint(1)),
+        DType::C128 => (12, Form::Fixed64),
+        DType::F16 | DType::BF16 => (13, Form::Varint(2)),
+        DType::U32 => (16, Form::Varint(4)),
+        DType::U64 => (17, Form::Varint(8)),
+    }
+}
+
+/// A tensor of numbers from its typed field.
+pub(super) fn numbers<'a>(proto: &TensorProto<'a>, dtype: DType, shape: Option<Vec<u64>>) -> Result<TensorView<'a>> {
+    let (number, form) = field_of(dtype);
+    if !proto.has_typed(number) {
+        let found = proto.any_typed().unwrap_or(0);
+        return Err(corrupt(proto, format_args!("a {} tensor with values in field {found}", dtype.name())));
+    }
+    let mut bytes = Vec::new();
+    for field in proto.typed(number) {
+        append(&field?, dtype, form, &mut bytes)?;
+    }
+    let item = dtype.item_size();
+    let given = bytes.len() / item;
+    if bytes.len() % item != 0 {
+        return Err(corrupt(proto, format_args!("half a {} value", dtype.name())));
+    }
+    let shape = shape.unwrap_or_else(|| flat(given));
+    let wanted = count(proto, &shape, item)?;
+    let more = missing(proto, given, wanted, item, &shape)?;
+    if let Some(last) = bytes.len().checked_sub(item) {
+        bytes.reserve_exact(more * item);
+        for _ in 0..more {
+            bytes.extend_from_within(last..last + item);
+        }
+    }
+    Ok(TensorView { dtype, shape, data: Data::Owned(bytes) })
+}
+
+/// A tensor of text.
+pub(super) fn strings<'a>(proto: &TensorProto<'a>, shape: Option<Vec<u64>>) -> Result<TensorView<'a>> {
+    let (number, _) = field_of(DType::Str);
+    if !proto.content.is_empty() {
+        return Err(corrupt(proto, format_args!("{} bytes of content without a dtype", proto.content.len())));
+    }
+    if let Some(other) = proto.any_typed().filter(|_| !proto.has_typed(number)) {
+        return Err(corrupt(proto, format_args!("values in field {other} without a dtype")));
+    }
+    let mut strings = Vec::new();
+    for field in proto.typed(number) {
+        strings.push(field?.bytes()?);
+    }
+    let shape = shape.unwrap_or_else(|| flat(strings.len()));
+    let wanted = count(proto, &shape, size_of::<&[u8]>())?;
+    let more = missing(proto, strings.len(), wanted, size_of::<&[u8]>(), &shape)?;
+    if let Some(last) = strings.last().copied() {
+        strings.resize(strings.len() + more, last);
+    }
+    Ok(TensorView { dtype: DType::Str, shape, data: Data::Strings(strings) })
+}
+
+/// The shape of values that come without one: a single value, or a row.
+fn flat(given: usize) -> Vec<u64> {
+    if given == 1 { Vec::new() } else { vec![given as u64] }
+}
+
+/// How many elements the last value has still to fill.
+fn missing(proto: &TensorProto<'_>, given: usize, wanted: u64, item: usize, shape: &[u64]) -> Result<usize> {
+    match wanted.checked_sub(given as u64) {
+        Some(0) => Ok(0),
+        Some(_) if given == 0 => Err(corrupt(proto, format_args!("no values for shape {shape:?}"))),
+        Some(more) if wanted.saturating_mul(item as u64) <= MAX_FILLED => Ok(more as usize),
+        Some(_) => {
+            let what = format_args!("{given} values that should fill shape {shape:?}: more than {MAX_FILLED} bytes");
+            Err(unsupported(proto, what))
+        }
+        None => Err(corrupt(proto, format_args!("{given} values for shape {shape:?}"))),
+    }
+}
+
+/// The values of one field, packed or a single one, as the dtype has them in memory.
+fn append(field: &Field<'_>, dtype: DType, form: Form, into: &mut Vec<u8>) -> Result<()> {
+    match (form, field.wire) {
+        (Form::Varint(size), Wire::Varint(value)) => integer(dtype, size, value, into),
+        (Form::Varint(size), Wire::Len(packed)) => {
+            let mut values = Fields::new(packed, field.at, "packed integers");
+            while let Some(value) = values.packed_int()? {
+                integer(dtype, size, value, into);
+            }
+        }
+        (Form::Fixed32, Wire::Fixed32(value)) => into.extend_from_slice(&value.to_le_bytes()),
+        (Form::Fixed64, Wire::Fixed64(value)) => into.extend_from_slice(&value.to_le_bytes()),
+        (Form::Fixed32, Wire::Len(packed)) if packed.len().is_multiple_of(4) => into.extend_from_slice(packed),
+        (Form::Fixed64, Wire::Len(packed)) if packed.len().is_multiple_of(8) => into.extend_from_slice(packed),
+        (_, wire) => return Err(field.wrong(format_args!("{wire:.0?} where values of {} belong", dtype.name()))),
+    }
+    Ok(())
+}
+
+/// The low bytes of an integer, which are the value in two's complement; a truth value is 0 or 1.
+fn integer(dtype: DType, size: usize, value: u64, into: &mut Vec<u8>) {
+    let value = if dtype == DType::Bool { u64::from(value != 0) } else { value };
+    into.extend_from_slice(&value.to_le_bytes()[..size]);
+}
