@@ -11,4 +11,5 @@ pub mod crc;
 pub mod error;
 pub mod proto;
 pub mod record;
+pub mod reduce;
 pub mod tensor;

@@ -1,0 +1,119 @@
+//! One result, rounded once, in the dtype that numpy would give it.
+
+use crate::tensor::DType;
+
+/// A number of some dtype: its little-endian bytes, as they would lie in an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Number {
+    dtype: DType,
+    raw: [u8; 16],
+}
+
+/// What a [`Number`] is worth, in the widest type of its kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// True or false.
+    Bool(bool),
+    /// Any signed integer.
+    Int(i64),
+    /// Any unsigned integer.
+    UInt(u64),
+    /// Any float; 16- and 32-bit floats widen exactly.
+    Float(f64),
+    /// Real and imaginary part.
+    Complex(f64, f64),
+}
+
+impl Number {
+    /// The number whose bytes lie in an array of `dtype`; `bytes` is one element.
+    pub fn from_raw(dtype: DType, bytes: &[u8]) -> Number {
+        let mut raw = [0; 16];
+        raw[..bytes.len()].copy_from_slice(bytes);
+        Number { dtype, raw }
+    }
+
+    /// A float (or the bool, int or complex of that worth) rounded to nearest in `dtype`; integers saturate.
+    pub fn from_f64(dtype: DType, value: f64) -> Number {
+        match dtype {
+            DType::F16 => Number::from_raw(dtype, &half::f16::from_f64(value).to_le_bytes()),
+            DType::BF16 => Number::from_raw(dtype, &half::bf16::from_f64(value).to_le_bytes()),
+            DType::F32 => Number::from_raw(dtype, &(value as f32).to_le_bytes()),
+            DType::C64 | DType::C128 => Number::from_complex(dtype, value, 0.0),
+            DType::Bool => Number::from_raw(dtype, &[u8::from(value != 0.0)]),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 => Number::from_i64(dtype, value as i64),
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 => Number::from_u64(dtype, value as u64),
+            DType::F64 | DType::Str => Number::from_raw(DType::F64, &value.to_le_bytes()),
+        }
+    }
+
+    /// A complex number of `dtype` (complex64, else complex128).
+    pub fn from_complex(dtype: DType, re: f64, im: f64) -> Number {
+        let mut raw = [0; 16];
+        if dtype == DType::C64 {
+            raw[..4].copy_from_slice(&(re as f32).to_le_bytes());
+            raw[4..8].copy_from_slice(&(im as f32).to_le_bytes());
+            Number { dtype, raw }
+        } else {
+            raw[..8].copy_from_slice(&re.to_le_bytes());
+            raw[8..].copy_from_slice(&im.to_le_bytes());
+            Number { dtype: DType::C128, raw }
+        }
+    }
+
+    /// A signed integer in `dtype`, its upper bits dropped where that is narrower.
+    pub fn from_i64(dtype: DType, value: i64) -> Number {
+        Number::from_raw(dtype, &value.to_le_bytes()[..dtype.item_size().min(8)])
+    }
+
+    /// An unsigned integer in `dtype`, its upper bits dropped where that is narrower.
+    pub fn from_u64(dtype: DType, value: u64) -> Number {
+        Number::from_raw(dtype, &value.to_le_bytes()[..dtype.item_size().min(8)])
+    }
+
+    /// The dtype it has.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Its bytes as one element of an array: little-endian, `dtype().item_size()` of them.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.raw[..self.dtype.item_size()]
+    }
+
+    /// What it is worth.
+    pub fn value(&self) -> Value {
+        fn head<const N: usize>(raw: &[u8; 16], at: usize) -> [u8; N] {
+            std::array::from_fn(|i| raw[at + i])
+        }
+        let raw = &self.raw;
+        match self.dtype {
+            DType::Bool => Value::Bool(raw[0] != 0),
+            DType::U8 => Value::UInt(raw[0].into()),
+            DType::U16 => Value::UInt(u16::from_le_bytes(head(raw, 0)).into()),
+            DType::U32 => Value::UInt(u32::from_le_bytes(head(raw, 0)).into()),
+            DType::U64 => Value::UInt(u64::from_le_bytes(head(raw, 0))),
+            DType::I8 => Value::Int(i8::from_le_bytes(head(raw, 0)).into()),
+            DType::I16 => Value::Int(i16::from_le_bytes(head(raw, 0)).into()),
+            DType::I32 => Value::Int(i32::from_le_bytes(head(raw, 0)).into()),
+            DType::I64 => Value::Int(i64::from_le_bytes(head(raw, 0))),
+            DType::F16 => Value::Float(half::f16::from_le_bytes(head(raw, 0)).to_f64()),
+            DType::BF16 => Value::Float(half::bf16::from_le_bytes(head(raw, 0)).to_f64()),
+            DType::F32 => Value::Float(f32::from_le_bytes(head(raw, 0)).into()),
+            DType::F64 | DType::Str => Value::Float(f64::from_le_bytes(head(raw, 0))),
+            DType::C64 => {
+                Value::Complex(f32::from_le_bytes(head(raw, 0)).into(), f32::from_le_bytes(head(raw, 4)).into())
+            }
+            DType::C128 => Value::Complex(f64::from_le_bytes(head(raw, 0)), f64::from_le_bytes(head(raw, 8))),
+        }
+    }
+
+    /// Its worth as a float, for columns and plots: bools are 0 or 1, of a complex number the real part.
+    pub fn to_f64(&self) -> f64 {
+        match self.value() {
+            Value::Bool(value) => f64::from(u8::from(value)),
+            Value::Int(value) => value as f64,
+            Value::UInt(value) => value as f64,
+            Value::Float(value) | Value::Complex(value, _) => value,
+        }
+    }
+}
