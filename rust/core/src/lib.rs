@@ -12,4 +12,5 @@ pub mod error;
 pub mod proto;
 pub mod record;
 pub mod reduce;
+pub mod index;
 pub mod tensor;

@@ -1,0 +1,288 @@
+//! The JSON index file of one step and worker: which tensor lies where in the event file beside it.
+//!
+//! Strings are borrowed from the file's bytes where JSON spells them plainly. Nothing that is not exactly an index file is
+//! taken for one: each malformed shape is an [`Error::Index`] that says where the file stopped making sense.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error as _, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::error::{Error, Place, Result};
+
+/// The largest whole number that every JSON reader agrees on.
+const LARGEST: u64 = 1 << 53;
+
+/// More dimensions than any array library has.
+const MOST_DIMENSIONS: usize = 64;
+
+/// What a step was run for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Mode {
+    /// Training.
+    Train = 1,
+    /// Evaluation.
+    Eval = 2,
+    /// Prediction.
+    Predict = 3,
+    /// None in particular.
+    Global = 4,
+}
+
+impl Mode {
+    /// Every mode, in the order of its number.
+    pub const ALL: [Mode; 4] = [Mode::Train, Mode::Eval, Mode::Predict, Mode::Global];
+
+    /// The mode of a number, as event files write it.
+    pub fn from_number(number: u8) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| *mode as u8 == number)
+    }
+
+    /// Its number in event files.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Its name in index files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Train => "TRAIN",
+            Mode::Eval => "EVAL",
+            Mode::Predict => "PREDICT",
+            Mode::Global => "GLOBAL",
+        }
+    }
+}
+
+impl Serialize for Mode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+// Written out, because serde's derived enums also take `{"TRAIN": null}`.
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Named;
+        impl Visitor<'_> for Named {
+            type Value = Mode;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string that names a mode")
+            }
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Mode, E> {
+                let named = Mode::ALL.into_iter().find(|mode| mode.name() == name);
+                named.ok_or_else(|| E::custom(format_args!("unknown mode {name:?}")))
+            }
+        }
+        deserializer.deserialize_str(Named)
+    }
+}
+
+/// One index file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Index<'a> {
+    /// The mode of all its entries.
+    pub mode: Mode,
+    /// The step counted within that mode.
+    pub mode_step: i64,
+    /// The event file, relative to the run; missing when only shapes were saved.
+    pub event_file: Option<Cow<'a, str>>,
+    /// Where tensors lie. A name may occur twice: the last one holds.
+    pub places: Vec<Placed<'a>>,
+    /// Shapes that were saved in place of, or beside, values.
+    pub shapes: Vec<Shaped<'a>>,
+}
+
+/// Where one record lies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Placed<'a> {
+    /// The tensor's name.
+    #[serde(rename = "tensorname", borrow)]
+    pub name: Cow<'a, str>,
+    /// Where its record starts in the event file.
+    #[serde(rename = "start_idx", deserialize_with = "whole")]
+    pub offset: u64,
+    /// Bytes of the whole record, framing included.
+    #[serde(deserialize_with = "whole")]
+    pub length: u64,
+    /// CRC32C (not masked) of the record's payload: a key of our own, which other readers pass over.
+    #[serde(rename = "crc32c", default, skip_serializing_if = "Option::is_none")]
+    pub crc: Option<u32>,
+}
+
+/// The shape of one tensor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Shaped<'a> {
+    /// The tensor's name.
+    #[serde(rename = "tensorname", borrow)]
+    pub name: Cow<'a, str>,
+    /// The name the framework gave it.
+    #[serde(rename = "originalname", borrow)]
+    pub original: Cow<'a, str>,
+    /// Its dimensions.
+    #[serde(deserialize_with = "dimensions")]
+    pub shape: Vec<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Meta<'a> {
+    mode: Mode,
+    #[serde(deserialize_with = "signed")]
+    mode_step: i64,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    event_file_name: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    meta: Meta<'a>,
+    tensor_payload: &'a [Placed<'a>],
+    shape_payload: &'a [Shaped<'a>],
+}
+
+#[derive(Deserialize)]
+struct Read<'a> {
+    #[serde(borrow)]
+    meta: Object<Meta<'a>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    tensor_payload: Option<Vec<Object<Placed<'a>>>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    shape_payload: Option<Vec<Object<Shaped<'a>>>>,
+}
+
+impl<'a> Index<'a> {
+    /// Read an index file's bytes; `file` is what errors call it.
+    pub fn parse(bytes: &'a [u8], file: &str) -> Result<Index<'a>> {
+        let wrong = |offset, what: String| Error::Index { place: Place::new(file, offset), what };
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(wrong(0, "the file is empty".into()));
+        }
+        // Looked at as text once, so that strings need no second look.
+        let text =
+            std::str::from_utf8(bytes).map_err(|e| wrong(e.valid_up_to() as u64, "the text is not UTF-8".into()))?;
+        let Object(read): Object<Read<'a>> =
+            serde_json::from_str(text).map_err(|e| wrong(offset_of(bytes, &e), without_place(&e)))?;
+        if read.tensor_payload.is_none() && read.shape_payload.is_none() {
+            return Err(wrong(0, "neither tensor_payload nor shape_payload is there".into()));
+        }
+        let Object(meta) = read.meta;
+        let places: Vec<_> = objects(read.tensor_payload);
+        if meta.event_file_name.is_none() && !places.is_empty() {
+            return Err(wrong(0, "tensor_payload without an event_file_name in meta".into()));
+        }
+        Ok(Index {
+            mode: meta.mode,
+            mode_step: meta.mode_step,
+            event_file: meta.event_file_name,
+            places,
+            shapes: objects(read.shape_payload),
+        })
+    }
+
+    /// The file's bytes: one line of JSON.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let meta = Meta { mode: self.mode, mode_step: self.mode_step, event_file_name: self.event_file.clone() };
+        let written = Written { meta, tensor_payload: &self.places, shape_payload: &self.shapes };
+        // Strings, numbers and lists of them: nothing here can fail to be JSON.
+        serde_json::to_vec(&written).unwrap_or_default()
+    }
+}
+
+fn objects<T>(list: Option<Vec<Object<T>>>) -> Vec<T> {
+    // The wrapper has the layout of what it wraps, so this moves nothing.
+    list.unwrap_or_default().into_iter().map(|Object(item)| item).collect()
+}
+
+/// A JSON object. serde's derived code would take a list of the same values, too.
+#[derive(Debug)]
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OnlyMap<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OnlyMap<T> {
+            type Value = Object<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(OnlyMap(PhantomData))
+    }
+}
+
+/// A key that may be missing but not null.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let number = u64::deserialize(deserializer)?;
+    if number <= LARGEST {
+        Ok(number)
+    } else {
+        Err(D::Error::invalid_value(Unexpected::Unsigned(number), &"a whole number up to 2^53"))
+    }
+}
+
+fn signed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    let number = i64::deserialize(deserializer)?;
+    if number.unsigned_abs() <= LARGEST {
+        Ok(number)
+    } else {
+        Err(D::Error::invalid_value(Unexpected::Signed(number), &"a whole number up to 2^53"))
+    }
+}
+
+fn dimensions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+    struct Dimension(u64);
+    impl<'de> Deserialize<'de> for Dimension {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            whole(deserializer).map(Dimension)
+        }
+    }
+    struct Shape;
+    impl<'de> Visitor<'de> for Shape {
+        type Value = Vec<u64>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MOST_DIMENSIONS} dimensions")
+        }
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<u64>, A::Error> {
+            let mut shape = Vec::new();
+            while let Some(Dimension(size)) = list.next_element()? {
+                if shape.len() == MOST_DIMENSIONS {
+                    return Err(A::Error::invalid_length(shape.len() + 1, &self));
+                }
+                shape.push(size);
+            }
+            Ok(shape)
+        }
+    }
+    deserializer.deserialize_seq(Shape)
+}
+
+/// serde_json speaks of lines and columns; a person with a hex viewer wants bytes.
+fn offset_of(bytes: &[u8], error: &serde_json::Error) -> u64 {
+    let line_start = match error.line() {
+        0 | 1 => 0,
+        line => bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').nth(line - 2).map_or(0, |(at, _)| at + 1),
+    };
+    (line_start + error.column().saturating_sub(1)).min(bytes.len()) as u64
+}
+
+fn without_place(error: &serde_json::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(at) = text.rfind(" at line ") {
+        text.truncate(at);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
