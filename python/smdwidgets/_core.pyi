@@ -75,7 +75,7 @@ class Catalog:
     def mode_steps(self, mode: int, name: str | None = None) -> list[int]:
         """Mode steps of a mode, ascending; with a name those at which the tensor has something."""
     def global_step(self, mode: int, mode_step: int) -> int | None:
-        """The global step of a mode step; the latest if a restarted training repeated it."""
+        """The global step of a mode step; the earliest if a restarted training repeated it."""
     # tensors, from index files read
     def names(self) -> list[str]:
         """Names of tensors, sorted. Stored reductions show under the tensor they are of."""
