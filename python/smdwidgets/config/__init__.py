@@ -1,0 +1,24 @@
+"""What a hook saves and when: collections, save and reduction configurations, and their JSON forms.
+
+The same classes write a run's collection files and read them back; the JSON is smdebug's.
+
+>>> SaveConfig(save_interval=10).should_save_step(ModeKeys.TRAIN, 20)
+True
+"""
+
+from smdwidgets.config.collection import Collection
+from smdwidgets.config.collection_manager import CollectionManager
+from smdwidgets.config.keys import CollectionKeys
+from smdwidgets.config.reduction_config import ReductionConfig
+from smdwidgets.config.save_config import SaveConfig, SaveConfigMode
+from smdwidgets.modes import ModeKeys
+
+__all__ = [
+    "Collection",
+    "CollectionKeys",
+    "CollectionManager",
+    "ModeKeys",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+]

@@ -1,0 +1,64 @@
+"""Names of the collections that every framework, or one of them, knows without being told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class CollectionKeys:
+    """The built-in names: ``CollectionKeys.LOSSES == "losses"``."""
+
+    ALL: Final = "all"
+    DEFAULT: Final = "default"
+    WEIGHTS: Final = "weights"
+    BIASES: Final = "biases"
+    GRADIENTS: Final = "gradients"
+    LOSSES: Final = "losses"
+    INPUTS: Final = "inputs"
+    OUTPUTS: Final = "outputs"
+    LAYERS: Final = "layers"
+    METRICS: Final = "metrics"
+    SM_METRICS: Final = "sm_metrics"
+    OPTIMIZER_VARIABLES: Final = "optimizer_variables"
+    TENSORFLOW_SUMMARIES: Final = "tensorflow_summaries"
+    # XGBoost
+    HYPERPARAMETERS: Final = "hyperparameters"
+    PREDICTIONS: Final = "predictions"
+    LABELS: Final = "labels"
+    FEATURE_IMPORTANCE: Final = "feature_importance"
+    AVERAGE_SHAP: Final = "average_shap"
+    FULL_SHAP: Final = "full_shap"
+    TREES: Final = "trees"
+
+
+#: Every built-in name.
+BUILT_IN: Final = frozenset(value for key, value in vars(CollectionKeys).items() if key.isupper())
+
+#: Collections of single numbers: neither reduced nor drawn as histograms.
+SCALAR_COLLECTIONS: Final = frozenset({"losses", "metrics", "feature_importance", "average_shap", "sm_metrics"})
+#: Collections of ready-made summaries in place of tensors.
+SUMMARIES_COLLECTIONS: Final = frozenset({"tensorflow_summaries"})
+#: Collections that SageMaker also wants as metrics.
+SM_METRIC_COLLECTIONS: Final = frozenset({"losses", "metrics", "sm_metrics"})
+NON_REDUCTION_COLLECTIONS: Final = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS
+NON_HISTOGRAM_COLLECTIONS: Final = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS
+
+_COMMON: Final = frozenset({"all", "default", "weights", "biases", "gradients", "losses"})
+DEFAULT_PYTORCH_COLLECTIONS: Final = _COMMON
+DEFAULT_MXNET_COLLECTIONS: Final = _COMMON
+DEFAULT_TF_COLLECTIONS: Final = _COMMON | {
+    "metrics", "inputs", "outputs", "layers", "sm_metrics", "optimizer_variables",
+}  # fmt: skip
+DEFAULT_XGBOOST_COLLECTIONS: Final = frozenset(
+    {
+        "all",
+        "default",
+        "hyperparameters",
+        "predictions",
+        "labels",
+        "feature_importance",
+        "average_shap",
+        "full_shap",
+        "trees",
+    }
+)

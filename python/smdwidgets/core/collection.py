@@ -1,0 +1,29 @@
+"""Collections, where smdebug has them."""
+
+from smdwidgets.config.collection import Collection
+from smdwidgets.config.keys import (
+    DEFAULT_MXNET_COLLECTIONS,
+    DEFAULT_PYTORCH_COLLECTIONS,
+    DEFAULT_TF_COLLECTIONS,
+    DEFAULT_XGBOOST_COLLECTIONS,
+    NON_HISTOGRAM_COLLECTIONS,
+    NON_REDUCTION_COLLECTIONS,
+    SCALAR_COLLECTIONS,
+    SM_METRIC_COLLECTIONS,
+    SUMMARIES_COLLECTIONS,
+    CollectionKeys,
+)
+
+__all__ = [
+    "DEFAULT_MXNET_COLLECTIONS",
+    "DEFAULT_PYTORCH_COLLECTIONS",
+    "DEFAULT_TF_COLLECTIONS",
+    "DEFAULT_XGBOOST_COLLECTIONS",
+    "NON_HISTOGRAM_COLLECTIONS",
+    "NON_REDUCTION_COLLECTIONS",
+    "SCALAR_COLLECTIONS",
+    "SM_METRIC_COLLECTIONS",
+    "SUMMARIES_COLLECTIONS",
+    "Collection",
+    "CollectionKeys",
+]

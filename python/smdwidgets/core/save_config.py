@@ -1,0 +1,19 @@
+"""Save configurations, where smdebug has them."""
+
+from smdwidgets.config.save_config import (
+    ALLOWED_PARAMS,
+    DEFAULT_SAVE_CONFIG_END_STEP,
+    DEFAULT_SAVE_CONFIG_INTERVAL,
+    DEFAULT_SAVE_CONFIG_START_STEP,
+    SaveConfig,
+    SaveConfigMode,
+)
+
+__all__ = [
+    "ALLOWED_PARAMS",
+    "DEFAULT_SAVE_CONFIG_END_STEP",
+    "DEFAULT_SAVE_CONFIG_INTERVAL",
+    "DEFAULT_SAVE_CONFIG_START_STEP",
+    "SaveConfig",
+    "SaveConfigMode",
+]
