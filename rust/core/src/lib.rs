@@ -9,8 +9,8 @@
 
 pub mod crc;
 pub mod error;
+pub mod index;
 pub mod proto;
 pub mod record;
 pub mod reduce;
-pub mod index;
 pub mod tensor;

@@ -2,12 +2,18 @@
 
 use pyo3::prelude::*;
 
+mod buffer;
 mod errors;
+mod numpy;
+mod records;
 
 /// The extension module.
 #[pymodule(gil_used = false)]
 mod _core {
     use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::records::{crc32c, decode, masked_crc};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -35,7 +35,15 @@ pub struct Event<'a> {
 impl<'a> Event<'a> {
     /// The event in a record's payload. Its values are looked at as they are asked for.
     pub fn parse(payload: &'a [u8]) -> Result<Self> {
-        let mut fields = Fields::new(payload, 0, "Event");
+        Event::of(Fields::new(payload, 0, "Event"))
+    }
+
+    /// The event whose payload begins with these bytes. What they don't reach is left out or cut short.
+    pub fn parse_beginning(payload: &'a [u8]) -> Result<Self> {
+        Event::of(Fields::beginning(payload, 0, "Event"))
+    }
+
+    fn of(mut fields: Fields<'a>) -> Result<Self> {
         let mut event = Event { wall_time: 0.0, step: 0, content: Content::Empty, summaries: fields.clone() };
         loop {
             let here = fields.clone();

@@ -15,6 +15,8 @@ pub struct TensorProto<'a> {
     pub shape: Option<Shape>,
     /// Its elements as raw bytes; empty when they stand in typed fields.
     pub content: &'a [u8],
+    /// How many bytes of content were written: more than `content` has where the input is the beginning of a record.
+    pub content_size: u64,
     /// Where `content` starts, counted from the start of the payload.
     pub content_at: usize,
     /// Where the tensor starts, counted from the start of the payload.
@@ -41,6 +43,7 @@ impl<'a> TensorProto<'a> {
             dtype: 0,
             shape: None,
             content: &[],
+            content_size: 0,
             content_at: fields.at(),
             at: fields.at(),
             fields: fields.clone(),
@@ -53,6 +56,7 @@ impl<'a> TensorProto<'a> {
                 2 => field.once(&mut tensor.shape, Shape::parse(field.message("TensorShapeProto")?)?)?,
                 4 => {
                     tensor.content = field.bytes()?;
+                    tensor.content_size = field.claimed;
                     tensor.content_at = field.at;
                 }
                 number @ 5..=17 => tensor.typed |= 1 << number,
@@ -60,6 +64,11 @@ impl<'a> TensorProto<'a> {
             }
         }
         Ok(tensor)
+    }
+
+    /// Whether more of the tensor may follow what is here.
+    pub fn is_beginning(&self) -> bool {
+        self.fields.is_beginning()
     }
 
     /// Whether a typed field of this number (5 to 17) is there.

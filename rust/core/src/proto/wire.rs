@@ -29,6 +29,8 @@ pub struct Field<'a> {
     pub wire: Wire<'a>,
     /// Where its value starts, counted from the start of the outermost message.
     pub at: usize,
+    /// How many bytes its value claims. More than `wire` has only where the input is the beginning of a message.
+    pub claimed: u64,
     message: &'static str,
 }
 
@@ -38,13 +40,25 @@ pub struct Fields<'a> {
     bytes: &'a [u8],
     next: usize,
     base: usize,
+    beginning: bool,
     message: &'static str,
 }
 
 impl<'a> Fields<'a> {
     /// The fields of `bytes`, which hold a message of this name and start `base` bytes into what offsets are counted from.
     pub fn new(bytes: &'a [u8], base: usize, message: &'static str) -> Self {
-        Fields { bytes, next: 0, base, message }
+        Fields { bytes, next: 0, base, beginning: false, message }
+    }
+
+    /// The same where `bytes` are only the message's beginning: a field that runs past their end is cut short there, and
+    /// what can't be cut short is [`Error::Truncated`].
+    pub fn beginning(bytes: &'a [u8], base: usize, message: &'static str) -> Self {
+        Fields { beginning: true, ..Fields::new(bytes, base, message) }
+    }
+
+    /// Whether more of the message may follow what is here.
+    pub fn is_beginning(&self) -> bool {
+        self.beginning
     }
 
     /// How far the walk has come, counted from the start of the outermost message.
@@ -76,18 +90,18 @@ impl<'a> Fields<'a> {
     fn field(&mut self) -> Result<Field<'a>> {
         let (number, kind) = self.key()?;
         let at = self.at();
-        let wire = match kind {
+        Ok(match kind {
+            2 => {
+                let claimed = self.varint()?;
+                let at = self.at();
+                Field { number, wire: Wire::Len(self.take(claimed)?), at, claimed, message: self.message }
+            }
             3 => {
                 self.skip_group(number)?;
-                Wire::Group
+                Field { number, wire: Wire::Group, at, claimed: 0, message: self.message }
             }
-            kind => self.plain(kind)?,
-        };
-        let at = match wire {
-            Wire::Len(bytes) => self.at() - bytes.len(),
-            _ => at,
-        };
-        Ok(Field { number, wire, at, message: self.message })
+            kind => Field { number, wire: self.plain(kind)?, at, claimed: 0, message: self.message },
+        })
     }
 
     #[inline]
@@ -138,7 +152,7 @@ impl<'a> Fields<'a> {
 
     #[inline]
     fn varint(&mut self) -> Result<u64> {
-        let rest = &self.bytes[self.next.min(self.bytes.len())..];
+        let rest = &self.bytes[self.next..];
         if let [byte @ 0..=0x7f, ..] = rest {
             self.next += 1;
             return Ok(u64::from(*byte));
@@ -154,10 +168,7 @@ impl<'a> Fields<'a> {
                 return Ok(value);
             }
         }
-        Err(self.wrong(format_args!(
-            "{}",
-            if rest.len() < 10 { "ends inside a number" } else { "a number of more than 64 bits" }
-        )))
+        if rest.len() < 10 { Err(self.ends()) } else { Err(self.wrong(format_args!("a number of more than 64 bits"))) }
     }
 
     #[inline]
@@ -167,6 +178,10 @@ impl<'a> Fields<'a> {
             Some(taken) => {
                 self.next += taken.len();
                 Ok(taken)
+            }
+            None if self.beginning => {
+                self.next = self.bytes.len();
+                Ok(rest)
             }
             None => Err(self.wrong(format_args!("a field claims {length} bytes where {} are left", rest.len()))),
         }
@@ -179,8 +194,16 @@ impl<'a> Fields<'a> {
                 self.next += N;
                 Ok(*taken)
             }
-            None => Err(self.wrong(format_args!("ends inside a number of {N} bytes"))),
+            None => Err(self.ends()),
         }
+    }
+
+    #[cold]
+    fn ends(&self) -> Error {
+        if !self.beginning {
+            return self.wrong(format_args!("ends inside a number"));
+        }
+        truncated(self.base, self.bytes.len())
     }
 
     #[cold]
@@ -237,13 +260,22 @@ impl<'a> Field<'a> {
     /// Its text.
     #[inline]
     pub fn text(&self) -> Result<&'a str> {
-        std::str::from_utf8(self.bytes()?).map_err(|e| self.wrong(format_args!("text that is not UTF-8: {e}")))
+        let bytes = self.bytes()?;
+        if self.is_cut() {
+            return Err(truncated(self.at, bytes.len()));
+        }
+        std::str::from_utf8(bytes).map_err(|e| self.wrong(format_args!("text that is not UTF-8: {e}")))
     }
 
     /// The fields of the message it holds.
     #[inline]
     pub fn message(&self, name: &'static str) -> Result<Fields<'a>> {
-        Ok(Fields::new(self.bytes()?, self.at, name))
+        Ok(Fields { beginning: self.is_cut(), ..Fields::new(self.bytes()?, self.at, name) })
+    }
+
+    /// Whether its bytes are only the beginning of what was written.
+    pub fn is_cut(&self) -> bool {
+        matches!(self.wire, Wire::Len(bytes) if self.claimed > bytes.len() as u64)
     }
 
     /// Takes it as the only one of its number.
@@ -276,4 +308,9 @@ impl<'a> Field<'a> {
 #[cold]
 fn corrupt(at: usize, message: &str, what: std::fmt::Arguments<'_>) -> Error {
     Error::Corrupt { place: Place::memory(at as u64), what: format!("{message}: {what}") }
+}
+
+#[cold]
+fn truncated(at: usize, found: usize) -> Error {
+    Error::Truncated { place: Place::memory(at as u64), wanted: found as u64 + 1, found: found as u64 }
 }

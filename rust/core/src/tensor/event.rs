@@ -1,11 +1,11 @@
 //! A tensor with its name and when it was saved: what one record of a tensor file holds.
 
 use super::dtype::DType;
-use super::view::{Data, TensorView};
+use super::view::{Data, TensorView, head_of};
 use crate::crc::MaskedCrc;
 use crate::error::{Error, Place, Result};
-use crate::proto::{Content, Event, Kind, Metadata, encode};
-use crate::record::{self, Footer, HEADER};
+use crate::proto::{Content, Event, Kind, Metadata, TensorProto, Value, encode};
+use crate::record::{self, FOOTER, Footer, HEADER, Step};
 
 /// A saved tensor.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +44,14 @@ pub fn tensor_event(payload: &[u8]) -> Result<TensorEvent<'_>> {
 
 /// The tensor in an event.
 pub fn event_of<'a>(event: &Event<'a>) -> Result<TensorEvent<'a>> {
+    let (value, proto) = first_tensor(event)?;
+    let tensor = TensorView::of(proto)?;
+    let (mode, mode_step) = value.metadata.as_ref().map(mode_of).transpose()?.unwrap_or_default();
+    Ok(TensorEvent { step: event.step, wall_time: event.wall_time, tag: value.tag, mode, mode_step, tensor })
+}
+
+/// The first value of an event and the tensor in it.
+fn first_tensor<'a>(event: &Event<'a>) -> Result<(Value<'a>, TensorProto<'a>)> {
     let found = match event.content {
         Content::Empty => "nothing",
         Content::FileVersion(_) => "the version of a TensorBoard file",
@@ -51,15 +59,10 @@ pub fn event_of<'a>(event: &Event<'a>) -> Result<TensorEvent<'a>> {
         Content::Other(_) => "a log message, session state or run metadata",
         Content::Summary => match event.values().next().transpose()? {
             None => "an empty summary",
-            Some(value) => match value.kind {
-                Kind::Tensor(proto) => {
-                    let tensor = TensorView::of(proto)?;
-                    let (mode, mode_step) = value.metadata.as_ref().map(mode_of).transpose()?.unwrap_or_default();
-                    let (step, wall_time) = (event.step, event.wall_time);
-                    return Ok(TensorEvent { step, wall_time, tag: value.tag, mode, mode_step, tensor });
-                }
-                other => other.name(),
-            },
+            Some(Value { kind: Kind::Tensor(proto), tag, metadata }) => {
+                return Ok((Value { kind: Kind::None, tag, metadata }, proto));
+            }
+            Some(other) => other.kind.name(),
         },
     };
     Err(Error::Unsupported { place: Place::memory(0), what: format!("a record that holds {found}, not a tensor") })
@@ -78,6 +81,52 @@ fn mode_of(metadata: &Metadata<'_>) -> Result<(Option<u8>, Option<i64>)> {
         }
     }
     Ok(found)
+}
+
+/// What the beginning of a record says of its tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head<'a> {
+    /// The tensor's name.
+    pub tag: &'a str,
+    /// The element type.
+    pub dtype: DType,
+    /// The size of each dimension.
+    pub shape: Vec<u64>,
+    /// Bytes of the whole record.
+    pub size: u64,
+}
+
+/// A tensor's dtype and shape from the first bytes of its record; a few hundred are nearly always enough.
+///
+/// [`Error::Truncated`] says how many bytes of the record are wanted when these are too few.
+pub fn decode_head(beginning: &[u8]) -> Result<Head<'_>> {
+    let size = match record::next(beginning, 0) {
+        Step::Record(record) => record.size as u64,
+        Step::NeedMore(size) => size,
+        Step::Corrupt(error) => return Err(error),
+    };
+    let found = beginning.len() as u64;
+    let too_short = || Error::Truncated { place: Place::memory(0), wanted: size, found };
+    let Some(rest) = beginning.get(HEADER..) else { return Err(too_short()) };
+    let payload = size - (HEADER + FOOTER) as u64;
+    let whole = usize::try_from(payload).ok().and_then(|payload| rest.get(..payload));
+    let event = match whole {
+        Some(payload) => Event::parse(payload),
+        None => Event::parse_beginning(rest),
+    };
+    let head = event.and_then(|event| {
+        let (value, proto) = match first_tensor(&event) {
+            // The tensor may be in what isn't here.
+            Err(Error::Unsupported { .. }) if whole.is_none() => return Err(too_short()),
+            first => first?,
+        };
+        let (dtype, shape) = head_of(&proto)?.ok_or_else(too_short)?;
+        Ok(Head { tag: value.tag, dtype, shape, size })
+    });
+    head.map_err(|error| match error {
+        Error::Truncated { .. } => too_short(),
+        error => error.within("", HEADER as u64),
+    })
 }
 
 /// What an event says of its tensor besides the tensor.
