@@ -1,12 +1,38 @@
 """The compiled core. Private: the public API is `smdwidgets` and its modules."""
 
 from collections.abc import Callable, Sequence
+from mmap import mmap
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+
+# ---------------------------------------------------------------- records: framing, checksums, values
+
+type Buffer = bytes | bytearray | memoryview | mmap | NDArray[Any]
+"""Anything whose bytes lie in one piece."""
+
+def decode(data: Buffer, offset: int = 0, copy: bool = False) -> NDArray[Any]:
+    """The tensor in the record that starts `offset` bytes into `data`: a read-only view of `data`, or a copy to write to.
+
+    The header's checksum is checked, and the payload's where the record carries one. Text comes as an array of str.
+    bfloat16 needs ml_dtypes.
+
+    >>> decode(open("000000000005_worker_0.tfevents", "rb").read())
+    array([0.5, 0.25], dtype=float32)
+    """
+
+def crc32c(data: Buffer) -> int:
+    """The CRC32C (Castagnoli) of some bytes.
+
+    >>> hex(crc32c(b"123456789"))
+    '0xe3069283'
+    """
+
+def masked_crc(data: Buffer) -> int:
+    """The CRC32C of some bytes as it stands in a TFRecord file: rotated and shifted."""
 
 # ---------------------------------------------------------------- catalog: what lies where
 
