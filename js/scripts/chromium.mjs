@@ -1,6 +1,8 @@
-// Finds the Chromium that the tests drive: the one named by CHROMIUM, else the platform's own.
+// Finds the Chromium that the tests drive: the one named by CHROMIUM, else the platform's own, else Playwright's.
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { chromium as playwright } from "playwright";
 
 const NAMES =
   process.platform === "win32"
@@ -26,7 +28,8 @@ function runnable(path) {
 export function chromium() {
   if (process.env.CHROMIUM) return process.env.CHROMIUM;
   const folders = (process.env.PATH ?? "").split(delimiter).filter(Boolean);
-  const found = [...folders.flatMap((folder) => NAMES.map((name) => join(folder, name))), ...PLACES].find(runnable);
+  const here = [...folders.flatMap((folder) => NAMES.map((name) => join(folder, name))), ...PLACES];
+  const found = [...here, playwright.executablePath()].find(runnable);
   if (!found) throw new Error("no Chromium found: install it (Debian: apt install chromium) or set CHROMIUM to its path");
   return found;
 }
@@ -41,3 +44,13 @@ export const CHROMIUM_ARGS = [
   "--disable-dev-shm-usage",
   "--disable-gpu",
 ];
+
+// `node scripts/chromium.mjs` tells other programs.
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  try {
+    console.log(JSON.stringify({ path: chromium(), args: CHROMIUM_ARGS }));
+  } catch (error) {
+    console.error(error.message);
+    process.exitCode = 1;
+  }
+}

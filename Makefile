@@ -1,0 +1,70 @@
+# Two commands do everything on a fresh clone: `make demo` and `make test`. What they need they install, inside this folder
+# (but for Chromium, which comes from the system). Each target is a line here and a program in tools/.
+PYTHON := $(shell sh tools/find_python.sh)
+ifeq ($(PYTHON),)
+$(error Python 3.11 or newer is needed)
+endif
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench fuzz docs \
+	conformance test-frameworks pictures clean
+
+help:  ## This list
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 18
+
+setup:  ## Virtual environment, front end, extension module, Chromium
+	@$(PYTHON) tools/setup.py
+
+demo: ## A live run, and JupyterLab on the first notebook (ARGS=--headless-check: without a browser)
+	@$(PYTHON) tools/setup.py python front-end extension
+	@$(BIN)/smdwidgets demo $(ARGS)
+
+test:  ## Every check and test
+	@$(PYTHON) tools/test.py
+
+lint:  ## Formatting, lints and types of all three languages
+	@$(PYTHON) tools/test.py lint
+
+test-rust:  ## Tests of the core
+	@$(PYTHON) tools/test.py rust
+
+test-python:  ## Tests of the Python package
+	@$(PYTHON) tools/test.py python
+
+test-js:  ## Tests of the front end, in jsdom and in Chromium
+	@$(PYTHON) tools/test.py front-end browser
+
+test-browser:  ## The whole in a real JupyterLab and a real Chromium
+	@$(PYTHON) tools/test.py e2e
+
+test-notebooks:  ## Every notebook in a real kernel
+	@$(PYTHON) tools/test.py notebooks
+
+format:  ## Formats all sources
+	@$(PYTHON) tools/setup.py python
+	@cargo fmt --all
+	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format --quiet
+
+bench:  ## Ours beside the peers; writes tests/benchmarks/RESULTS.md
+	@$(PYTHON) tools/setup.py python front-end extension peers
+	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+fuzz:  ## Each fuzz target for 30 seconds (SECONDS=300 for longer); needs a nightly Rust and cargo-fuzz
+	@$(PYTHON) tools/fuzz.py $(or $(SECONDS),30)
+
+docs:  ## The documentation site, in site/
+	@$(PYTHON) tools/setup.py python front-end extension docs
+	@$(BIN)/mkdocs build --strict --quiet && echo "site/index.html"
+
+conformance:  ## The same runs read by smdebug 1.0.34 and by us
+	@$(PYTHON) tools/test.py conformance
+
+test-frameworks:  ## Real trainings with PyTorch, Keras and XGBoost, each in an environment of its own (gigabytes)
+	@$(PYTHON) tools/frameworks.py $(ARGS)
+
+clean:  ## Everything that was made
+	rm -rf .venv .venv-* .cache target rust/fuzz/target js/node_modules python/smdwidgets/static site dist
+	rm -f python/smdwidgets/_core*.so python/smdwidgets/_core*.pyd
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

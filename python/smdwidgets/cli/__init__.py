@@ -1,0 +1,72 @@
+"""The command line, `smdwidgets`: one module of this package a command.
+
+A command module has a docstring (its first line is the help),
+`arguments(parser)` and `run(args) -> int`, the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from smdwidgets._core import __version__
+from smdwidgets.exceptions import SMDebugError
+
+# Names of modules of this package, in the order in which help lists them.
+COMMANDS: tuple[str, ...] = ()
+
+
+def _commands() -> list[ModuleType]:
+    return [importlib.import_module(f"{__name__}.{name}") for name in COMMANDS]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    top = argparse.ArgumentParser(
+        prog="smdwidgets",
+        description="See why a training run went wrong: every saved tensor at every step.",
+    )
+    top.add_argument("--version", action="version", version=f"smdwidgets {__version__}")
+    if commands := _commands():
+        choices = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        for module in commands:
+            name = module.__name__.rpartition(".")[2]
+            text = (module.__doc__ or "").strip()
+            command = choices.add_parser(
+                name,
+                help=text.splitlines()[0],
+                description=text,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+            module.arguments(command)
+            command.set_defaults(run=module.run)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code.
+
+    Errors that a person can meet are one line on standard error and exit code 2; Ctrl-C ends with 130.
+    """
+    top = parser()
+    args = top.parse_args(argv)
+    if not hasattr(args, "run"):
+        top.print_help()
+        return 0
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except SMDebugError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output is gone; Python would say so again while closing standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141

@@ -1,0 +1,28 @@
+"""What all tests share: deterministic property tests in CI, and where things lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A failure in CI has to be the same failure on a desk; at a desk, new examples are welcome.
+settings.register_profile(
+    "ci", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("desk", database=None, deadline=None, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The checkout under test."""
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def data(repository: Path) -> Path:
+    """Small golden runs, written by smdebug itself."""
+    return repository / "tests" / "data"

@@ -1,0 +1,19 @@
+import subprocess
+import sys
+
+import pytest
+import smdwidgets
+from smdwidgets import cli
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"smdwidgets {smdwidgets.__version__}\n"
+
+
+def test_the_module_can_be_run():
+    done = subprocess.run([sys.executable, "-m", "smdwidgets", "--help"], capture_output=True, text=True, check=True)
+    assert "usage: smdwidgets" in done.stdout
+    assert done.stderr == ""

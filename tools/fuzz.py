@@ -1,0 +1,56 @@
+"""Runs every fuzz target for some seconds from its committed seeds: `python tools/fuzz.py [SECONDS] [TARGET ...]`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from steps import CACHE, ROOT
+
+FUZZ = ROOT / "rust" / "fuzz"
+CARGO = ("cargo", "+nightly")
+
+
+def works(*command: str) -> bool:
+    """Whether a command is there and succeeds."""
+    try:
+        return not subprocess.run(command, cwd=FUZZ, capture_output=True, check=False).returncode
+    except FileNotFoundError:
+        return False
+
+
+def main(seconds: int, only: list[str]) -> int:
+    """Fuzzes each target; 1 when one found a fault."""
+    if not works(*CARGO, "--version"):
+        sys.exit("error: fuzzing needs a nightly Rust: rustup toolchain install nightly --profile minimal")
+    if not works(*CARGO, "fuzz", "--version"):
+        print("==> cargo-fuzz", file=sys.stderr, flush=True)
+        if subprocess.run(["cargo", "install", "--locked", "--quiet", "cargo-fuzz"], check=False).returncode:
+            sys.exit("error: cargo-fuzz could not be installed")
+    listed = subprocess.run(
+        [*CARGO, "fuzz", "list"], cwd=FUZZ, capture_output=True, text=True, check=True
+    ).stdout.split()
+    failed = []
+    for target in only or listed:
+        print(f"==> {target}, {seconds} s", flush=True)
+        # What the fuzzer finds on its way stays out of the repository; seeds are read, never written.
+        found = CACHE / "fuzz" / target
+        found.mkdir(parents=True, exist_ok=True)
+        seeds = FUZZ / "seeds" / target
+        folders = [str(found), *([str(seeds)] if seeds.is_dir() else [])]
+        limits = [
+            f"-max_total_time={seconds}",
+            "-rss_limit_mb=2048",
+            "-timeout=20",
+            "-verbosity=0",
+            "-print_final_stats=1",
+        ]
+        if subprocess.run([*CARGO, "fuzz", "run", target, *folders, "--", *limits], cwd=FUZZ, check=False).returncode:
+            failed.append(target)
+    targets = only or listed
+    print(f"{len(targets) - len(failed)} passed, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else ""))
+    return 1 if failed or not targets else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else 30, sys.argv[2:]))
