@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import frontend
 import maturin
 from maturin import prepare_metadata_for_build_wheel
+
+import frontend
 
 Settings = dict[str, Any] | None
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from steps import ROOT, Step, StepError, run
@@ -45,8 +46,21 @@ def _apt(*packages: str) -> None:
     )
 
 
+def _same_python(where: Path) -> bool:
+    asked = [str(python_of(where)), "-c", "import sys; print(*sys.version_info[:2])"]
+    try:
+        said = subprocess.run(
+            asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        ).stdout.split()
+    except OSError:
+        return False
+    return said == [str(part) for part in sys.version_info[:2]]
+
+
 def _venv(where: Path) -> None:
-    make = [sys.executable, "-m", "venv", "--clear", str(where)]
+    if where.exists() and not _same_python(where):
+        shutil.rmtree(where)
+    make = [sys.executable, "-m", "venv", str(where)]
     if subprocess.run(make, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode:
         # Debian keeps ensurepip in a package of its own.
         if not (_root() and shutil.which("apt-get")):
@@ -78,7 +92,7 @@ def _front_end() -> None:
 def _extension() -> None:
     if shutil.which("cargo") is None:
         raise StepError("Rust (stable, with cargo) is needed to build the extension module: see rustup.rs")
-    env = {"VIRTUAL_ENV": str(VENV), "MATURIN_PEP517_USE_BASE_PYTHON": ""}
+    env = {"VIRTUAL_ENV": str(VENV), "PIP_QUIET": "1"}
     run(PYTHON, "-m", "maturin", "develop", "--release", "--locked", "--quiet", env=env)
 
 
@@ -108,7 +122,15 @@ def _peers() -> None:
     run(python_of(PEERS), "-m", "pip", "install", "--quiet", "-r", ROOT / "tests" / "peers.txt")
 
 
-PY = Step("python", _python, made_from=(ROOT / "pyproject.toml",), makes=(PYTHON,), settings=(sys.executable,))
+def _said(*keys: str) -> str:
+    """A part of pyproject.toml, so that a change to another part repeats nothing."""
+    part = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for key in keys:
+        part = part[key]
+    return json.dumps(part, sort_keys=True)
+
+
+PY = Step("python", _python, makes=(PYTHON,), settings=(sys.executable, _said("dependency-groups")))
 DOCS = Step("docs", _docs, after=(PY,))
 NPM = Step("npm", _packages, made_from=(JS / "package-lock.json",), makes=(JS / "node_modules" / ".package-lock.json",))
 FRONT_END = Step(
@@ -122,7 +144,8 @@ EXTENSION = Step(
     "extension",
     _extension,
     made_from=(ROOT / "rust" / "core", ROOT / "rust" / "python", ROOT / "Cargo.toml", ROOT / "Cargo.lock"),
-    after=(PY, FRONT_END),
+    settings=(_said("project"), _said("tool", "maturin")),
+    after=(PY,),
 )
 BROWSER = Step("browser", _browser, after=(NPM,))
 PEERS_STEP = Step("peers", _peers, made_from=(ROOT / "tests" / "peers.txt",), makes=(python_of(PEERS),))

@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import pytest
+
 import smdwidgets
 from smdwidgets import cli
 

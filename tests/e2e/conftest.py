@@ -1,0 +1,92 @@
+"""Fixtures of the browser tests: `lab`, `notebook7`, and `jupyter` for a test that must hold in both."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Playwright, sync_playwright
+
+from e2e.jupyter import Jupyter, Server
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    report = yield
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
+    return report
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright, repository: Path) -> Iterator[Browser]:
+    """The Chromium of this machine, without a display."""
+    told = subprocess.run(
+        ["node", str(repository / "js" / "scripts" / "chromium.mjs")], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stderr
+    chromium = json.loads(told.stdout)
+    browser = playwright.chromium.launch(executable_path=chromium["path"], args=chromium["args"], headless=True)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def shots(repository: Path) -> Path:
+    """Where screenshots are kept for people to look at."""
+    return repository / ".cache" / "screenshots"
+
+
+def _servers(app: str, factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(app, factory.mktemp(app))
+    try:
+        server.wait()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    yield from _servers("lab", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def notebook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    yield from _servers("notebook", tmp_path_factory)
+
+
+def _jupyter(request: pytest.FixtureRequest, server: str, browser: Browser, shots: Path) -> Iterator[Jupyter]:
+    opened = Jupyter(request.getfixturevalue(server), browser, shots)
+    yield opened
+    # A test that failed has said why; errors of the page would only hide it.
+    opened.close(check=not request.node.stash.get(FAILED, False))
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, browser: Browser, shots: Path) -> Iterator[Jupyter]:
+    """JupyterLab."""
+    yield from _jupyter(request, "lab_server", browser, shots)
+
+
+@pytest.fixture
+def notebook7(request: pytest.FixtureRequest, browser: Browser, shots: Path) -> Iterator[Jupyter]:
+    """Notebook 7."""
+    yield from _jupyter(request, "notebook_server", browser, shots)
+
+
+@pytest.fixture(params=["lab_server", "notebook_server"], ids=["lab", "notebook7"])
+def jupyter(request: pytest.FixtureRequest, browser: Browser, shots: Path) -> Iterator[Jupyter]:
+    """JupyterLab, then Notebook 7."""
+    yield from _jupyter(request, request.param, browser, shots)

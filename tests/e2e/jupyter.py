@@ -1,0 +1,293 @@
+"""A real Jupyter server on loopback, and a notebook of it open in a real browser.
+
+The waits here are the ones that matter: a notebook is ready when its kernel's session is, not when an icon says idle,
+and nothing is awaited inside the page, where a promise that never settles has no time limit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route
+
+TOKEN = "loopback-only"
+MS = 1000
+
+READY = """(cells) => {
+  const panel = window.jupyterapp && window.jupyterapp.shell.currentWidget;
+  const session = panel && panel.context && panel.context.sessionContext;
+  return session && session.isReady && session.session && session.kernelDisplayStatus === "idle"
+    && panel.content.widgets.length === cells;
+}"""
+RUN = """(index) => {
+  const content = window.jupyterapp.shell.currentWidget.content;
+  content.activeCellIndex = index;
+  content.deselectAll();
+  window.jupyterapp.commands.execute("notebook:run-cell");
+}"""
+COUNT = "(index) => window.jupyterapp.shell.currentWidget.content.widgets[index].model.executionCount"
+RAN = """([index, before]) => {
+  const count = window.jupyterapp.shell.currentWidget.content.widgets[index].model.executionCount;
+  return count !== null && count !== before;
+}"""
+THEME = """(name) => { window.jupyterapp.commands.execute("apputils:change-theme", { theme: name }); }"""
+
+# Notebook 7 says this of itself on every page.
+KNOWN_NOISE = ("Cannot read properties of undefined (reading 'schema')",)
+
+
+def notebook_json(cells: Sequence[str]) -> dict[str, Any]:
+    """A notebook of these code cells."""
+    return {
+        "cells": [
+            {
+                "cell_type": "code",
+                "id": f"cell{i}",
+                "metadata": {},
+                "execution_count": None,
+                "outputs": [],
+                "source": text,
+            }
+            for i, text in enumerate(cells)
+        ],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+class Server:
+    """JupyterLab ("lab") or Notebook 7 ("notebook") with a home of its own."""
+
+    def __init__(self, app: str, root: Path) -> None:
+        self.app = app
+        self.files = root / "files"
+        self.log = root / "server.log"
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process = self._start(root)
+
+    def _start(self, root: Path) -> subprocess.Popen[bytes]:
+        self.files.mkdir(parents=True)
+        settings = root / "settings"
+        settings.mkdir()
+        quiet = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+        (settings / "overrides.json").write_text(json.dumps(quiet))
+        homes = {
+            "HOME": root / "home",
+            "IPYTHONDIR": root / "ipython",
+            "JUPYTER_CONFIG_DIR": root / "config",
+            "JUPYTER_DATA_DIR": root / "data",
+            "JUPYTER_RUNTIME_DIR": root / "runtime",
+            "JUPYTERLAB_SETTINGS_DIR": root / "user-settings",
+            "JUPYTERLAB_WORKSPACES_DIR": root / "workspaces",
+        }
+        for home in homes.values():
+            home.mkdir()
+        # Kernels must meet our warnings as a person does, not as pytest's own environment would have it.
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "JUPYTER_", "PYTHONWARNINGS"))}
+        command = [
+            sys.executable,
+            "-m",
+            "jupyterlab" if self.app == "lab" else "notebook",
+            "--no-browser",
+            "--allow-root",
+            "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.port={self.port}",
+            "--ServerApp.port_retries=0",
+            f"--IdentityProvider.token={TOKEN}",
+            f"--ServerApp.root_dir={self.files}",
+            "--LabApp.expose_app_in_browser=True",
+            "--LabApp.extension_manager=readonly",
+            "--JupyterNotebookApp.expose_app_in_browser=True",
+            f"--LabApp.app_settings_dir={settings}",
+            f"--LabServerApp.app_settings_dir={settings}",
+        ]
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                command,
+                cwd=root,
+                env=env | {name: str(home) for name, home in homes.items()},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait(self, seconds: float = 90) -> None:
+        """Until the server answers."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                break
+            try:
+                with urllib.request.urlopen(f"{self.url}/api?token={TOKEN}", timeout=5):
+                    return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        raise RuntimeError(f"the Jupyter server did not come up:\n{self.log.read_text(errors='replace')[-4000:]}")
+
+    def stop(self) -> None:
+        """Ends the server and its kernels, which are its children."""
+        if os.name == "nt":
+            subprocess.run(["taskkill", "/F", "/T", "/PID", str(self._process.pid)], capture_output=True, check=False)
+            self._process.wait(30)
+            return
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, how)
+                try:
+                    self._process.wait(15)
+                except subprocess.TimeoutExpired:
+                    continue
+
+    def page_of(self, name: str) -> str:
+        """Address of a notebook."""
+        place = "lab/tree" if self.app == "lab" else "notebooks"
+        return f"{self.url}/{place}/{name}?token={TOKEN}"
+
+
+class Notebook:
+    """One notebook, open in the browser with its kernel ready."""
+
+    def __init__(self, page: Page, server: Server, shots: Path) -> None:
+        self.page = page
+        self.server = server
+        self.shots = shots
+        self.foreign: list[str] = []
+        self.errors: list[str] = []
+        page.route("**/*", self._route)
+        page.on("pageerror", lambda error: self._error(str(error)))
+        page.on("console", self._console)
+
+    def _route(self, route: Route) -> None:
+        if route.request.url.startswith((self.server.url, "blob:", "data:")):
+            route.continue_()
+        else:
+            self.foreign.append(route.request.url)
+            route.abort()
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self._error(message.text)
+
+    def _error(self, text: str) -> None:
+        if not any(noise in text for noise in KNOWN_NOISE):
+            self.errors.append(text[:500])
+
+    def open(self, name: str, cells: int, *, dark: bool = False) -> None:
+        """Shows a notebook and waits for its kernel."""
+        self.page.goto(self.server.page_of(name), wait_until="domcontentloaded")
+        self.page.wait_for_function(READY, arg=cells, timeout=90 * MS)
+        light = "false" if dark else "true"
+        if self.page.evaluate("() => document.body.dataset.jpThemeLight") != light:
+            self.page.evaluate(THEME, f"JupyterLab {'Dark' if dark else 'Light'}")
+            self.page.wait_for_function("(light) => document.body.dataset.jpThemeLight === light", arg=light)
+
+    def run(self, index: int, *, wait: bool = True, seconds: float = 60) -> Notebook:
+        """Runs a cell; with `wait`, to its end."""
+        before = self.page.evaluate(COUNT, index)
+        self.page.evaluate(RUN, index)
+        if wait:
+            self.page.wait_for_function(RAN, arg=[index, before], timeout=seconds * MS)
+        return self
+
+    def output(self, index: int) -> Any:
+        """Locator of a cell's output area."""
+        return self.page.locator(".jp-Notebook .jp-CodeCell").nth(index).locator(".jp-Cell-outputArea")
+
+    def text(self, index: int) -> str:
+        """What a cell printed or showed, as text."""
+        text: str = self.output(index).inner_text()
+        return text.strip()
+
+    def screenshot(self, name: str, index: int | None = None) -> Path:
+        """Keeps a picture of the page, or of one cell's output, for people to look at."""
+        self.shots.mkdir(parents=True, exist_ok=True)
+        path = self.shots / f"{name}.png"
+        (self.page if index is None else self.output(index)).screenshot(path=str(path))
+        return path
+
+    def check(self) -> None:
+        """Nothing left the machine, and the page had nothing to complain of."""
+        assert self.foreign == [], "requests beyond loopback"
+        assert self.errors == [], "errors in the browser's console"
+
+
+class Jupyter:
+    """A server and a browser: opens notebooks, and checks each when the test is over."""
+
+    def __init__(self, server: Server, browser: Browser, shots: Path) -> None:
+        self.server = server
+        self.app = server.app
+        self._browser = browser
+        self._shots = shots
+        self._open: list[tuple[BrowserContext, Notebook]] = []
+        self._count = 0
+
+    def open(
+        self,
+        cells: Sequence[str] | Path,
+        *,
+        dark: bool = False,
+        folder: str | None = None,
+        size: tuple[int, int] = (1280, 900),
+        prepare: Callable[[Page], None] | None = None,
+    ) -> Notebook:
+        """Opens a notebook of these cells (or a copy of this .ipynb) in a fresh browser context.
+
+        The kernel's working directory is `folder` below the server's root, a new one by default. `prepare` gets the
+        page before anything is loaded, to add init scripts.
+        """
+        self._count += 1
+        folder = folder or f"test{time.monotonic_ns()}"
+        place = self.server.files / folder
+        place.mkdir(exist_ok=True)
+        content = json.loads(cells.read_text("utf-8")) if isinstance(cells, Path) else notebook_json(cells)
+        (place / "notebook.ipynb").write_text(json.dumps(content), encoding="utf-8")
+        context = self._browser.new_context(viewport={"width": size[0], "height": size[1]})
+        page = context.new_page()
+        if prepare:
+            prepare(page)
+        notebook = Notebook(page, self.server, self._shots)
+        self._open.append((context, notebook))
+        notebook.open(f"{folder}/notebook.ipynb", len(content["cells"]), dark=dark)
+        return notebook
+
+    def close(self, *, check: bool) -> None:
+        """Closes what was opened and ends its kernels, so that the next test has the machine to itself."""
+        opened, self._open = self._open, []
+        for context, _ in opened:
+            context.close()
+        self._shut_kernels_down()
+        if check:
+            for _, notebook in opened:
+                notebook.check()
+
+    def _shut_kernels_down(self) -> None:
+        headers = {"Authorization": f"token {TOKEN}"}
+        asked = urllib.request.Request(f"{self.server.url}/api/sessions", headers=headers)
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            sessions = json.load(answer)
+        for session in sessions:
+            url = f"{self.server.url}/api/sessions/{session['id']}"
+            with urllib.request.urlopen(urllib.request.Request(url, method="DELETE", headers=headers), timeout=30):
+                pass

@@ -1,0 +1,43 @@
+"""Every committed notebook runs from top to bottom in a real kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+
+
+def execute(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> nbformat.NotebookNode:
+    """Runs a copy of a notebook in `folder`, with Jupyter's own directories there too."""
+    for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+        place = folder / f".{name.lower()}"
+        place.mkdir()
+        monkeypatch.setenv(name, str(place))
+    monkeypatch.setenv("CI", "true")
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    client.execute()
+    return notebook
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("default")  # of the kernel's client libraries, not of ours
+def test_a_notebook_runs(path, tmp_path, monkeypatch):
+    notebook = execute(path, tmp_path, monkeypatch)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            assert output.output_type != "error"
+            assert output.get("name") != "stderr", f"a cell wrote to standard error: {output.text}"
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_notebook_that_raises_is_noticed(tmp_path, monkeypatch):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
+    nbformat.write(notebook, tmp_path / "raises.ipynb")
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        execute(tmp_path / "raises.ipynb", tmp_path, monkeypatch)
