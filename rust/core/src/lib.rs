@@ -14,3 +14,4 @@ pub mod proto;
 pub mod record;
 pub mod reduce;
 pub mod tensor;
+pub mod writer;

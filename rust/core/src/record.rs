@@ -104,6 +104,24 @@ pub fn resync(buf: &[u8], from: usize) -> Option<usize> {
     })
 }
 
+/// The header of a record with a payload of this many bytes.
+pub fn header(length: u64) -> [u8; HEADER] {
+    let length = length.to_le_bytes();
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&length);
+    header[8..].copy_from_slice(&MaskedCrc::of(&length).0.to_le_bytes());
+    header
+}
+
+/// A whole record around a payload, with the payload's true checksum: what TensorBoard reads.
+pub fn frame(payload: &[u8]) -> Vec<u8> {
+    let mut record = Vec::with_capacity(HEADER + payload.len() + FOOTER);
+    record.extend_from_slice(&header(payload.len() as u64));
+    record.extend_from_slice(payload);
+    record.extend_from_slice(&MaskedCrc::of(payload).0.to_le_bytes());
+    record
+}
+
 /// The length a header claims, or its checksum (as it stands, as it should be) when that doesn't hold.
 fn length_of(header: &[u8; HEADER]) -> Result<u64, (MaskedCrc, MaskedCrc)> {
     let [a, b, c, d, e, f, g, h, crc @ ..] = *header;

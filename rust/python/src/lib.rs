@@ -6,6 +6,7 @@ mod buffer;
 mod errors;
 mod numpy;
 mod records;
+mod writer;
 
 /// The extension module.
 #[pymodule(gil_used = false)]
@@ -14,6 +15,9 @@ mod _core {
 
     #[pymodule_export]
     use super::records::{crc32c, decode, masked_crc};
+
+    #[pymodule_export]
+    use super::writer::{StepWriter, reduction_name, worker_file_name};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

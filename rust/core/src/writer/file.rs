@@ -1,0 +1,118 @@
+//! A file that has its final name only when it is whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Small writes are gathered up to this size; larger ones go to the file as they are, without a copy.
+const GATHER: usize = 256 << 10;
+
+/// A file under a temporary name. Gone when dropped, unless published.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    path: PathBuf,
+    temporary: PathBuf,
+    /// Directories between the run's root and the file, the root included.
+    depth: usize,
+    file: Option<BufWriter<File>>,
+    written: u64,
+    published: bool,
+}
+
+impl Unfinished {
+    /// A new file that is to be `key` under `root`. Takes the place of what a crash left under the temporary name.
+    pub fn create(root: &Path, key: &str) -> Result<Self> {
+        let path = root.join(key);
+        let temporary = root.join(format!("{key}.tmp"));
+        let open = || {
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            match fs::remove_file(&temporary) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            OpenOptions::new().write(true).create_new(true).open(&temporary)
+        };
+        let file = open().map_err(|source| io_error(&temporary, source))?;
+        let file = Some(BufWriter::with_capacity(GATHER, file));
+        let depth = key.split('/').count();
+        Ok(Unfinished { path, temporary, depth, file, written: 0, published: false })
+    }
+
+    /// Bytes written so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Adds parts to its end.
+    pub fn write(&mut self, parts: &[&[u8]]) -> Result<()> {
+        let Some(file) = &mut self.file else {
+            return Err(Error::Invalid(format!("{} is complete", self.path.display())));
+        };
+        for part in parts {
+            file.write_all(part).map_err(|source| io_error(&self.temporary, source))?;
+            self.written += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Brings all that was written to the file, and to the disk if asked, and closes it.
+    pub fn complete(&mut self, fsync: bool) -> Result<()> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        let close = || {
+            let file = file.into_inner().map_err(|error| error.into_error())?;
+            if fsync { file.sync_all() } else { Ok(()) }
+        };
+        close().map_err(|source| io_error(&self.temporary, source))
+    }
+
+    /// Removes what has the final name now.
+    pub fn remove_final(&self) -> Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(&self.path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives it its final name; how many bytes it has.
+    pub fn publish(mut self, fsync: bool) -> Result<u64> {
+        self.complete(fsync)?;
+        fs::rename(&self.temporary, &self.path).map_err(|source| io_error(&self.path, source))?;
+        self.published = true;
+        if fsync {
+            sync_directories(&self.path, self.depth).map_err(|source| io_error(&self.path, source))?;
+        }
+        Ok(self.written)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.published {
+            // What is still gathered must not be written on the way out, and Windows removes no open file.
+            if let Some(file) = self.file.take() {
+                drop(file.into_parts());
+            }
+            // Nothing more can be done about a file that can't be removed; readers pass over temporary names.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// A new name is on the disk when its directory is, and that one's name when the directory above is.
+fn sync_directories(path: &Path, depth: usize) -> io::Result<()> {
+    if cfg!(unix) {
+        for directory in path.ancestors().skip(1).take(depth) {
+            let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+            File::open(directory)?.sync_all()?;
+        }
+    }
+    Ok(())
+}
+
+fn io_error(path: &Path, source: io::Error) -> Error {
+    Error::Io { file: path.display().to_string(), source }
+}

@@ -1,0 +1,174 @@
+//! Writing one step of one worker: its event file and the index file that says what lies where in it.
+//!
+//! Both are written under a temporary name and renamed when they are whole, the event file first: who sees an index file
+//! can read all it names. A step that fails, or is dropped unfinished, leaves nothing.
+
+mod file;
+mod index;
+mod names;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::crc::{MaskedCrc, Running};
+use crate::error::{Error, Result};
+use crate::record;
+use crate::tensor::{DType, Data, Meta, encode_tensor_event};
+
+use file::Unfinished;
+use index::{Index, ShapeEntry, TensorEntry};
+pub use names::{event_key, index_key, reduction_name, worker_file_name};
+
+/// What a finished step left behind: keys relative to the run, `None` for a file that wasn't needed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The event file; a step of nothing but shapes has none.
+    pub event_key: Option<String>,
+    /// The index file; a step that saved nothing has none.
+    pub index_key: Option<String>,
+    /// Bytes of both.
+    pub bytes: u64,
+}
+
+/// Writes one step of one worker.
+///
+/// Every record's footer is smdebug's constant, as its readers demand. The payload's true CRC32C goes, unmasked, into the
+/// record's index entry under `crc32c`, a key that other readers pass over.
+#[derive(Debug)]
+pub struct StepWriter {
+    root: PathBuf,
+    event_key: String,
+    index_key: String,
+    step: u64,
+    mode: u8,
+    mode_step: u64,
+    fsync: bool,
+    events: Option<Unfinished>,
+    index: Index,
+    failed: bool,
+}
+
+impl StepWriter {
+    /// A writer for a global step of the run in `root`. Touches nothing yet.
+    ///
+    /// `worker` may be a device name such as `/job:worker/replica:0/task:1`. `mode` is 1 train, 2 eval, 3 predict or 4 global.
+    /// With `fsync` a finished step survives a power cut.
+    pub fn new(root: &Path, step: u64, worker: &str, mode: u8, mode_step: u64, fsync: bool) -> Result<Self> {
+        let worker = worker_file_name(worker)?;
+        Ok(StepWriter {
+            root: root.to_owned(),
+            event_key: event_key(step, &worker)?,
+            index_key: index_key(step, &worker)?,
+            step,
+            mode,
+            mode_step,
+            fsync,
+            events: None,
+            index: Index::new(names::mode_name(mode)?, mode_step),
+            failed: false,
+        })
+    }
+
+    /// Writes a tensor: `content` is its elements, little-endian, the last dimension's next to each other.
+    ///
+    /// The same name may come again; readers take the last. A reduction is a tensor named by [`reduction_name`].
+    pub fn tensor(&mut self, name: &str, dtype: DType, shape: &[u64], content: &[u8]) -> Result<()> {
+        let count = shape.iter().try_fold(1u64, |count, size| count.checked_mul(*size));
+        if dtype == DType::Str
+            || count.and_then(|count| count.checked_mul(dtype.item_size() as u64)) != Some(content.len() as u64)
+        {
+            let (found, dtype) = (content.len(), dtype.name());
+            return Err(Error::Invalid(format!("{name:?}: {found} bytes are no {dtype} tensor of shape {shape:?}")));
+        }
+        self.write(name, dtype, shape, &Data::Raw(content))
+    }
+
+    /// Writes a tensor of text.
+    pub fn text(&mut self, name: &str, shape: &[u64], strings: Vec<&[u8]>) -> Result<()> {
+        if shape.iter().try_fold(1u64, |count, size| count.checked_mul(*size)) != Some(strings.len() as u64) {
+            return Err(Error::Invalid(format!(
+                "{name:?}: {} strings are no tensor of shape {shape:?}",
+                strings.len()
+            )));
+        }
+        self.write(name, DType::Str, shape, &Data::Strings(strings))
+    }
+
+    /// Notes a tensor's shape in place of, or beside, its value. `original` is the name its framework gave it.
+    pub fn shape(&mut self, name: &str, original: &str, shape: &[u64]) -> Result<()> {
+        self.usable()?;
+        self.index.shape_payload.push(ShapeEntry {
+            tensorname: name.to_owned(),
+            originalname: original.to_owned(),
+            shape: shape.to_vec(),
+        });
+        Ok(())
+    }
+
+    /// Gives both files their final names, the event file first. Writes nothing at all if nothing was saved.
+    pub fn finish(mut self) -> Result<Written> {
+        self.usable()?;
+        if self.index.is_empty() {
+            return Ok(Written::default());
+        }
+        let mut written = Written { index_key: Some(self.index_key.clone()), ..Written::default() };
+        let mut index = Unfinished::create(&self.root, &self.index_key)?;
+        index.write(&[&self.index.to_json()?])?;
+        index.complete(self.fsync)?;
+        if let Some(events) = &mut self.events {
+            events.complete(self.fsync)?;
+        }
+        // The step may be there already, from before training went back to a checkpoint. The old index must not speak of the
+        // new event file.
+        index.remove_final()?;
+        if let Some(events) = self.events.take() {
+            written.event_key = Some(self.event_key.clone());
+            written.bytes += events.publish(self.fsync)?;
+        }
+        written.bytes += index.publish(self.fsync)?;
+        Ok(written)
+    }
+
+    fn write(&mut self, name: &str, dtype: DType, shape: &[u64], data: &Data<'_>) -> Result<()> {
+        self.usable()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let meta = Meta {
+            step: self.step.cast_signed(),
+            wall_time: now.as_secs_f64(),
+            tag: name,
+            mode: self.mode,
+            mode_step: self.mode_step.cast_signed(),
+        };
+        let (before, behind) = encode_tensor_event(&meta, dtype, shape, data);
+        let content = data.bytes().unwrap_or_default();
+        let written = self.record(&before, content, &behind);
+        // What is in the file now is unknown: nothing can come after it.
+        self.failed = written.is_err();
+        let (start_idx, length, crc32c) = written?;
+        self.index.meta.event_file_name.get_or_insert_with(|| self.event_key.clone());
+        self.index.tensor_payload.push(TensorEntry { tensorname: name.to_owned(), start_idx, length, crc32c });
+        Ok(())
+    }
+
+    /// Writes a record; where it starts, its size and its payload's CRC.
+    fn record(&mut self, before: &[u8], content: &[u8], behind: &[u8]) -> Result<(u64, u64, u32)> {
+        let events = match &mut self.events {
+            Some(events) => events,
+            None => self.events.insert(Unfinished::create(&self.root, &self.event_key)?),
+        };
+        let start = events.written();
+        let mut crc = Running::new();
+        [before, content, behind].iter().for_each(|part| crc.add(part));
+        let header = record::header((before.len() + content.len() + behind.len()) as u64);
+        let footer = MaskedCrc::SMDEBUG_CONSTANT.0.to_le_bytes();
+        events.write(&[&header, before, content, behind, &footer])?;
+        Ok((start, events.written() - start, crc.value()))
+    }
+
+    fn usable(&self) -> Result<()> {
+        if self.failed {
+            return Err(Error::Invalid(format!("step {} can't be written: an earlier write failed", self.step)));
+        }
+        Ok(())
+    }
+}

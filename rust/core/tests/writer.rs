@@ -1,0 +1,214 @@
+//! A step that was written reads back; one that failed was never there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use smdwidgets_core::crc::crc32c;
+use smdwidgets_core::error::Error;
+use smdwidgets_core::record::{self, Footer};
+use smdwidgets_core::tensor::{DType, Data, decode_record};
+use smdwidgets_core::writer::{StepWriter, Written, reduction_name};
+
+fn files(root: &Path) -> Vec<String> {
+    fn walk(directory: &Path, root: &Path, into: &mut Vec<String>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, root, into);
+            } else {
+                into.push(path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/"));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    if root.exists() {
+        walk(root, root, &mut found);
+    }
+    found.sort();
+    found
+}
+
+fn json(root: &Path, key: &str) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(root.join(key)).unwrap()).unwrap()
+}
+
+const EVENTS: &str = "events/000000000005/000000000005_worker_0.tfevents";
+const INDEX: &str = "index/000000000/000000000005_worker_0.json";
+
+fn writer(root: &Path) -> StepWriter {
+    StepWriter::new(root, 5, "worker_0", 1, 3, false).unwrap()
+}
+
+#[test]
+fn a_step_reads_back_value_for_value() {
+    let run = tempfile::tempdir().unwrap();
+    let mut step = writer(run.path());
+    let big: Vec<u8> = (0..400_000u32).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    step.tensor("w", DType::F32, &[2, 1], &[0, 0, 128, 63, 0, 0, 0, 64]).unwrap();
+    step.tensor("big", DType::F32, &[400, 1000], &big).unwrap();
+    step.tensor("scalar", DType::I8, &[], &[255]).unwrap();
+    step.tensor("empty", DType::F64, &[0, 3], &[]).unwrap();
+    step.text("text", &[1, 2], vec!["".as_bytes(), "日本".as_bytes()]).unwrap();
+    step.tensor(&reduction_name("l2", true, "w"), DType::F32, &[], &[0; 4]).unwrap();
+    step.shape("w", "module.w", &[2, 1]).unwrap();
+    let written = step.finish().unwrap();
+
+    assert_eq!(files(run.path()), [EVENTS, INDEX]);
+    let events = fs::read(run.path().join(EVENTS)).unwrap();
+    let index = json(run.path(), INDEX);
+    let size = fs::metadata(run.path().join(INDEX)).unwrap().len() + events.len() as u64;
+    let keys = (Some(EVENTS.to_owned()), Some(INDEX.to_owned()));
+    assert_eq!(written, Written { event_key: keys.0, index_key: keys.1, bytes: size });
+    assert_eq!(
+        index["meta"],
+        serde_json::json!({"mode": "TRAIN", "mode_step": 3, "event_file_name": EVENTS})
+    );
+    assert_eq!(
+        index["shape_payload"],
+        serde_json::json!([{"tensorname": "w", "originalname": "module.w", "shape": [2, 1]}])
+    );
+
+    let expected: [(&str, DType, &[u64], Data<'_>); 6] = [
+        ("w", DType::F32, &[2, 1], Data::Raw(&[0, 0, 128, 63, 0, 0, 0, 64])),
+        ("big", DType::F32, &[400, 1000], Data::Raw(&big)),
+        ("scalar", DType::I8, &[], Data::Raw(&[255])),
+        ("empty", DType::F64, &[0, 3], Data::Raw(&[])),
+        ("text", DType::Str, &[1, 2], Data::Strings(vec![b"", "日本".as_bytes()])),
+        ("smdebug/reductions/abs_l2/w", DType::F32, &[], Data::Raw(&[0; 4])),
+    ];
+    let entries = index["tensor_payload"].as_array().unwrap();
+    assert_eq!(entries.len(), expected.len());
+    let mut end = 0;
+    for (entry, (name, dtype, shape, data)) in entries.iter().zip(expected) {
+        let number = |key: &str| entry[key].as_u64().unwrap() as usize;
+        let bytes = &events[number("start_idx")..number("start_idx") + number("length")];
+        assert_eq!((entry["tensorname"].as_str(), number("start_idx")), (Some(name), end));
+        end += number("length");
+        let framed = record::whole(bytes, 0).unwrap();
+        assert_eq!((framed.footer(), framed.size), (Footer::Constant, number("length")));
+        assert_eq!(crc32c(framed.payload) as usize, number("crc32c"));
+        let event = decode_record(bytes).unwrap();
+        assert_eq!((event.tag, event.step, event.mode, event.mode_step), (name, 5, Some(1), Some(3)));
+        assert_eq!((event.tensor.dtype, event.tensor.shape.as_slice()), (dtype, shape));
+        assert_eq!(event.tensor.data, data);
+        assert!(event.wall_time > 1e9);
+    }
+    assert_eq!(end, events.len());
+}
+
+#[test]
+fn step_zero_is_left_out_on_the_wire_and_reads_as_zero() {
+    let run = tempfile::tempdir().unwrap();
+    let mut step = StepWriter::new(run.path(), 0, "worker_0", 4, 0, true).unwrap();
+    step.tensor("x", DType::U8, &[1], &[7]).unwrap();
+    let key = step.finish().unwrap().event_key.unwrap();
+    let bytes = fs::read(run.path().join(key)).unwrap();
+    assert_eq!(decode_record(&bytes).unwrap().step, 0);
+}
+
+#[test]
+fn a_step_of_shapes_has_no_event_file_and_a_step_of_nothing_no_file() {
+    let run = tempfile::tempdir().unwrap();
+    assert_eq!(writer(run.path()).finish().unwrap(), Written::default());
+    assert!(files(run.path()).is_empty());
+    let mut step = writer(run.path());
+    step.shape("w", "w", &[]).unwrap();
+    assert_eq!(step.finish().unwrap().event_key, None);
+    assert_eq!(files(run.path()), [INDEX]);
+    assert_eq!(json(run.path(), INDEX)["meta"], serde_json::json!({"mode": "TRAIN", "mode_step": 3}));
+}
+
+#[test]
+fn a_name_saved_twice_has_two_entries() {
+    let run = tempfile::tempdir().unwrap();
+    let mut step = writer(run.path());
+    step.tensor("loss", DType::U8, &[], &[1]).unwrap();
+    step.tensor("loss", DType::U8, &[], &[2]).unwrap();
+    step.finish().unwrap();
+    let index = json(run.path(), INDEX);
+    let names: Vec<_> = index["tensor_payload"].as_array().unwrap().iter().map(|e| e["tensorname"].as_str()).collect();
+    assert_eq!(names, [Some("loss"), Some("loss")]);
+}
+
+#[test]
+fn nothing_has_its_final_name_before_the_end_and_a_dropped_step_leaves_nothing() {
+    let run = tempfile::tempdir().unwrap();
+    let mut step = writer(run.path());
+    step.tensor("x", DType::U8, &[1 << 20], &vec![1; 1 << 20]).unwrap();
+    assert_eq!(files(run.path()), [format!("{EVENTS}.tmp")]);
+    drop(step);
+    assert!(files(run.path()).is_empty());
+}
+
+#[test]
+fn what_a_crash_left_behind_is_written_over() {
+    let run = tempfile::tempdir().unwrap();
+    for key in [EVENTS, INDEX] {
+        let path = run.path().join(format!("{key}.tmp"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, vec![9; 100_000]).unwrap();
+    }
+    for value in [1, 2] {
+        let mut step = writer(run.path());
+        step.tensor("x", DType::U8, &[], &[value]).unwrap();
+        step.finish().unwrap();
+        assert_eq!(files(run.path()), [EVENTS, INDEX]);
+        let bytes = fs::read(run.path().join(EVENTS)).unwrap();
+        assert_eq!(decode_record(&bytes).unwrap().tensor.data, Data::Raw(&[value]));
+    }
+}
+
+#[test]
+fn a_leftover_link_is_replaced_not_followed() {
+    let (run, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let victim = elsewhere.path().join("victim");
+    fs::write(&victim, b"precious").unwrap();
+    let temporary = run.path().join(format!("{EVENTS}.tmp"));
+    fs::create_dir_all(temporary.parent().unwrap()).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(&victim, &temporary).unwrap();
+    let mut step = writer(run.path());
+    step.tensor("x", DType::U8, &[], &[1]).unwrap();
+    step.finish().unwrap();
+    assert_eq!(fs::read(victim).unwrap(), b"precious");
+}
+
+#[test]
+fn an_index_that_cannot_take_its_name_is_an_error_that_names_it() {
+    let run = tempfile::tempdir().unwrap();
+    let in_the_way: PathBuf = run.path().join(INDEX).join("a directory");
+    fs::create_dir_all(&in_the_way).unwrap();
+    let mut step = writer(run.path());
+    step.tensor("x", DType::U8, &[], &[1]).unwrap();
+    let error = step.finish().unwrap_err();
+    assert!(matches!(&error, Error::Io { file, .. } if file.ends_with("000000000005_worker_0.json")), "{error}");
+    assert!(files(run.path()).is_empty());
+}
+
+#[test]
+fn content_that_is_not_of_its_shape_is_refused_and_the_step_goes_on() {
+    let run = tempfile::tempdir().unwrap();
+    let mut step = writer(run.path());
+    for (dtype, shape, content) in [
+        (DType::F32, &[2][..], &[0; 7][..]),
+        (DType::F32, &[], &[0; 3]),
+        (DType::U8, &[u64::MAX, 2], &[]),
+        (DType::F64, &[1 << 61], &[]),
+        (DType::Str, &[0], &[]),
+    ] {
+        assert!(matches!(step.tensor("x", dtype, shape, content), Err(Error::Invalid(_))), "{dtype:?} {shape:?}");
+    }
+    assert!(matches!(step.text("x", &[2], vec![b"one"]), Err(Error::Invalid(_))));
+    step.tensor("x", DType::U8, &[], &[1]).unwrap();
+    step.finish().unwrap();
+    assert_eq!(json(run.path(), INDEX)["tensor_payload"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_mode_or_step_that_the_format_lacks_is_refused() {
+    let root = Path::new("never made");
+    assert!(StepWriter::new(root, 1, "worker_0", 0, 0, false).is_err());
+    assert!(StepWriter::new(root, 1, "worker_0", 5, 0, false).is_err());
+    assert!(StepWriter::new(root, 1_000_000_000_000, "worker_0", 1, 0, false).is_err());
+    assert!(StepWriter::new(root, 1, "", 1, 0, false).is_err());
+}

@@ -1,0 +1,135 @@
+//! Writing a step from Python.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+use smdwidgets_core::error::Result;
+use smdwidgets_core::tensor::DType;
+use smdwidgets_core::writer;
+
+use crate::buffer::Bytes;
+use crate::errors::to_python;
+use crate::numpy;
+
+/// Writes one step of one worker: its event file and its index file.
+#[pyclass(frozen, module = "smdwidgets._core")]
+pub struct StepWriter(Mutex<Option<writer::StepWriter>>);
+
+impl StepWriter {
+    /// Runs `work` on the unfinished writer, with the interpreter let go: it waits for a disk, or for another thread that does.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Option<writer::StepWriter>) -> Option<Result<T>> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+            .ok_or_else(|| PyValueError::new_err("this step is finished"))?
+            .map_err(|error| to_python(py, &error))
+    }
+}
+
+#[pymethods]
+impl StepWriter {
+    #[new]
+    #[pyo3(signature = (root, step, worker = "worker_0", mode = 4, mode_step = None, fsync = false))]
+    fn new(
+        py: Python<'_>,
+        root: PathBuf,
+        step: u64,
+        worker: &str,
+        mode: u8,
+        mode_step: Option<u64>,
+        fsync: bool,
+    ) -> PyResult<Self> {
+        let writer = writer::StepWriter::new(&root, step, worker, mode, mode_step.unwrap_or(step), fsync);
+        Ok(StepWriter(Mutex::new(Some(writer.map_err(|error| to_python(py, &error))?))))
+    }
+
+    fn tensor(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let module = py.import("numpy")?;
+        let array = module.call_method1("asarray", (value,))?;
+        let shape: Vec<u64> = array.getattr("shape")?.extract()?;
+        let given = array.getattr("dtype")?;
+        let kind: String = given.getattr("kind")?.extract()?;
+        if matches!(kind.as_str(), "U" | "S" | "O" | "T") {
+            let strings = strings(&array)?;
+            return self.with(py, |writer| {
+                Some(writer.as_mut()?.text(name, &shape, strings.iter().map(Vec::as_slice).collect()))
+            });
+        }
+        let given_name: String = given.getattr("name")?.extract()?;
+        let Some(dtype) = DType::from_name(&given_name) else {
+            return Err(PyTypeError::new_err(format!("{name:?}: an array of dtype {given_name} can't be saved")));
+        };
+        let contiguous = module.call_method1("ascontiguousarray", (array, numpy::dtype(py, dtype)?))?;
+        let content = Bytes::of(&contiguous.call_method1("reshape", (-1,))?.call_method1("view", ("u1",))?)?;
+        self.with(py, |writer| Some(writer.as_mut()?.tensor(name, dtype, &shape, content.as_slice())))
+    }
+
+    fn shape(&self, py: Python<'_>, name: &str, original: &str, shape: Vec<u64>) -> PyResult<()> {
+        self.with(py, |writer| Some(writer.as_mut()?.shape(name, original, &shape)))
+    }
+
+    fn finish(&self, py: Python<'_>) -> PyResult<(Option<String>, Option<String>, u64)> {
+        let written = self.with(py, |writer| Some(writer.take()?.finish()))?;
+        Ok((written.event_key, written.index_key, written.bytes))
+    }
+
+    fn discard(&self, py: Python<'_>) {
+        py.detach(|| drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take()));
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    /// Finishes the step, unless the block failed or finished it itself: a step is whole or not there.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        class: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if !class.is_none() {
+            self.discard(py);
+            return Ok(());
+        }
+        self.with(py, |writer| Some(writer.take().map_or(Ok(()), |writer| writer.finish().map(drop))))
+    }
+}
+
+/// The file name's form of a worker's name: for keys made outside of a writer.
+#[pyfunction]
+pub fn worker_file_name(py: Python<'_>, worker: &str) -> PyResult<String> {
+    writer::worker_file_name(worker).map_err(|error| to_python(py, &error))
+}
+
+/// The name under which a reduction of a tensor is saved.
+#[pyfunction]
+#[pyo3(signature = (op, abs, tensor))]
+pub fn reduction_name(op: &str, abs: bool, tensor: &str) -> String {
+    writer::reduction_name(op, abs, tensor)
+}
+
+/// The elements of an array of text, as UTF-8.
+fn strings(array: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+    let flat = array.call_method1("reshape", (-1,))?.call_method0("tolist")?;
+    let encoded = |element: PyResult<Bound<'_, PyAny>>| -> PyResult<Vec<u8>> {
+        let element = element?;
+        if let Ok(text) = element.cast::<PyString>() {
+            Ok(text.to_cow()?.into_owned().into_bytes())
+        } else if let Ok(bytes) = element.cast::<PyBytes>() {
+            Ok(bytes.as_bytes().to_vec())
+        } else {
+            Err(PyTypeError::new_err(format!(
+                "an array of objects can only be saved if all are str, not {}",
+                element.get_type()
+            )))
+        }
+    };
+    flat.try_iter()?.map(encoded).collect()
+}
