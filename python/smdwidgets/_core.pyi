@@ -2,37 +2,94 @@
 
 from collections.abc import Callable, Sequence
 from mmap import mmap
-from typing import Any, final
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 __version__: str
 
 # ---------------------------------------------------------------- records: framing, checksums, values
 
-type Buffer = bytes | bytearray | memoryview | mmap | NDArray[Any]
+_Buffer: TypeAlias = bytes | bytearray | memoryview | mmap | NDArray[Any]
 """Anything whose bytes lie in one piece."""
 
-def decode(data: Buffer, offset: int = 0, copy: bool = False) -> NDArray[Any]:
-    """The tensor in the record that starts `offset` bytes into `data`: a read-only view of `data`, or a copy to write to.
+def decode(data: _Buffer, offset: int = 0, copy: bool = False) -> NDArray[Any]:
+    """The tensor in the record that starts `offset` bytes into `data`.
 
-    The header's checksum is checked, and the payload's where the record carries one. Text comes as an array of str.
-    bfloat16 needs ml_dtypes.
+    The array is a read-only view of `data`, or with `copy` one to write to. The header's checksum is checked, and the
+    payload's where the record carries one. Text comes as an array of str. bfloat16 needs ml_dtypes.
 
     >>> decode(open("000000000005_worker_0.tfevents", "rb").read())
     array([0.5, 0.25], dtype=float32)
     """
 
-def crc32c(data: Buffer) -> int:
+def crc32c(data: _Buffer) -> int:
     """The CRC32C (Castagnoli) of some bytes.
 
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
     """
 
-def masked_crc(data: Buffer) -> int:
+def masked_crc(data: _Buffer) -> int:
     """The CRC32C of some bytes as it stands in a TFRecord file: rotated and shifted."""
+
+# ---------------------------------------------------------------- writing a step
+
+@final
+class StepWriter:
+    """Writes one step of one worker: its event file and the index file that says what lies where in it.
+
+    Both appear under their final names when the step is finished, the event file first, or not at all. `mode` is
+    TRAIN 1, EVAL 2, PREDICT 3, GLOBAL 4; `mode_step` is `step` where not given. With `fsync` a finished step survives a
+    power cut. As a context manager it finishes the step, or discards it when the block fails. Safe to use from many
+    threads.
+
+    >>> with StepWriter("run", step=5) as step:
+    ...     step.tensor("loss", 0.25)
+    """
+
+    def __new__(
+        cls,
+        root: str | PathLike[str],
+        step: int,
+        worker: str = "worker_0",
+        mode: int = 4,
+        mode_step: int | None = None,
+        fsync: bool = False,
+    ) -> StepWriter: ...
+    def tensor(self, name: str, value: ArrayLike) -> None:
+        """Write a tensor: an array, or what numpy makes one of. Text may be of any rank.
+
+        A name may come again: readers take the last. A reduction is a tensor named by `reduction_name`."""
+    def shape(self, name: str, original: str, shape: Sequence[int]) -> None:
+        """Note a tensor's shape in place of, or beside, its value. `original` is the name its framework gave it."""
+    def finish(self) -> tuple[str | None, str | None, int]:
+        """Give both files their final names; the event file's, the index file's, and the bytes of both.
+
+        Names are relative to the run, None for a file that wasn't needed: a step in which nothing was saved has none."""
+    def discard(self) -> None:
+        """Leave nothing of the step. Does nothing if it is finished."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, class_: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+def worker_file_name(worker: str) -> str:
+    """A worker's name as it stands in file names.
+
+    >>> worker_file_name("/job:worker/replica:0/task:1/device:GPU:0")
+    '_job-worker_replica-0_task-1_device-GPU-0'
+    """
+
+def reduction_name(op: str, abs: bool, tensor: str) -> str:
+    """The name under which a reduction of a tensor is saved.
+
+    >>> reduction_name("l2", True, "conv.weight")
+    'smdebug/reductions/abs_l2/conv.weight'
+    """
 
 # ---------------------------------------------------------------- catalog: what lies where
 

@@ -59,10 +59,7 @@ fn a_step_reads_back_value_for_value() {
     let size = fs::metadata(run.path().join(INDEX)).unwrap().len() + events.len() as u64;
     let keys = (Some(EVENTS.to_owned()), Some(INDEX.to_owned()));
     assert_eq!(written, Written { event_key: keys.0, index_key: keys.1, bytes: size });
-    assert_eq!(
-        index["meta"],
-        serde_json::json!({"mode": "TRAIN", "mode_step": 3, "event_file_name": EVENTS})
-    );
+    assert_eq!(index["meta"], serde_json::json!({"mode": "TRAIN", "mode_step": 3, "event_file_name": EVENTS}));
     assert_eq!(
         index["shape_payload"],
         serde_json::json!([{"tensorname": "w", "originalname": "module.w", "shape": [2, 1]}])

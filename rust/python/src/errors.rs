@@ -16,10 +16,16 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         Error::Invalid(what) => return PyValueError::new_err(what.clone()),
         Error::Cancelled => return PyKeyboardInterrupt::new_err("cancelled"),
     };
-    let made = py
-        .import("smdwidgets.exceptions")
-        .and_then(|module| module.getattr(class))
-        .and_then(|class| class.call1((error.to_string(),)));
+    let made =
+        py.import("smdwidgets.exceptions").and_then(|module| module.getattr(class)).and_then(|class| match error {
+            // An OSError of three arguments has an errno that a caller can ask for, and is told apart by it.
+            Error::Io { file, source } if source.raw_os_error().is_some() => {
+                let errno = source.raw_os_error();
+                let reason = py.import("os")?.call_method1("strerror", (errno,))?;
+                class.call1((errno, reason, file))
+            }
+            error => class.call1((error.to_string(),)),
+        });
     match made {
         Ok(exception) => PyErr::from_value(exception),
         Err(lookup_failed) => lookup_failed,

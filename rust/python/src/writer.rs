@@ -87,14 +87,16 @@ impl StepWriter {
     }
 
     /// Finishes the step, unless the block failed or finished it itself: a step is whole or not there.
+    #[pyo3(signature = (class_, error, traceback, /))]
     fn __exit__(
         &self,
         py: Python<'_>,
-        class: &Bound<'_, PyAny>,
-        _error: &Bound<'_, PyAny>,
-        _traceback: &Bound<'_, PyAny>,
+        class_: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if !class.is_none() {
+        let _ = (error, traceback);
+        if !class_.is_none() {
             self.discard(py);
             return Ok(());
         }
