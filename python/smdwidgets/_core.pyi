@@ -6,7 +6,6 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeAlias, final
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __version__: str
@@ -254,7 +253,7 @@ class Cancel:
     def set(self) -> None: ...
     def is_set(self) -> bool: ...
 
-type Row = tuple[str, int, str | None]
+type _Row = tuple[str, int, str | None]
 """(name, global step, worker or None for the first that has the tensor)."""
 
 def sweep(
@@ -288,7 +287,7 @@ def sweep(
 def values(
     catalog: Catalog,
     files: Files | Fetched,
-    rows: Sequence[Row],
+    rows: Sequence[_Row],
     *,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
@@ -300,7 +299,7 @@ def values(
 def heads(
     catalog: Catalog,
     files: Files | Fetched,
-    rows: Sequence[Row],
+    rows: Sequence[_Row],
     *,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
