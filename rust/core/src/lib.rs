@@ -13,5 +13,6 @@ pub mod index;
 pub mod proto;
 pub mod record;
 pub mod reduce;
+pub mod simd;
 pub mod tensor;
 pub mod writer;

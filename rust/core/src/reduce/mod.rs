@@ -4,11 +4,19 @@
 //! over all elements whatever the rank. Nothing is less accurate than numpy: a result is within one step of its dtype from
 //! the exact one, also where numpy overflows on the way to a result that fits.
 
+mod complex;
+mod dd;
+mod exact;
+mod float;
+mod int;
+mod lanes;
 mod number;
+mod real;
 
 pub use number::{Number, Value};
 
 use crate::error::{Error, Result};
+use crate::simd::Path;
 use crate::tensor::DType;
 
 /// One kind of reduction.
@@ -85,6 +93,10 @@ impl OpSet {
 
     fn bit(op: Op, abs: bool) -> u32 {
         2 * op as u32 + u32::from(abs)
+    }
+
+    fn without_product(self) -> OpSet {
+        OpSet(self.0 & OpSet::CHEAP.0)
     }
 
     fn product(self) -> bool {
@@ -197,13 +209,19 @@ pub fn reduce(dtype: DType, data: &[u8]) -> Result<Reductions> {
     reduce_some(dtype, data, OpSet::ALL)
 }
 
-/// The reductions in `wanted`, and whichever come along for nothing.
+/// The reductions in `wanted`, and whichever come along for nothing. The counts are always there.
 pub fn reduce_some(dtype: DType, data: &[u8], wanted: OpSet) -> Result<Reductions> {
-    let n = elements(dtype, data, "reduced")?;
-    let _ = (wanted.product(), wanted.moments());
-    let mut out = Reductions::new(dtype, Counts { n, ..Counts::default() });
-    out.set(Op::Sum, false, Number::from_f64(dtype, 0.0));
-    Ok(out)
+    reduce_by(Path::best(), dtype, data, wanted)
+}
+
+/// As [`reduce_some`], by the instructions of one path: for tests, which take each in turn.
+pub fn reduce_by(path: Path, dtype: DType, data: &[u8], wanted: OpSet) -> Result<Reductions> {
+    elements(dtype, data, "reduced")?;
+    Ok(match dtype {
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => float::reduce(path, dtype, data, wanted),
+        DType::C64 | DType::C128 => complex::reduce(path, dtype, data, wanted),
+        _ => int::reduce(path, dtype, data, wanted),
+    })
 }
 
 /// How many elements `data` holds; an error that says what can't be done with text or with a part of an element.

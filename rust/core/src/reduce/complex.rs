@@ -1,0 +1,160 @@
+//! Reductions of complex64 and complex128: of the parts where numpy gives a complex number, of magnitudes elsewhere.
+
+use super::dd::{Dd, exponent, ldexp};
+use super::float::Finished;
+use super::real::{BLOCK, Blocks, Summary, summarise};
+use super::{Counts, Number, Op, OpSet, Reductions};
+use crate::simd::Path;
+use crate::tensor::DType;
+
+/// A complex element as it lies in a tensor.
+trait Complex {
+    const SIZE: usize;
+    const DTYPE: DType;
+    const REAL: DType;
+    /// Real and imaginary part, exactly.
+    fn read(bytes: &[u8]) -> (f64, f64);
+}
+
+struct C64;
+impl Complex for C64 {
+    const SIZE: usize = 8;
+    const DTYPE: DType = DType::C64;
+    const REAL: DType = DType::F32;
+    fn read(bytes: &[u8]) -> (f64, f64) {
+        let part = |at: usize| f32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        (part(0).into(), part(4).into())
+    }
+}
+
+struct C128;
+impl Complex for C128 {
+    const SIZE: usize = 16;
+    const DTYPE: DType = DType::C128;
+    const REAL: DType = DType::F64;
+    fn read(bytes: &[u8]) -> (f64, f64) {
+        let part = |at: usize| f64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        (part(0), part(8))
+    }
+}
+
+/// The magnitude of a complex number, which neither over- nor underflows on the way.
+pub fn magnitude(re: f64, im: f64) -> f64 {
+    re.hypot(im)
+}
+
+/// One real number made of each element, a block of f64 at a time.
+struct Made<'a, C, F>(&'a [u8], F, std::marker::PhantomData<C>);
+
+impl<C: Complex, F: Fn(f64, f64) -> f64> Blocks<f64> for Made<'_, C, F> {
+    fn each(&self, each: &mut dyn FnMut(&[u8])) {
+        let mut block = [0; BLOCK * 8];
+        for elements in self.0.chunks(BLOCK * C::SIZE) {
+            for (to, from) in block.chunks_exact_mut(8).zip(elements.chunks_exact(C::SIZE)) {
+                let (re, im) = C::read(from);
+                to.copy_from_slice(&(self.1)(re, im).to_le_bytes());
+            }
+            each(&block[..elements.len() / C::SIZE * 8]);
+        }
+    }
+}
+
+/// The reductions of complex numbers of `dtype`.
+pub fn reduce(path: Path, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
+    if dtype == DType::C64 { of::<C64>(path, data, wanted) } else { of::<C128>(path, data, wanted) }
+}
+
+fn of<C: Complex>(path: Path, data: &[u8], wanted: OpSet) -> Reductions {
+    let make = |f: fn(f64, f64) -> f64, wanted: OpSet| {
+        summarise(path, &Made::<C, _>(data, f, std::marker::PhantomData), wanted, 53)
+    };
+    let sizes = make(magnitude, wanted);
+    let mut out = Reductions::new(C::DTYPE, Counts::default());
+    let (low, high) = ends::<C>(data, &mut out.counts);
+    let real = |value| Number::from_f64(C::REAL, value);
+    if out.counts.n > 0 {
+        out.set(Op::Min, false, Number::from_complex(C::DTYPE, low.0, low.1));
+        out.set(Op::Max, false, Number::from_complex(C::DTYPE, high.0, high.1));
+        out.set(Op::Min, true, real(sizes.min));
+        out.set(Op::Max, true, real(sizes.max));
+    }
+    if wanted.moments() {
+        let (re, im) = (make(|re, _| re, wanted.without_product()), make(|_, im| im, wanted.without_product()));
+        let (of_re, of_im) = (Finished::of(&re, false), Finished::of(&im, false));
+        let of_sizes = Finished::of(&sizes, true);
+        out.set(Op::Sum, false, Number::from_complex(C::DTYPE, of_re.sum, of_im.sum));
+        out.set(Op::Mean, false, Number::from_complex(C::DTYPE, of_re.mean, of_im.mean));
+        let finite = sizes.counts.finite() == sizes.counts.n;
+        let add = |what: fn(&Summary) -> Dd| together(&re, &im, what);
+        let some = finite && sizes.counts.n > 0;
+        let (variance, power) = if some { add(|part| part.x.variance()) } else { (f64::NAN.into(), 0) };
+        out.set(Op::Variance, false, real(ldexp(variance.to_f64(), 2 * power)));
+        let root = if some { variance.sqrt().to_f64() } else { f64::NAN };
+        out.set(Op::Std, false, real(ldexp(root, power)));
+        let (squares, power) = add(|part| part.x.squares());
+        let l2 = if finite { ldexp(squares.sqrt().to_f64(), power) } else { of_sizes.l2 };
+        for abs in [false, true] {
+            out.set(Op::L1, abs, real(of_sizes.l1));
+            out.set(Op::L2, abs, real(l2));
+        }
+        out.set(Op::Sum, true, real(of_sizes.sum));
+        out.set(Op::Mean, true, real(of_sizes.mean));
+        out.set(Op::Variance, true, real(of_sizes.variance));
+        out.set(Op::Std, true, real(of_sizes.std));
+    }
+    if wanted.product() {
+        let (re, im) = product::<C>(data, sizes.counts.finite() == sizes.counts.n);
+        out.set(Op::Prod, false, Number::from_complex(C::DTYPE, re, im));
+        out.set(Op::Prod, true, real(sizes.product));
+    }
+    out
+}
+
+/// The sum of something quadratic of both parts, and the power of two whose square it must still be multiplied by.
+fn together(re: &Summary, im: &Summary, what: fn(&Summary) -> Dd) -> (Dd, i32) {
+    let power = re.power.min(im.power);
+    let sum = what(re).scaled(2 * (power - re.power)) + what(im).scaled(2 * (power - im.power));
+    (sum, -power)
+}
+
+/// Smallest and largest in the order of real, then imaginary part; the first NaN where there is one. Counts on the way.
+fn ends<C: Complex>(data: &[u8], counts: &mut Counts) -> ((f64, f64), (f64, f64)) {
+    let mut ends: Option<((f64, f64), (f64, f64))> = None;
+    let mut nan = None;
+    for z in data.chunks_exact(C::SIZE).map(C::read) {
+        counts.n += 1;
+        if z.0.is_nan() || z.1.is_nan() {
+            counts.nan += 1;
+            nan = nan.or(Some(z));
+            continue;
+        }
+        counts.pos_inf += u64::from(z.0.is_infinite() || z.1.is_infinite());
+        counts.zeros += u64::from(z == (0.0, 0.0));
+        let (low, high) = ends.unwrap_or((z, z));
+        ends = Some((if z < low { z } else { low }, if z > high { z } else { high }));
+    }
+    nan.map(|nan| (nan, nan)).or(ends).unwrap_or_default()
+}
+
+/// The product: of mantissas in twice the precision and powers of two where all is finite, else as numpy multiplies.
+fn product<C: Complex>(data: &[u8], finite: bool) -> (f64, f64) {
+    let all = data.chunks_exact(C::SIZE).map(C::read);
+    if !finite {
+        let times = |(a, b): (f64, f64), (c, d): (f64, f64)| (a * c - b * d, a * d + b * c);
+        return all.reduce(times).unwrap_or((1.0, 0.0));
+    }
+    let (mut re, mut im, mut powers) = (Dd::from(1.0), Dd::ZERO, 0i64);
+    for (c, d) in all {
+        let lift = exponent(c).max(exponent(d)).clamp(-1022, 1022);
+        let (c, d) = (Dd::from(ldexp(c, -lift)), Dd::from(ldexp(d, -lift)));
+        (re, im) = (re * c - im * d, re * d + im * c);
+        let over = exponent(re.hi).max(exponent(im.hi));
+        if over < -1000 {
+            return (0.0, 0.0); // Only a factor of 0 does this.
+        }
+        (re, im) = (re.scaled(-over), im.scaled(-over));
+        powers += i64::from(lift) + i64::from(over);
+    }
+    let power = powers.clamp(-3000, 3000) as i32;
+    (ldexp(re.to_f64(), power), ldexp(im.to_f64(), power))
+}

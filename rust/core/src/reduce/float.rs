@@ -1,0 +1,132 @@
+//! Reductions of float16, bfloat16, float32 and float64.
+
+use half::slice::HalfFloatSliceExt;
+
+use super::dd::ldexp;
+use super::real::{AsTheyLie, BLOCK, Blocks, Looks, Summary, summarise};
+use super::{Number, Op, OpSet, Reductions};
+use crate::simd::Path;
+use crate::tensor::DType;
+
+/// 16-bit floats, widened to f32 a block at a time.
+struct Widened<'a, H>(&'a [u8], std::marker::PhantomData<H>);
+
+trait Half: Copy {
+    fn widen(bytes: &[u8], wide: &mut [f32]);
+}
+
+impl Half for half::f16 {
+    fn widen(bytes: &[u8], wide: &mut [f32]) {
+        let mut narrow = [half::f16::ZERO; BLOCK];
+        let narrow = &mut narrow[..wide.len()];
+        for (element, raw) in narrow.iter_mut().zip(bytes.chunks_exact(2)) {
+            *element = half::f16::from_le_bytes([raw[0], raw[1]]);
+        }
+        narrow.convert_to_f32_slice(wide);
+    }
+}
+
+impl Half for half::bf16 {
+    fn widen(bytes: &[u8], wide: &mut [f32]) {
+        for (element, raw) in wide.iter_mut().zip(bytes.chunks_exact(2)) {
+            *element = f32::from_bits(u32::from(u16::from_le_bytes([raw[0], raw[1]])) << 16);
+        }
+    }
+}
+
+impl<H: Half> Blocks<f32> for Widened<'_, H> {
+    fn each(&self, each: &mut dyn FnMut(&[u8])) {
+        let mut wide = [0.0; BLOCK];
+        let mut bytes = [0; BLOCK * 4];
+        for block in self.0.chunks(BLOCK * 2) {
+            let n = block.len() / 2;
+            H::widen(block, &mut wide[..n]);
+            for (to, from) in bytes.chunks_exact_mut(4).zip(&wide[..n]) {
+                to.copy_from_slice(&from.to_le_bytes());
+            }
+            each(&bytes[..n * 4]);
+        }
+    }
+}
+
+/// The reductions of floats of `dtype`.
+pub fn reduce(path: Path, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
+    match dtype {
+        DType::F16 => real(path, dtype, &Widened::<half::f16>(data, std::marker::PhantomData), wanted, 11),
+        DType::BF16 => real(path, dtype, &Widened::<half::bf16>(data, std::marker::PhantomData), wanted, 8),
+        DType::F32 => real::<f32>(path, dtype, &AsTheyLie(data), wanted, 24),
+        _ => real::<f64>(path, DType::F64, &AsTheyLie(data), wanted, 53),
+    }
+}
+
+fn real<T: Looks>(path: Path, dtype: DType, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32) -> Reductions {
+    let summary = summarise(path, blocks, wanted, precision);
+    let mut out = Reductions::new(dtype, summary.counts);
+    let mut set = |op, abs, value| out.set(op, abs, Number::from_f64(dtype, value));
+    for abs in [false, true] {
+        let values = Finished::of(&summary, abs);
+        if summary.counts.n > 0 {
+            set(Op::Min, abs, if abs { summary.near } else { summary.min });
+            set(Op::Max, abs, if abs { summary.far } else { summary.max });
+        }
+        if wanted.moments() {
+            set(Op::Sum, abs, values.sum);
+            set(Op::Mean, abs, values.mean);
+            set(Op::Variance, abs, values.variance);
+            set(Op::Std, abs, values.std);
+            set(Op::L1, abs, values.l1);
+            set(Op::L2, abs, values.l2);
+        }
+        if wanted.product() {
+            set(Op::Prod, abs, if abs { summary.product.abs() } else { summary.product });
+        }
+    }
+    out
+}
+
+/// The moments of floats, or of their magnitudes, at their true scale and with numpy's meaning of what isn't finite.
+pub struct Finished {
+    pub sum: f64,
+    pub mean: f64,
+    pub variance: f64,
+    pub std: f64,
+    pub l1: f64,
+    pub l2: f64,
+}
+
+impl Finished {
+    pub fn of(summary: &Summary, abs: bool) -> Finished {
+        let counts = &summary.counts;
+        let (nan, pos, neg) = (counts.nan > 0, counts.pos_inf > 0, counts.neg_inf > 0);
+        if nan || pos || neg {
+            let magnitude = if nan { f64::NAN } else { f64::INFINITY };
+            let sum = match (abs || !neg, abs || !pos) {
+                _ if nan => f64::NAN,
+                (true, _) => f64::INFINITY,
+                (_, true) => f64::NEG_INFINITY,
+                _ => f64::NAN,
+            };
+            let spread = f64::NAN;
+            return Finished { sum, mean: sum, variance: spread, std: spread, l1: magnitude, l2: magnitude };
+        }
+        let moments = if abs { &summary.abs } else { &summary.x };
+        let total = if abs { summary.abs.sum() } else { summary.sum };
+        let back = -summary.power;
+        let l1 = ldexp(summary.abs.sum().to_f64(), back);
+        let l2 = ldexp(summary.x.squares().sqrt().to_f64(), back);
+        let sum = ldexp(total.to_f64(), back);
+        if counts.n == 0 {
+            let none = f64::NAN;
+            return Finished { sum, mean: none, variance: none, std: none, l1, l2 };
+        }
+        let variance = moments.variance();
+        Finished {
+            sum,
+            mean: ldexp(total.over((counts.n as f64).into()).to_f64(), back),
+            variance: ldexp(variance.to_f64(), 2 * back),
+            std: ldexp(variance.sqrt().to_f64(), back),
+            l1,
+            l2,
+        }
+    }
+}

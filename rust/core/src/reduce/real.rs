@@ -1,0 +1,278 @@
+//! Everything that is asked of a stream of floats: the driver over the blocks, and the few sums that the answers need.
+
+use std::marker::PhantomData;
+
+use super::dd::{Dd, exponent, ldexp, power_of_two};
+use super::exact::ExactSum;
+use super::lanes::{About, Extremes, Float, Kinds, OddMinuses, Plain, Product, WideAbout, WideProduct};
+use super::{Counts, OpSet};
+use crate::simd::Path;
+
+/// Elements of a block. Its 16 or 32 KiB stay in the first-level cache between the looks.
+pub const BLOCK: usize = 4096;
+
+/// Floats that can be gone through again and again, block by block, each block little-endian bytes of at most [`BLOCK`]
+/// elements.
+pub trait Blocks<T> {
+    /// Calls `each` with every block in order.
+    fn each(&self, each: &mut dyn FnMut(&[u8]));
+}
+
+/// Floats that lie in the tensor as they are.
+pub struct AsTheyLie<'a>(pub &'a [u8]);
+
+impl<T: Float> Blocks<T> for AsTheyLie<'_> {
+    fn each(&self, each: &mut dyn FnMut(&[u8])) {
+        self.0.chunks(BLOCK * T::SIZE).for_each(each);
+    }
+}
+
+/// Sums about a place `k`: of x - k, and of its square.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Part {
+    k: f64,
+    s: Dd,
+    q: Dd,
+}
+
+impl Part {
+    fn negated(self) -> Part {
+        Part { k: -self.k, s: -self.s, q: self.q }
+    }
+}
+
+/// Sums of many blocks about one place, which is the first block's. That place lies among (or at most four times as far
+/// from 0 as) the elements, so the subtraction in a variance costs at most a factor n of the 2^104 there are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Moments {
+    n: f64,
+    k: f64,
+    s: Dd,
+    q: Dd,
+}
+
+impl Moments {
+    fn add(&mut self, part: Part, n: usize) {
+        let n = n as f64;
+        if self.n == 0.0 {
+            self.k = part.k;
+        }
+        self.n += n;
+        if part.k == self.k {
+            self.s = self.s + part.s;
+            self.q = self.q + part.q;
+            return;
+        }
+        let (shift, n) = (Dd::sum(part.k, -self.k), Dd::from(n));
+        self.s = self.s + (part.s + shift * n);
+        self.q = self.q + (part.q + shift * (part.s + part.s + shift * n));
+    }
+
+    /// The sum of x.
+    pub fn sum(&self) -> Dd {
+        self.s + Dd::product(self.k, self.n)
+    }
+
+    /// The sum of x².
+    pub fn squares(&self) -> Dd {
+        let k = Dd::from(self.k);
+        self.q + k * (self.s + self.s + k * Dd::from(self.n))
+    }
+
+    /// The mean squared distance from the mean.
+    pub fn variance(&self) -> Dd {
+        let n = Dd::from(self.n);
+        let variance = (self.q - self.s * self.s.over(n)).over(n);
+        if variance.hi > 0.0 { variance } else { Dd::ZERO }
+    }
+}
+
+/// What one pass over floats finds out. Sums are of x·2^power, and mean nothing where not all elements are finite.
+pub struct Summary {
+    pub counts: Counts,
+    pub min: f64,
+    pub max: f64,
+    /// The smallest magnitude.
+    pub near: f64,
+    /// The largest magnitude.
+    pub far: f64,
+    pub power: i32,
+    pub x: Moments,
+    pub abs: Moments,
+    /// The sum of x, exact to the last bit of the result's dtype.
+    pub sum: Dd,
+    /// The product, with the sign it has also where it is zero or infinite.
+    pub product: f64,
+}
+
+/// What the looks at a block of one float type are.
+pub trait Looks: Float {
+    /// The power of two under which a sum of these, over the sum of their magnitudes, has lost more than a quarter of the
+    /// last bit of a result of `precision` bits: f64 lanes add at most 520 elements each before they are added up.
+    fn cancelled(precision: i32) -> i32;
+
+    /// The sums of one finite block with smallest, largest and nearest element as given, of x and of |x|; and its product
+    /// if `product`.
+    fn sums(path: Path, bytes: &[u8], power: i32, ends: (f64, f64, f64), product: bool) -> (Part, Part, Product);
+}
+
+/// Where a block's sums are taken about: the middle if all elements lie near it, so that subtraction later loses nothing.
+fn middle(low: f64, high: f64) -> f64 {
+    if low >= 0.25 * high { 0.5 * (low + high) } else { 0.0 }
+}
+
+impl Looks for f32 {
+    fn cancelled(precision: i32) -> i32 {
+        precision + 2 - 44
+    }
+
+    fn sums(
+        path: Path,
+        bytes: &[u8],
+        _: i32,
+        (low, high, near): (f64, f64, f64),
+        product: bool,
+    ) -> (Part, Part, Product) {
+        let far = high.max(-low);
+        // A lane starts within [1, 2), takes `period` factors and perhaps one left over, and must stay within 2^±1020.
+        let reach = exponent(far).abs().max(exponent(near).abs()).max(0) as usize + 1;
+        let period = if product { (1018 / reach - 1).min(BLOCK) } else { 0 };
+        let part = |k: f64, s: f64, q: f64| Part { k, s: s.into(), q: q.into() };
+        let one_sign = low >= 0.0 || high <= 0.0;
+        let k = middle(near, far);
+        if one_sign && k > 0.0 {
+            let k = if low < 0.0 { -k } else { k };
+            let (s, q, product) = path.run(About::<false> { bytes, k, period });
+            let x = part(k, s, q);
+            return (x, if low < 0.0 { x.negated() } else { x }, product);
+        }
+        let sums = path.run(Plain { bytes, period });
+        let abs = if k > 0.0 {
+            let (s, q, _) = path.run(About::<true> { bytes, k, period: 0 });
+            part(k, s, q)
+        } else {
+            part(0.0, sums.magnitudes, sums.squares)
+        };
+        (part(0.0, sums.sum, sums.squares), abs, sums.product)
+    }
+}
+
+impl Looks for f64 {
+    fn cancelled(_: i32) -> i32 {
+        // Twice the precision: (520·2^-53)² of the magnitudes may be lost.
+        55 - 87
+    }
+
+    fn sums(
+        path: Path,
+        bytes: &[u8],
+        power: i32,
+        (low, high, near): (f64, f64, f64),
+        product: bool,
+    ) -> (Part, Part, Product) {
+        let scale = power_of_two(power);
+        let (low, high, near) = (low * scale, high * scale, near * scale);
+        let one_sign = low >= 0.0 || high <= 0.0;
+        let magnitude = middle(near, high.max(-low));
+        let k = if !one_sign {
+            0.0
+        } else if low < 0.0 {
+            -magnitude
+        } else {
+            magnitude
+        };
+        let (s, q) = path.run(WideAbout::<false> { bytes, scale, k });
+        let x = Part { k, s, q };
+        let abs = if low >= 0.0 {
+            x
+        } else if one_sign {
+            x.negated()
+        } else {
+            let (s, q) = path.run(WideAbout::<true> { bytes, scale, k: magnitude });
+            Part { k: magnitude, s, q }
+        };
+        (x, abs, if product { path.run(WideProduct { bytes }) } else { Product::ONE })
+    }
+}
+
+/// One pass over the floats, or two where they are so large or small that their squares need another scale.
+///
+/// `precision` is that of the dtype in which the sum will be given, in bits.
+pub fn summarise<T: Looks>(path: Path, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32) -> Summary {
+    let first = pass(path, blocks, wanted, precision, 0);
+    let power = -exponent(first.far);
+    if T::SIZE == 8
+        && wanted.moments()
+        && first.counts.finite() == first.counts.n
+        && first.far != 0.0
+        && power.abs() > 400
+    {
+        return Summary {
+            product: first.product,
+            ..pass(path, blocks, wanted.without_product(), precision, power.clamp(-1022, 1023))
+        };
+    }
+    first
+}
+
+fn pass<T: Looks>(path: Path, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32, power: i32) -> Summary {
+    let mut counts = Counts::default();
+    let (mut low, mut high, mut near) = (T::HIGHEST, T::LOWEST, T::HIGHEST);
+    let (mut x, mut abs, mut product) = (Moments::default(), Moments::default(), Product::ONE);
+    blocks.each(&mut |bytes| {
+        let n = bytes.len() / T::SIZE;
+        counts.n += n as u64;
+        let (l, h, m) = path.run(Extremes::<T>(bytes, PhantomData));
+        (low, high, near) = (low.min(l.key()), high.max(h.key()), near.min(m.magnitude()));
+        let ends = (l.wide(), h.wide(), m.wide());
+        if !ends.0.is_finite() || !ends.1.is_finite() || ends.2 == 0.0 {
+            let [nan, pos_inf, neg_inf, zeros] = path.run(Kinds::<T>(bytes, PhantomData));
+            counts.nan += nan;
+            counts.pos_inf += pos_inf;
+            counts.neg_inf += neg_inf;
+            counts.zeros += zeros;
+        }
+        let finite = counts.nan + counts.pos_inf + counts.neg_inf == 0;
+        let multiply = wanted.product() && counts.zeros == 0;
+        if n > 0 && finite && (wanted.moments() || multiply) {
+            let (of_x, of_abs, of_product) = T::sums(path, bytes, power, ends, multiply);
+            x.add(of_x, n);
+            abs.add(of_abs, n);
+            product = product.times(of_product.mantissa, of_product.exponent);
+        }
+    });
+    let nan = counts.nan > 0;
+    let not_nan = |value: f64| if nan || counts.n == 0 { f64::NAN } else { value };
+    let (min, max) = (not_nan(T::from_key(low).wide()), not_nan(T::from_key(high).wide()));
+    let near = not_nan(T::from_key(near).wide());
+    let far = if nan { f64::NAN } else { min.abs().max(max.abs()) };
+    let mut summary = Summary { counts, min, max, near, far, power, x, abs, sum: x.sum(), product: 1.0 };
+    let finite = counts.finite() == counts.n;
+    if wanted.moments() && finite && summary.sum.hi.abs() < ldexp(abs.sum().hi, T::cancelled(precision)) {
+        let mut exact = ExactSum::new();
+        blocks.each(&mut |bytes| bytes.chunks_exact(T::SIZE).for_each(|element| exact.add(T::read(element).wide())));
+        summary.sum = exact.total(power);
+    }
+    if wanted.product() {
+        summary.product = finish_product::<T>(path, blocks, &summary, product);
+    }
+    summary
+}
+
+fn finish_product<T: Looks>(path: Path, blocks: &dyn Blocks<T>, summary: &Summary, product: Product) -> f64 {
+    let Counts { nan, pos_inf, neg_inf, zeros, .. } = summary.counts;
+    let infinite = pos_inf + neg_inf > 0;
+    if nan > 0 || infinite && zeros > 0 {
+        return f64::NAN;
+    }
+    if !infinite && zeros == 0 {
+        let power = product.exponent.clamp(-3000, 3000) as i32;
+        return ldexp(product.mantissa.to_f64(), power);
+    }
+    let magnitude = if infinite { f64::INFINITY } else { 0.0 };
+    let mut odd = false;
+    if summary.min.is_sign_negative() {
+        blocks.each(&mut |bytes| odd ^= path.run(OddMinuses::<T>(bytes, PhantomData)));
+    }
+    if odd { -magnitude } else { magnitude }
+}
