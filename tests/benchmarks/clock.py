@@ -1,0 +1,31 @@
+"""Timing that both sides share. CPU seconds, because machines are shared; needs nothing but Python."""
+
+import gc
+import json
+import statistics
+import time
+
+
+def once(work):
+    """CPU and wall seconds of one call."""
+    gc.collect()
+    cpu, wall = time.process_time(), time.perf_counter()
+    work()
+    return time.process_time() - cpu, time.perf_counter() - wall
+
+
+def rounds(work, count):
+    """Medians over some calls."""
+    taken = [once(work) for _ in range(count)]
+    return {"cpu": statistics.median(t[0] for t in taken), "wall": statistics.median(t[1] for t in taken)}
+
+
+def best(works, count):
+    """Medians of CPU seconds of several works, taken in turn."""
+    taken = [[once(work)[0] for work in works] for _ in range(count)]
+    return [statistics.median(column) for column in zip(*taken)]  # noqa: B905 - also read by old Pythons
+
+
+def said(result):
+    """The result, for the program that asked."""
+    print("RESULT " + json.dumps(result), flush=True)

@@ -1,0 +1,131 @@
+"""What smdwidgets does, timed in a process of its own: `python ours.py WHAT RUN`. Prints one JSON object."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from clock import best, rounds, said
+
+from smdwidgets import create_trial
+from smdwidgets._core import Catalog, Files, sweep, verify
+
+SMALL = 2000
+OPS = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
+
+
+def open_run(run: str) -> dict[str, float]:
+    """From nothing to every tensor's name and place."""
+
+    def once() -> None:
+        trial = create_trial(run)
+        assert trial.tensor_names()
+        assert trial.steps()
+
+    return rounds(once, 5)
+
+
+def small_value(run: str) -> dict[str, float]:
+    """One value of a few floats, and the least that Python can do for it: a dict lookup, frombuffer, reshape."""
+    trial = create_trial(run)
+    names, steps = trial.tensor_names()[:20], trial.steps()
+    tensors = [trial.tensor(name) for name in names]
+    pairs = [(tensor, step) for step in steps for tensor in tensors]
+    raw = {(tensor.name, step): tensor.value(step).tobytes() for tensor, step in pairs}
+    dtype, shape = tensors[0].value(steps[0]).dtype, tensors[0].value(steps[0]).shape
+
+    def ours() -> None:
+        for tensor, step in pairs:
+            tensor.value(step)
+
+    def floor() -> None:
+        for tensor, step in pairs:
+            np.frombuffer(raw[tensor.name, step], dtype).reshape(shape)
+
+    # Alternating, so that both meet the same machine.
+    return {"value": best([ours, floor], 30)[0] / len(pairs), "floor": best([ours, floor], 30)[1] / len(pairs)}
+
+
+def large_value(run: str) -> dict[str, float]:
+    """One value of a million floats: the first time (its checksum is verified then) and again."""
+    trial = create_trial(run)
+    tensors, steps = [trial.tensor(name) for name in trial.tensor_names()], trial.steps()
+    count = len(tensors) * len(steps)
+
+    def all_values() -> None:
+        for step in steps:
+            for tensor in tensors:
+                tensor.value(step)
+
+    first = rounds(all_values, 1)["cpu"] / count
+    return {"first": first, "again": rounds(all_values, 20)["cpu"] / count}
+
+
+def reductions(run: str) -> dict[str, float]:
+    """All 18 reductions of every tensor at every step."""
+    trial = create_trial(run)
+    trial.tensor_names()
+    return rounds(lambda: trial.reductions(worker=[]), 3)
+
+
+def numpy_reductions(run: str) -> dict[str, float]:
+    """numpy's 18 on arrays that are in memory already, per array."""
+    array = np.random.default_rng(0).standard_normal(1_000_000, dtype=np.float32)
+
+    def once() -> None:
+        for values in (array, np.abs(array)):
+            values.min(), values.max(), values.mean(), values.prod(), values.std(), values.sum(), values.var()
+            np.linalg.norm(values, 1), np.linalg.norm(values, 2)
+
+    return rounds(once, 40)
+
+
+def check(run: str) -> dict[str, float]:
+    """Every record's checksum."""
+    catalog, files = Catalog(), Files(run)
+    catalog.list_local(run)
+    catalog.load_local(run)
+
+    def once() -> None:
+        found = verify(catalog, files)
+        assert not found["errors"]
+        assert found["footer_crc"] == found["records"] > 0
+
+    return rounds(once, 5)
+
+
+def memory(run: str) -> dict[str, float]:
+    """Peak memory of a sweep beyond that of the import, in MB: over the run, and over a plan ten times as long."""
+    catalog, files = Catalog(), Files(run)
+    catalog.list_local(run)
+    catalog.load_local(run)
+    names = catalog.names()
+    before = _peak()
+    sweep(catalog, files, names, reductions=["mean"])
+    once = _peak() - before
+    _forget_peak()
+    sweep(catalog, files, names * 10, reductions=["mean"])
+    return {"once": once / 1e6, "ten": (_peak() - before) / 1e6}
+
+
+def _peak() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def _forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+if __name__ == "__main__":
+    what = {
+        "open": open_run,
+        "small": small_value,
+        "large": large_value,
+        "reductions": reductions,
+        "numpy": numpy_reductions,
+        "check": check,
+        "memory": memory,
+    }
+    said(what[sys.argv[1]](sys.argv[2]))
