@@ -6,6 +6,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeAlias, final
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __version__: str
@@ -319,3 +320,32 @@ def verify(
     """Check every record of these steps: framing, names, checksums, shapes. Returns counts: "records", "bytes", "footer_constant",
     "footer_crc" (true CRCs that hold), "index_crc" (verified against the index), "unverifiable" (nothing to check the content against), and "errors": list of
     (name, step, worker, exception)."""
+
+# ---------------------------------------------------------------- reductions
+
+def reduce(
+    buffer: _Buffer, dtype: str | None = None, names: Sequence[tuple[str, bool]] | None = None
+) -> dict[tuple[str, bool], np.generic | None]:
+    """All 18 reductions of an array, or those in `names`, by (name, of |x|), from one pass over its elements.
+
+    The values are numpy scalars of the dtype numpy gives; bfloat16 where ml_dtypes is installed, else float32. Norms are over
+    all elements, std and variance divide by n. The minimum and maximum of an array without elements are None. An array says
+    its dtype itself; plain bytes (little-endian) need its name.
+
+    >>> reduce(np.array([3.0, -4.0], dtype=np.float32), names=[("l2", False), ("min", True)])
+    {('l2', False): np.float32(5.0), ('min', True): np.float32(3.0)}
+    """
+
+def reduction(buffer: _Buffer, name: str, abs: bool = False, dtype: str | None = None) -> np.generic:
+    """One reduction of an array, or of its magnitudes. ValueError for the minimum and maximum of no elements.
+
+    >>> reduction(np.array([3.0, -4.0]), "l1")
+    np.float64(7.0)
+    """
+
+def stats(buffer: _Buffer, dtype: str | None = None) -> dict[str, int | float]:
+    """Counts (n, nan, pos_inf, neg_inf, zeros) and min, max, mean, std, l2 of an array; of a complex one's magnitudes.
+
+    >>> stats(np.array([1.0, np.nan, 0.0]))["nan"]
+    1
+    """

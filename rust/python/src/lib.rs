@@ -3,9 +3,11 @@
 use pyo3::prelude::*;
 
 mod buffer;
+mod elements;
 mod errors;
 mod numpy;
 mod records;
+mod reduce;
 mod writer;
 
 /// The extension module.
@@ -18,6 +20,9 @@ mod _core {
 
     #[pymodule_export]
     use super::writer::{StepWriter, reduction_name, worker_file_name};
+
+    #[pymodule_export]
+    use super::reduce::{reduce, reduction, stats};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,0 +1,129 @@
+//! Reductions of arrays and plain bytes.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyComplex, PyDict};
+use smdwidgets_core::reduce::{self as core, Number, Op, OpSet, Reductions, Value};
+use smdwidgets_core::tensor::DType;
+
+use crate::elements::Elements;
+use crate::errors::to_python;
+use crate::records::detached;
+
+/// A number as a numpy scalar of its dtype. bfloat16 is float32 where ml_dtypes is not installed, which loses nothing.
+pub fn scalar<'py>(py: Python<'py>, number: &Number) -> PyResult<Bound<'py, PyAny>> {
+    static CLASSES: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
+    let classes = CLASSES.get_or_try_init(py, || {
+        let numpy = py.import("numpy")?;
+        DType::ALL
+            .into_iter()
+            .map(|dtype| {
+                let name = match dtype {
+                    DType::Bool => "bool_",
+                    DType::Str => "str_",
+                    DType::BF16 => {
+                        let guest = py.import("ml_dtypes").and_then(|module| module.getattr("bfloat16"));
+                        return guest.or_else(|_| numpy.getattr("float32")).map(Bound::unbind);
+                    }
+                    other => other.name(),
+                };
+                Ok(numpy.getattr(name)?.unbind())
+            })
+            .collect::<PyResult<Vec<_>>>()
+    })?;
+    let at = DType::ALL.into_iter().position(|dtype| dtype == number.dtype()).unwrap_or_default();
+    let class = classes[at].bind(py);
+    match number.value() {
+        Value::Bool(value) => class.call1((value,)),
+        Value::Int(value) => class.call1((value,)),
+        Value::UInt(value) => class.call1((value,)),
+        Value::Float(value) => class.call1((value,)),
+        Value::Complex(re, im) => class.call1((PyComplex::from_doubles(py, re, im),)),
+    }
+}
+
+/// The kind of reduction of a name, or an error that lists the names.
+pub fn op(name: &str) -> PyResult<Op> {
+    Op::from_name(name).ok_or_else(|| {
+        let known = Op::ALL.map(Op::name).join(", ");
+        PyValueError::new_err(format!("{name:?} is no reduction; these are: {known}"))
+    })
+}
+
+fn reduced(py: Python<'_>, elements: &Elements, wanted: OpSet) -> PyResult<Reductions> {
+    let data = elements.as_slice();
+    detached(py, data.len(), || core::reduce_some(elements.dtype, data, wanted)).map_err(|error| to_python(py, &error))
+}
+
+/// All reductions of an array, or those in `names`, as numpy scalars by (name, of |x|).
+#[pyfunction]
+#[pyo3(signature = (buffer, dtype = None, names = None))]
+pub fn reduce<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    dtype: Option<&str>,
+    names: Option<Vec<(String, bool)>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let wanted: Vec<(Op, bool)> = match names {
+        None => Op::ALL.into_iter().flat_map(|op| [(op, false), (op, true)]).collect(),
+        Some(names) => names.iter().map(|(name, abs)| Ok((op(name)?, *abs))).collect::<PyResult<_>>()?,
+    };
+    let elements = Elements::of(buffer, dtype, None)?;
+    let reductions = reduced(py, &elements, wanted.iter().copied().collect())?;
+    let out = PyDict::new(py);
+    for (op, abs) in wanted {
+        let value = reductions.try_get(op, abs).map(|number| scalar(py, &number)).transpose()?;
+        out.set_item((op.name(), abs), value)?;
+    }
+    Ok(out)
+}
+
+/// One reduction as a numpy scalar.
+#[pyfunction]
+#[pyo3(signature = (buffer, name, abs = false, dtype = None))]
+pub fn reduction<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    name: &str,
+    abs: bool,
+    dtype: Option<&str>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let op = op(name)?;
+    let elements = Elements::of(buffer, dtype, None)?;
+    let reductions = reduced(py, &elements, OpSet::NONE.with(op, abs))?;
+    let number = reductions.try_get(op, abs).ok_or_else(|| {
+        PyValueError::new_err(format!("a tensor without elements (shape {:?}) has no {name}", elements.shape))
+    })?;
+    scalar(py, &number)
+}
+
+/// Counts, extremes, mean and deviation, as Python numbers.
+#[pyfunction]
+#[pyo3(signature = (buffer, dtype = None))]
+pub fn stats<'py>(py: Python<'py>, buffer: &Bound<'py, PyAny>, dtype: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
+    let elements = Elements::of(buffer, dtype, None)?;
+    let r = reduced(py, &elements, OpSet::CHEAP)?;
+    let out = PyDict::new(py);
+    for (key, count) in [
+        (intern!(py, "n"), r.n()),
+        (intern!(py, "nan"), r.nan()),
+        (intern!(py, "pos_inf"), r.pos_inf()),
+        (intern!(py, "neg_inf"), r.neg_inf()),
+        (intern!(py, "zeros"), r.zero()),
+    ] {
+        out.set_item(key, count)?;
+    }
+    let complex = matches!(r.dtype, DType::C64 | DType::C128);
+    for (key, op) in [
+        (intern!(py, "min"), Op::Min),
+        (intern!(py, "max"), Op::Max),
+        (intern!(py, "mean"), Op::Mean),
+        (intern!(py, "std"), Op::Std),
+        (intern!(py, "l2"), Op::L2),
+    ] {
+        out.set_item(key, r.get(op, complex).to_f64())?;
+    }
+    Ok(out)
+}
