@@ -7,12 +7,16 @@
 // Unsafe code lives in named modules only, each block with its reason.
 #![deny(unsafe_code)]
 
+pub mod catalog;
 pub mod crc;
 pub mod error;
 pub mod index;
+pub mod load;
+pub mod pool;
 pub mod proto;
 pub mod record;
 pub mod reduce;
 pub mod simd;
+pub mod source;
 pub mod tensor;
 pub mod writer;

@@ -1,0 +1,301 @@
+//! Questions to a catalog. Those about steps and workers are answered by file names, all others by the files read.
+
+use std::borrow::Cow;
+
+use super::keys::{Kind, shown_worker};
+use super::rows::Row;
+use super::{Catalog, Entry, File, FileId, State};
+use crate::index::Mode;
+use crate::reduce::Op;
+
+impl Catalog {
+    // ---------------------------------------------------------------------------------------------------- what to read
+
+    /// Files whose content is not known, in the order of steps and workers: all, or those of these steps.
+    pub fn unread(&mut self, steps: Option<&[u64]>) -> Vec<FileId> {
+        let unread = |file: &FileId| self.files[*file as usize].state == State::Unread;
+        if let Some(steps) = steps {
+            return steps.iter().flat_map(|step| self.at_step(*step)).copied().filter(unread).collect();
+        }
+        if self.unread == 0 {
+            self.pending.clear();
+            return Vec::new();
+        }
+        let mut list: Vec<FileId> = self.pending.iter().copied().filter(unread).collect();
+        list.sort_by_key(|file| self.files[*file as usize].step);
+        list.dedup();
+        self.pending.clone_from(&list);
+        list
+    }
+
+    /// Whether some file of a step has not been read.
+    pub fn has_unread(&self, step: u64) -> bool {
+        self.unread > 0 && self.at_step(step).iter().any(|file| self.files[*file as usize].state == State::Unread)
+    }
+
+    /// Whether no file waits to be read.
+    pub fn is_all_read(&self) -> bool {
+        self.unread == 0
+    }
+
+    /// Files of these steps that have been read, with the stamps they had.
+    pub fn stamps(&self, steps: &[u64]) -> Vec<(FileId, u32)> {
+        let read = |file: &&FileId| self.files[**file as usize].state == State::Read;
+        let files = steps.iter().flat_map(|step| self.at_step(*step)).filter(read);
+        files.map(|file| (*file, self.files[*file as usize].stamp)).collect()
+    }
+
+    /// Files that could not be understood, with the stamps they had.
+    pub fn bad(&self) -> Vec<(FileId, u32)> {
+        self.problems.keys().map(|file| (*file, self.files[*file as usize].stamp)).collect()
+    }
+
+    /// What is wrong with files that could not be understood, by key.
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let mut list: Vec<_> = self.problems.iter().map(|(file, what)| (self.index_key(*file), what.clone())).collect();
+        list.sort();
+        list
+    }
+
+    // ------------------------------------------------------------------------------------------------ steps, workers
+
+    fn file(&self, file: FileId) -> &File {
+        &self.files[file as usize]
+    }
+
+    fn step_groups(&self) -> impl DoubleEndedIterator<Item = &[FileId]> {
+        self.order.chunk_by(|a, b| self.file(*a).step == self.file(*b).step)
+    }
+
+    /// Global steps, ascending; with a mode only those that are known to be of it.
+    pub fn steps(&self, mode: Option<Mode>) -> Vec<u64> {
+        match mode {
+            None => self.step_groups().map(|group| self.file(group[0]).step).collect(),
+            Some(mode) => {
+                let mut steps: Vec<u64> = self.modes.of(mode).iter().map(|file| self.file(*file).step).collect();
+                steps.sort_unstable();
+                steps
+            }
+        }
+    }
+
+    /// The last global step.
+    pub fn last_step(&self) -> Option<u64> {
+        self.order.last().map(|file| self.file(*file).step)
+    }
+
+    /// Whether some worker wrote this step.
+    pub fn has_step(&self, step: u64) -> bool {
+        !self.at_step(step).is_empty()
+    }
+
+    /// How many global steps come after this one.
+    pub fn count_after(&self, step: Option<u64>) -> usize {
+        let start = step.map_or(0, |step| self.order.partition_point(|file| self.file(*file).step <= step));
+        self.order[start..].chunk_by(|a, b| self.file(*a).step == self.file(*b).step).count()
+    }
+
+    /// Workers as they are shown, sorted.
+    pub fn workers(&self) -> Vec<Cow<'_, str>> {
+        // A worker is only interned for a file that is kept.
+        let mut list: Vec<_> = (0..self.workers.len() as u32).map(|id| shown_worker(self.workers.get(id))).collect();
+        list.sort();
+        list
+    }
+
+    /// Workers of a step, sorted.
+    pub fn workers_at(&self, step: u64) -> Vec<Cow<'_, str>> {
+        self.at_step(step).iter().map(|file| self.worker_of(*file)).collect()
+    }
+
+    /// The worker of a file, as it is shown.
+    pub fn worker_of(&self, file: FileId) -> Cow<'_, str> {
+        shown_worker(self.workers.get(self.file(file).worker))
+    }
+
+    /// The last step that so many workers have written. Every step up to it counts as complete.
+    pub fn complete_until(&self, num_workers: usize) -> Option<u64> {
+        let complete = self.step_groups().rev().find(|group| group.len() >= num_workers.max(1))?;
+        Some(self.file(complete[0]).step)
+    }
+
+    // --------------------------------------------------------------------------------------------------------- modes
+
+    /// Mode and mode step of a global step: those of its first worker by name.
+    pub fn mode_of(&self, step: u64) -> Option<(Mode, i64)> {
+        self.represents(step).map(|file| (self.file(file).mode, self.file(file).mode_step))
+    }
+
+    /// Modes that have steps.
+    pub fn modes(&self) -> Vec<Mode> {
+        Mode::ALL.into_iter().filter(|mode| !self.modes.of(*mode).is_empty()).collect()
+    }
+
+    /// Steps of a mode, each once; with a name those at which the tensor has something.
+    pub fn mode_steps(&self, mode: Mode, name: Option<&str>) -> Vec<i64> {
+        let files = self.modes.of(mode);
+        let last_of_each = files.chunk_by(|a, b| self.file(*a).mode_step == self.file(*b).mode_step);
+        let last_of_each = last_of_each.filter_map(|group| group.last().map(|file| self.file(*file)));
+        let Some(name) = name else { return last_of_each.map(|file| file.mode_step).collect() };
+        let steps = self.steps_of(name, None);
+        last_of_each.filter(|file| steps.binary_search(&file.step).is_ok()).map(|file| file.mode_step).collect()
+    }
+
+    /// The global step of a mode step; the latest one if a restarted training repeated it.
+    pub fn global_step(&self, mode: Mode, mode_step: i64) -> Option<u64> {
+        self.modes.find(&self.files, mode, mode_step).map(|file| self.file(file).step)
+    }
+
+    // ------------------------------------------------------------------------------------------------------- tensors
+
+    fn sorted_names(&self, ids: impl Iterator<Item = u32>) -> Vec<&str> {
+        let mut list: Vec<&str> = ids.map(|id| self.names.get(id)).collect();
+        list.sort_unstable();
+        list
+    }
+
+    /// Names of tensors, sorted.
+    pub fn names(&self) -> Vec<&str> {
+        self.sorted_names((0..self.names.len() as u32).filter(|id| !self.postings[*id as usize].is_empty()))
+    }
+
+    /// Names of tensors of a step (and worker), sorted.
+    pub fn names_at(&self, step: u64, worker: Option<&str>) -> Vec<&str> {
+        let mut ids: Vec<u32> = self.files_at(step, worker).flat_map(|file| self.names_in(file)).copied().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        self.sorted_names(ids.into_iter())
+    }
+
+    /// Names of tensors that some step of a mode has, sorted.
+    pub fn names_in_mode(&self, mode: Mode) -> Vec<&str> {
+        // Steps mostly have the names of the step before, so most files add nothing and are passed over quickly.
+        let mut seen = vec![false; self.names.len()];
+        for file in self.modes.of(mode) {
+            for file in self.at_step(self.file(*file).step) {
+                self.names_in(*file).iter().for_each(|id| seen[*id as usize] = true);
+            }
+        }
+        self.sorted_names((0..self.names.len() as u32).filter(|id| seen[*id as usize]))
+    }
+
+    fn names_in(&self, file: FileId) -> &[u32] {
+        self.rows.names(self.file(file).rows())
+    }
+
+    /// Whether there is something of a tensor.
+    pub fn has(&self, name: &str) -> bool {
+        self.name_id(name).is_some()
+    }
+
+    fn name_id(&self, name: &str) -> Option<u32> {
+        self.names.find(name).filter(|id| !self.postings[*id as usize].is_empty())
+    }
+
+    /// Global steps at which a tensor has something, ascending; with a mode only those of it.
+    pub fn steps_of(&self, name: &str, mode: Option<Mode>) -> Vec<u64> {
+        let Some(id) = self.name_id(name) else { return Vec::new() };
+        let mut steps: Vec<u64> = self.postings[id as usize].iter().map(|file| self.file(*file).step).collect();
+        // Files come in order but for a few, which a sort that looks for runs makes cheap.
+        steps.sort();
+        steps.dedup();
+        if let Some(mode) = mode {
+            steps.retain(|step| self.mode_of(*step).is_some_and(|(of, _)| of == mode));
+        }
+        steps
+    }
+
+    /// Workers that wrote something of a tensor at a step, sorted.
+    pub fn workers_of(&self, name: &str, step: u64) -> Vec<Cow<'_, str>> {
+        let Some(id) = self.name_id(name) else { return Vec::new() };
+        let has = |file: &&FileId| self.rows.of(self.file(**file).rows(), id).next().is_some();
+        self.at_step(step).iter().filter(has).map(|file| self.worker_of(*file)).collect()
+    }
+
+    /// The files of a step: all, or that of a worker, whose name may be given as shown or as file names spell it.
+    pub fn files_at(&self, step: u64, worker: Option<&str>) -> impl Iterator<Item = FileId> {
+        let files = self.at_step(step).iter().copied();
+        files.filter(move |file| {
+            worker.is_none_or(|worker| {
+                let raw = self.workers.get(self.file(*file).worker);
+                raw == worker || raw.starts_with('_') && shown_worker(raw) == worker
+            })
+        })
+    }
+
+    /// One row of a tensor at a step, of the first worker who has it.
+    fn row(&self, name: &str, step: u64, worker: Option<&str>, kind: Kind) -> Option<(FileId, Row)> {
+        let id = self.names.find(name)?;
+        let row = |file| Some((file, self.rows.find(self.file(file).rows(), id, kind)?));
+        self.files_at(step, worker).find_map(row)
+    }
+
+    /// Where the value of a tensor (or one of its stored reductions) lies; without a worker that of the first worker who
+    /// has it.
+    pub fn find(&self, name: &str, step: u64, worker: Option<&str>, kind: Kind) -> Option<Entry> {
+        self.row(name, step, worker, kind).map(|(file, row)| entry(file, &row))
+    }
+
+    /// Stored reductions of a tensor; without a worker those of the first worker who has any.
+    pub fn stored_reductions(&self, name: &str, step: u64, worker: Option<&str>) -> Vec<(Op, bool, Entry)> {
+        let Some(id) = self.names.find(name) else { return Vec::new() };
+        let stored = |file| {
+            let of = |row: Row| row.kind.as_reduction().map(|(op, abs)| (op, abs, entry(file, &row)));
+            let list: Vec<_> = self.rows.of(self.file(file).rows(), id).filter_map(of).collect();
+            if list.is_empty() { None } else { Some(list) }
+        };
+        self.files_at(step, worker).find_map(stored).unwrap_or_default()
+    }
+
+    /// The shape that was saved for a tensor.
+    pub fn shape_of(&self, name: &str, step: u64, worker: Option<&str>) -> Option<&[u64]> {
+        let (_, row) = self.row(name, step, worker, Kind::SHAPE)?;
+        self.shapes.get(row.offset as usize).map(AsRef::as_ref)
+    }
+
+    /// The name the framework gave a tensor, from the latest step that says.
+    pub fn original_name(&self, name: &str) -> Option<&str> {
+        let id = self.name_id(name)?;
+        let shape = |file: &FileId| self.rows.find(self.file(*file).rows(), id, Kind::SHAPE);
+        let row = self.postings[id as usize].iter().rev().find_map(shape)?;
+        Some(self.names.get(u32::try_from(row.length).ok()?))
+    }
+
+    /// All entries of a file but shapes, as (tensor, entry).
+    pub fn entries_in(&self, file: FileId) -> impl Iterator<Item = (&str, Entry)> {
+        let rows = self.file(file).rows().map(|at| self.rows.get(at));
+        let records = rows.filter(|row| row.kind != Kind::SHAPE);
+        records.map(move |row| (self.names.get(row.name), entry(file, &row)))
+    }
+
+    /// How many entries have been taken in.
+    pub fn num_entries(&self) -> usize {
+        self.rows.len() - self.dead_rows
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> usize {
+        let postings: usize = self.postings.iter().map(|list| size_of_val(list) + list.capacity() * 4).sum();
+        let odd = self.odd_index_keys.values().chain(self.odd_event_keys.values());
+        let odd: usize = odd.map(|key| key.len() + 32).sum();
+        let shapes: usize = self.shapes.iter().map(|shape| 2 * (shape.len() * 8 + 32)).sum();
+        size_of::<Catalog>()
+            + self.names.memory()
+            + self.workers.memory()
+            + self.meanings.capacity() * size_of::<(u32, Kind)>()
+            + postings
+            + (self.postings.capacity() - self.postings.len()) * size_of::<Vec<FileId>>()
+            + self.files.capacity() * size_of::<File>()
+            + (self.order.capacity() + self.pending.capacity()) * size_of::<FileId>()
+            + self.modes.memory()
+            + self.rows.memory()
+            + self.scratch.capacity() * size_of::<Row>()
+            + odd
+            + shapes
+            + self.problems.values().map(|what| what.len() + 64).sum::<usize>()
+    }
+}
+
+fn entry(file: FileId, row: &Row) -> Entry {
+    Entry { file, kind: row.kind, offset: row.offset, length: row.length, crc: row.crc }
+}

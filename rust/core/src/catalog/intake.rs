@@ -1,0 +1,258 @@
+//! Taking in what index files say.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+
+use super::keys::{Kind, meaning, without_digits};
+use super::rows::Row;
+use super::sorted::reserve;
+use super::{Catalog, FileId, State, event_key, too_many};
+use crate::error::Result;
+use crate::index::Index;
+
+/// What became of reading one index file.
+pub struct Intake<'a> {
+    /// Which one.
+    pub file: FileId,
+    /// A digest of its size and time, to see later whether it was replaced.
+    pub stamp: u32,
+    /// Its content, or what is wrong with it.
+    pub content: Result<Index<'a>>,
+}
+
+impl Catalog {
+    /// Take in the contents of files; what cannot be understood becomes a problem, and stops nothing else.
+    pub fn take_in(&mut self, mut batch: Vec<Intake<'_>>) -> Result<usize> {
+        // In the order of steps and workers, so that a step's first worker comes first.
+        batch.sort_by_cached_key(|intake| {
+            let file = &self.files[intake.file as usize];
+            (file.step, self.at_step(file.step).iter().position(|other| *other == intake.file))
+        });
+        let mut added: Vec<FileId> = Vec::new();
+        let mut read = 0;
+        let mut outcome = Ok(());
+        for Intake { file, stamp, content } in batch {
+            let step = self.files[file as usize].step;
+            let before = self.represents(step);
+            self.drop_content(file, before);
+            self.files[file as usize].stamp = stamp;
+            match content {
+                Ok(index) => {
+                    outcome = self.add_content(file, &index);
+                    self.settle(file, State::Read);
+                    read += 1;
+                }
+                Err(error) => {
+                    self.problems.insert(file, error.to_string());
+                    self.settle(file, State::Bad);
+                }
+            }
+            let after = self.represents(step);
+            if after != before || before == Some(file) {
+                if let Some(before) = before.filter(|before| *before != file) {
+                    self.modes.remove(&self.files, before);
+                }
+                added.extend(after);
+            }
+            if outcome.is_err() {
+                break;
+            }
+        }
+        self.modes.add(&self.files, &added);
+        self.generation += 1;
+        self.compact();
+        outcome.map(|()| read)
+    }
+
+    /// Make a file's content unknown again.
+    pub(super) fn forget(&mut self, file: FileId) {
+        let step = self.files[file as usize].step;
+        let before = self.represents(step);
+        self.drop_content(file, before);
+        self.settle(file, State::Unread);
+        self.pending.push(file);
+        if before == Some(file) {
+            let after = self.represents(step);
+            self.modes.add(&self.files, after.as_slice());
+        }
+        self.generation += 1;
+    }
+
+    /// The file that says what mode a step has: that of the first worker among those read.
+    pub(super) fn represents(&self, step: u64) -> Option<FileId> {
+        self.at_step(step).iter().copied().find(|file| self.files[*file as usize].state == State::Read)
+    }
+
+    fn settle(&mut self, file: FileId, state: State) {
+        let was = std::mem::replace(&mut self.files[file as usize].state, state);
+        self.unread = self.unread + usize::from(state == State::Unread) - usize::from(was == State::Unread);
+        if state != State::Bad {
+            self.problems.remove(&file);
+        }
+    }
+
+    fn drop_content(&mut self, file: FileId, represents: Option<FileId>) {
+        if represents == Some(file) {
+            self.modes.remove(&self.files, file);
+        }
+        let rows = self.files[file as usize].rows();
+        let mut last = None;
+        for name in self.rows.names(rows.clone()) {
+            if last != Some(name) {
+                self.postings[*name as usize].retain(|other| *other != file);
+            }
+            last = Some(name);
+        }
+        self.dead_rows += rows.len();
+        self.files[file as usize].count = 0;
+        self.odd_event_keys.remove(&file);
+    }
+
+    fn add_content(&mut self, file: FileId, index: &Index<'_>) -> Result<()> {
+        let mut rows = std::mem::take(&mut self.scratch);
+        rows.clear();
+        let outcome = self.rows_of(index, &mut rows);
+        if outcome.is_ok() {
+            let ambiguous = sort_last_wins(&mut rows);
+            if self.any_digits {
+                self.attach_reductions(&mut rows, &ambiguous);
+            }
+            let known = &mut self.files[file as usize];
+            (known.mode, known.mode_step) = (index.mode, index.mode_step);
+            known.first = u32::try_from(self.rows.len()).map_err(|_| too_many())?;
+            known.count = u32::try_from(rows.len()).map_err(|_| too_many())?;
+            u32::try_from(self.rows.len() + rows.len()).map_err(|_| too_many())?;
+            self.rows.push(&rows);
+            for group in rows.chunk_by(|a, b| a.name == b.name) {
+                let posting = &mut self.postings[group[0].name as usize];
+                reserve(posting, 1);
+                posting.push(file);
+            }
+            if let Some(key) = &index.event_file
+                && *key != event_key(known.step, self.workers.get(known.worker))
+            {
+                self.odd_event_keys.insert(file, key.as_ref().into());
+            }
+        }
+        self.scratch = rows;
+        outcome
+    }
+
+    fn rows_of(&mut self, index: &Index<'_>, rows: &mut Vec<Row>) -> Result<()> {
+        let mut guess = 0;
+        for place in &index.places {
+            let id = self.name(&place.name, guess)?;
+            guess = id + 1;
+            let (name, kind) = self.meanings[id as usize];
+            rows.push(Row { name, kind, offset: place.offset, length: place.length, crc: place.crc });
+        }
+        guess = 0;
+        for shaped in &index.shapes {
+            let name = self.name(&shaped.name, guess)?;
+            guess = name + 1;
+            let original = self.name(&shaped.original, name)?;
+            let shape = self.shape(&shaped.shape)?;
+            rows.push(Row { name, kind: Kind::SHAPE, offset: shape.into(), length: original.into(), crc: None });
+        }
+        Ok(())
+    }
+
+    /// The number of a recorded name.
+    fn name(&mut self, recorded: &str, guess: u32) -> Result<u32> {
+        let id = self.names.intern(recorded, guess).ok_or_else(too_many)?;
+        if id as usize == self.meanings.len() {
+            // Itself for now: what it is of may be a new name, too.
+            reserve(&mut self.meanings, 1);
+            self.meanings.push((id, Kind::VALUE));
+            reserve(&mut self.postings, 1);
+            self.postings.push(Vec::new());
+            let (tensor, kind) = meaning(recorded);
+            if kind == Kind::VALUE {
+                self.any_digits |= without_digits(recorded) != recorded;
+            } else {
+                self.meanings[id as usize] = (self.name(tensor, id)?, kind);
+            }
+        }
+        Ok(id)
+    }
+
+    fn shape(&mut self, shape: &[u64]) -> Result<u32> {
+        if let Some(id) = self.shape_ids.get(shape) {
+            return Ok(*id);
+        }
+        let id = u32::try_from(self.shapes.len()).map_err(|_| too_many())?;
+        self.shapes.push(shape.into());
+        self.shape_ids.insert(shape.into(), id);
+        Ok(id)
+    }
+
+    /// Reductions of `conv:0` are filed under `conv` by most hooks. They go to the one tensor of the same file that
+    /// could be meant; where none or several could, they stay where they are.
+    fn attach_reductions(&self, rows: &mut [Row], ambiguous: &[u32]) {
+        let is_reduction = |row: &Row| row.kind.as_reduction().is_some();
+        let mut meant: HashMap<u32, Option<u32>> = HashMap::new();
+        for group in rows.chunk_by(|a, b| a.name == b.name) {
+            let (name, own) = (group[0].name, group.iter().any(|row| !is_reduction(row)));
+            if !own {
+                continue;
+            }
+            let text = self.names.get(name);
+            let bare = without_digits(text);
+            let bare = if bare == text { Some(name) } else { self.names.find(&bare) };
+            if let Some(bare) = bare {
+                match meant.entry(bare) {
+                    Slot::Vacant(slot) => drop(slot.insert(Some(name))),
+                    Slot::Occupied(mut slot) => drop(slot.insert(None)),
+                }
+            }
+        }
+        let mut moved = false;
+        for row in rows.iter_mut().filter(|row| is_reduction(row) && !ambiguous.contains(&row.name)) {
+            if let Some(Some(name)) = meant.get(&row.name)
+                && *name != row.name
+            {
+                row.name = *name;
+                moved = true;
+            }
+        }
+        if moved {
+            rows.sort_by_key(|row| (row.name, row.kind));
+        }
+    }
+
+    /// Rows of replaced files leave holes; close them when they are most of all.
+    fn compact(&mut self) {
+        if self.dead_rows < 4096 || self.dead_rows * 2 < self.rows.len() {
+            return;
+        }
+        let old = std::mem::take(&mut self.rows);
+        for file in &mut self.files {
+            let kept: Vec<Row> = file.rows().map(|at| old.get(at)).collect();
+            // Fewer rows than before, so the number fits as it did.
+            file.first = self.rows.push(&kept) as u32;
+        }
+        self.dead_rows = 0;
+    }
+}
+
+/// Sort rows by tensor and kind; of several with both the same the last one holds. The tensors of which one reduction came
+/// twice: two tensors may have been filed under one name.
+fn sort_last_wins(rows: &mut Vec<Row>) -> Vec<u32> {
+    let place = |row: &Row| (row.name, row.kind);
+    let mut ambiguous = Vec::new();
+    if !rows.is_sorted_by(|a, b| place(a) < place(b)) {
+        // Stable, so the last of equals is the last in the file.
+        rows.sort_by_key(place);
+        rows.dedup_by(|later, earlier| {
+            let same = place(later) == place(earlier);
+            if same {
+                if later.kind.as_reduction().is_some() {
+                    ambiguous.push(later.name);
+                }
+                *earlier = *later;
+            }
+            same
+        });
+    }
+    ambiguous
+}

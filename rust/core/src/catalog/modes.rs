@@ -1,0 +1,54 @@
+//! Which step of a mode is which global step.
+
+use super::{File, FileId};
+use crate::index::Mode;
+use super::sorted::merge;
+
+/// For each mode, one file of each of its global steps (that of the first worker read), by mode step, then global step.
+#[derive(Default)]
+pub struct Modes([Vec<FileId>; 4]);
+
+fn place(files: &[File], file: FileId) -> (i64, u64) {
+    let file = &files[file as usize];
+    (file.mode_step, file.step)
+}
+
+impl Modes {
+    /// The files of a mode.
+    pub fn of(&self, mode: Mode) -> &[FileId] {
+        &self.0[mode as usize - 1]
+    }
+
+    /// Put in files, each with its mode and place as they stand now.
+    pub fn add(&mut self, files: &[File], added: &[FileId]) {
+        for mode in Mode::ALL {
+            let mut new: Vec<FileId> =
+                added.iter().copied().filter(|file| files[*file as usize].mode == mode).collect();
+            new.sort_by_key(|file| place(files, *file));
+            merge(&mut self.0[mode as usize - 1], &new, |file| place(files, file));
+        }
+    }
+
+    /// Take out a file, by its mode and place as they stand now.
+    pub fn remove(&mut self, files: &[File], file: FileId) {
+        let list = &mut self.0[files[file as usize].mode as usize - 1];
+        let wanted = place(files, file);
+        let at = list.partition_point(|other| place(files, *other) < wanted);
+        if list.get(at) == Some(&file) {
+            list.remove(at);
+        }
+    }
+
+    /// The file of a mode step; of several the one with the latest global step.
+    pub fn find(&self, files: &[File], mode: Mode, mode_step: i64) -> Option<FileId> {
+        let list = self.of(mode);
+        let after = list.partition_point(|file| files[*file as usize].mode_step <= mode_step);
+        let file = *list.get(after.checked_sub(1)?)?;
+        (files[file as usize].mode_step == mode_step).then_some(file)
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> usize {
+        self.0.iter().map(|list| list.capacity() * 4).sum()
+    }
+}

@@ -1,0 +1,139 @@
+//! Reading index files of a source into a catalog that others use at the same time.
+
+use parking_lot::RwLock;
+use rayon::prelude::*;
+
+use crate::catalog::{Catalog, FileId, INDEX, Intake, parse_key};
+use crate::error::{Error, Result};
+use crate::index::Index;
+use crate::pool;
+use crate::source::{Listing, Local};
+
+/// Index files that are in memory at one time.
+const BATCH: usize = 64;
+
+/// List a run's index directory; how many index files are new.
+pub fn list(catalog: &RwLock<Catalog>, listing: &mut Listing, run: &Local) -> Result<usize> {
+    let mut keys: Vec<String> = Vec::new();
+    // Locked for each name anew: nobody should wait for a slow disk.
+    let outcome = listing.walk(run, INDEX, &mut |directory, name| {
+        if catalog.read().is_news(name) {
+            keys.push(format!("{directory}/{name}"));
+        }
+    });
+    let new = if keys.is_empty() { 0 } else { catalog.write().add_keys(keys.iter().map(String::as_str))? };
+    outcome.map(|()| new)
+}
+
+/// Read index files: all that are unread, or those of these steps; and those that failed before and are not as they were.
+/// How many were read. What cannot be understood becomes a problem of the catalog.
+pub fn load(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[u64]>, threads: Option<usize>) -> Result<usize> {
+    let mut files = match steps {
+        Some(steps) => catalog.write().unread(Some(steps)),
+        None => {
+            let read = catalog.read();
+            if read.is_all_read() { Vec::new() } else { drop(read); catalog.write().unread(None) }
+        }
+    };
+    files.extend(changed(catalog, run, steps));
+    read(catalog, run, &files, threads)
+}
+
+/// Read index files of these steps again where they were replaced since; how many had been.
+pub fn refresh(catalog: &RwLock<Catalog>, run: &Local, steps: &[u64]) -> Result<usize> {
+    let stamps = catalog.read().stamps(steps);
+    let is_other = |(file, stamp): &(FileId, u32)| run.stamp_of_key(&catalog.read().index_key(*file)) != *stamp;
+    let files: Vec<FileId> = stamps.into_iter().filter(is_other).map(|(file, _)| file).collect();
+    read(catalog, run, &files, None)
+}
+
+/// Whether there is something of a tensor, reading unread files newest first until there is.
+pub fn has(catalog: &RwLock<Catalog>, run: &Local, name: &str) -> Result<bool> {
+    let mut batch = 1;
+    loop {
+        if catalog.read().has(name) {
+            return Ok(true);
+        }
+        let mut files = catalog.write().unread(None);
+        if files.is_empty() {
+            return Ok(false);
+        }
+        let newest = files.split_off(files.len().saturating_sub(batch));
+        read(catalog, run, &newest, None)?;
+        batch = (batch * 4).min(BATCH);
+    }
+}
+
+/// Files that could not be understood and are not as they were then.
+fn changed(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[u64]>) -> Vec<FileId> {
+    let catalog = catalog.read();
+    let is_other = |(file, stamp): &(FileId, u32)| {
+        steps.is_none_or(|steps| steps.contains(&catalog.about(*file).step))
+            && run.stamp_of_key(&catalog.index_key(*file)) != *stamp
+    };
+    catalog.bad().into_iter().filter(is_other).map(|(file, _)| file).collect()
+}
+
+fn read(catalog: &RwLock<Catalog>, run: &Local, files: &[FileId], threads: Option<usize>) -> Result<usize> {
+    let mut count = 0;
+    for batch in files.chunks(BATCH) {
+        let keys: Vec<(FileId, String)> = {
+            let catalog = catalog.read();
+            batch.iter().map(|file| (*file, catalog.index_key(*file))).collect()
+        };
+        // One file is not worth waking threads for.
+        count += if let [one] = keys.as_slice() {
+            let (stamp, bytes) = read_one(run, &one.1);
+            catalog.write().take_in(vec![understand(one, stamp, &bytes)])?
+        } else {
+            let read: Vec<_> = pool::run(threads, || keys.par_iter().map(|(_, key)| read_one(run, key)).collect())?;
+            let batch: Vec<_> = pool::run(threads, || {
+                keys.par_iter().zip(&read).map(|(which, (stamp, bytes))| understand(which, *stamp, bytes)).collect()
+            })?;
+            catalog.write().take_in(batch)?
+        };
+    }
+    Ok(count)
+}
+
+fn read_one(run: &Local, key: &str) -> (u32, Result<Vec<u8>>) {
+    match run.open_file(key) {
+        Ok(file) => (Local::stamp(&file), run.read_whole(file, key)),
+        Err(error) => (run.stamp_of_key(key), Err(error)),
+    }
+}
+
+fn understand<'a>((file, key): &(FileId, String), stamp: u32, bytes: &'a Result<Vec<u8>>) -> Intake<'a> {
+    let content = match bytes {
+        Ok(bytes) => Index::parse(bytes, key),
+        // Said again in the words it has: an error can't be copied.
+        Err(error) => Err(Error::Invalid(error.to_string())),
+    };
+    Intake { file: *file, stamp, content }
+}
+
+/// Take in index files whose bytes came from elsewhere; how many could be understood. Keys that are not known yet are added.
+pub fn take(catalog: &RwLock<Catalog>, files: &[(&str, &[u8])], threads: Option<usize>) -> Result<usize> {
+    if let Some((key, _)) = files.iter().find(|(key, _)| parse_key(key).is_none()) {
+        return Err(Error::Invalid(format!("{key:?} is no key of an index file")));
+    }
+    let mut count = 0;
+    for files in files.chunks(BATCH) {
+        let parsed: Vec<_> = if let [one] = files {
+            vec![Index::parse(one.1, one.0)]
+        } else {
+            pool::run(threads, || files.par_iter().map(|(key, bytes)| Index::parse(bytes, key)).collect())?
+        };
+        let mut catalog = catalog.write();
+        catalog.add_keys(files.iter().map(|(key, _)| *key))?;
+        let mut batch: Vec<Intake<'_>> = Vec::with_capacity(files.len());
+        for ((key, _), content) in files.iter().zip(parsed) {
+            // Steps outside of the catalog's range have no file.
+            if let Some(file) = catalog.find_key(key).filter(|file| !batch.iter().any(|other| other.file == *file)) {
+                batch.push(Intake { file, stamp: 0, content });
+            }
+        }
+        count += catalog.take_in(batch)?;
+    }
+    Ok(count)
+}

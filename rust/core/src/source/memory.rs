@@ -1,0 +1,60 @@
+//! A run in memory: for tests, and for bytes that came from elsewhere.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use super::{Blob, Source, View, inside};
+use crate::error::{Error, Result};
+
+/// Files by key.
+#[derive(Default, Clone)]
+pub struct Memory {
+    files: BTreeMap<String, Arc<[u8]>>,
+}
+
+impl Memory {
+    /// Put in a file.
+    pub fn insert(&mut self, key: impl Into<String>, bytes: impl Into<Arc<[u8]>>) {
+        self.files.insert(key.into(), bytes.into());
+    }
+
+    /// Take out a file.
+    pub fn remove(&mut self, key: &str) {
+        self.files.remove(key);
+    }
+}
+
+impl Source for Memory {
+    fn root(&self) -> String {
+        "<memory>".into()
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        let below = format!("{directory}/");
+        Ok(self.files.keys().filter(|key| key.starts_with(&below)).cloned().collect())
+    }
+
+    fn open(&self, key: &str) -> Result<Box<dyn Blob>> {
+        inside(key).map_err(|what| Error::OutsideRun { root: self.root(), name: key.into(), what: what.into() })?;
+        let missing = || Error::Io { file: key.into(), source: io::ErrorKind::NotFound.into() };
+        Ok(Box::new(self.files.get(key).ok_or_else(missing)?.clone()))
+    }
+}
+
+impl Blob for Arc<[u8]> {
+    fn size(&self) -> Result<Option<u64>> {
+        Ok(Some(self.len() as u64))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let rest = usize::try_from(offset).ok().and_then(|at| self.get(at..)).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    fn map(&self) -> Result<Option<View>> {
+        Ok(Some(View::Memory(self.clone())))
+    }
+}

@@ -1,0 +1,112 @@
+//! Where a run's bytes are: a directory, memory, or whatever else can list names and read ranges.
+//!
+//! Keys are relative to the run, with `/` between their parts. A key that leads out of the run is refused, whatever the
+//! source.
+
+mod listing;
+mod local;
+mod map;
+mod memory;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+pub use listing::Listing;
+pub use local::Local;
+pub use map::Mapping;
+pub use memory::Memory;
+
+use crate::error::{Error, Result};
+
+/// A run's files.
+pub trait Source: Send + Sync {
+    /// What a person would call the run.
+    fn root(&self) -> String;
+
+    /// Keys of all files in a directory and below; none if it isn't there.
+    fn list(&self, directory: &str) -> Result<Vec<String>>;
+
+    /// Open a file.
+    fn open(&self, key: &str) -> Result<Box<dyn Blob>>;
+
+    /// A whole file.
+    fn read(&self, key: &str) -> Result<Vec<u8>> {
+        let blob = self.open(key)?;
+        let size = blob.size()?.ok_or_else(|| Error::Invalid(format!("{key}: a file of unknown size")))?;
+        let mut bytes = vec![0; usize::try_from(size).map_err(|_| Error::Invalid(format!("{key}: too large")))?];
+        let got = blob.read_at(0, &mut bytes)?;
+        bytes.truncate(got);
+        Ok(bytes)
+    }
+}
+
+/// An open file.
+pub trait Blob: Send + Sync {
+    /// Its size now, where the source can tell.
+    fn size(&self) -> Result<Option<u64>>;
+
+    /// Fill `buffer` with what lies at `offset`; fewer bytes only where the file ends.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
+
+    /// All of it as memory, where the source can do that without reading it.
+    fn map(&self) -> Result<Option<View>> {
+        Ok(None)
+    }
+}
+
+/// Bytes of a whole file that stay what they are.
+#[derive(Clone)]
+pub enum View {
+    /// A mapped file.
+    Mapped(Arc<Mapping>),
+    /// Bytes in memory.
+    Memory(Arc<[u8]>),
+}
+
+impl View {
+    /// Some of the bytes. For a mapped file its size is looked at again: a file that shrank since must not be touched.
+    pub fn get(&self, offset: u64, length: u64) -> Result<&[u8], u64> {
+        match self {
+            View::Mapped(map) => map.get(offset, length),
+            View::Memory(bytes) => part(bytes, offset, length).ok_or(bytes.len() as u64),
+        }
+    }
+}
+
+impl Deref for View {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            View::Mapped(map) => map.bytes(),
+            View::Memory(bytes) => bytes,
+        }
+    }
+}
+
+fn part(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
+    let start = usize::try_from(offset).ok()?;
+    bytes.get(start..start.checked_add(usize::try_from(length).ok()?)?)
+}
+
+/// The parts of a key that stays inside its run; otherwise in what way it leads out.
+///
+/// Both slashes separate, and drives count, on every system: a run that is harmless here must be harmless elsewhere.
+pub fn inside(key: &str) -> Result<impl Iterator<Item = &str>, &'static str> {
+    let parts = || key.split(['/', '\\']);
+    if key.is_empty() {
+        Err("it names no file")
+    } else if key.contains('\0') {
+        Err("it has a NUL in it")
+    } else if key.starts_with(['/', '\\']) {
+        Err("it is an absolute path")
+    } else if key.as_bytes()[0].is_ascii_alphabetic() && key.as_bytes().get(1) == Some(&b':') {
+        Err("it names a drive")
+    } else if parts().any(|part| part == "..") {
+        Err("it goes up")
+    } else {
+        Ok(parts().filter(|part| !part.is_empty() && *part != "."))
+    }
+}
+
+#[cfg(test)]
+mod tests;
