@@ -157,8 +157,8 @@ class Catalog:
         """(mode, mode step) of a global step: that of its first worker by name. None if not read."""
     def mode_steps(self, mode: int, name: str | None = None) -> list[int]:
         """Mode steps of a mode, ascending; with a name those at which the tensor has something."""
-    def global_step(self, mode: int, mode_step: int) -> int | None:
-        """The global step of a mode step; the earliest if a restarted training repeated it."""
+    def global_step(self, mode: int, mode_step: int, latest: bool = False) -> int | None:
+        """The global step of a mode step; of several (a restarted training repeated it) the earliest, or the latest."""
     # tensors, from index files read
     def names(self) -> list[str]:
         """Names of tensors, sorted. Stored reductions show under the tensor they are of."""
@@ -254,8 +254,8 @@ class Cancel:
     def set(self) -> None: ...
     def is_set(self) -> bool: ...
 
-type _Row = tuple[str, int, str | None]
-"""(name, global step, worker or None for the first that has the tensor)."""
+# (name, global step, worker or None for the first that has the tensor)
+_Row: TypeAlias = tuple[str, int, str | None]
 
 def sweep(
     catalog: Catalog,

@@ -32,7 +32,12 @@ pub fn load(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[u64]>, threa
         Some(steps) => catalog.write().unread(Some(steps)),
         None => {
             let read = catalog.read();
-            if read.is_all_read() { Vec::new() } else { drop(read); catalog.write().unread(None) }
+            if read.is_all_read() {
+                Vec::new()
+            } else {
+                drop(read);
+                catalog.write().unread(None)
+            }
         }
     };
     files.extend(changed(catalog, run, steps));

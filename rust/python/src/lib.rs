@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 mod buffer;
 mod elements;
+mod catalog;
 mod errors;
 mod numpy;
 mod records;
@@ -15,6 +16,8 @@ mod writer;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::catalog::{Catalog, Entry};
     #[pymodule_export]
     use super::records::{crc32c, decode, masked_crc};
 

@@ -133,17 +133,18 @@ impl Catalog {
 
     /// Steps of a mode, each once; with a name those at which the tensor has something.
     pub fn mode_steps(&self, mode: Mode, name: Option<&str>) -> Vec<i64> {
-        let files = self.modes.of(mode);
-        let last_of_each = files.chunk_by(|a, b| self.file(*a).mode_step == self.file(*b).mode_step);
-        let last_of_each = last_of_each.filter_map(|group| group.last().map(|file| self.file(*file)));
-        let Some(name) = name else { return last_of_each.map(|file| file.mode_step).collect() };
-        let steps = self.steps_of(name, None);
-        last_of_each.filter(|file| steps.binary_search(&file.step).is_ok()).map(|file| file.mode_step).collect()
+        let steps = name.map(|name| self.steps_of(name, None));
+        let has =
+            |file: &&FileId| steps.as_ref().is_none_or(|steps| steps.binary_search(&self.file(**file).step).is_ok());
+        let mut list: Vec<i64> =
+            self.modes.of(mode).iter().filter(has).map(|file| self.file(*file).mode_step).collect();
+        list.dedup();
+        list
     }
 
-    /// The global step of a mode step; the latest one if a restarted training repeated it.
-    pub fn global_step(&self, mode: Mode, mode_step: i64) -> Option<u64> {
-        self.modes.find(&self.files, mode, mode_step).map(|file| self.file(file).step)
+    /// Global steps of a mode step, ascending: several if a restarted training repeated it.
+    pub fn global_steps(&self, mode: Mode, mode_step: i64) -> impl DoubleEndedIterator<Item = u64> {
+        self.modes.at(&self.files, mode, mode_step).iter().map(|file| self.file(*file).step)
     }
 
     // ------------------------------------------------------------------------------------------------------- tensors

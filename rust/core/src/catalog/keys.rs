@@ -58,7 +58,18 @@ pub fn event_key(step: u64, worker: &str) -> String {
 /// gives them away.
 pub fn shown_worker(raw: &str) -> Cow<'_, str> {
     if raw.starts_with('_') {
-        raw.chars().map(|c| if c == '_' { '/' } else if c == '-' { ':' } else { c }).collect::<String>().into()
+        raw.chars()
+            .map(|c| {
+                if c == '_' {
+                    '/'
+                } else if c == '-' {
+                    ':'
+                } else {
+                    c
+                }
+            })
+            .collect::<String>()
+            .into()
     } else {
         raw.into()
     }
@@ -169,7 +180,9 @@ mod tests {
     fn names_of_reductions_say_of_what() {
         assert_eq!(meaning("smdebug/reductions/abs_min/a/b:0"), ("a/b:0", Kind::reduction(Op::Min, true)));
         assert_eq!(meaning("smdebug/reductions/l2/w"), ("w", Kind::reduction(Op::L2, false)));
-        for own in ["w", "smdebug/reductions/min/", "smdebug/reductions/median/w", "smdebug/reductions/min", "abs_mean/x"] {
+        for own in
+            ["w", "smdebug/reductions/min/", "smdebug/reductions/median/w", "smdebug/reductions/min", "abs_mean/x"]
+        {
             assert_eq!(meaning(own), (own, Kind::VALUE));
         }
     }
@@ -191,7 +204,8 @@ mod tests {
             prop_assume!(!tensor.contains("smdebug"));
             let kind = Kind::reduction(Op::ALL[op], abs);
             prop_assert_eq!(kind.as_reduction(), Some((Op::ALL[op], abs)));
-            prop_assert_eq!(meaning(&recorded_name(&tensor, kind)), (tensor.as_str(), kind));
+            let recorded = recorded_name(&tensor, kind);
+            prop_assert_eq!(meaning(&recorded), (tensor.as_str(), kind));
         }
 
         #[test]

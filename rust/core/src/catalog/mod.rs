@@ -173,9 +173,9 @@ impl Catalog {
         }
         let shown = |worker: u32| shown_worker(self.workers.get(worker));
         new.sort_by(|(step_a, worker_a, key_a), (step_b, worker_b, key_b)| {
-            (step_a, shown(*worker_a), worker_a).cmp(&(step_b, shown(*worker_b), worker_b)).then_with(|| {
-                (!is_usual(key_a, *step_a), key_a).cmp(&(!is_usual(key_b, *step_b), key_b))
-            })
+            (step_a, shown(*worker_a), worker_a)
+                .cmp(&(step_b, shown(*worker_b), worker_b))
+                .then_with(|| (!is_usual(key_a, *step_a), key_a).cmp(&(!is_usual(key_b, *step_b), key_b)))
         });
         new.dedup_by_key(|(step, worker, _)| (*step, *worker));
         let first = self.files.len();

@@ -1,8 +1,8 @@
 //! Which step of a mode is which global step.
 
+use super::sorted::merge;
 use super::{File, FileId};
 use crate::index::Mode;
-use super::sorted::merge;
 
 /// For each mode, one file of each of its global steps (that of the first worker read), by mode step, then global step.
 #[derive(Default)]
@@ -39,12 +39,11 @@ impl Modes {
         }
     }
 
-    /// The file of a mode step; of several the one with the latest global step.
-    pub fn find(&self, files: &[File], mode: Mode, mode_step: i64) -> Option<FileId> {
-        let list = self.of(mode);
-        let after = list.partition_point(|file| files[*file as usize].mode_step <= mode_step);
-        let file = *list.get(after.checked_sub(1)?)?;
-        (files[file as usize].mode_step == mode_step).then_some(file)
+    /// The files of a mode step, by global step: several if a restarted training repeated it.
+    pub fn at(&self, files: &[File], mode: Mode, mode_step: i64) -> &[FileId] {
+        let rest = self.of(mode);
+        let rest = &rest[rest.partition_point(|file| files[*file as usize].mode_step < mode_step)..];
+        &rest[..rest.iter().take_while(|file| files[**file as usize].mode_step == mode_step).count()]
     }
 
     /// Bytes held.

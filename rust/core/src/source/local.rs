@@ -133,7 +133,9 @@ impl Local {
 
 fn stamp_of(about: &fs::Metadata) -> u32 {
     let since = |time: io::Result<std::time::SystemTime>| {
-        time.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |age| age.as_nanos() as u64)
+        time.ok()
+            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+            .map_or(0, |age| age.as_nanos() as u64)
     };
     #[cfg(unix)]
     let identity = std::os::unix::fs::MetadataExt::ino(about);
@@ -154,7 +156,9 @@ impl Source for Local {
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>> {
-        inside(directory).map_err(|what| self.outside(directory, what))?;
+        if let Err(what) = inside(directory) {
+            return Err(self.outside(directory, what));
+        }
         let mut keys = Vec::new();
         self.list_into(directory, &mut keys)?;
         keys.sort();

@@ -36,7 +36,9 @@ impl Source for Memory {
     }
 
     fn open(&self, key: &str) -> Result<Box<dyn Blob>> {
-        inside(key).map_err(|what| Error::OutsideRun { root: self.root(), name: key.into(), what: what.into() })?;
+        if let Err(what) = inside(key) {
+            return Err(Error::OutsideRun { root: self.root(), name: key.into(), what: what.into() });
+        }
         let missing = || Error::Io { file: key.into(), source: io::ErrorKind::NotFound.into() };
         Ok(Box::new(self.files.get(key).ok_or_else(missing)?.clone()))
     }

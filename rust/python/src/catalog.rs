@@ -1,0 +1,456 @@
+//! The catalog: which tensor, step, mode and worker lies where.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use smdwidgets_core::catalog::{self, FileId, Kind, recorded_name};
+use smdwidgets_core::error::Result;
+use smdwidgets_core::index::Mode;
+use smdwidgets_core::load;
+use smdwidgets_core::reduce::Op;
+use smdwidgets_core::source::{Listing, Local};
+
+use crate::errors::to_python;
+
+/// What runs write their steps as; a negative number is no step of any.
+pub fn global_step(step: i64) -> u64 {
+    u64::try_from(step).unwrap_or(u64::MAX)
+}
+
+fn global_steps(steps: Option<Vec<i64>>) -> Option<Vec<u64>> {
+    steps.map(|steps| steps.into_iter().map(global_step).collect())
+}
+
+fn mode_of(mode: i64) -> PyResult<Mode> {
+    let found = u8::try_from(mode).ok().and_then(Mode::from_number);
+    found.ok_or_else(|| {
+        PyValueError::new_err(format!("{mode} is no mode's number (1 TRAIN, 2 EVAL, 3 PREDICT, 4 GLOBAL)"))
+    })
+}
+
+/// None and GLOBAL both mean every global step.
+fn filter_of(mode: Option<i64>) -> PyResult<Option<Mode>> {
+    mode.map(mode_of).transpose().map(|mode| mode.filter(|mode| *mode != Mode::Global))
+}
+
+/// Which tensor, step, mode and worker lies where in a run.
+#[pyclass(frozen, module = "smdwidgets._core")]
+pub struct Catalog {
+    inner: RwLock<catalog::Catalog>,
+    /// What was seen of the run's directory, and which that is.
+    listing: Mutex<(PathBuf, Listing)>,
+    /// Tells the files of one catalog from those of another.
+    id: u64,
+}
+
+impl Catalog {
+    /// Ask; the interpreter is let go while somebody else takes in files.
+    pub fn ask<R: Send>(&self, py: Python<'_>, question: impl FnOnce(&catalog::Catalog) -> R + Send) -> R {
+        match self.inner.try_read() {
+            Some(catalog) => question(&catalog),
+            None => py.detach(|| question(&self.inner.read())),
+        }
+    }
+
+    /// The catalog itself, for work with the interpreter let go.
+    pub fn inner(&self) -> &RwLock<catalog::Catalog> {
+        &self.inner
+    }
+
+    /// Tells the files of one catalog from those of another.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Work on all files of a run, or those of some steps, with the interpreter let go.
+    fn work(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&RwLock<catalog::Catalog>) -> Result<usize> + Send,
+    ) -> PyResult<usize> {
+        py.detach(|| work(&self.inner)).map_err(|error| to_python(py, &error))
+    }
+}
+
+#[pymethods]
+impl Catalog {
+    #[new]
+    #[pyo3(signature = (first_step = None, end_step = None))]
+    fn new(first_step: Option<i64>, end_step: Option<i64>) -> Catalog {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let first = first_step.map_or(0, |step| u64::try_from(step).unwrap_or(0));
+        let end = end_step.map_or(u64::MAX, |step| u64::try_from(step).unwrap_or(0));
+        Catalog {
+            inner: RwLock::new(catalog::Catalog::new(first..end)),
+            listing: Mutex::default(),
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let (steps, workers, names, unread) = self.ask(py, |catalog| {
+            (catalog.count_after(None), catalog.workers().len(), catalog.names().len(), !catalog.is_all_read())
+        });
+        let so_far = if unread { " so far" } else { "" };
+        format!("<Catalog of {steps} steps, {workers} workers, {names} tensors{so_far}>")
+    }
+
+    // ------------------------------------------------------------------------------------------------------- filling
+
+    fn list_local(&self, py: Python<'_>, root: PathBuf) -> PyResult<usize> {
+        self.work(py, |catalog| {
+            let mut listing = self.listing.lock();
+            if listing.0 != root {
+                *listing = (root.clone(), Listing::default());
+            }
+            load::list(catalog, &mut listing.1, &Local::new(root))
+        })
+    }
+
+    fn add_keys(&self, py: Python<'_>, keys: Vec<String>) -> PyResult<usize> {
+        self.work(py, |catalog| catalog.write().add_keys(keys.iter().map(String::as_str)))
+    }
+
+    #[pyo3(signature = (steps = None))]
+    fn unread(&self, py: Python<'_>, steps: Option<Vec<i64>>) -> Vec<String> {
+        let steps = global_steps(steps);
+        py.detach(|| {
+            let mut catalog = self.inner.write();
+            let files = catalog.unread(steps.as_deref());
+            files.into_iter().map(|file| catalog.index_key(file)).collect()
+        })
+    }
+
+    #[pyo3(signature = (root, steps = None, threads = None))]
+    fn load_local(
+        &self,
+        py: Python<'_>,
+        root: PathBuf,
+        steps: Option<Vec<i64>>,
+        threads: Option<usize>,
+    ) -> PyResult<usize> {
+        let steps = global_steps(steps);
+        self.work(py, |catalog| load::load(catalog, &Local::new(root), steps.as_deref(), threads))
+    }
+
+    fn has_local(&self, py: Python<'_>, root: PathBuf, name: &str) -> PyResult<bool> {
+        if self.has(py, name) {
+            return Ok(true);
+        }
+        py.detach(|| load::has(&self.inner, &Local::new(root), name)).map_err(|error| to_python(py, &error))
+    }
+
+    fn refresh_local(&self, py: Python<'_>, root: PathBuf, steps: Vec<i64>) -> PyResult<usize> {
+        let steps: Vec<u64> = steps.into_iter().map(global_step).collect();
+        self.work(py, |catalog| load::refresh(catalog, &Local::new(root), &steps))
+    }
+
+    fn load(&self, py: Python<'_>, key: &str, data: Bound<'_, PyBytes>) -> PyResult<bool> {
+        let data = data.as_bytes();
+        self.work(py, |catalog| load::take(catalog, &[(key, data)], None)).map(|read| read > 0)
+    }
+
+    #[pyo3(signature = (files, threads = None))]
+    fn load_many(
+        &self,
+        py: Python<'_>,
+        files: Vec<(String, Bound<'_, PyBytes>)>,
+        threads: Option<usize>,
+    ) -> PyResult<usize> {
+        let files: Vec<(&str, &[u8])> = files.iter().map(|(key, data)| (key.as_str(), data.as_bytes())).collect();
+        self.work(py, |catalog| load::take(catalog, &files, threads))
+    }
+
+    fn problems(&self, py: Python<'_>) -> Vec<(String, String)> {
+        self.ask(py, catalog::Catalog::problems)
+    }
+
+    #[getter]
+    fn generation(&self, py: Python<'_>) -> u64 {
+        self.ask(py, catalog::Catalog::generation)
+    }
+
+    // ---------------------------------------------------------------------------------------------- steps and workers
+
+    #[pyo3(signature = (mode = None))]
+    fn steps(&self, py: Python<'_>, mode: Option<i64>) -> PyResult<Vec<u64>> {
+        let mode = filter_of(mode)?;
+        Ok(self.ask(py, |catalog| catalog.steps(mode)))
+    }
+
+    fn num_steps(&self, py: Python<'_>) -> usize {
+        self.ask(py, |catalog| catalog.count_after(None))
+    }
+
+    fn last_step(&self, py: Python<'_>) -> Option<u64> {
+        self.ask(py, catalog::Catalog::last_step)
+    }
+
+    fn has_step(&self, py: Python<'_>, step: i64) -> bool {
+        self.ask(py, |catalog| catalog.has_step(global_step(step)))
+    }
+
+    fn workers(&self, py: Python<'_>) -> Vec<String> {
+        self.ask(py, |catalog| owned(catalog.workers()))
+    }
+
+    fn workers_at(&self, py: Python<'_>, step: i64) -> Vec<String> {
+        self.ask(py, |catalog| owned(catalog.workers_at(global_step(step))))
+    }
+
+    fn complete_until(&self, py: Python<'_>, num_workers: usize) -> i64 {
+        self.ask(py, |catalog| catalog.complete_until(num_workers)).map_or(-1, |step| step as i64)
+    }
+
+    fn count_after(&self, py: Python<'_>, step: i64) -> usize {
+        self.ask(py, |catalog| catalog.count_after(u64::try_from(step).ok()))
+    }
+
+    // --------------------------------------------------------------------------------------------------------- modes
+
+    fn modes(&self, py: Python<'_>) -> Vec<u64> {
+        self.ask(py, catalog::Catalog::modes).into_iter().map(|mode| mode.number().into()).collect()
+    }
+
+    fn mode_of(&self, py: Python<'_>, step: i64) -> Option<(u64, i64)> {
+        let found = self.ask(py, |catalog| catalog.mode_of(global_step(step)));
+        found.map(|(mode, mode_step)| (mode.number().into(), mode_step))
+    }
+
+    #[pyo3(signature = (mode, name = None))]
+    fn mode_steps(&self, py: Python<'_>, mode: i64, name: Option<&str>) -> PyResult<Vec<i64>> {
+        let filter = filter_of(Some(mode))?;
+        let signed = |steps: Vec<u64>| steps.into_iter().map(|step| step as i64).collect();
+        Ok(self.ask(py, |catalog| match (filter, name) {
+            (Some(mode), name) => catalog.mode_steps(mode, name),
+            (None, Some(name)) => signed(catalog.steps_of(name, None)),
+            (None, None) => signed(catalog.steps(None)),
+        }))
+    }
+
+    #[pyo3(signature = (mode, mode_step, latest = false))]
+    fn global_step(&self, py: Python<'_>, mode: i64, mode_step: i64, latest: bool) -> PyResult<Option<u64>> {
+        let Some(mode) = filter_of(Some(mode))? else {
+            let step = global_step(mode_step);
+            return Ok(self.has_step(py, mode_step).then_some(step));
+        };
+        Ok(self.ask(py, |catalog| {
+            let mut steps = catalog.global_steps(mode, mode_step);
+            if latest { steps.next_back() } else { steps.next() }
+        }))
+    }
+
+    // ------------------------------------------------------------------------------------------------------- tensors
+
+    fn names(&self, py: Python<'_>) -> Vec<String> {
+        self.ask(py, |catalog| owned(catalog.names()))
+    }
+
+    #[pyo3(signature = (step, worker = None))]
+    fn names_at(&self, py: Python<'_>, step: i64, worker: Option<&str>) -> Vec<String> {
+        self.ask(py, |catalog| owned(catalog.names_at(global_step(step), worker)))
+    }
+
+    fn names_in_mode(&self, py: Python<'_>, mode: i64) -> PyResult<Vec<String>> {
+        let filter = filter_of(Some(mode))?;
+        Ok(self.ask(py, |catalog| owned(filter.map_or_else(|| catalog.names(), |mode| catalog.names_in_mode(mode)))))
+    }
+
+    fn has(&self, py: Python<'_>, name: &str) -> bool {
+        self.ask(py, |catalog| catalog.has(name))
+    }
+
+    #[pyo3(signature = (name, mode = None))]
+    fn steps_of(&self, py: Python<'_>, name: &str, mode: Option<i64>) -> PyResult<Vec<u64>> {
+        let mode = filter_of(mode)?;
+        Ok(self.ask(py, |catalog| catalog.steps_of(name, mode)))
+    }
+
+    fn workers_of(&self, py: Python<'_>, name: &str, step: i64) -> Vec<String> {
+        self.ask(py, |catalog| owned(catalog.workers_of(name, global_step(step))))
+    }
+
+    #[pyo3(signature = (name, step, worker = None))]
+    fn find(&self, py: Python<'_>, name: &str, step: i64, worker: Option<&str>) -> Option<Entry> {
+        self.ask(py, |catalog| {
+            let found = catalog.find(name, global_step(step), worker, Kind::VALUE)?;
+            Some(Entry::of(catalog, self.id, name, &found))
+        })
+    }
+
+    #[pyo3(signature = (name, step, worker = None))]
+    fn stored_reductions(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        step: i64,
+        worker: Option<&str>,
+    ) -> Vec<(&'static str, bool, Entry)> {
+        self.ask(py, |catalog| {
+            let found = catalog.stored_reductions(name, global_step(step), worker);
+            found.into_iter().map(|(op, abs, at)| (op.name(), abs, Entry::of(catalog, self.id, name, &at))).collect()
+        })
+    }
+
+    #[pyo3(signature = (name, step, op, abs, worker = None))]
+    fn stored_reduction(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        step: i64,
+        op: &str,
+        abs: bool,
+        worker: Option<&str>,
+    ) -> PyResult<Option<Entry>> {
+        let kind = Kind::reduction(op_of(op)?, abs);
+        Ok(self.ask(py, |catalog| {
+            let found = catalog.find(name, global_step(step), worker, kind)?;
+            Some(Entry::of(catalog, self.id, name, &found))
+        }))
+    }
+
+    #[pyo3(signature = (name, step, worker = None))]
+    fn shape_of<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        step: i64,
+        worker: Option<&str>,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let shape = self.ask(py, |catalog| catalog.shape_of(name, global_step(step), worker).map(<[u64]>::to_vec));
+        shape.map(|shape| PyTuple::new(py, shape)).transpose()
+    }
+
+    fn original_name(&self, py: Python<'_>, name: &str) -> Option<String> {
+        self.ask(py, |catalog| catalog.original_name(name).map(str::to_owned))
+    }
+
+    fn num_entries(&self, py: Python<'_>) -> usize {
+        self.ask(py, catalog::Catalog::num_entries)
+    }
+
+    fn memory(&self, py: Python<'_>) -> usize {
+        self.ask(py, catalog::Catalog::memory)
+    }
+}
+
+fn owned<S: Into<String>>(list: Vec<S>) -> Vec<String> {
+    list.into_iter().map(Into::into).collect()
+}
+
+/// A kind of reduction by its name in the format.
+pub fn op_of(name: &str) -> PyResult<Op> {
+    Op::from_name(name).ok_or_else(|| {
+        let known = Op::ALL.map(Op::name).join(", ");
+        PyValueError::new_err(format!("{name:?} is no reduction; there are {known}"))
+    })
+}
+
+/// Where one record lies, and what it should be.
+#[pyclass(frozen, module = "smdwidgets._core")]
+pub struct Entry {
+    /// The tensor it is of.
+    pub tensor: String,
+    /// Where it lies.
+    pub at: catalog::Entry,
+    /// The event file.
+    pub event_key: Arc<str>,
+    /// Whose file number `at` has.
+    pub catalog: u64,
+    index_key: Arc<str>,
+    worker: String,
+    step: u64,
+    mode: Mode,
+    mode_step: i64,
+}
+
+impl Entry {
+    fn of(catalog: &catalog::Catalog, id: u64, tensor: &str, at: &catalog::Entry) -> Entry {
+        let about = catalog.about(at.file);
+        Entry {
+            tensor: tensor.to_owned(),
+            at: *at,
+            event_key: catalog.event_key(at.file).into(),
+            catalog: id,
+            index_key: catalog.index_key(at.file).into(),
+            worker: catalog.worker_of(at.file).into_owned(),
+            step: about.step,
+            mode: about.mode,
+            mode_step: about.mode_step,
+        }
+    }
+
+    /// The file's number, unique among catalogs.
+    pub fn file(&self) -> (u64, FileId) {
+        (self.catalog, self.at.file)
+    }
+}
+
+#[pymethods]
+impl Entry {
+    #[getter]
+    fn name(&self) -> String {
+        recorded_name(&self.tensor, self.at.kind)
+    }
+
+    #[getter]
+    fn event_key(&self) -> &str {
+        &self.event_key
+    }
+
+    #[getter]
+    fn index_key(&self) -> &str {
+        &self.index_key
+    }
+
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.at.offset
+    }
+
+    #[getter]
+    fn length(&self) -> u64 {
+        self.at.length
+    }
+
+    #[getter]
+    fn worker(&self) -> &str {
+        &self.worker
+    }
+
+    #[getter]
+    fn step(&self) -> u64 {
+        self.step
+    }
+
+    #[getter]
+    fn mode(&self) -> u64 {
+        self.mode.number().into()
+    }
+
+    #[getter]
+    fn mode_step(&self) -> i64 {
+        self.mode_step
+    }
+
+    #[getter]
+    fn crc(&self) -> Option<u32> {
+        self.at.crc
+    }
+
+    fn __repr__(&self) -> String {
+        let (at, name) = (&self.at, self.name());
+        format!(
+            "<Entry {name:?} of step {} in {}, bytes {} to {}>",
+            self.step,
+            self.event_key,
+            at.offset,
+            at.offset.saturating_add(at.length)
+        )
+    }
+}
