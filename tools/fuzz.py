@@ -28,7 +28,7 @@ def main(seconds: int, only: list[str]) -> int:
         if subprocess.run(["cargo", "install", "--locked", "--quiet", "cargo-fuzz"], check=False).returncode:
             sys.exit("error: cargo-fuzz could not be installed")
     listed = subprocess.run(
-        [*CARGO, "fuzz", "list"], cwd=FUZZ, capture_output=True, text=True, check=True
+        [*CARGO, "fuzz", "list", "--fuzz-dir", "."], cwd=FUZZ, capture_output=True, text=True, check=True
     ).stdout.split()
     failed = []
     for target in only or listed:
@@ -45,7 +45,8 @@ def main(seconds: int, only: list[str]) -> int:
             "-verbosity=0",
             "-print_final_stats=1",
         ]
-        if subprocess.run([*CARGO, "fuzz", "run", target, *folders, "--", *limits], cwd=FUZZ, check=False).returncode:
+        run = [*CARGO, "fuzz", "run", "--fuzz-dir", ".", target, *folders, "--", *limits]
+        if subprocess.run(run, cwd=FUZZ, check=False).returncode:
             failed.append(target)
     targets = only or listed
     print(f"{len(targets) - len(failed)} passed, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else ""))

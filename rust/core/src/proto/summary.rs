@@ -101,8 +101,15 @@ impl<'a> Value<'a> {
     #[inline]
     pub(super) fn parse(mut fields: Fields<'a>) -> Result<Self> {
         let mut value = Value { tag: "", kind: Kind::None, metadata: None };
-        let mut tensor = None;
+        // The number of the last field that said what the value is: a later kind takes an earlier one's place.
+        let mut kind = 0;
         while let Some(field) = fields.step()? {
+            if matches!(field.number, 4..=6 | 8) && field.number == kind {
+                return Err(field.wrong(format_args!("given twice")));
+            }
+            if matches!(field.number, 2..=6 | 8) {
+                kind = field.number;
+            }
             match field.number {
                 1 => value.tag = field.text()?,
                 2 => value.kind = Kind::Scalar(field.float()?),
@@ -110,10 +117,7 @@ impl<'a> Value<'a> {
                 4 => value.kind = Kind::Image(Image::parse(field.message("Summary.Image")?)?),
                 5 => value.kind = Kind::Histogram(Histogram::parse(field.message("HistogramProto")?)?),
                 6 => value.kind = Kind::Audio(Audio::parse(field.message("Summary.Audio")?)?),
-                8 => {
-                    field.once(&mut tensor, ())?;
-                    value.kind = Kind::Tensor(TensorProto::parse(field.message("TensorProto")?)?);
-                }
+                8 => value.kind = Kind::Tensor(TensorProto::parse(field.message("TensorProto")?)?),
                 9 => field.once(&mut value.metadata, Metadata::parse(field.message("SummaryMetadata")?)?)?,
                 _ => {}
             }
