@@ -60,10 +60,10 @@ class StepWriter:
         mode_step: int | None = None,
         fsync: bool = False,
     ) -> StepWriter: ...
-    def tensor(self, name: str, value: ArrayLike) -> None:
+    def tensor(self, name: str, value: ArrayLike, dtype: str | None = None) -> None:
         """Write a tensor: an array, or what numpy makes one of. Text may be of any rank.
 
-        A name may come again: readers take the last. A reduction is a tensor named by `reduction_name`."""
+        `dtype` says what the elements really are where numpy has no name for it: "bfloat16" for an array of uint16. A name may come again: readers take the last. A reduction is a tensor named by `reduction_name`."""
     def shape(self, name: str, original: str, shape: Sequence[int]) -> None:
         """Note a tensor's shape in place of, or beside, its value. `original` is the name its framework gave it."""
     def finish(self) -> tuple[str | None, str | None, int]:

@@ -10,7 +10,7 @@
     ├── a run         RunNotFound, RunIOError, OutsideRunError, TrialClosed
     ├── its bytes     DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
     ├── a regex       RegexTooSlow
-    └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData
+    └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData, TrainingStopped
 
 Where Python has a class of the same meaning, ours is one of that kind too: ``except FileNotFoundError`` catches
 :class:`RunNotFound`, ``except TimeoutError`` catches :class:`WaitTimeout`.
@@ -56,6 +56,7 @@ __all__ = [
     "StepUnavailable",
     "TensorUnavailable",
     "TensorUnavailableForStep",
+    "TrainingStopped",
     "TrialClosed",
     "TruncatedDataError",
     "UnknownCollection",
@@ -393,3 +394,21 @@ class NoMoreProfilerData(SMDebugError):
 
     def __str__(self) -> str:
         return f"Nothing was recorded at {self.timestamp} or later: the run has ended."
+
+
+class TrainingStopped(SMDebugError):
+    """A hook ends the training because it was asked to: a rule's StopTraining action left a stop file in the run.
+
+    >>> print(TrainingStopped("ExplodingTensor", "loss is NaN", 120))
+    The training was asked to stop by ExplodingTensor at step 120: loss is NaN.
+    """
+
+    def __init__(self, by: str = "", reason: str = "", step: int | None = None) -> None:
+        super().__init__(by, reason, step)
+        self.by = by
+        self.reason = reason
+        self.step = step
+
+    def __str__(self) -> str:
+        at = "" if self.step is None else f" at step {self.step}"
+        return f"The training was asked to stop by {self.by or 'someone'}{at}" + (f": {self.reason}." if self.reason else ".")

@@ -48,7 +48,8 @@ impl StepWriter {
         Ok(StepWriter(Mutex::new(Some(writer.map_err(|error| to_python(py, &error))?))))
     }
 
-    fn tensor(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    #[pyo3(signature = (name, value, dtype = None))]
+    fn tensor(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>, dtype: Option<&str>) -> PyResult<()> {
         let module = py.import("numpy")?;
         let array = module.call_method1("asarray", (value,))?;
         let shape: Vec<u64> = array.getattr("shape")?.extract()?;
@@ -61,10 +62,19 @@ impl StepWriter {
             });
         }
         let given_name: String = given.getattr("name")?.extract()?;
-        let Some(dtype) = DType::from_name(&given_name) else {
+        let Some(held) = DType::from_name(&given_name) else {
             return Err(PyTypeError::new_err(format!("{name:?}: an array of dtype {given_name} can't be saved")));
         };
-        let contiguous = module.call_method1("ascontiguousarray", (array, numpy::dtype(py, dtype)?))?;
+        let dtype = match dtype.map(DType::from_name) {
+            None => held,
+            Some(Some(dtype)) if dtype.item_size() == held.item_size() => dtype,
+            Some(_) => {
+                let message =
+                    format!("{name:?}: an array of dtype {given_name} holds no {}", dtype.unwrap_or_default());
+                return Err(PyTypeError::new_err(message));
+            }
+        };
+        let contiguous = module.call_method1("ascontiguousarray", (array, numpy::dtype(py, held)?))?;
         let content = Bytes::of(&contiguous.call_method1("reshape", (-1,))?.call_method1("view", ("u1",))?)?;
         self.with(py, |writer| Some(writer.as_mut()?.tensor(name, dtype, &shape, content.as_slice())))
     }

@@ -1,0 +1,170 @@
+"""A hook from a configuration file, as SageMaker puts one beside a training.
+
+::
+
+    {"LocalPath": "/tmp/run",
+     "HookParameters": {"save_interval": "100", "include_regex": "relu,tanh", "save_all": "false"},
+     "CollectionConfigurations": [
+         {"CollectionName": "gradients", "CollectionParameters": {"train.save_interval": "50", "reductions": "l2_norm"}}]}
+
+Numbers, truth values and lists may be text, which is all that SageMaker writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from smdwidgets._text import shown
+from smdwidgets.config import ModeKeys, ReductionConfig, SaveConfig, SaveConfigMode
+from smdwidgets.config._parse import mapping, only, texts, truth
+from smdwidgets.config.save_config import ALLOWED_PARAMS
+from smdwidgets.exceptions import SMDebugError, SMDebugValueError
+
+if TYPE_CHECKING:
+    from smdwidgets.hooks.base import Hook
+
+__all__ = ["CONFIG_FILE_PATH_ENV", "DEFAULT_CONFIG_FILE", "hook_from_json"]
+
+CONFIG_FILE_PATH_ENV = "SMDEBUG_CONFIG_FILE_PATH"
+DEFAULT_CONFIG_FILE = "/opt/ml/input/config/debughookconfig.json"
+#: Where SageMaker collects a job's tensors, when the file names no directory.
+DEFAULT_OUT_DIR = "/opt/ml/output/tensors"
+TENSORBOARD_CONFIG_FILE_PATH_ENV = "TENSORBOARD_CONFIG_FILE_PATH"
+DEFAULT_TENSORBOARD_CONFIG_FILE = "/opt/ml/input/config/tensorboardoutputconfig.json"
+
+_TOP = ("S3Path", "S3OutputPath", "LocalPath", "HookParameters", "CollectionConfigurations")
+_STEPS = tuple(
+    f"{prefix}{key}" for prefix in ("", *(f"{mode.name.lower()}." for mode in ModeKeys)) for key in ALLOWED_PARAMS
+)
+_REDUCTIONS = ("reductions", "save_raw_tensor", "save_shape")
+_HOOK = (
+    *_STEPS, *_REDUCTIONS, "include_regex", "save_all", "include_workers", "export_tensorboard", "tensorboard_dir", "dry_run",
+)  # fmt: skip
+_COLLECTION = (*_STEPS, *_REDUCTIONS, "include_regex", "save_histogram")
+
+H = TypeVar("H", bound="Hook")
+
+
+def hook_from_json(cls: type[H], path: str | os.PathLike[str] | None, options: Mapping[str, Any]) -> H:
+    """The hook that the file describes; ``options`` go to it as they are."""
+    if path is None:
+        path = os.environ.get(CONFIG_FILE_PATH_ENV, DEFAULT_CONFIG_FILE)
+    config = read(Path(path).expanduser())
+    where = shown(str(path), 200)
+    try:
+        parameters = mapping(config.get("HookParameters") or {}, "HookParameters")
+        only(parameters, _HOOK, "HookParameters")
+        steps = _steps(parameters)
+        collections = [_collection(one, steps) for one in config.get("CollectionConfigurations") or []]
+        arguments = _arguments(config, parameters)
+        if any(steps.values()):
+            default = {"save_interval": cls.save_interval}
+            arguments["save_config"] = SaveConfig.from_dict({mode: {**default, **one} for mode, one in steps.items()})
+        arguments["include_collections"] = [name for name, _, _ in collections]
+    except (SMDebugError, TypeError) as error:
+        raise SMDebugValueError(f"{where}: {error}") from error
+    hook = cls(**{**arguments, **options})
+    for name, own_steps, given in collections:
+        collection = hook.get_collection(name)
+        default = {"save_interval": cls.save_interval}
+        if any(own_steps.values()):
+            collection.save_config = SaveConfig(
+                {mode: SaveConfigMode(**{**default, **one}) for mode, one in own_steps.items()}
+            )
+        if "include_regex" in given:
+            collection.include(texts(given["include_regex"], "include_regex"))
+        if "save_histogram" in given:
+            collection.save_histogram = truth(given["save_histogram"], "save_histogram")
+        if reductions := _reductions(given):
+            collection.reduction_config = reductions
+    return hook
+
+
+def read(path: Path) -> Mapping[str, Any]:
+    """The file's content, once it is known to be what it should."""
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"No hook configuration at {shown(str(path), 200)}: give json_file_path, or set {CONFIG_FILE_PATH_ENV}."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise SMDebugValueError(f"{shown(str(path), 200)} is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise SMDebugValueError(f"{shown(str(path), 200)} must hold a JSON object, not {type(content).__name__}.")
+    try:
+        only(content, _TOP, "A hook configuration")
+    except SMDebugError as error:
+        raise SMDebugValueError(f"{shown(str(path), 200)}: {error}") from None
+    return content
+
+
+def _arguments(config: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"out_dir": config.get("LocalPath") or DEFAULT_OUT_DIR}
+    if reductions := _reductions(parameters):
+        arguments["reduction_config"] = reductions
+    if "include_regex" in parameters:
+        arguments["include_regex"] = texts(parameters["include_regex"], "include_regex")
+    for name in ("save_all", "dry_run"):
+        if name in parameters:
+            arguments[name] = truth(parameters[name], name)
+    if "include_workers" in parameters:
+        arguments["include_workers"] = parameters["include_workers"]
+    if "TRAINING_JOB_NAME" in os.environ:
+        # SageMaker says by a file of its own whether, and where, it wants to collect TensorBoard's files.
+        directory = _sagemaker_tensorboard()
+        arguments.update(export_tensorboard=directory is not None, tensorboard_dir=directory)
+    else:
+        arguments["export_tensorboard"] = truth(parameters.get("export_tensorboard", False), "export_tensorboard")
+        arguments["tensorboard_dir"] = parameters.get("tensorboard_dir")
+    return arguments
+
+
+def _sagemaker_tensorboard() -> str | None:
+    path = Path(os.environ.get(TENSORBOARD_CONFIG_FILE_PATH_ENV, DEFAULT_TENSORBOARD_CONFIG_FILE))
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    local = found.get("LocalPath") if isinstance(found, dict) else None
+    return local if isinstance(local, str) else None
+
+
+def _collection(
+    given: object, steps: Mapping[ModeKeys, Mapping[str, Any]]
+) -> tuple[str, dict[ModeKeys, dict[str, Any]], Mapping[str, Any]]:
+    config = mapping(given, "Each of CollectionConfigurations")
+    only(config, ("CollectionName", "CollectionParameters"), "A collection configuration")
+    name = config.get("CollectionName")
+    if not isinstance(name, str) or not name:
+        raise SMDebugValueError("Each of CollectionConfigurations needs a CollectionName.")
+    parameters = mapping(config.get("CollectionParameters") or {}, f"CollectionParameters of {shown(name)}")
+    only(parameters, _COLLECTION, f"CollectionParameters of {shown(name)}")
+    own = {mode: {**steps[mode], **one} for mode, one in _steps(parameters).items()}
+    return name, own, parameters
+
+
+def _steps(parameters: Mapping[str, Any]) -> dict[ModeKeys, dict[str, Any]]:
+    """When to save in each mode: ``save_interval`` for all, ``train.save_interval`` for one."""
+    return {
+        mode: {
+            key: parameters[name]
+            for key in ALLOWED_PARAMS
+            for name in (key, f"{mode.name.lower()}.{key}")
+            if name in parameters
+        }
+        for mode in ModeKeys
+    }
+
+
+def _reductions(parameters: Mapping[str, Any]) -> ReductionConfig | None:
+    if not any(key in parameters for key in _REDUCTIONS):
+        return None
+    if "reductions" not in parameters and "save_raw_tensor" not in parameters:
+        # A shape asked for beside nothing else means: instead of the value.
+        return ReductionConfig(save_shape=truth(parameters["save_shape"], "save_shape"))
+    return ReductionConfig.from_dict(parameters)

@@ -1,0 +1,77 @@
+"""A hook for one's own training loop: no framework, you hand over the tensors.
+
+>>> import tempfile
+>>> import numpy as np
+>>> weights = np.zeros(3)
+>>> with Hook(tempfile.mkdtemp()) as hook:
+...     for _ in range(2):
+...         weights += 1
+...         hook.save_tensor("weights", weights, "weights")
+...         hook.step()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from smdwidgets.config import CollectionKeys
+from smdwidgets.hooks.base import Hook as BaseHook
+
+__all__ = ["Hook"]
+
+
+class Hook(BaseHook):
+    """Saves what it is handed. :meth:`step` ends a step; what was handed over before belongs to it.
+
+    Every step is saved unless ``save_config`` says otherwise, since nothing is saved that was not handed over. Skip
+    the work of computing what is not saved with :meth:`should_save_step`::
+
+        hook = Hook(out_dir, save_config=SaveConfig(save_interval=10))
+        for batch in batches:
+            loss, gradient = train(batch)
+            if hook.should_save_step():
+                hook.save_tensor("gradient/w", gradient, "gradients")
+                hook.save_tensor("loss", loss, "losses")
+            hook.step()
+        hook.close()
+    """
+
+    __doc__ += "\n" + (BaseHook.__doc__ or "").partition("Args:")[1] + (BaseHook.__doc__ or "").partition("Args:")[2]
+
+    built_in: ClassVar[Mapping[str, Sequence[str]]] = {
+        CollectionKeys.ALL: (),
+        CollectionKeys.DEFAULT: (),
+        CollectionKeys.WEIGHTS: (),
+        CollectionKeys.BIASES: (),
+        CollectionKeys.GRADIENTS: (),
+        CollectionKeys.LOSSES: (),
+        CollectionKeys.METRICS: (),
+        CollectionKeys.INPUTS: (),
+        CollectionKeys.OUTPUTS: (),
+    }
+    save_interval: ClassVar[int] = 1
+    meets_tensors: ClassVar[bool] = False
+
+    def save_scalar(self, name: str, value: object, sm_metric: bool = False, timestamp: float | None = None) -> None:
+        """Save a number as ``scalar/<name>`` at the current step, whatever the save interval."""
+        self._be_in_step()
+        super().save_scalar(name, value, sm_metric, timestamp)
+
+    def save_tensor(
+        self, tensor_name: str, tensor_value: object, collections_to_write: str | Iterable[str] = CollectionKeys.DEFAULT
+    ) -> None:
+        """Save a tensor at the current step, as a member of these collections, if it is one at which they are saved."""
+        self._be_in_step()
+        super().save_tensor(tensor_name, tensor_value, collections_to_write)
+
+    def step(self) -> None:
+        """End the step, also one at which nothing was handed over."""
+        if not self._alive():
+            return
+        self._be_in_step()
+        self._end_step()
+
+    def _be_in_step(self) -> None:
+        if self._alive() and not self._is_open:
+            self._begin_step()

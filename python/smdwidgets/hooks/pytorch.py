@@ -1,0 +1,355 @@
+"""A hook for PyTorch: two lines in a training script.
+
+::
+
+    import smdwidgets.pytorch as smd
+
+    hook = smd.Hook("/tmp/run", save_all=True, save_config=smd.SaveConfig(save_interval=100))
+    hook.register_module(model)
+    hook.register_loss(criterion)
+
+A step is one forward pass of the registered module, with all that follows until the next one. Tensors are named as
+smdebug names them: ``Net_fc1.weight``, ``gradient/Net_fc1.weight``, ``fc1_input_0``, ``CrossEntropyLoss_output_0``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from smdwidgets._text import shown
+from smdwidgets.config import Collection as BaseCollection
+from smdwidgets.config import CollectionKeys
+from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
+from smdwidgets.hooks.arrays import Held
+from smdwidgets.hooks.base import Hook as BaseHook
+
+__all__ = ["Collection", "Hook"]
+
+logger = logging.getLogger("smdwidgets.hooks")
+
+#: Inputs and outputs are numbered; patterns are tried on so many of them to see whether a module's are wanted at all.
+_PROBED = 32
+#: torch's element types that are saved as they are; numpy has no bfloat16, so its bytes travel as uint16.
+_DTYPES = {
+    torch.bool: np.dtype("bool"),
+    torch.uint8: np.dtype("uint8"),
+    torch.int8: np.dtype("int8"),
+    torch.int16: np.dtype("int16"),
+    torch.int32: np.dtype("int32"),
+    torch.int64: np.dtype("int64"),
+    torch.float16: np.dtype("float16"),
+    torch.float32: np.dtype("float32"),
+    torch.float64: np.dtype("float64"),
+    torch.complex64: np.dtype("complex64"),
+    torch.complex128: np.dtype("complex128"),
+    **{
+        getattr(torch, name): np.dtype(name)
+        for name in ("uint16", "uint32", "uint64")  # newer versions have them
+        if hasattr(torch, name)
+    },
+}
+
+
+class Collection(BaseCollection):
+    """A collection that can name a module's inputs and outputs by the module itself."""
+
+    _modules: list[tuple[nn.Module, bool, bool]]
+
+    def add_module_tensors(self, module: nn.Module, inputs: bool = False, outputs: bool = True) -> None:
+        """Add the tensors that a module (part of the registered one) takes or gives."""
+        if not isinstance(module, nn.Module):
+            raise SMDebugTypeError(f"module must be a torch.nn.Module, not {type(module).__name__}.")
+        self.__dict__.setdefault("_modules", []).append((module, inputs, outputs))
+
+    def take_module_names(self, name_of: Callable[[nn.Module], str | None]) -> None:
+        """Turn the modules into patterns, once the hook knows what they are called."""
+        for module, inputs, outputs in self.__dict__.pop("_modules", []):
+            name = name_of(module)
+            if name is None:
+                raise SMDebugValueError(
+                    f"Collection {shown(self.name)} names a {type(module).__name__} that is no part of a registered "
+                    "module: call register_module first."
+                )
+            start = "^" + "".join(f"\\{c}" if not (c.isalnum() or c == "_") else c for c in name)
+            self.include([f"{start}_{kind}_" for kind, wanted in (("input", inputs), ("output", outputs)) if wanted])
+
+
+class _Callback:
+    """What is put into a module's or a parameter's list of hooks.
+
+    It holds the hook weakly and goes empty when copied or pickled: a copy of the model is not part of the training.
+    """
+
+    __slots__ = ("__weakref__", "_call", "_hook")
+
+    def __init__(self, hook: Hook | None, call: Callable[..., None] | None) -> None:
+        self._hook = None if hook is None else weakref.ref(hook)
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        hook = None if self._hook is None else self._hook()
+        if hook is not None and self._call is not None and hook._alive():
+            self._call(hook, *args)
+
+    def __deepcopy__(self, memo: object) -> _Callback:
+        return type(self)(None, None)
+
+    def __reduce__(self) -> tuple[type[_Callback], tuple[None, None]]:
+        return type(self), (None, None)
+
+
+class _ModuleCallback(_Callback):
+    """One that torch.compile meets while it traces a model: it must run as it is, not be traced."""
+
+    __slots__ = ()
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
+    def __call__(self, *args: Any) -> None:
+        super().__call__(*args)
+
+
+class Hook(BaseHook):
+    """Saves tensors of PyTorch modules."""
+
+    __doc__ += "\n\n    " + "".join((BaseHook.__doc__ or "").partition("Args:")[1:])
+
+    built_in: ClassVar[Mapping[str, Sequence[str]]] = {
+        CollectionKeys.ALL: (),
+        CollectionKeys.DEFAULT: (),
+        CollectionKeys.WEIGHTS: ("^(?!gradient).*weight",),
+        CollectionKeys.BIASES: ("^(?!gradient).*bias",),
+        CollectionKeys.GRADIENTS: ("^gradient",),
+        CollectionKeys.LOSSES: ("[Ll]oss_(?!input).*output",),
+    }
+    always_saved: ClassVar[tuple[str, ...]] = (CollectionKeys.LOSSES,)
+    collection_class: ClassVar[type[BaseCollection]] = Collection
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._names: dict[int, str] = {}
+        self._modules: list[nn.Module] = []  # kept, so that an id in _names stays that module's
+        self._roots: list[tuple[str, nn.Module]] = []
+        self._handles: list[Any] = []
+        self._watched: dict[int, str] = {}
+        self._counts: dict[str, int] = {}
+        self._from_optimizer = False
+        self._tapped = False
+        super().__init__(*args, **options)
+
+    def _worker(self) -> tuple[str, int]:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return f"worker_{torch.distributed.get_rank()}", torch.distributed.get_world_size()
+        rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+        if rank.isdecimal() and size.isdecimal() and int(size) > 1:  # torchrun, before the process group is made
+            return f"worker_{int(rank)}", int(size)
+        return super()._worker()
+
+    # -------------------------------------------------------------------------------------------------- registering
+
+    def register_module(self, module: nn.Module) -> None:
+        """Follow a model: its forward passes are the steps, its parameters, gradients, inputs and outputs the tensors.
+
+        A model wrapped by DistributedDataParallel or torch.compile is named as the model inside.
+        """
+        if not isinstance(module, nn.Module):
+            raise SMDebugTypeError(f"register_module takes a torch.nn.Module, not {type(module).__name__}.")
+        inner = _unwrapped(module)
+        if id(inner) in self._names:
+            raise SMDebugValueError(
+                f"This {type(inner).__name__}, or a module that it is part of, is registered already."
+            )
+        root = type(inner).__name__
+        for name, part in inner.named_modules():
+            self._know(part, name or root)
+        self._roots.append((root, inner))
+        self._tapped = False
+        # The outermost module: what torch.compile made of it must not be broken up to look at the clock.
+        first = _ModuleCallback(self, Hook._before_forward)
+        self._handles.append(module.register_forward_pre_hook(first))
+
+    def register_loss(self, loss_module: nn.Module) -> None:
+        """Save the outputs of a loss function that is a module, such as ``nn.CrossEntropyLoss()``.
+
+        For a loss that is a plain function use :meth:`record_tensor_value`.
+        """
+        if not isinstance(loss_module, nn.Module):
+            raise SMDebugTypeError(
+                f"register_loss takes a loss that is a torch.nn.Module, not {type(loss_module).__name__}. For a function, "
+                "call record_tensor_value(name, value) with what it returns."
+            )
+        if id(loss_module) in self._names:
+            return
+        self._know(loss_module, type(loss_module).__name__)
+        self._handles.append(loss_module.register_forward_hook(_ModuleCallback(self, Hook._after_forward)))
+
+    def register_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Save gradients as the optimizer is about to use them: accumulated, averaged over workers, unscaled, clipped.
+
+        Without it they are saved as each backward pass leaves them in ``parameter.grad``.
+        """
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise SMDebugTypeError(f"register_optimizer takes a torch.optim.Optimizer, not {type(optimizer).__name__}.")
+        self._from_optimizer = True
+        self._handles.append(optimizer.register_step_pre_hook(_Callback(self, Hook._before_update)))
+
+    # For scripts written for smdebug.
+    register_hook = register_module
+
+    def record_tensor_value(self, tensor_name: str, tensor_value: torch.Tensor) -> None:
+        """Save the value of a loss that is a plain function, as ``<name>_output_0``."""
+        self._check_name(tensor_name)
+        if not isinstance(tensor_value, torch.Tensor):
+            raise SMDebugTypeError(f"tensor_value must be a torch.Tensor, not {type(tensor_value).__name__}.")
+        if self._alive():
+            self._capture_all(tensor_name, "output", tensor_value)
+
+    def _know(self, module: nn.Module, name: str) -> None:
+        self._names[id(module)] = name
+        self._modules.append(module)
+
+    # -------------------------------------------------------------------------------------------------------- steps
+
+    def _prepare(self) -> None:
+        for collection in self.get_collections().values():
+            if isinstance(collection, Collection):
+                collection.take_module_names(lambda module: self._names.get(id(module)))
+        super()._prepare()
+
+    def _before_forward(self, module: nn.Module, _inputs: object) -> None:
+        if torch.jit.is_tracing():
+            return
+        self._counts.clear()
+        saves = self._begin_step()
+        if not self._tapped:
+            self._tap_modules()
+        if saves:
+            for name, parameter in self._parameters():
+                self._capture(name, parameter)
+                if parameter.requires_grad and id(parameter) not in self._watched and self._keep(f"gradient/{name}"):
+                    self._watch(name, parameter)
+
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Every parameter once, under the first of its names."""
+        seen: set[int] = set()
+        for root, module in self._roots:
+            for name, parameter in module.named_parameters():
+                if id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    yield f"{root}_{name}", parameter
+
+    def _tap_modules(self) -> None:
+        """Listen to the modules whose inputs or outputs any collection may want, and to no others: each costs time."""
+        self._tapped = True
+        collections = self._saved_collections()
+        for _, root in self._roots:
+            for module in root.modules():
+                name = self._names[id(module)]
+                probes = [f"{name}_{kind}_{i}" for kind in ("output", "input") for i in range(_PROBED)]
+                if any(self._patterns.match(one, probe) for one in collections for probe in probes):
+                    self._handles.append(module.register_forward_hook(_ModuleCallback(self, Hook._after_forward)))
+
+    def _after_forward(self, module: nn.Module, inputs: object, outputs: object) -> None:
+        if self._saving and not torch.jit.is_tracing():
+            name = self._names[id(module)]
+            self._capture_all(name, "input", inputs)
+            self._capture_all(name, "output", outputs)
+
+    def _capture_all(self, module: str, kind: str, value: object) -> None:
+        """The tensors in a module's input or output; counted on when the module is called again in the same step."""
+        prefix = f"{module}_{kind}_"
+        for tensor in _tensors(value):
+            index = self._counts.get(prefix, 0)
+            self._counts[prefix] = index + 1
+            self._capture(f"{prefix}{index}", tensor)
+
+    # ---------------------------------------------------------------------------------------------------- gradients
+
+    def _watch(self, name: str, parameter: nn.Parameter) -> None:
+        """Be told when a backward pass has added to a parameter's gradient. Frozen ones are watched once they learn."""
+        if self._from_optimizer or not parameter.is_leaf:
+            return
+        self._watched[id(parameter)] = f"gradient/{name}"
+        handle = parameter.register_post_accumulate_grad_hook(_Callback(self, Hook._after_gradient))
+        self._handles.append(handle)
+
+    def _after_gradient(self, parameter: torch.Tensor) -> None:
+        if self._saving and parameter.grad is not None:
+            name = self._watched.get(id(parameter))
+            if name is not None and not self._from_optimizer:
+                self._capture(name, parameter.grad)
+
+    def _before_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if self._saving:
+            mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            for name, parameter in self._parameters():
+                if id(parameter) in mine and parameter.grad is not None:
+                    self._capture(f"gradient/{name}", parameter.grad)
+
+    # ------------------------------------------------------------------------------------------------------ copying
+
+    def _capture(self, name: str, value: Any, shape: tuple[int, ...] | None = None) -> None:
+        if self._saving:
+            super()._capture(name, value, tuple(value.shape) if isinstance(value, torch.Tensor) else shape)
+
+    def _hold(self, name: str, value: object) -> Held:
+        """One copy, from wherever the tensor is straight into the buffer that is written from."""
+        if not isinstance(value, torch.Tensor):
+            return super()._hold(name, value)
+        tensor = value.detach()
+        if tensor.layout is not torch.strided:
+            tensor = tensor.to_dense()
+        shape = tuple(tensor.shape)
+        if tensor.dtype is torch.bfloat16:
+            room, buffer = self._staging.room(np.dtype("uint16"), shape)
+            torch.from_numpy(room.view(np.int16)).view(torch.bfloat16).copy_(tensor)
+            return Held(room, "bfloat16", shape, buffer)
+        dtype = _DTYPES.get(tensor.dtype)
+        if dtype is None:
+            raise SMDebugTypeError(f"{shown(name)} is of {tensor.dtype}, which a run can't hold: convert it first.")
+        room, buffer = self._staging.room(dtype, shape)
+        torch.from_numpy(room).copy_(tensor)
+        return Held(room, dtype.name, shape, buffer)
+
+    def _plain(self, value: object) -> object:
+        return np.empty(0) if isinstance(value, torch.Tensor) else value
+
+    # ------------------------------------------------------------------------------------------------------ closing
+
+    def _detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._modules.clear()
+        self._roots.clear()
+        self._names.clear()
+        self._watched.clear()
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    """The model in the wrappers that run it elsewhere or otherwise, and have no tensors of their own."""
+    while True:
+        if isinstance(module, nn.parallel.DistributedDataParallel | nn.DataParallel):
+            module = module.module
+        elif isinstance(inner := module.__dict__.get("_modules", {}).get("_orig_mod"), nn.Module):  # torch.compile
+            module = inner
+        else:
+            return module
+
+
+def _tensors(value: object) -> Iterator[torch.Tensor]:
+    """The tensors in nested tuples, lists and dictionaries, in their order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, Iterable) and isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)

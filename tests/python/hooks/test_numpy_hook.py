@@ -1,0 +1,266 @@
+"""A loop of one's own: what is handed over is what lies in the run."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from python.hooks.written import Written
+from smdwidgets.config import SaveConfig, SaveConfigMode
+from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
+from smdwidgets.hooks.numpy import Hook
+from smdwidgets.modes import modes
+from smdwidgets.stop import request_stop
+
+
+def test_a_step_is_what_was_saved_before_it_ended(written):
+    weights = np.zeros((2, 3), "float32")
+    with Hook(written.root) as hook:
+        for i in range(3):
+            weights += 1
+            hook.save_tensor("weights/w", weights, "weights")
+            hook.save_scalar("rate", 0.5**i)
+            hook.step()
+            weights[:] = i + 1  # what happens after must not show
+    assert written.steps() == [0, 1, 2]
+    assert written.value("weights/w", 1).tolist() == [[2.0] * 3] * 2
+    assert written.value("scalar/rate", 2).tolist() == [0.25]
+    assert written.mode(1) == ("GLOBAL", 1)
+    assert written.collections()["weights"]["tensor_names"] == ["weights/w"]
+    assert written.ended
+    assert written.leftovers() == []
+
+
+def test_modes_have_their_own_counts_and_intervals(written):
+    config = SaveConfig({modes.TRAIN: SaveConfigMode(save_interval=2), modes.EVAL: SaveConfigMode(save_interval=1)})
+    with Hook(written.root, save_config=config) as hook:
+        for mode, count in ((modes.TRAIN, 3), (modes.EVAL, 2), (modes.TRAIN, 2)):
+            hook.set_mode(mode)
+            for _ in range(count):
+                hook.save_tensor("x", np.ones(2))
+                hook.step()
+        assert hook.mode_steps[modes.TRAIN] == 4
+        assert hook.global_step == 6
+    assert [(step, *written.mode(step)) for step in written.steps()] == [
+        (0, "TRAIN", 0),
+        (2, "TRAIN", 2),
+        (3, "EVAL", 0),
+        (4, "EVAL", 1),
+        (6, "TRAIN", 4),
+    ]
+
+
+def test_should_save_step_tells_of_the_step_that_is_going_on(written):
+    with Hook(written.root, save_config=SaveConfig(save_interval=2, save_steps=[3])) as hook:
+        told = []
+        for _ in range(6):
+            # Nothing is included: the hook saves what it is handed, at the steps of its own configuration.
+            told.append(hook.should_save_step())
+            hook.save_tensor("x", 1.0)
+            hook.step()
+    assert told == [True, False, True, True, True, False]
+    assert written.steps() == [0, 2, 3, 4]
+
+
+def test_a_tensor_belongs_to_every_collection_named(written):
+    with Hook(written.root) as hook:
+        hook.save_tensor("x", [1, 2], ["a", "b"])
+    assert written.collections()["a"]["tensor_names"] == written.collections()["b"]["tensor_names"] == ["x"]
+    assert written.value("x", 0).tolist() == [1, 2]
+
+
+def test_scalars_are_saved_at_every_step(written):
+    with Hook(written.root, save_config=SaveConfig(save_interval=100)) as hook:
+        for i in range(3):
+            hook.save_scalar("loss", i)
+            hook.save_scalar("loss", i + 0.5)
+            hook.save_tensor("w", np.ones(3))
+            hook.step()
+    assert [written.value("scalar/loss", step).tolist() for step in (0, 1, 2)] == [[0.5], [1.5], [2.5]]
+    assert [("w" in written.names(step)) for step in (0, 1, 2)] == [True, False, False]
+
+
+NAMES = [
+    "with/slashes/in/it",
+    "colon:0",
+    "../../outside",
+    "/absolute",
+    "ünicöde/日本語 😀",
+    "new\nline\ttab",
+    "quote\"and'back\\slash",
+    "x" * 2000,
+    "re(gex)[chars]*+?.^$|",
+]
+
+
+def test_names_of_any_kind(written):
+    with Hook(written.root) as hook:
+        for i, name in enumerate(NAMES):
+            hook.save_tensor(name, np.full(2, i))
+    assert written.names(0) == NAMES
+    assert [int(written.value(name, 0)[0]) for name in NAMES] == list(range(len(NAMES)))
+
+
+@pytest.mark.parametrize("value", [object(), None, {"a": 1}, {1, 2}, [object()], np.array([object()]), lambda: 0])
+def test_what_is_no_tensor_is_refused_by_name(written, value):
+    with Hook(written.root, save_config=SaveConfig(start_step=1)) as hook:
+        with pytest.raises(SMDebugTypeError, match="'mine'"):
+            hook.save_tensor("mine", value)
+        hook.step()
+        with pytest.raises(SMDebugTypeError, match="'mine'"):
+            hook.save_tensor("mine", value)
+
+
+def test_scalars_are_one_number(written):
+    with Hook(written.root) as hook:
+        for wrong in (np.ones(2), "text", []):
+            with pytest.raises(SMDebugTypeError, match="pair"):
+                hook.save_scalar("pair", wrong)
+        with pytest.raises(SMDebugTypeError):
+            hook.save_scalar(3, 1.0)
+        with pytest.raises(SMDebugValueError):
+            hook.save_tensor("", 1.0)
+
+
+def test_a_failing_loop_still_ends_its_run(written):
+    def train():
+        with Hook(written.root) as hook:
+            hook.save_tensor("x", 1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train()
+    assert written.steps() == [0]
+    assert written.ended
+
+
+def test_the_stop_file_ends_the_loop_once(written):
+    with Hook(written.root) as hook:
+        hook.save_tensor("x", 1)
+        hook.step()
+        request_stop(written.root, by="ExplodingTensor", reason="NaN", step=0)
+        assert hook.stop_requested is not None
+        with pytest.raises(TrainingStopped, match="ExplodingTensor at step 0: NaN"):
+            hook.save_tensor("x", 2)
+        hook.save_tensor("x", 3)
+    assert written.steps() == [0, 1]
+    assert written.value("x", 1).tolist() == [3]
+
+
+def test_dry_run_writes_nothing(written):
+    with Hook(written.root, dry_run=True, export_tensorboard=True) as hook:
+        assert hook.should_save_step()
+        hook.save_tensor("x", 1)
+        hook.save_scalar("y", 1)
+        hook.step()
+    assert not written.root.exists()
+
+
+def test_what_comes_after_close_is_ignored(written):
+    hook = Hook(written.root)
+    hook.save_tensor("x", 1)
+    hook.close()
+    hook.close()
+    hook.save_tensor("x", 2)
+    hook.step()
+    assert written.steps() == [0]
+
+
+def test_every_step_is_there_after_flush(written):
+    hook = Hook(written.root)
+    for i in range(20):
+        hook.save_tensor("x", np.full(1000, i))
+        hook.step()
+    hook.flush()
+    assert written.steps() == list(range(20))
+    assert not written.ended
+    hook.close()
+    assert written.ended
+
+
+DTYPES = st.one_of(
+    hnp.boolean_dtypes(),
+    hnp.integer_dtypes(endianness="<"),
+    hnp.unsigned_integer_dtypes(endianness="<"),
+    hnp.floating_dtypes(endianness="?", sizes=(16, 32, 64)),
+    hnp.complex_number_dtypes(endianness="<", sizes=(64, 128)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_values_are_never_changed_on_the_way(tmp_path_factory, data):
+    arrays = data.draw(
+        st.lists(
+            hnp.arrays(DTYPES, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)), min_size=1, max_size=4
+        )
+    )
+    root = tmp_path_factory.mktemp("run")
+    with Hook(root) as hook:
+        for i, array in enumerate(arrays):
+            view = array[..., ::-1] if array.ndim else array
+            hook.save_tensor(f"{i}", view)
+    read = Written(root)
+    for i, array in enumerate(arrays):
+        expected = array[..., ::-1] if array.ndim else array
+        found = read.value(f"{i}", 0)
+        assert found.shape == expected.shape
+        assert found.dtype == expected.dtype.newbyteorder("=")
+        assert found.tobytes() == np.ascontiguousarray(expected.astype(expected.dtype.newbyteorder("<"))).tobytes()
+
+
+def test_bfloat16_is_saved_as_what_it_is(written):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    values = np.array([1.5, -2.0, np.inf], ml_dtypes.bfloat16)
+    with Hook(written.root) as hook:
+        hook.save_tensor("x", values)
+    assert written.value("x", 0).dtype == values.dtype
+    assert written.value("x", 0).tobytes() == values.tobytes()
+
+
+def test_text_of_any_rank(written):
+    text = np.array([["a", "bé"], ["", "日本"]])
+    with Hook(written.root) as hook:
+        hook.save_tensor("text", text)
+        hook.save_tensor("one", "word")
+        hook.save_tensor("bytes", np.array([b"ab", b"c"]))
+    assert written.value("text", 0).tolist() == text.tolist()
+    assert written.value("one", 0).tolist() == ["word"]
+    assert written.value("bytes", 0).tolist() == ["ab", "c"]
+
+
+def test_configuration_in_the_collection_file_is_that_which_was_used(written):
+    with Hook(written.root, include_regex=["relu"], save_config=SaveConfig(save_interval=7)) as hook:
+        hook.get_collection("mine").include("^m")
+        hook.step()
+    collections = written.collections()
+    assert collections["default"]["include_regex"] == ["relu"]
+    assert collections["mine"]["save_config"]["TRAIN"]["save_interval"] == 7
+    assert collections["mine"]["reduction_config"] == {"save_raw_tensor": True, "reductions": "", "save_shape": False}
+    assert json.loads((written.root / "collections/000000000/worker_0_collections.json").read_text())["_meta"] == {
+        "num_workers": 1
+    }
+
+
+def test_bad_arguments_are_refused_at_once(written):
+    for arguments in (
+        {"out_dir": None},
+        {"include_workers": "some"},
+        {"reduction_config": {"reductions": "min"}},
+        {"save_config": 5},
+        {"out_dir": "s3://bucket/run"},
+        {"overwrite": True, "resume": True},
+    ):
+        with pytest.raises((SMDebugTypeError, SMDebugValueError)):
+            Hook(**{"out_dir": written.root, **arguments})
+    with Hook(written.root, include_collections=["no_such"]) as hook, pytest.raises(SMDebugValueError, match="no_such"):
+        hook.step()
+    hook = Hook(written.root, overwrite=True, include_regex="(")
+    with pytest.raises(SMDebugValueError, match="regular"):
+        hook.step()
+    hook.close()
