@@ -411,4 +411,6 @@ class TrainingStopped(SMDebugError):
 
     def __str__(self) -> str:
         at = "" if self.step is None else f" at step {self.step}"
-        return f"The training was asked to stop by {self.by or 'someone'}{at}" + (f": {self.reason}." if self.reason else ".")
+        return f"The training was asked to stop by {self.by or 'someone'}{at}" + (
+            f": {self.reason}." if self.reason else "."
+        )

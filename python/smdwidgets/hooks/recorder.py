@@ -111,7 +111,7 @@ class Recorder:
         if keep.shape:
             writer.shape(name, name, held.shape)
         if keep.reductions and not text and held.array.size:
-            found = _core.reduce(held.array, held.dtype, keep.reductions)  # type: ignore[attr-defined, unused-ignore]
+            found = _core.reduce(held.array, held.dtype, keep.reductions)
             for (op, absolute), value in found.items():
                 if value is not None:
                     writer.tensor(_core.reduction_name(op, absolute, name), value)

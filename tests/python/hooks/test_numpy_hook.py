@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from python.hooks.written import Written
-from smdwidgets.config import SaveConfig, SaveConfigMode
+from smdwidgets.config import Collection, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
 from smdwidgets.hooks.numpy import Hook
 from smdwidgets.modes import modes
@@ -72,6 +72,17 @@ def test_a_tensor_belongs_to_every_collection_named(written):
         hook.save_tensor("x", [1, 2], ["a", "b"])
     assert written.collections()["a"]["tensor_names"] == written.collections()["b"]["tensor_names"] == ["x"]
     assert written.value("x", 0).tolist() == [1, 2]
+
+
+def test_reductions_and_shapes_in_place_of_values(written):
+    wanted = ReductionConfig(reductions=["mean"], abs_norms=["l1"], save_shape=True)
+    with Hook(written.root) as hook:
+        hook.add_collection(Collection("some", reduction_config=wanted))
+        hook.save_tensor("x", np.array([[1.0, -2.0], [3.0, 4.0]], "float32"), "some")
+    assert written.names(0) == ["smdebug/reductions/mean/x", "smdebug/reductions/abs_l1/x"]
+    assert written.value("smdebug/reductions/mean/x", 0) == np.float32(1.5)
+    assert written.value("smdebug/reductions/abs_l1/x", 0) == np.float32(10)
+    assert written.index(0)["shape_payload"] == [{"tensorname": "x", "originalname": "x", "shape": [2, 2]}]
 
 
 def test_scalars_are_saved_at_every_step(written):
