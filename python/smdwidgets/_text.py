@@ -78,3 +78,19 @@ def listed(names: Sequence[object], limit: int = 5) -> str:
     """
     head = ", ".join(str(name) for name in names[:limit])
     return head if len(names) <= limit else f"{head} and {len(names) - limit} more"
+
+
+def byte_size(n: int) -> str:
+    """A number of bytes as a person reads it.
+
+    >>> byte_size(15_200_000)
+    '15.2 MB'
+    """
+    if n < 1000:
+        return f"{n} B"
+    size = float(n)
+    for unit in ("kB", "MB", "GB", "TB"):
+        size /= 1000
+        if size < 999.95:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} PB"

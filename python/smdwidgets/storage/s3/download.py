@@ -1,0 +1,151 @@
+"""One range of one object, read to its last byte however often the connection breaks on the way."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import TYPE_CHECKING, Any
+
+from smdwidgets.exceptions import TruncatedDataError
+from smdwidgets.storage.s3.errors import from_client_error, from_transport_error, retryable, s3_url
+from smdwidgets.storage.s3.plan import Range
+from smdwidgets.storage.s3.requests import RequestCounter
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_CHUNK = 1 << 20
+_FRUITLESS_ATTEMPTS = 8
+"""Attempts in a row that brought no byte before giving up; one that brings bytes starts the count again."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+
+
+class Cancelled(Exception):
+    """The reading was given up by the caller."""
+
+
+class Downloader:
+    """Reads objects of one bucket with a client that may be shared by many threads.
+
+    boto3 repeats a request that got no answer. What it cannot repeat is a body that breaks in the middle: that is
+    resumed here from the first missing byte, and only if the object is still the same one (its ETag is).
+    """
+
+    def __init__(self, client: S3Client, bucket: str, counter: RequestCounter) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._counter = counter
+
+    def whole(self, key: str, stop: threading.Event) -> bytes:
+        """A whole object."""
+        return self._read(key, 0, None, stop)[0]
+
+    def range(self, wanted: Range, stop: threading.Event) -> tuple[bytes, str]:
+        """The bytes of a range, and the ETag of the object that they are from."""
+        if wanted.length == 0:
+            return b"", ""
+        return self._read(wanted.key, wanted.offset, wanted.length, stop)
+
+    def _read(self, key: str, offset: int, length: int | None, stop: threading.Event) -> tuple[bytes, str]:
+        data = bytearray()
+        etag = ""
+        fruitless = 0
+        while length is None or len(data) < length:
+            if stop.is_set():
+                raise Cancelled
+            before = len(data)
+            failure: Exception
+            try:
+                response = self._request(key, offset + before, None if length is None else offset + length - 1, etag)
+                etag = str(response.get("ETag", "")) or etag
+                length = self._length(response, key, offset, length, before)
+                failure = self._drain(response, data, length, stop)
+                if len(data) == length:
+                    break
+            except Cancelled:
+                raise
+            except Exception as error:  # botocore makes its exception classes at run time; _give_up sorts them
+                failure = error
+            fruitless = fruitless + 1 if len(data) == before else 0
+            self._give_up(failure, key, last_time=fruitless >= _FRUITLESS_ATTEMPTS)
+            self._counter.add("retries")
+            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**fruitless)
+            if stop.wait(random.uniform(pause / 2, pause)):
+                raise Cancelled
+        return bytes(data), etag
+
+    def _request(self, key: str, first: int, last: int | None, etag: str) -> Any:
+        arguments: dict[str, Any] = {"Bucket": self._bucket, "Key": key}
+        if first or last is not None:
+            arguments["Range"] = f"bytes={first}-{'' if last is None else last}"
+        if etag:
+            arguments["IfMatch"] = etag
+        self._counter.add("gets")
+        return self._client.get_object(**arguments)
+
+    def _length(self, response: Any, key: str, offset: int, length: int | None, have: int) -> int:
+        """How many bytes there are to read in all; an answer that can't give them is an error, not a shorter value."""
+        coming = int(response["ContentLength"])
+        if length is None:
+            return have + coming
+        status = response["ResponseMetadata"]["HTTPStatusCode"]
+        total_of = str(response.get("ContentRange", "")).rpartition("/")[2]
+        if status == 200 and offset + have:
+            # A server that does not know ranges sends the object from its start.
+            self._skip(response["Body"], offset + have)
+            coming -= offset + have
+        elif total_of.isdigit():
+            coming = min(coming, max(0, int(total_of) - offset - have))
+        if have + coming < length:
+            raise TruncatedDataError(
+                f"{s3_url(self._bucket, key)}, byte {offset}: the data ends early: {length} bytes needed, {have + coming} there"
+            )
+        return length
+
+    @staticmethod
+    def _skip(body: Any, n: int) -> None:
+        while n > 0:
+            skipped = len(body.read(min(n, _CHUNK)))
+            if not skipped:
+                raise ConnectionError("the answer ended before the range began")
+            n -= skipped
+
+    def _drain(self, response: Any, data: bytearray, length: int, stop: threading.Event) -> Exception:
+        """Take what the body gives, at most up to ``length``; the error that ended it, if it ended early."""
+        body = response["Body"]
+        before = len(data)
+        try:
+            while len(data) < length:
+                if stop.is_set():
+                    raise Cancelled
+                chunk = body.read(min(_CHUNK, length - len(data)))
+                if not chunk:
+                    return ConnectionError("the answer was shorter than it said")
+                data += chunk
+        except Cancelled:
+            raise
+        except Exception as error:  # urllib3's and botocore's many names for a broken connection
+            return error
+        finally:
+            self._counter.add("bytes", len(data) - before)
+            body.close()
+        return ConnectionError("nothing is missing")
+
+    def _give_up(self, failure: Exception, key: str, *, last_time: bool) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ParamValidationError
+
+        if isinstance(failure, TruncatedDataError):
+            raise failure
+        if isinstance(failure, ClientError):
+            code = str(failure.response.get("Error", {}).get("Code", ""))
+            if last_time or not retryable(code):
+                raise from_client_error(failure, self._bucket, key) from failure
+            return
+        broken_connection = isinstance(failure, (HTTPClientError, OSError)) or type(failure).__module__.startswith("urllib3")
+        incomplete = type(failure).__name__ in {"IncompleteReadError", "ResponseStreamingError"}
+        if last_time or isinstance(failure, ParamValidationError):
+            raise from_transport_error(failure, self._bucket, key) from failure
+        if not (broken_connection or incomplete):
+            if isinstance(failure, BotoCoreError):
+                raise from_transport_error(failure, self._bucket, key) from failure
+            raise failure

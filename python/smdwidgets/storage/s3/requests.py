@@ -1,0 +1,58 @@
+"""What reading a bucket has cost so far."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from smdwidgets._text import byte_size
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCount:
+    """How many requests went out and how many bytes came back.
+
+    >>> RequestCount(lists=2, gets=1000, bytes=15_000_000)
+    2 LIST, 1,000 GET, 15.0 MB received
+    """
+
+    lists: int = 0
+    gets: int = 0
+    heads: int = 0
+    puts: int = 0
+    retries: int = 0
+    bytes: int = 0
+
+    def __repr__(self) -> str:
+        parts = [f"{self.lists:,} LIST", f"{self.gets:,} GET"]
+        parts += [f"{n:,} {word}" for n, word in ((self.heads, "HEAD"), (self.puts, "PUT"), (self.retries, "retries")) if n]
+        return f"{', '.join(parts)}, {byte_size(self.bytes)} received"
+
+    def __sub__(self, earlier: RequestCount) -> RequestCount:
+        """What was added since ``earlier``."""
+        return RequestCount(
+            self.lists - earlier.lists,
+            self.gets - earlier.gets,
+            self.heads - earlier.heads,
+            self.puts - earlier.puts,
+            self.retries - earlier.retries,
+            self.bytes - earlier.bytes,
+        )
+
+
+class RequestCounter:
+    """Counts requests from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(("lists", "gets", "heads", "puts", "retries", "bytes"), 0)
+
+    def add(self, what: str, n: int = 1) -> None:
+        """Count ``n`` more of ``what``, a field of :class:`RequestCount`."""
+        with self._lock:
+            self._counts[what] += n
+
+    def now(self) -> RequestCount:
+        """The counts at this moment."""
+        with self._lock:
+            return RequestCount(**self._counts)
