@@ -51,6 +51,9 @@ def connect(
         connect_timeout=10,
         read_timeout=30,
         tcp_keepalive=True,
+        # A range has no checksum of its own; some servers send the whole object's beside it, which boto3 then compares.
+        response_checksum_validation="when_required",
+        request_checksum_calculation="when_required",
     )
     make = session if session is not None else boto3.Session()
     return make.client("s3", endpoint_url=endpoint_url, config=config)

@@ -88,14 +88,16 @@ class Downloader:
         coming = int(response["ContentLength"])
         if length is None:
             return have + coming
-        status = response["ResponseMetadata"]["HTTPStatusCode"]
-        total_of = str(response.get("ContentRange", "")).rpartition("/")[2]
-        if status == 200 and offset + have:
-            # A server that does not know ranges sends the object from its start.
-            self._skip(response["Body"], offset + have)
-            coming -= offset + have
-        elif total_of.isdigit():
-            coming = min(coming, max(0, int(total_of) - offset - have))
+        # The answer's own word for what it holds: some servers send a range with status 200, some the whole object.
+        span, _, total = str(response.get("ContentRange", "")).removeprefix("bytes ").partition("/")
+        first = int(span.partition("-")[0]) if span else 0
+        if first != offset + have:
+            if first > offset + have:
+                raise ConnectionError(f"the answer begins at byte {first} instead of {offset + have}")
+            self._skip(response["Body"], offset + have - first)
+            coming -= offset + have - first
+        if total.isdigit():
+            coming = min(coming, max(0, int(total) - offset - have))
         if have + coming < length:
             raise TruncatedDataError(
                 f"{s3_url(self._bucket, key)}, byte {offset}: the data ends early: {length} bytes needed, {have + coming} there"

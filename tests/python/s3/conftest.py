@@ -1,0 +1,79 @@
+"""One server of each kind a test session, a bucket a test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from .servers import CREDENTIALS, moto_server, rclone_server
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def credentials() -> Iterator[None]:
+    """Credentials for loopback, and none of this machine's own."""
+    patch = pytest.MonkeyPatch()
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        patch.delenv(name)
+    for name, value in {**CREDENTIALS, "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull}.items():
+        patch.setenv(name, value)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session", params=["moto", "rclone"])
+def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, credentials: None) -> Iterator[str]:
+    """The address of a real S3 server; tests that take it run against each."""
+    server = moto_server() if request.param == "moto" else rclone_server(tmp_path_factory.mktemp("rclone"))
+    with server as address:
+        yield address
+
+
+@pytest.fixture
+def bucket(endpoint: str) -> str:
+    """A new, empty bucket."""
+    import boto3
+
+    name = f"runs-{os.getpid()}-{next(_numbers)}"
+    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture
+def upload(endpoint: str) -> Callable[[Path, str, str], None]:
+    """Copies a run directory below a prefix of a bucket, in the order of its names."""
+    import boto3
+
+    client: Any = boto3.client("s3", endpoint_url=endpoint)
+
+    def copy(run: Path, bucket: str, prefix: str) -> None:
+        for path in sorted(run.rglob("*")):
+            if path.is_file():
+                client.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(run).as_posix()}")
+
+    return copy
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto3's waits between attempts at a hundredth of their length, so that a thousand faults take seconds."""
+    import botocore.endpoint
+    import botocore.retries.bucket
+
+    really_sleep = time.sleep
+
+    def sleep(seconds: float) -> None:
+        really_sleep(seconds / 100)
+
+    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(botocore.retries.bucket.Clock, "sleep", lambda self, seconds: sleep(seconds))
+    # Its rate limiter measures how fast it was let through, by the same clock.
+    monkeypatch.setattr(botocore.retries.bucket.Clock, "current_time", lambda self: 100 * time.time())

@@ -1,0 +1,162 @@
+"""Against real S3 servers over HTTP: what is listed, what is read, what it costs, and what happens on a bad day."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from smdwidgets.exceptions import OutsideRunError, RunNotFound, SMDebugError, TruncatedDataError
+from smdwidgets.storage.s3 import Range, S3Error, S3ObjectMissing, S3Storage, connect
+
+from .servers import FaultyProxy
+
+
+def client_for(endpoint: str) -> Any:
+    return connect(endpoint_url=endpoint)
+
+
+@pytest.fixture
+def objects(endpoint: str, bucket: str) -> dict[str, bytes]:
+    contents = {f"run/events/{n:03}": random.Random(n).randbytes(5000 + n) for n in range(30)}
+    contents["other/secret"] = b"not of this run"
+    raw = boto3.client("s3", endpoint_url=endpoint)
+    for key, content in contents.items():
+        raw.put_object(Bucket=bucket, Key=key, Body=content)
+    return contents
+
+
+@pytest.fixture
+def storage(endpoint: str, bucket: str, objects: dict[str, bytes]) -> Any:
+    store = S3Storage(bucket, "run", client=client_for(endpoint))
+    yield store
+    store.close()
+
+
+def test_a_listing_begins_after_the_given_key(storage: S3Storage) -> None:
+    assert [found.key for found in storage.list("events/", start_after="events/027")] == ["events/028", "events/029"]
+    assert storage.requests.lists == 1
+    assert len(list(storage.list("events/"))) == 30
+    assert next(iter(storage.list("events/"))).size == 5000
+
+
+def test_ranges_of_one_object_are_one_request_and_are_then_remembered(storage: S3Storage, objects: dict[str, bytes]) -> None:
+    wanted = [Range("events/007", at, 100) for at in range(0, 5000, 200)] + [Range("events/008", 0, 0)]
+    before = storage.requests
+    answers = storage.read_ranges(wanted)
+    assert [bytes(a) for a in answers] == [objects[f"run/{r.key}"][r.offset : r.end] for r in wanted]  # type: ignore[arg-type]
+    assert (storage.requests - before).gets == 1
+    again = storage.requests
+    storage.read_ranges(wanted[:-1])
+    assert (storage.requests - again).gets == 0
+    assert storage.cache_info().hits == 25
+
+
+def test_many_objects_arrive_whole(storage: S3Storage, objects: dict[str, bytes]) -> None:
+    keys = [f"events/{n:03}" for n in range(30)] + ["events/missing"]
+    found = dict(storage.read_many(keys))
+    assert {k: v for k, v in found.items() if isinstance(v, bytes)} == {k: objects[f"run/{k}"] for k in keys[:-1]}
+    assert isinstance(found["events/missing"], S3ObjectMissing)
+    assert storage.requests.gets == 31
+
+
+def test_existence_is_of_exactly_that_key(storage: S3Storage) -> None:
+    assert storage.exists("events/001")
+    assert not storage.exists("events/00")
+
+
+@pytest.mark.parametrize("key", ["../other/secret", "events/../../other/secret", "./events/001"])
+def test_a_key_reads_no_other_key(storage: S3Storage, key: str) -> None:
+    with pytest.raises(OutsideRunError, match="leads out of the run"):
+        storage.read(key)
+
+
+@pytest.mark.parametrize("key", ["events/ü€😀", "events/a b+c%20d&e", "events/quote'\"<b>"])
+def test_keys_are_data(endpoint: str, bucket: str, storage: S3Storage, key: str) -> None:
+    storage.put(key, key.encode())
+    assert storage.read(key) == key.encode()
+    assert key in [found.key for found in storage.list("events/")]
+    assert boto3.client("s3", endpoint_url=endpoint).get_object(Bucket=bucket, Key=f"run/{key}")["Body"].read() == key.encode()
+
+
+def test_a_range_past_the_end_is_an_error_and_not_a_shorter_value(storage: S3Storage) -> None:
+    beyond, outside = storage.read_ranges([Range("events/000", 4000, 2000), Range("events/001", 9_000_000, 10)])
+    assert isinstance(beyond, TruncatedDataError)
+    assert "events/000', byte 4000" in str(beyond)
+    assert "1000 there" in str(beyond)
+    assert isinstance(outside, SMDebugError)
+    assert "events/001" in str(outside)
+
+
+def test_no_such_bucket_says_so(endpoint: str, bucket: str) -> None:
+    store = S3Storage("no-such-bucket-at-all", "run", client=client_for(endpoint))
+    with pytest.raises(RunNotFound, match="no-such-bucket-at-all.*no such bucket"):
+        list(store.list("index/"))
+    store.close()
+
+
+def test_large_objects_go_up_in_parts_and_come_back(storage: S3Storage, tmp_path: Path) -> None:
+    content = random.Random(1).randbytes(33 << 20)
+    storage.put("events/large", content)
+    assert storage.read("events/large") == content
+    (tmp_path / "file").write_bytes(content[: 17 << 20])
+    storage.put("events/file", tmp_path / "file")
+    assert storage.read("events/file") == content[: 17 << 20]
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_a_bad_day_of_a_thousand_faults_changes_no_byte(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
+    with FaultyProxy(endpoint, seed=7, share=0.25, faults=1000) as proxy:
+        store = S3Storage(bucket, "run", client=client_for(proxy.endpoint), cache_bytes=0)
+        keys = [key.removeprefix("run/") for key in objects if key.startswith("run/")]
+        rounds = 0
+        while proxy.faults_left and rounds < 200:
+            rounds += 1
+            for key, data in store.read_many(keys):
+                assert data == objects[f"run/{key}"]
+            wanted = [Range(key, 100, 4000) for key in keys]
+            assert [bytes(a) for a in store.read_ranges(wanted)] == [  # type: ignore[arg-type]
+                objects[f"run/{r.key}"][r.offset : r.end] for r in wanted
+            ]
+            assert [found.key for found in store.list("events/")] == keys
+        assert sum(proxy.played.values()) == 1000
+        assert set(proxy.played) == {"slow_down", "internal_error", "reset_before", "reset_in_body", "short_body"}
+        assert store.requests.retries > 0
+        store.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "says"),
+    [
+        (403, "AccessDenied", "s3:GetObject"),
+        (400, "ExpiredToken", "credentials have expired"),
+        (404, "NoSuchKey", "no such object"),
+        (403, "InvalidAccessKeyId", "not accepted"),
+    ],
+)
+def test_what_no_retry_can_cure_is_one_clear_error(
+    endpoint: str, bucket: str, objects: dict[str, bytes], status: int, code: str, says: str
+) -> None:
+    with FaultyProxy(endpoint) as proxy:
+        store = S3Storage(bucket, "run", client=client_for(proxy.endpoint))
+        proxy.always = (status, code)
+        with pytest.raises(S3Error, match=says) as caught:
+            store.read("events/001")
+        assert (caught.value.bucket, caught.value.key, caught.value.code) == (bucket, "run/events/001", code)
+        assert proxy.seen["GET"] == 1, "asked again in vain"
+        store.close()
+
+
+def test_closing_ends_a_reading_that_waits(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
+    with FaultyProxy(endpoint, latency=0.2) as proxy:
+        store = S3Storage(bucket, "run", client=client_for(proxy.endpoint), concurrency=1)
+        arriving = store.read_many([f"events/{n:03}" for n in range(30)])
+        next(arriving)
+        arriving.close()  # type: ignore[attr-defined]
+        store.close()
+        assert proxy.seen["GET"] < 10
+    assert threading.active_count() < 50
