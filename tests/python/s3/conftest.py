@@ -63,17 +63,20 @@ def upload(endpoint: str) -> Callable[[Path, str, str], None]:
 
 
 @pytest.fixture
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """boto3's waits between attempts at a hundredth of their length, so that a thousand faults take seconds."""
+def hasty_client(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Clients as ours, but that wait a hundredth as long between attempts: a thousand faults then take seconds.
+
+    They repeat in boto3's standard mode: the adaptive mode's own rate limit can't be hurried.
+    """
+    import boto3
     import botocore.endpoint
-    import botocore.retries.bucket
+    from botocore.config import Config
 
-    really_sleep = time.sleep
-
-    def sleep(seconds: float) -> None:
-        really_sleep(seconds / 100)
-
-    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(botocore.retries.bucket.Clock, "sleep", lambda self, seconds: sleep(seconds))
-    # Its rate limiter measures how fast it was let through, by the same clock.
-    monkeypatch.setattr(botocore.retries.bucket.Clock, "current_time", lambda self: 100 * time.time())
+    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / 100)))
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": 8},
+        max_pool_connections=32,
+        response_checksum_validation="when_required",
+        request_checksum_calculation="when_required",
+    )
+    return lambda endpoint: boto3.client("s3", endpoint_url=endpoint, config=config)
