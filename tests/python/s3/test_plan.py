@@ -15,13 +15,14 @@ def test_every_range_lies_in_the_one_request_that_answers_it(wanted: list[Range]
     for get in gets:
         for i in get.answers:
             assert get.key == wanted[i].key
-            assert get.offset <= wanted[i].offset and wanted[i].end <= get.end
+            assert get.offset <= wanted[i].offset
+            assert wanted[i].end <= get.end
         joined = sorted((wanted[i] for i in get.answers), key=lambda r: r.offset)
         end = joined[0].end
         for piece in joined[1:]:
             assert piece.offset - end <= gap
             end = max(end, piece.end)
-        assert get.end == end and get.offset == joined[0].offset
+        assert (get.offset, get.end) == (joined[0].offset, end)
         if len(get.answers) > 1:
             assert get.length <= max(largest, *(wanted[i].length for i in get.answers))
 

@@ -11,10 +11,9 @@ from typing import Any
 import boto3
 import pytest
 
+from python.s3.servers import FaultyProxy
 from smdwidgets.exceptions import OutsideRunError, RunNotFound, SMDebugError, TruncatedDataError
 from smdwidgets.storage.s3 import Range, S3Error, S3ObjectMissing, S3Storage, connect
-
-from .servers import FaultyProxy
 
 
 def client_for(endpoint: str) -> Any:
@@ -45,7 +44,9 @@ def test_a_listing_begins_after_the_given_key(storage: S3Storage) -> None:
     assert next(iter(storage.list("events/"))).size == 5000
 
 
-def test_ranges_of_one_object_are_one_request_and_are_then_remembered(storage: S3Storage, objects: dict[str, bytes]) -> None:
+def test_ranges_of_one_object_are_one_request_and_are_then_remembered(
+    storage: S3Storage, objects: dict[str, bytes]
+) -> None:
     wanted = [Range("events/007", at, 100) for at in range(0, 5000, 200)] + [Range("events/008", 0, 0)]
     before = storage.requests
     answers = storage.read_ranges(wanted)
@@ -81,7 +82,10 @@ def test_keys_are_data(endpoint: str, bucket: str, storage: S3Storage, key: str)
     storage.put(key, key.encode())
     assert storage.read(key) == key.encode()
     assert key in [found.key for found in storage.list("events/")]
-    assert boto3.client("s3", endpoint_url=endpoint).get_object(Bucket=bucket, Key=f"run/{key}")["Body"].read() == key.encode()
+    assert (
+        boto3.client("s3", endpoint_url=endpoint).get_object(Bucket=bucket, Key=f"run/{key}")["Body"].read()
+        == key.encode()
+    )
 
 
 def test_a_range_past_the_end_is_an_error_and_not_a_shorter_value(storage: S3Storage) -> None:
@@ -95,7 +99,7 @@ def test_a_range_past_the_end_is_an_error_and_not_a_shorter_value(storage: S3Sto
 
 def test_no_such_bucket_says_so(endpoint: str, bucket: str) -> None:
     store = S3Storage("no-such-bucket-at-all", "run", client=client_for(endpoint))
-    with pytest.raises(RunNotFound, match="no-such-bucket-at-all.*no such bucket"):
+    with pytest.raises(RunNotFound, match=r"no-such-bucket-at-all.*no such bucket"):
         list(store.list("index/"))
     store.close()
 

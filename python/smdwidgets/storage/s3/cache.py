@@ -152,7 +152,7 @@ class DiskCache:
                     file.write(data)
                 except BaseException:
                     file.close()
-                    os.unlink(file.name)
+                    Path(file.name).unlink()
                     raise
             os.replace(file.name, path)
         except OSError:
@@ -166,7 +166,9 @@ class DiskCache:
 
     def _path(self, identity: str, wanted: Range) -> Path:
         # Keys are data: only their digest becomes part of a file name.
-        name = hashlib.sha256(f"{identity}\0{wanted.key}\0{wanted.offset}\0{wanted.length}".encode("utf-8", "surrogatepass"))
+        name = hashlib.sha256(
+            f"{identity}\0{wanted.key}\0{wanted.offset}\0{wanted.length}".encode("utf-8", "surrogatepass")
+        )
         digest = name.hexdigest()
         return self._directory / digest[:2] / digest[2:]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 
 if TYPE_CHECKING:
     import boto3
-    from mypy_boto3_s3 import S3Client
 
 
 class MissingBoto3(SMDebugError, ImportError):
@@ -32,9 +31,7 @@ def split_url(url: str) -> tuple[str, str]:
     return bucket, prefix.strip("/")
 
 
-def connect(
-    *, session: boto3.Session | None = None, endpoint_url: str | None = None, concurrency: int = 16
-) -> S3Client:
+def connect(*, session: boto3.Session | None = None, endpoint_url: str | None = None, concurrency: int = 16) -> Any:
     """An S3 client by boto3's own chain of credentials, region and endpoint (``AWS_ENDPOINT_URL`` among them)."""
     try:
         import boto3

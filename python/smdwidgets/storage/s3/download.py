@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smdwidgets.exceptions import TruncatedDataError
 from smdwidgets.storage.s3.errors import from_client_error, from_transport_error, retryable, s3_url
 from smdwidgets.storage.s3.plan import Range
 from smdwidgets.storage.s3.requests import RequestCounter
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
 _CHUNK = 1 << 20
 _FRUITLESS_ATTEMPTS = 8
@@ -31,7 +28,7 @@ class Downloader:
     resumed here from the first missing byte, and only if the object is still the same one (its ETag is).
     """
 
-    def __init__(self, client: S3Client, bucket: str, counter: RequestCounter) -> None:
+    def __init__(self, client: Any, bucket: str, counter: RequestCounter) -> None:
         self._client = client
         self._bucket = bucket
         self._counter = counter
@@ -143,7 +140,9 @@ class Downloader:
             if last_time or not retryable(code):
                 raise from_client_error(failure, self._bucket, key) from failure
             return
-        broken_connection = isinstance(failure, (HTTPClientError, OSError)) or type(failure).__module__.startswith("urllib3")
+        broken_connection = isinstance(failure, (HTTPClientError, OSError)) or type(failure).__module__.startswith(
+            "urllib3"
+        )
         incomplete = type(failure).__name__ in {"IncompleteReadError", "ResponseStreamingError"}
         if last_time or isinstance(failure, ParamValidationError):
             raise from_transport_error(failure, self._bucket, key) from failure

@@ -60,19 +60,33 @@ def from_client_error(error: Exception, bucket: str, key: str) -> SMDebugError:
     if code in {"PreconditionFailed", "412"}:
         return S3ObjectChanged(bucket, key, code, "it was written again while it was being read; read it once more")
     if code in {"InvalidRange", "416"}:
-        return S3Error(bucket, key, code, "the index asks for bytes past the end of the object; it is cut short or belongs to another run")
+        return S3Error(
+            bucket,
+            key,
+            code,
+            "the index asks for bytes past the end of the object; it is cut short or belongs to another run",
+        )
     if code in _DENIED:
         return S3Error(
-            bucket, key, code, "access denied: the credentials need s3:ListBucket on the bucket and s3:GetObject on its objects"
+            bucket,
+            key,
+            code,
+            "access denied: the credentials need s3:ListBucket on the bucket and s3:GetObject on its objects",
         )
     if code in _EXPIRED:
-        return S3Error(bucket, key, code, "the credentials have expired: sign in again (for example `aws sso login`) and retry")
+        return S3Error(
+            bucket, key, code, "the credentials have expired: sign in again (for example `aws sso login`) and retry"
+        )
     if code in _BAD_CREDENTIALS:
-        return S3Error(bucket, key, code, "the credentials are not accepted: look at AWS_PROFILE, AWS_ACCESS_KEY_ID and the region")
+        return S3Error(
+            bucket, key, code, "the credentials are not accepted: look at AWS_PROFILE, AWS_ACCESS_KEY_ID and the region"
+        )
     if code in {"PermanentRedirect", "301", "IllegalLocationConstraintException"}:
         return S3Error(bucket, key, code, "the bucket lives in another region: set AWS_DEFAULT_REGION or pass session=")
     if code in _BUSY:
-        return S3Error(bucket, key, code, "S3 is throttling and did not let the request through after all retries; try later")
+        return S3Error(
+            bucket, key, code, "S3 is throttling and did not let the request through after all retries; try later"
+        )
     if code in _FAULT:
         return S3Error(bucket, key, code, "S3 failed and went on failing through all retries; try later")
     return S3Error(bucket, key, code, str(response.get("Error", {}).get("Message", "")) or str(error))
@@ -81,7 +95,12 @@ def from_client_error(error: Exception, bucket: str, key: str) -> SMDebugError:
 def from_transport_error(error: Exception, bucket: str, key: str) -> SMDebugError:
     """The error of the vocabulary for what botocore or urllib3 raise when no answer, or half an answer, came."""
     kind = type(error).__name__
-    if kind in {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "UnauthorizedSSOTokenError"}:
+    if kind in {
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "UnauthorizedSSOTokenError",
+    }:
         advice = "no usable credentials found: sign in, set AWS_PROFILE, or pass session= or client="
     elif kind in {"SSOTokenLoadError", "TokenRetrievalError"}:
         advice = "the credentials have expired: sign in again (for example `aws sso login`) and retry"

@@ -25,7 +25,9 @@ class RequestCount:
 
     def __repr__(self) -> str:
         parts = [f"{self.lists:,} LIST", f"{self.gets:,} GET"]
-        parts += [f"{n:,} {word}" for n, word in ((self.heads, "HEAD"), (self.puts, "PUT"), (self.retries, "retries")) if n]
+        parts += [
+            f"{n:,} {word}" for n, word in ((self.heads, "HEAD"), (self.puts, "PUT"), (self.retries, "retries")) if n
+        ]
         return f"{', '.join(parts)}, {byte_size(self.bytes)} received"
 
     def __sub__(self, earlier: RequestCount) -> RequestCount:

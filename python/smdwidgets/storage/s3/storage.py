@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 from smdwidgets.exceptions import OutsideRunError, SMDebugError
 from smdwidgets.storage.s3.cache import CacheInfo, DiskCache, MemoryCache
@@ -16,9 +17,6 @@ from smdwidgets.storage.s3.download import Cancelled, Downloader
 from smdwidgets.storage.s3.errors import S3ObjectMissing, from_client_error, from_transport_error, s3_url
 from smdwidgets.storage.s3.plan import Get, Range, coalesce
 from smdwidgets.storage.s3.requests import RequestCount, RequestCounter
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -54,7 +52,7 @@ class S3Storage:
         bucket: str,
         prefix: str,
         *,
-        client: S3Client,
+        client: Any,
         concurrency: int = DEFAULT_CONCURRENCY,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         cache_dir: str | PathLike[str] | None = None,
@@ -103,21 +101,20 @@ class S3Storage:
 
     def list(self, folder: str, start_after: str | None = None) -> Iterator[Listed]:
         """The objects below ``folder`` in the order of their keys, from the first after ``start_after`` on."""
-        arguments = {"Bucket": self.bucket, "Prefix": self._below_prefix(folder), "MaxKeys": _PAGE}
+        arguments: dict[str, Any] = {"Bucket": self.bucket, "Prefix": self._below_prefix(folder), "MaxKeys": _PAGE}
         if start_after:
             arguments["StartAfter"] = self._below_prefix(start_after)
         skip = len(self._below_prefix(""))
-        token: str | None = None
         while True:
-            page = self._asked(
-                "lists", folder, lambda: self._client.list_objects_v2(**arguments, **({"ContinuationToken": token} if token else {}))
-            )
+            page = self._asked("lists", folder, partial(self._client.list_objects_v2, **arguments))
             for found in page.get("Contents", ()):
-                version = f"{found.get('ETag', '')}{found['LastModified'].timestamp() if 'LastModified' in found else ''}"
+                version = (
+                    f"{found.get('ETag', '')}{found['LastModified'].timestamp() if 'LastModified' in found else ''}"
+                )
                 yield Listed(found["Key"][skip:], int(found.get("Size", 0)), version)
-            token = page.get("NextContinuationToken")
-            if not page.get("IsTruncated") or not token:
+            if not page.get("IsTruncated"):
                 return
+            arguments["ContinuationToken"] = page["NextContinuationToken"]
 
     def exists(self, key: str) -> bool:
         """Whether there is an object of exactly this key."""
@@ -141,7 +138,7 @@ class S3Storage:
         stop = threading.Event()
         yield from self._side_by_side(keys, lambda key: self._downloader.whole(self._full(key), stop), stop)
 
-    def read_ranges(self, ranges: Sequence[Range], version: str = "") -> list[memoryview | SMDebugError]:
+    def read_ranges(self, ranges: Sequence[Range], version: str = "") -> Sequence[memoryview | SMDebugError]:
         """The bytes of each range, or the error that stands in its way.
 
         Neighbours in one object are fetched together; what was fetched before is not asked for again. ``version`` is part of
@@ -212,14 +209,18 @@ class S3Storage:
 
         from boto3.s3.transfer import TransferConfig
 
-        config = TransferConfig(multipart_threshold=_PUT_PART, multipart_chunksize=_PUT_PART, max_concurrency=self._concurrency)
+        config = TransferConfig(
+            multipart_threshold=_PUT_PART, multipart_chunksize=_PUT_PART, max_concurrency=self._concurrency
+        )
         full = self._full(key)
         if isinstance(data, Path):
             self._asked("puts", key, lambda: self._client.upload_file(str(data), self.bucket, full, Config=config))
         elif len(data) < _PUT_PART:
             self._asked("puts", key, lambda: self._client.put_object(Bucket=self.bucket, Key=full, Body=bytes(data)))
         else:
-            self._asked("puts", key, lambda: self._client.upload_fileobj(BytesIO(data), self.bucket, full, Config=config))
+            self._asked(
+                "puts", key, lambda: self._client.upload_fileobj(BytesIO(data), self.bucket, full, Config=config)
+            )
 
     # ------------------------------------------------------------------------------------------------------ closing
 
@@ -237,7 +238,9 @@ class S3Storage:
     def _full(self, key: str) -> str:
         # S3 takes `..` as two dots, but what lies between may not: such a key could read another object.
         if any(part in {".", ".."} for part in key.split("/")):
-            raise OutsideRunError(f"{s3_url(self.bucket, self._below_prefix(key))} leads out of the run: it holds '.' or '..' as a folder")
+            raise OutsideRunError(
+                f"{s3_url(self.bucket, self._below_prefix(key))} leads out of the run: it holds '.' or '..' as a folder"
+            )
         return self._below_prefix(key)
 
     def _asked(self, what: str, key: str, request: Callable[[], R]) -> R:
