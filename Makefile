@@ -56,7 +56,7 @@ fuzz:  ## Each fuzz target for 30 seconds (SECONDS=300 for longer); needs a nigh
 
 docs:  ## The documentation site, in site/
 	@$(PYTHON) tools/setup.py python front-end extension docs
-	@$(BIN)/mkdocs build --strict --quiet && echo "site/index.html"
+	@$(BIN)/zensical build --clean --strict
 
 conformance:  ## The same runs read by smdebug 1.0.34 and by us
 	@$(PYTHON) tools/test.py conformance
