@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 
 mod buffer;
-mod elements;
 mod catalog;
+mod elements;
 mod errors;
 mod numpy;
 mod records;

@@ -42,11 +42,11 @@ pub(super) fn numbers<'a>(proto: &TensorProto<'a>, dtype: DType, shape: Option<V
         let found = proto.any_typed().unwrap_or(0);
         return Err(corrupt(proto, format_args!("a {} tensor with values in field {found}", dtype.name())));
     }
-    let mut bytes = Vec::new();
+    let item = dtype.item_size();
+    let mut bytes = Vec::with_capacity(size_of_values(proto, number, form)?);
     for field in proto.typed(number) {
         append(&field?, dtype, form, &mut bytes)?;
     }
-    let item = dtype.item_size();
     let given = bytes.len() / item;
     if bytes.len() % item != 0 {
         return Err(corrupt(proto, format_args!("half a {} value", dtype.name())));
@@ -72,7 +72,7 @@ pub(super) fn strings<'a>(proto: &TensorProto<'a>, shape: Option<Vec<u64>>) -> R
     if let Some(other) = proto.any_typed().filter(|_| !proto.has_typed(number)) {
         return Err(corrupt(proto, format_args!("values in field {other} without a dtype")));
     }
-    let mut strings = Vec::new();
+    let mut strings = Vec::with_capacity(proto.typed(number).count());
     for field in proto.typed(number) {
         strings.push(field?.bytes()?);
     }
@@ -102,6 +102,21 @@ fn missing(proto: &TensorProto<'_>, given: usize, wanted: u64, item: usize, shap
         }
         None => Err(corrupt(proto, format_args!("{given} values for shape {shape:?}"))),
     }
+}
+
+/// How many bytes the values take in memory, told from how many stand in the input and nothing else.
+fn size_of_values(proto: &TensorProto<'_>, number: u32, form: Form) -> Result<usize> {
+    proto.typed(number).try_fold(0, |size, field| {
+        Ok(size
+            + match (form, field?.wire) {
+                // The last byte of a varint is the one below 0x80.
+                (Form::Varint(item), Wire::Len(packed)) => item * packed.iter().filter(|byte| **byte < 0x80).count(),
+                (Form::Varint(item), _) => item,
+                (_, Wire::Len(packed)) => packed.len(),
+                (Form::Fixed32, _) => 4,
+                (Form::Fixed64, _) => 8,
+            })
+    })
 }
 
 /// The values of one field, packed or a single one, as the dtype has them in memory.
