@@ -30,6 +30,7 @@ from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks.arrays import Held
 from smdwidgets.hooks.base import Hook as BaseHook
+from smdwidgets.hooks.torch_copy import owned_from_torch
 
 __all__ = ["Collection", "Hook"]
 
@@ -37,25 +38,6 @@ logger = logging.getLogger("smdwidgets.hooks")
 
 #: Inputs and outputs are numbered; patterns are tried on so many of them to see whether a module's are wanted at all.
 _PROBED = 32
-#: torch's element types that are saved as they are; numpy has no bfloat16, so its bytes travel as uint16.
-_DTYPES = {
-    torch.bool: np.dtype("bool"),
-    torch.uint8: np.dtype("uint8"),
-    torch.int8: np.dtype("int8"),
-    torch.int16: np.dtype("int16"),
-    torch.int32: np.dtype("int32"),
-    torch.int64: np.dtype("int64"),
-    torch.float16: np.dtype("float16"),
-    torch.float32: np.dtype("float32"),
-    torch.float64: np.dtype("float64"),
-    torch.complex64: np.dtype("complex64"),
-    torch.complex128: np.dtype("complex128"),
-    **{
-        getattr(torch, name): np.dtype(name)
-        for name in ("uint16", "uint32", "uint64")  # newer versions have them
-        if hasattr(torch, name)
-    },
-}
 
 
 class Collection(BaseCollection):
@@ -302,20 +284,7 @@ class Hook(BaseHook):
         """One copy, from wherever the tensor is straight into the buffer that is written from."""
         if not isinstance(value, torch.Tensor):
             return super()._hold(name, value)
-        tensor = value.detach()
-        if tensor.layout is not torch.strided:
-            tensor = tensor.to_dense()
-        shape = tuple(tensor.shape)
-        if tensor.dtype is torch.bfloat16:
-            room, buffer = self._staging.room(np.dtype("uint16"), shape)
-            torch.from_numpy(room.view(np.int16)).view(torch.bfloat16).copy_(tensor)
-            return Held(room, "bfloat16", shape, buffer)
-        dtype = _DTYPES.get(tensor.dtype)
-        if dtype is None:
-            raise SMDebugTypeError(f"{shown(name)} is of {tensor.dtype}, which a run can't hold: convert it first.")
-        room, buffer = self._staging.room(dtype, shape)
-        torch.from_numpy(room).copy_(tensor)
-        return Held(room, dtype.name, shape, buffer)
+        return owned_from_torch(name, value, self._staging)
 
     def _plain(self, value: object) -> object:
         return np.empty(0) if isinstance(value, torch.Tensor) else value

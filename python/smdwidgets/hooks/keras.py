@@ -1,0 +1,323 @@
+"""A hook for Keras 3: a callback for ``fit``, ``evaluate`` and ``predict``, on the TensorFlow and the torch backend.
+
+::
+
+    import smdwidgets.keras as smd
+
+    hook = smd.Hook("/tmp/run", include_collections=["weights", "gradients"])
+    model.fit(x, y, callbacks=[hook])
+
+A step is a batch. Names: ``loss`` and the metrics as Keras reports them (means over the epoch so far), ``batch_loss`` (the
+batch's own), ``dense/weights/kernel``, ``gradients/dense/kernelGrad``, ``dense/inputs``, ``dense/outputs``.
+
+Gradients and layers' outputs are taken where they arise: the optimizer's ``apply`` and the layers' ``call`` are wrapped
+while the hook is open. On TensorFlow that puts a conditional into the compiled graph, which costs next to nothing at
+steps that are not saved. A model compiled with ``jit_compile=True`` has no place for it: there weights, losses and metrics
+are saved, gradients and outputs are not.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import keras
+
+from smdwidgets.config import Collection as BaseCollection
+from smdwidgets.config import CollectionKeys
+from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.hooks.arrays import Held
+from smdwidgets.hooks.base import Hook as BaseHook
+from smdwidgets.modes import ModeKeys
+
+__all__ = ["Collection", "Hook"]
+
+logger = logging.getLogger("smdwidgets.hooks")
+
+#: Inputs and outputs are numbered; patterns are tried on so many of them to see whether a layer's are wanted at all.
+_PROBED = 16
+
+
+class Collection(BaseCollection):
+    """A collection that can name a layer's inputs and outputs by the layer itself."""
+
+    def add_keras_layer(self, layer: Any, inputs: bool = False, outputs: bool = True) -> None:
+        """Add the tensors that a layer takes or gives."""
+        if not isinstance(layer, keras.layers.Layer):
+            raise SMDebugTypeError(f"layer must be a Keras layer, not {type(layer).__name__}.")
+        for kind, wanted in (("inputs", inputs), ("outputs", outputs)):
+            if wanted:
+                self.include(f"^{layer.name}/{kind}")
+
+
+class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]  # Any where it is not installed
+    """Saves tensors of Keras models."""
+
+    __doc__ += "\n\n    " + "".join((BaseHook.__doc__ or "").partition("Args:")[1:])
+
+    built_in: ClassVar[Mapping[str, Sequence[str]]] = {
+        CollectionKeys.ALL: (),
+        CollectionKeys.DEFAULT: (),
+        CollectionKeys.WEIGHTS: ("^(?!gradient)(?!.*bias).*weights/",),
+        CollectionKeys.BIASES: ("^(?!gradient).*weights/.*bias",),
+        CollectionKeys.GRADIENTS: ("^gradients/",),
+        CollectionKeys.LOSSES: ("^(batch_)?loss$", "_loss$"),
+        CollectionKeys.METRICS: (),
+        CollectionKeys.INPUTS: (),
+        CollectionKeys.OUTPUTS: (),
+        CollectionKeys.LAYERS: (r"/(in|out)puts(_\d+)?$",),
+        CollectionKeys.SM_METRICS: (),
+        CollectionKeys.OPTIMIZER_VARIABLES: ("^optimizer/",),
+    }
+    always_saved: ClassVar[tuple[str, ...]] = (
+        CollectionKeys.LOSSES,
+        CollectionKeys.METRICS,
+        CollectionKeys.SM_METRICS,
+    )
+    collection_class: ClassVar[type[BaseCollection]] = Collection
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        keras.callbacks.Callback.__init__(self)
+        self._tapped: dict[str, Any] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._layer_names: dict[int, str] = {}
+        self._counts: dict[str, int] = {}
+        self._before: ModeKeys = ModeKeys.GLOBAL
+        self._taps = _taps()
+        BaseHook.__init__(self, *args, **options)
+
+    # ------------------------------------------------------------------------------------------ what Keras calls us
+
+    def on_train_begin(self, logs: object = None) -> None:
+        """Keras calls this when ``fit`` begins."""
+        self._enter(ModeKeys.TRAIN, "train")
+
+    def on_test_begin(self, logs: object = None) -> None:
+        """Keras calls this when ``evaluate`` begins, also within ``fit``."""
+        self._enter(ModeKeys.EVAL, "test")
+
+    def on_predict_begin(self, logs: object = None) -> None:
+        """Keras calls this when ``predict`` begins."""
+        self._enter(ModeKeys.PREDICT, "predict")
+
+    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+        """Keras calls this before each batch."""
+        self._begin_batch()
+
+    on_test_batch_begin = on_train_batch_begin
+    on_predict_batch_begin = on_train_batch_begin
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Keras calls this after each batch, with the means of loss and metrics so far."""
+        self._end_batch(logs or {})
+
+    on_test_batch_end = on_train_batch_end
+
+    def on_predict_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Keras calls this after each batch, with the model's outputs."""
+        self._end_batch({})
+
+    def on_test_end(self, logs: object = None) -> None:
+        """Keras calls this when ``evaluate`` ends."""
+        self._leave()
+
+    on_train_end = on_test_end
+    on_predict_end = on_test_end
+
+    # -------------------------------------------------------------------------------------------------------- steps
+
+    def _enter(self, mode: ModeKeys, function: str) -> None:
+        if not self._alive():
+            return
+        self._before = self.mode
+        self.set_mode(mode)
+        self._tap(function)
+
+    def _leave(self) -> None:
+        if self._alive():
+            self.set_mode(self._before)
+            self._before = ModeKeys.GLOBAL
+
+    def _check_stop(self) -> None:
+        request = None if self._stop_seen else self.stop_requested
+        if request is not None and self.model is not None:
+            self._stop_seen = True
+            logger.warning("Training ends after this batch: %s.", request)
+            self.model.stop_training = True
+
+    def _begin_batch(self) -> None:
+        if not self._alive():
+            return
+        self._counts.clear()
+        self._taps.open(self._begin_step())
+        if self._saving:
+            for layer in _layers(self.model):
+                for variable in layer.weights if not _sublayers(layer) else layer._trainable_variables:
+                    name = f"{self._name_of(layer)}/weights/{variable.name}"
+                    if self._keep(name) is not None:
+                        self._capture(name, variable.value)
+
+    def _end_batch(self, logs: Mapping[str, Any]) -> None:
+        if not self._alive():
+            return
+        self._taps.wait()
+        if self._saving:
+            metrics = self.get_collection(CollectionKeys.METRICS)
+            for name, value in logs.items():
+                if not self._patterns.match(self.get_collection(CollectionKeys.LOSSES), name):
+                    metrics.add_tensor_name(name)
+                self._capture(name, float(value))
+            if self.mode is ModeKeys.TRAIN and (optimizer := getattr(self.model, "optimizer", None)) is not None:
+                for variable in optimizer.variables:
+                    name = f"optimizer/{variable.path}"
+                    if self._keep(name) is not None:
+                        self._capture(name, variable.value)
+        self._taps.open(False)
+        self._end_step()
+
+    # --------------------------------------------------------------------------------------------------------- taps
+
+    def _tap(self, function: str) -> None:
+        """Put listeners where the wanted tensors arise, before Keras traces its function of one step."""
+        model = self.model
+        if not self._prepared:
+            self._prepare()
+        if self._tapped.get(function) is model:
+            return
+        if getattr(model, "jit_compile", False) and self._taps.in_graph and not getattr(model, "run_eagerly", False):
+            if not self._tapped:
+                logger.warning(
+                    "The model is compiled with jit_compile=True: gradients, batch_loss and layers' inputs and outputs are "
+                    "not saved. Compile it with jit_compile=False to have them."
+                )
+            self._tapped[function] = model
+            return
+        if model not in self._tapped.values():
+            self._untap()
+            self._tap_model(model)
+        self._tapped[function] = model
+        if self._taps.in_graph:
+            # A function that was traced earlier knows nothing of the listeners.
+            getattr(model, f"make_{function}_function")(force=True)
+
+    def _tap_model(self, model: Any) -> None:
+        outermost = (f"{model.name}/inputs", f"{model.name}/outputs")
+        for collection, name in zip((CollectionKeys.INPUTS, CollectionKeys.OUTPUTS), outermost, strict=True):
+            self.get_collection(collection).add_tensor_name(name)
+        collections = self._saved_collections()
+        for layer in _layers(model):
+            name = self._name_of(layer)
+            probes = [
+                f"{name}/{kind}" + (f"_{i}" if i else "") for kind in ("outputs", "inputs") for i in range(_PROBED)
+            ]
+            if any(self._patterns.match(one, probe) for one in collections for probe in probes):
+                self._wrap(layer, "call", functools.partial(self._tapped_call, name))
+        if (optimizer := getattr(model, "optimizer", None)) is not None:
+            inner = getattr(optimizer, "inner_optimizer", optimizer)
+            self._wrap(inner, "apply", self._tapped_apply)
+        if hasattr(model, "compute_loss"):
+            self._wrap(model, "compute_loss", self._tapped_loss)
+
+    def _wrap(self, owner: Any, method: str, around: Callable[..., Any]) -> None:
+        """Have calls of an object's method go through ``around(original, *args)``."""
+        original = getattr(owner, method)
+
+        @functools.wraps(original)
+        def wrapped(*args: Any, **options: Any) -> Any:
+            return around(original, *args, **options)
+
+        owner.__dict__[method] = wrapped  # past Keras's tracking of attributes
+        self._undo.append(lambda: owner.__dict__.pop(method, None))
+
+    def _tapped_call(self, name: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        outputs = call(*args, **options)
+        inputs = args[:1] if args else tuple(options.values())[:1]
+        self._listen({f"{name}/inputs": inputs, f"{name}/outputs": outputs})
+        return outputs
+
+    def _tapped_apply(self, apply: Callable[..., Any], grads: Any, trainable_variables: Any = None) -> Any:
+        grads = list(grads)
+        if trainable_variables is not None:
+            trainable_variables = list(trainable_variables)
+            named = {
+                self._gradient_name(v): g for v, g in zip(trainable_variables, grads, strict=True) if g is not None
+            }
+            self._listen(named)
+        return apply(grads, trainable_variables)
+
+    def _tapped_loss(self, compute_loss: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        loss = compute_loss(*args, **options)
+        self._listen({"batch_loss": loss})
+        return loss
+
+    def _listen(self, named: Mapping[str, Any]) -> None:
+        if not _is_symbolic():
+            self._taps.listen(self._heard, named)
+
+    def _heard(self, name: str, value: Any) -> None:
+        """A tensor has arisen: the first of its name in this step, or a further one."""
+        if self._alive() and self._saving:
+            index = self._counts.get(name, 0)
+            self._counts[name] = index + 1
+            self._capture(f"{name}_{index}" if index else name, value)
+
+    def _gradient_name(self, variable: Any) -> str:
+        owner, _, own = str(variable.path).rpartition("/")
+        return f"gradients/{owner.rpartition('/')[2]}/{own}Grad" if owner else f"gradients/{own}Grad"
+
+    def _name_of(self, layer: Any) -> str:
+        return str(layer.name)
+
+    # ------------------------------------------------------------------------------------------------------ copying
+
+    def _capture(self, name: str, value: Any, shape: tuple[int, ...] | None = None) -> None:
+        if self._saving:
+            super()._capture(name, value, tuple(value.shape) if hasattr(value, "shape") else shape)
+
+    def _hold(self, name: str, value: object) -> Held:
+        held = self._taps.hold(name, value, self._staging)
+        return super()._hold(name, value) if held is None else held
+
+    def _untap(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+
+    def _detach(self) -> None:
+        tapped, self._tapped = self._tapped, {}
+        self._untap()
+        if self._taps.in_graph:
+            for function, model in tapped.items():
+                setattr(model, f"{function}_function", None)  # traced with listeners: to be traced anew
+
+
+def _layers(model: Any) -> list[Any]:
+    """The model and all layers in it."""
+    return [] if model is None else list(model._flatten_layers())
+
+
+def _sublayers(layer: Any) -> list[Any]:
+    return list(layer._flatten_layers(include_self=False, recursive=False))
+
+
+def _is_symbolic() -> bool:
+    """Whether Keras is only finding out shapes."""
+    try:
+        from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+    except ImportError:
+        return False
+    return bool(in_symbolic_scope())
+
+
+def _taps() -> Any:
+    """How to listen on the backend that Keras runs on."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        from smdwidgets.hooks.keras_taps import GraphTaps
+
+        return GraphTaps()
+    from smdwidgets.hooks.keras_taps import EagerTaps
+
+    return EagerTaps(backend)

@@ -1,0 +1,159 @@
+"""A hook for MXNet's Gluon blocks.
+
+::
+
+    import smdwidgets.mxnet as smd
+
+    hook = smd.Hook("/tmp/run", include_collections=["weights", "gradients"])
+    hook.register_block(net)
+    hook.register_block(loss)
+
+A step is one forward pass of the registered block, with all that follows until the next one. Weights are those that the
+forward pass uses; gradients are read when the step ends. Tensors are named as smdebug names them: ``dense0_weight``,
+``gradient/dense0_weight``, ``dense0_output_0``. Of a hybridized block only its own inputs and outputs pass by here, not those
+of the blocks in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import mxnet
+
+from smdwidgets.config import CollectionKeys
+from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
+from smdwidgets.hooks.arrays import Held
+from smdwidgets.hooks.base import Hook as BaseHook
+from smdwidgets.modes import ModeKeys
+
+__all__ = ["Hook"]
+
+logger = logging.getLogger("smdwidgets.hooks")
+
+_PROBED = 16
+
+
+class Hook(BaseHook):
+    """Saves tensors of Gluon blocks."""
+
+    __doc__ += "\n\n    " + "".join((BaseHook.__doc__ or "").partition("Args:")[1:])
+
+    built_in: ClassVar[Mapping[str, Sequence[str]]] = {
+        CollectionKeys.ALL: (),
+        CollectionKeys.DEFAULT: (),
+        CollectionKeys.WEIGHTS: ("^(?!gradient).*weight",),
+        CollectionKeys.BIASES: ("^(?!gradient).*bias",),
+        CollectionKeys.GRADIENTS: ("^gradient",),
+        CollectionKeys.LOSSES: (r"loss\d*_(?!input).*output",),
+    }
+    always_saved: ClassVar[tuple[str, ...]] = (CollectionKeys.LOSSES,)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._blocks: list[Any] = []
+        self._roots: list[Any] = []
+        self._handles: list[Any] = []
+        self._counts: dict[str, int] = {}
+        self._tapped = False
+        self._late: list[Any] = []
+        super().__init__(*args, **options)
+
+    def register_block(self, block: Any) -> None:
+        """Follow a block. A loss block's outputs are saved; any other's forward passes are the steps."""
+        if not isinstance(block, mxnet.gluon.Block):
+            raise SMDebugTypeError(f"register_block takes a gluon.Block, not {type(block).__name__}.")
+        if any(block is known for known in self._blocks):
+            raise SMDebugValueError(f"The block {block.name} is registered already.")
+        self._blocks.append(block)
+        if isinstance(block, mxnet.gluon.loss.Loss):
+            self._handles.append(block.register_forward_hook(self._after_forward))
+            return
+        self._roots.append(block)
+        self._tapped = False
+        self._handles.append(block.register_forward_pre_hook(self._before_forward))
+        self._handles.append(block.register_forward_hook(self._read_late))
+
+    # For scripts written for smdebug.
+    register_hook = register_block
+
+    # -------------------------------------------------------------------------------------------------------- steps
+
+    def _before_forward(self, block: Any, _inputs: Any) -> None:
+        if not self._alive():
+            return
+        saves = self._begin_step()
+        self._counts.clear()
+        if not self._tapped:
+            self._tap_blocks()
+        if saves:
+            self._late = [one for one in self._parameters() if not self._read(one.name, one, one.data)]
+
+    def _read_late(self, _block: Any, _inputs: Any, _outputs: Any) -> None:
+        """The weights that Gluon has made up only in the forward pass, when it knew their shapes."""
+        late, self._late = self._late, []
+        if self._alive() and self._saving:
+            for parameter in late:
+                self._read(parameter.name, parameter, parameter.data)
+
+    def _end_step(self) -> None:
+        if self._is_open and self._saving and self.mode in (ModeKeys.TRAIN, ModeKeys.GLOBAL):
+            for parameter in self._parameters():
+                if parameter.grad_req != "null":
+                    self._read(f"gradient/{parameter.name}", parameter, parameter.grad)
+        super()._end_step()
+
+    def _parameters(self) -> Iterator[Any]:
+        for root in self._roots:
+            yield from root.collect_params().values()
+
+    def _read(self, name: str, parameter: Any, get: Any) -> bool:
+        """A parameter's value or gradient on the first of its devices; False where it is not initialised yet."""
+        if self._keep(name) is not None:
+            try:
+                value = get(parameter.list_ctx()[0])
+            except (mxnet.gluon.parameter.DeferredInitializationError, RuntimeError):
+                return False
+            self._capture(name, value, tuple(value.shape))
+        return True
+
+    def _tap_blocks(self) -> None:
+        """Listen to the blocks whose inputs or outputs any collection may want."""
+        self._tapped = True
+        collections = self._saved_collections()
+
+        def tap(block: Any) -> None:
+            probes = [f"{block.name}_{kind}_{i}" for kind in ("output", "input") for i in range(_PROBED)]
+            if any(self._patterns.match(one, probe) for one in collections for probe in probes):
+                self._handles.append(block.register_forward_hook(self._after_forward))
+
+        for root in self._roots:
+            root.apply(tap)
+
+    def _after_forward(self, block: Any, inputs: Any, outputs: Any) -> None:
+        if self._alive() and self._saving:
+            self._capture_all(f"{block.name}_input_", inputs)
+            self._capture_all(f"{block.name}_output_", outputs)
+
+    def _capture_all(self, prefix: str, value: Any) -> None:
+        if isinstance(value, mxnet.nd.NDArray):
+            index = self._counts.get(prefix, 0)
+            self._counts[prefix] = index + 1
+            self._capture(f"{prefix}{index}", value, tuple(value.shape))
+        elif isinstance(value, list | tuple):
+            for item in value:
+                self._capture_all(prefix, item)
+
+    def _hold(self, name: str, value: object) -> Held:
+        if not isinstance(value, mxnet.nd.NDArray):
+            return super()._hold(name, value)
+        array = value.asnumpy()  # a copy already
+        return Held(array, array.dtype.name, array.shape)
+
+    def _detach(self) -> None:
+        self._end_step()  # while the gradients can still be read
+        for handle in self._handles:
+            handle.detach()
+        self._handles.clear()
+        self._roots.clear()
+        self._blocks.clear()

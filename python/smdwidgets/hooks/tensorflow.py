@@ -1,0 +1,113 @@
+"""Hooks for TensorFlow: the Keras callback, and ``GradientTape`` for loops of one's own.
+
+::
+
+    import smdwidgets.tensorflow as smd
+
+    hook = smd.Hook("/tmp/run", include_collections=["gradients", "weights"])
+    for x, y in batches:
+        with hook.wrap_tape(tf.GradientTape()) as tape:
+            loss = loss_of(y, model(x, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+A step begins where the tape is entered, in Python or within a ``tf.function``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.hooks.base import Hook as BaseHook
+from smdwidgets.hooks.keras import Collection
+from smdwidgets.hooks.keras import Hook as KerasHook
+from smdwidgets.hooks.keras_taps import GraphTaps
+
+__all__ = ["Collection", "Hook", "Tape"]
+
+
+class Hook(KerasHook):
+    """Saves tensors of Keras models and of loops around a ``tf.GradientTape``."""
+
+    __doc__ += "\n\n    " + "".join((BaseHook.__doc__ or "").partition("Args:")[1:])
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # TensorFlow's own tensors, whatever Keras runs on.
+        self._taps = GraphTaps()
+
+    def wrap_tape(self, tape: tf.GradientTape) -> Tape:
+        """The tape, and this hook listening to it."""
+        if not hasattr(tape, "gradient") or not hasattr(tape, "__enter__"):
+            raise SMDebugTypeError(f"wrap_tape takes a tf.GradientTape, not {type(tape).__name__}.")
+        return Tape(self, tape)
+
+    def record_tensor_value(self, tensor_name: str, tensor_value: Any) -> None:
+        """Save a value of the current step under a name, as a metric; also within a ``tf.function``."""
+        self._check_name(tensor_name)
+        self.get_collection("metrics").add_tensor_name(tensor_name)
+        self._hear({tensor_name: tensor_value}, None)
+
+    def _begin_from_graph(self) -> bool:
+        if not self._alive():
+            return False
+        self._counts.clear()
+        saving = self._begin_step()
+        self._taps.open(saving)
+        return saving
+
+    def _hear(self, named: Mapping[str, Any], wanted: Any) -> None:
+        self._taps.listen(self._heard, named, wanted)
+
+
+class Tape:
+    """A ``tf.GradientTape`` whose losses, variables and gradients are saved. All else is the tape's own."""
+
+    def __init__(self, hook: Hook, tape: tf.GradientTape) -> None:
+        self._hook = hook
+        self._tape = tape
+        self._wanted: Any = None
+
+    def __enter__(self) -> Tape:
+        if tf.executing_eagerly():
+            self._wanted = self._hook._begin_from_graph()
+        else:
+            self._wanted = tf.numpy_function(self._hook._begin_from_graph, [], tf.bool)
+            self._wanted.set_shape(())
+        self._tape.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._tape.__exit__(*error)
+
+    def gradient(self, target: Any, sources: Any, *args: Any, **options: Any) -> Any:
+        """The gradients, as the tape computes them; saved with the loss and the variables as they are now."""
+        gradients = self._tape.gradient(target, sources, *args, **options)
+        named: dict[str, Any] = {"loss": target}
+        flat_sources, flat_gradients = tf.nest.flatten(sources), tf.nest.flatten(gradients)
+        for variable, gradient in zip(flat_sources, flat_gradients, strict=False):
+            weight, of = _names(variable)
+            named[weight] = variable
+            if gradient is not None:
+                named[of] = gradient
+        self._hook._hear(named, self._wanted)
+        return gradients
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tape, name)
+
+
+def _names(variable: Any) -> tuple[str, str]:
+    """What a variable and its gradient are called: as the callback calls them where Keras made the variable."""
+    path = str(getattr(variable, "path", None) or getattr(variable, "name", None) or "variable").removesuffix(":0")
+    owner, _, own = path.rpartition("/")
+    layer = owner.rpartition("/")[2]
+    return (
+        (f"{layer}/weights/{own}", f"gradients/{layer}/{own}Grad")
+        if layer
+        else (f"weights/{own}", f"gradients/{own}Grad")
+    )

@@ -1,0 +1,34 @@
+"""From a torch tensor, wherever it is, to bytes that the hook owns: one copy, without a change."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from smdwidgets._text import shown
+from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.hooks.arrays import Held, Staging
+
+__all__ = ["owned_from_torch"]
+
+_NAMES = ["uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "bool", "float16", "float32", "float64", "complex64", "complex128"]
+#: Older versions of torch lack some of the unsigned ones.
+_DTYPES = {getattr(torch, name): np.dtype(name) for name in _NAMES if hasattr(torch, name)}
+
+
+def owned_from_torch(name: str, value: torch.Tensor, staging: Staging) -> Held:
+    """A copy of a tensor straight into the buffer that is written from. TypeError for what a run can't hold."""
+    tensor = value.detach()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    shape = tuple(tensor.shape)
+    if tensor.dtype is torch.bfloat16:  # numpy has no such type: its bytes travel as uint16
+        room, buffer = staging.room(np.dtype("uint16"), shape)
+        torch.from_numpy(room.view(np.int16)).view(torch.bfloat16).copy_(tensor)
+        return Held(room, "bfloat16", shape, buffer)
+    dtype = _DTYPES.get(tensor.dtype)
+    if dtype is None:
+        raise SMDebugTypeError(f"{shown(name)} is of {tensor.dtype}, which a run can't hold: convert it first.")
+    room, buffer = staging.room(dtype, shape)
+    torch.from_numpy(room).copy_(tensor)
+    return Held(room, dtype.name, shape, buffer)

@@ -1,0 +1,22 @@
+"""Hooks for Keras 3: ``import smdwidgets.keras as smd``."""
+
+from smdwidgets.config import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
+from smdwidgets.hooks.base import current_hook as get_hook
+from smdwidgets.hooks.keras import Collection, Hook
+from smdwidgets.modes import ModeKeys, modes
+
+#: smdebug's name for it.
+KerasHook = Hook
+
+__all__ = [
+    "Collection",
+    "CollectionKeys",
+    "Hook",
+    "KerasHook",
+    "ModeKeys",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "get_hook",
+    "modes",
+]
