@@ -5,9 +5,9 @@
     SMDebugError
     ├── SMDebugCustomerError, SMDebugTypeError, SMDebugRuntimeError, SMDebugNotImplementedError, SMDebugValueError
     ├── a step        StepUnavailable, StepNotYetAvailable, NoMoreData, WaitTimeout
-    ├── a tensor      TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep, InvalidWorker
+    ├── a tensor      TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep, InvalidWorker, UFuncTypeError
     ├── a collection  UnknownCollection, InvalidCollectionConfiguration, MissingCollectionFiles, CollectionFileError
-    ├── a run         RunNotFound, RunIOError, OutsideRunError, TrialClosed
+    ├── a run         RunNotFound, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
     ├── its bytes     DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
     ├── a regex       RegexTooSlow
     └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData, TrainingStopped
@@ -43,6 +43,7 @@ __all__ = [
     "OutsideRunError",
     "RegexTooSlow",
     "RuleEvaluationConditionMet",
+    "RunFileMissing",
     "RunIOError",
     "RunNotFound",
     "SMDebugCustomerError",
@@ -59,6 +60,7 @@ __all__ = [
     "TrainingStopped",
     "TrialClosed",
     "TruncatedDataError",
+    "UFuncTypeError",
     "UnknownCollection",
     "UnsupportedDataError",
     "WaitTimeout",
@@ -306,6 +308,10 @@ class RunIOError(SMDebugError, OSError):
     """The operating system, or the storage service, refused to read or write a file of the run."""
 
 
+class RunFileMissing(RunIOError, FileNotFoundError):
+    """A file of the run is not there, or not there yet."""
+
+
 class OutsideRunError(SMDebugValueError):
     """A file of the run names something outside the run's directory. It was not opened."""
 
@@ -339,6 +345,10 @@ class IndexReaderException(SMDebugError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class UFuncTypeError(SMDebugTypeError):
+    """Numbers were asked of a tensor that holds none: the mean of strings. (The name is that of numpy's error.)"""
 
 
 class RegexTooSlow(SMDebugError, TimeoutError):

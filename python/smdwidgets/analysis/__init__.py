@@ -1,0 +1,1 @@
+"""Helpers for analysis: see :mod:`smdwidgets.analysis.utils`."""

@@ -1,0 +1,100 @@
+"""Runs in a directory of this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from smdwidgets.exceptions import OutsideRunError, RunFileMissing, RunIOError
+from smdwidgets.storage.protocol import Range
+
+
+class LocalStorage:
+    """The files below one directory. Keys that lead out of it, links among them, are refused.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "training_job_end.ts").write_bytes(b"")
+    ...     storage = LocalStorage(folder)
+    ...     list(storage.list(""))
+    ['training_job_end.ts']
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = os.path.abspath(os.fspath(root))
+
+    @property
+    def url(self) -> str:
+        """The directory."""
+        return self._root
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[str]:
+        """Keys that begin with ``prefix`` and come after ``start_after``, in the order of their characters."""
+        folder, _, _ = prefix.rpartition("/")
+        found: list[str] = []
+        for directory, folders, files in os.walk(self._path(folder) if folder else self._root):
+            relative = os.path.relpath(directory, self._root).replace(os.sep, "/")
+            base = "" if relative == "." else relative + "/"
+            # Whole folders before the start are not entered: a refresh costs the news, not the run.
+            folders[:] = [name for name in folders if base + name + "/" >= start_after[: len(base + name) + 1]]
+            found += [base + name for name in files if (base + name).startswith(prefix) and base + name > start_after]
+        return iter(sorted(found))
+
+    def read(self, key: str) -> bytes:
+        """A whole file."""
+        try:
+            return Path(self._path(key)).read_bytes()
+        except OSError as error:
+            raise _said(key, error) from error
+
+    def read_many(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Whole files; those that are gone are left out."""
+        for key in keys:
+            try:
+                yield key, self.read(key)
+            except FileNotFoundError:
+                continue
+
+    def read_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes]:
+        """Parts of files, in the order asked for."""
+        parts = []
+        for key, offset, length in ranges:
+            try:
+                with open(self._path(key), "rb") as file:
+                    # A lying length must not become an allocation.
+                    size = os.fstat(file.fileno()).st_size
+                    file.seek(offset)
+                    parts.append(file.read(max(0, min(length, size - offset))))
+            except OSError as error:
+                raise _said(key, error) from error
+        return parts
+
+    def exists(self, key: str) -> bool:
+        """Whether there is such a file."""
+        return os.path.isfile(self._path(key))
+
+    def age(self, key: str) -> float | None:
+        """Seconds since the file was written; None if there is none."""
+        try:
+            return max(0.0, time.time() - os.stat(self._path(key)).st_mtime)
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _path(self, key: str) -> str:
+        path = os.path.join(self._root, *key.split("/"))
+        inside = os.path.realpath(self._root)
+        # `realpath` follows links: a link to elsewhere is not part of the run.
+        if not os.path.realpath(path).startswith(inside.rstrip(os.sep) + os.sep):
+            raise OutsideRunError(f"{key!r} leads out of the run {self._root!r}: it was not opened.")
+        return path
+
+
+def _said(key: str, error: OSError) -> RunIOError:
+    """The error of the operating system, with the key and in our words."""
+    what = f"{key!r}: {error.strerror or error}"
+    return RunFileMissing(what) if isinstance(error, FileNotFoundError) else RunIOError(what)

@@ -1,0 +1,135 @@
+"""Many tensors at many steps in one pass over the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.exceptions import TensorUnavailable
+from smdwidgets.modes import ModeKeys
+from smdwidgets.trials.columns import Columns, Failure
+from smdwidgets.trials.run import Progress, Row
+
+if TYPE_CHECKING:
+    from smdwidgets.trials.trial import Trial
+
+#: In the place of a worker's name: every worker.
+EVERY_WORKER = "*"
+#: Names of modes as a column shows them.
+_MODE_NAMES = np.array(["", *(mode.name for mode in ModeKeys)], dtype=object)
+
+
+def values(
+    trial: Trial,
+    wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None,
+    mode: ModeKeys,
+    worker: str | None,
+    progress: Progress | None,
+    threads: int | None,
+) -> Columns:
+    """See :meth:`Trial.values`."""
+    trial.maybe_refresh()
+    rows: list[Row] = []
+    for name, steps in _wanted(trial, wanted).items():
+        for step in _global_steps(trial, name, steps, mode):
+            rows += _rows(trial, name, step, worker)
+    index = trial._run.index
+    given, failed = trial._run.values(rows, threads=threads, progress=progress)
+    errors = [Failure(*rows[row], error) for row, error in failed]
+    # A row without a value (a reduction or a shape only) is no failure; it has no row.
+    kept = [row for row, value in enumerate(given) if value is not None]
+    column = given if isinstance(given, np.ndarray) else _column([given[row] for row in kept])
+    modes = [index.mode_of(rows[row][1]) or (ModeKeys.GLOBAL.value, rows[row][1]) for row in kept]
+    workers = [rows[row][2] or index.workers_of(rows[row][0], rows[row][1])[0] for row in kept]
+    return Columns(
+        {
+            "name": np.array([rows[row][0] for row in kept], dtype=object),
+            "step": np.array([rows[row][1] for row in kept], dtype=np.int64),
+            "mode": _MODE_NAMES[np.array([number for number, _ in modes], dtype=np.intp)],
+            "mode_step": np.array([mode_step for _, mode_step in modes], dtype=np.int64),
+            "worker": np.array(workers, dtype=object),
+            "value": column,
+        },
+        errors,
+    )
+
+
+def reductions(
+    trial: Trial,
+    names: Iterable[str] | str | None,
+    steps: Iterable[int] | int | None,
+    mode: ModeKeys,
+    worker: str | None,
+    kinds: Iterable[str] | str | None,
+    counts: bool,
+    progress: Progress | None,
+    threads: int | None,
+) -> Columns:
+    """See :meth:`Trial.reductions`."""
+    trial.maybe_refresh()
+    chosen = list(_wanted(trial, names))
+    at = None if steps is None else [steps] if isinstance(steps, int) else list(steps)
+    if at is not None and mode != ModeKeys.GLOBAL:
+        at = [step for step in (trial._global_step(mode, one) for one in at) if step is not None]
+    elif at is None and mode != ModeKeys.GLOBAL:
+        trial._run.load()
+        at = trial._run.index.steps(mode.value)
+    workers = None if worker is None else [] if worker == EVERY_WORKER else [worker]
+    kinds = None if kinds is None else [kinds] if isinstance(kinds, str) else list(kinds)
+    swept = trial._run.reductions(chosen, at, workers, kinds, counts=counts, threads=threads, progress=progress)
+    failed = dict(swept.pop("error"))
+    errors = [
+        Failure(str(swept["name"][row]), int(swept["step"][row]), swept["worker"][row], failed[row]) for row in failed
+    ]
+    keep = np.ones(len(swept["name"]), dtype=bool)
+    keep[list(failed)] = False
+    columns = swept if not failed else {name: column[keep] for name, column in swept.items()}
+    order = ["name", "step", "mode", "mode_step", "worker"]
+    columns = {**{name: columns[name] for name in order}, **columns, "mode": _MODE_NAMES[columns["mode"]]}
+    return Columns(columns, errors)
+
+
+def _wanted(
+    trial: Trial, wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None
+) -> dict[str, Iterable[int] | None]:
+    """Names and the steps wanted of each, every name known."""
+    if wanted is None:
+        return dict.fromkeys(trial._names(None, ModeKeys.GLOBAL))
+    if isinstance(wanted, str):
+        wanted = [wanted]
+    known = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
+    for name in known:
+        if not trial.has_tensor(name):
+            raise TensorUnavailable(name, trial._names(None, ModeKeys.GLOBAL))
+    return known
+
+
+def _global_steps(trial: Trial, name: str, steps: Iterable[int] | int | None, mode: ModeKeys) -> Sequence[int]:
+    if steps is None:
+        trial._run.load()
+        return trial._run.index.steps_of(name, mode.value)
+    given = [steps] if isinstance(steps, int) else list(steps)
+    found = (trial._global_step(mode, step) for step in given)
+    return [step for step in found if step is not None and step >= 0]
+
+
+def _rows(trial: Trial, name: str, step: int, worker: str | None) -> list[Row]:
+    if worker == EVERY_WORKER:
+        if trial._run.partly_read:
+            trial._run.load([step])
+        return [(name, step, one) for one in trial._run.index.workers_of(name, step)]
+    return [(name, step, worker)]
+
+
+def _column(cells: list[NDArray[Any] | None]) -> NDArray[Any]:
+    """One array where all cells are alike, else an array of arrays."""
+    kinds = {(cell.dtype, cell.shape) for cell in cells if cell is not None}
+    if len(kinds) == 1:
+        return np.stack([cell for cell in cells if cell is not None])
+    column = np.empty(len(cells), dtype=object)
+    for row, cell in enumerate(cells):
+        column[row] = cell
+    return column

@@ -1,0 +1,123 @@
+"""Columns of numbers: what questions about many tensors and steps are answered with."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets._text import shown
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+#: Rows that a repr shows.
+_ROWS = 10
+
+
+class Failure(NamedTuple):
+    """A record that could not be read, and why."""
+
+    name: str
+    step: int
+    worker: str | None
+    error: BaseException
+
+
+class Columns(Mapping[str, NDArray[Any]]):
+    """A table as a dictionary of numpy arrays, all of one length.
+
+    ``to_pandas()`` and ``to_arrow()`` convert it; anything that understands Arrow's PyCapsule interface (polars, DuckDB,
+    pyarrow) takes it as it is. Records that could not be read are in ``errors`` and have no row.
+
+    >>> table = Columns({"step": np.array([0, 10]), "mean": np.array([0.5, 0.25])})
+    >>> table["mean"].max()
+    np.float64(0.5)
+    """
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]], errors: list[Failure] | None = None) -> None:
+        self._columns = dict(columns)
+        self.errors = errors or []
+        if len({len(column) for column in self._columns.values()}) > 1:
+            raise ValueError("Columns of one table have one length.")
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        """How many columns there are, as of any dictionary. The rows are counted by :attr:`num_rows`."""
+        return len(self._columns)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self._columns.values()), ()))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The table as a DataFrame. Needs pandas."""
+        import pandas
+
+        return pandas.DataFrame({name: _cells(column) for name, column in self._columns.items()})
+
+    def to_arrow(self) -> pyarrow.Table:
+        """The table as a pyarrow Table. Needs pyarrow. Arrays of more than one dimension become nested lists."""
+        import pyarrow
+
+        return pyarrow.table({name: _arrow(column) for name, column in self._columns.items()})
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Arrow's PyCapsule interface: ``polars.DataFrame(columns)``, ``duckdb.sql("from columns")``. Needs pyarrow."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _shown_rows(self) -> list[list[str]]:
+        return [[_cell(column[row]) for column in self._columns.values()] for row in range(min(self.num_rows, _ROWS))]
+
+    def _more(self) -> str:
+        more = [f"{self.num_rows - _ROWS} more rows"] if self.num_rows > _ROWS else []
+        more += [f"{len(self.errors)} records could not be read, see .errors"] if self.errors else []
+        return "; ".join(more)
+
+    def __repr__(self) -> str:
+        rows = [list(self._columns), *self._shown_rows()]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(self._columns))]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        lines += [f"… {self._more()}"] if self._more() else []
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self._columns)
+        rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._shown_rows())
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        more = f"<p>… {html.escape(self._more())}</p>" if self._more() else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _cells(column: NDArray[Any]) -> Any:
+    """A column as pandas takes it: arrays in cells one by one."""
+    return column if column.ndim == 1 else list(column)
+
+
+def _arrow(column: NDArray[Any]) -> Any:
+    import pyarrow
+
+    if column.ndim == 1 and column.dtype != object:
+        if column.dtype.kind in "biuf" and column.dtype.itemsize <= 8 and column.dtype.isbuiltin == 1:
+            return pyarrow.array(column)
+        return pyarrow.array(column.tolist())
+    return pyarrow.array([cell.tolist() if isinstance(cell, np.ndarray | np.generic) else cell for cell in column])
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, np.ndarray) and value.ndim:
+        return f"{value.dtype.name} {value.shape}"
+    if isinstance(value, float | np.floating):
+        return f"{float(value):.6g}"
+    text = str(value)
+    return text if len(text) <= 40 and text.isprintable() else shown(text, 40)

@@ -1,0 +1,161 @@
+"""Runs in a directory of this machine: the core lists, reads and maps the files itself."""
+# Methods are described in `Run`.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+from numpy.typing import NDArray
+
+from smdwidgets import _core
+from smdwidgets.exceptions import RunNotFound
+from smdwidgets.storage.local import LocalStorage
+from smdwidgets.trials.run import CollectionFiles, Getter
+from smdwidgets.trials.smdebug_run import SmdebugRun
+from smdwidgets.trials.trial import Trial
+
+#: What a run holds, or a directory in which one is about to begin.
+_SIGNS = ("collections", "index", "events", "training_job_end.ts", "claim.smd", "tensorboard")
+
+
+class LocalRun(SmdebugRun):
+    """A run in a directory."""
+
+    def __init__(
+        self,
+        root: str,
+        first_step: int | None = None,
+        end_step: int | None = None,
+        lazy: bool | None = None,
+    ) -> None:
+        super().__init__(LocalStorage(root), first_step, end_step, lazy)
+        self.files = _core.Files(self.path)
+        self._collections_dir = os.path.join(self.path, "collections", "000000000")
+        self._end = os.path.join(self.path, "training_job_end.ts")
+
+    def check(self) -> None:
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            raise RunNotFound(self.path) from None
+        except NotADirectoryError:
+            raise RunNotFound(self.path, "that is a file, not a directory") from None
+        except OSError as error:
+            raise RunNotFound(self.path, str(error.strerror)) from error
+        if names and not any(sign in names for sign in _SIGNS):
+            raise RunNotFound(self.path, "the directory holds none of collections/, index/ and events/")
+
+    def _list(self) -> int:
+        return self.catalog.list_local(self.path)
+
+    def _load(self, steps: Sequence[int] | None) -> None:
+        self.catalog.load_local(self.path, steps)
+
+    def _source(self) -> _core.Files:
+        return self.files
+
+    def has(self, name: str) -> bool:
+        return self.catalog.has_local(self.path, name) if self._partly_read else self.catalog.has(name)
+
+    def reread(self, step: int) -> bool:
+        return self.catalog.refresh_local(self.path, [step]) > 0
+
+    def end_age(self) -> float | None:
+        # Asked before every question about a running job: one look is enough where there is no end yet.
+        return self.storage.age("training_job_end.ts") if os.path.exists(self._end) else None
+
+    def collections(self) -> CollectionFiles | None:
+        # Files are put in place by renaming, which the directory's time shows.
+        try:
+            changed = os.stat(self._collections_dir).st_mtime_ns
+        except OSError:
+            return None
+        if changed == self._collections_changed:
+            return None
+        found = super().collections()
+        if found is not None:
+            self._collections_changed = changed
+        return found
+
+    _collections_changed: int | None = None
+
+    def getter(self) -> Getter:
+        return functools.partial(self.files.get, self.catalog)
+
+    def value(self, place: Any, copy: bool = False) -> NDArray[Any]:
+        return self.files.value(place, copy)
+
+    def head(self, place: Any) -> tuple[str, tuple[int, ...]]:
+        return self.files.head(place)
+
+    def close(self) -> None:
+        self.files.forget()
+        super().close()
+
+
+class LocalTrial(Trial):
+    """A run in a directory of this machine. Mostly made by :func:`smdwidgets.create_trial`.
+
+    >>> import smdwidgets.exceptions
+    >>> try:
+    ...     LocalTrial("mine", "/no/such/run")
+    ... except FileNotFoundError as error:
+    ...     print(type(error).__name__)
+    RunNotFound
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        dirname: str | os.PathLike[str] = "",
+        range_steps: tuple[int | None, int | None] | None = None,
+        *,
+        lazy: bool | None = None,
+        wait: float | None = None,
+        skip_bad_index: bool = False,
+    ) -> None:
+        path = local_path(dirname)
+        self._opened_with = {
+            "name": name,
+            "dirname": path,
+            "range_steps": range_steps,
+            "lazy": lazy,
+            "wait": wait,
+            "skip_bad_index": skip_bad_index,
+        }
+        first, end = Trial.checked_range(range_steps)
+        super().__init__(
+            LocalRun(path, first, end, lazy),
+            name=os.path.basename(path) if name is None else name,
+            range_steps=range_steps,
+            wait=wait,
+            skip_bad_index=skip_bad_index,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (type(self), self._opened_with)
+
+
+def _reopened(cls: type[LocalTrial], opened_with: dict[str, Any]) -> LocalTrial:
+    """A pickled trial is its run, opened again where it is unpickled."""
+    return cls(**opened_with)
+
+
+def local_path(path: str | os.PathLike[str]) -> str:
+    """The directory meant by a path, with ``~`` and ``file://`` understood.
+
+    >>> local_path("file:///tmp/a%20run/")
+    '/tmp/a run'
+    """
+    text = os.fspath(path)
+    if text.lower().startswith("file://"):
+        parts = urlsplit(text)
+        host = "" if parts.netloc in ("", "localhost") else f"//{parts.netloc}"
+        text = host + (url2pathname(parts.path) if os.name == "nt" else unquote(parts.path))
+    return os.path.abspath(os.path.expanduser(text))

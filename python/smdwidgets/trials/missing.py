@@ -1,0 +1,56 @@
+"""An index file names an event file that is not there: on its way, skipped, or lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smdwidgets.exceptions import TensorUnavailableForStep, WaitTimeout
+from smdwidgets.modes import ModeKeys
+from smdwidgets.trials.wait import wait_until
+
+if TYPE_CHECKING:
+    from smdwidgets.trials.trial import Trial
+
+#: How many later steps of the same worker are looked at to tell a late file from a lost one.
+_LATER = 3
+
+
+def wait_for_event_file(trial: Trial, place: Any, name: str, step_num: int, mode: ModeKeys) -> None:
+    """Return once the event file of a place is there.
+
+    Uploaders keep no order, so an index file may come first. The wait is over, with :class:`TensorUnavailableForStep`, when
+    the run has ended, when the same worker's file of a later step is there, or after SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT
+    (100) tries of smdebug's, which are 2 s apart.
+    """
+    run = trial._run
+    key = place.event_key
+
+    def lost(why: str) -> TensorUnavailableForStep:
+        return TensorUnavailableForStep(name, step_num, mode, reason=f"the event file {key} {why}")
+
+    def done() -> bool:
+        if run.file_there(key):
+            return True
+        # A run that vanished while it is looked at says so itself.
+        run.check()
+        if trial.loaded_all_steps or run.end_age() is not None:
+            if run.file_there(key):
+                return True
+            raise lost("is missing, and the run has ended")
+        if any(run.file_there(later) for later in _later_files(trial, place)):
+            if run.file_there(key):
+                return True
+            raise lost("is missing, though one of a later step is there")
+        return False
+
+    try:
+        wait_until(done, lambda: f"the event file {key} of {trial.path}", trial._event_file_patience)
+    except WaitTimeout as timeout:
+        raise lost(f"did not come within {timeout.seconds:g} s") from None
+
+
+def _later_files(trial: Trial, place: Any) -> list[str]:
+    index = trial._run.index
+    this = f"{place.step:012d}"
+    later = [step for step in index.steps() if step > place.step and place.worker in index.workers_at(step)]
+    return [place.event_key.replace(this, f"{step:012d}") for step in later[:_LATER]]

@@ -1,0 +1,109 @@
+"""How trials and tensors show themselves, as text and in a notebook. Names come from files: all is escaped."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from smdwidgets._text import listed, natural, shown
+from smdwidgets.modes import ModeKeys
+
+if TYPE_CHECKING:
+    from smdwidgets.trials.tensor import Tensor
+    from smdwidgets.trials.trial import Trial
+
+
+def _span(steps: list[int]) -> str:
+    """How many steps, and from where to where.
+
+    >>> _span([0, 10, 20])
+    '3 steps, 0 to 20'
+    """
+    if not steps:
+        return "no steps"
+    return f"1 step, {steps[0]}" if len(steps) == 1 else f"{len(steps)} steps, {steps[0]} to {steps[-1]}"
+
+
+def _trial_facts(trial: Trial) -> list[tuple[str, str]]:
+    """What a person wants to know first. Nothing is read or waited for to say it."""
+    index, run = trial._run.index, trial._run
+    state = "closed" if trial._closed else "ended" if run.end_age() is not None else "running"
+    facts = [("path", trial.path), ("state", state), ("steps", _span(index.steps()))]
+    if not run.partly_read:
+        modes = [ModeKeys(number) for number in index.modes() if number != ModeKeys.GLOBAL.value]
+        facts += [("", f"{mode.name}: {_span(index.mode_steps(mode.value))}") for mode in modes]
+        names = index.names()
+        facts.append(
+            ("tensors", f"{len(names)}" + (f": {listed([shown(name, 60) for name in names])}" if names else ""))
+        )
+    else:
+        facts.append(("tensors", "not read yet; the first question about all of them does"))
+    workers = sorted(set(index.workers()) | trial._collection_workers, key=natural)
+    facts.append(("workers", f"{len(workers)}: {listed(workers)}" if workers else "none yet"))
+    collections = sorted(trial.collection_manager.collections)
+    facts.append(("collections", listed(collections, 12) if collections else "none"))
+    problems = index.problems()
+    if problems:
+        facts.append(("problems", f"{len(problems)} index files can't be read: see trial.problems()"))
+    return facts
+
+
+def trial_text(trial: Trial) -> str:
+    """The repr of a trial."""
+    lines = [f"<{type(trial).__name__} {shown(trial.name)}"]
+    lines += [f"  {label + ':' if label else '':<13}{fact}" for label, fact in _trial_facts(trial)]
+    return "\n".join(lines) + ">"
+
+
+def trial_html(trial: Trial) -> str:
+    """A trial in a notebook."""
+    return _table(f"{type(trial).__name__} {shown(trial.name)}", _trial_facts(trial))
+
+
+def _tensor_facts(tensor: Tensor) -> list[tuple[str, str]]:
+    trial = tensor.trial
+    if trial._closed:
+        return [("state", "the trial is closed")]
+    index = trial._run.index
+    steps = index.steps_of(tensor.name)
+    facts = [("trial", trial.name)]
+    place = next((found for step in reversed(steps[-8:]) if (found := index.find(tensor.name, step))), None)
+    if place is not None:
+        try:
+            dtype, shape = trial._run.head(place)
+            facts.append(("newest", f"{dtype} {shape}, step {place.step}"))
+        except Exception as error:  # a repr says what is wrong in place of failing with it
+            facts.append(("newest", f"can't be read: {error}"))
+    elif steps:
+        facts.append(("newest", "reductions or shape only"))
+    facts.append(("steps", _span(steps) + (" (of the steps read so far)" if trial._run.partly_read else "")))
+    if steps:
+        kinds = [
+            ("abs_" if absolute else "") + name for name, absolute, _ in index.stored_reductions(tensor.name, steps[-1])
+        ]
+        if kinds:
+            facts.append(("reductions", listed(kinds, 18)))
+        workers = sorted(index.workers_of(tensor.name, steps[-1]), key=natural)
+        if len(workers) > 1:
+            facts.append(("workers", listed(workers)))
+    return facts
+
+
+def tensor_text(tensor: Tensor) -> str:
+    """The repr of a tensor."""
+    facts = ", ".join(f"{label}: {fact}" for label, fact in _tensor_facts(tensor))
+    return f"<Tensor {shown(tensor.name)} ({facts})>"
+
+
+def tensor_html(tensor: Tensor) -> str:
+    """A tensor in a notebook."""
+    return _table(f"Tensor {shown(tensor.name)}", _tensor_facts(tensor))
+
+
+def _table(title: str, facts: list[tuple[str, str]]) -> str:
+    # The notebook's own style of tables carries over, light and dark.
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(label)}</th><td style='text-align:left'>{html.escape(fact)}</td></tr>"
+        for label, fact in facts
+    )
+    return f"<table><caption style='text-align:left'><b>{html.escape(title)}</b></caption><tbody>{rows}</tbody></table>"

@@ -1,0 +1,253 @@
+"""Runs in smdebug's format: an index file a step and worker, found through a catalog.
+
+What is common to them all is here; where the files are is the business of the subclasses.
+"""
+# Methods are described in `Run`.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+import re
+import threading
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from smdwidgets import _core
+from smdwidgets._text import shown
+from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX, CollectionManager
+from smdwidgets.exceptions import RunFileMissing, RunIOError
+from smdwidgets.storage.protocol import Range, Storage
+from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
+
+END_OF_JOB = "training_job_end.ts"
+#: Runs of more index files than this are opened without reading them; questions then read what they need.
+LAZY_ABOVE = 2_000
+
+_COLLECTION_FILE = re.compile(r"(?P<worker>.+?)_?collections\.(json|ts)")
+
+
+class SmdebugRun(Run):
+    """A run in smdebug's format in some storage."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        first_step: int | None = None,
+        end_step: int | None = None,
+        lazy: bool | None = None,
+    ) -> None:
+        self.path = storage.url
+        self.storage = storage
+        self.catalog = _core.Catalog(first_step, end_step)
+        self.index = self.catalog
+        self._lazy = lazy
+        self._partly_read = False
+        self._loading = threading.Lock()
+        self._collections_seen: object = None
+
+    # --------------------------------------------------------------------------------------- where the files are
+
+    @abstractmethod
+    def _list(self) -> int:
+        """Tell the catalog of index files that are new; how many."""
+
+    @abstractmethod
+    def _load(self, steps: Sequence[int] | None) -> None:
+        """Read index files that the catalog has not read."""
+
+    @abstractmethod
+    def _source(self) -> Any:
+        """What the core's sweeps read event files from."""
+
+    # ------------------------------------------------------------------------------------------------------ news
+
+    def refresh(self) -> None:
+        new = self._list()
+        if self._lazy or self._partly_read or (self._lazy is None and new > LAZY_ABOVE):
+            self._partly_read = self._partly_read or new > 0
+            # What comes one by one is read at once: it is what will be asked for.
+            if self._lazy is None and 0 < new <= LAZY_ABOVE:
+                self._load(self._newest(new))
+        elif new or self.catalog.problems():
+            # Files that could not be read are tried again once they have changed.
+            self._load(None)
+
+    def _newest(self, count: int) -> list[int]:
+        return self.catalog.steps()[-count:]
+
+    @property
+    def partly_read(self) -> bool:
+        return self._partly_read
+
+    def load(self, steps: Sequence[int] | None = None) -> None:
+        if not self._partly_read:
+            return
+        with self._loading:
+            if steps is not None:
+                self._load(steps)
+            elif self._partly_read:
+                self._load(None)
+                self._partly_read = False
+
+    def reread(self, step: int) -> bool:
+        return False
+
+    def end_age(self) -> float | None:
+        return self.storage.age(END_OF_JOB)
+
+    def collections(self) -> CollectionFiles | None:
+        keys = [key for key in self.storage.list(COLLECTIONS_PREFIX + "/") if _worker_of(key) is not None]
+        if not keys or keys == self._collections_seen:
+            return None
+        found = merge_collections(self.storage, keys)
+        if found is not None and found.files == len(keys):
+            self._collections_seen = keys
+        return found
+
+    # ----------------------------------------------------------------------------------------------------- bytes
+
+    def has(self, name: str) -> bool:
+        if self.catalog.has(name):
+            return True
+        if self._partly_read:
+            # Most tensors are in most steps: one of the newest says yes far sooner than all of them.
+            self.load(self._newest(1))
+            if not self.catalog.has(name):
+                self.load(None)
+        return self.catalog.has(name)
+
+    def getter(self) -> Getter:
+        return self._get
+
+    def _get(self, name: str, step: int, worker: str | None = None) -> NDArray[Any] | None:
+        place = self.catalog.find(name, step, worker)
+        if place is None and self._partly_read:
+            self.load([step])
+            place = self.catalog.find(name, step, worker)
+        return None if place is None else self.value(place)
+
+    def value(self, place: _core.Entry, copy: bool = False) -> NDArray[Any]:
+        return place.decode(self._record(place), copy=copy)
+
+    def head(self, place: _core.Entry) -> tuple[str, tuple[int, ...]]:
+        value = self.value(place)
+        return value.dtype.name, value.shape
+
+    def _record(self, place: _core.Entry) -> bytes:
+        [data] = self.storage.read_ranges([Range(place.event_key, place.offset, place.length)])
+        return data
+
+    def file_there(self, key: str) -> bool:
+        return self.storage.exists(key)
+
+    def reductions(
+        self,
+        names: Sequence[str],
+        steps: Sequence[int] | None,
+        workers: Sequence[str] | None,
+        reductions: Sequence[str] | None,
+        *,
+        counts: bool = False,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        cancel: _core.Cancel | None = None,
+    ) -> dict[str, Any]:
+        self.load(steps)
+        return _core.sweep(
+            self.catalog,
+            self._source(),
+            names,
+            steps,
+            workers,
+            reductions,
+            counts=counts,
+            threads=threads,
+            progress=progress,
+            cancel=cancel,
+        )
+
+    def values(
+        self, rows: Sequence[Row], *, threads: int | None = None, progress: Progress | None = None
+    ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
+        self.load(sorted({step for _, step, _ in rows}))
+        return _core.values(self.catalog, self._source(), rows, threads=threads, progress=progress)
+
+    def close(self) -> None:
+        self.storage.close()
+
+
+class StorageRun(SmdebugRun):
+    """A run whose files are reached through the storage protocol alone.
+
+    >>> from smdwidgets.storage import LocalStorage
+    >>> run = StorageRun(LocalStorage("."))
+    >>> run.refresh()
+    >>> run.index.steps()
+    []
+    """
+
+    def __init__(self, storage: Storage, *args: Any, **kwargs: Any) -> None:
+        super().__init__(storage, *args, **kwargs)
+        self._fetched = _core.Fetched(self._fetch)
+
+    def check(self) -> None:
+        next(self.storage.list(""), None)
+
+    def _list(self) -> int:
+        settled = self.settled
+        # A backtick comes right after the underscore that follows the step: after all workers of that step.
+        after = f"index/{settled // 1000:09d}/{settled:012d}`" if settled >= 0 else ""
+        return self.catalog.add_keys(list(self.storage.list("index/", after)))
+
+    def _load(self, steps: Sequence[int] | None) -> None:
+        unread = self.catalog.unread(steps)
+        if unread:
+            self.catalog.load_many(list(self.storage.read_many(unread)))
+
+    def _source(self) -> _core.Fetched:
+        return self._fetched
+
+    def _fetch(self, key: str, offset: int, length: int) -> bytes:
+        [data] = self.storage.read_ranges([Range(key, offset, length)])
+        return data
+
+
+def _worker_of(key: str) -> str | None:
+    """The worker that wrote a collection file; None for files that are none.
+
+    >>> _worker_of("collections/000000000/worker_1_collections.json")
+    'worker_1'
+    """
+    match = _COLLECTION_FILE.fullmatch(key.rpartition("/")[2])
+    if match is None:
+        return "worker_0" if key.endswith("/collections.json") else None
+    worker = match["worker"]
+    # A device of TensorFlow, its slashes and colons replaced: `/job:worker/replica:0`.
+    return worker.replace("_", "/").replace("-", ":") if worker.startswith("_") else worker
+
+
+def merge_collections(storage: Storage, keys: Sequence[str]) -> CollectionFiles | None:
+    """What these collection files say together. Files that are gone are not counted; mostly all say the same."""
+    manager: CollectionManager | None = None
+    workers: set[str] = set()
+    contents: set[bytes] = set()
+    for key in keys:
+        try:
+            content = storage.read(key)
+        except RunFileMissing:
+            continue
+        except RunIOError as error:
+            raise RunIOError(f"Collection file {shown(key)} can't be read: {error}") from error
+        workers.add(_worker_of(key) or "worker_0")
+        if content in contents:
+            continue
+        contents.add(content)
+        read = CollectionManager.load_from_string(content, source=key)
+        if manager is None:
+            manager = read
+        else:
+            manager.merge(read)
+    return None if manager is None else CollectionFiles(manager, frozenset(workers), len(workers))

@@ -1,0 +1,54 @@
+"""One door to runs of every kind."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from smdwidgets._text import did_you_mean, shown
+from smdwidgets.exceptions import SMDebugNotImplementedError, SMDebugValueError
+from smdwidgets.trials.local import LocalTrial
+from smdwidgets.trials.trial import Trial
+
+#: Arguments of smdebug's that change nothing here: values need no cache, and reading is always parallel.
+_WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "cache", "output_dir"})
+_KNOWN = frozenset({"range_steps", "lazy", "wait", "skip_bad_index"})
+
+
+def create_trial(
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    range_steps: tuple[int | None, int | None] | None = None,
+    profiler: bool = False,
+    **kwargs: Any,
+) -> Trial:
+    """Open a run: a finished one, or one that is still being written.
+
+    ``path`` is the hook's ``out_dir``: a directory (``~`` and ``file://`` are understood). ``name`` is its last part unless given.
+    ``range_steps=(begin, end)`` leaves out other steps; None is open, end is not part of it.
+
+    ``lazy``: whether index files are read only when a question needs them; None (the default) does so for long runs.
+    ``wait``: seconds to wait for a run that is about to begin, and for its collection files; without it the path must exist.
+    ``skip_bad_index``: open a run in spite of index files that can't be read; ``trial.problems()`` lists them.
+
+    Raises :class:`~smdwidgets.exceptions.RunNotFound`, :class:`~smdwidgets.exceptions.MissingCollectionFiles`,
+    :class:`~smdwidgets.exceptions.IndexReaderException`, :class:`~smdwidgets.exceptions.WaitTimeout`.
+
+    >>> trial = create_trial("~/runs/mlp", range_steps=(100, None))    # doctest: +SKIP
+    """
+    if profiler:
+        raise SMDebugNotImplementedError("Profiler output is not read: smdwidgets reads saved tensors only.")
+    for given in kwargs:
+        if given not in _KNOWN | _WITHOUT_EFFECT:
+            raise TypeError(f"create_trial has no argument {given!r}.{did_you_mean(given, _KNOWN)}")
+    options = {key: value for key, value in kwargs.items() if key in _KNOWN}
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError("A path is text, not bytes.")
+    text = text.strip() if isinstance(path, str) else text
+    if not text:
+        raise SMDebugValueError("The path of the run is empty.")
+    scheme, mark, _ = text.partition("://")
+    if mark and scheme.lower() != "file":
+        raise SMDebugValueError(f"Runs at {shown(scheme + mark)} can't be opened: give a directory, or file://…")
+    return LocalTrial(name, text, range_steps, **options)
