@@ -348,7 +348,7 @@ class IndexReaderException(SMDebugError):
 
 
 class UFuncTypeError(SMDebugTypeError):
-    """Numbers were asked of a tensor that holds none: the mean of strings. (The name is that of numpy's error.)"""
+    """Numbers were asked of a tensor that holds none: the mean of strings. The name is numpy's."""
 
 
 class RegexTooSlow(SMDebugError, TimeoutError):

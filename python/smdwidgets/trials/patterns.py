@@ -43,7 +43,7 @@ class Patterns:
     def matching(self, patterns: Iterable[str], names: Sequence[str]) -> set[str]:
         """The names in which any of the patterns is found (``search``, not ``match``)."""
         found: set[str] = set()
-        for pattern in patterns:
+        for pattern in patterns if names else ():
             found |= self._one(pattern, names)
         return found
 

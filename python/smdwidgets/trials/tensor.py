@@ -167,7 +167,8 @@ class Tensor:
         """
         mode = as_mode(mode)
         step = self._locate(step_num, mode, worker)
-        stored = self._index.stored_reduction(self.name, step, reduction_name, abs, worker)
+        known = reduction_name in REDUCTIONS
+        stored = self._index.stored_reduction(self.name, step, reduction_name, abs, worker) if known else None
         if stored is not None:
             return self._read(stored, step_num, mode)
         place = self._index.find(self.name, step, worker)
@@ -176,10 +177,11 @@ class Tensor:
             which = f"{'abs_' if abs else ''}{reduction_name}"
             reason = f"neither the value nor its reduction {shown(which)} was saved then"
             raise TensorUnavailableForStep(self.name, step_num, mode, has_reductions, reason)
-        if reduction_name not in REDUCTIONS:
+        if not known:
+            self._head(place, step_num, mode)  # a value that is not there is the graver news
             hint = did_you_mean(reduction_name, REDUCTIONS)
-            known = ", ".join(REDUCTIONS)
-            raise SMDebugValueError(f"There is no reduction {shown(reduction_name)}: use one of {known}.{hint}")
+            all_known = ", ".join(REDUCTIONS)
+            raise SMDebugValueError(f"There is no reduction {shown(reduction_name)}: use one of {all_known}.{hint}")
         value = self._read(place, step_num, mode)
         if value.dtype.kind not in "biufcV":
             raise UFuncTypeError(f"Tensor {shown(self.name)} holds {value.dtype.name}, which has no {reduction_name}.")
@@ -206,7 +208,10 @@ class Tensor:
         place = self._index.find(self.name, step, worker)
         if place is None:
             raise ShapeUnavailableForStep(self.name, step_num, mode)
-        return self._head(place, step_num, mode)[1]
+        try:
+            return self._head(place, step_num, mode)[1]
+        except TensorUnavailableForStep:
+            raise ShapeUnavailableForStep(self.name, step_num, mode) from None
 
     def shapes(self, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> dict[int, tuple[int, ...]]:
         """The shape at each step of a mode, by step."""

@@ -74,7 +74,8 @@ impl<'de> Deserialize<'de> for Mode {
                 f.write_str("a string that names a mode")
             }
             fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Mode, E> {
-                let named = Mode::ALL.into_iter().find(|mode| mode.name() == name);
+                // Some old writers left blanks round it, which smdebug strips.
+                let named = Mode::ALL.into_iter().find(|mode| mode.name() == name.trim());
                 named.ok_or_else(|| E::custom(format_args!("unknown mode {name:?}")))
             }
         }

@@ -39,7 +39,7 @@ fn reads_what_it_writes() {
 
 #[test]
 fn either_payload_may_be_missing_but_not_both() {
-    let old = r#"{"meta": {"mode": "GLOBAL", "mode_step": 0, "event_file_name": "e"}, "tensor_payload": []}"#;
+    let old = r#"{"meta": {"mode": " GLOBAL ", "mode_step": 0, "event_file_name": "e"}, "tensor_payload": []}"#;
     assert!(Index::parse(old.as_bytes(), "f").unwrap().shapes.is_empty());
     let shapes = r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "shape_payload": []}"#;
     assert_eq!(Index::parse(shapes.as_bytes(), "f").unwrap().event_file, None);
