@@ -224,20 +224,40 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
 }
 
 fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let number = u64::deserialize(deserializer)?;
-    if number <= LARGEST {
-        Ok(number)
-    } else {
-        Err(D::Error::invalid_value(Unexpected::Unsigned(number), &"a whole number up to 2^53"))
-    }
+    let number = deserializer.deserialize_any(Number)?;
+    u64::try_from(number).map_err(|_| D::Error::invalid_value(Unexpected::Signed(number), &Number))
 }
 
 fn signed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    let number = i64::deserialize(deserializer)?;
-    if number.unsigned_abs() <= LARGEST {
-        Ok(number)
-    } else {
-        Err(D::Error::invalid_value(Unexpected::Signed(number), &"a whole number up to 2^53"))
+    deserializer.deserialize_any(Number)
+}
+
+/// A number that a double holds exactly, which is what other readers make of it; or, from old writers, its digits as text.
+struct Number;
+
+impl Visitor<'_> for Number {
+    type Value = i64;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number up to 2^53")
+    }
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<i64, E> {
+        if number.unsigned_abs() <= LARGEST {
+            Ok(number)
+        } else {
+            Err(E::invalid_value(Unexpected::Signed(number), &self))
+        }
+    }
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<i64, E> {
+        match i64::try_from(number) {
+            Ok(number) => self.visit_i64(number),
+            Err(_) => Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
+        }
+    }
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<i64, E> {
+        match text.parse() {
+            Ok(number) => self.visit_i64(number),
+            Err(_) => Err(E::invalid_value(Unexpected::Str(text), &self)),
+        }
     }
 }
 

@@ -39,8 +39,10 @@ fn reads_what_it_writes() {
 
 #[test]
 fn either_payload_may_be_missing_but_not_both() {
-    let old = r#"{"meta": {"mode": " GLOBAL ", "mode_step": 0, "event_file_name": "e"}, "tensor_payload": []}"#;
-    assert!(Index::parse(old.as_bytes(), "f").unwrap().shapes.is_empty());
+    let old = r#"{"meta": {"mode": " GLOBAL ", "mode_step": "7", "event_file_name": "e"}, "tensor_payload": []}"#;
+    let parsed = Index::parse(old.as_bytes(), "f").unwrap();
+    assert!(parsed.shapes.is_empty());
+    assert_eq!((parsed.mode, parsed.mode_step), (Mode::Global, 7));
     let shapes = r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "shape_payload": []}"#;
     assert_eq!(Index::parse(shapes.as_bytes(), "f").unwrap().event_file, None);
     assert!(refused(r#"{"meta": {"mode": "EVAL", "mode_step": 0}}"#).1.contains("neither"));
@@ -61,7 +63,8 @@ fn every_malformed_shape_says_what_and_where() {
         (r#"{"meta": {"mode": "FLY", "mode_step": 0}, "tensor_payload": []}"#, "unknown mode \"FLY\""),
         (r#"{"meta": {"mode": 1, "mode_step": 0}, "tensor_payload": []}"#, "expected a string"),
         (r#"{"meta": {"mode": {"TRAIN": null}, "mode_step": 0}, "tensor_payload": []}"#, "expected a string"),
-        (r#"{"meta": {"mode": "EVAL", "mode_step": "0"}, "tensor_payload": []}"#, "expected i64"),
+        (r#"{"meta": {"mode": "EVAL", "mode_step": "0x"}, "tensor_payload": []}"#, "expected a whole number"),
+        (r#"{"meta": {"mode": "EVAL", "mode_step": 0.5}, "tensor_payload": []}"#, "expected a whole number"),
         (r#"{"meta": {"mode": "EVAL", "mode_step": 9007199254740993}, "tensor_payload": []}"#, "2^53"),
         (r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "tensor_payload": null}"#, "expected a sequence"),
         (r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "shape_payload": {}}"#, "expected a sequence"),
