@@ -11,7 +11,22 @@ from smdwidgets.hooks.arrays import Held, Staging
 
 __all__ = ["owned_from_torch"]
 
-_NAMES = ["uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "bool", "float16", "float32", "float64", "complex64", "complex128"]
+_NAMES = [
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 #: Older versions of torch lack some of the unsigned ones.
 _DTYPES = {getattr(torch, name): np.dtype(name) for name in _NAMES if hasattr(torch, name)}
 

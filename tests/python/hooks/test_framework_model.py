@@ -1,0 +1,205 @@
+"""What a framework's hook relies on, with a framework of three lines: which tensors are saved, when, and as what."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+import struct
+
+import numpy as np
+import pytest
+
+from smdwidgets import _core
+from smdwidgets.config import Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
+from smdwidgets.exceptions import InvalidCollectionConfiguration, SMDebugTypeError
+from smdwidgets.hooks.base import Hook, current_hook
+from smdwidgets.modes import modes
+
+
+class Framework(Hook):
+    """Meets a weight, its gradient, a loss and an output at every step."""
+
+    built_in = {
+        CollectionKeys.ALL: (),
+        CollectionKeys.DEFAULT: (),
+        CollectionKeys.WEIGHTS: ("^(?!gradient).*weight",),
+        CollectionKeys.GRADIENTS: ("^gradient",),
+        CollectionKeys.LOSSES: ("loss",),
+    }
+    always_saved = (CollectionKeys.LOSSES,)
+
+    def run(self, steps, mode=modes.TRAIN):
+        self.set_mode(mode)
+        for _ in range(steps):
+            self._begin_step()
+            for name in ("net.weight", "gradient/net.weight", "loss", "relu_output_0"):
+                self._capture(name, np.full((2, 2), self.global_step, "float32"), (2, 2))
+
+
+def saved(written):
+    return {step: written.names(step) for step in written.steps()}
+
+
+def test_losses_are_saved_every_500_steps_unless_told_otherwise(written):
+    with Framework(written.root) as hook:
+        hook.run(501)
+    assert saved(written) == {0: ["loss"], 500: ["loss"]}
+
+
+def test_save_all_is_all(written):
+    with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=2)) as hook:
+        hook.run(3)
+    everything = ["net.weight", "gradient/net.weight", "loss", "relu_output_0"]
+    assert saved(written) == {0: everything, 2: everything}
+    assert written.collections()["all"]["tensor_names"] == sorted(everything)
+
+
+def test_gradients_are_not_saved_where_nothing_is_learnt(written):
+    include = ["gradients", "weights"]
+    with Framework(written.root, include_collections=include, save_config=SaveConfig(save_interval=1)) as hook:
+        hook.run(1)
+        hook.run(1, modes.EVAL)
+        hook.run(1, modes.PREDICT)
+    assert ["gradient/net.weight" in names for names in saved(written).values()] == [True, False, False]
+
+
+def test_a_collection_has_its_own_steps_and_reductions(written):
+    with Framework(
+        written.root, include_collections=["weights", "relu"], save_config=SaveConfig(save_interval=2)
+    ) as hook:
+        relu = hook.get_collection("relu")
+        relu.include("relu")
+        relu.save_config = SaveConfigMode(save_interval=3)
+        relu.reduction_config = ReductionConfig(["max"], save_raw_tensor=True, save_shape=True)
+        hook.run(4)
+    reduced = "smdebug/reductions/max/relu_output_0"
+    assert saved(written) == {
+        0: ["net.weight", "loss", reduced, "relu_output_0"],
+        2: ["net.weight", "loss"],
+        3: [reduced, "relu_output_0"],
+    }
+    assert written.index(3)["shape_payload"][0]["shape"] == [2, 2]
+    assert written.value(reduced, 3) == 3
+
+
+def test_what_several_collections_want_is_saved_once(written):
+    with Framework(
+        written.root,
+        include_collections=["a", "b"],
+        save_config=SaveConfig(save_interval=1),
+        reduction_config=ReductionConfig(["min"]),
+    ) as hook:
+        hook.add_collection(Collection("a", ["net"], reduction_config=ReductionConfig(["min", "mean"])))
+        hook.add_collection(Collection("b", ["weight$"], save_histogram=False))
+        hook.run(1)
+    weights = [name for name in written.names(0) if name.endswith("/net.weight") and "gradient" not in name]
+    assert weights == ["smdebug/reductions/min/net.weight", "smdebug/reductions/mean/net.weight"]
+
+
+def test_losses_are_whole_whatever_is_asked_of_the_rest(written):
+    with Framework(
+        written.root,
+        save_all=True,
+        save_config=SaveConfig(save_interval=1),
+        reduction_config=ReductionConfig(save_shape=True),
+    ) as hook:
+        hook.run(1)
+    assert written.names(0) == ["loss"]
+    assert [entry["tensorname"] for entry in written.index(0)["shape_payload"]] == [
+        "net.weight",
+        "gradient/net.weight",
+        "loss",
+        "relu_output_0",
+    ]
+
+
+def test_a_run_of_nothing_but_shapes_needs_no_event_file(written):
+    with Framework(written.root, include_collections=["weights"], save_config=SaveConfig(save_interval=1)) as hook:
+        hook.get_collection("weights").reduction_config = ReductionConfig(save_shape=True)
+        hook.get_collection("losses").save_config = SaveConfigMode(start_step=10)
+        hook.run(1)
+    assert "event_file_name" not in written.index(0)["meta"]
+    assert not (written.root / "events").exists()
+
+
+def test_patterns_added_in_mid_training_count(written):
+    with Framework(written.root, save_config=SaveConfig(save_interval=1), include_regex="nothing") as hook:
+        hook.run(1)
+        hook.get_collection("default").include("relu")
+        hook.run(1)
+    assert saved(written) == {0: ["loss"], 1: ["loss", "relu_output_0"]}
+    assert written.collections()["default"]["tensor_names"] == ["relu_output_0"]
+
+
+def test_scalars_and_tensors_between_steps_go_with_the_step_they_follow(written):
+    with Framework(written.root, save_config=SaveConfig(save_interval=2)) as hook:
+        hook.save_scalar("before", 1)  # the first step's
+        hook.run(1)
+        hook.save_scalar("rate", 0.5)
+        hook.save_tensor("mine", np.zeros(2))
+        hook.run(1)
+        hook.save_tensor("mine", np.ones(2))  # a step that is not saved
+        hook.set_mode(modes.EVAL)
+        hook.save_scalar("after", 2)  # no step of this mode follows: its own
+    assert saved(written) == {0: ["scalar/before", "loss", "scalar/rate", "mine"], 2: ["scalar/after"]}
+    assert written.mode(2) == ("EVAL", 0)
+
+
+def test_collections_of_nothing_are_refused(written):
+    with Framework(written.root, include_collections=["mine"]) as hook:
+        hook.get_collection("mine")
+        with pytest.raises(InvalidCollectionConfiguration, match="mine"):
+            hook.run(1)
+
+
+def test_a_collection_that_is_not_included_is_told_of(written, caplog):
+    with caplog.at_level(logging.WARNING, "smdwidgets.hooks"), Framework(written.root) as hook:
+        hook.get_collection("mine").include("relu")
+        hook.run(1)
+    assert "'mine' is not saved" in caplog.text
+    assert saved(written) == {0: ["loss"]}
+
+
+def test_what_a_run_can_not_hold_is_told_once_and_skipped(written, caplog):
+    with caplog.at_level(logging.WARNING, "smdwidgets.hooks"), Framework(written.root, save_all=True) as hook:
+        hook.run(1)
+        hook._capture("odd", object())
+        hook._capture("odd", object())
+        hook._capture("net.bias_weight", np.ones(1))
+    assert [record.message for record in caplog.records if "'odd'" in record.message] == [caplog.records[0].message]
+    assert "net.bias_weight" in written.names(0)
+
+
+def test_copies_and_pickles_of_a_hook_are_nothing(written):
+    with Framework(written.root) as hook:
+        assert pickle.loads(pickle.dumps(hook)) is None
+        assert copy.deepcopy(hook) is None
+        assert current_hook() is hook
+        assert "open" in repr(hook)
+    assert "closed" in repr(hook)
+
+
+def test_add_collection_takes_collections(written):
+    with Framework(written.root, dry_run=True) as hook, pytest.raises(SMDebugTypeError, match="Collection"):
+        hook.add_collection("relu")
+
+
+def test_tensorboard_files_hold_true_checksums(written):
+    with Framework(
+        written.root, save_all=True, save_config=SaveConfig(save_interval=1), export_tensorboard=True
+    ) as hook:
+        hook.run(2)
+        hook.save_scalar("rate", float("nan"))
+        hook.run(1, modes.EVAL)
+    files = sorted((written.root / "tensorboard").glob("*/*.tfevents"))
+    assert [path.parent.name for path in files] == ["EVAL", "TRAIN"]
+    for path in files:
+        content, count = path.read_bytes(), 0
+        while content:
+            (length,) = struct.unpack("<Q", content[:8])
+            payload = content[12 : 12 + length]
+            assert struct.unpack("<I", content[8:12])[0] == _core.masked_crc(content[:8])
+            assert struct.unpack("<I", content[12 + length : 16 + length])[0] == _core.masked_crc(payload)
+            content, count = content[16 + length :], count + 1
+        assert count > 3

@@ -1,0 +1,251 @@
+"""Whose directory it is: fresh, used, resumed, shared, not writable; and what is left when a process dies."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+from python.hooks.written import Written
+from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError
+from smdwidgets.hooks.numpy import Hook
+from smdwidgets.modes import modes
+from smdwidgets.stop import request_stop
+
+
+def train(root, steps, mode=modes.TRAIN, **options):
+    with Hook(root, **options) as hook:
+        hook.set_mode(mode)
+        for _ in range(steps):
+            hook.save_tensor("x", np.full(3, hook.global_step + 1))
+            hook.step()
+        return hook
+
+
+def test_a_used_directory_is_refused_with_the_choice(written):
+    train(written.root, 2)
+    with pytest.raises(SMDebugRuntimeError, match=r"already holds a run.*overwrite=True.*resume=True"):
+        Hook(written.root)
+    assert written.steps() == [0, 1]
+    assert written.leftovers() == []
+
+
+def test_a_directory_with_other_things_in_it_is_fresh(written):
+    written.root.mkdir()
+    (written.root / "checkpoint.pt").write_bytes(b"mine")
+    train(written.root, 1)
+    train(written.root, 2, overwrite=True)
+    assert (written.root / "checkpoint.pt").read_bytes() == b"mine"
+    assert written.steps() == [0, 1]
+
+
+def test_overwrite_leaves_nothing_of_the_earlier_run(written):
+    train(written.root, 3)
+    request_stop(written.root)
+    hook = Hook(written.root, overwrite=True)
+    assert not written.ended
+    hook.save_tensor("y", 1)
+    hook.close()
+    assert written.steps() == [0]
+    assert written.names(0) == ["y"]
+
+
+def test_two_hooks_on_one_directory(written):
+    first = Hook(written.root)
+    for options in ({}, {"overwrite": True}, {"resume": True}):
+        with pytest.raises(SMDebugRuntimeError, match=rf"being written by process {os.getpid()} on "):
+            Hook(written.root, **options)
+    first.save_tensor("x", 1)
+    first.close()
+    assert written.steps() == [0]
+
+
+def test_a_dead_process_does_not_keep_the_directory(written):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    written.root.mkdir()
+    claim = written.root / "claim_worker_0.smd"
+    claim.write_text(json.dumps({"pid": dead.pid, "host": socket.gethostname(), "worker": "worker_0"}))
+    train(written.root, 1)
+    assert written.ended
+    assert not claim.exists()
+
+
+def test_the_last_worker_to_close_ends_the_run(written, monkeypatch):
+    hooks = []
+    for rank in range(2):
+        monkeypatch.setattr(Hook, "_worker", lambda self, rank=rank: (f"worker_{rank}", 2))
+        hooks.append(Hook(written.root, include_workers="all"))
+    for hook in hooks:
+        hook.save_tensor("x", 1)
+    hooks[1].close()
+    assert not written.ended
+    hooks[0].close()
+    assert written.ended
+    assert written.steps("worker_0") == written.steps("worker_1") == [0]
+    assert written.collections("worker_1")
+    meta = json.loads((written.root / "collections/000000000/worker_1_collections.json").read_text())["_meta"]
+    assert meta["num_workers"] == 2
+
+
+def test_only_the_first_of_several_workers_writes_by_default(written, monkeypatch):
+    monkeypatch.setattr(Hook, "_worker", lambda self: ("worker_1", 2))
+    with Hook(written.root) as hook:
+        hook.save_tensor("x", 1)
+    assert not written.root.exists()
+
+
+def test_inside_sagemaker_the_service_ends_the_run(written, monkeypatch):
+    monkeypatch.setenv("TRAINING_JOB_NAME", "job")
+    train(written.root, 1)
+    assert written.steps() == [0]
+    assert not written.ended
+
+
+def test_a_directory_that_can_not_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunIOError, match="out_dir can't be made"):
+        Hook(tmp_path / "file" / "run")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions are another matter there")
+def test_a_directory_that_can_not_be_written_to(tmp_path):
+    tmp_path.chmod(0o500)
+    superuser = os.geteuid() == 0
+    if superuser:  # who may write anywhere
+        os.seteuid(65534)
+    try:
+        for path in (tmp_path, tmp_path / "run"):
+            with pytest.raises(RunIOError, match=r"out_dir can't be (made|written to)"):
+                Hook(path)
+    finally:
+        if superuser:
+            os.seteuid(0)
+
+
+def script(code, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_script_that_just_ends_has_ended_its_run(written):
+    done = script(
+        """
+        import sys
+        import numpy as np
+        from smdwidgets.numpy import Hook
+        hook = Hook(sys.argv[1])
+        for i in range(50):
+            hook.save_tensor("x", np.full(10_000, i))
+            hook.step()
+        """,
+        written.root,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert written.steps() == list(range(50))
+    assert written.ended
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_forks_write_nothing(written):
+    """What a DataLoader's workers do: they carry the hook along, use the model, and exit."""
+    done = script(
+        """
+        import os, sys
+        import numpy as np
+        from smdwidgets.numpy import Hook
+        hook = Hook(sys.argv[1])
+        hook.save_tensor("x", np.zeros(3))
+        hook.step()
+        child = os.fork()
+        hook.save_tensor("x", np.ones(3) if child else np.full(3, -1))
+        hook.step()
+        if not child:
+            hook.save_scalar("y", 1)
+            hook.close()
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert not os.path.exists(os.path.join(sys.argv[1], "training_job_end.ts"))
+        """,
+        written.root,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert written.steps() == [0, 1]
+    assert written.value("x", 1).tolist() == [1, 1, 1]
+    assert written.ended
+
+
+def test_a_full_disk_costs_the_step_and_no_more(written, caplog):
+    """The kernel refuses to write beyond a size, in the middle of a step, as it does on a full disk."""
+    limit, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    hook = Hook(written.root, queue_bytes=1 << 22)
+    small, large = np.zeros(1000), np.zeros(1_000_000)
+    with caplog.at_level(logging.WARNING, "smdwidgets.hooks"):
+        try:
+            for i in range(6):
+                hook.flush()
+                resource.setrlimit(resource.RLIMIT_FSIZE, (100_000 if i in (2, 3) else limit, most))
+                hook.save_tensor("before", small)
+                hook.save_tensor("large", large)
+                hook.save_tensor("after", small)
+                hook.step()
+            hook.flush()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
+    hook.close()
+    assert written.steps() == [0, 1, 4, 5]
+    assert all(written.names(step) == ["before", "large", "after"] for step in written.steps())
+    assert written.leftovers() == []
+    assert [record.message.split(":")[0] for record in caplog.records] == [
+        "Step 2 is not saved",
+        "Saving works again, from step 4 on.",
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_killed_at_any_moment_every_visible_step_is_whole(tmp_path):
+    """200 trainings die by SIGKILL at random moments; what has an index file reads back, byte for byte."""
+    rng = random.Random(0)
+    seen = 0
+    for attempt in range(200):
+        root = tmp_path / str(attempt)
+        pid = os.fork()
+        if not pid:
+            hook = Hook(root)
+            step = 0
+            while True:
+                for i in range(4):
+                    hook.save_tensor(f"t{i}", np.full(rng.choice((1, 1000, 40_000)), step * 4 + i))
+                hook.step()
+                step += 1
+        deadline = time.monotonic() + 20
+        while not (root / "events").exists() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(rng.random() * 0.015)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        written = Written(root)
+        steps = written.steps()
+        assert steps == list(range(len(steps)))
+        for step in steps:
+            assert written.names(step) == [f"t{i}" for i in range(4)]
+            for i in range(4):
+                assert (written.value(f"t{i}", step) == step * 4 + i).all()
+        assert not written.ended
+        seen += len(steps)
+        shutil.rmtree(root)
+    assert seen > 200  # the moments were not all before the first step
