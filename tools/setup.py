@@ -57,7 +57,8 @@ def _same_python(where: Path) -> bool:
     return said == [str(part) for part in sys.version_info[:2]]
 
 
-def _venv(where: Path) -> None:
+def make_venv(where: Path) -> None:
+    """A virtual environment of the Python that runs this, with a pip that knows dependency groups."""
     if where.exists() and not _same_python(where):
         shutil.rmtree(where)
     make = [sys.executable, "-m", "venv", str(where)]
@@ -71,7 +72,7 @@ def _venv(where: Path) -> None:
 
 
 def _python() -> None:
-    _venv(VENV)
+    make_venv(VENV)
     run(PYTHON, "-m", "pip", "install", "--quiet", "--group", "dev")
 
 
@@ -118,19 +119,30 @@ def _browser() -> None:
 
 
 def _peers() -> None:
-    _venv(PEERS)
+    make_venv(PEERS)
     run(python_of(PEERS), "-m", "pip", "install", "--quiet", "-r", ROOT / "tests" / "peers.txt")
 
 
-def _said(*keys: str) -> str:
-    """A part of pyproject.toml, so that a change to another part repeats nothing."""
-    part = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    for key in keys:
-        part = part[key]
-    return json.dumps(part, sort_keys=True)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-PY = Step("python", _python, makes=(PYTHON,), settings=(sys.executable, _said("dependency-groups")))
+def dependencies() -> list[str]:
+    """What the package needs at run time."""
+    needed: list[str] = PROJECT["project"]["dependencies"]
+    return needed
+
+
+def pins(*packages: str) -> list[str]:
+    """The pinned requirements of some development packages."""
+    pinned = [line for group in PROJECT["dependency-groups"].values() for line in group if isinstance(line, str)]
+    return [line for line in pinned if line.partition("==")[0] in packages]
+
+
+def _said(*parts: object) -> str:
+    return json.dumps(parts, sort_keys=True)
+
+
+PY = Step("python", _python, makes=(PYTHON,), settings=(sys.executable, _said(PROJECT["dependency-groups"])))
 DOCS = Step("docs", _docs, after=(PY,))
 NPM = Step("npm", _packages, made_from=(JS / "package-lock.json",), makes=(JS / "node_modules" / ".package-lock.json",))
 FRONT_END = Step(
@@ -144,7 +156,7 @@ EXTENSION = Step(
     "extension",
     _extension,
     made_from=(ROOT / "rust" / "core", ROOT / "rust" / "python", ROOT / "Cargo.toml", ROOT / "Cargo.lock"),
-    settings=(_said("project"), _said("tool", "maturin")),
+    settings=(_said(PROJECT["project"], PROJECT["tool"]["maturin"]),),
     after=(PY,),
 )
 BROWSER = Step("browser", _browser, after=(NPM,))

@@ -22,7 +22,10 @@ def decode(data: _Buffer, offset: int = 0, copy: bool = False) -> NDArray[Any]:
     The array is a read-only view of `data`, or with `copy` one to write to. The header's checksum is checked, and the
     payload's where the record carries one. Text comes as an array of str. bfloat16 needs ml_dtypes.
 
-    >>> decode(open("000000000005_worker_0.tfevents", "rb").read())
+    >>> with StepWriter("run", step=5) as step:
+    ...     step.tensor("w", np.float32([0.5, 0.25]))
+    >>> with open("run/events/000000000005/000000000005_worker_0.tfevents", "rb") as file:
+    ...     decode(file.read())
     array([0.5, 0.25], dtype=float32)
     """
 

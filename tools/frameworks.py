@@ -1,0 +1,56 @@
+"""Trains for real with each deep-learning framework: `python tools/frameworks.py [NAME ...]`.
+
+tests/frameworks/NAME.txt lists what the framework needs, tests/frameworks/test_NAME.py trains with it. Each has a virtual
+environment of its own, .venv-NAME, because they weigh gigabytes and disagree; the checkout's package is what they import.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import setup
+from steps import ROOT, Step, StepError, run
+
+TESTS = ROOT / "tests" / "frameworks"
+PACKAGE = ROOT / "python"
+
+
+def environment(name: str) -> Step:
+    """The virtual environment of a framework."""
+    venv = ROOT / f".venv-{name}"
+
+    def make() -> None:
+        setup.make_venv(venv)
+        needed = [*setup.dependencies(), *setup.pins("pytest", "pytest-timeout", "hypothesis")]
+        run(setup.python_of(venv), "-m", "pip", "install", "--quiet", "-r", TESTS / f"{name}.txt", *needed)
+
+    return Step(f"framework-{name}", make, made_from=(TESTS / f"{name}.txt",), makes=(setup.python_of(venv),))
+
+
+def main(names: list[str]) -> int:
+    """Runs the tests of these frameworks, or of all; 1 when one failed."""
+    known = sorted(file.stem for file in TESTS.glob("*.txt"))
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"error: no such framework: {', '.join(unknown)} (there are {', '.join(known)})")
+    setup.ensure(["python", "front-end", "extension"])
+    failed = []
+    for name in names or known:
+        print(f"==> {name}", flush=True)
+        try:
+            environment(name).ensure()
+        except StepError as error:
+            sys.exit(f"error: {error}")
+        # One abi3 extension module serves every environment of this Python.
+        env = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+        command = [str(setup.python_of(ROOT / f".venv-{name}")), "-m", "pytest", "-q", str(TESTS / f"test_{name}.py")]
+        if subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, check=False).returncode:
+            failed.append(name)
+    ran = names or known
+    print(f"{len(ran) - len(failed)} passed, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else ""))
+    return 1 if failed or not ran else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
