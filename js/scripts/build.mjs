@@ -1,4 +1,4 @@
-// Bundles src/widget.ts and src/widget.css into the Python package, byte for byte the same wherever it is built.
+// Bundles src/widget.ts, src/page.ts and src/widget.css into the Python package, byte for byte the same wherever it is built.
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -30,6 +30,7 @@ const options = {
   absWorkingDir: root,
   entryPoints: [
     { in: "src/widget.ts", out: "widget" },
+    { in: "src/page.ts", out: "page" },
     { in: "src/widget.css", out: "widget" },
   ],
   outdir: relative(root, out),

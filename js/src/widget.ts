@@ -1,8 +1,33 @@
-import type { RenderProps } from "@anywidget/types";
+/** The one entry that every widget class of the Python package loads: from anywidget's model to a session and its views. */
+import type { InitializeProps, RenderProps } from "@anywidget/types";
+import { KernelSource } from "./request";
+import { Session } from "./session";
+import { type Model, State } from "./state";
+import { attend, mount } from "./view";
 
-/** The one entry that every widget class of the Python package loads. */
-function render({ el }: RenderProps): void {
-  el.classList.add("smdw");
+function open(model: Model, signal: AbortSignal): Session {
+  const session = new Session(new State(model, signal), signal);
+  session.store.file(session.state.get("_boot"));
+  const source = new KernelSource(
+    model,
+    (buffers) => session.store.file(buffers),
+    signal,
+    () => session.heard(),
+  );
+  session.connect(source);
+  attend(session, signal);
+  return session;
 }
 
-export default { render };
+/** A function, so that two widgets of one module share nothing (marimo loads the module once for all of them). */
+export default () => {
+  let session: Session | undefined;
+  return {
+    initialize({ model, signal }: InitializeProps): void {
+      session = open(model as unknown as Model, signal);
+    },
+    render({ model, el, signal }: RenderProps): void {
+      mount(session ?? open(model as unknown as Model, signal), el, signal);
+    },
+  };
+};

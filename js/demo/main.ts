@@ -1,0 +1,29 @@
+/** Every widget on a plain page, on made-up data. `?kind=explorer&theme=dark&runs=2&extra=10000` chooses. */
+import type { Kind, Traits } from "../src/protocol";
+import { Session } from "../src/session";
+import { PlainModel, State } from "../src/state";
+import { attend, mount } from "../src/view";
+import { CannedSource } from "./canned";
+
+const query = new URLSearchParams(location.search);
+const dark = query.get("theme") === "dark";
+document.documentElement.style.background = dark ? "#14171b" : "#ffffff";
+document.documentElement.style.colorScheme = dark ? "dark" : "light";
+
+const signal = new AbortController().signal;
+const kinds = (query.get("kind")?.split(",") ?? ["explorer"]) as Kind[];
+for (const kind of kinds) {
+  const el = document.createElement("div");
+  document.body.append(el);
+  const traits: Partial<Traits> = {
+    _kind: kind,
+    tensor: "fc1.weight",
+    panels: kind === "explorer" ? ["histogram", "heatmap", "history", "statistics", "scalars", "values", "rules"] : ["histogram", "heatmap", "history", "statistics", "values"],
+    ...(JSON.parse(query.get("traits") ?? "{}") as Partial<Traits>),
+  };
+  const session = new Session(new State(new PlainModel(traits), signal), signal);
+  const source = new CannedSource(session.store, { delay: Number(query.get("delay") ?? 5), runs: Number(query.get("runs") ?? 1), extra: Number(query.get("extra") ?? 0) });
+  session.connect(source, false);
+  attend(session, signal);
+  mount(session, el, signal);
+}

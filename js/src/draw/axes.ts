@@ -1,0 +1,55 @@
+/** Axes and grid, the same for every picture. */
+import type { Scale, Tick } from "../lib/scale";
+import type { Theme } from "../theme";
+import { line, type Pen } from "./pen";
+
+export interface Box {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+/** Half pixels make a 1-pixel line sharp. */
+export const crisp = (v: number) => Math.round(v) + 0.5;
+
+/** How many labels fit along so many pixels. */
+const room = (pixels: number, each: number) => Math.max(2, Math.floor(pixels / each));
+
+export function bottomAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, label = ""): void {
+  const y = box.y + box.height;
+  line(pen, box.x, crisp(y), box.x + box.width, crisp(y), { stroke: theme.rule });
+  const labelWidth = label ? pen.measure(label, { fill: "" }) + 10 : 0;
+  let free = box.x - 20;
+  for (const tick of scale.ticks(room(box.width, 70))) {
+    const x = scale(tick.value);
+    if (x < box.x - 1 || x > box.x + box.width + 1) continue;
+    line(pen, crisp(x), y, crisp(x), y + 4, { stroke: theme.rule });
+    const half = pen.measure(tick.label, { fill: "" }) / 2;
+    if (x - half < free || x + half > box.x + box.width - labelWidth + (label ? 0 : 24)) continue;
+    free = x + half + 8;
+    pen.text(x, y + 6, tick.label, { fill: theme.ink2, align: "center", baseline: "top" });
+  }
+  if (label) pen.text(box.x + box.width, y + 6, label, { fill: theme.ink2, align: "right", baseline: "top" });
+}
+
+export interface LeftOptions {
+  grid?: boolean;
+  /** pixels a label needs */
+  each?: number;
+  format?: (tick: Tick) => string;
+}
+
+export function leftAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, options: LeftOptions = {}): void {
+  const { grid = true, each = 34, format = (tick: Tick) => tick.label } = options;
+  for (const tick of scale.ticks(room(box.height, each))) {
+    const y = scale(tick.value);
+    if (y < box.y - 1 || y > box.y + box.height + 1) continue;
+    if (grid) line(pen, box.x, crisp(y), box.x + box.width, crisp(y), { stroke: theme.grid });
+    pen.text(box.x - 6, y, format(tick), { fill: theme.ink2, align: "right", baseline: "middle", most: box.x - 4 });
+  }
+}
+
+/** Words in the middle of an empty picture. */
+export function message(pen: Pen, width: number, height: number, text: string, theme: Theme): void {
+  pen.text(width / 2, height / 2, text, { fill: theme.ink2, align: "center", baseline: "middle", most: width - 24, size: 12 });
+}

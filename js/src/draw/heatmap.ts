@@ -1,0 +1,153 @@
+/** A matrix as colours. Zoomed out it is the pooled picture of a frame, zoomed in a tile of exact cells; both are drawn here. */
+import { type Image, imageValue } from "../frames";
+import { NOT_FINITE, type Table } from "../lib/colour";
+import { num } from "../lib/format";
+import { linear } from "../lib/scale";
+import type { Theme } from "../theme";
+import { type Box, crisp, message } from "./axes";
+import { line, type Pen, type Pixels, type Size } from "./pen";
+
+/** row0, row1, col0, col1 in cells of the tensor; fractions while zooming. */
+export type Window = readonly [number, number, number, number];
+
+export interface Layer {
+  pixels: Pixels;
+  /** the cells that the pixels cover */
+  covers: Window;
+}
+
+export interface HeatmapPicture {
+  /** from coarse to fine; later ones are drawn over earlier ones */
+  layers: readonly Layer[];
+  window: Window;
+  table: Table;
+  domain: [number, number];
+  hover: readonly [row: number, col: number] | undefined;
+  marked: Window | undefined;
+  dim: boolean;
+  nothing: string;
+}
+
+/** Values as RGBA through a colour table; NaN and infinities in their own marks. */
+export function colourPixels(image: Image, table: Table, [lo, hi]: [number, number]): Pixels {
+  const { width, height } = image;
+  const data = new Uint8ClampedArray(width * height * 4);
+  const scale = 255 / (hi - lo || 1);
+  for (let i = 0; i < width * height; i++) {
+    const value = imageValue(image, i);
+    const at = 4 * i;
+    data[at + 3] = 255;
+    if (Number.isFinite(value)) {
+      const t = (value - lo) * scale;
+      const k = 3 * (t <= 0 ? 0 : t >= 255 ? 255 : Math.round(t));
+      data[at] = table[k] as number;
+      data[at + 1] = table[k + 1] as number;
+      data[at + 2] = table[k + 2] as number;
+    } else {
+      const mark = NOT_FINITE[Number.isNaN(value) ? "nan" : value > 0 ? "posInf" : "negInf"];
+      data[at] = mark[0];
+      data[at + 1] = mark[1];
+      data[at + 2] = mark[2];
+    }
+  }
+  return { data, width, height };
+}
+
+const LEGEND = 58;
+
+/** Where the cells lie: cells are square where that fits, and at most four times as wide as high or the other way round. */
+export function layoutHeatmap(window: Window, size: Size): Box {
+  const rows = Math.max(window[1] - window[0], 1e-9);
+  const cols = Math.max(window[3] - window[2], 1e-9);
+  const most = { width: Math.max(20, size.width - 44 - LEGEND), height: Math.max(16, size.height - 8 - 22) };
+  let cellWidth = most.width / cols;
+  let cellHeight = most.height / rows;
+  if (cellWidth > cellHeight * 4) cellWidth = cellHeight * 4;
+  if (cellHeight > cellWidth * 4) cellHeight = cellWidth * 4;
+  return { x: 44, y: 8, width: Math.max(2, cellWidth * cols), height: Math.max(2, cellHeight * rows) };
+}
+
+export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: HeatmapPicture): void {
+  if (!picture.layers.length) return message(pen, size.width, size.height, picture.nothing, theme);
+  const box = layoutHeatmap(picture.window, size);
+  const [r0, r1, c0, c1] = picture.window;
+  const toX = (col: number) => box.x + ((col - c0) / (c1 - c0)) * box.width;
+  const toY = (row: number) => box.y + ((row - r0) / (r1 - r0)) * box.height;
+  pen.clip(box.x, box.y, box.width, box.height, () => {
+    for (const { pixels, covers } of picture.layers)
+      pen.image(pixels, toX(covers[2]), toY(covers[0]), toX(covers[3]) - toX(covers[2]), toY(covers[1]) - toY(covers[0]));
+    if (picture.dim) pen.rect(box.x, box.y, box.width, box.height, { fill: theme.surface, opacity: 0.35 });
+    if (picture.marked) {
+      const [m0, m1, m2, m3] = picture.marked;
+      pen.rect(toX(m2), toY(m0), toX(m3) - toX(m2), toY(m1) - toY(m0), { stroke: theme.surface, width: 3 });
+      pen.rect(toX(m2), toY(m0), toX(m3) - toX(m2), toY(m1) - toY(m0), { stroke: theme.ink, width: 1.5, dash: [4, 3] });
+    }
+    if (picture.hover) {
+      const [row, col] = picture.hover;
+      const w = Math.max(3, toX(col + 1) - toX(col));
+      const h = Math.max(3, toY(row + 1) - toY(row));
+      pen.rect(toX(col), toY(row), w, h, { stroke: theme.surface, width: 3 });
+      pen.rect(toX(col), toY(row), w, h, { stroke: theme.ink, width: 1.5 });
+    }
+  });
+  pen.rect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1, { stroke: theme.rule });
+  cellTicks(pen, box, picture.window, theme);
+  legend(pen, box, size, theme, picture);
+}
+
+function cellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: Window, theme: Theme) {
+  // Labels stand at the middle of a cell: index 0 is the first cell, not its edge.
+  const along = (lo: number, hi: number, pixels: number, each: number) =>
+    linear(lo - 0.5, hi - 0.5, [0, pixels])
+      .ticks(Math.max(1, Math.floor(pixels / each)))
+      .filter((tick) => Number.isInteger(tick.value) && tick.value >= Math.floor(lo) && tick.value < hi);
+  for (const { value, label } of along(c0, c1, box.width, 60)) {
+    const x = box.x + ((value + 0.5 - c0) / (c1 - c0)) * box.width;
+    line(pen, crisp(x), box.y + box.height, crisp(x), box.y + box.height + 3, { stroke: theme.rule });
+    pen.text(x, box.y + box.height + 6, label, { fill: theme.ink2, align: "center", baseline: "top" });
+  }
+  for (const { value, label } of along(r0, r1, box.height, 22)) {
+    const y = box.y + ((value + 0.5 - r0) / (r1 - r0)) * box.height;
+    pen.text(box.x - 6, y, label, { fill: theme.ink2, align: "right", baseline: "middle", most: 38 });
+  }
+}
+
+function legend(pen: Pen, box: Box, size: Size, theme: Theme, { table, domain }: HeatmapPicture) {
+  const x = box.x + box.width + 10;
+  const height = Math.max(40, Math.min(box.height, size.height - 30));
+  const data = new Uint8ClampedArray(256 * 4);
+  for (let i = 0; i < 256; i++) data.set([table[3 * (255 - i)] ?? 0, table[3 * (255 - i) + 1] ?? 0, table[3 * (255 - i) + 2] ?? 0, 255], 4 * i);
+  pen.image({ data, width: 1, height: 256 }, x, box.y, 8, height);
+  const scale = linear(domain[0], domain[1], [box.y + height, box.y]);
+  for (const tick of scale.ticks(Math.max(2, Math.floor(height / 36)))) {
+    const y = scale(tick.value);
+    line(pen, x + 8, crisp(y), x + 11, crisp(y), { stroke: theme.rule });
+    pen.text(x + 13, Math.min(Math.max(y, box.y + 5), box.y + height - 4), num(tick.value, 3), { fill: theme.ink2, baseline: "middle", most: size.width - x - 13 });
+  }
+}
+
+/** The cell under a pixel, or undefined. */
+export function cellAt(window: Window, box: Box, px: number, py: number): [number, number] | undefined {
+  const [r0, r1, c0, c1] = window;
+  if (px < box.x || py < box.y || px >= box.x + box.width || py >= box.y + box.height) return undefined;
+  return [
+    Math.floor(r0 + ((py - box.y) / box.height) * (r1 - r0)),
+    Math.floor(c0 + ((px - box.x) / box.width) * (c1 - c0)),
+  ];
+}
+
+/** A window moved and scaled, kept within the matrix and at least two cells wide where it has them. */
+export function clampWindow([r0, r1, c0, c1]: Window, rows: number, cols: number): Window {
+  const axis = (lo: number, hi: number, n: number): [number, number] => {
+    const size = Math.min(n, Math.max(Math.min(2, n), hi - lo));
+    const start = Math.min(Math.max(0, (lo + hi - size) / 2), n - size);
+    return [start, start + size];
+  };
+  return [...axis(r0, r1, rows), ...axis(c0, c1, cols)] as unknown as Window;
+}
+
+export function zoomWindow(window: Window, by: number, at: readonly [number, number], rows: number, cols: number): Window {
+  const [r0, r1, c0, c1] = window;
+  const [row, col] = at;
+  return clampWindow([row - (row - r0) * by, row + (r1 - row) * by, col - (col - c0) * by, col + (c1 - col) * by], rows, cols);
+}

@@ -1,0 +1,162 @@
+/** Histograms of all steps at once: a heat strip (a column a step) or a ridge (an outline a step). */
+import { type Frame, type Hist, lastAtOrBefore } from "../frames";
+import type { Table } from "../lib/colour";
+import { linear, type Scale } from "../lib/scale";
+import type { Theme } from "../theme";
+import { type Box, bottomAxis, crisp, leftAxis, message } from "./axes";
+import { valueScale } from "./histogram";
+import { line, type Pen, type Pixels, type Size } from "./pen";
+
+export interface HistoryPicture {
+  /** frames with a histogram, rising by step */
+  frames: readonly Frame[];
+  key: string;
+  domain: [number, number];
+  range: [number, number];
+  step: number;
+  table: Table;
+  label(step: number): string;
+  /** changes when the data do: the strip is made anew only then */
+  version: string;
+  nothing: string;
+}
+
+export interface HistoryLayout {
+  box: Box;
+  x: Scale;
+  y: Scale;
+}
+
+export function layoutHistory(picture: HistoryPicture, size: Size, ridge: boolean): HistoryLayout | undefined {
+  const first = picture.frames[0]?.hists.get(picture.key);
+  if (!first) return undefined;
+  const box = { x: 52, y: 8, width: Math.max(20, size.width - 62), height: Math.max(20, size.height - 34) };
+  if (ridge) return { box, x: valueScale(first, picture.domain, [box.x, box.x + box.width]), y: linear(picture.range[0], picture.range[1], [box.y + 36, box.y + box.height - 1]) };
+  return { box, x: linear(picture.range[0], picture.range[1], [box.x, box.x + box.width]), y: valueScale(first, picture.domain, [box.y + box.height, box.y]) };
+}
+
+/** Share of a step's finite values per pixel row, as a colour by its square root: faint tails stay visible. */
+export function stripPixels(picture: HistoryPicture, layout: HistoryLayout): Pixels {
+  const width = Math.max(1, Math.round(layout.box.width));
+  const height = Math.max(1, Math.round(layout.box.height));
+  const data = new Uint8ClampedArray(width * height * 4);
+  const steps = picture.frames.map((frame) => frame.step);
+  const { table } = picture;
+  let column: Float64Array | undefined;
+  let last: Hist | undefined;
+  for (let px = 0; px < width; px++) {
+    const step = layout.x.invert(layout.box.x + px + 0.5);
+    const i = lastAtOrBefore(steps, step);
+    const hist = i < 0 ? undefined : picture.frames[i]?.hists.get(picture.key);
+    if (!hist) continue;
+    if (hist !== last) {
+      column = densities(hist, layout.y, layout.box.y, height);
+      last = hist;
+    }
+    for (let py = 0; py < height; py++) {
+      const density = column?.[py] as number;
+      if (!(density > 0)) continue;
+      const colour = 3 * Math.max(8, Math.min(255, Math.round(255 * Math.sqrt(density))));
+      const at = 4 * (py * width + px);
+      data[at] = table[colour] as number;
+      data[at + 1] = table[colour + 1] as number;
+      data[at + 2] = table[colour + 2] as number;
+      data[at + 3] = 255;
+    }
+  }
+  return { data, width, height };
+}
+
+/** For each pixel row the count of the bins it touches, over the largest of them. */
+function densities(hist: Hist, y: Scale, top: number, height: number): Float64Array {
+  const out = new Float64Array(height);
+  let most = 1;
+  for (let b = 0; b < hist.counts.length; b++) most = Math.max(most, hist.counts[b] as number);
+  for (let b = 0; b < hist.counts.length; b++) {
+    const count = hist.counts[b] as number;
+    if (!count) continue;
+    const y1 = Math.max(0, Math.floor(y(hist.edges[b + 1] as number) - top));
+    const y0 = Math.min(height - 1, Math.max(y1, Math.ceil(y(hist.edges[b] as number) - top) - 1));
+    for (let py = y1; py <= y0; py++) out[py] = Math.max(out[py] as number, count / most);
+  }
+  return out;
+}
+
+const LINES: readonly (readonly [number, number])[] = [[5, 0.55], [50, 1], [95, 0.55]];
+
+export function drawStrip(pen: Pen, size: Size, theme: Theme, picture: HistoryPicture, pixels: Pixels | undefined): void {
+  const layout = layoutHistory(picture, size, false);
+  if (!layout || !pixels) return message(pen, size.width, size.height, picture.nothing, theme);
+  const { box, x, y } = layout;
+  pen.image(pixels, box.x, box.y, box.width, box.height);
+  pen.clip(box.x, box.y, box.width, box.height, () => {
+    for (const [q, opacity] of LINES) {
+      const points: number[] = [];
+      for (const frame of picture.frames) {
+        const value = frame.percentiles?.values[frame.percentiles.q.indexOf(q)];
+        const log = frame.hists.get(picture.key)?.scale === "log";
+        points.push(x(frame.step), value === undefined || log ? Number.NaN : y(value));
+      }
+      pen.path(points, { stroke: theme.ink, opacity: opacity * 0.8, dash: q === 50 ? [] : [3, 2] });
+    }
+  });
+  leftAxis(pen, box, y, theme, { grid: false });
+  bottomAxis(pen, box, x, theme, "step");
+  cursor(pen, box, x(picture.step), theme);
+}
+
+export function cursor(pen: Pen, box: Box, x: number, theme: Theme): void {
+  if (!(x >= box.x - 1 && x <= box.x + box.width + 1)) return;
+  line(pen, crisp(x), box.y - 4, crisp(x), box.y + box.height, { stroke: theme.surface, width: 3, opacity: 0.7 });
+  line(pen, crisp(x), box.y - 4, crisp(x), box.y + box.height, { stroke: theme.ink, width: 1 });
+}
+
+/** At most so many outlines, spread evenly, the step in view among them. */
+export function ridgeFrames(picture: HistoryPicture, most: number): Frame[] {
+  const { frames } = picture;
+  const n = Math.min(most, frames.length);
+  const picks = new Set<Frame>();
+  for (let i = 0; i < n; i++) picks.add(frames[n === 1 ? frames.length - 1 : Math.round((i * (frames.length - 1)) / (n - 1))] as Frame);
+  const now = frames[lastAtOrBefore(frames.map((frame) => frame.step), picture.step)];
+  if (now) picks.add(now);
+  return [...picks].sort((a, b) => a.step - b.step);
+}
+
+export function drawRidge(pen: Pen, size: Size, theme: Theme, picture: HistoryPicture): void {
+  const layout = layoutHistory(picture, size, true);
+  if (!layout) return message(pen, size.width, size.height, picture.nothing, theme);
+  const { box, x, y } = layout;
+  const shown = ridgeFrames(picture, Math.max(4, Math.floor(box.height / 9)));
+  const now = shown.filter((frame) => frame.step <= picture.step).at(-1);
+  pen.clip(box.x, box.y - 8, box.width, box.height + 9, () => {
+    for (const frame of shown) {
+      const hist = frame.hists.get(picture.key);
+      if (!hist) continue;
+      const base = y(frame.step);
+      let most = 1;
+      for (let b = 0; b < hist.counts.length; b++) most = Math.max(most, hist.counts[b] as number);
+      const points = [x(hist.edges[0] as number), base];
+      for (let b = 0; b < hist.counts.length; b++) {
+        const middle = (x(hist.edges[b] as number) + x(hist.edges[b + 1] as number)) / 2;
+        points.push(middle, base - (34 * (hist.counts[b] as number)) / most);
+      }
+      points.push(x(hist.edges[hist.counts.length] as number), base);
+      pen.path(points, { fill: theme.surface, opacity: 0.86 }, true);
+      pen.path(points, frame === now ? { fill: theme.accent, opacity: 0.55 } : { fill: theme.accent, opacity: 0.12 }, true);
+      pen.path(points, { stroke: frame === now ? theme.ink : theme.accent, width: frame === now ? 1.5 : 1, opacity: frame === now ? 1 : 0.75 });
+    }
+  });
+  let free = -100;
+  for (const frame of shown) {
+    const at = y(frame.step);
+    if (at - free < 13) continue;
+    free = at;
+    pen.text(box.x - 6, at, picture.label(frame.step), { fill: frame === now ? theme.ink : theme.ink2, align: "right", baseline: "middle", bold: frame === now, most: box.x - 6 });
+  }
+  bottomAxis(pen, box, x, theme);
+}
+
+/** The step at a pixel of a strip or ridge. */
+export function stepAt(layout: HistoryLayout, ridge: boolean, px: number, py: number): number {
+  return ridge ? layout.y.invert(py) : layout.x.invert(px);
+}

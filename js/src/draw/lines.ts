@@ -1,0 +1,177 @@
+/** Curves over steps: the raw values faint, their smoothed line clear, gaps where nothing was saved. */
+import { lastAtOrBefore } from "../frames";
+import { linear, log, type Scale } from "../lib/scale";
+import type { Theme } from "../theme";
+import { type Box, bottomAxis, leftAxis, message } from "./axes";
+import { cursor } from "./history";
+import type { Pen, Size } from "./pen";
+
+export interface Curve {
+  x: ArrayLike<number>;
+  y: ArrayLike<number>;
+  /** smoothed y, when it is */
+  smooth?: ArrayLike<number> | undefined;
+  colour: string;
+  dash?: readonly number[];
+}
+
+export interface LinesPicture {
+  curves: readonly Curve[];
+  logX: boolean;
+  logY: boolean;
+  /** of steps; undefined: all */
+  range: [number, number] | undefined;
+  step: number;
+  marked: readonly number[];
+  xLabel: string;
+  nothing: string;
+}
+
+export interface LinesLayout {
+  box: Box;
+  x: Scale;
+  y: Scale;
+}
+
+/** Smallest and largest finite value (above 0 for a log axis) of the curves in a range of steps. */
+export function extent(curves: readonly Curve[], range: [number, number] | undefined, logY: boolean): [number, number] {
+  let lo = Number.POSITIVE_INFINITY;
+  let hi = Number.NEGATIVE_INFINITY;
+  for (const curve of curves)
+    for (let i = 0; i < curve.y.length; i++) {
+      const x = curve.x[i] as number;
+      if (range && (x < range[0] || x > range[1])) continue;
+      const y = curve.y[i] as number;
+      if (!Number.isFinite(y) || (logY && y <= 0)) continue;
+      if (y < lo) lo = y;
+      if (y > hi) hi = y;
+    }
+  return [lo, hi];
+}
+
+function steps(curves: readonly Curve[]): [number, number] {
+  let lo = Number.POSITIVE_INFINITY;
+  let hi = Number.NEGATIVE_INFINITY;
+  for (const { x } of curves)
+    if (x.length) {
+      lo = Math.min(lo, x[0] as number);
+      hi = Math.max(hi, x[x.length - 1] as number);
+    }
+  return [lo, hi];
+}
+
+export function layoutLines(picture: LinesPicture, size: Size): LinesLayout | undefined {
+  if (!picture.curves.some((curve) => curve.x.length)) return undefined;
+  const box = { x: 52, y: 8, width: Math.max(20, size.width - 62), height: Math.max(16, size.height - 34) };
+  const [x0, x1] = picture.range ?? steps(picture.curves);
+  const [y0, y1] = extent(picture.curves, picture.range, picture.logY);
+  const room = (y1 - y0) * 0.05;
+  const span: [number, number] = [box.x, box.x + box.width];
+  const up: [number, number] = [box.y + box.height, box.y];
+  return {
+    box,
+    x: picture.logX ? log(Math.max(x0, 1), Math.max(x1, 2), span) : linear(x0, x1, span),
+    y: picture.logY ? log(y0 / 1.15, y1 * 1.15, up) : linear(y0 - room, y1 + room, up),
+  };
+}
+
+/** Points of a curve, at most four a pixel column (first, least, most, last), so that no spike is lost. */
+export function tracePoints(curve: { x: ArrayLike<number>; y: ArrayLike<number> }, x: Scale, y: Scale, logX: boolean, logY: boolean): number[] {
+  const out: number[] = [];
+  const n = curve.x.length;
+  const place = (i: number) => {
+    const v = curve.y[i] as number;
+    const at = curve.x[i] as number;
+    return [logX && at <= 0 ? x.domain[0] : at, Number.isFinite(v) && !(logY && v <= 0) ? v : Number.NaN] as const;
+  };
+  let i = 0;
+  while (i < n) {
+    const [at, value] = place(i);
+    const px = x(at);
+    const column = Math.floor(px);
+    let least = value;
+    let most = value;
+    let last = value;
+    let lastPx = px;
+    let j = i + 1;
+    for (; j < n; j++) {
+      const [nextAt, next] = place(j);
+      const nextPx = x(nextAt);
+      if (Math.floor(nextPx) !== column || Number.isNaN(next) !== Number.isNaN(value)) break;
+      least = Math.min(least, next);
+      most = Math.max(most, next);
+      last = next;
+      lastPx = nextPx;
+    }
+    out.push(px, Number.isNaN(value) ? Number.NaN : y(value));
+    if (j - i > 3) out.push(px, y(least), px, y(most));
+    else for (let k = i + 1; k < j - 1; k++) {
+      const [a, b] = place(k);
+      out.push(x(a), y(b));
+    }
+    if (j - i > 1) out.push(lastPx, y(last));
+    i = j;
+  }
+  return out;
+}
+
+export function drawLines(pen: Pen, size: Size, theme: Theme, picture: LinesPicture): void {
+  const layout = layoutLines(picture, size);
+  if (!layout) return message(pen, size.width, size.height, picture.nothing, theme);
+  const { box, x, y } = layout;
+  leftAxis(pen, box, y, theme);
+  pen.clip(box.x, box.y - 3, box.width + 1, box.height + 6, () => {
+    if (picture.marked.length === 2) {
+      const [a, b] = picture.marked as [number, number];
+      pen.rect(x(a), box.y, x(b) - x(a), box.height, { fill: theme.accent, opacity: 0.12 });
+    }
+    for (const curve of picture.curves) {
+      const raw = tracePoints(curve, x, y, picture.logX, picture.logY);
+      const style = { stroke: curve.colour, dash: curve.dash ?? [] };
+      pen.path(raw, curve.smooth ? { ...style, opacity: 0.28 } : { ...style, width: 1.5 });
+      if (curve.smooth) pen.path(tracePoints({ x: curve.x, y: curve.smooth }, x, y, picture.logX, picture.logY), { ...style, width: 1.75 });
+      lonePoints(pen, curve, x, y);
+      at(pen, curve, layout, picture.step, theme);
+    }
+  });
+  bottomAxis(pen, box, x, theme, picture.xLabel);
+  cursor(pen, box, x(picture.step), theme);
+}
+
+/** A value between two gaps has no line; it gets a dot. */
+function lonePoints(pen: Pen, curve: Curve, x: Scale, y: Scale) {
+  if (curve.y.length > 2000) return;
+  for (let i = 0; i < curve.y.length; i++) {
+    const lone = !Number.isFinite(curve.y[i - 1] ?? Number.NaN) && !Number.isFinite(curve.y[i + 1] ?? Number.NaN);
+    if (lone && Number.isFinite(curve.y[i])) pen.rect(x(curve.x[i] as number) - 1.5, y(curve.y[i] as number) - 1.5, 3, 3, { fill: curve.colour });
+  }
+}
+
+/** A dot where the step slider stands. */
+function at(pen: Pen, curve: Curve, { x, y }: LinesLayout, step: number, theme: Theme) {
+  const i = lastAtOrBefore(curve.x, step);
+  const value = i < 0 ? Number.NaN : ((curve.smooth ?? curve.y)[i] as number);
+  if (!Number.isFinite(value)) return;
+  const px = x(curve.x[i] as number);
+  const py = y(value);
+  pen.rect(px - 3.5, py - 3.5, 7, 7, { fill: theme.surface });
+  pen.rect(px - 2.5, py - 2.5, 5, 5, { fill: curve.colour });
+}
+
+/** The part of a statistics row: a small curve with its own scale, the least and the most written beside. */
+export function drawSpark(pen: Pen, size: Size, theme: Theme, picture: LinesPicture, x: Scale): Scale | undefined {
+  const [lo, hi] = extent(picture.curves, picture.range, picture.logY);
+  if (!Number.isFinite(lo)) {
+    pen.text(x.domain ? x(x.domain[0]) : 0, size.height / 2, picture.nothing, { fill: theme.ink2, baseline: "middle" });
+    return undefined;
+  }
+  const up: [number, number] = [size.height - 5, 5];
+  const y = picture.logY ? log(lo / 1.05, hi * 1.05, up) : linear(lo, hi, up);
+  if (!picture.logY && lo < 0 && hi > 0) pen.path([x(x.domain[0]), y(0), x(x.domain[1]), y(0)], { stroke: theme.grid });
+  for (const curve of picture.curves) {
+    pen.path(tracePoints(curve, x, y, picture.logX, picture.logY), { stroke: curve.colour, width: 1.25, dash: curve.dash ?? [] });
+    lonePoints(pen, curve, x, y);
+    at(pen, curve, { box: { x: 0, y: 0, width: 0, height: 0 }, x, y }, picture.step, theme);
+  }
+  return y;
+}

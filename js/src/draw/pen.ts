@@ -1,0 +1,238 @@
+/**
+ * What pictures are drawn with. The same drawing goes to a canvas (the screen, PNG) or to SVG text (export), so that what is
+ * exported is what was shown.
+ */
+import type { Theme } from "../theme";
+
+export interface Size {
+  width: number;
+  height: number;
+}
+export interface Ink {
+  fill?: string;
+  stroke?: string;
+  width?: number;
+  dash?: readonly number[];
+  opacity?: number;
+}
+export interface TextStyle {
+  fill: string;
+  size?: number;
+  align?: "left" | "center" | "right";
+  baseline?: "top" | "middle" | "bottom" | "alphabetic";
+  mono?: boolean;
+  bold?: boolean;
+  /** cut to so many pixels */
+  most?: number;
+}
+/** RGBA pixels. */
+export interface Pixels {
+  data: Uint8ClampedArray<ArrayBuffer>;
+  width: number;
+  height: number;
+}
+
+export interface Pen {
+  rect(x: number, y: number, width: number, height: number, ink: Ink): void;
+  /** Points as x0, y0, x1, y1, …; a NaN lifts the pen. */
+  path(points: ArrayLike<number>, ink: Ink, close?: boolean): void;
+  text(x: number, y: number, text: string, style: TextStyle): void;
+  /** Pixels stretched over a rectangle, cell by cell, never blurred. `from` is the part of them in pixels. */
+  image(pixels: Pixels, x: number, y: number, width: number, height: number, from?: readonly [number, number, number, number]): void;
+  clip(x: number, y: number, width: number, height: number, draw: () => void): void;
+  measure(text: string, style: TextStyle): number;
+}
+
+export type Drawing = (pen: Pen, size: Size, theme: Theme) => void;
+
+export const line = (pen: Pen, x1: number, y1: number, x2: number, y2: number, ink: Ink) => pen.path([x1, y1, x2, y2], ink);
+
+function font(theme: Theme, style: TextStyle): string {
+  return `${style.bold ? "600 " : ""}${style.size ?? 11}px ${style.mono ? theme.mono : theme.font}`;
+}
+
+export class CanvasPen implements Pen {
+  #scratch: HTMLCanvasElement | undefined;
+  #last: Pixels | undefined;
+  constructor(
+    private readonly c: CanvasRenderingContext2D,
+    private readonly theme: Theme,
+  ) {}
+
+  begin(width: number, height: number, ratio: number, theme: Theme): void {
+    Object.assign(this, { theme });
+    this.c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.c.clearRect(0, 0, width, height);
+  }
+
+  #use(ink: Ink, draw: (fill: boolean) => void) {
+    const { c } = this;
+    c.globalAlpha = ink.opacity ?? 1;
+    if (ink.fill) {
+      c.fillStyle = ink.fill;
+      draw(true);
+    }
+    if (ink.stroke) {
+      c.strokeStyle = ink.stroke;
+      c.lineWidth = ink.width ?? 1;
+      c.setLineDash(ink.dash ? [...ink.dash] : []);
+      draw(false);
+    }
+    c.globalAlpha = 1;
+  }
+
+  rect(x: number, y: number, width: number, height: number, ink: Ink): void {
+    this.#use(ink, (fill) => (fill ? this.c.fillRect(x, y, width, height) : this.c.strokeRect(x, y, width, height)));
+  }
+
+  path(points: ArrayLike<number>, ink: Ink, close = false): void {
+    const { c } = this;
+    c.beginPath();
+    let down = false;
+    for (let i = 0; i + 1 < points.length; i += 2) {
+      const x = points[i] as number;
+      const y = points[i + 1] as number;
+      if (Number.isNaN(x) || Number.isNaN(y)) down = false;
+      else if (down) c.lineTo(x, y);
+      else {
+        c.moveTo(x, y);
+        down = true;
+      }
+    }
+    if (close) c.closePath();
+    c.lineJoin = "round";
+    this.#use(ink, (fill) => (fill ? c.fill() : c.stroke()));
+  }
+
+  text(x: number, y: number, text: string, style: TextStyle): void {
+    const { c } = this;
+    c.font = font(this.theme, style);
+    c.fillStyle = style.fill;
+    c.textAlign = style.align ?? "left";
+    c.textBaseline = style.baseline ?? "alphabetic";
+    c.fillText(fit(text, style.most, (part) => c.measureText(part).width), x, y);
+  }
+
+  image(pixels: Pixels, x: number, y: number, width: number, height: number, from?: readonly [number, number, number, number]): void {
+    this.#scratch ??= document.createElement("canvas");
+    const scratch = this.#scratch;
+    if (scratch.width !== pixels.width || scratch.height !== pixels.height) {
+      scratch.width = pixels.width;
+      scratch.height = pixels.height;
+      this.#last = undefined;
+    }
+    if (this.#last !== pixels) {
+      scratch.getContext("2d")?.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), 0, 0);
+      this.#last = pixels;
+    }
+    const [sx, sy, sw, sh] = from ?? [0, 0, pixels.width, pixels.height];
+    // Many values to a pixel: the browser may blend them. A value over many pixels has hard edges.
+    this.c.imageSmoothingEnabled = sw > width * 1.5 || sh > height * 1.5;
+    this.c.drawImage(scratch, sx, sy, sw, sh, x, y, width, height);
+  }
+
+  clip(x: number, y: number, width: number, height: number, draw: () => void): void {
+    this.c.save();
+    this.c.beginPath();
+    this.c.rect(x, y, width, height);
+    this.c.clip();
+    draw();
+    this.c.restore();
+  }
+
+  measure(text: string, style: TextStyle): number {
+    this.c.font = font(this.theme, style);
+    return this.c.measureText(text).width;
+  }
+}
+
+function fit(text: string, most: number | undefined, measure: (text: string) => number): string {
+  if (most === undefined || measure(text.slice(0, 200)) <= most) return text.slice(0, 200);
+  let lo = 0;
+  let hi = Math.min(text.length, 200);
+  while (lo < hi) {
+    const mid = (lo + hi + 1) >> 1;
+    if (measure(`${text.slice(0, mid)}\u2026`) <= most) lo = mid;
+    else hi = mid - 1;
+  }
+  return lo ? `${text.slice(0, lo)}\u2026` : "";
+}
+
+const xml = (text: string) =>
+  // Characters that XML cannot hold at all are left out; a run may name a tensor with them.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "").replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+const px = (n: number) => String(Math.round(n * 100) / 100);
+
+/** Writes SVG text. `pixels` turns an image into a data URL (a canvas does that in a browser). */
+export class SvgPen implements Pen {
+  readonly #out: string[] = [];
+  #clips = 0;
+  constructor(
+    private readonly size: Size,
+    private readonly theme: Theme,
+    private readonly pixels: (pixels: Pixels, from?: readonly [number, number, number, number]) => string,
+  ) {}
+
+  #ink(ink: Ink): string {
+    return [
+      ` fill="${xml(ink.fill ?? "none")}"`,
+      ink.stroke ? ` stroke="${xml(ink.stroke)}" stroke-width="${ink.width ?? 1}" stroke-linejoin="round"` : "",
+      ink.dash?.length ? ` stroke-dasharray="${ink.dash.join(" ")}"` : "",
+      ink.opacity === undefined ? "" : ` opacity="${ink.opacity}"`,
+    ].join("");
+  }
+
+  rect(x: number, y: number, width: number, height: number, ink: Ink): void {
+    this.#out.push(`<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}"${this.#ink(ink)}/>`);
+  }
+
+  path(points: ArrayLike<number>, ink: Ink, close = false): void {
+    let d = "";
+    let down = false;
+    for (let i = 0; i + 1 < points.length; i += 2) {
+      const x = points[i] as number;
+      const y = points[i + 1] as number;
+      if (Number.isNaN(x) || Number.isNaN(y)) down = false;
+      else {
+        d += `${down ? "L" : "M"}${px(x)} ${px(y)}`;
+        down = true;
+      }
+    }
+    if (d) this.#out.push(`<path d="${d}${close ? "Z" : ""}"${this.#ink(ink)}/>`);
+  }
+
+  text(x: number, y: number, text: string, style: TextStyle): void {
+    const anchor = { left: "start", center: "middle", right: "end" }[style.align ?? "left"];
+    const size = style.size ?? 11;
+    const shift = { top: 0.8, middle: 0.32, bottom: -0.2, alphabetic: 0 }[style.baseline ?? "alphabetic"] * size;
+    const shown = fit(text, style.most, (part) => this.measure(part, style));
+    this.#out.push(
+      `<text x="${px(x)}" y="${px(y + shift)}" text-anchor="${anchor}" font-size="${size}" font-family="${xml(style.mono ? this.theme.mono : this.theme.font)}"${style.bold ? ' font-weight="600"' : ""} fill="${xml(style.fill)}">${xml(shown)}</text>`,
+    );
+  }
+
+  image(pixels: Pixels, x: number, y: number, width: number, height: number, from?: readonly [number, number, number, number]): void {
+    this.#out.push(
+      `<image x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" preserveAspectRatio="none" image-rendering="pixelated" href="${xml(this.pixels(pixels, from))}"/>`,
+    );
+  }
+
+  clip(x: number, y: number, width: number, height: number, draw: () => void): void {
+    const id = `c${this.#clips++}`;
+    this.#out.push(
+      `<clipPath id="${id}"><rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}"/></clipPath><g clip-path="url(#${id})">`,
+    );
+    draw();
+    this.#out.push("</g>");
+  }
+
+  measure(text: string, style: TextStyle): number {
+    return text.length * (style.size ?? 11) * (style.mono ? 0.6 : 0.54);
+  }
+
+  toString(): string {
+    const { width, height } = this.size;
+    return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${px(width)} ${px(height)}" width="${px(width)}" height="${px(height)}"><rect width="100%" height="100%" fill="${xml(this.theme.surface)}"/>${this.#out.join("")}</svg>`;
+  }
+}

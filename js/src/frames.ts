@@ -1,0 +1,214 @@
+/** Frames: what the browser holds of one tensor at each of its saved steps, so that a slider waits for nobody. */
+import type { Block, Blocks, Numbers } from "./packet";
+import { type Fault, type FramesHead, type HistScale, type PlanHead, REDUCTIONS } from "./protocol";
+
+export interface Hist {
+  scale: HistScale;
+  edges: Float64Array;
+  counts: Uint32Array;
+  below: number;
+  above: number;
+  edition: number;
+}
+
+/** A pooled picture; `value(i)` is the number that cell i stands for. */
+export interface Image {
+  data: Numbers;
+  height: number;
+  width: number;
+  lo: number;
+  hi: number;
+  edition: number;
+}
+
+export interface Frame {
+  step: number;
+  stats?: Float64Array;
+  /** elements, NaN, +Inf, -Inf, zeros */
+  counts?: Float64Array;
+  update?: number;
+  percentiles?: { q: number[]; values: Float64Array };
+  shape?: number[];
+  error?: Fault;
+  readonly hists: Map<string, Hist>;
+  readonly images: Map<string, Image>;
+}
+
+export const histKey = (scale: string, edges: string) => `${scale}/${edges}`;
+export const imageKey = (axes: number[], fixed: number[], pool: string) =>
+  // The fixed indices of the axes that are shown say nothing.
+  `${axes.join()}/${fixed.map((index, axis) => (axes.includes(axis) ? "" : index)).join()}/${pool}`;
+
+/** The number behind a code of a pooled picture. */
+export function imageValue(image: Image, index: number): number {
+  const code = image.data[index] as number;
+  if (image.data instanceof Float32Array || image.data instanceof Float64Array) return code;
+  if (code === 0) return Number.NaN;
+  if (code === 1) return Number.NEGATIVE_INFINITY;
+  if (code === 2) return Number.POSITIVE_INFINITY;
+  const levels = (image.data instanceof Uint8Array ? 255 : 65535) - 3;
+  return image.lo + ((code - 3) / levels) * (image.hi - image.lo);
+}
+
+function row(block: Block, i: number): Numbers {
+  const size = block.shape.slice(1).reduce((a, b) => a * b, 1);
+  return block.data.subarray(i * size, (i + 1) * size);
+}
+
+function rows(arrays: Blocks, name: string, n: number, rank: number): Block | undefined {
+  const block = arrays[name];
+  return block && block.shape.length === rank && block.shape[0] === n ? block : undefined;
+}
+
+/** The index of the last entry that is not above `x` in a rising list; -1 when all are. */
+export function lastAtOrBefore(rising: ArrayLike<number>, x: number): number {
+  let lo = 0;
+  let hi = rising.length;
+  while (lo < hi) {
+    const mid = (lo + hi) >> 1;
+    if ((rising[mid] as number) <= x) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo - 1;
+}
+
+/** The index nearest to `x` in a rising list; -1 when it is empty. */
+export function nearestIndex(rising: ArrayLike<number>, x: number): number {
+  const i = lastAtOrBefore(rising, x);
+  if (i < 0) return rising.length ? 0 : -1;
+  if (i + 1 < rising.length && (rising[i + 1] as number) - x < x - (rising[i] as number)) return i + 1;
+  return i;
+}
+
+export class TensorFrames {
+  plan: PlanHead | undefined;
+  /** Every step where the tensor has something, rising, held or not. */
+  steps = new Float64Array(0);
+  readonly frames = new Map<number, Frame>();
+  /** Counts up at every change, for those who keep what they computed. */
+  version = 0;
+  #held: Float64Array | undefined;
+  readonly #ranges = new Map<string, { version: number; value: [number, number] }>();
+  bytes = 0;
+
+  setPlan(plan: PlanHead, arrays: Blocks): void {
+    this.plan = plan;
+    const steps = arrays.step?.data;
+    if (steps) this.#merge(steps);
+    this.version++;
+  }
+
+  /** Files the sections of a packet step by step; a lower edition never replaces a higher one. */
+  add(head: FramesHead, arrays: Blocks): void {
+    const steps = arrays.step?.data;
+    if (!steps) return;
+    const n = steps.length;
+    const stats = rows(arrays, "stats", n, 2);
+    const counts = rows(arrays, "counts", n, 2);
+    const update = rows(arrays, "update", n, 1);
+    const percentiles = rows(arrays, "percentiles", n, 2);
+    const shapes = rows(arrays, "shapes", n, 2);
+    const hist = rows(arrays, "hist", n, 2);
+    const out = rows(arrays, "hist_out", n, 2);
+    const edges = arrays.edges;
+    const image = rows(arrays, "image", n, 3);
+    const range = rows(arrays, "image_range", n, 2);
+    for (let i = 0; i < n; i++) {
+      const step = steps[i] as number;
+      let frame = this.frames.get(step);
+      if (!frame) this.frames.set(step, (frame = { step, hists: new Map(), images: new Map() }));
+      if (stats && stats.shape[1] === REDUCTIONS.length) frame.stats = row(stats, i) as Float64Array;
+      if (counts && counts.shape[1] === 5) frame.counts = row(counts, i) as Float64Array;
+      if (update) frame.update = update.data[i] as number;
+      if (percentiles && head.percentiles?.length === percentiles.shape[1])
+        frame.percentiles = { q: head.percentiles ?? [], values: row(percentiles, i) as Float64Array };
+      if (shapes) frame.shape = [...row(shapes, i)].filter((size) => size >= 0);
+      const fault = head.errors?.[String(step)];
+      if (fault) frame.error = fault;
+      else if (stats) delete frame.error;
+      if (hist && head.hist && edges) {
+        const key = histKey(head.hist.scale, head.hist.edges);
+        if ((frame.hists.get(key)?.edition ?? -1) <= head.edition) {
+          const own = edges.shape.length === 2 ? row(edges, i) : edges.data;
+          if (own.length === (hist.shape[1] as number) + 1)
+            frame.hists.set(key, {
+              scale: head.hist.scale,
+              edges: own as Float64Array,
+              counts: row(hist, i) as Uint32Array,
+              below: (out && (row(out, i)[0] as number)) || 0,
+              above: (out && (row(out, i)[1] as number)) || 0,
+              edition: head.edition,
+            });
+        }
+      }
+      if (image && head.image) {
+        const key = imageKey(head.image.axes, head.image.fixed, head.image.pool);
+        if ((frame.images.get(key)?.edition ?? -1) <= head.edition) {
+          const [lo, hi] = range ? row(range, i) : [0, 1];
+          frame.images.set(key, {
+            data: row(image, i),
+            height: image.shape[1] as number,
+            width: image.shape[2] as number,
+            lo: lo as number,
+            hi: hi as number,
+            edition: head.edition,
+          });
+        }
+      }
+    }
+    for (const block of Object.values(arrays)) this.bytes += block?.data.byteLength ?? 0;
+    this.#merge(steps);
+    this.#held = undefined;
+    this.version++;
+  }
+
+  /** Steps whose frames are here, rising. */
+  held(): Float64Array {
+    this.#held ??= Float64Array.from(this.frames.keys()).sort();
+    return this.#held;
+  }
+
+  /** The frame to show at a step: its own, or the latest earlier one that is held. */
+  at(step: number): Frame | undefined {
+    const own = this.frames.get(step);
+    if (own) return own;
+    const i = lastAtOrBefore(this.held(), step);
+    return i < 0 ? undefined : this.frames.get(this.held()[i] as number);
+  }
+
+  /** Smallest and largest of something over all frames held, computed once a version. */
+  range(name: string, of: (frame: Frame) => Iterable<number> | undefined): [number, number] {
+    const known = this.#ranges.get(name);
+    if (known?.version === this.version) return known.value;
+    let lo = Number.POSITIVE_INFINITY;
+    let hi = Number.NEGATIVE_INFINITY;
+    for (const frame of this.frames.values())
+      for (const x of of(frame) ?? [])
+        if (Number.isFinite(x)) {
+          if (x < lo) lo = x;
+          if (x > hi) hi = x;
+        }
+    const value: [number, number] = [lo, hi];
+    this.#ranges.set(name, { version: this.version, value });
+    return value;
+  }
+
+  #merge(steps: ArrayLike<number>) {
+    const all = new Set(this.steps);
+    const before = all.size;
+    for (let i = 0; i < steps.length; i++) all.add(steps[i] as number);
+    if (all.size !== before) this.steps = Float64Array.from(all).sort();
+  }
+}
+
+/** The value of a named statistic of a frame; shares for the counts. NaN when it is not there. */
+export function statistic(frame: Frame | undefined, name: string): number {
+  if (!frame) return Number.NaN;
+  const n = frame.counts?.[0] ?? 0;
+  const share = (k: number) => (n ? k / n : Number.NaN);
+  if (name === "update_ratio") return frame.update ?? Number.NaN;
+  if (name === "nan") return share(frame.counts?.[1] ?? 0);
+  if (name === "inf") return share((frame.counts?.[2] ?? 0) + (frame.counts?.[3] ?? 0));
+  if (name === "zero") return share(frame.counts?.[4] ?? 0);
+  return frame.stats?.[(REDUCTIONS as readonly string[]).indexOf(name)] ?? Number.NaN;
+}

@@ -1,0 +1,124 @@
+/** Elements without markup: text is only ever text, so a name from a run cannot be anything else. */
+
+type Child = Node | string | null | undefined | false;
+type Attributes = Record<string, string | number | boolean | undefined>;
+
+/** `h("button", { class: "smdw-button", "aria-label": "play" }, "Play")`. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const el = document.createElement(tag);
+  attrs(el, attributes);
+  for (const child of children) if (child) el.append(child);
+  return el;
+}
+
+export function attrs(el: Element, attributes: Attributes): void {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === false) el.removeAttribute(name);
+    else if (el.getAttribute(name) !== String(value)) el.setAttribute(name, String(value));
+  }
+}
+
+/** Sets text only when it differs, so that screen readers and selections are left alone. */
+export function text(el: Element, value: string): void {
+  if (el.textContent !== value) el.textContent = value;
+}
+
+export function show(el: HTMLElement, visible: boolean): void {
+  if (el.hidden === visible) el.hidden = !visible;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** A 16-pixel icon from path data. */
+export function icon(d: string): SVGSVGElement {
+  const svg = document.createElementNS(SVG, "svg");
+  attrs(svg, { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true", class: "smdw-icon" });
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", d);
+  svg.append(path);
+  return svg;
+}
+
+export const ICONS = {
+  play: "M4 2.5v11l9-5.5z",
+  pause: "M4 3h3v10H4zM9 3h3v10H9z",
+  stop: "M3.5 3.5h9v9h-9z",
+  latest: "M3 3l6 5-6 5zM10.5 3H13v10h-2.5z",
+  more: "M2 7h2.4v2.4H2zM6.8 7h2.4v2.4H6.8zM11.6 7H14v2.4h-2.4z",
+  plus: "M7 3h2v4h4v2H9v4H7V9H3V7h4z",
+  minus: "M3 7h10v2H3z",
+  fit: "M2 2h5v1.6H3.6V7H2zM9 2h5v5h-1.6V3.6H9zM2 9h1.6v3.4H7V14H2zM12.4 9H14v5H9v-1.6h3.4z",
+  rerun: "M8 3a5 5 0 1 0 4.9 6h-1.7A3.4 3.4 0 1 1 8 4.6c.9 0 1.7.4 2.3 1L8.5 7.400H13V2.900l-1.500 1.500A5 5 0 0 0 8 3z",
+  close: "M4.100 3L8 6.900 11.900 3 13 4.100 9.100 8 13 11.900 11.900 13 8 9.100 4.100 13 3 11.900 6.900 8 3 4.100z",
+  chevron: "M5 3.500L10.500 8 5 12.500z",
+  menu: "M2 3.500h12V5H2zM2 7.250h12v1.500H2zM2 11h12v1.500H2z",
+} as const;
+
+export function iconButton(name: keyof typeof ICONS, label: string, onClick: () => void, signal: AbortSignal): HTMLButtonElement {
+  const button = h("button", { type: "button", class: "smdw-button smdw-icon-button", "aria-label": label, title: label }, icon(ICONS[name]));
+  button.addEventListener("click", onClick, { signal });
+  return button;
+}
+
+export function textButton(label: string, onClick: () => void, signal: AbortSignal): HTMLButtonElement {
+  const button = h("button", { type: "button", class: "smdw-button" }, label);
+  button.addEventListener("click", onClick, { signal });
+  return button;
+}
+
+/** A menu of one choice: the platform's own, which keyboards and screen readers know. */
+export class Select {
+  readonly el: HTMLSelectElement;
+  #options = "";
+  constructor(label: string, onChange: (value: string) => void, signal: AbortSignal) {
+    this.el = h("select", { class: "smdw-select", "aria-label": label, title: label });
+    this.el.addEventListener("change", () => onChange(this.el.value), { signal });
+  }
+  update(options: readonly (readonly [value: string, label: string])[], value: string): void {
+    const key = JSON.stringify(options);
+    if (key !== this.#options) {
+      this.#options = key;
+      this.el.replaceChildren(...options.map(([v, label]) => h("option", { value: v }, clip(label))));
+    }
+    if (this.el.value !== value) this.el.value = value;
+  }
+}
+const clip = (label: string) => (label.length > 60 ? `${label.slice(0, 28)}\u2026${label.slice(-28)}` : label);
+
+/** A few choices side by side, one of them on. */
+export class Segments<T extends string> {
+  readonly el: HTMLElement;
+  readonly #buttons = new Map<T, HTMLButtonElement>();
+  constructor(label: string, options: readonly (readonly [T, string])[], onChange: (value: T) => void, signal: AbortSignal) {
+    this.el = h("div", { class: "smdw-segments", role: "group", "aria-label": label });
+    for (const [value, name] of options) {
+      const button = textButton(name, () => onChange(value), signal);
+      this.#buttons.set(value, button);
+      this.el.append(button);
+    }
+  }
+  update(value: T): void {
+    for (const [each, button] of this.#buttons) attrs(button, { "aria-pressed": String(each === value) });
+  }
+}
+
+/** A switch with its words. */
+export class Toggle {
+  readonly el: HTMLButtonElement;
+  constructor(label: string, onChange: (on: boolean) => void, signal: AbortSignal) {
+    this.el = h("button", { type: "button", class: "smdw-button smdw-toggle", "aria-pressed": "false" }, label);
+    this.el.addEventListener("click", () => onChange(this.el.getAttribute("aria-pressed") !== "true"), { signal });
+  }
+  update(on: boolean): void {
+    attrs(this.el, { "aria-pressed": String(on) });
+  }
+}
+
+/** A labelled field in a panel's menu. */
+export function field(label: string, control: HTMLElement): HTMLElement {
+  return h("label", { class: "smdw-field" }, h("span", {}, label), control);
+}

@@ -1,0 +1,63 @@
+/** Numbers as a person reads them: short where they guide the eye, exact where they are asked for. */
+
+const MINUS = "\u2212";
+
+/**
+ * A number in about `digits` significant digits.
+ *
+ *     num(0.000123456)  "1.235e−4"       num(-1234.5)  "−1,235"        num(NaN)  "NaN"
+ */
+export function num(x: number, digits = 4): string {
+  if (Number.isNaN(x)) return "NaN";
+  if (!Number.isFinite(x)) return x > 0 ? "+Inf" : `${MINUS}Inf`;
+  if (x === 0) return "0";
+  const size = Math.abs(x);
+  let text: string;
+  if (size >= 1e6 || size < 1e-3) text = trim(x.toExponential(digits - 1)).replace("e+", "e");
+  else if (size >= 10 ** (digits - 1)) text = Math.round(x).toLocaleString("en-US");
+  else text = trim(x.toPrecision(digits));
+  return text.replaceAll("-", MINUS);
+}
+
+function trim(text: string): string {
+  const [digits = "", exponent] = text.split("e");
+  const short = digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits;
+  return exponent === undefined ? short : `${short}e${exponent}`;
+}
+
+/** A whole number with separators: 12,345. */
+export function count(n: number): string {
+  return Number.isFinite(n) ? Math.round(n).toLocaleString("en-US").replace("-", MINUS) : num(n);
+}
+
+/** A share: "0", "0.02%", "12.5%", "100%"; never 0% of something nor 100% of not quite all. */
+export function percent(share: number): string {
+  if (!Number.isFinite(share)) return "\u2013";
+  if (share === 0) return "0%";
+  if (share === 1) return "100%";
+  const p = share * 100;
+  if (p < 0.01) return "<0.01%";
+  if (p > 99.99) return ">99.99%";
+  return `${Number(p.toPrecision(p >= 10 ? 3 : 2))}%`;
+}
+
+export function bytes(n: number): string {
+  if (!Number.isFinite(n)) return "\u2013";
+  for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["KB", 1e3]] as const)
+    if (n >= size) return `${Number((n / size).toPrecision(3))} ${unit}`;
+  return `${n} B`;
+}
+
+/** `[128, 784]` as "128 × 784"; a 0-d shape as "scalar". */
+export function shape(sizes: number[]): string {
+  return sizes.length ? sizes.map(count).join(" \u00d7 ") : "scalar";
+}
+
+/** Names come from runs and may be of any length; what is put on screen is not. */
+export function clipped(text: string, most = 300): string {
+  return text.length <= most ? text : `${text.slice(0, most)}\u2026 (${count(text.length)} characters)`;
+}
+
+export function plural(n: number, one: string, many = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}

@@ -1,0 +1,48 @@
+/** Files made in the browser: nothing leaves the machine. */
+
+export function save(name: string, data: Blob): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(data);
+  link.download = fileName(name);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** A name that every file system takes, from a tensor's name that may hold anything. */
+export function fileName(name: string): string {
+  const dot = name.lastIndexOf(".");
+  const clean = (text: string) => text.replace(/[^A-Za-z0-9._-]+/g, "_").replace(/^[._]+/, "");
+  return `${clean(name.slice(0, dot)).slice(0, 100) || "smdwidgets"}.${clean(name.slice(dot + 1))}`;
+}
+
+/** Rows as CSV; text that a spreadsheet would run as a formula is kept text. */
+export function csv(rows: readonly (readonly (string | number)[])[]): string {
+  const cell = (value: string | number) => {
+    if (typeof value === "number") return String(value);
+    const text = /^[=+@\t\r]|^-(?![\d.])/.test(value) ? `'${value}` : value;
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return `${rows.map((row) => row.map(cell).join(",")).join("\n")}\n`;
+}
+
+/** A Python string literal. */
+export function pyString(text: string): string {
+  return JSON.stringify(text).replace(/[\u007f-\uffff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+export async function copyText(text: string, from: HTMLElement): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // No clipboard without https or focus: the old way, through a selection.
+    const area = document.createElement("textarea");
+    area.value = text;
+    area.className = "smdw-sr";
+    from.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}

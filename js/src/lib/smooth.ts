@@ -1,0 +1,39 @@
+/** Smoothing that does not lie: at the ends it follows the slope instead of flattening it, and a constant stays that constant. */
+
+/**
+ * A line fitted round each point (weights: a bell of half-width `width` saved points), read at the point. Against a moving
+ * average it neither lags nor bends at the ends; points that are not finite are left out and stay as they are.
+ */
+export function smooth(x: ArrayLike<number>, y: ArrayLike<number>, width: number): Float64Array {
+  const n = y.length;
+  const out = Float64Array.from(y);
+  if (!(width > 0) || n < 3) return out;
+  const finite: number[] = [];
+  for (let i = 0; i < n; i++) if (Number.isFinite(y[i])) finite.push(i);
+  const reach = Math.ceil(width * 2.5);
+  for (let k = 0; k < finite.length; k++) {
+    const i = finite[k] as number;
+    const x0 = x[i] as number;
+    const y0 = y[i] as number;
+    let w0 = 0;
+    let wx = 0;
+    let wy = 0;
+    let wxx = 0;
+    let wxy = 0;
+    for (let j = Math.max(0, k - reach); j <= Math.min(finite.length - 1, k + reach); j++) {
+      const at = finite[j] as number;
+      const w = Math.exp(-0.5 * ((j - k) / width) ** 2);
+      const dx = (x[at] as number) - x0;
+      // Differences from the point itself: a constant gives exact zeros, and so exactly itself.
+      const dy = (y[at] as number) - y0;
+      w0 += w;
+      wx += w * dx;
+      wy += w * dy;
+      wxx += w * dx * dx;
+      wxy += w * dx * dy;
+    }
+    const det = w0 * wxx - wx * wx;
+    out[i] = y0 + (det > 1e-12 * w0 * wxx ? (wxx * wy - wx * wxy) / det : wy / w0);
+  }
+  return out;
+}

@@ -1,0 +1,97 @@
+/** The tree of tensors: collections, then the parts of names. Flattened to the rows that are open, for a virtual list. */
+
+export interface Row {
+  kind: "group" | "tensor";
+  /** what is written */
+  label: string;
+  /** of a group: its path, which is its identity; of a tensor: its name */
+  id: string;
+  level: number;
+  open: boolean;
+  /** tensors below a group */
+  size: number;
+  /** place among its siblings, for screen readers */
+  place: number;
+  siblings: number;
+}
+
+interface Node {
+  groups: Map<string, Node>;
+  leaves: string[];
+  size: number;
+}
+
+/** Collections that hold everything say nothing about a tensor. */
+const CATCH_ALL = new Set(["all", "default"]);
+
+const node = (): Node => ({ groups: new Map(), leaves: [], size: 0 });
+
+/** "gradient/conv1.weight:0" as ["gradient", "conv1", "weight:0"]. */
+export function path(name: string): string[] {
+  if (name.length > 400) return [name];
+  const parts = name.split(/[/.](?=[^/.])/).filter(Boolean);
+  return parts.length ? parts : [name];
+}
+
+export class Tree {
+  readonly #root = node();
+
+  constructor(names: readonly string[], collections: ReadonlyMap<string, readonly number[]>) {
+    const placed = new Set<number>();
+    const put = (group: string, index: number) => {
+      placed.add(index);
+      const name = names[index];
+      if (name === undefined) return;
+      const parts = path(name);
+      let at = this.#child(this.#root, group);
+      at.size++;
+      for (const part of parts.slice(0, -1)) {
+        at = this.#child(at, part);
+        at.size++;
+      }
+      at.leaves.push(name);
+    };
+    const named = [...collections].filter(([name]) => !CATCH_ALL.has(name)).sort(([a], [b]) => a.localeCompare(b));
+    for (const [collection, indices] of named) for (const index of indices) put(collection, index);
+    const rest = named.length && placed.size ? "other tensors" : "all tensors";
+    names.forEach((_, index) => {
+      if (!placed.has(index)) put(rest, index);
+    });
+  }
+
+  #child(parent: Node, name: string): Node {
+    const found = parent.groups.get(name) ?? node();
+    parent.groups.set(name, found);
+    return found;
+  }
+
+  rows(closed: ReadonlySet<string>): Row[] {
+    const out: Row[] = [];
+    const walk = (parent: Node, prefix: string, level: number) => {
+      const siblings = parent.groups.size + parent.leaves.length;
+      let place = 0;
+      for (const [first, child] of parent.groups) {
+        // A group that holds a single group is written in one row: "fc1 / sub".
+        let name = first;
+        let label = first;
+        let at = child;
+        while (level > 1 && at.leaves.length === 0 && at.groups.size === 1) {
+          const [[next, only]] = [...at.groups] as [[string, Node]];
+          name = `${name}\u0000${next}`;
+          label = `${label} / ${next}`;
+          at = only;
+        }
+        const id = prefix ? `${prefix}\u0000${name}` : name;
+        const open = !closed.has(id);
+        out.push({ kind: "group", label, id, level, open, size: at.size, place: ++place, siblings });
+        if (open) walk(at, id, level + 1);
+      }
+      for (const leaf of parent.leaves) {
+        const label = path(leaf).at(-1) ?? leaf;
+        out.push({ kind: "tensor", label, id: leaf, level, open: false, size: 1, place: ++place, siblings });
+      }
+    };
+    walk(this.#root, "", 1);
+    return out;
+  }
+}

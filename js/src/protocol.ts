@@ -1,0 +1,313 @@
+/** The contract with the kernel as types: docs/widget-protocol.md says what each word means. */
+
+export const PROTOCOL = 1;
+
+export type Kind = "slider" | "inspector" | "scalars" | "rules" | "explorer";
+export type PanelName = "histogram" | "history" | "heatmap" | "statistics" | "values" | "scalars" | "rules";
+export type ModeName = "" | "TRAIN" | "EVAL" | "PREDICT" | "GLOBAL";
+export type HistScale = "linear" | "log" | "symlog";
+export type Pool = "mean" | "min" | "max" | "maxabs";
+export type Role = "main" | "compare";
+
+export interface Compare {
+  step?: number;
+  run?: number;
+  worker?: string;
+}
+
+export interface Line {
+  tensor: string;
+  stat: string;
+  run?: number;
+  worker?: string;
+  mode?: ModeName;
+}
+
+export type Selection =
+  | Record<string, never>
+  | { kind: "cells"; rows: [number, number]; cols: [number, number] }
+  | { kind: "steps" | "bins"; range: [number, number] };
+
+/** What a person chose. Small, two-way, and restored after a reload. */
+export interface Traits {
+  _kind: Kind;
+  _protocol: number;
+  _boot: DataView[];
+  step: number;
+  follow: boolean;
+  speed: number;
+  mode: ModeName;
+  tensor: string;
+  run: number;
+  worker: string;
+  compare: Compare;
+  selection: Selection;
+  panels: PanelName[];
+  hist_scale: HistScale;
+  hist_bins: "shared" | "own";
+  log_counts: boolean;
+  history: "strip" | "ridge";
+  axes: number[];
+  fixed: number[];
+  pool: Pool;
+  palette: string;
+  clip: number[];
+  scale_over: "steps" | "step";
+  zoom: number[];
+  stats: string[];
+  series: Line[];
+  smoothing: number;
+  log_x: boolean;
+  log_y: boolean;
+  range: number[];
+  filter: string;
+  filter_kind: "fuzzy" | "regex";
+  closed: string[];
+  height: number;
+}
+
+export const DEFAULTS: Traits = {
+  _kind: "explorer",
+  _protocol: PROTOCOL,
+  _boot: [],
+  step: -1,
+  follow: true,
+  speed: 10,
+  mode: "",
+  tensor: "",
+  run: 0,
+  worker: "",
+  compare: {},
+  selection: {},
+  panels: ["histogram", "heatmap", "history", "statistics", "values"],
+  hist_scale: "linear",
+  hist_bins: "shared",
+  log_counts: false,
+  history: "strip",
+  axes: [],
+  fixed: [],
+  pool: "maxabs",
+  palette: "auto",
+  clip: [],
+  scale_over: "steps",
+  zoom: [],
+  stats: ["mean", "std", "abs_max"],
+  series: [],
+  smoothing: 0,
+  log_x: false,
+  log_y: false,
+  range: [],
+  filter: "",
+  filter_kind: "fuzzy",
+  closed: [],
+  height: 0,
+};
+
+/** The eighteen reductions, in the order of the columns of `stats`. */
+export const REDUCTIONS = [
+  ...["min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2"],
+  ...["abs_min", "abs_max", "abs_mean", "abs_prod", "abs_std", "abs_sum", "abs_variance", "abs_l1", "abs_l2"],
+] as const;
+
+/** Modes by the number that stands in packets. */
+export const MODES = ["", "TRAIN", "EVAL", "PREDICT", "GLOBAL"] as const;
+
+export interface HistWant {
+  scale: HistScale;
+  bins: number;
+  edges: "shared" | "own";
+}
+export interface ImageWant {
+  axes: number[];
+  fixed: number[];
+  pool: Pool;
+  cells: number;
+}
+export interface Want {
+  stats: boolean;
+  update: boolean;
+  hist: HistWant | null;
+  image: ImageWant | null;
+  percentiles: boolean;
+}
+interface At {
+  role: Role;
+  run: number;
+  tensor: string;
+  worker: string;
+}
+interface Slice extends At {
+  step: number;
+  axes: number[];
+  fixed: number[];
+  rows: [number, number];
+  cols: [number, number];
+}
+
+export type Question =
+  | { what: "hello"; protocol: number; again: boolean }
+  | ({ what: "frames"; near: number; want: Want; after?: number } & At)
+  | ({ what: "tile"; pool: Pool; size: [number, number] } & Slice)
+  | ({ what: "values" } & Slice)
+  | { what: "series"; lines: Required<Line>[] }
+  | { what: "rule"; do: "start" | "pause" | "stop" | "rerun" | "set" | "remove"; rule: string; params?: Params }
+  | { what: "rule"; do: "add"; class: string; run: number; params: Params }
+  | { what: "firing"; rule: string; step: number }
+  | { what: "classes" };
+
+export type Params = Record<string, number | string | boolean>;
+
+export interface Fault {
+  type: string;
+  message: string;
+}
+
+export type ToKernel = ({ kind: "ask"; id: string } & Question) | { kind: "cancel"; id: string };
+export type FromKernel =
+  | { kind: "part"; id: string }
+  | { kind: "progress"; id: string; done: number; total: number }
+  | ({ kind: "answer"; id: string } & Answer)
+  | { kind: "error"; id: string; error: Fault }
+  | { kind: "news" };
+
+/** What an answer may carry beside its packets. */
+export interface Answer {
+  live?: "loop" | "thread";
+  heartbeat?: number;
+  firings?: Firing[];
+  classes?: RuleClass[];
+}
+
+export type RunStatus = "running" | "ended" | "stalled" | "gone" | "error";
+export interface CatalogHead {
+  kind: "catalog";
+  run: number;
+  name: string;
+  path: string;
+  status: RunStatus;
+  message: string;
+  workers: string[];
+  last_write: number | null;
+  append: boolean;
+  tensors: string[];
+  collections: Record<string, number[]>;
+}
+export interface PlanHead {
+  kind: "plan";
+  run: number;
+  tensor: string;
+  worker: string;
+  dtype: string;
+  shape: number[];
+  bytes: number;
+  collections: string[];
+  workers: string[];
+  form: "number" | "text" | "complex";
+  reduced: boolean;
+  errors: Record<string, Fault>;
+}
+export interface FramesHead {
+  kind: "frames";
+  run: number;
+  tensor: string;
+  worker: string;
+  edition: number;
+  errors: Record<string, Fault>;
+  hist?: { scale: HistScale; edges: "shared" | "own" };
+  image?: { axes: number[]; fixed: number[]; pool: Pool; rows: number; cols: number };
+  percentiles?: number[];
+}
+export interface TileHead {
+  kind: "tile";
+  run: number;
+  tensor: string;
+  worker: string;
+  step: number;
+  axes: number[];
+  fixed: number[];
+  pool: Pool;
+  rows: [number, number];
+  cols: [number, number];
+  shape: [number, number];
+  exact: boolean;
+}
+export interface ValuesHead {
+  kind: "values";
+  run: number;
+  tensor: string;
+  worker: string;
+  step: number;
+  axes: number[];
+  fixed: number[];
+  rows: [number, number];
+  cols: [number, number];
+  shape: [number, number];
+  cells: string[][];
+}
+export interface SeriesHead {
+  kind: "series";
+  run: number;
+  tensor: string;
+  worker: string;
+  mode: ModeName;
+  stat: string;
+}
+
+export type RuleStatus = "InProgress" | "NoIssuesFound" | "IssuesFound" | "Error" | "Stopping" | "Stopped";
+export interface Param {
+  name: string;
+  type: "float" | "int" | "str" | "bool";
+  value: number | string | boolean;
+  default: number | string | boolean | null;
+  help: string;
+}
+export interface RuleClass {
+  name: string;
+  builtin: boolean;
+  help: string;
+  params: Param[];
+}
+export interface Firing {
+  step: number;
+  tensor: string;
+  worker: string;
+  message: string;
+  value: number | null;
+}
+export interface RuleInfo {
+  id: string;
+  name: string;
+  class: string;
+  run: number;
+  status: RuleStatus;
+  active: boolean;
+  done: number;
+  total: number;
+  message: string;
+  params: Param[];
+  firings: Firing[];
+  firings_total: number;
+  restarted?: boolean;
+}
+export interface RulesHead {
+  kind: "rules";
+  append: boolean;
+  classes?: RuleClass[];
+  rules: RuleInfo[];
+}
+export interface PageHead {
+  kind: "page";
+  traits: Partial<Traits>;
+}
+export type Head =
+  | CatalogHead
+  | PlanHead
+  | FramesHead
+  | TileHead
+  | ValuesHead
+  | SeriesHead
+  | RulesHead
+  | PageHead;
+
+/** How one step of one rule ended, as it stands in a strip. */
+export const OUTCOMES = ["not evaluated", "passed", "fired", "skipped", "error"] as const;

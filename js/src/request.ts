@@ -1,0 +1,117 @@
+/** Questions to the kernel over msg:custom: an id each, cancellable, never silent. Packets go to whoever files them. */
+import type { Answer, Fault, FromKernel, Question, ToKernel } from "./protocol";
+import type { Model } from "./state";
+
+export class AnswerError extends Error {
+  override name = "AnswerError";
+  readonly type: string;
+  constructor(fault: Fault) {
+    super(fault.message || fault.type);
+    this.type = fault.type;
+  }
+}
+
+export interface Progress {
+  (done: number, total: number): void;
+}
+
+/** Something that answers questions: a kernel, or the packets of an exported page. */
+export interface Source {
+  readonly kernelless?: boolean;
+  ask(question: Question, signal: AbortSignal, progress?: Progress): Promise<Answer>;
+}
+
+interface Open {
+  resolve(answer: Answer): void;
+  reject(error: Error): void;
+  progress: Progress | undefined;
+  heard(): void;
+}
+
+/** After so long without a sign of a question's id we stop waiting for it. A busy kernel answers late, not never. */
+export const PATIENCE = 120_000;
+
+export class KernelSource implements Source {
+  readonly #open = new Map<string, Open>();
+  // Replies go to every page that shows the widget, so ids of two pages must differ.
+  readonly #prefix = Math.random().toString(36).slice(2, 10);
+  #last = 0;
+
+  constructor(
+    private readonly model: Model,
+    private readonly file: (buffers: DataView[]) => void,
+    signal: AbortSignal,
+    /** any message is a sign of life, also one without packets */
+    private readonly alive: () => void = () => {},
+    private readonly patience = PATIENCE,
+  ) {
+    const heard = (message: FromKernel, buffers: DataView[]) => this.#receive(message, buffers);
+    model.on("msg:custom", heard as (...args: never[]) => void);
+    signal.addEventListener("abort", () => {
+      model.off("msg:custom", heard as (...args: never[]) => void);
+      for (const open of this.#open.values()) open.reject(new DOMException("the widget is gone", "AbortError"));
+      this.#open.clear();
+    });
+  }
+
+  ask(question: Question, signal: AbortSignal, progress?: Progress): Promise<Answer> {
+    const id = `${this.#prefix}-${++this.#last}`;
+    return new Promise<Answer>((resolve, reject) => {
+      if (signal.aborted) return reject(signal.reason);
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      const done = () => {
+        clearTimeout(timer);
+        this.#open.delete(id);
+        signal.removeEventListener("abort", cancel);
+      };
+      const cancel = () => {
+        done();
+        this.#post({ kind: "cancel", id });
+        reject(signal.reason);
+      };
+      const heard = () => {
+        clearTimeout(timer);
+        timer = setTimeout(() => {
+          done();
+          reject(new AnswerError({ type: "Timeout", message: `no answer from the kernel in ${this.patience / 1000} s` }));
+        }, this.patience);
+      };
+      signal.addEventListener("abort", cancel, { once: true });
+      this.#open.set(id, {
+        resolve: (answer) => (done(), resolve(answer)),
+        reject: (error) => (done(), reject(error)),
+        progress,
+        heard,
+      });
+      heard();
+      this.#post({ kind: "ask", id, ...question });
+    });
+  }
+
+  #post(message: ToKernel) {
+    this.model.send(message);
+  }
+
+  #receive(message: FromKernel, buffers: DataView[] = []) {
+    if (buffers.length) this.file(buffers);
+    else this.alive();
+    if (!message || typeof message !== "object" || message.kind === "news") return;
+    const open = this.#open.get(message.id);
+    if (!open) return;
+    open.heard();
+    if (message.kind === "progress") open.progress?.(message.done, message.total);
+    else if (message.kind === "answer") open.resolve(message);
+    else if (message.kind === "error") open.reject(new AnswerError(message.error));
+  }
+}
+
+/** An exported page: what was not written into it cannot be asked for. */
+export class PageSource implements Source {
+  readonly kernelless = true;
+  ask(question: Question): Promise<Answer> {
+    if (question.what === "hello") return Promise.resolve({});
+    return Promise.reject(
+      new AnswerError({ type: "NoKernel", message: "This page was saved without a kernel: it holds what is shown, no more." }),
+    );
+  }
+}

@@ -1,0 +1,190 @@
+/** One widget's life: its traits, what it holds, and whom it asks. Views share it; nothing here draws. */
+import { type Frame, lastAtOrBefore, type TensorFrames } from "./frames";
+import { type Axis, type Run, Store } from "./store";
+import { type Answer, MODES, type ModeName, PROTOCOL, type Question, type Role, type Traits } from "./protocol";
+import { AnswerError, type Source } from "./request";
+import type { State } from "./state";
+
+/** A tensor at a step, as found. */
+export interface Shown {
+  run: number;
+  tensor: string;
+  worker: string;
+  /** the step asked for, and the one whose value this is (the latest earlier one where there is none) */
+  step: number;
+  from: number;
+  frames: TensorFrames;
+  frame: Frame | undefined;
+  /** the tensor has a value here that has not arrived yet */
+  pending: boolean;
+}
+
+/** What one redraw sees: a consistent picture of traits and data. */
+export interface Scene {
+  traits: Traits;
+  run: Run | undefined;
+  axis: Axis;
+  /** the global step shown; NaN when the run has none */
+  step: number;
+  main: Shown | undefined;
+  other: Shown | undefined;
+}
+
+/** A question in flight or failed, by the place that shows it. */
+export interface Waiting {
+  since: number;
+  done: number;
+  total: number;
+  busy: boolean;
+  error: string;
+}
+
+const BUSY_AFTER = 1000;
+
+export class Session {
+  readonly store = new Store();
+  /** By place: "hello", "main", "compare", "tile", … */
+  readonly waiting = new Map<string, Waiting>();
+  readonly #asking = new Map<string, AbortController>();
+  #source: Source | undefined;
+  live: Answer["live"] | undefined;
+  #heartbeat: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    readonly state: State,
+    readonly signal: AbortSignal,
+  ) {
+    signal.addEventListener("abort", () => {
+      clearTimeout(this.#heartbeat);
+      for (const asking of this.#asking.values()) asking.abort();
+    });
+  }
+
+  /** An exported page: nobody answers. */
+  get kernelless(): boolean {
+    return this.#source?.kernelless === true;
+  }
+
+  /** Says hello, and again whenever the kernel has been silent for three of its own heartbeats. */
+  connect(source: Source, heartbeat = true): void {
+    this.#source = source;
+    const hello = async (again: boolean) => {
+      const answer = await this.ask("hello", { what: "hello", protocol: PROTOCOL, again });
+      if (answer?.live) this.live = answer.live;
+      if (heartbeat && answer?.heartbeat) this.#expect(answer.heartbeat * 3000, () => void hello(true));
+    };
+    void hello(false);
+  }
+
+  #expect(ms: number, missed: () => void) {
+    clearTimeout(this.#heartbeat);
+    if (this.signal.aborted) return;
+    let seen = this.store.version;
+    const look = () => {
+      if (this.store.version === seen) return missed();
+      seen = this.store.version;
+      this.#heartbeat = setTimeout(look, ms);
+    };
+    this.#heartbeat = setTimeout(look, ms);
+  }
+
+  /** A message without packets still is a sign of life. */
+  heard(): void {
+    this.store.touched();
+  }
+
+  /**
+   * Asks for a place; a newer question of the same place cancels the older. Resolves to undefined when it was cancelled or
+   * failed: the failure stands in `waiting` until the place asks again.
+   */
+  async ask(place: string, question: Question): Promise<Answer | undefined> {
+    this.cancel(place);
+    if (!this.#source || this.signal.aborted) return undefined;
+    const control = new AbortController();
+    this.#asking.set(place, control);
+    const waiting: Waiting = { since: performance.now(), done: 0, total: 0, busy: false, error: "" };
+    this.waiting.set(place, waiting);
+    const busy = setTimeout(() => {
+      waiting.busy = true;
+      this.store.touched();
+    }, BUSY_AFTER);
+    const quiet = () => {
+      clearTimeout(busy);
+      waiting.busy = false;
+    };
+    try {
+      const answer = await this.#source.ask(question, control.signal, (done, total) => {
+        quiet();
+        waiting.done = done;
+        waiting.total = total;
+        this.store.touched();
+      });
+      if (this.waiting.get(place) === waiting) this.waiting.delete(place);
+      return answer;
+    } catch (error) {
+      if (control.signal.aborted || (error instanceof AnswerError && error.type === "Cancelled")) {
+        if (this.waiting.get(place) === waiting) this.waiting.delete(place);
+      } else waiting.error = error instanceof Error ? error.message : String(error);
+      return undefined;
+    } finally {
+      quiet();
+      if (this.#asking.get(place) === control) this.#asking.delete(place);
+      this.store.touched();
+    }
+  }
+
+  cancel(place: string): void {
+    this.#asking.get(place)?.abort(new DOMException("a newer question took its place", "AbortError"));
+    this.#asking.delete(place);
+    this.waiting.delete(place);
+  }
+
+  scene(): Scene {
+    const traits = this.state.all();
+    const axis = this.store.axis(traits.run, traits.mode);
+    const step = resolveStep(axis, traits.step);
+    return {
+      traits,
+      run: this.store.runs.get(traits.run),
+      axis,
+      step,
+      main: this.shown(traits.run, traits.tensor, traits.worker, step, traits.mode),
+      other:
+        Object.keys(traits.compare).length === 0
+          ? undefined
+          : this.shown(
+              traits.compare.run ?? traits.run,
+              traits.tensor,
+              traits.compare.worker ?? traits.worker,
+              traits.compare.step ?? step,
+              traits.mode,
+            ),
+    };
+  }
+
+  /** What is shown of a tensor at a step: its value there, or the latest earlier one of the mode in view. */
+  shown(run: number, tensor: string, worker: string, step: number, mode: ModeName): Shown | undefined {
+    if (!tensor) return undefined;
+    const frames = this.store.held(run, tensor, worker);
+    if (!frames) return undefined;
+    const number = MODES.indexOf(mode);
+    let i = lastAtOrBefore(frames.steps, step);
+    if (mode !== "") while (i >= 0 && this.store.modeOf(run, frames.steps[i] as number)?.mode !== number) i--;
+    const from = i < 0 ? Number.NaN : (frames.steps[i] as number);
+    const frame = Number.isNaN(from) ? undefined : frames.at(from);
+    return { run, tensor, worker, step, from, frames, frame, pending: !Number.isNaN(from) && frame?.step !== from };
+  }
+
+  /** The place in `waiting` where frames of a role are reported. */
+  place(role: Role): string {
+    return `frames/${role}`;
+  }
+}
+
+/** The step a slider stands on: the trait's, or the nearest saved one; -1 means the latest. */
+export function resolveStep(axis: Axis, step: number): number {
+  if (axis.steps.length === 0) return Number.NaN;
+  if (step < 0) return axis.steps[axis.steps.length - 1] as number;
+  const i = lastAtOrBefore(axis.steps, step);
+  return axis.steps[Math.max(i, 0)] as number;
+}

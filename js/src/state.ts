@@ -1,0 +1,111 @@
+/** What a person chose: the traits, wherever they live (a kernel's widget, or an exported page). */
+import { DEFAULTS, type Traits } from "./protocol";
+
+/** The part of anywidget's model that we use; 20 lines make a fake one. */
+export interface Model {
+  get(name: string): unknown;
+  set(name: string, value: unknown): void;
+  save_changes(): void;
+  on(event: string, callback: (...args: never[]) => void): void;
+  off(event: string, callback: (...args: never[]) => void): void;
+  send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
+}
+
+/** How often a moving slider tells the kernel where it is. The picture never waits for that. */
+const SAVE_EVERY = 60;
+
+export class State {
+  /** Traits that this widget's class does not have (a slider has no palette): kept here, for the page's life. */
+  readonly #own: Partial<Traits> = {};
+  readonly #listeners = new Set<() => void>();
+  #saving: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    readonly model: Model,
+    signal: AbortSignal,
+  ) {
+    const changed = () => this.#tell();
+    for (const name of Object.keys(DEFAULTS)) model.on(`change:${name}`, changed);
+    signal.addEventListener("abort", () => {
+      for (const name of Object.keys(DEFAULTS)) model.off(`change:${name}`, changed);
+      this.#flush();
+    });
+  }
+
+  get<K extends keyof Traits>(name: K): Traits[K] {
+    return (this.model.get(name) ?? this.#own[name] ?? DEFAULTS[name]) as Traits[K];
+  }
+
+  /** Sets what differs and tells everybody once. */
+  set(patch: Partial<Traits>): void {
+    let any = false;
+    for (const [key, value] of Object.entries(patch)) {
+      const name = key as keyof Traits;
+      if (same(this.get(name), value)) continue;
+      any = true;
+      if (this.model.get(name) === undefined) Object.assign(this.#own, { [name]: value });
+      else this.model.set(name, value);
+    }
+    if (!any) return;
+    this.#saving ??= setTimeout(() => this.#flush(), SAVE_EVERY);
+    this.#tell();
+  }
+
+  all(): Traits {
+    const out: Record<string, unknown> = {};
+    for (const name of Object.keys(DEFAULTS)) if (name !== "_boot") out[name] = this.get(name as keyof Traits);
+    return out as unknown as Traits;
+  }
+
+  onChange(callback: () => void, signal: AbortSignal): void {
+    this.#listeners.add(callback);
+    signal.addEventListener("abort", () => this.#listeners.delete(callback));
+  }
+
+  #tell() {
+    for (const listener of this.#listeners) listener();
+  }
+
+  #flush() {
+    if (this.#saving === undefined) return;
+    clearTimeout(this.#saving);
+    this.#saving = undefined;
+    this.model.save_changes();
+  }
+}
+
+/** Equal as JSON, which traits are. */
+export function same(a: unknown, b: unknown): boolean {
+  return Object.is(a, b) || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
+}
+
+/** A model without a kernel: exported pages, the demo and tests. */
+export class PlainModel implements Model {
+  readonly #values: Map<string, unknown>;
+  readonly #listeners = new Map<string, Set<(...args: never[]) => void>>();
+  constructor(values: Partial<Traits>) {
+    this.#values = new Map(Object.entries({ ...DEFAULTS, ...values }));
+  }
+  get(name: string): unknown {
+    return this.#values.get(name);
+  }
+  set(name: string, value: unknown): void {
+    this.#values.set(name, value);
+    this.emit(`change:${name}`);
+  }
+  emit(event: string, ...args: unknown[]): void {
+    for (const listener of [...(this.#listeners.get(event) ?? [])]) (listener as (...args: unknown[]) => void)(...args);
+  }
+  on(event: string, callback: (...args: never[]) => void): void {
+    const set = this.#listeners.get(event) ?? new Set();
+    this.#listeners.set(event, set.add(callback));
+  }
+  off(event: string, callback: (...args: never[]) => void): void {
+    this.#listeners.get(event)?.delete(callback);
+  }
+  listeners(): number {
+    return [...this.#listeners.values()].reduce((n, set) => n + set.size, 0);
+  }
+  save_changes(): void {}
+  send(_content: unknown, _callbacks?: unknown, _buffers?: ArrayBuffer[]): void {}
+}

@@ -1,0 +1,229 @@
+/** Everything read from runs that this page holds, filed by what it is. Knows neither Jupyter nor drawing. */
+import { lastAtOrBefore, TensorFrames } from "./frames";
+import { type Blocks, decode, type Packet } from "./packet";
+import type { CatalogHead, Firing, ModeName, PageHead, RuleClass, RuleInfo, RulesHead, TileHead, ValuesHead } from "./protocol";
+import { MODES } from "./protocol";
+
+export interface Run {
+  head: CatalogHead;
+  names: string[];
+  /** collection -> indices into names */
+  collections: Map<string, number[]>;
+  /** global steps, rising, with the mode and the step of that mode */
+  steps: Float64Array;
+  modes: Uint8Array;
+  modeSteps: Float64Array;
+  version: number;
+}
+
+export interface Tile {
+  head: TileHead;
+  data: Packet["arrays"];
+}
+export interface Values {
+  head: ValuesHead;
+  number: Float64Array | undefined;
+}
+export interface Series {
+  step: Float64Array;
+  y: Float64Array;
+}
+export interface RuleState {
+  info: RuleInfo;
+  /** step -> outcome, as in OUTCOMES */
+  outcomes: Map<number, number>;
+  firings: Map<number, Firing[]>;
+  version: number;
+}
+
+/** How many bytes of frames are kept of tensors that are no longer in view. */
+const KEEP = 96 << 20;
+const KEEP_TILES = 24;
+const KEEP_VALUES = 200;
+
+export const tensorKey = (run: number, tensor: string, worker: string) => `${run}\n${worker}\n${tensor}`;
+export const seriesKey = (run: number, tensor: string, worker: string, mode: string, stat: string) =>
+  `${run}\n${worker}\n${mode}\n${stat}\n${tensor}`;
+
+/** Steps of one mode with the numbers a person reads on them. */
+export interface Axis {
+  /** global steps */
+  steps: Float64Array;
+  /** what is written at each: the global step, or the step of the mode */
+  labels: Float64Array;
+  modes: Uint8Array;
+}
+
+export class Store {
+  readonly runs = new Map<number, Run>();
+  readonly tensors = new Map<string, TensorFrames>();
+  readonly series = new Map<string, Series>();
+  readonly rules = new Map<string, RuleState>();
+  classes: RuleClass[] = [];
+  page: PageHead["traits"] | undefined;
+  /** Packets that could not be read; shown once, never thrown into a message handler. */
+  fault = "";
+  version = 0;
+  readonly #tiles: Tile[] = [];
+  readonly #values: Values[] = [];
+  readonly #listeners = new Set<() => void>();
+  readonly #axes = new Map<string, { version: number; axis: Axis }>();
+
+  onChange(callback: () => void, signal: AbortSignal): void {
+    this.#listeners.add(callback);
+    signal.addEventListener("abort", () => this.#listeners.delete(callback));
+  }
+
+  file(buffers: (DataView | ArrayBuffer)[]): void {
+    for (const buffer of buffers)
+      try {
+        this.put(decode(buffer));
+      } catch (error) {
+        this.fault = error instanceof Error ? error.message : String(error);
+      }
+    this.touched();
+  }
+
+  touched(): void {
+    this.version++;
+    for (const listener of this.#listeners) listener();
+  }
+
+  put({ head, arrays }: Packet): void {
+    switch (head.kind) {
+      case "catalog":
+        return this.#catalog(head, arrays);
+      case "plan":
+        return this.frames(head.run, head.tensor, head.worker).setPlan(head, arrays);
+      case "frames":
+        return this.frames(head.run, head.tensor, head.worker).add(head, arrays);
+      case "tile":
+        this.#tiles.unshift({ head, data: arrays });
+        this.#tiles.length = Math.min(this.#tiles.length, KEEP_TILES);
+        return;
+      case "values":
+        this.#values.unshift({ head, number: arrays.number?.data as Float64Array | undefined });
+        this.#values.length = Math.min(this.#values.length, KEEP_VALUES);
+        return;
+      case "series":
+        if (arrays.step && arrays.y)
+          this.series.set(seriesKey(head.run, head.tensor, head.worker, head.mode, head.stat), {
+            step: arrays.step.data as Float64Array,
+            y: arrays.y.data as Float64Array,
+          });
+        return;
+      case "rules":
+        return this.#rules(head, arrays);
+      case "page":
+        this.page = head.traits;
+    }
+  }
+
+  /** The frames of a tensor, made when first asked for, and those longest unused let go. */
+  frames(run: number, tensor: string, worker: string): TensorFrames {
+    const key = tensorKey(run, tensor, worker);
+    const found = this.tensors.get(key) ?? new TensorFrames();
+    this.tensors.delete(key);
+    this.tensors.set(key, found);
+    let bytes = 0;
+    for (const each of this.tensors.values()) bytes += each.bytes;
+    for (const [old, each] of this.tensors) {
+      if (bytes <= KEEP || this.tensors.size <= 2) break;
+      bytes -= each.bytes;
+      this.tensors.delete(old);
+    }
+    return found;
+  }
+
+  held(run: number, tensor: string, worker: string): TensorFrames | undefined {
+    return this.tensors.get(tensorKey(run, tensor, worker));
+  }
+
+  tile(fits: (head: TileHead) => boolean): Tile | undefined {
+    return this.#tiles.find((tile) => fits(tile.head));
+  }
+
+  values(fits: (head: ValuesHead) => boolean): Values | undefined {
+    return this.#values.find((values) => fits(values.head));
+  }
+
+  /** The steps of a run that a slider offers in a mode ("" is every mode, by global number). */
+  axis(run: number, mode: ModeName): Axis {
+    const found = this.runs.get(run);
+    if (!found) return { steps: new Float64Array(0), labels: new Float64Array(0), modes: new Uint8Array(0) };
+    const key = `${run}/${mode}`;
+    const known = this.#axes.get(key);
+    if (known?.version === found.version) return known.axis;
+    const number = mode === "" ? -1 : MODES.indexOf(mode);
+    const picks: number[] = [];
+    for (let i = 0; i < found.steps.length; i++) if (number < 0 || found.modes[i] === number) picks.push(i);
+    const axis: Axis = {
+      steps: Float64Array.from(picks, (i) => found.steps[i] as number),
+      labels: Float64Array.from(picks, (i) => (number < 0 ? found.steps : found.modeSteps)[i] as number),
+      modes: Uint8Array.from(picks, (i) => found.modes[i] as number),
+    };
+    this.#axes.set(key, { version: found.version, axis });
+    return axis;
+  }
+
+  /** Mode number and mode step of a global step. */
+  modeOf(run: number, step: number): { mode: number; modeStep: number } | undefined {
+    const found = this.runs.get(run);
+    if (!found) return undefined;
+    const i = lastAtOrBefore(found.steps, step);
+    if (i < 0 || found.steps[i] !== step) return undefined;
+    return { mode: found.modes[i] as number, modeStep: found.modeSteps[i] as number };
+  }
+
+  #catalog(head: CatalogHead, arrays: Blocks) {
+    const before = head.append ? this.runs.get(head.run) : undefined;
+    const names = before?.names ?? [];
+    // One by one: a spread of a very long list would be too many arguments.
+    for (const name of head.tensors) names.push(name);
+    const collections = before?.collections ?? new Map<string, number[]>();
+    for (const [name, indices] of Object.entries(head.collections)) {
+      const list = collections.get(name) ?? [];
+      for (const index of indices) list.push(index);
+      collections.set(name, list);
+    }
+    const n = arrays.step?.data.length ?? 0;
+    const rows = new Map<number, [number, number]>();
+    before?.steps.forEach((step, i) => rows.set(step, [before.modes[i] as number, before.modeSteps[i] as number]));
+    for (let i = 0; i < n; i++) {
+      const step = arrays.step?.data[i] as number;
+      rows.set(step, [arrays.mode?.data[i] ?? 4, arrays.mode_step?.data[i] ?? step]);
+    }
+    const steps = Float64Array.from(rows.keys()).sort();
+    this.runs.set(head.run, {
+      head,
+      names,
+      collections,
+      steps,
+      modes: Uint8Array.from(steps, (step) => rows.get(step)?.[0] ?? 4),
+      modeSteps: Float64Array.from(steps, (step) => rows.get(step)?.[1] ?? step),
+      version: (this.runs.get(head.run)?.version ?? 0) + 1,
+    });
+  }
+
+  #rules(head: RulesHead, arrays: Blocks) {
+    if (head.classes) this.classes = head.classes;
+    if (!head.append) {
+      const listed = new Set(head.rules.map((rule) => rule.id));
+      for (const id of this.rules.keys()) if (!listed.has(id)) this.rules.delete(id);
+    }
+    head.rules.forEach((info, i) => {
+      const before = this.rules.get(info.id);
+      const keep = before && head.append && !info.restarted;
+      const outcomes = keep ? before.outcomes : new Map<number, number>();
+      const steps = arrays[`${i}.step`]?.data;
+      const codes = arrays[`${i}.outcome`]?.data;
+      if (steps && codes)
+        for (let k = 0; k < steps.length; k++) outcomes.set(steps[k] as number, codes[k] as number);
+      const firings = keep ? before.firings : new Map<number, Firing[]>();
+      const fresh = new Map<number, Firing[]>();
+      for (const firing of info.firings) fresh.set(firing.step, [...(fresh.get(firing.step) ?? []), firing]);
+      for (const [step, list] of fresh) firings.set(step, list);
+      this.rules.set(info.id, { info, outcomes, firings, version: (before?.version ?? 0) + 1 });
+    });
+  }
+}

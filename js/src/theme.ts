@@ -1,0 +1,106 @@
+/** The page's colours, read from theme.css's variables, which follow JupyterLab's own. */
+
+export interface Theme {
+  dark: boolean;
+  ink: string;
+  /** quieter text, still readable */
+  ink2: string;
+  /** axes and grid: never text */
+  rule: string;
+  grid: string;
+  surface: string;
+  accent: string;
+  error: string;
+  warn: string;
+  font: string;
+  mono: string;
+  /** pixels */
+  size: number;
+}
+
+/** Relative luminance (0 dark .. 1 light) of any CSS colour; undefined when it is transparent or none. */
+export function luminance(colour: string, probe: CanvasRenderingContext2D | null): number | undefined {
+  if (!probe || !colour.trim()) return undefined;
+  probe.clearRect(0, 0, 1, 1);
+  probe.fillStyle = "rgba(0,0,0,0)";
+  probe.fillStyle = colour.trim();
+  probe.fillRect(0, 0, 1, 1);
+  const [r = 0, g = 0, b = 0, a = 0] = probe.getImageData(0, 0, 1, 1).data;
+  if (a < 128) return undefined;
+  return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
+}
+
+function parent(el: Element): Element | null {
+  if (el.parentElement) return el.parentElement;
+  const root = el.getRootNode();
+  return root instanceof ShadowRoot ? root.host : null;
+}
+
+function isDark(el: Element, probe: CanvasRenderingContext2D | null): boolean {
+  const jupyter = luminance(getComputedStyle(el).getPropertyValue("--jp-layout-color0"), probe);
+  if (jupyter !== undefined) return jupyter < 0.5;
+  for (let at = parent(el); at; at = parent(at)) {
+    const behind = luminance(getComputedStyle(at).backgroundColor, probe);
+    if (behind !== undefined) return behind < 0.5;
+  }
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** Keeps `root` marked light or dark as the page is, and tells when that changes. */
+export class ThemeWatch {
+  theme: Theme;
+  readonly #probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+
+  constructor(
+    private readonly root: HTMLElement,
+    changed: () => void,
+    signal: AbortSignal,
+  ) {
+    this.theme = this.#read();
+    const look = () => {
+      const before = JSON.stringify(this.theme);
+      this.theme = this.#read();
+      if (JSON.stringify(this.theme) !== before) changed();
+    };
+    // A theme is a class or an attribute first, and its style sheet may come a little later.
+    let later: ReturnType<typeof setTimeout> | undefined;
+    const both = () => {
+      look();
+      clearTimeout(later);
+      later = setTimeout(look, 250);
+    };
+    const observer = new MutationObserver(both);
+    for (const el of [document.documentElement, document.body])
+      observer.observe(el, { attributes: true, attributeFilter: ["class", "style", "data-theme", "data-jp-theme-light", "data-jp-theme-name"] });
+    for (const query of ["(prefers-color-scheme: dark)", "(prefers-contrast: more)", "(forced-colors: active)"])
+      matchMedia(query).addEventListener("change", both, { signal });
+    signal.addEventListener("abort", () => {
+      observer.disconnect();
+      clearTimeout(later);
+    });
+    // Attached after construction: what lies behind is known only then.
+    requestAnimationFrame(() => !signal.aborted && look());
+  }
+
+  #read(): Theme {
+    const dark = isDark(this.root, this.#probe);
+    const wanted = dark ? "dark" : "light";
+    if (this.root.dataset.theme !== wanted) this.root.dataset.theme = wanted;
+    const css = getComputedStyle(this.root);
+    const of = (name: string) => css.getPropertyValue(`--smdw-${name}`).trim();
+    return {
+      dark,
+      ink: of("ink"),
+      ink2: of("ink2"),
+      rule: of("rule"),
+      grid: of("grid"),
+      surface: of("surface"),
+      accent: of("accent"),
+      error: of("error"),
+      warn: of("warn"),
+      font: of("font") || "sans-serif",
+      mono: of("mono") || "monospace",
+      size: Number.parseFloat(css.fontSize) || 13,
+    };
+  }
+}

@@ -1,0 +1,59 @@
+/** One view of a widget: parts in an element, redrawn at most once a frame, whatever changed and how often. */
+import { Asker } from "./asker";
+import { h } from "./lib/dom";
+import { Keys } from "./lib/keys";
+import { PROTOCOL } from "./protocol";
+import type { Session } from "./session";
+import { ThemeWatch } from "./theme";
+import { layout } from "./widgets/layouts";
+import type { Context } from "./widgets/panel";
+
+/** Fills `el` and keeps it true until the signal ends. */
+export function mount(session: Session, el: HTMLElement, signal: AbortSignal): void {
+  el.classList.add("smdw");
+  const spoken = session.state.get("_protocol");
+  if (spoken > PROTOCOL) {
+    el.replaceChildren(h("p", { class: "smdw-empty" }, `The kernel speaks protocol ${spoken}, this page ${PROTOCOL}: reload the page.`));
+    return;
+  }
+  const height = session.state.get("height");
+  if (height > 0) el.style.height = `${height}px`;
+  el.classList.toggle("smdw-fixed", height > 0);
+  let frame = 0;
+  const redraw = () => {
+    if (!frame && !signal.aborted) frame = requestAnimationFrame(draw);
+  };
+  const themes = new ThemeWatch(el, redraw, signal);
+  const context: Context = { session, signal, keys: new Keys(el, signal), theme: () => themes.theme, redraw };
+  const root = layout(session.state.get("_kind"), context);
+  const draw = () => {
+    frame = 0;
+    if (!signal.aborted) root.update(session.scene());
+  };
+  el.replaceChildren(root.el);
+  session.state.onChange(redraw, signal);
+  session.store.onChange(redraw, signal);
+  signal.addEventListener("abort", () => {
+    cancelAnimationFrame(frame);
+    el.replaceChildren();
+    el.classList.remove("smdw", "smdw-fixed");
+  });
+  draw();
+}
+
+/** Asks for what is in view, once for all views of a session. */
+export function attend(session: Session, signal: AbortSignal): void {
+  const asker = new Asker(session);
+  let queued = false;
+  const look = () => {
+    if (queued) return;
+    queued = true;
+    queueMicrotask(() => {
+      queued = false;
+      if (!signal.aborted) asker.update(session.scene());
+    });
+  };
+  session.state.onChange(look, signal);
+  session.store.onChange(look, signal);
+  look();
+}

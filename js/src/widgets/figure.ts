@@ -1,0 +1,126 @@
+/** A canvas that knows its size and can give what it shows as PNG or SVG. */
+import { h } from "../lib/dom";
+import { CanvasPen, type Drawing, type Pixels, type Size, SvgPen } from "../draw/pen";
+import type { Theme } from "../theme";
+
+export interface Pointer {
+  x: number;
+  y: number;
+  event: PointerEvent;
+}
+export interface Gestures {
+  move?(at: Pointer | undefined): void;
+  /** begins a drag; what it returns is called with each move until the button is let go */
+  down?(at: Pointer): ((at: Pointer, done: boolean) => void) | undefined;
+}
+
+export class Figure {
+  readonly el: HTMLElement;
+  readonly canvas: HTMLCanvasElement;
+  size: Size = { width: 0, height: 0 };
+  readonly #pen: CanvasPen | undefined;
+  #drawing: Drawing | undefined;
+  #theme: Theme | undefined;
+
+  constructor(name: string, resized: () => void, signal: AbortSignal) {
+    this.canvas = h("canvas", { role: "img" });
+    this.el = h("div", { class: `smdw-figure smdw-figure-${name}` }, this.canvas);
+    const context = this.canvas.getContext("2d");
+    if (context) this.#pen = new CanvasPen(context, {} as Theme);
+    const observer = new ResizeObserver(() => {
+      const { clientWidth: width, clientHeight: height } = this.el;
+      if (width === this.size.width && height === this.size.height) return;
+      this.size = { width, height };
+      resized();
+    });
+    observer.observe(this.el);
+    signal.addEventListener("abort", () => observer.disconnect());
+  }
+
+  get visible(): boolean {
+    return this.size.width > 0 && this.size.height > 0;
+  }
+
+  paint(drawing: Drawing, theme: Theme): void {
+    this.#drawing = drawing;
+    this.#theme = theme;
+    if (!this.visible || !this.#pen) return;
+    const { width, height } = this.size;
+    const ratio = Math.min(3, globalThis.devicePixelRatio || 1);
+    const [w, hgt] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (this.canvas.width !== w) this.canvas.width = w;
+    if (this.canvas.height !== hgt) this.canvas.height = hgt;
+    this.#pen.begin(width, height, ratio, theme);
+    drawing(this.#pen, this.size, theme);
+  }
+
+  /** What the picture says, for those who do not see it. */
+  describe(text: string): void {
+    if (this.canvas.getAttribute("aria-label") !== text) this.canvas.setAttribute("aria-label", text);
+  }
+
+  svg(): string {
+    if (!this.#drawing || !this.#theme) return "";
+    const pen = new SvgPen(this.size, this.#theme, dataUrl);
+    this.#drawing(pen, this.size, this.#theme);
+    return pen.toString();
+  }
+
+  png(): Promise<Blob | undefined> {
+    const { width, height } = this.size;
+    const canvas = h("canvas", { width: width * 2, height: height * 2 });
+    const context = canvas.getContext("2d");
+    if (!context || !this.#drawing || !this.#theme) return Promise.resolve(undefined);
+    const pen = new CanvasPen(context, this.#theme);
+    pen.begin(width, height, 2, this.#theme);
+    pen.rect(0, 0, width, height, { fill: this.#theme.surface });
+    this.#drawing(pen, this.size, this.#theme);
+    return new Promise((resolve) => canvas.toBlob((blob) => resolve(blob ?? undefined)));
+  }
+
+  gestures(gestures: Gestures, signal: AbortSignal): void {
+    const { canvas } = this;
+    const at = (event: PointerEvent): Pointer => {
+      const box = canvas.getBoundingClientRect();
+      return { x: event.clientX - box.left, y: event.clientY - box.top, event };
+    };
+    let dragging: ReturnType<NonNullable<Gestures["down"]>>;
+    const end = (event: PointerEvent) => {
+      const drag = dragging;
+      dragging = undefined;
+      drag?.(at(event), true);
+    };
+    canvas.addEventListener(
+      "pointerdown",
+      (event) => {
+        if (event.button !== 0) return;
+        dragging = gestures.down?.(at(event));
+        if (!dragging) return;
+        try {
+          canvas.setPointerCapture(event.pointerId);
+        } catch {
+          // a pointer that is already gone
+        }
+      },
+      { signal },
+    );
+    canvas.addEventListener(
+      "pointermove",
+      (event) => {
+        if (dragging) dragging(at(event), false);
+        else gestures.move?.(at(event));
+      },
+      { signal },
+    );
+    canvas.addEventListener("pointerup", end, { signal });
+    canvas.addEventListener("pointercancel", end, { signal });
+    canvas.addEventListener("pointerleave", () => gestures.move?.(undefined), { signal });
+  }
+}
+
+function dataUrl(pixels: Pixels, from?: readonly [number, number, number, number]): string {
+  const [x, y, width, height] = (from ?? [0, 0, pixels.width, pixels.height]).map(Math.round) as [number, number, number, number];
+  const canvas = h("canvas", { width, height });
+  canvas.getContext("2d")?.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), -x, -y);
+  return canvas.toDataURL();
+}

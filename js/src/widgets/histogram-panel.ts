@@ -1,0 +1,172 @@
+import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "../draw/histogram";
+import { type Frame, type Hist, histKey, type TensorFrames } from "../frames";
+import { series } from "../lib/colour";
+import { field, Segments, Select, Toggle } from "../lib/dom";
+import { clipped, count, num, percent } from "../lib/format";
+import type { HistScale } from "../protocol";
+import { pythonValue } from "../python";
+import type { Scene, Shown } from "../session";
+import { type Context, PicturePanel, type Rows } from "./panel";
+
+const SCALES = [["linear", "linear"], ["symlog", "symlog"], ["log", "log |x|"]] as const;
+
+/** Ends of the value axis over all steps: the extent of the bins that hold something, so that a drag moves the bars alone. */
+export function histDomain(frames: TensorFrames, key: string): [number, number] {
+  return frames.range(`edges/${key}`, (frame) => {
+    const edges = frame.hists.get(key)?.edges;
+    return edges && [edges[0] as number, edges[edges.length - 1] as number];
+  });
+}
+
+function most(hist: Hist | undefined): number {
+  let top = 0;
+  if (hist) for (const n of hist.counts) if (n > top) top = n;
+  return top;
+}
+
+export class HistogramPanel extends PicturePanel {
+  readonly #scale: Segments<HistScale>;
+  readonly #bins: Select;
+  readonly #log: Toggle;
+  #picture: HistogramPicture | undefined;
+  #scene: Scene | undefined;
+  #hover = -1;
+
+  constructor(context: Context) {
+    super("histogram", "Histogram", context);
+    const { signal, session } = context;
+    this.#scale = new Segments<HistScale>("Value axis", SCALES, (hist_scale) => session.state.set({ hist_scale }), signal);
+    this.#log = new Toggle("log counts", (log_counts) => session.state.set({ log_counts }), signal);
+    this.#bins = new Select("Bins", (value) => session.state.set({ hist_bins: value as "shared" | "own" }), signal);
+    this.tools.append(this.#scale.el, this.#log.el);
+    this.menu.append(field("bins", this.#bins.el));
+    this.exports(this.figure, () => ({
+      name: `${this.#scene?.traits.tensor}-histogram-step-${this.#scene?.main?.from}`,
+      rows: () => this.#rows(),
+      python: () => pythonValue(session, this.#scene?.main),
+    }));
+    this.figure.gestures(
+      {
+        move: (at) => {
+          const layout = this.#picture && layoutHistogram(this.#picture, this.figure.size);
+          const hover = at && layout && this.#picture?.hist ? binAt(layout, this.#picture.hist, at.x) : -1;
+          if (hover !== this.#hover) {
+            this.#hover = hover;
+            context.redraw();
+          }
+        },
+        down: (start) => {
+          const layout = this.#picture && layoutHistogram(this.#picture, this.figure.size);
+          if (!layout) return undefined;
+          return (at, done) => {
+            if (Math.abs(at.x - start.x) < 4) {
+              if (done) session.state.set({ selection: {} });
+              return;
+            }
+            const ends = [start.x, at.x].map((x) => layout.x.invert(Math.max(layout.box.x, Math.min(layout.box.x + layout.box.width, x)))).sort((a, b) => a - b);
+            session.state.set({ selection: { kind: "bins", range: ends as [number, number] } });
+          };
+        },
+      },
+      signal,
+    );
+  }
+
+  update(scene: Scene): void {
+    this.#scene = scene;
+    const { traits, main, other } = scene;
+    const { session, theme } = this.context;
+    this.#scale.update(traits.hist_scale);
+    this.#log.update(traits.log_counts);
+    this.#bins.update([["shared", "the same at all steps"], ["own", "each step its own"]], traits.hist_bins);
+    this.note(session.waiting.get(session.place("main")) ?? session.waiting.get(session.place("compare")));
+    const key = histKey(traits.hist_scale, traits.hist_bins);
+    const hist = main?.frame?.hists.get(key);
+    const second = other?.frame?.hists.get(key);
+    const shared = traits.hist_bins === "shared";
+    const tops = [main, other].map((shown, i) =>
+      !shown ? 0 : shared ? shown.frames.range(`top/${key}`, (frame) => [most(frame.hists.get(key))])[1] : most([hist, second][i]),
+    );
+    const domains = [main, other].map((shown, i) => {
+      const own = [hist, second][i];
+      if (!shown || !own) return [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY] as const;
+      return shared ? histDomain(shown.frames, key) : ([own.edges[0] as number, own.edges[own.edges.length - 1] as number] as const);
+    });
+    const picture: HistogramPicture = {
+      hist,
+      frame: main?.frame,
+      other: second,
+      otherFrame: other?.frame,
+      domain: [Math.min(...domains.map((d) => d[0])), Math.max(...domains.map((d) => d[1]))],
+      top: Math.max(...tops.filter(Number.isFinite), 1),
+      logCounts: traits.log_counts,
+      hover: this.#hover,
+      marked: traits.selection.kind === "bins" ? traits.selection.range : [],
+      otherColour: series(1, theme().dark),
+      nothing: nothing(main, "histogram"),
+    };
+    this.#picture = picture;
+    this.figure.paint((pen, size, colours) => drawHistogram(pen, size, colours, picture), theme());
+    this.readout(this.#words(hist, main?.frame, other));
+    const said = `Histogram of ${clipped(traits.tensor, 80)} at step ${main?.frame?.step ?? "none"}. ${spoken(main?.frame)}`;
+    this.figure.describe(said);
+    this.summary(said);
+  }
+
+  #words(hist: Hist | undefined, frame: Frame | undefined, other: Shown | undefined): string {
+    if (!hist) return "";
+    const i = this.#hover;
+    if (i >= 0 && i < hist.counts.length) {
+      const n = hist.counts[i] as number;
+      const total = frame?.counts?.[0] ?? 0;
+      const closed = i === hist.counts.length - 1 ? "]" : ")";
+      const second = other?.frame?.hists.get(histKey(this.#scene?.traits.hist_scale ?? "", this.#scene?.traits.hist_bins ?? ""))?.counts[i];
+      return `[${num(hist.edges[i] as number)}, ${num(hist.edges[i + 1] as number)}${closed}  ${count(n)} values, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  compared ${count(second)}`}`;
+    }
+    return brief(frame);
+  }
+
+  #rows(): Rows | undefined {
+    const hist = this.#picture?.hist;
+    if (!hist) return undefined;
+    const second = this.#picture?.other;
+    const same = second?.counts.length === hist.counts.length;
+    const rows: Rows = [["from", "to", "count", ...(same ? ["compared_from", "compared_to", "compared_count"] : [])]];
+    hist.counts.forEach((n, i) => {
+      const row = [hist.edges[i] as number, hist.edges[i + 1] as number, n];
+      if (same && second) row.push(second.edges[i] as number, second.edges[i + 1] as number, second.counts[i] as number);
+      rows.push(row);
+    });
+    const counts = this.#picture?.frame?.counts;
+    rows.push(["", "below", hist.below], ["", "above", hist.above]);
+    ["NaN", "+Inf", "-Inf"].forEach((name, i) => rows.push(["", name, counts?.[i + 1] ?? 0]));
+    return rows;
+  }
+}
+
+/** Why there is no picture. */
+export function nothing(shown: Shown | undefined, what: string): string {
+  const plan = shown?.frames.plan;
+  if (!shown) return "choose a tensor";
+  if (shown.frame?.error) return shown.frame.error.message;
+  if (Number.isNaN(shown.from) && plan) return "nothing saved up to this step";
+  if (plan?.form === "text") return "text has no " + what;
+  if (plan?.reduced) return "only reductions of this tensor were saved";
+  if (shown.frame?.counts?.[0] === 0) return "the tensor is empty";
+  return shown.frame ? `the ${what} is on its way` : "waiting for the first frame";
+}
+
+/** mean, std and the extremes of a frame in one line. */
+export function brief(frame: Frame | undefined): string {
+  const s = frame?.stats;
+  if (!s) return "";
+  return `min ${num(s[0] as number)}   mean ${num(s[2] as number)}   max ${num(s[1] as number)}   std ${num(s[4] as number)}`;
+}
+
+export function spoken(frame: Frame | undefined): string {
+  const s = frame?.stats;
+  const c = frame?.counts;
+  if (!s || !c) return "No values here yet.";
+  const bad = [["NaN", c[1]], ["plus infinity", c[2]], ["minus infinity", c[3]]].filter(([, n]) => (n as number) > 0).map(([name, n]) => `${count(n as number)} ${name}`);
+  return `${count(c[0] as number)} values from ${num(s[0] as number)} to ${num(s[1] as number)}, mean ${num(s[2] as number)}, standard deviation ${num(s[4] as number)}. ${bad.length ? `Not finite: ${bad.join(", ")}.` : "All finite."}`;
+}

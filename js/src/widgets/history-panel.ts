@@ -1,0 +1,131 @@
+import { drawRidge, drawStrip, type HistoryPicture, layoutHistory, stepAt, stripPixels } from "../draw/history";
+import type { Pixels } from "../draw/pen";
+import { type Frame, histKey, nearestIndex } from "../frames";
+import { table } from "../lib/colour";
+import { Segments } from "../lib/dom";
+import { clipped, count, num, plural } from "../lib/format";
+import { MODES } from "../protocol";
+import { pythonValue } from "../python";
+import type { Scene } from "../session";
+import { histDomain, nothing } from "./histogram-panel";
+import { type Context, PicturePanel, type Rows } from "./panel";
+
+/** Histograms of all saved steps: where in the run did the values move? */
+export class HistoryPanel extends PicturePanel {
+  readonly #kind: Segments<"strip" | "ridge">;
+  #picture: HistoryPicture | undefined;
+  #ridge = false;
+  #scene: Scene | undefined;
+  #hover: number | undefined;
+  #frames: Frame[] = [];
+  #framesKey = "";
+  #pixels: Pixels | undefined;
+  #pixelsKey = "";
+
+  constructor(context: Context) {
+    super("history", "Histograms over steps", context);
+    const { signal, session } = context;
+    this.#kind = new Segments<"strip" | "ridge">("Kind", [["strip", "strip"], ["ridge", "ridge"]], (history) => session.state.set({ history }), signal);
+    this.tools.append(this.#kind.el);
+    this.exports(this.figure, () => ({
+      name: `${this.#scene?.traits.tensor}-histograms`,
+      rows: () => this.#rows(),
+      python: () => pythonValue(session, this.#scene?.main),
+    }));
+    const step = (x: number, y: number) => {
+      const layout = this.#picture && layoutHistory(this.#picture, this.figure.size, this.#ridge);
+      if (!layout) return undefined;
+      const at = nearestIndex(this.#frames.map((frame) => frame.step), stepAt(layout, this.#ridge, x, y));
+      return this.#frames[at]?.step;
+    };
+    this.figure.gestures(
+      {
+        move: (at) => {
+          const hover = at && step(at.x, at.y);
+          if (hover === this.#hover) return;
+          this.#hover = hover;
+          context.redraw();
+        },
+        down: (start) => {
+          const go = (x: number, y: number) => {
+            const to = step(x, y);
+            if (to !== undefined) session.state.set({ step: to, follow: false });
+          };
+          go(start.x, start.y);
+          return (at) => go(at.x, at.y);
+        },
+      },
+      signal,
+    );
+  }
+
+  update(scene: Scene): void {
+    this.#scene = scene;
+    const { traits, main, axis } = scene;
+    const { session, theme } = this.context;
+    this.#ridge = traits.history === "ridge";
+    this.#kind.update(traits.history);
+    this.note(undefined);
+    const key = histKey(traits.hist_scale, traits.hist_bins);
+    const version = `${traits.run}/${traits.tensor}/${traits.worker}/${traits.mode}/${key}/${main?.frames.version}`;
+    if (version !== this.#framesKey) {
+      this.#framesKey = version;
+      const mode = MODES.indexOf(traits.mode);
+      this.#frames = main
+        ? [...main.frames.held()]
+            .filter((step) => traits.mode === "" || session.store.modeOf(traits.run, step)?.mode === mode)
+            .map((step) => main.frames.frames.get(step) as Frame)
+            .filter((frame) => frame.hists.has(key))
+        : [];
+    }
+    const ends = [axis.steps[0] ?? 0, axis.steps[axis.steps.length - 1] ?? 1] as [number, number];
+    const colours = theme();
+    const picture: HistoryPicture = {
+      frames: this.#frames,
+      key,
+      domain: main ? histDomain(main.frames, key) : [0, 1],
+      range: traits.range.length === 2 ? (traits.range as [number, number]) : ends,
+      step: scene.step,
+      table: table("density", colours.dark),
+      label: (step) => count(step),
+      version,
+      nothing: nothing(main, "histogram"),
+    };
+    this.#picture = picture;
+    const layout = layoutHistory(picture, this.figure.size, false);
+    const pixelsKey = `${version}/${this.figure.size.width}/${this.figure.size.height}/${colours.dark}/${picture.range}`;
+    if (!this.#ridge && layout && pixelsKey !== this.#pixelsKey) {
+      this.#pixelsKey = pixelsKey;
+      this.#pixels = stripPixels(picture, layout);
+    }
+    const pixels = this.#pixels;
+    const ridge = this.#ridge;
+    this.figure.paint((pen, size, paint) => (ridge ? drawRidge(pen, size, paint, picture) : drawStrip(pen, size, paint, picture, pixels)), colours);
+    const shown = this.#hover === undefined ? undefined : main?.frames.frames.get(this.#hover);
+    this.readout(shown ? `step ${count(shown.step)}   ${range(shown)}` : `${plural(this.#frames.length, "step")} held${main && main.frames.steps.length > this.#frames.length ? ` of ${count(main.frames.steps.length)} saved` : ""}`);
+    const first = this.#frames[0];
+    const last = this.#frames.at(-1);
+    const said = `Histograms of ${clipped(traits.tensor, 80)} over ${plural(this.#frames.length, "step")}. ${first && last ? `At step ${first.step}: ${range(first)}. At step ${last.step}: ${range(last)}.` : ""}`;
+    this.figure.describe(said);
+    this.summary(said);
+  }
+
+  #rows(): Rows | undefined {
+    const picture = this.#picture;
+    if (!picture?.frames.length) return undefined;
+    const rows: Rows = [["step", "from", "to", "count"]];
+    for (const frame of picture.frames) {
+      const hist = frame.hists.get(picture.key);
+      hist?.counts.forEach((n, i) => rows.push([frame.step, hist.edges[i] as number, hist.edges[i + 1] as number, n]));
+    }
+    return rows;
+  }
+}
+
+function range(frame: Frame): string {
+  const p = frame.percentiles;
+  const at = (q: number) => p?.values[p.q.indexOf(q)];
+  const [lo, mid, hi] = [at(5), at(50), at(95)];
+  if (lo !== undefined && mid !== undefined && hi !== undefined) return `5% ${num(lo)}   median ${num(mid)}   95% ${num(hi)}`;
+  return frame.stats ? `min ${num(frame.stats[0] as number)}   max ${num(frame.stats[1] as number)}` : "";
+}

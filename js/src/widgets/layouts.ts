@@ -1,0 +1,181 @@
+/** How parts stand together: one small class a widget kind. A layout only places parts and hands each the scene. */
+import { h, Select, show, text, Toggle } from "../lib/dom";
+import { clipped, count, plural } from "../lib/format";
+import type { Kind, PanelName } from "../protocol";
+import type { Scene } from "../session";
+import { HeatmapPanel } from "./heatmap-panel";
+import { HistogramPanel } from "./histogram-panel";
+import { HistoryPanel } from "./history-panel";
+import type { Context, Part } from "./panel";
+import { RulePanel } from "./rule-panel";
+import { ScalarPanel } from "./scalar-panel";
+import { StatisticsPanel } from "./statistics-panel";
+import { StepSlider } from "./step-slider";
+import { TensorHeader } from "./tensor-header";
+import { Drawer, TensorTree } from "./tensor-tree";
+import { ValuesPanel } from "./values-panel";
+
+const PANELS: Record<PanelName, { title: string; make(context: Context): Part }> = {
+  histogram: { title: "histogram", make: (context) => new HistogramPanel(context) },
+  heatmap: { title: "heat map", make: (context) => new HeatmapPanel(context) },
+  history: { title: "over steps", make: (context) => new HistoryPanel(context) },
+  statistics: { title: "statistics", make: (context) => new StatisticsPanel(context) },
+  values: { title: "values", make: (context) => new ValuesPanel(context) },
+  scalars: { title: "scalars", make: (context) => new ScalarPanel(context) },
+  rules: { title: "rules", make: (context) => new RulePanel(context) },
+};
+
+/** The panels a person keeps open, made when first shown. */
+class Panels implements Part {
+  readonly el = h("div", { class: "smdw-panels" });
+  readonly #made = new Map<PanelName, Part>();
+  #order = "";
+
+  constructor(private readonly context: Context) {}
+
+  update(scene: Scene): void {
+    const wanted = scene.traits.panels.filter((name) => name in PANELS);
+    const parts = wanted.map((name) => {
+      const part = this.#made.get(name) ?? PANELS[name].make(this.context);
+      this.#made.set(name, part);
+      return part;
+    });
+    if (this.#order !== wanted.join()) {
+      this.#order = wanted.join();
+      this.el.replaceChildren(...parts.map((part) => part.el));
+    }
+    for (const part of parts) part.update(scene);
+  }
+}
+
+/** Which panels are open. */
+class PanelChoice implements Part {
+  readonly el = h("div", { class: "smdw-panel-choice", role: "group", "aria-label": "Panels shown" });
+  readonly #toggles = new Map<PanelName, Toggle>();
+  constructor(context: Context, names: readonly PanelName[]) {
+    const { state } = context.session;
+    for (const name of names) {
+      const toggle = new Toggle(PANELS[name].title, (on) => {
+        const now = state.get("panels");
+        state.set({ panels: on ? names.filter((each) => each === name || now.includes(each)) : now.filter((each) => each !== name) });
+      }, context.signal);
+      this.#toggles.set(name, toggle);
+      this.el.append(toggle.el);
+    }
+  }
+  update(scene: Scene): void {
+    for (const [name, toggle] of this.#toggles) toggle.update(scene.traits.panels.includes(name));
+  }
+}
+
+const STATUS: Record<string, string> = { running: "running", ended: "ended", stalled: "nothing new for a while", gone: "the run is gone", error: "cannot be read" };
+
+/** What run this is and how it stands. */
+class RunBar implements Part {
+  readonly el: HTMLElement;
+  readonly #dot = h("span", { class: "smdw-dot", "aria-hidden": "true" });
+  readonly #status = h("span", { class: "smdw-run-status" });
+  readonly #name = h("span", { class: "smdw-run-name" });
+  readonly #run: Select;
+  readonly #facts = h("span", { class: "smdw-quiet" });
+  readonly #message = h("span", { class: "smdw-note", role: "status" });
+  readonly #extra: Node[];
+
+  constructor(
+    private readonly context: Context,
+    ...extra: Node[]
+  ) {
+    this.#extra = extra;
+    this.#run = new Select("Run", (run) => context.session.state.set({ run: Number(run) }), context.signal);
+    this.el = h("div", { class: "smdw-run" }, this.#dot, this.#name, this.#run.el, this.#status, this.#facts, this.#message, ...this.#extra);
+  }
+
+  update({ run, traits }: Scene): void {
+    const { session } = this.context;
+    const { runs } = session.store;
+    const head = run?.head;
+    this.#dot.dataset.status = head?.status ?? "";
+    text(this.#status, head ? (STATUS[head.status] ?? head.status) : "");
+    text(this.#name, runs.size > 1 ? "" : clipped(head?.path ?? "", 120));
+    this.#name.title = clipped(head?.path ?? "", 2000);
+    show(this.#run.el, runs.size > 1);
+    if (runs.size > 1) this.#run.update([...runs].map(([index, each]) => [String(index), each.head.name] as const), String(traits.run));
+    const facts = run ? [plural(run.steps.length, "step"), plural(run.names.length, "tensor"), head && head.workers.length > 1 ? `${count(head.workers.length)} workers` : ""] : [];
+    text(this.#facts, facts.filter(Boolean).join(" \u00b7 "));
+    const waiting = session.waiting.get("hello");
+    const said = session.store.fault || waiting?.error || (waiting?.busy ? "the kernel is busy: showing what has arrived" : "") || head?.message || (run ? (session.kernelless ? "saved page" : "") : "waiting for the run");
+    text(this.#message, clipped(said, 300));
+    this.#message.classList.toggle("smdw-error", Boolean(session.store.fault || waiting?.error || head?.status === "error" || head?.status === "gone"));
+  }
+}
+
+class SliderLayout implements Part {
+  readonly el: HTMLElement;
+  readonly #slider: StepSlider;
+  constructor(context: Context) {
+    this.#slider = new StepSlider(context);
+    this.el = this.#slider.el;
+  }
+  update(scene: Scene): void {
+    this.#slider.update(scene);
+  }
+}
+
+class Stack implements Part {
+  readonly el: HTMLElement;
+  constructor(
+    name: string,
+    private readonly parts: readonly Part[],
+  ) {
+    this.el = h("div", { class: `smdw-${name}` }, ...parts.map((part) => part.el));
+  }
+  update(scene: Scene): void {
+    for (const part of this.parts) part.update(scene);
+  }
+}
+
+const INSPECTOR_PANELS: PanelName[] = ["histogram", "heatmap", "history", "statistics", "values"];
+
+function inspector(context: Context): Part {
+  return new Stack("inspector", [new StepSlider(context), new TensorHeader(context), new PanelChoice(context, INSPECTOR_PANELS), new Panels(context)]);
+}
+
+class Explorer implements Part {
+  readonly el: HTMLElement;
+  readonly #parts: Part[];
+  constructor(context: Context) {
+    const tree = new TensorTree(context, () => drawer.open(false));
+    const drawer = new Drawer(tree.el, context.signal);
+    const choice = new PanelChoice(context, [...INSPECTOR_PANELS, "scalars", "rules"]);
+    const bar = new RunBar(context);
+    const slider = new StepSlider(context);
+    const header = new TensorHeader(context);
+    const panels = new Panels(context);
+    this.#parts = [bar, tree, slider, header, choice, panels];
+    this.el = h(
+      "div",
+      { class: "smdw-explorer" },
+      h("div", { class: "smdw-top" }, drawer.button, bar.el),
+      tree.el,
+      h("div", { class: "smdw-main" }, slider.el, header.el, choice.el, panels.el),
+    );
+  }
+  update(scene: Scene): void {
+    for (const part of this.#parts) part.update(scene);
+  }
+}
+
+export function layout(kind: Kind, context: Context): Part {
+  switch (kind) {
+    case "slider":
+      return new SliderLayout(context);
+    case "inspector":
+      return inspector(context);
+    case "scalars":
+      return new Stack("single", [new StepSlider(context), new ScalarPanel(context)]);
+    case "rules":
+      return new Stack("single", [new StepSlider(context), new RulePanel(context)]);
+    default:
+      return new Explorer(context);
+  }
+}

@@ -1,0 +1,164 @@
+/** The frame round every picture: title, tools, a menu, a line that reads out what is under the pointer, and errors in place. */
+import { h, icon, ICONS, show, text, textButton } from "../lib/dom";
+import { Keys } from "../lib/keys";
+import { copyText, csv, save } from "../lib/save";
+import type { Session, Scene, Waiting } from "../session";
+import type { Theme } from "../theme";
+import { Figure } from "./figure";
+
+/** What a part may know: the session, the page's colours, and how to ask for the next frame. */
+export interface Context {
+  session: Session;
+  signal: AbortSignal;
+  keys: Keys;
+  theme(): Theme;
+  /** draw again at the next frame */
+  redraw(): void;
+}
+
+export interface Part {
+  readonly el: HTMLElement;
+  update(scene: Scene): void;
+}
+
+export type Rows = (string | number)[][];
+
+/** What a panel offers to take away. */
+export interface Exports {
+  name: string;
+  rows(): Rows | undefined;
+  python(): string;
+}
+
+export abstract class Panel implements Part {
+  readonly el: HTMLElement;
+  protected readonly tools: HTMLElement;
+  protected readonly menu: HTMLElement;
+  protected readonly body: HTMLElement;
+  readonly #title: HTMLElement;
+  readonly #note: HTMLElement;
+  readonly #readout: HTMLElement;
+  readonly #summary: HTMLElement;
+  readonly #more: HTMLButtonElement;
+
+  constructor(
+    readonly name: string,
+    title: string,
+    protected readonly context: Context,
+  ) {
+    const { signal } = context;
+    this.#title = h("h3", { class: "smdw-title" }, title);
+    this.#note = h("span", { class: "smdw-note", role: "status" });
+    this.tools = h("div", { class: "smdw-tools" });
+    this.#more = h("button", { type: "button", class: "smdw-button smdw-icon-button", "aria-label": `${title}: more`, "aria-expanded": "false", title: "More" }, icon(ICONS.more));
+    this.menu = h("div", { class: "smdw-menu", hidden: true });
+    const corner = h("div", { class: "smdw-corner" }, this.#more, this.menu);
+    this.body = h("div", { class: "smdw-body" });
+    this.#readout = h("div", { class: "smdw-readout" });
+    this.#summary = h("p", { class: "smdw-sr" });
+    this.el = h(
+      "section",
+      { class: `smdw-panel smdw-panel-${name}`, "aria-label": title },
+      h("header", { class: "smdw-head" }, this.#title, this.#note, this.tools, corner),
+      this.#summary,
+      this.body,
+      this.#readout,
+    );
+    this.#popover(corner, signal);
+  }
+
+  abstract update(scene: Scene): void;
+
+  protected title(value: string): void {
+    text(this.#title, value);
+  }
+
+  /** One line below the picture: never over it. */
+  protected readout(value: string): void {
+    text(this.#readout, value || "\u00a0");
+  }
+
+  /** What the panel shows, in a sentence. */
+  protected summary(value: string): void {
+    text(this.#summary, value);
+  }
+
+  /** How a question of this panel stands, or what went wrong. */
+  protected note(waiting: Waiting | undefined, fallback = ""): void {
+    const value = waiting?.error
+      ? waiting.error
+      : waiting?.busy
+        ? "the kernel is busy"
+        : waiting && waiting.total > 0
+          ? `${waiting.done} of ${waiting.total}`
+          : fallback;
+    text(this.#note, value.slice(0, 300));
+    this.#note.title = value.slice(0, 2000);
+    this.#note.classList.toggle("smdw-error", Boolean(waiting?.error));
+  }
+
+  protected exports(figure: Figure | undefined, exports: () => Exports): void {
+    const { signal } = this.context;
+    const done = (words: string) => {
+      text(this.#note, words);
+      this.#toggle(false);
+    };
+    const actions = h("div", { class: "smdw-actions" });
+    if (figure) {
+      actions.append(
+        textButton("PNG", async () => {
+          const blob = await figure.png();
+          if (blob) save(`${exports().name}.png`, blob);
+          done("saved");
+        }, signal),
+        textButton("SVG", () => {
+          save(`${exports().name}.svg`, new Blob([figure.svg()], { type: "image/svg+xml" }));
+          done("saved");
+        }, signal),
+      );
+    }
+    actions.append(
+      textButton("CSV", () => {
+        const rows = exports().rows();
+        if (rows) save(`${exports().name}.csv`, new Blob([csv(rows)], { type: "text/csv" }));
+        done(rows ? "saved" : "nothing to save yet");
+      }, signal),
+      textButton("Copy as Python", async () => {
+        const ok = await copyText(exports().python(), this.el);
+        done(ok ? "copied" : "the browser did not let us copy");
+      }, signal),
+    );
+    this.menu.append(actions);
+  }
+
+  #toggle(open: boolean) {
+    show(this.menu, open);
+    this.#more.setAttribute("aria-expanded", String(open));
+  }
+
+  #popover(corner: HTMLElement, signal: AbortSignal) {
+    this.#more.addEventListener("click", () => this.#toggle(Boolean(this.menu.hidden)), { signal });
+    this.context.keys.on(corner, (event) => {
+      if (event.key !== "Escape" || this.menu.hidden) return false;
+      this.#toggle(false);
+      this.#more.focus();
+      return true;
+    });
+    corner.addEventListener("focusout", (event) => {
+      if (event.relatedTarget instanceof Node && !corner.contains(event.relatedTarget)) this.#toggle(false);
+    }, { signal });
+    window.addEventListener("pointerdown", (event) => {
+      if (!this.menu.hidden && !event.composedPath().includes(corner)) this.#toggle(false);
+    }, { signal, capture: true });
+  }
+}
+
+/** A panel whose body is one picture. */
+export abstract class PicturePanel extends Panel {
+  protected readonly figure: Figure;
+  constructor(name: string, title: string, context: Context) {
+    super(name, title, context);
+    this.figure = new Figure(name, context.redraw, context.signal);
+    this.body.append(this.figure.el);
+  }
+}

@@ -1,0 +1,284 @@
+/** The one slider that moves everything: ticks at saved steps, marks where rules fired, play, follow, a number box. */
+import { drawTrack, trackScale } from "../draw/timeline";
+import { nearestIndex } from "../frames";
+import { attrs, h, icon, iconButton, ICONS, Select, show, text, textButton, Toggle } from "../lib/dom";
+import { count, plural } from "../lib/format";
+import { MODES, type ModeName } from "../protocol";
+import type { Scene } from "../session";
+import type { Axis } from "../store";
+import { Figure } from "./figure";
+import type { Context, Part } from "./panel";
+
+const SPEEDS = [1, 2, 5, 10, 25, 60, 200];
+
+export class StepSlider implements Part {
+  readonly el: HTMLElement;
+  readonly #figure: Figure;
+  readonly #track: HTMLElement;
+  readonly #thumb: HTMLElement;
+  readonly #play: HTMLButtonElement;
+  readonly #box: HTMLInputElement;
+  readonly #of: HTMLElement;
+  readonly #modeTag: HTMLElement;
+  readonly #mode: Select;
+  readonly #speed: Select;
+  readonly #follow: Toggle;
+  readonly #fresh: HTMLButtonElement;
+  #axis: Axis | undefined;
+  #scene: Scene | undefined;
+  #hover: number | undefined;
+  #drawn = "";
+  #state = new Uint8Array(0);
+  #stateKey = "";
+  #fired: Float64Array = new Float64Array(0);
+  #firedVersion = -1;
+  /** the last step that was there when following ended */
+  #seen = Number.NaN;
+  #playing = false;
+  #played = 0;
+
+  constructor(private readonly context: Context) {
+    const { signal, session, keys } = context;
+    this.#figure = new Figure("track", context.redraw, signal);
+    this.#figure.canvas.setAttribute("aria-hidden", "true");
+    this.#thumb = h("div", { class: "smdw-thumb" });
+    this.#track = h("div", { class: "smdw-track", role: "slider", tabindex: 0, "aria-label": "Step", "aria-orientation": "horizontal" }, this.#figure.el, this.#thumb);
+    this.#play = iconButton("play", "Play", () => this.#setPlaying(!this.#playing), signal);
+    this.#box = h("input", { class: "smdw-input smdw-step-box", inputmode: "numeric", "aria-label": "Go to step", autocomplete: "off", spellcheck: "false" });
+    this.#of = h("span", { class: "smdw-quiet smdw-of" });
+    this.#modeTag = h("span", { class: "smdw-mode-tag" });
+    this.#mode = new Select("Steps of", (value) => session.state.set({ mode: value as ModeName }), signal);
+    this.#speed = new Select("Steps a second", (value) => session.state.set({ speed: Number(value) }), signal);
+    this.#follow = new Toggle("follow", (on) => (on ? this.#latest() : this.#let()), signal);
+    this.#follow.el.title = "Go to each new step as it is saved";
+    this.#fresh = textButton("", () => this.#latest(), signal);
+    this.#fresh.classList.add("smdw-fresh");
+    this.el = h(
+      "div",
+      { class: "smdw-slider", role: "group", "aria-label": "Step slider" },
+      h("div", { class: "smdw-slider-left" }, this.#play),
+      this.#track,
+      h("div", { class: "smdw-slider-right" }, h("label", { class: "smdw-step-label" }, h("span", { class: "smdw-quiet" }, "step"), this.#box), this.#modeTag, this.#of, this.#mode.el, this.#speed.el, this.#follow.el, this.#fresh),
+    );
+    keys.on(this.el, (event) => this.#key(event));
+    keys.on(this.#box, (event) => this.#boxKey(event));
+    this.#box.addEventListener("blur", () => this.#commit(), { signal });
+    this.#figure.gestures(
+      {
+        move: (at) => {
+          const next = at && this.#axis ? this.#labelAt(at.x) : undefined;
+          if (next !== this.#hover) {
+            this.#hover = next;
+            context.redraw();
+          }
+        },
+        down: (at) => {
+          at.event.preventDefault();
+          this.#track.focus({ preventScroll: true });
+          this.#setPlaying(false);
+          this.#track.classList.add("smdw-dragging");
+          this.#to(this.#indexAt(at.x));
+          return (next, done) => {
+            if (done) this.#track.classList.remove("smdw-dragging");
+            else this.#to(this.#indexAt(next.x));
+          };
+        },
+      },
+      signal,
+    );
+    signal.addEventListener("abort", () => {
+      this.#playing = false;
+    });
+  }
+
+  update(scene: Scene): void {
+    const { axis, traits } = scene;
+    this.#scene = scene;
+    this.#axis = axis;
+    const last = axis.steps.length ? (axis.steps[axis.steps.length - 1] as number) : Number.NaN;
+    if (traits.follow || Number.isNaN(this.#seen)) this.#seen = last;
+    const i = this.#index();
+    const label = i < 0 ? Number.NaN : (axis.labels[i] as number);
+    const modes = [...new Set(scene.run?.modes ?? [])].sort();
+    const many = modes.length > 1;
+    const mode = i < 0 ? 0 : (axis.modes[i] as number);
+    const where = this.context.session.store.modeOf(traits.run, scene.step);
+    if (!this.#box.matches(":focus")) this.#box.value = i < 0 ? "" : String(label);
+    text(this.#of, i < 0 ? "" : `of ${count(axis.labels[axis.labels.length - 1] as number)}`);
+    show(this.#modeTag, i >= 0 && mode !== 4);
+    text(this.#modeTag, traits.mode === "" && where ? `${MODES[mode]} ${count(where.modeStep)}` : MODES[mode] ?? "");
+    this.#modeTag.dataset.mode = String(mode);
+    show(this.#mode.el, many);
+    this.#mode.update([["", "all modes"], ...modes.map((m) => [MODES[m] ?? "", `${MODES[m]} steps`] as const)], traits.mode);
+    const speeds = SPEEDS.includes(traits.speed) ? SPEEDS : [...SPEEDS, traits.speed].sort((a, b) => a - b);
+    this.#speed.update(speeds.map((s) => [String(s), `${s}/s`]), String(traits.speed));
+    const running = scene.run?.head.status === "running" || scene.run?.head.status === "stalled";
+    this.#follow.update(traits.follow);
+    show(this.#follow.el, running);
+    let fresh = 0;
+    for (let k = axis.steps.length - 1; k >= 0 && (axis.steps[k] as number) > this.#seen; k--) fresh++;
+    show(this.#fresh, !traits.follow && fresh > 0);
+    text(this.#fresh, plural(fresh, "new step"));
+    attrs(this.#play, { disabled: axis.steps.length < 2 });
+    this.#aria(i, label, mode, where?.modeStep);
+    this.#draw(scene, label);
+  }
+
+  #aria(i: number, label: number, mode: number, modeStep: number | undefined) {
+    const axis = this.#axis as Axis;
+    const n = axis.labels.length;
+    const named = mode && mode !== 4 ? `, ${MODES[mode]} step ${modeStep}` : "";
+    attrs(this.#track, {
+      "aria-valuemin": n ? (axis.labels[0] as number) : 0,
+      "aria-valuemax": n ? (axis.labels[n - 1] as number) : 0,
+      "aria-valuenow": i < 0 ? 0 : label,
+      "aria-valuetext": i < 0 ? "no step saved yet" : `step ${label} of ${axis.labels[n - 1]}${named}, ${i + 1} of ${n} saved`,
+      "aria-disabled": n ? undefined : "true",
+    });
+  }
+
+  #draw(scene: Scene, label: number) {
+    const { axis, traits, main } = scene;
+    const { store } = this.context.session;
+    const theme = this.context.theme();
+    const width = this.#figure.size.width;
+    if (!Number.isNaN(label) && width) this.#thumb.style.transform = `translateX(${trackScale(axis.labels, width)(label)}px)`;
+    show(this.#thumb, !Number.isNaN(label));
+    const stateKey = `${traits.run}/${traits.tensor}/${traits.worker}/${main?.frames.version}/${axis.steps.length}/${traits.mode}`;
+    if (stateKey !== this.#stateKey) {
+      this.#stateKey = stateKey;
+      const has = main ? new Set(main.frames.steps) : undefined;
+      this.#state = Uint8Array.from(axis.steps, (step) => (!has ? 1 : main?.frames.frames.has(step) ? 2 : has.has(step) ? 1 : 0));
+    }
+    let version = 0;
+    for (const rule of store.rules.values()) version += rule.version;
+    if (version !== this.#firedVersion) {
+      this.#firedVersion = version;
+      const fired = new Set<number>();
+      for (const rule of store.rules.values())
+        if (rule.info.run === traits.run) for (const [step, outcome] of rule.outcomes) if (outcome === 2) fired.add(step);
+      this.#fired = Float64Array.from(fired).sort();
+    }
+    const compare = traits.compare.step;
+    // The canvas changes with the data, not with the thumb: a drag moves one element.
+    const key = [stateKey, version, width, this.#hover, compare, JSON.stringify(theme)].join("|");
+    if (key === this.#drawn) return;
+    this.#drawn = key;
+    const toLabel = (step: number) => {
+      const at = nearestIndex(axis.steps, step);
+      return at >= 0 && axis.steps[at] === step ? (axis.labels[at] as number) : Number.NaN;
+    };
+    const picture = {
+      labels: axis.labels,
+      modes: axis.modes,
+      state: this.#state,
+      fired: this.#fired.map(toLabel).filter((x) => !Number.isNaN(x)),
+      at: label,
+      compare: compare === undefined ? undefined : toLabel(compare),
+      hover: this.#hover,
+    };
+    this.#figure.paint((pen, size, colours) => drawTrack(pen, size, colours, picture), theme);
+  }
+
+  #index(): number {
+    return this.#axis && this.#scene ? nearestIndex(this.#axis.steps, this.#scene.step) : -1;
+  }
+
+  #indexAt(x: number): number {
+    const axis = this.#axis;
+    if (!axis) return -1;
+    return nearestIndex(axis.labels, trackScale(axis.labels, this.#figure.size.width).invert(x));
+  }
+
+  #labelAt(x: number): number | undefined {
+    const i = this.#indexAt(x);
+    return i < 0 ? undefined : this.#axis?.labels[i];
+  }
+
+  /** A person moved: following ends. */
+  #to(index: number) {
+    const steps = this.#axis?.steps;
+    if (!steps?.length) return;
+    const i = Math.max(0, Math.min(steps.length - 1, index));
+    this.context.session.state.set({ step: steps[i] as number, follow: false });
+  }
+
+  #let() {
+    this.context.session.state.set({ follow: false, step: this.#scene?.step ?? -1 });
+  }
+
+  #latest() {
+    const steps = this.#axis?.steps;
+    this.#setPlaying(false);
+    this.context.session.state.set({ follow: true, step: steps?.length ? (steps[steps.length - 1] as number) : -1 });
+  }
+
+  #key(event: KeyboardEvent): boolean {
+    const n = this.#axis?.steps.length ?? 0;
+    const i = this.#index();
+    const page = Math.max(1, Math.round(n / 10));
+    const target = event.target instanceof Element ? (event.composedPath()[0] as Element) : null;
+    const onTrack = target === this.#track;
+    const moves: Record<string, number> = { ArrowLeft: i - 1, ArrowDown: i - 1, ArrowRight: i + 1, ArrowUp: i + 1, PageDown: i - page, PageUp: i + page, Home: 0, End: n - 1 };
+    if (onTrack && event.key in moves) {
+      this.#setPlaying(false);
+      this.#to(moves[event.key] as number);
+      return true;
+    }
+    if (event.key === " " && onTrack) {
+      this.#setPlaying(!this.#playing);
+      return true;
+    }
+    if (onTrack && /^\d$/.test(event.key)) {
+      this.#box.value = event.key;
+      this.#box.focus();
+      return true;
+    }
+    return false;
+  }
+
+  #boxKey(event: KeyboardEvent): boolean {
+    const by = { ArrowUp: 1, ArrowDown: -1 }[event.key];
+    if (event.key === "Enter") this.#commit();
+    else if (event.key === "Escape") this.#box.value = String(this.#axis?.labels[this.#index()] ?? "");
+    else if (by) {
+      this.#to(this.#index() + by);
+      this.#box.value = String(this.#axis?.labels[this.#index()] ?? "");
+    } else return false;
+    return true;
+  }
+
+  #commit() {
+    const value = Number.parseFloat(this.#box.value.replaceAll(",", ""));
+    const labels = this.#axis?.labels;
+    if (!Number.isFinite(value) || !labels?.length) return this.context.redraw();
+    const i = nearestIndex(labels, value);
+    if (i !== this.#index()) this.#to(i);
+    this.#box.value = String(labels[i]);
+  }
+
+  #setPlaying(on: boolean) {
+    if (on === this.#playing) return;
+    this.#playing = on;
+    this.#play.replaceChildren(icon(on ? ICONS.pause : ICONS.play));
+    attrs(this.#play, { "aria-label": on ? "Pause" : "Play", title: on ? "Pause" : "Play" });
+    if (!on) return;
+    if (this.#index() === (this.#axis?.steps.length ?? 0) - 1) this.#to(0);
+    this.#played = performance.now();
+    requestAnimationFrame((now) => this.#tick(now));
+  }
+
+  #tick(now: number) {
+    if (!this.#playing || !this.#scene) return;
+    const each = 1000 / Math.max(0.1, this.#scene.traits.speed);
+    const due = Math.floor((now - this.#played) / each);
+    if (due > 0) {
+      this.#played += due * each;
+      const i = this.#index();
+      const last = (this.#axis?.steps.length ?? 0) - 1;
+      this.#to(Math.min(last, i + due));
+      if (i + due >= last) return this.#setPlaying(false);
+    }
+    requestAnimationFrame((next) => this.#tick(next));
+  }
+}

@@ -1,0 +1,217 @@
+/** The tensors of a run by collection and name path, as many as there are: only the rows in view exist. */
+import { attrs, h, Segments, show, text } from "../lib/dom";
+import { clipped, count, plural } from "../lib/format";
+import { find, type Match } from "../lib/match";
+import { type Row, Tree } from "../lib/tree";
+import { offsets } from "../lib/virtual";
+import type { Scene } from "../session";
+import type { Context, Part } from "./panel";
+
+const ROW = 22;
+
+interface Entry extends Row {
+  marks?: readonly number[];
+}
+
+export class TensorTree implements Part {
+  readonly el: HTMLElement;
+  readonly #filter = h("input", { class: "smdw-input smdw-filter", type: "search", placeholder: "filter tensors", "aria-label": "Filter tensors", spellcheck: "false", autocomplete: "off" });
+  readonly #kind: Segments<"fuzzy" | "regex">;
+  readonly #scroll = h("div", { class: "smdw-tree", role: "tree", tabindex: 0, "aria-label": "Tensors" });
+  readonly #space = h("div", { class: "smdw-scroll-space" });
+  readonly #foot = h("div", { class: "smdw-readout" });
+  readonly #pool: HTMLElement[] = [];
+  readonly #id = `smdw-tree-${Math.random().toString(36).slice(2)}`;
+  #entries: Entry[] = [];
+  #entriesKey: unknown[] = [];
+  #tree: Tree | undefined;
+  #treeOf = "";
+  #active = -1;
+  #error = "";
+  #shown = "";
+
+  constructor(
+    private readonly context: Context,
+    private readonly chosen: () => void = () => {},
+  ) {
+    const { signal, session, keys } = context;
+    this.#kind = new Segments<"fuzzy" | "regex">("Filter by", [["fuzzy", "fuzzy"], ["regex", "regex"]], (filter_kind) => session.state.set({ filter_kind }), signal);
+    this.#scroll.append(this.#space);
+    this.el = h("nav", { class: "smdw-tensors", "aria-label": "Tensors" }, h("div", { class: "smdw-tree-head" }, this.#filter, this.#kind.el), this.#scroll, this.#foot);
+    this.#filter.addEventListener("input", () => session.state.set({ filter: this.#filter.value }), { signal });
+    this.#scroll.addEventListener("scroll", context.redraw, { signal, passive: true });
+    this.#scroll.addEventListener("click", (event) => {
+      const row = event.composedPath().find((el): el is HTMLElement => el instanceof HTMLElement && el.dataset.index !== undefined);
+      if (row) this.#act(Number(row.dataset.index));
+    }, { signal });
+    const observer = new ResizeObserver(context.redraw);
+    observer.observe(this.#scroll);
+    signal.addEventListener("abort", () => observer.disconnect());
+    keys.on(this.#scroll, (event) => this.#key(event));
+    keys.on(this.#filter, (event) => {
+      if (event.key === "ArrowDown" || event.key === "Enter") {
+        this.#active = this.#entries.findIndex((entry) => entry.kind === "tensor");
+        if (event.key === "Enter") this.#act(this.#active);
+        else this.#scroll.focus();
+      } else if (event.key === "Escape") session.state.set({ filter: "" });
+      else return false;
+      context.redraw();
+      return true;
+    });
+  }
+
+  update(scene: Scene): void {
+    const { traits, run } = scene;
+    if (!this.#filter.matches(":focus") && this.#filter.value !== traits.filter) this.#filter.value = traits.filter;
+    this.#kind.update(traits.filter_kind);
+    const names = run?.names ?? [];
+    const treeOf = `${traits.run}/${names.length}`;
+    const key = [treeOf, traits.filter, traits.filter_kind, traits.closed.join("\n")];
+    if (key.some((part, i) => part !== this.#entriesKey[i])) {
+      this.#entriesKey = key;
+      if (treeOf !== this.#treeOf || !this.#tree) {
+        this.#treeOf = treeOf;
+        this.#tree = new Tree(names, run?.collections ?? new Map());
+      }
+      this.#entries = traits.filter.trim() ? this.#matches(names, traits.filter.trim(), traits.filter_kind) : this.#tree.rows(new Set(traits.closed));
+      this.#active = this.#entries.findIndex((entry) => entry.id === traits.tensor && entry.kind === "tensor");
+    }
+    const tensors = traits.filter.trim() ? this.#entries.length : names.length;
+    text(this.#foot, this.#error || (traits.filter.trim() ? `${count(tensors)} of ${plural(names.length, "tensor")}` : plural(names.length, "tensor")));
+    this.#foot.classList.toggle("smdw-error", Boolean(this.#error));
+    this.#filter.setAttribute("aria-invalid", String(Boolean(this.#error)));
+    this.#rows(traits.tensor);
+  }
+
+  #matches(names: readonly string[], query: string, kind: "fuzzy" | "regex"): Entry[] {
+    let found: Match[];
+    try {
+      found = find(names, query, kind);
+      this.#error = "";
+    } catch (error) {
+      this.#error = error instanceof Error ? error.message : String(error);
+      return this.#entries.filter((entry) => entry.kind === "tensor" && entry.marks);
+    }
+    return found.map((match, i) => ({ kind: "tensor", label: names[match.index] as string, id: names[match.index] as string, level: 1, open: false, size: 1, place: i + 1, siblings: found.length, marks: match.at }));
+  }
+
+  #rows(tensor: string) {
+    const n = this.#entries.length;
+    const seen = offsets(n, ROW, this.#scroll.scrollTop, this.#scroll.clientHeight);
+    const shown = [this.#entriesKey.join("|"), tensor, seen.first, seen.last, seen.shift, this.#active, this.#error].join("/");
+    if (shown === this.#shown) return;
+    this.#shown = shown;
+    this.#space.style.height = `${seen.total}px`;
+    const used: HTMLElement[] = [];
+    for (let i = seen.first; i < seen.last; i++) {
+      const k = i - seen.first;
+      let row = this.#pool[k];
+      if (!row) this.#pool.push((row = h("div", { class: "smdw-row", role: "treeitem" })));
+      this.#fill(row, this.#entries[i] as Entry, i, tensor, i * ROW - seen.shift);
+      used.push(row);
+    }
+    if (this.#scroll.childElementCount !== used.length + 1) this.#scroll.replaceChildren(this.#space, ...used);
+    attrs(this.#scroll, { "aria-activedescendant": this.#active >= seen.first && this.#active < seen.last ? `${this.#id}-${this.#active}` : undefined });
+  }
+
+  #fill(row: HTMLElement, entry: Entry, i: number, tensor: string, y: number) {
+    row.style.transform = `translateY(${y}px)`;
+    row.style.setProperty("--level", String(entry.level - 1));
+    row.dataset.index = String(i);
+    row.className = `smdw-row smdw-row-${entry.kind}${i === this.#active ? " smdw-active" : ""}`;
+    attrs(row, {
+      id: `${this.#id}-${i}`,
+      "aria-level": entry.level,
+      "aria-posinset": entry.place,
+      "aria-setsize": entry.siblings,
+      "aria-selected": entry.kind === "tensor" ? String(entry.id === tensor) : undefined,
+      "aria-expanded": entry.kind === "group" ? String(entry.open) : undefined,
+      title: entry.kind === "tensor" ? clipped(entry.id, 1000) : undefined,
+    });
+    const label = clipped(entry.label, 200);
+    row.replaceChildren(...marked(label, entry.marks), ...(entry.kind === "group" ? [h("span", { class: "smdw-quiet" }, count(entry.size))] : []));
+  }
+
+  #act(i: number) {
+    const entry = this.#entries[i];
+    if (!entry) return;
+    const { state } = this.context.session;
+    this.#active = i;
+    if (entry.kind === "tensor") {
+      state.set({ tensor: entry.id, zoom: [], selection: {}, clip: [] });
+      this.chosen();
+    } else {
+      const closed = state.get("closed");
+      state.set({ closed: entry.open ? [...closed, entry.id] : closed.filter((id) => id !== entry.id) });
+    }
+    this.context.redraw();
+  }
+
+  #key(event: KeyboardEvent): boolean {
+    const n = this.#entries.length;
+    const entry = this.#entries[this.#active];
+    const page = Math.max(1, Math.floor(this.#scroll.clientHeight / ROW) - 1);
+    const moves: Record<string, number> = { ArrowDown: this.#active + 1, ArrowUp: this.#active - 1, Home: 0, End: n - 1, PageDown: this.#active + page, PageUp: this.#active - page };
+    if (event.key in moves) this.#active = Math.max(0, Math.min(n - 1, moves[event.key] as number));
+    else if (event.key === "Enter" || event.key === " ") this.#act(this.#active);
+    else if (event.key === "ArrowRight" && entry?.kind === "group") {
+      if (entry.open) this.#active++;
+      else this.#act(this.#active);
+    } else if (event.key === "ArrowLeft" && entry) {
+      if (entry.kind === "group" && entry.open) this.#act(this.#active);
+      else while (this.#active > 0 && (this.#entries[--this.#active] as Entry).level >= entry.level);
+    } else if (event.key.length === 1 && /\S/.test(event.key)) {
+      const letter = event.key.toLowerCase();
+      for (let k = 1; k <= n; k++) {
+        const at = (this.#active + k) % n;
+        if (this.#entries[at]?.label.toLowerCase().startsWith(letter)) {
+          this.#active = at;
+          break;
+        }
+      }
+    } else return false;
+    this.#reveal();
+    this.context.redraw();
+    return true;
+  }
+
+  #reveal() {
+    const seen = offsets(this.#entries.length, ROW, this.#scroll.scrollTop, this.#scroll.clientHeight);
+    const y = this.#active * ROW - seen.shift;
+    if (y < this.#scroll.scrollTop) this.#scroll.scrollTop = y;
+    else if (y + ROW > this.#scroll.scrollTop + this.#scroll.clientHeight) this.#scroll.scrollTop = y + ROW - this.#scroll.clientHeight;
+  }
+}
+
+/** A label with the letters that matched marked. */
+function marked(label: string, at: readonly number[] | undefined): Node[] {
+  if (!at?.length) return [h("span", { class: "smdw-label" }, label)];
+  const hits = new Set(at);
+  const span = h("span", { class: "smdw-label" });
+  let i = 0;
+  while (i < label.length) {
+    const hit = hits.has(i);
+    let j = i;
+    while (j < label.length && hits.has(j) === hit) j++;
+    span.append(hit ? h("mark", {}, label.slice(i, j)) : label.slice(i, j));
+    i = j;
+  }
+  return [span];
+}
+
+/** A narrow page has no room for the tree beside the pictures: it opens over them. */
+export class Drawer {
+  readonly button: HTMLButtonElement;
+  constructor(
+    private readonly el: HTMLElement,
+    signal: AbortSignal,
+  ) {
+    this.button = h("button", { type: "button", class: "smdw-button smdw-drawer-button", "aria-expanded": "false" }, "tensors");
+    this.button.addEventListener("click", () => this.open(!el.classList.contains("smdw-open")), { signal });
+    show(this.button, true);
+  }
+  open(open: boolean): void {
+    this.el.classList.toggle("smdw-open", open);
+    attrs(this.button, { "aria-expanded": String(open) });
+  }
+}

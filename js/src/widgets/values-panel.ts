@@ -1,0 +1,167 @@
+import { h, text } from "../lib/dom";
+import { clipped, count } from "../lib/format";
+import { offsets, type Offsets } from "../lib/virtual";
+import { pythonValue, sliceText } from "../python";
+import type { Scene } from "../session";
+import { same } from "../state";
+import type { Values } from "../store";
+import { type Matrix, matrixOf } from "./heatmap-panel";
+import { nothing } from "./histogram-panel";
+import { type Context, Panel, type Rows } from "./panel";
+
+const ROW = 22;
+const COL = 92;
+const HEAD = 64;
+/** One question fetches a block around what is seen, so that a small scroll needs none. */
+const BLOCK_ROWS = 64;
+const BLOCK_COLS = 32;
+const REST = 120;
+
+/** Exact numbers of a tensor of any size: only the rows and columns in view exist. */
+export class ValuesPanel extends Panel {
+  readonly #scroll = h("div", { class: "smdw-scroll", tabindex: 0, role: "grid", "aria-label": "Values" });
+  readonly #canvas = h("div", { class: "smdw-scroll-space" });
+  readonly #cells = h("div", { class: "smdw-cells" });
+  readonly #pool: HTMLElement[] = [];
+  #scene: Scene | undefined;
+  #matrix: Matrix | undefined;
+  #asked = "";
+  #rest: ReturnType<typeof setTimeout> | undefined;
+  #visible: { rows: Offsets; cols: Offsets } | undefined;
+  #last: Values | undefined;
+
+  constructor(context: Context) {
+    super("values", "Values", context);
+    const { signal, session } = context;
+    this.#scroll.append(this.#canvas, this.#cells);
+    this.body.append(this.#scroll);
+    this.#scroll.addEventListener("scroll", context.redraw, { signal, passive: true });
+    const observer = new ResizeObserver(context.redraw);
+    observer.observe(this.#scroll);
+    signal.addEventListener("abort", () => {
+      observer.disconnect();
+      clearTimeout(this.#rest);
+    });
+    context.keys.on(this.#scroll, (event) => {
+      const by = { ArrowUp: [0, -ROW], ArrowDown: [0, ROW], ArrowLeft: [-COL, 0], ArrowRight: [COL, 0], PageUp: [0, -8 * ROW], PageDown: [0, 8 * ROW] }[event.key];
+      if (by) this.#scroll.scrollBy(by[0] as number, by[1] as number);
+      else if (event.key === "Home") this.#scroll.scrollTo(0, 0);
+      else if (event.key === "End") this.#scroll.scrollTo(this.#scroll.scrollLeft, this.#scroll.scrollHeight);
+      else return false;
+      return true;
+    });
+    this.exports(undefined, () => ({
+      name: `${this.#scene?.traits.tensor}-values-step-${this.#scene?.main?.from}`,
+      rows: () => this.#rows(),
+      python: () => `${pythonValue(session, this.#scene?.main)}${this.#matrix ? sliceText(this.#matrix.shape.length, this.#matrix.axes, this.#matrix.fixed) : ""}`,
+    }));
+  }
+
+  update(scene: Scene): void {
+    this.#scene = scene;
+    const { traits, main } = scene;
+    const { session } = this.context;
+    const m = matrixOf(main, traits.axes, traits.fixed);
+    this.#matrix = m;
+    const waiting = session.waiting.get("values");
+    if (!m || !main || m.rows * m.cols === 0 || main.frames.plan?.reduced || main.frame?.error) {
+      this.#cells.replaceChildren(h("p", { class: "smdw-empty" }, nothing(main, "table")));
+      this.#pool.length = 0;
+      this.#canvas.style.width = this.#canvas.style.height = "0";
+      this.note(waiting);
+      this.readout("");
+      return;
+    }
+    const { clientWidth, clientHeight, scrollLeft, scrollTop } = this.#scroll;
+    const rows = offsets(m.rows, ROW, scrollTop, clientHeight - ROW);
+    const cols = offsets(m.cols, COL, scrollLeft, clientWidth - HEAD);
+    this.#visible = { rows, cols };
+    this.#canvas.style.height = `${rows.total + ROW}px`;
+    this.#canvas.style.width = `${cols.total + HEAD}px`;
+    const held = session.store.values(
+      (head) => head.run === main.run && head.tensor === main.tensor && head.worker === main.worker && head.step === main.from && same(head.axes, m.axes) && same(head.fixed, m.fixed) && head.rows[0] <= rows.first && head.rows[1] >= rows.last && head.cols[0] <= cols.first && head.cols[1] >= cols.last,
+    );
+    const shown = held ?? this.#last;
+    if (held) this.#last = held;
+    const stale = !held || main.pending;
+    this.#fill(m, rows, cols, shown && (held || this.#fits(shown, main.tensor)) ? shown : undefined, stale);
+    this.note(waiting, stale && !waiting ? (session.kernelless ? "not in this page" : "") : "");
+    this.#scroll.setAttribute("aria-rowcount", String(m.rows));
+    this.#scroll.setAttribute("aria-colcount", String(m.cols));
+    const where = `rows ${count(rows.first)}\u2013${count(rows.last - 1)} of ${count(m.rows)}, columns ${count(cols.first)}\u2013${count(cols.last - 1)} of ${count(m.cols)}`;
+    this.readout(where);
+    this.summary(`Values of ${clipped(traits.tensor, 80)}${sliceText(m.shape.length, m.axes, m.fixed)} at step ${main.from}: ${where}.`);
+    if (!held && !session.kernelless && !main.pending) this.#ask(m, rows, cols);
+  }
+
+  #fits(values: Values, tensor: string): boolean {
+    return values.head.tensor === tensor;
+  }
+
+  #fill(m: Matrix, rows: Offsets, cols: Offsets, values: Values | undefined, stale: boolean) {
+    const width = cols.last - cols.first + 1;
+    const height = rows.last - rows.first + 1;
+    while (this.#pool.length < width * height) this.#pool.push(h("div", { class: "smdw-cell" }));
+    const { scrollLeft, scrollTop } = this.#scroll;
+    const dx = cols.shift;
+    const dy = rows.shift;
+    const used: HTMLElement[] = [];
+    const put = (el: HTMLElement, x: number, y: number, words: string, kind: string) => {
+      el.style.transform = `translate(${x}px, ${y}px)`;
+      el.className = `smdw-cell ${kind}`;
+      text(el, words);
+      used.push(el);
+    };
+    let k = 0;
+    for (let r = rows.first; r < rows.last; r++)
+      for (let c = cols.first; c < cols.last; c++) {
+        const words = values?.head.cells[r - values.head.rows[0]]?.[c - values.head.cols[0]];
+        const number = words === undefined ? Number.NaN : Number(words);
+        const bad = words !== undefined && /^[+-]?(nan|inf)/i.test(words);
+        put(this.#pool[k++] as HTMLElement, HEAD + c * COL - dx, ROW + r * ROW - dy, words === undefined ? "\u00b7" : clipped(words, 60), `${bad ? "smdw-bad" : number === 0 ? "smdw-zero" : ""}${stale ? " smdw-stale" : ""}`);
+      }
+    for (let c = cols.first; c < cols.last; c++) put(this.#pool[k++] as HTMLElement, HEAD + c * COL - dx, scrollTop, count(c), "smdw-col-head");
+    for (let r = rows.first; r < rows.last; r++) put(this.#pool[k++] as HTMLElement, scrollLeft, ROW + r * ROW - dy, count(r), "smdw-row-head");
+    put(this.#pool[k++] as HTMLElement, scrollLeft, scrollTop, m.axes.length === 2 ? `${m.axes[0]} \\ ${m.axes[1]}` : "", "smdw-corner-head");
+    if (this.#cells.childElementCount !== used.length || this.#cells.firstChild !== used[0]) this.#cells.replaceChildren(...used);
+  }
+
+  #ask(m: Matrix, rows: Offsets, cols: Offsets) {
+    const main = this.#scene?.main;
+    if (!main) return;
+    const block = (first: number, last: number, n: number, size: number): [number, number] => {
+      const room = Math.max(0, size - (last - first)) >> 1;
+      const from = Math.max(0, first - room);
+      return [from, Math.min(n, Math.max(last, from + size))];
+    };
+    const question = {
+      what: "values" as const,
+      role: "main" as const,
+      run: main.run,
+      tensor: main.tensor,
+      worker: main.worker,
+      step: main.from,
+      axes: m.axes,
+      fixed: m.fixed,
+      rows: block(rows.first, rows.last, m.rows, BLOCK_ROWS),
+      cols: block(cols.first, cols.last, m.cols, BLOCK_COLS),
+    };
+    const key = JSON.stringify(question);
+    if (key === this.#asked) return;
+    this.#asked = key;
+    clearTimeout(this.#rest);
+    this.context.session.cancel("values");
+    this.#rest = setTimeout(() => void this.context.session.ask("values", question), REST);
+  }
+
+  #rows(): Rows | undefined {
+    const seen = this.#visible;
+    const values = this.#last;
+    if (!seen || !values) return undefined;
+    const { head } = values;
+    const cols = Array.from({ length: seen.cols.last - seen.cols.first }, (_, i) => seen.cols.first + i);
+    const out: Rows = [["row", ...cols]];
+    for (let r = seen.rows.first; r < seen.rows.last; r++) out.push([r, ...cols.map((c) => head.cells[r - head.rows[0]]?.[c - head.cols[0]] ?? "")]);
+    return out;
+  }
+}
