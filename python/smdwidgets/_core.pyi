@@ -26,7 +26,7 @@ def decode(data: _Buffer, offset: int = 0, copy: bool = False) -> NDArray[Any]:
     ...     step.tensor("w", np.float32([0.5, 0.25]))
     >>> with open("run/events/000000000005/000000000005_worker_0.tfevents", "rb") as file:
     ...     decode(file.read())
-    array([0.5, 0.25], dtype=float32)
+    array([0.5 , 0.25], dtype=float32)
     """
 
 def crc32c(data: _Buffer) -> int:
