@@ -1,0 +1,99 @@
+"""ActivationCollapse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.parameters import Real
+from smdwidgets.rules.selector import Selector
+
+#: Samples and units beyond these are left out of the rank: evenly, so that none is preferred.
+MOST_SAMPLES, MOST_UNITS = 512, 512
+
+
+class ActivationCollapse(BuiltinRule):
+    """A layer gives nearly the same output whatever its input.
+
+    Takes a tensor as a matrix of samples (axis 0) by units (the rest). Fires when the mean variance of a unit over the samples is at most
+    `min_variance`, relative to the mean square of the outputs, or when the effective rank of the centred matrix is below
+    `min_rank_percent` percent of what it could be, min(samples - 1, units). The effective rank is the exponential of the entropy of the
+    normalised singular values: how many directions the samples really spread over.
+
+    Tensors with fewer than 4 samples or 2 units are not judged. From very large ones 512 samples and 512 units are taken evenly.
+
+    What to do: normalisation, a smaller learning rate; in self-supervised learning a variance or redundancy term, or larger batches.
+    """
+
+    sagemaker = False
+
+    collection_names = collections_parameter()
+    tensor_regex = regex_parameter((r"(?i)^(?!gradient)(?!.*loss).*(_|/)outputs?([_/:]\d+)*$",))
+    min_variance = Real(
+        1e-6, "Relative variance over the samples at or below which a layer has collapsed.", minimum=0.0
+    )
+    min_rank_percent = Real(5.0, "Effective rank below this is a collapse.", minimum=0.0, maximum=100.0, unit="%")
+
+    def judge(self, step: int) -> None:
+        rows = self.rows(Selector(self.collection_names, self.tensor_regex), step)
+        judged = False
+        for name, worker in rows:
+            found = self._spread(name, step, worker)
+            if found is None:
+                continue
+            judged = True
+            variance, rank, possible = found
+            percent = 100.0 * rank / possible
+            if variance <= self.min_variance:
+                message = f"variance over the samples is {number(variance)} of the mean square, more than {number(self.min_variance)} is healthy"
+                self.blame(name, step, variance, self.min_variance, message, worker)
+            elif percent < self.min_rank_percent:
+                message = f"effective rank {number(rank)} is {number(percent)} % of {possible}, at least {number(self.min_rank_percent)} % is healthy"
+                self.blame(name, step, percent, self.min_rank_percent, message, worker)
+        if not judged:
+            raise NothingToJudge("no output of this step has 4 samples and 2 units, all finite")
+
+    def _spread(self, name: str, step: int, worker: str | None) -> tuple[float, float, int] | None:
+        def compute() -> tuple[float, float, int] | None:
+            try:
+                return spread(self.measurements.value(name, step, worker))
+            except SMDebugError:
+                return None
+
+        return self.measurements.kept(("spread", name, step, worker), compute)
+
+
+def spread(value: NDArray[Any]) -> tuple[float, float, int] | None:
+    """The relative variance over samples, the effective rank, and the largest rank possible; None for what has none.
+
+    >>> variance, rank, possible = spread(np.eye(8))
+    >>> round(rank, 3), possible
+    (7.0, 7)
+    """
+    if value.dtype.kind not in "fiu" or value.ndim < 2 or not value.size:
+        return None
+    matrix = value.reshape(value.shape[0], -1)
+    samples, units = matrix.shape
+    if samples < 4 or units < 2:
+        return None
+    matrix = matrix[:: -(-samples // MOST_SAMPLES), :: -(-units // MOST_UNITS)].astype(np.float64)
+    if not np.isfinite(matrix).all():
+        return None
+    scale = np.abs(matrix).max()
+    if scale == 0:
+        return 0.0, 0.0, min(matrix.shape[0] - 1, matrix.shape[1])
+    matrix = matrix / scale
+    centred = matrix - matrix.mean(axis=0)
+    variance = float((centred**2).mean() / (matrix**2).mean())
+    sizes = np.linalg.svd(centred, compute_uv=False)
+    total = sizes.sum()
+    if total == 0:
+        return variance, 0.0, min(matrix.shape[0] - 1, matrix.shape[1])
+    parts = sizes[sizes > 0] / total
+    rank = float(np.exp(-(parts * np.log(parts)).sum()))
+    return variance, rank, min(matrix.shape[0] - 1, matrix.shape[1])

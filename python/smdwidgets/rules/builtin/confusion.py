@@ -1,0 +1,103 @@
+"""Confusion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
+from smdwidgets.rules.builtin.classes import class_numbers
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.parameters import OptionalInteger, Real, Text
+from smdwidgets.rules.selector import Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: A matrix of more classes than this is not a classification's.
+MOST_CLASSES = 1_000
+
+
+class Confusion(BuiltinRule):
+    """Too many of a class's predictions belong to another class.
+
+    At each step the labels and predictions saved there are counted into a matrix, label by prediction, which is then divided by its
+    column sums: of the predictions of class i, which share had which label. Fires when for any class the share on the
+    diagonal is below `min_diag`, or any share off it is above `max_off_diag`. A class that has labels and is never predicted has share 0 on
+    the diagonal; one that has neither is not judged.
+
+    `labels` and `predictions` are names of tensors; where a step has none of that name, the tensors of the collections
+    `labels_collection` and `predictions_collection` are paired in the order of their names. Scores become classes as in ClassImbalance.
+    `category_no` None is the largest class number that occurs, plus one; larger labels than `category_no` allows are counted as they are.
+    Workers count together.
+
+    What to do: look at the pairs of classes that the message names: are their labels right, are there enough of them?
+    """
+
+    category_no = OptionalInteger(None, "Number of classes; None: as many as occur.", minimum=2)
+    labels = Text("labels", "Name of the tensor of labels.")
+    predictions = Text("predictions", "Name of the tensor of predictions.")
+    labels_collection = Text("labels", "Collection that is searched for labels.")
+    predictions_collection = Text("predictions", "Collection that is searched for predictions.")
+    min_diag = Real(0.9, "Smallest tolerated share on the diagonal.", minimum=0.0, maximum=1.0)
+    max_off_diag = Real(0.1, "Largest tolerated share off the diagonal.", minimum=0.0, maximum=1.0)
+
+    def judge(self, step: int) -> None:
+        labels, predictions = (
+            self._names(step, self.labels, self.labels_collection),
+            self._names(step, self.predictions, self.predictions_collection),
+        )
+        if not labels or not predictions:
+            raise NothingToJudge("no labels with predictions at this step")
+        key = ("confusion", step, tuple(labels), tuple(predictions), self.category_no)
+        matrix = self.measurements.kept(key, lambda: self._matrix(step, labels, predictions))
+        if not matrix.sum():
+            raise NothingToJudge("labels and predictions of this step do not belong together")
+        self._judge_matrix(matrix, predictions[0], step)
+
+    def _judge_matrix(self, matrix: NDArray[np.int64], name: str, step: int) -> None:
+        predicted, labelled = matrix.sum(axis=0), matrix.sum(axis=1)
+        shares = matrix / np.maximum(predicted, 1)
+        diagonal = np.diagonal(shares)
+        for each in np.flatnonzero((predicted + labelled > 0) & (diagonal < self.min_diag)):
+            message = (
+                f"{number(100 * diagonal[each])} % of predictions of class {each} are right, {number(100 * self.min_diag)} % are asked for"
+                if predicted[each]
+                else f"class {each} has {labelled[each]} labels and is never predicted"
+            )
+            self.blame(name, step, diagonal[each], self.min_diag, message)
+        off = shares - np.diag(diagonal)
+        for label, each in np.argwhere(off > self.max_off_diag):
+            message = (
+                f"{number(100 * off[label, each])} % of predictions of class {each} are of class {label}, "
+                f"{number(100 * self.max_off_diag)} % is tolerated"
+            )
+            self.blame(name, step, off[label, each], self.max_off_diag, message)
+
+    def _names(self, step: int, name: str, collection: str) -> Sequence[str]:
+        if name in self.measurements.names_at(step):
+            return (name,)
+        return self.measurements.names(Selector((collection,)), step) if collection else ()
+
+    def _matrix(self, step: int, labels: Sequence[str], predictions: Sequence[str]) -> NDArray[np.int64]:
+        pairs = []
+        for label, prediction in zip(labels, predictions, strict=False):
+            for worker in self.measurements.workers(label, step):
+                try:
+                    values = (
+                        self.measurements.value(label, step, worker),
+                        self.measurements.value(prediction, step, worker),
+                    )
+                except SMDebugError:
+                    continue
+                if (both := class_numbers(*values, argmax=False)) is not None:
+                    pairs.append(both)
+        true = np.concatenate([each[0] for each in pairs] or [np.empty(0, np.int64)])
+        said = np.concatenate([each[1] for each in pairs] or [np.empty(0, np.int64)])
+        inside = (true >= 0) & (said >= 0) & (true < MOST_CLASSES) & (said < MOST_CLASSES)
+        true, said = true[inside], said[inside]
+        size = max(self.category_no or 2, int(true.max(initial=0)) + 1, int(said.max(initial=0)) + 1)
+        return np.bincount(true * size + said, minlength=size * size).reshape(size, size)

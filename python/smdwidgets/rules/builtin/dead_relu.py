@@ -1,0 +1,58 @@
+"""DeadRelu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, regex_parameter
+from smdwidgets.rules.builtin.units import FEWEST_SAMPLES, inactive_share
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.parameters import Real
+from smdwidgets.rules.selector import Selector
+
+
+class DeadRelu(BuiltinRule):
+    """Most units of a ReLU layer are never active.
+
+    A unit is dead when fewer than `threshold_inactivity` percent of its outputs are other than zero. Fires when more than
+    `threshold_layer` percent of a layer's units are dead.
+
+    A unit is a channel: a slice along axis 1 or along the last axis, whichever shows more dead ones (axis 0 is the batch). All
+    workers' outputs count together, and where a step holds fewer than 16 outputs a unit, earlier steps are added. Gradients
+    whose names match are left alone.
+
+    What to do: a smaller learning rate, smaller or positive initial biases, LeakyReLU or GELU, normalised inputs.
+    """
+
+    collections = {"relu_output": {"include_regex": ".*relu_output", "save_interval": "500"}}
+
+    tensor_regex = regex_parameter(
+        (r"(?i)^(?!gradient).*relu[^/]*(_|/)output", r"^(?!gradient).*/Relu(_\d+)?:\d"), documented=".*relu_output"
+    )
+    threshold_inactivity = Real(1.0, "Activity below this is death.", minimum=0.0, maximum=100.0, unit="%")
+    threshold_layer = Real(50.0, "Share of dead units above this fires.", minimum=0.0, maximum=100.0, unit="%")
+
+    def judge(self, step: int) -> None:
+        selector = Selector((), self.tensor_regex)
+        judged = False
+        for name in dict.fromkeys(name for name, _ in self.rows(selector, step)):
+            found = inactive_share(
+                self.measurements, selector, name, step, _active, ("nonzero",), self.threshold_inactivity
+            )
+            if found is None:
+                continue
+            judged = True
+            share, units = found
+            if share > self.threshold_layer:
+                message = f"{number(share)} % of {units} units are dead, more than {number(self.threshold_layer)} %"
+                self.blame(name, step, share, self.threshold_layer, message)
+        if not judged:
+            raise NothingToJudge(f"fewer than {FEWEST_SAMPLES} outputs a unit were saved so far")
+
+
+def _active(value: NDArray[Any]) -> NDArray[np.bool_]:
+    active: NDArray[np.bool_] = value != 0
+    return active

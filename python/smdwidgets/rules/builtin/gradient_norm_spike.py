@@ -1,0 +1,86 @@
+"""GradientNormSpike."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+import numpy as np
+
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.measurements import Need
+from smdwidgets.rules.parameters import Integer, Real
+from smdwidgets.rules.selector import Selector
+
+
+class GradientNormSpike(BuiltinRule):
+    """The norm of all gradients together is suddenly much larger than before.
+
+    Fires when the global norm, the square root of the sum of squares over all gradients, is more than `threshold` times the median of
+    the `window` saved steps before it (those of the same mode). At least `min_steps` of them have to be there. A norm that is not
+    finite fires at once; such norms, and zero, do not count towards the median. In a multi-worker run the worker with the largest norm
+    counts. A saved reduction `l2` is enough.
+
+    What to do: clip gradients, warm the learning rate up, look at the batch of that step.
+    """
+
+    sagemaker = False
+    collections = {"gradients": {"save_interval": "10"}}
+
+    collection_names = collections_parameter(("gradients",))
+    tensor_regex = regex_parameter()
+    threshold = Real(10.0, "How many times the median is a spike.", minimum=1.0)
+    window = Integer(20, "Saved steps that the median is taken over.", minimum=1)
+    min_steps = Integer(5, "Saved steps that have to be there before judging.", minimum=1)
+
+    def needs(self) -> list[Need]:
+        return [Need(Selector(self.collection_names, self.tensor_regex), ("l2",))]
+
+    def judge(self, step: int) -> None:
+        need = self.needs()[0]
+        self.look(need, step)
+        norm, tensor, worker = self._norm(step)
+        if not math.isfinite(norm):
+            self.blame(tensor, step, norm, None, f"the global gradient norm is {number(norm)}", worker)
+            return
+        before: list[float] = []
+        measurements = self.measurements
+        for each in measurements.earlier_steps(step, measurements.mode(step)):
+            if len(before) == self.window:
+                break
+            if measurements.names(need.selector, each):
+                earlier = self._norm(each)[0]
+                if math.isfinite(earlier) and earlier > 0:
+                    before.append(earlier)
+        if len(before) < self.min_steps:
+            raise NothingToJudge(f"{len(before)} of {self.min_steps} earlier norms seen so far")
+        usual = median(before)
+        if norm > self.threshold * usual:
+            message = (
+                f"the global gradient norm {number(norm)} is {number(norm / usual)} times its median {number(usual)}, "
+                f"{number(self.threshold)} times is tolerated; this tensor has the largest part"
+            )
+            self.blame(tensor, step, norm, self.threshold * usual, message, worker)
+
+    def _norm(self, step: int) -> tuple[float, str, str | None]:
+        """The global norm of the worker with the largest one, and the tensor with the largest part of it."""
+        need = self.needs()[0]
+
+        def compute() -> tuple[float, str, str | None]:
+            table = self.measurements.table(need.selector, step, need.columns)
+            norms = table["l2"]
+            worst: tuple[float, str, str | None] = (0.0, "", None)
+            workers = np.array([worker or "" for worker in table.workers])
+            known = ~table.unknown("l2")
+            for worker in np.unique(workers[known]):
+                rows = np.flatnonzero(known & (workers == worker))
+                top = rows[np.nanargmax(np.where(np.isnan(norms[rows]), np.inf, norms[rows]))]
+                with np.errstate(over="ignore", invalid="ignore"):
+                    scale = float(np.max(np.abs(norms[rows])))
+                    norm = scale * float(np.sqrt(np.sum((norms[rows] / scale) ** 2))) if 0 < scale < math.inf else scale
+                if not norm <= worst[0]:
+                    worst = (norm, table.names[top], str(worker) or None)
+            return worst
+
+        return self.measurements.kept(("global norm", need.selector, step), compute)

@@ -1,0 +1,109 @@
+"""LearningRateSchedule."""
+
+from __future__ import annotations
+
+import math
+
+from smdwidgets.modes import ModeKeys
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.builtin.losses import loss_need, losses_at
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.measurements import Need
+from smdwidgets.rules.parameters import Choice, OptionalReal, Real
+from smdwidgets.rules.selector import Selector
+
+#: Relative differences below this are rounding.
+ROUNDING = 1e-6
+
+
+class LearningRateSchedule(BuiltinRule):
+    """The learning rate is not what a schedule would make it.
+
+    Looks at saved learning rates (save them with `hook.save_scalar("learning_rate", …)`). Fires when one is NaN, infinite or negative, above
+    `max_rate`, below `min_rate`, or when it rises to more than `max_jump` times that of the saved step before. With `shape` it also fires
+    when the rate leaves that shape: "constant" never changes, "decreasing" never rises, "warmup" may rise until it has first fallen
+    and never after. Steps of EVAL and PREDICT are not judged.
+
+    What to do: look at the order of `scheduler.step()` and `optimizer.step()`, at how a resumed training restores its scheduler, and
+    whether the schedule counts steps or epochs.
+    """
+
+    sagemaker = False
+
+    collection_names = collections_parameter()
+    tensor_regex = regex_parameter((r"(?i)learning_?rate", r"(?i)(^|[/_.])lr([/_.:\d]|$)"))
+    max_rate = Real(10.0, "Rate above this fires.", minimum=0.0)
+    min_rate = OptionalReal(None, "Rate below this fires.", minimum=0.0)
+    max_jump = Real(
+        10.0, "How many times the rate before is a jump. A rate of zero before is not compared with.", minimum=1.0
+    )
+    shape = Choice(None, "The shape that the schedule has to keep.", choices=("constant", "decreasing", "warmup"))
+
+    @property
+    def selector(self) -> Selector:
+        return Selector(self.collection_names, self.tensor_regex)
+
+    def needs(self) -> list[Need]:
+        return [loss_need(self.selector)]
+
+    def judge(self, step: int) -> None:
+        self.look(loss_need(self.selector), step)
+        mode = self.training_steps_only(step)
+        rates = losses_at(self.measurements, self.selector, step)
+        if not rates:
+            raise NothingToJudge("no learning rate of this step is a single number")
+        for name, rate in rates.items():
+            self._rate(name, step, rate)
+            before = self._before(name, step, mode)
+            if before is not None and math.isfinite(rate):
+                self._change(name, step, rate, *before, mode)
+
+    def _rate(self, name: str, step: int, rate: float) -> None:
+        if not math.isfinite(rate) or rate < 0:
+            self.blame(name, step, rate, 0.0, f"the learning rate is {number(rate)}")
+        elif rate > self.max_rate:
+            self.blame(
+                name, step, rate, self.max_rate, f"the learning rate {number(rate)} is above {number(self.max_rate)}"
+            )
+        elif self.min_rate is not None and rate < self.min_rate:
+            self.blame(
+                name, step, rate, self.min_rate, f"the learning rate {number(rate)} is below {number(self.min_rate)}"
+            )
+
+    def _change(self, name: str, step: int, rate: float, old: float, before: int, mode: ModeKeys) -> None:
+        change = f"from {number(old)} at step {before} to {number(rate)}"
+        if old > 0 and rate > self.max_jump * old:
+            self.blame(
+                name, step, rate / old, self.max_jump, f"the learning rate jumps {change}: {number(rate / old)} times"
+            )
+            return
+        rises, falls = rate > old * (1 + ROUNDING), rate < old * (1 - ROUNDING)
+        if self.shape == "constant" and (rises or falls):
+            self.blame(name, step, rate, old, f"the learning rate changes {change}; it should be constant")
+        elif self.shape == "decreasing" and rises:
+            self.blame(name, step, rate, old, f"the learning rate rises {change}; it should not")
+        elif self.shape == "warmup" and rises and self._has_fallen(name, before, mode):
+            self.blame(name, step, rate, old, f"the learning rate rises {change}, after it had begun to fall")
+
+    def _before(self, name: str, step: int, mode: ModeKeys) -> tuple[float, int] | None:
+        """The rate of the saved step before, and that step."""
+        earlier = self.measurements.earlier((name,), step, mode).get(name)
+        if earlier is None:
+            return None
+        rate = losses_at(self.measurements, self.selector, earlier).get(name, math.nan)
+        return (rate, earlier) if math.isfinite(rate) else None
+
+    def _has_fallen(self, name: str, step: int, mode: ModeKeys) -> bool:
+        """Whether the rate has fallen anywhere until this step."""
+
+        def add(state: tuple[float | None, bool], each: int) -> tuple[float | None, bool]:
+            last, fallen = state
+            if self.measurements.mode(each) != mode or name not in self.measurements.names(self.selector, each):
+                return state
+            rate = losses_at(self.measurements, self.selector, each).get(name, math.nan)
+            if not math.isfinite(rate):
+                return state
+            return rate, fallen or (last is not None and rate < last * (1 - ROUNDING))
+
+        start: tuple[float | None, bool] = (None, False)
+        return self.measurements.fold(("fallen", self.selector, name, mode), step, start, add, self.needs())[1]

@@ -1,0 +1,74 @@
+"""Losses as the loss rules see them: single numbers by name, of a mode, and paired as training and validation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from smdwidgets.modes import ModeKeys
+from smdwidgets.rules.measurements import Measurements, Need
+from smdwidgets.rules.selector import Selector
+
+__all__ = ["LOSSES", "ModeOfLosses", "loss_need", "losses_at", "train_and_validation"]
+
+#: The collection that every framework's hook fills with losses.
+LOSSES = Selector(("losses",))
+
+_TRAINING = re.compile(r"^(.*/)?train(?:ing)?[-_/](.+)$", re.IGNORECASE)
+_VALIDATION = re.compile(r"^(.*/)?(?:validation|valid|val|evaluation|eval|test)[-_/](.+)$", re.IGNORECASE)
+
+
+def loss_need(selector: Selector = LOSSES) -> Need:
+    """The columns that losses are read from."""
+    return Need(selector, ("mean", "size"))
+
+
+def losses_at(measurements: Measurements, selector: Selector, step: int) -> dict[str, float]:
+    """The single numbers of a step by name, averaged over workers. Tensors of more elements (logits, labels) are no losses."""
+    need = loss_need(selector)
+    return measurements.table(need.selector, step, need.columns).scalars()
+
+
+def train_and_validation(losses: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    """Split losses of one step by what their names say: `train-rmse` and `validation-rmse`, `loss` and `val_loss`.
+
+    Keys are the names without that word, so that the two can be paired.
+
+    >>> train_and_validation({"train-rmse": 1.0, "validation-rmse": 2.0})
+    ({'rmse': 1.0}, {'rmse': 2.0})
+    >>> train_and_validation({"loss": 1.0, "val_loss": 2.0})
+    ({'loss': 1.0}, {'loss': 2.0})
+    """
+    training: dict[str, float] = {}
+    validation: dict[str, float] = {}
+    plain: dict[str, float] = {}
+    for name, value in losses.items():
+        if found := _VALIDATION.match(name):
+            validation[(found[1] or "") + found[2]] = value
+        elif found := _TRAINING.match(name):
+            training[(found[1] or "") + found[2]] = value
+        else:
+            plain[name] = value
+    for name in plain.keys() & validation.keys():
+        training.setdefault(name, plain[name])
+    return training, validation
+
+
+class ModeOfLosses:
+    """The mode in which losses are judged when none is asked for: EVAL, else TRAIN, else any, of those seen so far."""
+
+    def __init__(self) -> None:
+        self._until = -1
+        self._first: dict[ModeKeys, int] = {}
+
+    def at(self, measurements: Measurements, selector: Selector, step: int) -> ModeKeys:
+        """The best mode in which a loss was saved until this step."""
+        if step > self._until:
+            for each in measurements.steps_until(step):
+                if each > self._until and measurements.names(selector, each):
+                    self._first.setdefault(measurements.mode(each), each)
+            self._until = step
+        for mode in (ModeKeys.EVAL, ModeKeys.TRAIN):
+            if self._first.get(mode, step + 1) <= step:
+                return mode
+        return ModeKeys.GLOBAL

@@ -1,0 +1,116 @@
+"""Overfit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from smdwidgets.modes import ModeKeys
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, regex_parameter
+from smdwidgets.rules.builtin.losses import loss_need, losses_at, train_and_validation
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.measurements import Need
+from smdwidgets.rules.parameters import Integer, Real
+from smdwidgets.rules.selector import Selector
+
+Means = dict[str, tuple[float, int]]
+
+
+@dataclass(frozen=True)
+class _State:
+    """Where the run stands: losses of the present stretches of training and validation, and how long the ratio is too high."""
+
+    training: Means = field(default_factory=dict)
+    validation: Means = field(default_factory=dict)
+    last_mode: ModeKeys | None = None
+    #: For each loss its ratio at the step last folded, and for how many judged steps in a row it was too high.
+    ratios: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    too_high: dict[str, int] = field(default_factory=dict)
+
+
+class Overfit(BuiltinRule):
+    """The validation loss is well above the training loss.
+
+    Fires when `(validation - training) / training` is above `ratio_threshold` at `patience` judged steps in a row, for any loss.
+
+    Training and validation are told apart in one of two ways:
+
+    - by mode: each saved step of EVAL is judged; its validation loss is the mean over this stretch of EVAL steps so far, its
+      training loss the mean over the stretch of TRAIN steps before it;
+    - by name, within one step: `train-rmse` and `validation-rmse` (XGBoost), `loss` and `val_loss` (Keras).
+
+    A training loss of zero or below, or NaN, has no ratio and is not judged. Without `tensor_regex` collection `losses` is
+    looked at (and `metrics` for the names, since hooks put XGBoost's and Keras's there). Steps before `start_step` (a global
+    step) are not judged.
+
+    What to do: more data or augmentation, regularisation, dropout, early stopping, a smaller model.
+    """
+
+    tensor_regex = regex_parameter()
+    start_step = Integer(0, "First step that is judged.", minimum=0)
+    patience = Integer(1, "Judged steps in a row at which the ratio has to be too high.", minimum=1)
+    ratio_threshold = Real(0.1, "Largest tolerated ratio.")
+
+    @property
+    def selector(self) -> Selector:
+        return Selector((), self.tensor_regex) if self.tensor_regex else Selector(("losses", "metrics"))
+
+    def needs(self) -> list[Need]:
+        return [loss_need(self.selector)]
+
+    def judge(self, step: int) -> None:
+        self.look(loss_need(self.selector), step)
+        key = ("overfit", self.selector, self.start_step, self.ratio_threshold)
+        state = self.measurements.fold(key, step, _State(), self._add, self.needs())
+        if not state.ratios:
+            raise NothingToJudge("no training loss and validation loss to compare at this step")
+        for name, (ratio, training, validation) in state.ratios.items():
+            if state.too_high.get(name, 0) >= self.patience:
+                message = (
+                    f"validation {number(validation)} is {number(100 * ratio)} % above training {number(training)}, "
+                    f"{number(100 * self.ratio_threshold)} % is tolerated (judged step {state.too_high[name]} in a row)"
+                )
+                self.blame(name, step, ratio, self.ratio_threshold, message)
+
+    def _add(self, state: _State, step: int) -> _State:
+        measurements = self.measurements
+        losses = losses_at(measurements, self.selector, step)
+        if not losses:
+            return replace(state, ratios={})
+        mode = measurements.mode(step)
+        training, validation = train_and_validation(losses)
+        pairs = {name: (training[name], validation[name]) for name in training.keys() & validation.keys()}
+        if not pairs:
+            state, pairs = self._by_mode(state, mode, losses)
+        if step < self.start_step:
+            return replace(state, ratios={})
+        ratios = {name: ((high - low) / low, low, high) for name, (low, high) in sorted(pairs.items()) if low > 0}
+        counted = {
+            name: state.too_high.get(name, 0) + 1 if ratio > self.ratio_threshold else 0
+            for name, (ratio, _, _) in ratios.items()
+        }
+        return replace(state, ratios=ratios, too_high={**state.too_high, **counted})
+
+    @staticmethod
+    def _by_mode(
+        state: _State, mode: ModeKeys, losses: dict[str, float]
+    ) -> tuple[_State, dict[str, tuple[float, float]]]:
+        if mode == ModeKeys.TRAIN:
+            before = state.training if state.last_mode == ModeKeys.TRAIN else {}
+            return replace(state, training=_added(before, losses), last_mode=mode), {}
+        if mode == ModeKeys.EVAL:
+            before = state.validation if state.last_mode == ModeKeys.EVAL else {}
+            state = replace(state, validation=_added(before, losses), last_mode=mode)
+            both = state.training.keys() & losses.keys()
+            return state, {name: (_mean(state.training[name]), _mean(state.validation[name])) for name in both}
+        return state, {}
+
+
+def _added(means: Means, losses: dict[str, float]) -> Means:
+    new = {
+        name: (means.get(name, (0.0, 0))[0] + loss, means.get(name, (0.0, 0))[1] + 1) for name, loss in losses.items()
+    }
+    return {**means, **new}
+
+
+def _mean(total: tuple[float, int]) -> float:
+    return total[0] / total[1]

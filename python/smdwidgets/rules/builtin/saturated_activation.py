@@ -1,0 +1,68 @@
+"""SaturatedActivation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.builtin.units import FEWEST_SAMPLES, inactive_share
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.parameters import Real
+from smdwidgets.rules.selector import Selector
+
+
+class SaturatedActivation(BuiltinRule):
+    """Most units of a tanh or sigmoid layer get inputs so large that no gradient passes.
+
+    A unit is saturated when fewer than `threshold_inactivity` percent of its inputs lie between the limits (included). Fires when
+    more than `threshold_layer` percent of a layer's units are saturated. The limits are those of sigmoid for tensors with
+    "sigmoid" in their names, in any case of letters, and those of tanh for all others.
+
+    Units, workers and small batches are counted as in DeadRelu. NaN lies between no limits.
+
+    What to do: a better initialisation (Xavier), normalisation before the activation, smaller inputs, ReLU-like activations.
+    """
+
+    collection_names = collections_parameter()
+    tensor_regex = regex_parameter(
+        (r"(?i)^(?!gradient).*(tanh|sigmoid)[^/]*(_|/)input",), documented=".*tanh_input|.*sigmoid_input"
+    )
+    threshold_tanh_min = Real(-9.4999, "Inputs of tanh below this saturate it.")
+    threshold_tanh_max = Real(9.4999, "Inputs of tanh above this saturate it.")
+    threshold_sigmoid_min = Real(-23.0, "Inputs of sigmoid below this saturate it.")
+    threshold_sigmoid_max = Real(16.99999, "Inputs of sigmoid above this saturate it.")
+    threshold_inactivity = Real(1.0, "Activity below this is saturation.", minimum=0.0, maximum=100.0, unit="%")
+    threshold_layer = Real(50.0, "Share of saturated units above this fires.", minimum=0.0, maximum=100.0, unit="%")
+
+    def judge(self, step: int) -> None:
+        selector = Selector(self.collection_names, self.tensor_regex)
+        judged = False
+        for name in dict.fromkeys(name for name, _ in self.rows(selector, step)):
+            low, high = self._limits(name)
+
+            def within(value: NDArray[Any], low: float = low, high: float = high) -> NDArray[np.bool_]:
+                return (value >= low) & (value <= high)
+
+            found = inactive_share(
+                self.measurements, selector, name, step, within, (low, high), self.threshold_inactivity
+            )
+            if found is None:
+                continue
+            judged = True
+            share, units = found
+            if share > self.threshold_layer:
+                message = (
+                    f"{number(share)} % of {units} units are saturated (inputs outside {number(low)} to {number(high)}), "
+                    f"more than {number(self.threshold_layer)} %"
+                )
+                self.blame(name, step, share, self.threshold_layer, message)
+        if not judged:
+            raise NothingToJudge(f"fewer than {FEWEST_SAMPLES} inputs a unit were saved so far")
+
+    def _limits(self, name: str) -> tuple[float, float]:
+        if "sigmoid" in name.casefold():
+            return self.threshold_sigmoid_min, self.threshold_sigmoid_max
+        return self.threshold_tanh_min, self.threshold_tanh_max

@@ -1,0 +1,42 @@
+"""TensorVariance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smdwidgets.rules.builtin.base import SelectingRule
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.measurements import Need
+from smdwidgets.rules.parameters import OptionalReal
+
+
+class TensorVariance(SelectingRule):
+    """The variance of a tensor is too large or too small.
+
+    Fires when for any tensor looked at the variance (over n, as numpy's) is above `max_threshold` or below `min_threshold`. A
+    limit of None is not applied; with both None the rule never fires. NaN is neither.
+
+    What to do: look at the initialisation, the normalisation and the scale of the data.
+    """
+
+    max_threshold = OptionalReal(None, "Variance above this fires.", minimum=0.0)
+    min_threshold = OptionalReal(None, "Variance below this fires.", minimum=0.0)
+
+    def needs(self) -> list[Need]:
+        return [Need(self.selector, ("variance",))]
+
+    def judge(self, step: int) -> None:
+        table = self.look(self.needs()[0], step)
+        variance = table["variance"]
+        for limit, word, sign in ((self.max_threshold, "above", 1.0), (self.min_threshold, "below", -1.0)):
+            if limit is None:
+                continue
+            for at in np.flatnonzero(sign * variance > sign * limit):
+                self.blame(
+                    table.names[at],
+                    step,
+                    variance[at],
+                    limit,
+                    f"variance {number(variance[at])} is {word} {number(limit)}",
+                    table.workers[at],
+                )

@@ -1,0 +1,110 @@
+"""TreeDepth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.parameters import Real
+from smdwidgets.rules.selector import Selector
+
+TREES = Selector(("trees",), (r"^trees/",))
+
+
+class TreeDepth(BuiltinRule):
+    """A tree of an XGBoost model is deep.
+
+    Fires when the deepest tree of a step is deeper than `depth`. A tree of a single node has depth 0.
+
+    Where the columns `ID`, `Yes` and `No` of the trees were saved, the depth is that of the longest path. Else it is taken from the largest
+    node number n of column `Node` (or `ID`) as floor(log2(n + 1)), which is exact where nodes are numbered by their place in a full
+    binary tree, and too small where they are numbered as they were made.
+
+    What to do: `max_depth`, `min_child_weight`, `gamma`; or grow by `lossguide` with `max_leaves`.
+    """
+
+    depth = Real(4.0, "Depth above this fires.", minimum=0.0)
+
+    def judge(self, step: int) -> None:
+        names = self.measurements.names(TREES, step)
+        if not names:
+            raise NothingToJudge("collection 'trees' has no tensor at this step")
+        found = self.measurements.kept(("tree depth", step), lambda: self._depth(names, step))
+        if found is None:
+            raise NothingToJudge(
+                "the columns of the trees that tell of nodes (ID, Yes, No, Node) were not saved at this step"
+            )
+        depth, name, tree = found
+        if depth > self.depth:
+            message = f"tree {tree} has depth {depth}, more than {number(self.depth)}"
+            self.blame(name, step, depth, self.depth, message)
+
+    def _depth(self, names: tuple[str, ...], step: int) -> tuple[int, str, str] | None:
+        """The largest depth, the tensor that tells it, and the tree."""
+        columns = {name.rpartition("/")[2]: name for name in names}
+        values: dict[str, NDArray[Any]] = {}
+        for column in ("ID", "Yes", "No", "Node", "Tree"):
+            if column in columns:
+                try:
+                    values[column] = np.asarray(self.measurements.value(columns[column], step)).reshape(-1)
+                except SMDebugError:
+                    continue
+        if {"ID", "Yes", "No"} <= values.keys():
+            depths = longest_paths(values["ID"], values["Yes"], values["No"])
+            if depths:
+                tree = max(depths, key=lambda each: (depths[each], each))
+                return depths[tree], columns["ID"], tree
+        for column in ("Node", "ID"):
+            if column in values and (numbers := _node_numbers(values[column])) is not None and numbers.size:
+                at = int(numbers.argmax())
+                tree = str(values["Tree"][at]) if "Tree" in values and len(values["Tree"]) == len(numbers) else "0"
+                return int(numbers[at] + 1).bit_length() - 1, columns[column], tree
+        return None
+
+
+def longest_paths(ids: NDArray[Any], yes: NDArray[Any], no: NDArray[Any]) -> Mapping[str, int]:
+    """For each tree, by the part of its nodes' names before the dash, the longest path from its root, in edges.
+
+    >>> longest_paths(np.array(["0-0", "0-1", "0-2"]), np.array(["0-1", "", ""]), np.array(["0-2", "", ""]))
+    {'0': 1}
+    """
+    names = [_text(each) for each in ids]
+    known = set(names)
+    children = {
+        name: [child for child in (_text(left), _text(right)) if child in known]
+        for name, left, right in zip(names, yes, no, strict=False)
+    }
+    below = {child for each in children.values() for child in each}
+    depths: dict[str, int] = {}
+    for root in (name for name in names if name not in below):
+        tree = root.partition("-")[0]
+        level, depth, seen = [root], 0, {root}
+        while level:
+            level = [child for name in level for child in children.get(name, ()) if child not in seen]
+            seen.update(level)  # files may lie: a circle must end
+            depth += bool(level)
+        depths[tree] = max(depths.get(tree, 0), depth)
+    return depths
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _node_numbers(values: NDArray[Any]) -> NDArray[np.int64] | None:
+    numbers: NDArray[np.int64]
+    if values.dtype.kind in "iu":
+        numbers = values.astype(np.int64)
+        return numbers
+    if values.dtype.kind == "f":
+        numbers = values[np.isfinite(values)].astype(np.int64)
+        return numbers
+    found = [re.fullmatch(r"(?:\d+-)?(\d{1,18})", _text(value)) for value in values]
+    return np.array([int(each[1]) for each in found if each], dtype=np.int64)

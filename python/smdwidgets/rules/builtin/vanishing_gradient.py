@@ -1,0 +1,44 @@
+"""VanishingGradient."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smdwidgets.rules.builtin.base import BuiltinRule
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.measurements import Need
+from smdwidgets.rules.parameters import Real
+from smdwidgets.rules.selector import Selector
+
+
+class VanishingGradient(BuiltinRule):
+    """Gradients become so small that the layers behind them no longer learn.
+
+    Fires when for any tensor of collection `gradients` the mean of absolute values is below `threshold`. A saved reduction
+    `abs_mean` is enough. NaN is not small: ExplodingTensor looks for it.
+
+    What to do: ReLU-like activations instead of sigmoid or tanh, residual connections, normalisation layers, a better
+    initialisation; with mixed precision, loss scaling.
+    """
+
+    collections = {"gradients": {"save_interval": "500"}}
+
+    threshold = Real(1e-7, "Mean magnitude below which a gradient has vanished.", minimum=0.0)
+
+    _need = Need(Selector(("gradients",)), ("abs_mean",))
+
+    def needs(self) -> list[Need]:
+        return [self._need]
+
+    def judge(self, step: int) -> None:
+        table = self.look(self._need, step)
+        mean = table["abs_mean"]
+        for at in np.flatnonzero(mean < self.threshold):
+            self.blame(
+                table.names[at],
+                step,
+                mean[at],
+                self.threshold,
+                f"mean |g| = {number(mean[at])} is below {number(self.threshold)}",
+                table.workers[at],
+            )

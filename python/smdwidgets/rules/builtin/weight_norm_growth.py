@@ -1,0 +1,71 @@
+"""WeightNormGrowth."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.measurements import Need
+from smdwidgets.rules.parameters import Real
+from smdwidgets.rules.selector import Selector
+
+#: For each tensor and worker the first norm that was not zero, and its step.
+_Firsts = dict[tuple[str, str | None], tuple[float, int]]
+
+
+class WeightNormGrowth(BuiltinRule):
+    """A weight grows without bound.
+
+    Fires when the root mean square of a tensor of collection `weights` is more than `threshold` times its first saved one that was not
+    zero, and above `min_rms` (a tensor that starts at almost nothing may grow a lot). NaN fires ExplodingTensor, not this. Saved
+    reductions `l2` are enough where the tensor's size never changes.
+
+    What to do: weight decay, a smaller learning rate, gradient clipping; is the loss unbounded below?
+    """
+
+    sagemaker = False
+    collections = {"weights": {"save_interval": "500"}}
+
+    collection_names = collections_parameter(("weights",))
+    tensor_regex = regex_parameter()
+    threshold = Real(10.0, "Growth above this fires.", minimum=1.0)
+    min_rms = Real(1.0, "Root mean square below which growth does not matter.", minimum=0.0)
+
+    def needs(self) -> list[Need]:
+        return [Need(Selector(self.collection_names, self.tensor_regex), ("l2", "size"))]
+
+    def judge(self, step: int) -> None:
+        need = self.needs()[0]
+        table = self.look(need, step)
+        start: _Firsts = {}
+        firsts = self.measurements.fold(("first norms", need.selector), step, start, self._add, self.needs())
+        norms, size = table["l2"], table["size"]
+        base = np.array([firsts.get(row, (np.nan, 0))[0] for row in zip(table.names, table.workers, strict=True)])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            growth = norms / base
+            rms = norms / np.sqrt(size)
+        if np.isnan(growth).all():
+            raise NothingToJudge("the weights of this step are zero, or their norms were not saved")
+        for at in np.flatnonzero(
+            (growth > self.threshold) & (np.isnan(size) | (rms > self.min_rms)) & np.isfinite(growth)
+        ):
+            name, worker = table.names[at], table.workers[at]
+            first, since = firsts[name, worker]
+            message = (
+                f"norm {number(norms[at])} is {number(growth[at])} times that of step {since} ({number(first)}), "
+                f"{number(self.threshold)} times is tolerated"
+            )
+            self.blame(name, step, growth[at], self.threshold, message, worker)
+
+    def _add(self, firsts: _Firsts, step: int) -> _Firsts:
+        need = self.needs()[0]
+        if not self.measurements.names(need.selector, step):
+            return firsts
+        table = self.measurements.table(need.selector, step, need.columns)
+        new = {
+            row: (float(norm), step)
+            for row, norm in zip(zip(table.names, table.workers, strict=True), table["l2"], strict=True)
+            if row not in firsts and norm > 0 and np.isfinite(norm)
+        }
+        return {**firsts, **new} if new else firsts

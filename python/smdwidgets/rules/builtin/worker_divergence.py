@@ -1,0 +1,91 @@
+"""WorkerDivergence."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.findings import number
+from smdwidgets.rules.measurements import Need
+from smdwidgets.rules.parameters import Real
+from smdwidgets.rules.selector import Selector
+
+
+class WorkerDivergence(BuiltinRule):
+    """Workers that should hold the same weights do not.
+
+    In data-parallel training every worker ends each step with the same weights. Fires when any tensor of collection `weights` is
+    further from the workers' median than `atol + rtol * m` in any element, m being the largest magnitude in it; it says which worker is
+    furthest. Where only reductions were saved their `min`, `max` and `l2` are compared. Two NaN are the same. Steps or tensors that
+    a single worker saved are not judged.
+
+    What to do: are all parameters inside the DistributedDataParallel module? Was the same seed or checkpoint loaded? Are buffers
+    (batch norm) synchronised, and updates skipped by all workers or none (overflow in mixed precision)?
+    """
+
+    sagemaker = False
+    collections = {"weights": {"save_interval": "500"}}
+
+    collection_names = collections_parameter(("weights",))
+    tensor_regex = regex_parameter()
+    rtol = Real(1e-5, "Tolerance relative to the tensor's largest magnitude.", minimum=0.0)
+    atol = Real(1e-8, "Absolute tolerance.", minimum=0.0)
+
+    def needs(self) -> list[Need]:
+        return [Need(Selector(self.collection_names, self.tensor_regex), ("min", "max", "l2"))]
+
+    def judge(self, step: int) -> None:
+        need = self.needs()[0]
+        table = self.look(need, step)
+        rows = sorted(range(len(table)), key=lambda row: (table.names[row], table.workers[row] or ""))
+        judged = False
+        for name, group in groupby(rows, key=lambda row: table.names[row]):
+            mine = list(group)
+            if len(mine) < 2:
+                continue
+            judged = True
+            key = ("divergence", name, step, tuple(table.workers[row] for row in mine))
+            workers = [table.workers[row] for row in mine]
+            reductions = np.stack([table[column][mine] for column in need.columns], axis=1)
+            distances, size = self.measurements.kept(key, partial(self._distances, name, step, workers, reductions))
+            limit = self.atol + self.rtol * size
+            worst = int(np.argmax(distances))
+            if not distances[worst] <= limit:
+                message = (
+                    f"differs from the other workers by up to {number(distances[worst])}, {number(limit)} is tolerated"
+                )
+                self.blame(name, step, distances[worst], limit, message, table.workers[mine[worst]])
+        if not judged:
+            raise NothingToJudge("no tensor of this step was saved by two workers")
+
+    def _distances(
+        self, name: str, step: int, workers: list[str | None], reductions: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], float]:
+        """How far each worker is from the others' median, at most; and the largest magnitude."""
+        try:
+            values = [self.measurements.value(name, step, worker) for worker in workers]
+        except SMDebugError:
+            values = list(reductions)
+        if len({value.shape for value in values}) > 1 or any(value.dtype.kind not in "fiub" for value in values):
+            same = [value.shape == values[0].shape for value in values]
+            return np.where(same, 0.0, np.inf), 0.0
+        if not values[0].size:
+            return np.zeros(len(values)), 0.0
+        if all(np.array_equal(values[0], value, equal_nan=True) for value in values[1:]):
+            return np.zeros(len(values)), 0.0
+        stacked = np.stack([value.reshape(-1).astype(np.float64) for value in values])
+        finite = np.isfinite(stacked)
+        size = float(np.max(np.abs(stacked), where=finite, initial=0.0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # columns without anything finite have no median
+            usual = np.nanmedian(np.where(finite, stacked, np.nan), axis=0)
+        same = (stacked == stacked[0]).all(axis=0) | np.isnan(stacked).all(axis=0)
+        # What is not finite in one worker, and something else in another, is as far away as can be.
+        apart = np.where(same, 0.0, np.where(finite, np.abs(stacked - usual), np.inf))
+        return apart.max(axis=1), size

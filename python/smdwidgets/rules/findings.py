@@ -1,0 +1,60 @@
+"""Why a rule fired: which tensor, what value, which limit, at which step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Finding", "number"]
+
+
+def number(value: object) -> str:
+    """A number as a person reads it: six significant digits, whole numbers whole.
+
+    >>> number(3.0), number(1.23456789e-9), number(float("nan"))
+    ('3', '1.23457e-09', 'NaN')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool | str):
+        return str(value)
+    as_float = float(value)  # type: ignore[arg-type]
+    if math.isnan(as_float):
+        return "NaN"
+    return f"{as_float:.6g}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One tensor at fault.
+
+    >>> print(Finding("gradient/fc1.weight", 20, 3.2e-9, 1e-7, "mean |g| = 3.2e-09 is below 1e-07"))
+    gradient/fc1.weight: mean |g| = 3.2e-09 is below 1e-07
+    """
+
+    tensor: str
+    step: int
+    value: float | None
+    limit: float | None
+    message: str
+    worker: str | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.tensor} of {self.worker}" if self.worker else self.tensor
+        return f"{where}: {self.message}" if where else self.message
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON; what is not finite becomes text, since JSON has no word for it."""
+        return {
+            "tensor": self.tensor,
+            "worker": self.worker,
+            "step": self.step,
+            "value": _plain(self.value),
+            "limit": _plain(self.limit),
+            "message": self.message,
+        }
+
+
+def _plain(value: float | None) -> float | str | None:
+    return value if value is None or math.isfinite(value) else number(value)

@@ -1,0 +1,400 @@
+"""What rules know about a run's tensors: computed once, in bulk, kept, and shared by all rules on that run.
+
+Rules ask for *columns*: one number a tensor (and worker) at a step, such as ``abs_mean`` or ``nan``. A runner fetches the
+columns that its rules need over many steps in one sweep, so that each record is read once whatever the number of rules;
+a rule that runs alone fetches them step by step. Because they are kept, a rule that runs again with another limit reads
+nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.exceptions import TensorUnavailable, TensorUnavailableForStep
+from smdwidgets.modes import ModeKeys
+from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.sweep import Cancelled, read_column, read_values, sweep_trial
+
+if TYPE_CHECKING:
+    from smdwidgets.trials import Trial
+
+__all__ = ["Measurements", "Need", "StepTable", "measurements_of"]
+
+#: Bytes of columns kept for one run; the oldest go first.
+KEPT_BYTES = 512 * 1024 * 1024
+
+#: Steps whose columns a fold fetches together.
+FOLDED_AT_ONCE = 256
+
+Column = NDArray[np.float64]
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Need:
+    """Columns that a rule will ask for at every step."""
+
+    selector: Selector
+    columns: tuple[str, ...]
+
+
+@dataclass(eq=False)
+class StepTable:
+    """The selected tensors of one step: a row for each tensor and worker that wrote it."""
+
+    step: int
+    names: tuple[str, ...]
+    #: Beside each name its worker; None where the run has but one.
+    workers: tuple[str | None, ...]
+    columns: dict[str, Column] = field(default_factory=dict)
+    #: Where columns hold NaN because the number was not saved; only columns of which some is missing.
+    missing: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+    #: Tensors left out because they could not be read: (name, message).
+    unreadable: tuple[tuple[str, str], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, column: str) -> Column:
+        return self.columns[column]
+
+    def unknown(self, column: str) -> NDArray[np.bool_]:
+        """Where a column's NaN means that the number was not saved and cannot be computed."""
+        return self.missing.get(column, np.zeros(len(self), dtype=np.bool_))
+
+    def row(self, name: str, worker: str | None) -> int | None:
+        """The row of a tensor and worker."""
+        return self._rows.get((name, worker))
+
+    @cached_property
+    def _rows(self) -> dict[tuple[str, str | None], int]:
+        return {key: at for at, key in enumerate(zip(self.names, self.workers, strict=True))}
+
+    def matching(self, other: StepTable, mine: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Of the rows marked here those that the other table has too: their numbers here and there."""
+        rows = np.flatnonzero(mine)
+        if self.names is other.names and self.workers is other.workers:
+            return rows, rows
+        found = [(row, at) for row in rows if (at := other.row(self.names[row], self.workers[row])) is not None]
+        pairs = np.array(found, dtype=np.intp).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    def scalars(self) -> dict[str, float]:
+        """The values of those that are single numbers, workers averaged. Needs columns "mean" and "size".
+
+        The size is NaN where only reductions were saved: the mean then stands for the value.
+        """
+        found: dict[str, list[float]] = {}
+        for name, mean, size in zip(self.names, self["mean"], self["size"], strict=True):
+            if size == 1 or np.isnan(size):
+                found.setdefault(name, []).append(float(mean))
+        return {name: values[0] if len(values) == 1 else float(np.mean(values)) for name, values in found.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, and a little for the rest."""
+        return 64 + sum(column.nbytes for column in self.columns.values())
+
+
+class Measurements:
+    """The columns of one run. Thread-safe."""
+
+    def __init__(self, trial: Trial, kept_bytes: int = KEPT_BYTES) -> None:
+        # A weak reference: measurements are found by their trial, and must not keep it alive.
+        self._trial = weakref.ref(trial)
+        self._lock = threading.RLock()
+        self._tables: OrderedDict[tuple[Selector, int], StepTable] = OrderedDict()
+        self._derived: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
+        self._folds: dict[tuple[Hashable, ...], tuple[int | None, Any]] = {}
+        self._bytes = 0
+        self._kept_bytes = kept_bytes
+        self._steps: list[int] = []
+        self._modes: dict[int, ModeKeys] = {}
+        self._rosters: dict[int, tuple[str, ...]] = {}
+        self._last_roster: tuple[str, ...] = ()
+        self._picked: dict[tuple[Selector, tuple[str, ...]], tuple[str, ...]] = {}
+        #: Records read since the start, for those who want to see that nothing is read twice.
+        self.records_read = 0
+
+    @property
+    def trial(self) -> Trial:
+        """The run that is measured."""
+        trial = self._trial()
+        if trial is None:
+            raise ReferenceError("The trial of these measurements is gone.")
+        return trial
+
+    # ------------------------------------------------------------------------------------------------ steps and names
+
+    def steps_until(self, step: int) -> Sequence[int]:
+        """All saved steps up to and including this one, ascending."""
+        with self._lock:
+            if not self._steps or self._steps[-1] < step:
+                self._steps = list(self.trial.steps())
+            return self._steps[: bisect_right(self._steps, step)]
+
+    def earlier_steps(self, step: int, mode: ModeKeys | None = None) -> Iterator[int]:
+        """Saved steps before this one, latest first; with a mode those of that mode."""
+        before = self.steps_until(step - 1)
+        for at in range(len(before) - 1, -1, -1):
+            if mode is None or self.mode(before[at]) == mode:
+                yield before[at]
+
+    def mode(self, step: int) -> ModeKeys:
+        """The mode of a global step."""
+        mode = self._modes.get(step)
+        if mode is None:
+            mode = self._modes[step] = self.trial.mode(step) or ModeKeys.GLOBAL
+        return mode
+
+    def names_at(self, step: int) -> tuple[str, ...]:
+        """Names of the tensors saved at a step."""
+        with self._lock:
+            names = self._rosters.get(step)
+            if names is None:
+                names = tuple(self.trial.tensor_names(step=step))
+                if names == self._last_roster:  # mostly all steps hold the same: one tuple for all of them
+                    names = self._last_roster
+                self._last_roster = self._rosters[step] = names
+            return names
+
+    def names(self, selector: Selector, step: int) -> tuple[str, ...]:
+        """Those of them that are selected."""
+        roster = self.names_at(step)
+        if selector.everything:
+            return roster
+        with self._lock:
+            picked = self._picked.get((selector, roster))
+            if picked is None:
+                chosen = selector.names_at(self.trial, step)
+                picked = tuple(name for name in roster if name in chosen)
+                self._picked[selector, roster] = picked
+            return picked
+
+    def earlier(
+        self, names: Iterable[str], step: int, mode: ModeKeys | None = None, newest: int | None = None
+    ) -> dict[str, int]:
+        """For each name the last earlier step (no later than `newest`) at which it was saved."""
+        found: dict[str, int] = {}
+        missing = set(names)
+        for before in self.earlier_steps(step, mode):
+            if newest is not None and before > newest:
+                continue
+            here = missing.intersection(self.names_at(before))
+            found.update(dict.fromkeys(here, before))
+            missing -= here
+            if not missing:
+                break
+        return found
+
+    # -------------------------------------------------------------------------------------------------------- columns
+
+    def table(self, selector: Selector, step: int, columns: Sequence[str] = ()) -> StepTable:
+        """The selected tensors of a step with these columns."""
+        with self._lock:
+            table = self._tables.get((selector, step))
+            if table is None or any(column not in table.columns for column in columns):
+                self._fetch({step: {selector: tuple(columns)}}, None)
+                table = self._tables[selector, step]
+            return table
+
+    def prefetch(
+        self, needs: Iterable[Need], steps: Sequence[int], cancelled: Callable[[], bool] | None = None
+    ) -> None:
+        """Fetch what is not there yet, for many steps in one sweep."""
+        merged: dict[Selector, dict[str, None]] = {}
+        for need in needs:
+            merged.setdefault(need.selector, {}).update(dict.fromkeys(need.columns))
+        with self._lock:
+            wanted: dict[int, dict[Selector, tuple[str, ...]]] = {}
+            for step in steps:
+                for selector, columns in merged.items():
+                    table = self._tables.get((selector, step))
+                    if table is None or any(column not in table.columns for column in columns):
+                        wanted.setdefault(step, {})[selector] = tuple(columns)
+            if wanted:
+                self._fetch(wanted, cancelled)
+
+    def rows(self, needs: Iterable[Need], step: int) -> int:
+        """How many tensors a prefetch of one step would read, about: for cutting steps into bounded portions."""
+        names: set[str] = set()
+        for need in needs:
+            names.update(self.names(need.selector, step))
+        return len(names) * max(len(self.trial.workers()), 1)
+
+    def _fetch(self, wanted: dict[int, dict[Selector, tuple[str, ...]]], cancelled: Callable[[], bool] | None) -> None:
+        picked = {(selector, step): self.names(selector, step) for step, each in wanted.items() for selector in each}
+        names = list(dict.fromkeys(name for each in dict.fromkeys(picked.values()) for name in each))
+        columns = list(dict.fromkeys(column for each in wanted.values() for some in each.values() for column in some))
+        for key in picked:  # whatever comes of the sweep, these have been looked for
+            if key not in self._tables:
+                self._keep(key, StepTable(key[1], (), (), {column: np.empty(0) for column in wanted[key[1]][key[0]]}))
+        if not names:
+            return
+        steps = sorted(wanted)
+        try:
+            swept = sweep_trial(self.trial, names, steps, columns, cancelled)
+        except Cancelled:
+            for key in picked:
+                if not len(self._tables[key]):
+                    self._drop(key)
+            raise
+        self.records_read += len(swept.step)
+        selected = {
+            each: np.array([name in set_of for name in names])
+            for each, set_of in ((names_, set(names_)) for names_ in dict.fromkeys(picked.values()))
+        }
+        order = np.argsort(swept.step, kind="stable")
+        at = swept.step[order]
+        spread: dict[bytes, tuple[tuple[str, ...], tuple[str | None, ...]]] = {}
+        for step in steps:
+            rows = order[np.searchsorted(at, step, "left") : np.searchsorted(at, step, "right")]
+            for selector, asked in wanted[step].items():
+                mine = rows[selected[picked[selector, step]][swept.name[rows]]]
+                key = swept.name[mine].tobytes() + swept.worker[mine].tobytes()
+                if key not in spread:
+                    spread[key] = (
+                        tuple(names[code] for code in swept.name[mine]),
+                        tuple(swept.workers[code] for code in swept.worker[mine]),
+                    )
+                bad = tuple((name, text) for name, text in swept.errors.get(step, ()) if name in picked[selector, step])
+                missing = {
+                    column: gaps
+                    for column in asked
+                    if column in swept.missing and (gaps := swept.missing[column][mine]).any()
+                }
+                table = StepTable(
+                    step, *spread[key], {column: swept.columns[column][mine] for column in asked}, missing, bad
+                )
+                self._merge((selector, step), table)
+
+    def _merge(self, key: tuple[Selector, int], new: StepTable) -> None:
+        old = self._tables.get(key)
+        if old is not None and (old.names, old.workers) == (new.names, new.workers):
+            new = StepTable(
+                new.step,
+                old.names,
+                old.workers,
+                {**old.columns, **new.columns},
+                {**old.missing, **new.missing},
+                new.unreadable,
+            )
+        if old is not None:
+            self._drop(key)
+        self._keep(key, new)
+
+    def _keep(self, key: tuple[Selector, int], table: StepTable) -> None:
+        self._tables[key] = table
+        self._bytes += table.nbytes
+        while self._bytes > self._kept_bytes and len(self._tables) > 1:
+            self._drop(next(iter(self._tables)))
+
+    def _drop(self, key: tuple[Selector, int]) -> None:
+        self._bytes -= self._tables.pop(key).nbytes
+
+    # ---------------------------------------------------------------------------------------------- whole tensors, kept
+
+    def value(self, name: str, step: int, worker: str | None = None) -> NDArray[Any]:
+        """A whole tensor: a read-only view where the run allows it."""
+        return self.trial.tensor(name).value(step, worker=worker)
+
+    def values(self, table: StepTable, rows: NDArray[np.intp], step: int) -> NDArray[Any] | list[NDArray[Any] | None]:
+        """Whole tensors of these rows at a step: one array (rows, ...) if all are alike, else a list with None for those that
+        have no value."""
+        wanted = [(table.names[row], step, table.workers[row]) for row in rows]
+        self.records_read += len(wanted)
+        return read_values(self.trial, wanted)
+
+    def reduction(self, name: str, step: int, worker: str | None, column: str) -> float | None:
+        """One reduction of one tensor; None if it was neither saved nor can be computed."""
+        try:
+            return read_column(self.trial, name, step, worker, column)
+        except (TensorUnavailableForStep, TensorUnavailable):
+            return None
+
+    def workers(self, name: str, step: int) -> tuple[str | None, ...]:
+        """The workers that wrote a tensor at a step; (None,) where the run has but one."""
+        if len(self.trial.workers()) <= 1:
+            return (None,)
+        return tuple(self.trial.tensor(name).workers(step))
+
+    def position(self, step: int, mode: ModeKeys | None) -> int:
+        """Where a global step stands in the count of a mode; None and GLOBAL count all steps together."""
+        return step if mode is None or mode == ModeKeys.GLOBAL else int(self.trial.mode_step(step) or 0)
+
+    def fold(
+        self, key: tuple[Hashable, ...], step: int, start: V, add: Callable[[V, int], V], needs: Iterable[Need] = ()
+    ) -> V:
+        """What all steps from the run's first to this one add up to, in order; going on from where the last call ended.
+
+        States must not be changed in place. What `add` asks of the steps in between is fetched for many steps at once.
+        """
+        steps = self.steps_until(step)
+        with self._lock:
+            last, state = self._folds.get(key, (None, start))
+            if last is not None and last > step:  # asked about the past: from the beginning
+                last, state = None, start
+            todo = steps if last is None else steps[bisect_right(steps, last) :]
+            for at, each in enumerate(todo):
+                if at % FOLDED_AT_ONCE == 0 and len(todo) > 1:
+                    self.prefetch(needs, todo[at : at + FOLDED_AT_ONCE])
+                state = add(cast("V", state), each)
+            if steps:
+                self._folds[key] = (steps[-1], state)
+            return cast("V", state)
+
+    def kept(self, key: tuple[Hashable, ...], compute: Callable[[], V]) -> V:
+        """A small result of whole tensors, computed once. The key names what, of what, at which step, with which numbers."""
+        with self._lock:
+            if key in self._derived:
+                return cast("V", self._derived[key])
+        result = compute()
+        with self._lock:
+            self._derived[key] = result
+            self._bytes += _size(result)
+            while self._bytes > self._kept_bytes and len(self._derived) > 1:
+                self._bytes -= _size(self._derived.popitem(last=False)[1])
+        return result
+
+
+def _size(result: object) -> int:
+    """Bytes held by a kept result, near enough for a bound."""
+    if isinstance(result, np.ndarray):
+        return 128 + result.nbytes
+    if isinstance(result, Mapping):
+        return 128 + sum(_size(value) for value in result.values())
+    if isinstance(result, list | tuple):
+        return 64 + sum(_size(value) for value in result)
+    return 64
+
+
+_all: dict[int, tuple[weakref.ref[Trial], Measurements]] = {}
+_all_lock = threading.Lock()
+
+
+def measurements_of(trial: Trial) -> Measurements:
+    """The measurements of a trial: the same for all rules on it. By identity, since trials of one path are equal."""
+    with _all_lock:
+        known = _all.get(id(trial))
+        if known is not None and known[0]() is trial:
+            return known[1]
+        key = id(trial)
+        found = Measurements(trial)
+        _all[key] = weakref.ref(trial, lambda gone: _forget(key, gone)), found
+        return found
+
+
+def _forget(key: int, gone: weakref.ref[Trial]) -> None:
+    known = _all.get(key)
+    if known is not None and known[0] is gone:
+        del _all[key]

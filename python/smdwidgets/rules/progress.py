@@ -1,0 +1,57 @@
+"""A line that says how far a long run of rules has come: on terminals and in notebooks, after the first seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+__all__ = ["Progress"]
+
+#: What takes less than this needs no progress.
+QUIET_SECONDS = 2.0
+BETWEEN = 0.2
+WIDTH = 24
+
+
+class Progress:
+    """Shows `label ███░░░ 120/400 message` on one line that is written over, and taken away at the end.
+
+    >>> with Progress("VanishingGradient") as progress:
+    ...     progress.update(1, 10)
+    """
+
+    def __init__(self, label: str, stream: TextIO | None = None) -> None:
+        self.label = label
+        self._stream = stream if stream is not None else sys.stderr
+        self._shows = bool(getattr(self._stream, "isatty", lambda: False)()) or "ipykernel" in sys.modules
+        self._begun = time.monotonic()
+        self._last = 0.0
+        self._length = 0
+
+    def update(self, done: int, total: int, message: str = "") -> None:
+        """Say how far it is."""
+        now = time.monotonic()
+        if not self._shows or now - self._begun < QUIET_SECONDS or now - self._last < BETWEEN:
+            return
+        self._last = now
+        filled = WIDTH * done // total if total else 0
+        self._write(f"{self.label} {'█' * filled}{'░' * (WIDTH - filled)} {done}/{total} {message}".rstrip())
+
+    def _write(self, line: str) -> None:
+        line = line[:110]
+        self._stream.write("\r" + line + " " * (self._length - len(line)))
+        self._stream.flush()
+        self._length = len(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._length:
+            self._write("")
+            self._stream.write("\r")
+            self._stream.flush()

@@ -1,0 +1,7 @@
+"""The report on an XGBoost training: what `CreateXgboostReport` writes."""
+
+from __future__ import annotations
+
+from smdwidgets.rules.report.xgboost import Section, XgboostReport
+
+__all__ = ["Section", "XgboostReport"]

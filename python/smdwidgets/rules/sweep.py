@@ -1,0 +1,185 @@
+"""Columns of many tensors over many steps, read from a trial in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.exceptions import SMDebugError, TensorUnavailable, TensorUnavailableForStep, UnsupportedDataError
+
+if TYPE_CHECKING:
+    from smdwidgets.trials import Trial
+
+__all__ = ["COUNTS", "Cancelled", "Swept", "sweep_trial"]
+
+#: Columns that count elements. NaN where only reductions were saved.
+COUNTS = ("size", "nan", "pos_inf", "neg_inf", "zero")
+
+
+class Cancelled(Exception):
+    """The sweep was told to stop."""
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """A row for each tensor, step and worker. Names and workers are numbers into lists."""
+
+    name: NDArray[np.intp]
+    step: NDArray[np.int64]
+    worker: NDArray[np.intp]
+    workers: tuple[str | None, ...]
+    columns: dict[str, NDArray[np.float64]]
+    #: Where a column's NaN means that the number was not saved and cannot be computed; only columns of which some is missing.
+    missing: dict[str, NDArray[np.bool_]]
+    #: Tensors that could not be read, by step: (name, message).
+    errors: dict[int, list[tuple[str, str]]]
+
+
+def sweep_trial(
+    trial: Trial,
+    names: Sequence[str],
+    steps: Sequence[int],
+    columns: Sequence[str],
+    cancelled: Callable[[], bool] | None = None,
+) -> Swept:
+    """These columns of these tensors at these steps, of every worker. Tensors that are not there have no row, nor have texts."""
+    if not hasattr(trial, "reductions"):
+        return _one_by_one(trial, names, steps, columns, cancelled)
+
+    def progress(done: int, total: int) -> None:
+        if cancelled is not None and cancelled():
+            raise Cancelled
+
+    kinds = [column for column in columns if column not in COUNTS]
+    found = trial.reductions(names, steps, worker="*", reductions=kinds, counts=True, progress=progress)
+    code_of = {name: code for code, name in enumerate(names)}
+    # Rows come name by name, so that a name has to be looked up only where it changes.
+    of_name = found["name"]
+    begins = np.flatnonzero(np.append(True, of_name[1:] != of_name[:-1])) if len(of_name) else np.empty(0, np.intp)
+    lengths = np.diff(np.append(begins, len(of_name)))
+    name = np.repeat(np.array([code_of[of_name[at]] for at in begins], dtype=np.intp), lengths)
+    workers, worker = _workers(trial, found["worker"])
+    whole = found["size"] >= 0
+    values: dict[str, NDArray[np.float64]] = {}
+    missing: dict[str, NDArray[np.bool_]] = {}
+    for column in columns:
+        numbers = _real(found[column])
+        if column in COUNTS:
+            numbers = np.where(whole, numbers, np.nan)
+            gaps = ~whole
+        else:
+            gaps = np.zeros(len(numbers), dtype=np.bool_)
+            # Where only reductions were saved, NaN is a saved NaN or a reduction that was not saved.
+            for at in np.flatnonzero(~whole & np.isnan(numbers)):
+                value = read_column(trial, of_name[at], int(found["step"][at]), found["worker"][at], column)
+                gaps[at] = value is None
+        values[column] = numbers
+        if gaps.any():
+            missing[column] = gaps
+    errors: dict[int, list[tuple[str, str]]] = {}
+    for failure in found.errors:
+        if not isinstance(failure.error, UnsupportedDataError):  # texts have no reductions, and are not at fault for it
+            errors.setdefault(failure.step, []).append((failure.name, str(failure.error)))
+    return Swept(name, found["step"], worker, workers, values, missing, errors)
+
+
+def _real(column: NDArray[Any]) -> NDArray[np.float64]:
+    """A column as float64; of complex numbers the magnitude."""
+    return (np.abs(column) if column.dtype.kind == "c" else column).astype(np.float64)
+
+
+def _workers(trial: Trial, names: NDArray[Any]) -> tuple[tuple[str | None, ...], NDArray[np.intp]]:
+    """Workers as numbers; a run of one worker needs no names."""
+    if len(trial.workers()) <= 1:
+        return (None,), np.zeros(len(names), dtype=np.intp)
+    codes: dict[str | None, int] = {}
+    numbers = [codes.setdefault(name, len(codes)) for name in names.tolist()]
+    return tuple(codes), np.array(numbers, dtype=np.intp)
+
+
+def _one_by_one(
+    trial: Trial,
+    names: Sequence[str],
+    steps: Sequence[int],
+    columns: Sequence[str],
+    cancelled: Callable[[], bool] | None,
+) -> Swept:
+    """By the public calls of tensors: for trials that cannot sweep."""
+    single = len(trial.workers()) <= 1
+    workers: dict[str | None, int] = {}
+    rows: list[tuple[int, int, int]] = []
+    found: list[list[float | None]] = []
+    errors: dict[int, list[tuple[str, str]]] = {}
+    for code, name in enumerate(names):
+        if cancelled is not None and cancelled():
+            raise Cancelled
+        tensor = trial.tensor(name)
+        for step in steps:
+            try:
+                for worker in [None] if single else tensor.workers(step):
+                    numbers = [read_column(trial, name, step, worker, column) for column in columns]
+                    if columns and all(each is None for each in numbers) and not tensor_is_there(trial, name, step):
+                        continue
+                    rows.append((code, step, workers.setdefault(worker, len(workers))))
+                    found.append(numbers)
+            except (TensorUnavailable, TensorUnavailableForStep):
+                continue
+            except SMDebugError as error:
+                errors.setdefault(step, []).append((name, str(error)))
+    ids = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    told = {column: [numbers[at] for numbers in found] for at, column in enumerate(columns)}
+    return Swept(
+        ids[:, 0].astype(np.intp),
+        ids[:, 1],
+        ids[:, 2].astype(np.intp),
+        tuple(workers),
+        {name: np.array([np.nan if x is None else x for x in each], dtype=np.float64) for name, each in told.items()},
+        {name: np.array([x is None for x in each], dtype=np.bool_) for name, each in told.items() if None in each},
+        errors,
+    )
+
+
+def read_values(trial: Trial, rows: Sequence[tuple[str, int, str | None]]) -> NDArray[Any] | list[NDArray[Any] | None]:
+    """Whole tensors, in bulk: one array if all are alike, else a list with None for those that have no value."""
+    found: list[NDArray[Any] | None] = []
+    for name, step, worker in rows:
+        try:
+            found.append(np.asarray(trial.tensor(name).value(step, worker=worker)))
+        except SMDebugError:
+            found.append(None)
+    return found
+
+
+def tensor_is_there(trial: Trial, name: str, step: int) -> bool:
+    """Whether anything of a tensor was saved at a step."""
+    return name in trial.tensor_names(step=step)
+
+
+def read_column(trial: Trial, name: str, step: int, worker: str | None, column: str) -> float | None:
+    """One number of one tensor; None where it was not saved and cannot be computed."""
+    try:
+        if column in COUNTS:
+            return _count(np.asarray(trial.tensor(name).value(step, worker=worker)), column)
+        absolute = column.startswith("abs_")
+        return float(trial.tensor(name).reduction_value(step, column.removeprefix("abs_"), worker=worker, abs=absolute))
+    except (TensorUnavailable, TensorUnavailableForStep):
+        return None
+
+
+def _count(value: NDArray[Any], column: str) -> float:
+    kind = value.dtype.kind
+    if column == "size":
+        return float(value.size)
+    if kind in "SUO":
+        return 0.0
+    if column == "zero":
+        return float(value.size - np.count_nonzero(value))
+    if kind in "iub":
+        return 0.0
+    if column == "nan":
+        return float(np.isnan(value).sum())
+    return float((value == (np.inf if column == "pos_inf" else -np.inf)).sum())
