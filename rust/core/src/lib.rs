@@ -10,6 +10,7 @@
 pub mod catalog;
 pub mod crc;
 pub mod error;
+pub mod events;
 pub mod index;
 pub mod load;
 pub mod pool;

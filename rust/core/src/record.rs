@@ -43,6 +43,16 @@ impl Record<'_> {
             Footer::Neither
         }
     }
+
+    /// An error if the footer is neither smdebug's constant nor the payload's true checksum.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.footer() != Footer::Neither {
+            return Ok(());
+        }
+        let (stands, should) = (MaskedCrc(self.footer_value), MaskedCrc::of(self.payload));
+        let what = format!("the record fails its checksum ({stands} stands there, {should} belongs there)");
+        Err(Error::Corrupt { place: Place::memory(0), what })
+    }
 }
 
 /// What lies at a place in a stream of records.

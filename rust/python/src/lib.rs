@@ -6,6 +6,7 @@ mod buffer;
 mod catalog;
 mod elements;
 mod errors;
+mod events;
 mod numpy;
 mod records;
 mod reduce;
@@ -20,6 +21,11 @@ mod _core {
     use super::catalog::{Catalog, Entry};
     #[pymodule_export]
     use super::records::{crc32c, decode, masked_crc};
+
+    #[pymodule_export]
+    use super::events::{
+        Event, Events, Scan, histogram_record, read_events, scalar_record, scan, version_record, write_record,
+    };
 
     #[pymodule_export]
     use super::writer::{StepWriter, reduction_name, worker_file_name};

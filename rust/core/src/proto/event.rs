@@ -1,6 +1,6 @@
 //! The message in every record of an event file.
 
-use super::summary::Value;
+use super::summary::{NAME, Value};
 use super::wire::Fields;
 use crate::error::Result;
 
@@ -94,7 +94,7 @@ impl<'a> Values<'a> {
         loop {
             while let Some(field) = self.summary.step()? {
                 if field.number == 1 {
-                    return Value::parse(field.message("Summary.Value")?).map(Some);
+                    return Value::of(field.message(NAME)?).map(Some);
                 }
             }
             match self.events.step()? {

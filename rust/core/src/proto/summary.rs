@@ -4,6 +4,9 @@ use super::tensor::TensorProto;
 use super::wire::{Field, Fields, Wire};
 use crate::error::Result;
 
+/// What the message is called in errors.
+pub(super) const NAME: &str = "Summary.Value";
+
 /// One named value.
 #[derive(Debug, Clone)]
 pub struct Value<'a> {
@@ -13,6 +16,10 @@ pub struct Value<'a> {
     pub kind: Kind<'a>,
     /// Which plugin it belongs to, and what smdebug hides there.
     pub metadata: Option<Metadata<'a>>,
+    /// Where it starts, counted from the start of the payload.
+    pub at: usize,
+    /// How many bytes it takes.
+    pub size: usize,
 }
 
 /// What a value is.
@@ -98,9 +105,15 @@ pub struct Metadata<'a> {
 pub struct Plugins<'a>(Fields<'a>);
 
 impl<'a> Value<'a> {
+    /// The value in bytes that hold nothing else: what lay `at` such a place.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        Value::of(Fields::new(bytes, 0, NAME))
+    }
+
     #[inline]
-    pub(super) fn parse(mut fields: Fields<'a>) -> Result<Self> {
-        let mut value = Value { tag: "", kind: Kind::None, metadata: None };
+    pub(super) fn of(mut fields: Fields<'a>) -> Result<Self> {
+        let at = fields.at();
+        let mut value = Value { tag: "", kind: Kind::None, metadata: None, at, size: 0 };
         // The number of the last field that said what the value is: a later kind takes an earlier one's place.
         let mut kind = 0;
         while let Some(field) = fields.step()? {
@@ -122,6 +135,7 @@ impl<'a> Value<'a> {
                 _ => {}
             }
         }
+        value.size = fields.at() - at;
         Ok(value)
     }
 }

@@ -2,10 +2,9 @@
 
 use super::dtype::DType;
 use super::view::{Data, TensorView, head_of};
-use crate::crc::MaskedCrc;
 use crate::error::{Error, Place, Result};
 use crate::proto::{Content, Event, Kind, Metadata, TensorProto, Value, encode};
-use crate::record::{self, FOOTER, Footer, HEADER, Step};
+use crate::record::{self, FOOTER, HEADER, Step};
 
 /// A saved tensor.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,11 +28,7 @@ pub struct TensorEvent<'a> {
 /// Bytes behind the record are left alone. Offsets in errors count from the record's start.
 pub fn decode_record(bytes: &[u8]) -> Result<TensorEvent<'_>> {
     let record = record::whole(bytes, 0)?;
-    if record.footer() == Footer::Neither {
-        let (stands, should) = (MaskedCrc(record.footer_value), MaskedCrc::of(record.payload));
-        let what = format!("the record fails its checksum ({stands} stands there, {should} belongs there)");
-        return Err(Error::Corrupt { place: Place::memory(0), what });
-    }
+    record.check()?;
     tensor_event(record.payload).map_err(|error| error.within("", HEADER as u64))
 }
 
@@ -59,10 +54,10 @@ fn first_tensor<'a>(event: &Event<'a>) -> Result<(Value<'a>, TensorProto<'a>)> {
         Content::Other(_) => "a log message, session state or run metadata",
         Content::Summary => match event.values().next().transpose()? {
             None => "an empty summary",
-            Some(Value { kind: Kind::Tensor(proto), tag, metadata }) => {
-                return Ok((Value { kind: Kind::None, tag, metadata }, proto));
-            }
-            Some(other) => other.kind.name(),
+            Some(mut value) => match std::mem::replace(&mut value.kind, Kind::None) {
+                Kind::Tensor(proto) => return Ok((value, proto)),
+                other => other.name(),
+            },
         },
     };
     Err(Error::Unsupported { place: Place::memory(0), what: format!("a record that holds {found}, not a tensor") })

@@ -66,6 +66,26 @@ impl<'a> TensorView<'a> {
         self.shape.iter().product()
     }
 
+    /// Its only element as a number; `None` where there are more or fewer, and for text and complex numbers.
+    pub fn number(&self) -> Option<f64> {
+        let bytes = self.data.bytes().filter(|_| self.len() == 1)?;
+        Some(match self.dtype {
+            DType::F32 => f64::from(f32::from_le_bytes(bytes.try_into().ok()?)),
+            DType::F64 => f64::from_le_bytes(bytes.try_into().ok()?),
+            DType::F16 => f64::from(half::f16::from_le_bytes(bytes.try_into().ok()?)),
+            DType::BF16 => f64::from(half::bf16::from_le_bytes(bytes.try_into().ok()?)),
+            DType::I8 => f64::from(i8::from_le_bytes(bytes.try_into().ok()?)),
+            DType::I16 => f64::from(i16::from_le_bytes(bytes.try_into().ok()?)),
+            DType::I32 => f64::from(i32::from_le_bytes(bytes.try_into().ok()?)),
+            DType::I64 => i64::from_le_bytes(bytes.try_into().ok()?) as f64,
+            DType::U8 | DType::Bool => f64::from(u8::from_le_bytes(bytes.try_into().ok()?)),
+            DType::U16 => f64::from(u16::from_le_bytes(bytes.try_into().ok()?)),
+            DType::U32 => f64::from(u32::from_le_bytes(bytes.try_into().ok()?)),
+            DType::U64 => u64::from_le_bytes(bytes.try_into().ok()?) as f64,
+            DType::Str | DType::C64 | DType::C128 => return None,
+        })
+    }
+
     /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
