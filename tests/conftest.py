@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,3 +29,15 @@ def repository() -> Path:
 def data(repository: Path) -> Path:
     """Small golden runs, written by smdebug itself."""
     return repository / "tests" / "data"
+
+
+@pytest.fixture(scope="session")
+def run_python() -> Callable[[str], str]:
+    """Runs code in a process of its own, for what would change this one for good; what it prints."""
+
+    def run(code: str) -> str:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert not done.returncode, done.stderr
+        return done.stdout
+
+    return run

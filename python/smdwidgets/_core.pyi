@@ -9,6 +9,8 @@ from typing import Any, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smdwidgets.exceptions import DataError
+
 __version__: str
 
 # ---------------------------------------------------------------- records: framing, checksums, values
@@ -38,6 +40,115 @@ def crc32c(data: _Buffer) -> int:
 
 def masked_crc(data: _Buffer) -> int:
     """The CRC32C of some bytes as it stands in a TFRecord file: rotated and shifted."""
+
+# ---------------------------------------------------------------- streams of records and events
+
+@final
+class Scan:
+    """What a walk over a stream of records found."""
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each record starts."""
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Bytes of each record, header and footer included."""
+    @property
+    def footers(self) -> NDArray[np.uint8]:
+        """What stands behind each payload: 0 smdebug's constant, 1 the true checksum, 2 neither, 3 not looked at."""
+    @property
+    def problems(self) -> list[tuple[int, DataError, int | None]]:
+        """Places where no record starts: (offset, what is wrong, where reading went on or None)."""
+    @property
+    def end(self) -> int:
+        """The first byte not walked over: where to go on when there is more."""
+    @property
+    def wanted(self) -> int:
+        """Bytes that the unfinished record at `end` needs; 0 where there is none."""
+
+def scan(data: _Buffer, offset: int = 0, check: bool = True) -> Scan:
+    """Walk over the records in `data`, past damaged ones. Without `check` payloads are not looked at."""
+
+@final
+class Event:
+    """A value of a TensorBoard log that isn't a scalar, or its graph. Read from the log when asked for."""
+
+    @property
+    def offset(self) -> int:
+        """Where its record starts."""
+    @property
+    def step(self) -> int: ...
+    @property
+    def wall_time(self) -> float:
+        """Seconds since 1970."""
+    @property
+    def tag(self) -> str: ...
+    @property
+    def kind(self) -> str:
+        """"tensor", "histogram", "image", "audio", "scalar", "graph" or "unknown"."""
+    @property
+    def plugin(self) -> str:
+        """The TensorBoard plugin it belongs to; empty if none is named."""
+    @property
+    def plugin_content(self) -> bytes: ...
+    @property
+    def display_name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def value(self) -> Any:
+        """A tensor: a read-only view of the log (strings: an object array of bytes). A histogram, image or sound: a dict of
+        its fields. A graph: its bytes."""
+
+@final
+class Events:
+    """What a stream of events holds."""
+
+    @property
+    def version(self) -> str | None:
+        """The writer's version, where it says so."""
+    @property
+    def scalars(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
+        """(steps, wall times, values) by tag, in the order written."""
+    @property
+    def others(self) -> list[Event]:
+        """All else, in the order written."""
+    @property
+    def problems(self) -> list[tuple[int, DataError, int | None]]:
+        """Records that can't be used: (offset, what is wrong, where reading went on or None)."""
+    @property
+    def end(self) -> int:
+        """The first byte not read: where to go on when there is more."""
+    @property
+    def wanted(self) -> int:
+        """Bytes that the unfinished record at `end` needs; 0 where there is none."""
+
+def read_events(data: _Buffer, offset: int = 0, check: bool = True) -> Events:
+    """Read the events in `data`, a TensorBoard log or the part of one from `offset` on, past damaged records."""
+
+def write_record(payload: _Buffer) -> bytes:
+    """A whole record around a payload, with the payload's true checksum."""
+
+def version_record(wall_time: float) -> bytes:
+    """The first record of a TensorBoard log."""
+
+def scalar_record(tag: str, step: int, wall_time: float, value: float) -> bytes:
+    """A record with a scalar, as TensorBoard reads it."""
+
+def histogram_record(
+    tag: str,
+    step: int,
+    wall_time: float,
+    limits: Sequence[float],
+    counts: Sequence[float],
+    *,
+    min: float,
+    max: float,
+    num: float,
+    sum: float,
+    sum_squares: float,
+) -> bytes:
+    """A record with a histogram, as TensorBoard reads it: `limits` are the buckets' right edges."""
 
 # ---------------------------------------------------------------- writing a step
 

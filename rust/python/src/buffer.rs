@@ -30,9 +30,4 @@ impl Bytes {
         // the buffer is in one piece, as checked in `of`.
         unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast_const().cast(), length) }
     }
-
-    /// Whether Python may not write to them.
-    pub fn readonly(&self) -> bool {
-        self.0.readonly()
-    }
 }

@@ -85,10 +85,12 @@ pub fn read_events(data: &Bound<'_, PyAny>, offset: usize, check: bool) -> PyRes
         scalars
             .set_item(tag, (column(py, DType::I64, &steps)?, floats(&course.wall_times)?, floats(&course.values)?))?;
     }
-    let readonly = if bytes.readonly() { data.clone() } else { numpy::readonly(data)? };
     let others = PyList::empty(py);
-    for place in found.others {
-        others.append(Event { data: readonly.clone().unbind(), place })?;
+    if !found.others.is_empty() {
+        let data = numpy::held(data)?;
+        for place in found.others {
+            others.append(Event { data: data.clone().unbind(), place })?;
+        }
     }
     Ok(Events {
         version: found.version.map(str::to_owned),

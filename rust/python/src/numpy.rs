@@ -3,7 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyList, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use smdwidgets_core::error::{Error, Place};
 use smdwidgets_core::tensor::{DType, Data, TensorView};
 
@@ -62,7 +62,9 @@ pub fn dtype(py: Python<'_>, of: DType) -> PyResult<Bound<'_, PyAny>> {
     })
 }
 
-/// An array over `shape` elements that start `offset` bytes into `buffer`. Holds on to `buffer`, which should be read-only.
+/// An array over `shape` elements that start `offset` bytes into `buffer`, which should be read-only.
+///
+/// numpy keeps `buffer` alive but does not keep it from being closed or resized: for what can be, pass [`held`].
 pub fn over<'py>(
     py: Python<'py>,
     of: DType,
@@ -101,9 +103,15 @@ pub fn array<'py>(
     if copy { array.call_method0(intern!(py, "copy")) } else { Ok(array) }
 }
 
-/// `data` as something that can be read but not written.
-pub fn readonly<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    PyMemoryView::from(data)?.call_method0(intern!(data.py(), "toreadonly"))
+/// `data` as something that can't be written through, and that keeps it from being closed or resized while it is in use.
+pub fn held<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if data.is_exact_instance_of::<PyBytes>() {
+        return Ok(data.clone());
+    }
+    // A memoryview would not do: numpy looks through it to the object behind, and lets go of the view.
+    let bytes = data.py().import("numpy")?.call_method1(intern!(data.py(), "frombuffer"), (data, "u1"))?;
+    bytes.getattr(intern!(data.py(), "flags"))?.setattr(intern!(data.py(), "writeable"), false)?;
+    Ok(bytes)
 }
 
 fn text<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResult<Bound<'py, PyAny>> {

@@ -26,11 +26,7 @@ pub fn decode<'py>(data: &Bound<'py, PyAny>, offset: usize, copy: bool) -> PyRes
     let record = held.get(offset..).unwrap_or_default();
     let event = detached(py, record.len(), || decode_record(record))
         .map_err(|error| to_python(py, &error.within("", offset as u64)))?;
-    if bytes.readonly() {
-        numpy::array(py, &event.tensor, data, held, copy)
-    } else {
-        numpy::array(py, &event.tensor, &numpy::readonly(data)?, held, copy)
-    }
+    numpy::array(py, &event.tensor, &numpy::held(data)?, held, copy)
 }
 
 /// The CRC32C of some bytes.
