@@ -17,7 +17,7 @@ from smdwidgets._core import __version__
 from smdwidgets.exceptions import SMDebugError
 
 # Names of modules of this package, in the order in which help lists them.
-COMMANDS: tuple[str, ...] = ()
+COMMANDS: tuple[str, ...] = ("check",)
 
 
 def _commands() -> list[ModuleType]:
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
                 formatter_class=argparse.RawDescriptionHelpFormatter,
             )
             module.arguments(command)
-            command.set_defaults(run=module.run)
+            command.set_defaults(_run=module.run)
     return top
 
 
@@ -54,11 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     top = parser()
     args = top.parse_args(argv)
-    if not hasattr(args, "run"):
+    if not hasattr(args, "_run"):
         top.print_help()
         return 0
     try:
-        code: int = args.run(args)
+        code: int = args._run(args)
         sys.stdout.flush()
         return code
     except SMDebugError as error:

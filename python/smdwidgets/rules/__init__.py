@@ -10,6 +10,7 @@ from __future__ import annotations
 from smdwidgets.rules.actions import SMS, ActionList, Call, Command, Email, StopTraining
 from smdwidgets.rules.builtin import *  # noqa: F403
 from smdwidgets.rules.builtin import BUILTIN
+from smdwidgets.rules.config import rules_from_json
 from smdwidgets.rules.evaluation import Evaluation, Outcome, RuleEvent, Status
 from smdwidgets.rules.findings import Finding
 from smdwidgets.rules.invoke import invoke_rule
@@ -45,4 +46,5 @@ __all__ = [
     "invoke_rule",
     "make_rule",
     "rule_classes",
+    "rules_from_json",
 ]

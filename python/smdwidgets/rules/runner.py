@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.rules.config import rules_from_json
 from smdwidgets.rules.evaluation import Evaluation, Outcome, RuleEvent, Status
 from smdwidgets.rules.follow import Feed
 from smdwidgets.rules.invoke import UNAVAILABLE
@@ -81,6 +82,14 @@ class RuleRunner:
         self._listeners: list[Listener] = []
         for rule in [rules] if isinstance(rules, str | Rule | type) else rules:
             self.add(rule)
+
+    @classmethod
+    def from_json(cls, trial: Trial, config: Any, *, allow_custom: bool = False, **options: Any) -> Self:
+        """A runner of configured rules: see `smdwidgets.rules.rules_from_json`. Options are those of the class."""
+        runner = cls(trial, **options)
+        for name, rule in rules_from_json(config, trial, allow_custom=allow_custom).items():
+            runner.add(rule, name=name)
+        return runner
 
     # --------------------------------------------------------------------------------------------------------- rules
 

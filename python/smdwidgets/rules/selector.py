@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Selector"]
 
 
+#: Patterns longer than this say nothing to a person who reads a message.
+MOST_SHOWN = 100
+
+
 @dataclass(frozen=True)
 class Selector:
     """The tensors of some collections and those whose names some patterns are found in, together; neither: all.
@@ -50,7 +54,9 @@ class Selector:
             word = "collection" if len(self.collections) == 1 else "collections"
             parts.append(f"{word} {listed([shown(each) for each in self.collections])}")
         if self.patterns:
-            parts.append(f"names matching {listed([shown(each, 60) for each in self.patterns])}")
+            patterns = listed([shown(each) for each in self.patterns])
+            few = len(patterns) <= MOST_SHOWN
+            parts.append(f"names matching {patterns if few else f'one of its {len(self.patterns)} patterns'}")
         return " or ".join(parts)
 
 

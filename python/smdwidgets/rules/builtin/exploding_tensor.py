@@ -45,17 +45,8 @@ class ExplodingTensor(SelectingRule):
         if not judged:
             raise NothingToJudge("none of min, max, mean, sum, l1, l2 was saved of the tensors of this step")
         for at, what in sorted(found):
-            how_many = f"one of {len(found)} tensors" if len(found) > 1 else "the only tensor"
-            self.blame(
-                table.names[at],
-                step,
-                np.nan if what == "NaN" else np.inf,
-                None,
-                f"holds {what} ({how_many} of {len(table)} that are not finite)"
-                if len(found) == 1
-                else f"holds {what}, {how_many} that are not finite",
-                table.workers[at],
-            )
+            message = f"holds {what} (at this step {len(found)} of {len(table)} tensors are not finite)"
+            self.blame(table.names[at], step, np.nan if what == "NaN" else np.inf, None, message, table.workers[at])
 
     def _by_other_reductions(self, name: str, step: int, worker: str | None) -> str | None:
         """Nothing if finite, else what it holds; None if no reduction tells."""

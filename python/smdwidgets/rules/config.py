@@ -1,0 +1,225 @@
+"""Rules from JSON: what a training request says of rules makes the same rules here.
+
+>>> from smdwidgets.rules import rule_configs
+>>> [entry.rule_to_invoke for entry in read_configurations(rule_configs.vanishing_gradient())]
+['VanishingGradient']
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smdwidgets._text import did_you_mean, shown
+from smdwidgets.exceptions import SMDebugRuntimeError, SMDebugValueError
+from smdwidgets.rules.actions import parse_actions
+from smdwidgets.rules.making import make_rule
+from smdwidgets.rules.registry import UnknownRule
+from smdwidgets.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from smdwidgets.trials import Trial
+
+__all__ = ["RuleConfiguration", "read_configurations", "rules_from_json"]
+
+#: Limits of the service.
+MOST_RULES, MOST_PARAMETERS, LONGEST_NAME = 20, 100, 256
+#: Parameters that are no parameters of the rule.
+_OURS = frozenset({"rule_to_invoke", "source_s3_uri", "action_json", "other_trials", "other_trial", "base_trial"})
+_NUMBERED = re.compile(r"other_trial_(\d+)")
+
+
+@dataclass(frozen=True)
+class RuleConfiguration:
+    """One entry of DebugRuleConfigurations, understood."""
+
+    name: str
+    rule_to_invoke: str
+    parameters: dict[str, Any]
+    source: str | None = None
+    other_trials: tuple[str, ...] = ()
+    action_json: str = ""
+
+
+def read_configurations(config: Any) -> list[RuleConfiguration]:
+    """Rule configurations of a request, a list of entries, one entry, a base configuration, or JSON text or a JSON file of any of these."""
+    entries = _entries(_loaded(config))
+    found = [_entry(each) for each in entries]
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise SMDebugValueError(
+                f"Two rules are called {shown(name)}: RuleConfigurationName has to be different for each."
+            )
+    return found
+
+
+def rules_from_json(config: Any, trial: Trial, *, allow_custom: bool = False) -> dict[str, Rule]:
+    """The configured rules on a trial, by their RuleConfigurationName.
+
+    Other trials are opened from their paths. A rule with `source_s3_uri` (an S3 address or a local path of a Python file or a directory
+    of such) executes that file, and therefore needs `allow_custom=True`.
+
+    ::
+
+        rules_from_json({"DebugRuleConfigurations": [{
+            "RuleConfigurationName": "vanishing",
+            "RuleParameters": {"rule_to_invoke": "VanishingGradient", "threshold": "1e-6"},
+        }]}, trial)
+    """
+    return {each.name: _made(each, trial, allow_custom) for each in read_configurations(config)}
+
+
+def _loaded(config: Any) -> Any:
+    if isinstance(config, os.PathLike) or (isinstance(config, str) and not config.lstrip().startswith(("{", "["))):
+        path = Path(config)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SMDebugValueError(f"The configuration {shown(str(path), 400)} can't be read: {error}") from None
+        return _json(text, str(path))
+    return _json(config, "The configuration") if isinstance(config, str) else config
+
+
+def _json(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SMDebugValueError(f"{what} is not JSON: {error}") from None
+
+
+def _entries(config: Any) -> list[Any]:
+    if isinstance(config, list | tuple):
+        return [entry for each in config for entry in _entries(each)] if config else []
+    if isinstance(config, Mapping):
+        for key in ("DebugRuleConfigurations", "DebugRuleConfiguration"):
+            if key in config:
+                return _entries(config[key])
+        if "RuleParameters" in config or "RuleConfigurationName" in config:
+            return [config]
+    raise SMDebugValueError(
+        f"A rule configuration is an object with RuleConfigurationName and RuleParameters, or DebugRuleConfigurations of such, not {shown(config)}."
+    )
+
+
+def _entry(entry: Mapping[str, Any]) -> RuleConfiguration:
+    parameters = entry.get("RuleParameters")
+    if not isinstance(parameters, Mapping) or len(parameters) > MOST_PARAMETERS:
+        raise SMDebugValueError(
+            f"RuleParameters is an object of at most {MOST_PARAMETERS} entries, not {shown(parameters)}."
+        )
+    for key, value in parameters.items():
+        if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
+            raise SMDebugValueError(f"RuleParameters[{shown(key)}] is a text or a number, not {shown(value)}.")
+    rule = parameters.get("rule_to_invoke")
+    if not isinstance(rule, str) or not rule:
+        near = did_you_mean("rule_to_invoke", parameters)
+        raise SMDebugValueError(f"RuleParameters has no rule_to_invoke, which names the rule.{near}")
+    name = entry.get("RuleConfigurationName", rule)
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
+        raise SMDebugValueError(
+            f"RuleConfigurationName is a text of 1 to {LONGEST_NAME} characters, not {shown(name)}."
+        )
+    numbered = sorted((int(found[1]), key) for key in parameters if (found := _NUMBERED.fullmatch(key)))
+    others = [str(parameters[key]) for _, key in numbered]
+    for key in ("other_trials", "other_trial"):
+        others += [part.strip() for part in str(parameters.get(key, "")).split(",") if part.strip()]
+    return RuleConfiguration(
+        name=name,
+        rule_to_invoke=rule,
+        parameters={
+            key: value for key, value in parameters.items() if key not in _OURS and not _NUMBERED.fullmatch(key)
+        },
+        source=str(parameters["source_s3_uri"]) if "source_s3_uri" in parameters else None,
+        other_trials=tuple(others),
+        action_json=str(parameters.get("action_json", "")),
+    )
+
+
+def _made(entry: RuleConfiguration, trial: Trial, allow_custom: bool) -> Rule:
+    from smdwidgets.trials import create_trial
+
+    kind: str | type[Rule] = entry.rule_to_invoke
+    if entry.source is not None:
+        if not allow_custom:
+            raise SMDebugValueError(
+                f"Rule {shown(entry.name)} would execute {shown(entry.source, 400)}. Pass allow_custom=True if you trust that file."
+            )
+        kind = load_custom(entry.source, entry.rule_to_invoke)
+    given: dict[str, Any] = dict(entry.parameters)
+    if entry.other_trials:
+        given["other_trials"] = [create_trial(path) for path in entry.other_trials]
+    rule = make_rule(kind, trial, given)
+    if entry.action_json:
+        rule.actions = parse_actions(entry.action_json)
+    return rule
+
+
+def load_custom(source: str, name: str) -> type[Rule]:
+    """The rule class of a name, from a Python file or a directory of them, local or on S3. Executes what it finds."""
+    if source.startswith("s3://"):
+        with tempfile.TemporaryDirectory(prefix="smdwidgets-rules-") as folder:
+            return _class_in(_downloaded(source, Path(folder)), source, name)
+    path = Path(source.removeprefix("file://")).expanduser()
+    if not path.exists():
+        raise SMDebugValueError(f"There is no rule file {shown(source, 400)}.")
+    return _class_in(sorted(path.glob("*.py")) if path.is_dir() else [path], source, name)
+
+
+def _class_in(files: list[Path], source: str, name: str) -> type[Rule]:
+    found: list[str] = []
+    for path in files:
+        for key, value in vars(_executed(path)).items():
+            if isinstance(value, type) and issubclass(value, Rule) and value is not Rule:
+                found.append(key)
+                if key == name:
+                    return value
+    raise UnknownRule(f"{shown(source, 400)} defines no rule {shown(name)}.{did_you_mean(name, found)}")
+
+
+def _executed(path: Path) -> Any:
+    module_name = f"_smdwidgets_rules_{abs(hash(str(path.resolve())))}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise SMDebugValueError(f"{shown(str(path), 400)} is no Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[module_name]
+        raise SMDebugRuntimeError(
+            f"The rule file {shown(str(path), 400)} failed: {type(error).__name__}: {error}"
+        ) from error
+    return module
+
+
+def _downloaded(source: str, folder: Path) -> list[Path]:
+    try:
+        import boto3
+    except ImportError:
+        raise SMDebugRuntimeError("Rule files on S3 need boto3: pip install smdwidgets[s3]") from None
+    bucket, _, prefix = source.removeprefix("s3://").partition("/")
+    client = boto3.client("s3")
+    keys = [
+        each["Key"]
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        for each in page.get("Contents", ())
+        if each["Key"].endswith(".py") and each["Key"][len(prefix) :].count("/") <= 1
+    ]
+    if not keys:
+        raise SMDebugValueError(f"There is no Python file at {shown(source, 400)}.")
+    files = []
+    for at, key in enumerate(keys):
+        # Numbered, because a key may hold anything, `..` included.
+        files.append(folder / f"rule_{at}.py")
+        client.download_file(bucket, key, str(files[-1]))
+    return files
