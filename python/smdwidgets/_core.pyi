@@ -341,7 +341,9 @@ class Files:
     @property
     def root(self) -> str: ...
     def value(self, entry: Entry, copy: bool = False) -> NDArray[Any]: ...
-    def get(self, catalog: Catalog, name: str, step: int, worker: str | None = None) -> NDArray[Any] | None:
+    def get(
+        self, catalog: Catalog, name: str, step: int, worker: str | None = None, copy: bool = False
+    ) -> NDArray[Any] | None:
         """`value(catalog.find(name, step, worker))` in one call, reading the step's index files first if they are unread.
         None if there is no value."""
     def head(self, entry: Entry) -> tuple[str, tuple[int, ...]]:
@@ -393,8 +395,8 @@ def sweep(
     reduction is used where there is one unless `recompute`.
 
     Columns: "name", "worker" (object arrays of str), "step", "mode", "mode_step" (int64), one for each reduction (the
-    results' common dtype; NaN, or 0 for bool and integers, where "error" is set), with `counts` also "size", "nan",
-    "pos_inf", "neg_inf", "zero" (int64); "error": list of (row, exception). One bad record is one error, never the
+    results' common dtype; where a row has none it is NaN, and the column a float one), with `counts` also "size", "nan",
+    "pos_inf", "neg_inf", "zero" (int64; -1 where only reductions were stored); "error": list of (row, exception). One bad record is one error, never the
     end. `progress(bytes done, bytes in all)` is called about ten times a second in the calling thread; Ctrl-C ends the
     sweep.
     """

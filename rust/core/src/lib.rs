@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 pub mod catalog;
+pub mod checked;
 pub mod crc;
 pub mod error;
 pub mod events;
@@ -19,5 +20,6 @@ pub mod record;
 pub mod reduce;
 pub mod simd;
 pub mod source;
+pub mod sweep;
 pub mod tensor;
 pub mod writer;

@@ -8,14 +8,18 @@ use parking_lot::{Mutex, RwLock};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use smdwidgets_core::catalog::{self, FileId, Kind, recorded_name};
+use smdwidgets_core::catalog::{self, Kind, recorded_name};
+use smdwidgets_core::checked::{self, Promise};
 use smdwidgets_core::error::Result;
 use smdwidgets_core::index::Mode;
 use smdwidgets_core::load;
 use smdwidgets_core::reduce::Op;
 use smdwidgets_core::source::{Listing, Local};
 
+use crate::buffer::Bytes;
 use crate::errors::to_python;
+use crate::numpy;
+use crate::records::detached;
 
 /// What runs write their steps as; a negative number is no step of any.
 pub fn global_step(step: i64) -> u64 {
@@ -385,9 +389,9 @@ impl Entry {
         }
     }
 
-    /// The file's number, unique among catalogs.
-    pub fn file(&self) -> (u64, FileId) {
-        (self.catalog, self.at.file)
+    /// What the index file promises of the record.
+    pub fn promise(&self) -> Promise<'_> {
+        Promise { tensor: &self.tensor, kind: self.at.kind, length: self.at.length, crc: self.at.crc }
     }
 }
 
@@ -441,6 +445,18 @@ impl Entry {
     #[getter]
     fn crc(&self) -> Option<u32> {
         self.at.crc
+    }
+
+    /// The value from this record's bytes, got elsewhere.
+    #[pyo3(signature = (data, copy = false))]
+    fn decode<'py>(&self, data: &Bound<'py, PyAny>, copy: bool) -> PyResult<Bound<'py, PyAny>> {
+        let py = data.py();
+        let bytes = Bytes::of(data)?;
+        let held = bytes.as_slice();
+        let event = detached(py, held.len(), || checked::whole(held, &self.promise()))
+            .map_err(|error| to_python(py, &error.within(&self.event_key, self.at.offset)))?;
+        let buffer = if bytes.readonly() { data.clone() } else { numpy::readonly(data)? };
+        numpy::array(py, &event.tensor, &buffer, held, copy)
     }
 
     fn __repr__(&self) -> String {

@@ -6,6 +6,12 @@ use smdwidgets_core::error::Error;
 
 /// The Python exception of a core error. The classes are Python's own (`smdwidgets.exceptions`), looked up by name.
 pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
+    // An exception of Python's own that came through the core goes on as it was.
+    if let Error::Io { source, .. } = error
+        && let Some(exception) = source.get_ref().and_then(|inner| inner.downcast_ref::<PyErr>())
+    {
+        return exception.clone_ref(py);
+    }
     let class = match error {
         Error::Truncated { .. } => "TruncatedDataError",
         Error::Corrupt { .. } => "CorruptDataError",

@@ -7,9 +7,11 @@ mod catalog;
 mod elements;
 mod errors;
 mod events;
+mod files;
 mod numpy;
 mod records;
 mod reduce;
+mod sweep;
 mod writer;
 
 /// The extension module.
@@ -20,7 +22,11 @@ mod _core {
     #[pymodule_export]
     use super::catalog::{Catalog, Entry};
     #[pymodule_export]
+    use super::files::{Fetched, Files};
+    #[pymodule_export]
     use super::records::{crc32c, decode, masked_crc};
+    #[pymodule_export]
+    use super::sweep::{Cancel, heads, sweep, values, verify};
 
     #[pymodule_export]
     use super::events::{

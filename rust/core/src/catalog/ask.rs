@@ -234,14 +234,14 @@ impl Catalog {
     /// Where the value of a tensor (or one of its stored reductions) lies; without a worker that of the first worker who
     /// has it.
     pub fn find(&self, name: &str, step: u64, worker: Option<&str>, kind: Kind) -> Option<Entry> {
-        self.row(name, step, worker, kind).map(|(file, row)| entry(file, &row))
+        self.row(name, step, worker, kind).map(|(file, row)| self.entry(file, &row))
     }
 
     /// Stored reductions of a tensor; without a worker those of the first worker who has any.
     pub fn stored_reductions(&self, name: &str, step: u64, worker: Option<&str>) -> Vec<(Op, bool, Entry)> {
         let Some(id) = self.names.find(name) else { return Vec::new() };
         let stored = |file| {
-            let of = |row: Row| row.kind.as_reduction().map(|(op, abs)| (op, abs, entry(file, &row)));
+            let of = |row: Row| row.kind.as_reduction().map(|(op, abs)| (op, abs, self.entry(file, &row)));
             let list: Vec<_> = self.rows.of(self.file(file).rows(), id).filter_map(of).collect();
             if list.is_empty() { None } else { Some(list) }
         };
@@ -262,11 +262,23 @@ impl Catalog {
         Some(self.names.get(u32::try_from(row.length).ok()?))
     }
 
+    /// Entries of one tensor in a file but its shape: the value first.
+    pub fn entries_of(&self, file: FileId, name: &str) -> Vec<Entry> {
+        let Some(id) = self.names.find(name) else { return Vec::new() };
+        let rows = self.rows.of(self.file(file).rows(), id);
+        rows.filter(|row| row.kind != Kind::SHAPE).map(|row| self.entry(file, &row)).collect()
+    }
+
     /// All entries of a file but shapes, as (tensor, entry).
     pub fn entries_in(&self, file: FileId) -> impl Iterator<Item = (&str, Entry)> {
         let rows = self.file(file).rows().map(|at| self.rows.get(at));
         let records = rows.filter(|row| row.kind != Kind::SHAPE);
-        records.map(move |row| (self.names.get(row.name), entry(file, &row)))
+        records.map(move |row| (self.names.get(row.name), self.entry(file, &row)))
+    }
+
+    fn entry(&self, file: FileId, row: &Row) -> Entry {
+        let stamp = self.file(file).stamp;
+        Entry { file, stamp, kind: row.kind, offset: row.offset, length: row.length, crc: row.crc }
     }
 
     /// How many entries have been taken in.
@@ -295,8 +307,4 @@ impl Catalog {
             + shapes
             + self.problems.values().map(|what| what.len() + 64).sum::<usize>()
     }
-}
-
-fn entry(file: FileId, row: &Row) -> Entry {
-    Entry { file, kind: row.kind, offset: row.offset, length: row.length, crc: row.crc }
 }

@@ -70,6 +70,8 @@ impl File {
 pub struct Entry {
     /// The file it is in.
     pub file: FileId,
+    /// Another number when the index file was replaced since, and so the event file, too.
+    pub stamp: u32,
     /// What it is to its tensor.
     pub kind: Kind,
     /// Where it starts.
@@ -87,6 +89,8 @@ pub struct About<'a> {
     pub step: u64,
     /// The worker, as file names spell it.
     pub worker: &'a str,
+    /// The worker's number.
+    pub worker_id: u32,
     /// The mode this worker was in.
     pub mode: Mode,
     /// Its step within the mode.
@@ -270,7 +274,7 @@ impl Catalog {
     /// What is known of a file.
     pub fn about(&self, file: FileId) -> About<'_> {
         let File { step, worker, mode, mode_step, .. } = self.files[file as usize];
-        About { step, worker: self.workers.get(worker), mode, mode_step }
+        About { step, worker: self.workers.get(worker), worker_id: worker, mode, mode_step }
     }
 }
 

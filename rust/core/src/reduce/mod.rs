@@ -86,6 +86,12 @@ impl OpSet {
         OpSet(self.0 | 1 << OpSet::bit(op, abs))
     }
 
+    /// These, but for one.
+    #[must_use]
+    pub fn without(self, op: Op, abs: bool) -> OpSet {
+        OpSet(self.0 & !(1 << OpSet::bit(op, abs)))
+    }
+
     /// Is it wanted?
     pub fn has(self, op: Op, abs: bool) -> bool {
         self.0 >> OpSet::bit(op, abs) & 1 == 1

@@ -182,14 +182,17 @@ impl LocalFile {
 }
 
 impl Blob for LocalFile {
-    fn size(&self) -> Result<Option<u64>> {
-        self.file.metadata().map(|about| Some(about.len())).map_err(|e| self.error(e))
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
+        // Room only for what is there, whatever an index file claims.
+        let size = self.file.metadata().map_err(|e| self.error(e))?.len();
+        let there = size.saturating_sub(offset).min(length);
+        let there = usize::try_from(there).map_err(|_| self.error(io::ErrorKind::OutOfMemory.into()))?;
+        if buffer.len() < there {
+            buffer.resize(there, 0);
+        }
         let mut done = 0;
-        while done < buffer.len() {
-            match read_at(&self.file, &mut buffer[done..], offset.saturating_add(done as u64)) {
+        while done < there {
+            match read_at(&self.file, &mut buffer[done..there], offset + done as u64) {
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

@@ -16,7 +16,7 @@ pub use local::Local;
 pub use map::Mapping;
 pub use memory::Memory;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A run's files.
 pub trait Source: Send + Sync {
@@ -29,24 +29,41 @@ pub trait Source: Send + Sync {
     /// Open a file.
     fn open(&self, key: &str) -> Result<Box<dyn Blob>>;
 
+    /// What is best read in one go.
+    fn reach(&self) -> Reach {
+        Reach::LOCAL
+    }
+
     /// A whole file.
     fn read(&self, key: &str) -> Result<Vec<u8>> {
-        let blob = self.open(key)?;
-        let size = blob.size()?.ok_or_else(|| Error::Invalid(format!("{key}: a file of unknown size")))?;
-        let mut bytes = vec![0; usize::try_from(size).map_err(|_| Error::Invalid(format!("{key}: too large")))?];
-        let got = blob.read_at(0, &mut bytes)?;
-        bytes.truncate(got);
+        let mut bytes = Vec::new();
+        let count = self.open(key)?.read_at(0, u64::MAX, &mut bytes)?;
+        bytes.truncate(count);
         Ok(bytes)
     }
 }
 
+/// How much is best read in one go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Bytes of one read, which what lies side by side is gathered into.
+    pub piece: u64,
+    /// Bytes between two records that are read along rather than jumped over.
+    pub gap: u64,
+}
+
+impl Reach {
+    /// Where a read costs microseconds: pieces that stay in a core's cache.
+    pub const LOCAL: Reach = Reach { piece: 1 << 20, gap: 32 << 10 };
+    /// Where it costs a round trip.
+    pub const REMOTE: Reach = Reach { piece: 8 << 20, gap: 1 << 20 };
+}
+
 /// An open file.
 pub trait Blob: Send + Sync {
-    /// Its size now, where the source can tell.
-    fn size(&self) -> Result<Option<u64>>;
-
-    /// Fill `buffer` with what lies at `offset`; fewer bytes only where the file ends.
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
+    /// Read up to `length` bytes at `offset` into the front of `buffer`, which is made longer where it is too short (but never
+    /// longer than there are bytes to read). How many were read: fewer only where the file ends.
+    fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize>;
 
     /// All of it as memory, where the source can do that without reading it.
     fn map(&self) -> Result<Option<View>> {

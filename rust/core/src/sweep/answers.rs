@@ -1,0 +1,178 @@
+//! What is asked of many records: reductions, values, dtypes and shapes, whether they are sound.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::{Cells, Column, Failed, Options, Rows};
+use crate::checked::{self, HEAD, Vouched};
+use crate::error::{Error, Place, Result};
+use crate::reduce::{Number, Op, OpSet, Reductions, reduce_some};
+use crate::source::Source;
+use crate::tensor::{DType, TensorEvent};
+
+/// The answer to a question for reductions.
+pub struct Reduced {
+    /// One column for each reduction asked for.
+    pub columns: Vec<Column>,
+    /// Elements in all, NaN, +inf, -inf and zero; -1 where only reductions were stored.
+    pub counts: Option<[Vec<i64>; 5]>,
+    /// Rows that failed.
+    pub failed: Failed,
+}
+
+/// Reductions of every row: computed, or as they were stored.
+pub fn reductions(
+    rows: &Rows,
+    source: &dyn Source,
+    options: &Options<'_>,
+    asked: &[(Op, bool)],
+    counts: bool,
+) -> Result<Reduced> {
+    let cells: Vec<Cells> = asked.iter().map(|_| Cells::new(rows.rows.len())).collect();
+    let size = if counts { rows.rows.len() } else { 0 };
+    let counted: [Vec<AtomicI64>; 5] = std::array::from_fn(|_| (0..size).map(|_| AtomicI64::new(-1)).collect());
+    let failed = rows.tensors(source, options, &|at, event, _| {
+        let job = &rows.jobs[at];
+        let row = job.row as usize;
+        if let Some(stored) = job.kind.as_reduction() {
+            let number = single(event)?;
+            asked.iter().zip(&cells).filter(|(one, _)| **one == stored).for_each(|(_, cells)| cells.set(row, &number));
+            return Ok(());
+        }
+        let reduced = reduce_tensor(event, job.wanted)?;
+        for ((op, abs), cells) in asked.iter().zip(&cells).filter(|((op, abs), _)| job.wanted.has(*op, *abs)) {
+            if let Some(number) = reduced.try_get(*op, *abs) {
+                cells.set(row, &number);
+            }
+        }
+        if counts {
+            let all = &reduced.counts;
+            let numbers = [all.n, all.nan, all.pos_inf, all.neg_inf, all.zeros];
+            counted.iter().zip(numbers).for_each(|(column, n)| column[row].store(n as i64, Ordering::Relaxed));
+        }
+        Ok(())
+    })?;
+    let counts = counts.then(|| counted.map(|column| column.into_iter().map(AtomicI64::into_inner).collect()));
+    Ok(Reduced { columns: cells.into_iter().map(Cells::finish).collect(), counts, failed })
+}
+
+fn reduce_tensor(event: &TensorEvent<'_>, wanted: OpSet) -> Result<Reductions> {
+    match event.tensor.data.bytes() {
+        Some(bytes) => reduce_some(event.tensor.dtype, bytes, wanted),
+        None => Err(Error::Unsupported { place: Place::memory(0), what: "a tensor of text has no reductions".into() }),
+    }
+}
+
+/// The number in a record that holds one.
+fn single(event: &TensorEvent<'_>) -> Result<Number> {
+    let (dtype, bytes) = (event.tensor.dtype, event.tensor.data.bytes());
+    match bytes {
+        Some(bytes) if bytes.len() == dtype.item_size() => Ok(Number::from_raw(dtype, bytes)),
+        _ => {
+            let what = format!("a stored reduction of shape {:?} and dtype {}", event.tensor.shape, dtype.name());
+            Err(Error::Unsupported { place: Place::memory(0), what })
+        }
+    }
+}
+
+/// What a look at every record found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Records that are sound.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those whose footer is the content's true checksum.
+    pub by_footer: u64,
+    /// Those whose index entry has a checksum.
+    pub by_index: u64,
+    /// Those with nothing to hold their content against.
+    pub unvouched: u64,
+}
+
+/// Look at every record: framing, checksums, name, dtype and shape.
+pub fn verify(rows: &Rows, source: &dyn Source, options: &Options<'_>) -> Result<(Verified, Failed)> {
+    let found: Mutex<Verified> = Mutex::default();
+    let failed = rows.records(source, options, &|at, bytes| {
+        let promise = rows.promise(at);
+        let (record, Vouched { by_footer, by_index }) = checked::frame(bytes, &promise)?;
+        checked::verify(&record, &promise)?;
+        checked::tensor(&record, &promise)?;
+        let mut found = found.lock();
+        found.records += 1;
+        found.bytes += bytes.len() as u64;
+        found.by_footer += u64::from(by_footer);
+        found.by_index += u64::from(by_index);
+        found.unvouched += u64::from(!by_footer && !by_index);
+        Ok(())
+    })?;
+    Ok((found.into_inner(), failed))
+}
+
+/// Dtype and shape.
+pub type Head = (DType, Vec<u64>);
+
+/// Dtype and shape of every row: nothing for those that failed. A first look at the beginnings of records, a second at the
+/// few that say too little there.
+pub fn heads(rows: &mut Rows, source: &dyn Source, options: &Options<'_>) -> Result<(Vec<Option<Head>>, Failed)> {
+    let found: Mutex<Vec<Option<Head>>> = Mutex::new(vec![None; rows.rows.len()]);
+    let longer: Mutex<Vec<usize>> = Mutex::default();
+    rows.plan.items.iter_mut().for_each(|item| item.length = item.length.min(HEAD));
+    let mut failed = rows.records(source, options, &|at, bytes| match checked::head(bytes, &rows.promise(at)) {
+        Err(Error::Truncated { .. }) if (bytes.len() as u64) < rows.jobs[at].length => {
+            longer.lock().push(at);
+            Ok(())
+        }
+        head => {
+            found.lock()[rows.jobs[at].row as usize] = Some(head?);
+            Ok(())
+        }
+    })?;
+    let longer = longer.into_inner();
+    if !longer.is_empty() {
+        let mut rest = rows.part(&longer);
+        rest.plan.items.iter_mut().zip(&rest.jobs).for_each(|(item, job)| item.length = job.length);
+        failed.extend(rest.records(source, options, &|at, bytes| {
+            found.lock()[rest.jobs[at].row as usize] = Some(checked::head(bytes, &rest.promise(at))?);
+            Ok(())
+        })?);
+        failed.sort_by_key(|(row, _)| *row);
+    }
+    rows.plan.items.iter_mut().zip(&rows.jobs).for_each(|(item, job)| item.length = job.length);
+    Ok((found.into_inner(), failed))
+}
+
+/// Dtype and shape of the first row, if its record's head can be read.
+pub fn first_head(rows: &Rows, source: &dyn Source) -> Option<Head> {
+    let mut first = rows.part(&[0]);
+    let (heads, _) = heads(&mut first, source, &Options::default()).ok()?;
+    heads.into_iter().next().flatten()
+}
+
+/// Put the values of all rows that are `like` this, one after the other, into `stack`, which has room for one of each row.
+/// The others: the whole records of values that are of another dtype or shape, and the rows that failed.
+pub fn stack(
+    rows: &Rows,
+    like: &Head,
+    stack: &mut [u8],
+    source: &dyn Source,
+    options: &Options<'_>,
+) -> Result<(HashMap<u32, Vec<u8>>, Failed)> {
+    let each = stack.len().checked_div(rows.rows.len()).unwrap_or(0);
+    let slots: Vec<Mutex<&mut [u8]>> =
+        if each > 0 { stack.chunks_exact_mut(each).map(Mutex::new).collect() } else { Vec::new() };
+    let others: Mutex<HashMap<u32, Vec<u8>>> = Mutex::default();
+    let failed = rows.tensors(source, options, &|at, event, record| {
+        let row = rows.jobs[at].row;
+        let tensor = &event.tensor;
+        let slot = slots.get(row as usize).filter(|_| tensor.dtype == like.0 && tensor.shape == like.1);
+        match (slot, tensor.data.bytes()) {
+            (Some(slot), Some(content)) if content.len() == each => slot.lock().copy_from_slice(content),
+            _ => drop(others.lock().insert(row, record.to_vec())),
+        }
+        Ok(())
+    })?;
+    Ok((others.into_inner(), failed))
+}

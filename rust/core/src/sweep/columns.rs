@@ -1,0 +1,163 @@
+//! Columns of numbers that many threads fill at once, each cell once.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::reduce::Number;
+use crate::tensor::DType;
+
+/// Cells of no dtype are empty. (Text is no number, so its number is free.)
+const EMPTY: u8 = DType::Str as u8;
+
+/// A column while it is filled: nine bytes a cell.
+pub struct Cells {
+    dtypes: Vec<AtomicU8>,
+    bits: Vec<AtomicU64>,
+    /// Second halves, of complex128.
+    rest: Mutex<HashMap<usize, u64>>,
+}
+
+/// A finished column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// What all cells are.
+    pub dtype: DType,
+    /// The cells, as they lie in an array.
+    pub bytes: Vec<u8>,
+}
+
+impl Cells {
+    /// So many empty cells.
+    pub fn new(count: usize) -> Cells {
+        Cells {
+            dtypes: (0..count).map(|_| AtomicU8::new(EMPTY)).collect(),
+            bits: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            rest: Mutex::default(),
+        }
+    }
+
+    /// Fill a cell.
+    pub fn set(&self, at: usize, number: &Number) {
+        // numpy has no bfloat16 of its own.
+        let widened = (number.dtype() == DType::BF16).then(|| Number::from_f64(DType::F32, number.to_f64()));
+        let number = widened.as_ref().unwrap_or(number);
+        let mut raw = [0; 16];
+        raw[..number.as_bytes().len()].copy_from_slice(number.as_bytes());
+        let whole = u128::from_le_bytes(raw);
+        self.bits[at].store(whole as u64, Ordering::Relaxed);
+        if whole >> 64 != 0 {
+            self.rest.lock().insert(at, (whole >> 64) as u64);
+        }
+        self.dtypes[at].store(number.dtype().number(), Ordering::Relaxed);
+    }
+
+    fn get(&self, at: usize) -> Option<Number> {
+        let dtype = self.dtypes[at].load(Ordering::Relaxed);
+        if dtype == EMPTY {
+            return None;
+        }
+        let dtype = DType::from_number(dtype.into())?;
+        let low = self.bits[at].load(Ordering::Relaxed);
+        let high = if dtype == DType::C128 { self.rest.lock().get(&at).copied().unwrap_or(0) } else { 0 };
+        let raw = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
+        Some(Number::from_raw(dtype, &raw[..dtype.item_size()]))
+    }
+
+    /// All cells as one dtype: the one they have, else the narrowest kind that holds all. Where cells are empty it is one with
+    /// a NaN to stand in them.
+    pub fn finish(self) -> Column {
+        let mut seen = [false; 256];
+        self.dtypes.iter().for_each(|dtype| seen[usize::from(dtype.load(Ordering::Relaxed))] = true);
+        let has_gaps = std::mem::replace(&mut seen[usize::from(EMPTY)], false);
+        let dtype = common(DType::ALL.into_iter().filter(|dtype| seen[usize::from(dtype.number())]), has_gaps);
+        let size = dtype.item_size();
+        let mut bytes = Vec::with_capacity(self.bits.len() * size);
+        for at in 0..self.bits.len() {
+            let cell = self.get(at).unwrap_or_else(|| Number::from_f64(dtype, f64::NAN));
+            let cell = if cell.dtype() == dtype { cell } else { convert(&cell, dtype) };
+            bytes.extend_from_slice(cell.as_bytes());
+        }
+        Column { dtype, bytes }
+    }
+}
+
+fn is_complex(dtype: DType) -> bool {
+    matches!(dtype, DType::C64 | DType::C128)
+}
+
+fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+}
+
+fn is_signed(dtype: DType) -> bool {
+    matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+}
+
+fn common(mut dtypes: impl Iterator<Item = DType>, has_gaps: bool) -> DType {
+    let Some(first) = dtypes.next() else { return DType::F64 };
+    let all: Vec<DType> = std::iter::once(first).chain(dtypes).collect();
+    let has_nan = |dtype| is_complex(dtype) || is_float(dtype);
+    match all.as_slice() {
+        [one] if !has_gaps || has_nan(*one) => *one,
+        _ if all.iter().any(|dtype| is_complex(*dtype)) => DType::C128,
+        _ if has_gaps || all.iter().any(|dtype| is_float(*dtype)) => DType::F64,
+        _ if all.iter().all(|dtype| is_signed(*dtype)) => DType::I64,
+        _ if all.iter().all(|dtype| !is_signed(*dtype)) => DType::U64,
+        _ => DType::F64,
+    }
+}
+
+fn convert(number: &Number, dtype: DType) -> Number {
+    use crate::reduce::Value;
+    match (number.value(), dtype) {
+        (Value::Complex(re, im), DType::C128) => Number::from_complex(dtype, re, im),
+        (Value::Int(value), DType::I64) => Number::from_i64(dtype, value),
+        (Value::UInt(value), DType::U64) => Number::from_u64(dtype, value),
+        _ => Number::from_f64(dtype, number.to_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(numbers: &[Option<Number>]) -> Column {
+        let cells = Cells::new(numbers.len());
+        for (at, number) in numbers.iter().enumerate() {
+            number.iter().for_each(|number| cells.set(at, number));
+        }
+        cells.finish()
+    }
+
+    #[test]
+    fn a_column_keeps_the_dtype_its_cells_share() {
+        let one = Number::from_i64(DType::I64, i64::MIN + 1);
+        let column = filled(&[Some(one), Some(one)]);
+        assert_eq!((column.dtype, &column.bytes[..8]), (DType::I64, one.as_bytes()));
+        let complex = Number::from_complex(DType::C128, 1.5, -2.5);
+        assert_eq!(filled(&[Some(complex)]), Column { dtype: DType::C128, bytes: complex.as_bytes().to_vec() });
+    }
+
+    #[test]
+    fn cells_of_several_dtypes_meet_in_one_that_holds_all() {
+        let (f, i, u) =
+            (Number::from_f64(DType::F32, 0.5), Number::from_i64(DType::I8, -1), Number::from_u64(DType::U64, 7));
+        for (cells, dtype) in [
+            (vec![Some(f), Some(i)], DType::F64),
+            (vec![Some(i), Some(Number::from_i64(DType::I64, 3))], DType::I64),
+            (vec![Some(u), Some(Number::from_u64(DType::U8, 3))], DType::U64),
+            (vec![Some(u), Some(i)], DType::F64),
+            (vec![Some(f), Some(Number::from_complex(DType::C64, 1.0, 2.0))], DType::C128),
+            (vec![Some(f), None], DType::F32),
+            (vec![Some(i), None], DType::F64),
+            (vec![None], DType::F64),
+        ] {
+            assert_eq!(filled(&cells).dtype, dtype, "{cells:?}");
+        }
+        let with_gap = filled(&[Some(i), None]);
+        assert_eq!(with_gap.bytes[..8], (-1f64).to_le_bytes());
+        assert!(f64::from_le_bytes(with_gap.bytes[8..].try_into().unwrap()).is_nan());
+    }
+}

@@ -1,0 +1,290 @@
+//! Event files of a run as memory, and the values in them as numpy's views.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::c_int;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use pyo3::{PyErr, ffi};
+use smdwidgets_core::catalog::{self as core_catalog, Kind};
+use smdwidgets_core::checked::{self, Promise};
+use smdwidgets_core::error::{Error, Place, Result};
+use smdwidgets_core::load;
+use smdwidgets_core::source::{Blob, Local, Mapping, Reach, Source, inside};
+use smdwidgets_core::tensor::TensorEvent;
+
+use crate::catalog::{Catalog, Entry, global_step};
+use crate::errors::to_python;
+use crate::numpy;
+use crate::records::detached;
+
+/// Contents up to this size are checked again each time: as quick as remembering that they have been.
+const CHECKED_AGAIN: usize = 1 << 10;
+
+/// A mapped event file: what arrays hold on to.
+#[pyclass(frozen, module = "smdwidgets._core")]
+pub struct EventFile {
+    map: Mapping,
+    key: String,
+    /// Where records start whose content was found to be what its checksum says.
+    checked: Mutex<HashSet<u64>>,
+}
+
+impl EventFile {
+    /// The tensor of a record, checked as far as it can be.
+    fn tensor(&self, py: Python<'_>, offset: u64, promise: &Promise<'_>) -> Result<TensorEvent<'_>> {
+        self.checked_tensor(py, offset, promise).map_err(|error| error.within(&self.key, offset))
+    }
+
+    fn checked_tensor(&self, py: Python<'_>, offset: u64, promise: &Promise<'_>) -> Result<TensorEvent<'_>> {
+        let bytes = self.map.get(offset, promise.length).map_err(|size| Error::Truncated {
+            place: Place::memory(0),
+            wanted: promise.length,
+            found: size.saturating_sub(offset),
+        })?;
+        let (record, vouched) = checked::frame(bytes, promise)?;
+        if vouched.any() {
+            let small = record.payload.len() <= CHECKED_AGAIN;
+            if small || !self.checked.lock().contains(&offset) {
+                detached(py, record.payload.len(), || checked::verify(&record, promise))?;
+                if !small {
+                    self.checked.lock().insert(offset);
+                }
+            }
+        }
+        checked::tensor(&record, promise)
+    }
+}
+
+#[pymethods]
+impl EventFile {
+    // SAFETY: Python calls this with a buffer to fill and keeps `slf` for as long as the buffer is in use.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no buffer to fill"));
+        }
+        let bytes = slf.get().map.bytes();
+        let length = ffi::Py_ssize_t::try_from(bytes.len())?;
+        // SAFETY: the map lives as long as `slf`, which the buffer holds on to, and is never written to (read-only: 1).
+        let filled =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), bytes.as_ptr().cast_mut().cast(), length, 1, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<EventFile {}, {} bytes>", self.key, self.map.bytes().len())
+    }
+}
+
+/// Which file, of which catalog, in which of its lives.
+type FileKey = (u64, core_catalog::FileId, u32);
+
+#[derive(Default)]
+struct Open {
+    files: HashMap<FileKey, (Py<EventFile>, u64)>,
+    clock: u64,
+}
+
+/// Local event files of one run, kept mapped: the most recently used ones.
+#[pyclass(frozen, module = "smdwidgets._core")]
+pub struct Files {
+    run: Local,
+    max_maps: usize,
+    open: Mutex<Open>,
+}
+
+impl Files {
+    /// The run they are of.
+    pub fn run(&self) -> &Local {
+        &self.run
+    }
+
+    fn file<'py>(&self, py: Python<'py>, which: FileKey, key: &dyn Fn() -> String) -> PyResult<Bound<'py, EventFile>> {
+        {
+            let mut open = self.open.lock();
+            let Open { files, clock } = &mut *open;
+            if let Some((file, used)) = files.get_mut(&which) {
+                *clock += 1;
+                *used = *clock;
+                return Ok(file.bind(py).clone());
+            }
+        }
+        let key = key();
+        let map = py.detach(|| {
+            let file = self.run.open_file(&key)?;
+            Mapping::new(file).map_err(|source| Error::Io { file: key.clone(), source })
+        });
+        let map = map.map_err(|error| to_python(py, &error))?;
+        let file = Bound::new(py, EventFile { map, key, checked: Mutex::default() })?;
+        let mut open = self.open.lock();
+        open.clock += 1;
+        let used = open.clock;
+        open.files.insert(which, (file.clone().unbind(), used));
+        let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(which, _)| *which);
+        let dropped = oldest.filter(|_| open.files.len() > self.max_maps).and_then(|which| open.files.remove(&which));
+        // Unmapping runs Python's and the system's code: not under the lock.
+        drop(open);
+        drop(dropped);
+        Ok(file)
+    }
+
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        which: FileKey,
+        key: &dyn Fn() -> String,
+        offset: u64,
+        promise: &Promise<'_>,
+        copy: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let file = self.file(py, which, key)?;
+        let held = file.get();
+        let event = held.tensor(py, offset, promise).map_err(|error| to_python(py, &error))?;
+        numpy::array(py, &event.tensor, file.as_any(), held.map.bytes(), copy)
+    }
+}
+
+#[pymethods]
+impl Files {
+    #[new]
+    #[pyo3(signature = (root, max_maps = 256))]
+    fn new(root: PathBuf, max_maps: usize) -> Files {
+        Files { run: Local::new(root), max_maps: max_maps.max(1), open: Mutex::default() }
+    }
+
+    #[getter]
+    fn root(&self) -> PathBuf {
+        self.run.path().to_owned()
+    }
+
+    #[pyo3(signature = (entry, copy = false))]
+    fn value<'py>(&self, py: Python<'py>, entry: &Entry, copy: bool) -> PyResult<Bound<'py, PyAny>> {
+        let which = (entry.catalog, entry.at.file, entry.at.stamp);
+        self.read(py, which, &|| entry.event_key.to_string(), entry.at.offset, &entry.promise(), copy)
+    }
+
+    #[pyo3(signature = (catalog, name, step, worker = None, copy = false))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        catalog: &Catalog,
+        name: &str,
+        step: i64,
+        worker: Option<&str>,
+        copy: bool,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let step = global_step(step);
+        let find =
+            |known: &core_catalog::Catalog| (known.has_unread(step), known.find(name, step, worker, Kind::VALUE));
+        let (unread, mut found) = catalog.ask(py, find);
+        if unread {
+            let read = py.detach(|| load::load(catalog.inner(), &self.run, Some(&[step]), None));
+            read.map_err(|error| to_python(py, &error))?;
+            found = catalog.ask(py, find).1;
+        }
+        let Some(at) = found else { return Ok(None) };
+        let promise = Promise { tensor: name, kind: at.kind, length: at.length, crc: at.crc };
+        let key = || catalog.ask(py, |known| known.event_key(at.file));
+        self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &promise, copy).map(Some)
+    }
+
+    fn head<'py>(&self, py: Python<'py>, entry: &Entry) -> PyResult<(&'static str, Bound<'py, PyTuple>)> {
+        let head = py.detach(|| checked::head_in(&self.run, &entry.event_key, entry.at.offset, &entry.promise()));
+        let (dtype, shape) = head.map_err(|error| to_python(py, &error))?;
+        Ok((dtype.name(), PyTuple::new(py, shape)?))
+    }
+
+    fn exists(&self, py: Python<'_>, entry: &Entry) -> PyResult<bool> {
+        match py.detach(|| self.run.open_file(&entry.event_key)) {
+            Ok(_) => Ok(true),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(to_python(py, &error)),
+        }
+    }
+
+    fn forget(&self) {
+        let dropped = std::mem::take(&mut *self.open.lock());
+        drop(dropped);
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Files of {}, {} mapped>", self.run.path().display(), self.open.lock().files.len())
+    }
+}
+
+/// Event files elsewhere, read by a Python function.
+#[pyclass(frozen, module = "smdwidgets._core")]
+pub struct Fetched {
+    fetch: Arc<Py<PyAny>>,
+}
+
+#[pymethods]
+impl Fetched {
+    #[new]
+    fn new(fetch: Bound<'_, PyAny>) -> PyResult<Fetched> {
+        if !fetch.is_callable() {
+            return Err(PyTypeError::new_err("fetch must be a function of (key, offset, length) that returns bytes"));
+        }
+        Ok(Fetched { fetch: Arc::new(fetch.unbind()) })
+    }
+}
+
+impl Fetched {
+    /// As the core sees it.
+    pub fn source(&self) -> Remote {
+        Remote { fetch: self.fetch.clone() }
+    }
+}
+
+/// A source whose bytes a Python function gets.
+pub struct Remote {
+    fetch: Arc<Py<PyAny>>,
+}
+
+struct RemoteFile {
+    fetch: Arc<Py<PyAny>>,
+    key: String,
+}
+
+impl Source for Remote {
+    fn root(&self) -> String {
+        "<bucket>".into()
+    }
+
+    fn list(&self, _directory: &str) -> Result<Vec<String>> {
+        Err(Error::Invalid("listing is the storage's business".into()))
+    }
+
+    fn open(&self, key: &str) -> Result<Box<dyn Blob>> {
+        if let Err(what) = inside(key) {
+            return Err(Error::OutsideRun { root: self.root(), name: key.into(), what: what.into() });
+        }
+        Ok(Box::new(RemoteFile { fetch: self.fetch.clone(), key: key.into() }))
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::REMOTE
+    }
+}
+
+impl Blob for RemoteFile {
+    fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
+        let fetched = Python::attach(|py| -> PyResult<usize> {
+            let bytes = self.fetch.bind(py).call1((&self.key, offset, length))?;
+            let bytes = bytes.cast_into::<PyBytes>()?;
+            let bytes = bytes.as_bytes();
+            let count = usize::try_from(length).map_or(bytes.len(), |length| length.min(bytes.len()));
+            if buffer.len() < count {
+                buffer.resize(count, 0);
+            }
+            buffer[..count].copy_from_slice(&bytes[..count]);
+            Ok(count)
+        });
+        // Python's exception travels inside, and comes out again as it is.
+        fetched.map_err(|error| Error::Io { file: self.key.clone(), source: std::io::Error::other(error) })
+    }
+}

@@ -1,0 +1,380 @@
+//! Many records at once, each read once, into columns.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
+use smdwidgets_core::error::{Error, Result};
+use smdwidgets_core::reduce::{Op, OpSet};
+use smdwidgets_core::source::{Local, Source};
+use smdwidgets_core::sweep::{self as core_sweep, Failed, Options, Rows, Which};
+use smdwidgets_core::tensor::DType;
+
+use crate::catalog::{Catalog, global_step};
+use crate::errors::to_python;
+use crate::files::{Fetched, Files, Remote};
+use crate::numpy;
+use crate::records::decode;
+
+/// A flag that ends a sweep early when set, from any thread.
+#[pyclass(frozen, module = "smdwidgets._core")]
+#[derive(Default)]
+pub struct Cancel {
+    flag: Arc<AtomicBool>,
+}
+
+#[pymethods]
+impl Cancel {
+    #[new]
+    fn new() -> Cancel {
+        Cancel::default()
+    }
+
+    fn set(&self) {
+        self.flag.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+}
+
+/// Where the bytes come from.
+enum From {
+    Local(Local),
+    Remote(Remote),
+}
+
+impl From {
+    fn of(files: &Bound<'_, PyAny>) -> PyResult<From> {
+        if let Ok(fetched) = files.cast::<Fetched>() {
+            Ok(From::Remote(fetched.get().source()))
+        } else {
+            Ok(From::Local(files.cast::<Files>()?.get().run().clone()))
+        }
+    }
+
+    fn source(&self) -> &dyn Source {
+        match self {
+            From::Local(run) => run,
+            From::Remote(remote) => remote,
+        }
+    }
+}
+
+/// How a caller wants to hear of it and stop it.
+struct Manner<'py> {
+    threads: Option<usize>,
+    progress: Option<Bound<'py, PyAny>>,
+    cancel: Option<Bound<'py, Cancel>>,
+}
+
+/// Run `work` with the interpreter let go. Signals and the progress function are seen to in between, in this thread.
+fn run<R: Send>(
+    py: Python<'_>,
+    manner: &Manner<'_>,
+    work: impl FnOnce(&Options<'_>) -> Result<R> + Send,
+) -> PyResult<R> {
+    let raised: Mutex<Option<PyErr>> = Mutex::new(None);
+    let progress = manner.progress.as_ref().map(|function| function.clone().unbind());
+    let cancel = manner.cancel.as_ref().map(|cancel| cancel.get().flag.clone());
+    let threads = manner.threads;
+    let outcome = py.detach(|| {
+        let tell = |done: u64, all: u64| {
+            Python::attach(|py| {
+                let told = py.check_signals().and_then(|()| match &progress {
+                    Some(function) => function.call1(py, (done, all)).map(drop),
+                    None => Ok(()),
+                });
+                told.map_err(|error| *raised.lock() = Some(error)).is_ok()
+            })
+        };
+        work(&Options { threads, progress: Some(&tell), cancel: cancel.as_deref() })
+    });
+    if let Some(error) = raised.into_inner() {
+        return Err(error);
+    }
+    outcome.map_err(|error| match error {
+        Error::Cancelled => PyKeyboardInterrupt::new_err("cancelled"),
+        error => to_python(py, &error),
+    })
+}
+
+fn steps_of(steps: Option<Vec<i64>>) -> Option<Vec<u64>> {
+    steps.map(|steps| steps.into_iter().map(global_step).collect())
+}
+
+/// The reduction of a name as in collections' configurations: "min", "abs_mean", "l2", "abs_l2_norm".
+fn reduction_of(name: &str) -> PyResult<(Op, bool)> {
+    let (op, abs) = name.strip_prefix("abs_").map_or((name, false), |op| (op, true));
+    Op::from_name(op.strip_suffix("_norm").unwrap_or(op)).map(|op| (op, abs)).ok_or_else(|| {
+        let known = Op::ALL.map(Op::name).join(", ");
+        PyValueError::new_err(format!(
+            "{name:?} is no reduction; there are {known}, and each of them with abs_ in front"
+        ))
+    })
+}
+
+/// The asked for reductions, with the names of their columns.
+fn asked(reductions: Option<Vec<String>>) -> PyResult<Vec<(String, (Op, bool))>> {
+    match reductions {
+        Some(names) => names.into_iter().map(|name| reduction_of(&name).map(|reduction| (name, reduction))).collect(),
+        None => Ok([false, true]
+            .into_iter()
+            .flat_map(|abs| Op::ALL.map(|op| (format!("{}{}", if abs { "abs_" } else { "" }, op.name()), (op, abs))))
+            .collect()),
+    }
+}
+
+fn failures<'py>(py: Python<'py>, failed: &Failed) -> PyResult<Bound<'py, PyList>> {
+    let list = failed.iter().map(|(row, error)| (*row, to_python(py, error)));
+    PyList::new(py, list.map(|(row, error)| (row, error.into_value(py))))
+}
+
+/// A new array that can be written to, with these bytes.
+fn array<'py>(py: Python<'py>, dtype: DType, shape: &[u64], bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    numpy::over(py, dtype, shape, PyByteArray::new(py, bytes).as_any(), 0)
+}
+
+fn ints<'py>(py: Python<'py>, numbers: impl ExactSizeIterator<Item = i64>) -> PyResult<Bound<'py, PyAny>> {
+    let count = numbers.len() as u64;
+    let bytes: Vec<u8> = numbers.flat_map(i64::to_le_bytes).collect();
+    array(py, DType::I64, &[count], &bytes)
+}
+
+/// An array of str objects, each distinct one made once.
+fn texts<'py, K: std::hash::Hash + Eq>(
+    py: Python<'py>,
+    keys: impl ExactSizeIterator<Item = K>,
+    text: impl Fn(&K) -> String,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut made: HashMap<K, Bound<'py, PyString>> = HashMap::new();
+    let list = PyList::empty(py);
+    let count = keys.len();
+    for key in keys {
+        let string = made.entry(key);
+        let string = match string {
+            std::collections::hash_map::Entry::Occupied(slot) => slot.into_mut(),
+            std::collections::hash_map::Entry::Vacant(slot) => {
+                let string = PyString::new(py, &text(slot.key()));
+                slot.insert(string)
+            }
+        };
+        list.append(&*string)?;
+    }
+    let module = py.import(intern!(py, "numpy"))?;
+    let array = module.call_method1(intern!(py, "empty"), (count, "O"))?;
+    if count > 0 {
+        array.set_item(pyo3::types::PySlice::full(py), list)?;
+    }
+    Ok(array)
+}
+
+/// Reductions of many tensors at many steps, as columns.
+#[pyfunction]
+#[pyo3(signature = (catalog, files, names, steps = None, workers = None, reductions = None, *, counts = false,
+                    recompute = false, threads = None, progress = None, cancel = None))]
+#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+pub fn sweep<'py>(
+    py: Python<'py>,
+    catalog: &Bound<'py, Catalog>,
+    files: &Bound<'py, PyAny>,
+    names: Vec<String>,
+    steps: Option<Vec<i64>>,
+    workers: Option<Vec<String>>,
+    reductions: Option<Vec<String>>,
+    counts: bool,
+    recompute: bool,
+    threads: Option<usize>,
+    progress: Option<Bound<'py, PyAny>>,
+    cancel: Option<Bound<'py, Cancel>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (asked, from, steps) = (asked(reductions)?, From::of(files)?, steps_of(steps));
+    let (column_names, asked): (Vec<String>, Vec<(Op, bool)>) = asked.into_iter().unzip();
+    let wanted: OpSet = asked.iter().copied().collect();
+    let which = match &workers {
+        None => Which::First,
+        Some(workers) if workers.is_empty() => Which::Every,
+        Some(workers) => Which::These(workers),
+    };
+    let catalog = catalog.get();
+    let (rows, reduced) = run(py, &Manner { threads, progress, cancel }, |options| {
+        let rows = Rows::of(&catalog.inner().read(), names, steps.as_deref(), which, wanted, recompute);
+        let reduced = core_sweep::reductions(&rows, from.source(), options, &asked, counts)?;
+        Ok((rows, reduced))
+    })?;
+    let table = PyDict::new(py);
+    let all = &rows.rows;
+    table.set_item("name", texts(py, all.iter().map(|row| row.name), |name| rows.names[*name as usize].clone())?)?;
+    let (about, workers) = catalog.ask(py, |known| {
+        let about: Vec<_> = all
+            .iter()
+            .map(|row| known.about(row.file))
+            .map(|about| (about.step as i64, i64::from(about.mode.number()), about.mode_step, about.worker_id))
+            .collect();
+        let workers: HashMap<u32, String> =
+            all.iter().zip(&about).map(|(row, about)| (about.3, known.worker_of(row.file).into_owned())).collect();
+        (about, workers)
+    });
+    table.set_item("step", ints(py, about.iter().map(|about| about.0))?)?;
+    table.set_item("mode", ints(py, about.iter().map(|about| about.1))?)?;
+    table.set_item("mode_step", ints(py, about.iter().map(|about| about.2))?)?;
+    table.set_item("worker", texts(py, about.iter().map(|about| about.3), |id| workers[id].clone())?)?;
+    for (name, column) in column_names.iter().zip(&reduced.columns) {
+        table.set_item(name, array(py, column.dtype, &[all.len() as u64], &column.bytes)?)?;
+    }
+    for (name, column) in ["size", "nan", "pos_inf", "neg_inf", "zero"].into_iter().zip(reduced.counts.iter().flatten())
+    {
+        table.set_item(name, ints(py, column.iter().copied())?)?;
+    }
+    table.set_item("error", failures(py, &reduced.failed)?)?;
+    Ok(table)
+}
+
+type Questions = Vec<(String, i64, Option<String>)>;
+
+fn rows_of(catalog: &Catalog, questions: Questions) -> Rows {
+    let questions = questions.into_iter().map(|(name, step, worker)| (name, global_step(step), worker)).collect();
+    Rows::of_values(&catalog.inner().read(), questions)
+}
+
+/// What failed, by the number of the question.
+fn by_question(rows: &Rows, failed: Failed) -> Failed {
+    failed.into_iter().map(|(row, error)| (rows.rows[row as usize].name, error)).collect()
+}
+
+/// Dtypes and shapes of many rows.
+#[pyfunction]
+#[pyo3(signature = (catalog, files, rows, *, threads = None, progress = None, cancel = None))]
+pub fn heads<'py>(
+    py: Python<'py>,
+    catalog: &Bound<'py, Catalog>,
+    files: &Bound<'py, PyAny>,
+    rows: Questions,
+    threads: Option<usize>,
+    progress: Option<Bound<'py, PyAny>>,
+    cancel: Option<Bound<'py, Cancel>>,
+) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
+    let (from, count) = (From::of(files)?, rows.len());
+    let catalog = catalog.get();
+    let (rows, heads, failed) = run(py, &Manner { threads, progress, cancel }, |options| {
+        let mut rows = rows_of(catalog, rows);
+        let (heads, failed) = core_sweep::heads(&mut rows, from.source(), options)?;
+        Ok((rows, heads, failed))
+    })?;
+    let list = PyList::new(py, (0..count).map(|_| py.None()))?;
+    for (row, head) in rows.rows.iter().zip(heads) {
+        if let Some((dtype, shape)) = head {
+            list.set_item(row.name as usize, (dtype.name(), PyTuple::new(py, shape)?))?;
+        }
+    }
+    Ok((list, failures(py, &by_question(&rows, failed))?))
+}
+
+/// The values of many rows.
+#[pyfunction]
+#[pyo3(signature = (catalog, files, rows, *, threads = None, progress = None, cancel = None))]
+pub fn values<'py>(
+    py: Python<'py>,
+    catalog: &Bound<'py, Catalog>,
+    files: &Bound<'py, PyAny>,
+    rows: Questions,
+    threads: Option<usize>,
+    progress: Option<Bound<'py, PyAny>>,
+    cancel: Option<Bound<'py, Cancel>>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
+    let (from, count) = (From::of(files)?, rows.len());
+    let catalog = catalog.get();
+    let manner = Manner { threads, progress, cancel };
+    let (rows, like) = py.detach(|| {
+        let rows = rows_of(catalog, rows);
+        let like = core_sweep::first_head(&rows, from.source());
+        (rows, like)
+    });
+    // If all are like the first one they go into one array; those that are not are kept beside it.
+    let like = like.unwrap_or((DType::Str, Vec::new()));
+    let size = content_size(&like);
+    let fits = rows.plan.items.iter().all(|item| item.length >= size);
+    let room = if fits { rows.rows.len().saturating_mul(usize::try_from(size).unwrap_or(0)) } else { 0 };
+    let mut outcome = None;
+    let stack = PyByteArray::new_with(py, room, |stack| {
+        let work = |options: &Options<'_>| core_sweep::stack(&rows, &like, stack, from.source(), options);
+        outcome = Some(run(py, &manner, work));
+        Ok(())
+    })?;
+    let (others, failed) = outcome.transpose()?.unwrap_or_default();
+    let mut stacked = None;
+    if room > 0 {
+        let shape: Vec<u64> = std::iter::once(rows.rows.len() as u64).chain(like.1).collect();
+        let stack = numpy::over(py, like.0, &shape, stack.as_any(), 0)?;
+        if others.is_empty() && failed.is_empty() && rows.rows.len() == count {
+            return Ok((stack, PyList::empty(py)));
+        }
+        stacked = Some(stack);
+    }
+    let list = PyList::new(py, (0..count).map(|_| py.None()))?;
+    for (at, row) in rows.rows.iter().enumerate() {
+        let number = at as u32;
+        let value = match (others.get(&number), &stacked) {
+            (Some(record), _) => decode(PyBytes::new(py, record).as_any(), 0, true)?,
+            // A row of the stack as an array, also where rows are single numbers.
+            (None, Some(stack)) if failed.binary_search_by_key(&number, |(row, _)| *row).is_err() => {
+                stack.get_item((at, py.Ellipsis()))?
+            }
+            _ => continue,
+        };
+        list.set_item(row.name as usize, value)?;
+    }
+    Ok((list.into_any(), failures(py, &by_question(&rows, failed))?))
+}
+
+/// Bytes of a value of this dtype and shape; 0 where that is no number worth making room for.
+fn content_size((dtype, shape): &core_sweep::Head) -> u64 {
+    shape.iter().try_fold(dtype.item_size() as u64, |all, size| all.checked_mul(*size)).unwrap_or(0)
+}
+
+/// Check every record.
+#[pyfunction]
+#[pyo3(signature = (catalog, files, steps = None, *, threads = None, progress = None, cancel = None))]
+pub fn verify<'py>(
+    py: Python<'py>,
+    catalog: &Bound<'py, Catalog>,
+    files: &Bound<'py, PyAny>,
+    steps: Option<Vec<i64>>,
+    threads: Option<usize>,
+    progress: Option<Bound<'py, PyAny>>,
+    cancel: Option<Bound<'py, Cancel>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (from, steps) = (From::of(files)?, steps_of(steps));
+    let catalog = catalog.get();
+    let (rows, verified, failed) = run(py, &Manner { threads, progress, cancel }, |options| {
+        let known = catalog.inner().read();
+        let steps = steps.unwrap_or_else(|| known.steps(None));
+        let files: Vec<_> = steps.iter().flat_map(|step| known.files_at(*step, None)).collect();
+        let rows = Rows::of_files(&known, &files);
+        drop(known);
+        let (verified, failed) = core_sweep::verify(&rows, from.source(), options)?;
+        Ok((rows, verified, failed))
+    })?;
+    let found = PyDict::new(py);
+    found.set_item("records", verified.records)?;
+    found.set_item("bytes", verified.bytes)?;
+    found.set_item("footer_crc", verified.by_footer)?;
+    found.set_item("footer_constant", verified.records - verified.by_footer)?;
+    found.set_item("index_crc", verified.by_index)?;
+    found.set_item("unverifiable", verified.unvouched)?;
+    let errors = PyList::empty(py);
+    for (at, error) in &failed {
+        let row = rows.rows[*at as usize];
+        let (step, worker) =
+            catalog.ask(py, |known| (known.about(row.file).step, known.worker_of(row.file).into_owned()));
+        errors.append((&rows.names[row.name as usize], step, worker, to_python(py, error).into_value(py)))?;
+    }
+    found.set_item("errors", errors)?;
+    Ok(found)
+}
