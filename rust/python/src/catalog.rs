@@ -455,8 +455,7 @@ impl Entry {
         let held = bytes.as_slice();
         let event = detached(py, held.len(), || checked::whole(held, &self.promise()))
             .map_err(|error| to_python(py, &error.within(&self.event_key, self.at.offset)))?;
-        let buffer = if bytes.readonly() { data.clone() } else { numpy::readonly(data)? };
-        numpy::array(py, &event.tensor, &buffer, held, copy)
+        numpy::array(py, &event.tensor, &numpy::held(data)?, held, copy)
     }
 
     fn __repr__(&self) -> String {
