@@ -3,6 +3,8 @@
 //! Strings are borrowed from the file's bytes where JSON spells them plainly. Nothing that is not exactly an index file is
 //! taken for one: each malformed shape is an [`Error::Index`] that says where the file stopped making sense.
 
+mod ascii;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,10 +16,10 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::error::{Error, Place, Result};
 
 /// The largest whole number that every JSON reader agrees on.
-const LARGEST: u64 = 1 << 53;
+pub const LARGEST: u64 = 1 << 53;
 
 /// More dimensions than any array library has.
-const MOST_DIMENSIONS: usize = 64;
+pub const MOST_DIMENSIONS: usize = 64;
 
 /// What a step was run for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,12 +186,11 @@ impl<'a> Index<'a> {
         })
     }
 
-    /// The file's bytes: one line of JSON.
+    /// The file's bytes: one line of JSON, in ASCII alone.
     pub fn to_bytes(&self) -> Vec<u8> {
         let meta = Meta { mode: self.mode, mode_step: self.mode_step, event_file_name: self.event_file.clone() };
         let written = Written { meta, tensor_payload: &self.places, shape_payload: &self.shapes };
-        // Strings, numbers and lists of them: nothing here can fail to be JSON.
-        serde_json::to_vec(&written).unwrap_or_default()
+        ascii::to_json(&written)
     }
 }
 

@@ -208,3 +208,19 @@ proptest! {
         let _ = Index::parse(&bytes, "f");
     }
 }
+
+#[test]
+fn names_of_any_script_are_written_in_ascii_and_read_back() {
+    let names = ["w", "ünï", "日本", "😀/a😀b", "q\"\\\n\u{7f}", ""];
+    let place = |name: &'static str| Placed { name: name.into(), offset: 0, length: 16, crc: Some(u32::MAX) };
+    let index = Index {
+        mode: Mode::Train,
+        mode_step: 5,
+        event_file: Some("e".into()),
+        places: names.map(place).to_vec(),
+        shapes: vec![],
+    };
+    let json = index.to_bytes();
+    assert!(json.is_ascii());
+    assert_eq!(Index::parse(&json, "").unwrap(), index);
+}

@@ -4,7 +4,6 @@
 //! can read all it names. A step that fails, or is dropped unfinished, leaves nothing.
 
 mod file;
-mod index;
 mod names;
 
 use std::path::{Path, PathBuf};
@@ -12,11 +11,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::crc::{MaskedCrc, Running};
 use crate::error::{Error, Result};
+use crate::index::{Index, LARGEST, Mode, Placed, Shaped};
+use crate::proto::MAX_RANK;
 use crate::record;
 use crate::tensor::{DType, Data, Meta, encode_tensor_event};
 
 use file::Unfinished;
-use index::{Index, ShapeEntry, TensorEntry};
 pub use names::{event_key, index_key, reduction_name, worker_file_name};
 
 /// What a finished step left behind: keys relative to the run, `None` for a file that wasn't needed.
@@ -40,11 +40,9 @@ pub struct StepWriter {
     event_key: String,
     index_key: String,
     step: u64,
-    mode: u8,
-    mode_step: u64,
     fsync: bool,
     events: Option<Unfinished>,
-    index: Index,
+    index: Index<'static>,
     failed: bool,
 }
 
@@ -55,16 +53,22 @@ impl StepWriter {
     /// With `fsync` a finished step survives a power cut.
     pub fn new(root: &Path, step: u64, worker: &str, mode: u8, mode_step: u64, fsync: bool) -> Result<Self> {
         let worker = worker_file_name(worker)?;
+        let invalid = |what: String| Err(Error::Invalid(what));
+        let Some(mode) = Mode::from_number(mode) else {
+            return invalid(format!("{mode} is not a mode: 1 train, 2 eval, 3 predict, 4 global"));
+        };
+        if mode_step > LARGEST {
+            return invalid(format!("mode step {mode_step} is more than 2^53"));
+        }
+        let mode_step = mode_step.cast_signed();
         Ok(StepWriter {
             root: root.to_owned(),
             event_key: event_key(step, &worker)?,
             index_key: index_key(step, &worker)?,
             step,
-            mode,
-            mode_step,
             fsync,
             events: None,
-            index: Index::new(names::mode_name(mode)?, mode_step),
+            index: Index { mode, mode_step, event_file: None, places: Vec::new(), shapes: Vec::new() },
             failed: false,
         })
     }
@@ -97,23 +101,24 @@ impl StepWriter {
     /// Notes a tensor's shape in place of, or beside, its value. `original` is the name its framework gave it.
     pub fn shape(&mut self, name: &str, original: &str, shape: &[u64]) -> Result<()> {
         self.usable()?;
-        self.index.shape_payload.push(ShapeEntry {
-            tensorname: name.to_owned(),
-            originalname: original.to_owned(),
-            shape: shape.to_vec(),
-        });
+        check_rank(name, shape)?;
+        if let Some(size) = shape.iter().find(|size| **size > LARGEST) {
+            return Err(Error::Invalid(format!("{name:?}: a dimension of {size} elements")));
+        }
+        let (name, original) = (name.to_owned().into(), original.to_owned().into());
+        self.index.shapes.push(Shaped { name, original, shape: shape.to_vec() });
         Ok(())
     }
 
     /// Gives both files their final names, the event file first. Writes nothing at all if nothing was saved.
     pub fn finish(mut self) -> Result<Written> {
         self.usable()?;
-        if self.index.is_empty() {
+        if self.index.places.is_empty() && self.index.shapes.is_empty() {
             return Ok(Written::default());
         }
         let mut written = Written { index_key: Some(self.index_key.clone()), ..Written::default() };
         let mut index = Unfinished::create(&self.root, &self.index_key)?;
-        index.write(&[&self.index.to_json()?])?;
+        index.write(&[&self.index.to_bytes()])?;
         index.complete(self.fsync)?;
         if let Some(events) = &mut self.events {
             events.complete(self.fsync)?;
@@ -131,22 +136,23 @@ impl StepWriter {
 
     fn write(&mut self, name: &str, dtype: DType, shape: &[u64], data: &Data<'_>) -> Result<()> {
         self.usable()?;
+        check_rank(name, shape)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let meta = Meta {
             step: self.step.cast_signed(),
             wall_time: now.as_secs_f64(),
             tag: name,
-            mode: self.mode,
-            mode_step: self.mode_step.cast_signed(),
+            mode: self.index.mode.number(),
+            mode_step: self.index.mode_step,
         };
         let (before, behind) = encode_tensor_event(&meta, dtype, shape, data);
         let content = data.bytes().unwrap_or_default();
         let written = self.record(&before, content, &behind);
         // What is in the file now is unknown: nothing can come after it.
         self.failed = written.is_err();
-        let (start_idx, length, crc32c) = written?;
-        self.index.meta.event_file_name.get_or_insert_with(|| self.event_key.clone());
-        self.index.tensor_payload.push(TensorEntry { tensorname: name.to_owned(), start_idx, length, crc32c });
+        let (offset, length, crc) = written?;
+        self.index.event_file.get_or_insert_with(|| self.event_key.clone().into());
+        self.index.places.push(Placed { name: name.to_owned().into(), offset, length, crc: Some(crc) });
         Ok(())
     }
 
@@ -171,4 +177,11 @@ impl StepWriter {
         }
         Ok(())
     }
+}
+
+fn check_rank(name: &str, shape: &[u64]) -> Result<()> {
+    if shape.len() > MAX_RANK {
+        return Err(Error::Invalid(format!("{name:?}: {} dimensions; at most {MAX_RANK} can be read", shape.len())));
+    }
+    Ok(())
 }

@@ -41,16 +41,6 @@ pub fn reduction_name(op: &str, abs: bool, tensor: &str) -> String {
     format!("smdebug/reductions/{}{op}/{tensor}", if abs { "abs_" } else { "" })
 }
 
-pub(super) fn mode_name(mode: u8) -> Result<&'static str> {
-    match mode {
-        1 => Ok("TRAIN"),
-        2 => Ok("EVAL"),
-        3 => Ok("PREDICT"),
-        4 => Ok("GLOBAL"),
-        _ => Err(Error::Invalid(format!("{mode} is not a mode: 1 train, 2 eval, 3 predict, 4 global"))),
-    }
-}
-
 fn checked(step: u64) -> Result<u64> {
     if step > MAX_STEP {
         return Err(Error::Invalid(format!("step {step} has more than 12 digits")));
