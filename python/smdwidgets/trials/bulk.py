@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from smdwidgets.exceptions import TensorUnavailable
 from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.columns import Columns, Failure
-from smdwidgets.trials.run import Progress, Row
+from smdwidgets.trials.run import Progress, Row, possible
 
 if TYPE_CHECKING:
     from smdwidgets.trials.trial import Trial
@@ -113,7 +113,7 @@ def _global_steps(trial: Trial, name: str, steps: Iterable[int] | int | None, mo
         return trial._run.index.steps_of(name, mode.value)
     given = [steps] if isinstance(steps, int) else list(steps)
     found = (trial._global_step(mode, step) for step in given)
-    return [step for step in found if step is not None and step >= 0]
+    return [step for step in found if step is not None and possible(step)]
 
 
 def _rows(trial: Trial, name: str, step: int, worker: str | None) -> list[Row]:

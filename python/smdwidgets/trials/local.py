@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,11 +17,14 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets.exceptions import RunNotFound
 from smdwidgets.storage.local import LocalStorage
-from smdwidgets.trials.run import CollectionFiles, Getter
+from smdwidgets.trials.run import Getter
 from smdwidgets.trials.smdebug_run import SmdebugRun
 from smdwidgets.trials.trial import Trial
 
 #: What a run holds, or a directory in which one is about to begin.
+#: Times of files are this coarse, in nanoseconds; on old file systems, and on shares, 2 s.
+_TICK_NS = 2_000_000_000
+
 _SIGNS = ("collections", "index", "events", "training_job_end.ts", "claim.smd", "tensorboard")
 
 
@@ -70,20 +74,13 @@ class LocalRun(SmdebugRun):
         # Asked before every question about a running job: one look is enough where there is no end yet.
         return self.storage.age("training_job_end.ts") if os.path.exists(self._end) else None
 
-    def collections(self) -> CollectionFiles | None:
-        # Files are put in place by renaming, which the directory's time shows.
+    def _collections_version(self) -> int | None:
+        # Files are put in place by renaming, which the directory's time shows, but for what comes within one tick of it.
         try:
             changed = os.stat(self._collections_dir).st_mtime_ns
         except OSError:
-            return None
-        if changed == self._collections_changed:
-            return None
-        found = super().collections()
-        if found is not None:
-            self._collections_changed = changed
-        return found
-
-    _collections_changed: int | None = None
+            return 0
+        return changed if abs(time.time_ns() - changed) > _TICK_NS else None
 
     def getter(self) -> Getter:
         return functools.partial(self.files.get, self.catalog)

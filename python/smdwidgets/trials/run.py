@@ -167,6 +167,15 @@ class Run(ABC):
         """Let go of files and connections. Arrays handed out stay valid."""
 
 
+def possible(step: int) -> bool:
+    """Whether a number can be that of a step at all; the core takes no others.
+
+    >>> possible(-1), possible(0), possible(2**63)
+    (False, True, False)
+    """
+    return 0 <= step < 2**63
+
+
 def dtype_named(name: str) -> np.dtype[Any]:
     """The numpy dtype of a name that the core gives; ``bfloat16`` and the like need the ``ml_dtypes`` package.
 

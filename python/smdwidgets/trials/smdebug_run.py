@@ -46,7 +46,7 @@ class SmdebugRun(Run):
         self._lazy = lazy
         self._partly_read = False
         self._loading = threading.Lock()
-        self._collections_seen: object = None
+        self._collections_read: object = None
 
     # --------------------------------------------------------------------------------------- where the files are
 
@@ -99,13 +99,20 @@ class SmdebugRun(Run):
         return self.storage.age(END_OF_JOB)
 
     def collections(self) -> CollectionFiles | None:
-        keys = [key for key in self.storage.list(COLLECTIONS_PREFIX + "/") if _worker_of(key) is not None]
-        if not keys or keys == self._collections_seen:
+        version = self._collections_version()
+        if version is not None and version == self._collections_read:
             return None
+        keys = self._collection_keys()
         found = merge_collections(self.storage, keys)
-        if found is not None and found.files == len(keys):
-            self._collections_seen = keys
+        self._collections_read = version if found is not None and found.files == len(keys) else None
         return found
+
+    def _collections_version(self) -> object:
+        """What changes whenever there is news in the collection files; None where that can't be told."""
+        return self._collection_keys()
+
+    def _collection_keys(self) -> list[str]:
+        return [key for key in self.storage.list(COLLECTIONS_PREFIX + "/") if _worker_of(key) is not None]
 
     # ----------------------------------------------------------------------------------------------------- bytes
 

@@ -27,7 +27,7 @@ from smdwidgets.exceptions import (
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.trials import show
 from smdwidgets.trials.missing import wait_for_event_file
-from smdwidgets.trials.run import dtype_named
+from smdwidgets.trials.run import dtype_named, possible
 
 if TYPE_CHECKING:
     from smdwidgets.trials.trial import Trial
@@ -135,7 +135,7 @@ class Tensor:
 
     def _step_with_it(self, step_num: int, mode: ModeKeys, worker: str | None) -> int | None:
         step = self.trial._global_step(mode, step_num)
-        if step is None or step < 0:
+        if step is None or not possible(step):
             return None
         if self.trial._run.partly_read:
             self.trial._run.load([step])

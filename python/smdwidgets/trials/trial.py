@@ -30,7 +30,7 @@ from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.trials import bulk, environment, show
 from smdwidgets.trials.completeness import Completeness
 from smdwidgets.trials.patterns import Patterns
-from smdwidgets.trials.run import Progress, Run
+from smdwidgets.trials.run import Progress, Run, possible
 from smdwidgets.trials.tensor import StepState, Tensor
 from smdwidgets.trials.wait import logger, wait_until
 
@@ -312,7 +312,7 @@ class Trial:
         return (None, None) if found is None else (ModeKeys(found[0]), found[1])
 
     def _mode_of(self, global_step: int) -> tuple[int, int] | None:
-        if global_step < 0:
+        if not possible(global_step):
             return None
         if self._run.partly_read:
             self._run.load([global_step])
@@ -330,7 +330,7 @@ class Trial:
     def _global_step(self, mode: ModeKeys, mode_step: int) -> int | None:
         if mode == ModeKeys.GLOBAL:
             return mode_step
-        if mode_step < 0:
+        if not possible(mode_step):
             return None
         self._run.load()
         return self._run.index.global_step(mode.value, mode_step)
@@ -432,7 +432,7 @@ class Trial:
         index = self._run.index
         if step is not None:
             at = self._global_step(mode, step)
-            if at is None or at < 0:
+            if at is None or not possible(at):
                 return []
             if self._run.partly_read:
                 self._run.load([at])
@@ -555,7 +555,7 @@ class Trial:
             found = self.collection_manager.collections.get(coll_name)
         if found is None:
             if coll_name not in BUILT_IN:
-                raise UnknownCollection(coll_name, [*self.collection_manager.collections, *BUILT_IN])
+                raise UnknownCollection(coll_name, self.collection_manager.collections)
             found = Collection(coll_name)
         return found
 
