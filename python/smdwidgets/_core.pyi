@@ -465,3 +465,94 @@ def stats(buffer: _Buffer, dtype: str | None = None) -> dict[str, int | float]:
     >>> stats(np.array([1.0, np.nan, 0.0]))["nan"]
     1
     """
+
+# ---------------------------------------------------------------- pictures: bounded by what is asked for, never by the tensor
+
+_Cut: TypeAlias = tuple[int, int] | None
+_Axis: TypeAlias = int | None
+
+def histogram(
+    buffer: _Buffer,
+    bins: int | Sequence[float] | NDArray[Any] | None = None,
+    range: tuple[float, float] | None = None,
+    scale: str = "linear",
+    linear: float = 0.0,
+    magnitude: bool = False,
+    dtype: str | None = None,
+) -> dict[str, Any]:
+    """How many elements lie between which edges: given ones, or so many bins (256) over a range.
+
+    Without a range it runs from the smallest to the largest finite element. `scale` is "linear", "log" (of positive elements;
+    others are under), "symlog" (even up to about `linear`, logarithmic beyond; 0 chooses) or "auto" (linear, or symlog where
+    a few elements are far from the rest). Bins are half-open but for the last, as numpy's. Complex elements count by
+    magnitude, others too if `magnitude`.
+
+    The keys are edges, counts (arrays), under, over, n, nan, pos_inf, neg_inf, zeros, scale and linear. Zeros are also in
+    their bin; every other element is in exactly one place.
+
+    >>> histogram(np.array([0.0, 1.0, 1.0, np.nan]), bins=2)["counts"].tolist()
+    [1, 2]
+    """
+
+def percentiles(buffer: _Buffer, q: Sequence[float], dtype: str | None = None) -> NDArray[np.float64]:
+    """Percentiles (0 to 100) of the elements that are not NaN: exact, between elements linear, as numpy.nanpercentile.
+
+    The memory is bounded whatever the size: a few passes count elements by the bits of their place in the order.
+
+    >>> percentiles(np.arange(5.0), [0, 50])
+    array([0., 2.])
+    """
+
+def pooled(
+    buffer: _Buffer,
+    size: tuple[int, int] | None = None,
+    pool: str = "mean",
+    row_axis: _Axis = None,
+    column_axis: _Axis = None,
+    fixed: Sequence[int] | None = None,
+    rows: _Cut = None,
+    columns: _Cut = None,
+    codes: str | None = None,
+    limits: tuple[float, float] | None = None,
+    shape: Sequence[int] | None = None,
+    dtype: str | None = None,
+) -> dict[str, Any]:
+    """A plane through an array as an image of at most `size` (height, width) cells, 1024 x 1024 unless said.
+
+    The plane is that of two axes (the last two), with `fixed` indices on the others (0), cut to `rows` and `columns`.
+    `pool` is "mean", "min", "max" or "maxabs" (largest magnitude, with its sign). A cell over a NaN is NaN, else one over
+    an infinity is that, +inf before -inf.
+
+    The image is float32, or palette codes from `limits` (low, high; the image's own): "uint8" has colours 0 to 252 and 253
+    -inf, 254 +inf, 255 NaN; "uint16" 0 to 65532 and 65533, 65534, 65535.
+
+    The keys are image, rows, columns (what it shows), min, max (of finite cells; NaN for none) and limits.
+
+    >>> pooled(np.array([[1.0, 3.0], [5.0, 7.0]]), size=(2, 1))["image"].tolist()
+    [[2.0], [6.0]]
+    """
+
+def window(
+    buffer: _Buffer,
+    rows: _Cut = None,
+    columns: _Cut = None,
+    row_axis: _Axis = None,
+    column_axis: _Axis = None,
+    fixed: Sequence[int] | None = None,
+    shape: Sequence[int] | None = None,
+    dtype: str | None = None,
+) -> NDArray[Any]:
+    """The exact elements of some rows and columns of a plane through an array, as a read-only array of two dimensions.
+
+    At most 4,194,304 elements; the plane is chosen as for `pooled`.
+
+    >>> window(np.arange(12).reshape(3, 4), rows=(1, 3), columns=(0, 2)).tolist()
+    [[4, 5], [8, 9]]
+    """
+
+def sample(buffer: _Buffer, most: int = 1000, dtype: str | None = None) -> tuple[NDArray[np.float64], int]:
+    """At most `most` elements, evenly picked in C order, and how many elements apart they lie.
+
+    >>> sample(np.arange(10), 4)
+    (array([0., 3., 6., 9.]), 3)
+    """

@@ -9,6 +9,7 @@ mod errors;
 mod events;
 mod files;
 mod numpy;
+mod picture;
 mod records;
 mod reduce;
 mod sweep;
@@ -36,6 +37,8 @@ mod _core {
     #[pymodule_export]
     use super::writer::{StepWriter, reduction_name, worker_file_name};
 
+    #[pymodule_export]
+    use super::picture::{histogram, percentiles, pooled, sample, window};
     #[pymodule_export]
     use super::reduce::{reduce, reduction, stats};
 

@@ -154,12 +154,16 @@ impl Mul for Dd {
     }
 }
 
-/// `value * 2^power`, rounded once where the result is a normal float, to 0 or infinity where it is out of range.
-pub fn ldexp(value: f64, power: i32) -> f64 {
-    // Two steps of at most 2^±1000 each would round a subnormal twice; the second step below is the only inexact one.
-    let first = power.clamp(-1000, 1000);
-    let rest = (power - first).clamp(-1000, 1000);
-    value * power_of_two(first) * power_of_two(rest)
+/// `value * 2^power`, to 0 or infinity where that is out of range; rounded once, but where `value` itself is far from 1 and
+/// the result subnormal.
+pub fn ldexp(mut value: f64, mut power: i32) -> f64 {
+    // In steps that are floats themselves. No float needs more than three of them, whatever the power.
+    for _ in 0..3 {
+        let step = power.clamp(-1000, 1000);
+        value *= power_of_two(step);
+        power -= step;
+    }
+    value
 }
 
 /// 2^power, for -1022 <= power <= 1023.
@@ -207,5 +211,7 @@ mod tests {
         assert_eq!(ldexp(1.5, 1023), f64::MAX / (2.0 - f64::EPSILON) * 1.5);
         assert_eq!(ldexp(-1.0, 3000), f64::NEG_INFINITY);
         assert_eq!(ldexp(f64::from_bits(1), 1074), 1.0);
+        assert_eq!(ldexp(f64::from_bits(1), 3000), f64::INFINITY);
+        assert_eq!(ldexp(1e-294, 2934), f64::INFINITY);
     }
 }

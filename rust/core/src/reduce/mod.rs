@@ -12,7 +12,10 @@ mod int;
 mod lanes;
 mod number;
 mod real;
+#[cfg(test)]
+mod tests;
 
+pub(crate) use complex::magnitude;
 pub use number::{Number, Value};
 
 use crate::error::{Error, Result};
