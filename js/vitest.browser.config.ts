@@ -4,6 +4,8 @@ import { CHROMIUM_ARGS, chromium } from "./scripts/chromium.mjs";
 
 // Components, in the Chromium of this machine.
 export default defineConfig({
+  // Found only while a test runs, it would make the page reload in the middle of it.
+  optimizeDeps: { include: ["axe-core"] },
   test: {
     include: ["test/**/*.browser.test.ts"],
     browser: {

@@ -1,7 +1,7 @@
 /** A matrix as colours. Zoomed out it is the pooled picture of a frame, zoomed in a tile of exact cells; both are drawn here. */
 import { type Image, imageValue } from "../frames";
 import { NOT_FINITE, type Table } from "../lib/colour";
-import { num } from "../lib/format";
+import { count, num } from "../lib/format";
 import { linear } from "../lib/scale";
 import type { Theme } from "../theme";
 import { type Box, crisp, message } from "./axes";
@@ -53,7 +53,7 @@ export function colourPixels(image: Image, table: Table, [lo, hi]: [number, numb
   return { data, width, height };
 }
 
-const LEGEND = 58;
+const LEGEND = 68;
 
 /** Where the cells lie: cells are square where that fits, and at most four times as wide as high or the other way round. */
 export function layoutHeatmap(window: Window, size: Size): Box {
@@ -101,14 +101,14 @@ function cellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: Window, theme: Theme) {
     linear(lo - 0.5, hi - 0.5, [0, pixels])
       .ticks(Math.max(1, Math.floor(pixels / each)))
       .filter((tick) => Number.isInteger(tick.value) && tick.value >= Math.floor(lo) && tick.value < hi);
-  for (const { value, label } of along(c0, c1, box.width, 60)) {
+  for (const { value } of along(c0, c1, box.width, 60)) {
     const x = box.x + ((value + 0.5 - c0) / (c1 - c0)) * box.width;
     line(pen, crisp(x), box.y + box.height, crisp(x), box.y + box.height + 3, { stroke: theme.rule });
-    pen.text(x, box.y + box.height + 6, label, { fill: theme.ink2, align: "center", baseline: "top" });
+    pen.text(x, box.y + box.height + 6, count(value), { fill: theme.ink2, align: "center", baseline: "top" });
   }
-  for (const { value, label } of along(r0, r1, box.height, 22)) {
+  for (const { value } of along(r0, r1, box.height, 22)) {
     const y = box.y + ((value + 0.5 - r0) / (r1 - r0)) * box.height;
-    pen.text(box.x - 6, y, label, { fill: theme.ink2, align: "right", baseline: "middle", most: 38 });
+    pen.text(box.x - 6, y, count(value), { fill: theme.ink2, align: "right", baseline: "middle", most: 38 });
   }
 }
 

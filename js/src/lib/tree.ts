@@ -33,6 +33,16 @@ export function path(name: string): string[] {
   return parts.length ? parts : [name];
 }
 
+/** How many parts of a name the groups above it have written: all but the collection's. */
+const depth = (prefix: string) => prefix.split("\u0000").length - 1;
+
+/** A name without its first parts, with the separators it has. */
+function tail(name: string, parts: number): string {
+  let at = 0;
+  for (const part of path(name).slice(0, parts)) at = name.indexOf(part, at) + part.length;
+  return name.slice(at).replace(/^[/.]+/, "") || name;
+}
+
 export class Tree {
   readonly #root = node();
 
@@ -81,13 +91,19 @@ export class Tree {
           label = `${label} / ${next}`;
           at = only;
         }
+        // A single tensor needs no group of its own: "fc1.bias" stands where "fc1" would.
+        const [only] = at.leaves;
+        if (level > 1 && at.size === 1 && only !== undefined) {
+          out.push({ kind: "tensor", label: tail(only, depth(prefix)), id: only, level, open: false, size: 1, place: ++place, siblings });
+          continue;
+        }
         const id = prefix ? `${prefix}\u0000${name}` : name;
         const open = !closed.has(id);
         out.push({ kind: "group", label, id, level, open, size: at.size, place: ++place, siblings });
         if (open) walk(at, id, level + 1);
       }
       for (const leaf of parent.leaves) {
-        const label = path(leaf).at(-1) ?? leaf;
+        const label = tail(leaf, Math.min(depth(prefix), path(leaf).length - 1));
         out.push({ kind: "tensor", label, id: leaf, level, open: false, size: 1, place: ++place, siblings });
       }
     };

@@ -152,7 +152,7 @@ export class HeatmapPanel extends PicturePanel {
   #window(): Window {
     const m = this.#matrix;
     if (!m) return [0, 1, 0, 1];
-    const zoom = this.#scene?.traits.zoom ?? [];
+    const zoom = this.context.session.state.get("zoom");
     return zoom.length === 4 ? clampWindow(zoom as unknown as Window, m.rows, m.cols) : [0, Math.max(1, m.rows), 0, Math.max(1, m.cols)];
   }
 

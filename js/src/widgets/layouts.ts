@@ -109,18 +109,6 @@ class RunBar implements Part {
   }
 }
 
-class SliderLayout implements Part {
-  readonly el: HTMLElement;
-  readonly #slider: StepSlider;
-  constructor(context: Context) {
-    this.#slider = new StepSlider(context);
-    this.el = this.#slider.el;
-  }
-  update(scene: Scene): void {
-    this.#slider.update(scene);
-  }
-}
-
 class Stack implements Part {
   readonly el: HTMLElement;
   constructor(
@@ -156,8 +144,9 @@ class Explorer implements Part {
       "div",
       { class: "smdw-explorer" },
       h("div", { class: "smdw-top" }, drawer.button, bar.el),
+      slider.el,
       tree.el,
-      h("div", { class: "smdw-main" }, slider.el, header.el, choice.el, panels.el),
+      h("div", { class: "smdw-main" }, header.el, choice.el, panels.el),
     );
   }
   update(scene: Scene): void {
@@ -168,7 +157,7 @@ class Explorer implements Part {
 export function layout(kind: Kind, context: Context): Part {
   switch (kind) {
     case "slider":
-      return new SliderLayout(context);
+      return new StepSlider(context);
     case "inspector":
       return inspector(context);
     case "scalars":

@@ -106,7 +106,6 @@ class RuleRow {
   #drawn = "";
   #firingsKey = "";
   #rule: RuleState | undefined;
-  #scene: Scene | undefined;
   #hover: number | undefined;
   #firing: Firing | undefined;
 
@@ -163,7 +162,6 @@ class RuleRow {
 
   update(rule: RuleState, scene: Scene, many: boolean): void {
     this.#rule = rule;
-    this.#scene = scene;
     const { info, outcomes } = rule;
     const { session, theme } = this.context;
     text(this.#status, `${MARKS[info.status] ?? "?"} ${info.status}`);
@@ -267,7 +265,7 @@ class RuleRow {
 
   #key(event: KeyboardEvent): boolean {
     const fired = [...(this.#rule?.outcomes ?? [])].filter(([, outcome]) => outcome === 2).map(([step]) => step).sort((a, b) => a - b);
-    const now = this.#scene?.step ?? -1;
+    const now = this.context.session.state.get("step");
     const next = { ArrowRight: fired.find((step) => step > now), ArrowLeft: fired.findLast((step) => step < now), Home: fired[0], End: fired.at(-1) }[event.key];
     if (next !== undefined) this.#goTo(next);
     return ["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key);

@@ -14,7 +14,7 @@ import { nothing } from "./histogram-panel";
 import { type Context, PicturePanel, type Rows } from "./panel";
 
 const ROW = 46;
-const NAME = 92;
+const NAME = 112;
 const NOW = 92;
 const FOOT = 24;
 const SHARES = new Set(["nan", "inf", "zero"]);

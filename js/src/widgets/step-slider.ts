@@ -4,7 +4,7 @@ import { nearestIndex } from "../frames";
 import { attrs, h, icon, iconButton, ICONS, Select, show, text, textButton, Toggle } from "../lib/dom";
 import { count, plural } from "../lib/format";
 import { MODES, type ModeName } from "../protocol";
-import type { Scene } from "../session";
+import { resolveStep, type Scene } from "../session";
 import type { Axis } from "../store";
 import { Figure } from "./figure";
 import type { Context, Part } from "./panel";
@@ -180,8 +180,10 @@ export class StepSlider implements Part {
     this.#figure.paint((pen, size, colours) => drawTrack(pen, size, colours, picture), theme);
   }
 
+  /** Where the slider stands now, which may be further than the last frame drawn: keys repeat faster than the display. */
   #index(): number {
-    return this.#axis && this.#scene ? nearestIndex(this.#axis.steps, this.#scene.step) : -1;
+    const axis = this.#axis;
+    return axis ? nearestIndex(axis.steps, resolveStep(axis, this.context.session.state.get("step"))) : -1;
   }
 
   #indexAt(x: number): number {

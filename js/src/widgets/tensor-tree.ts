@@ -37,7 +37,8 @@ export class TensorTree implements Part {
     const { signal, session, keys } = context;
     this.#kind = new Segments<"fuzzy" | "regex">("Filter by", [["fuzzy", "fuzzy"], ["regex", "regex"]], (filter_kind) => session.state.set({ filter_kind }), signal);
     this.#scroll.append(this.#space);
-    this.el = h("nav", { class: "smdw-tensors", "aria-label": "Tensors" }, h("div", { class: "smdw-tree-head" }, this.#filter, this.#kind.el), this.#scroll, this.#foot);
+    const stick = h("div", { class: "smdw-tree-stick" }, h("div", { class: "smdw-tree-head" }, this.#filter, this.#kind.el), this.#scroll, this.#foot);
+    this.el = h("nav", { class: "smdw-tensors", "aria-label": "Tensors" }, h("div", { class: "smdw-tree-box" }, stick));
     this.#filter.addEventListener("input", () => session.state.set({ filter: this.#filter.value }), { signal });
     this.#scroll.addEventListener("scroll", context.redraw, { signal, passive: true });
     this.#scroll.addEventListener("click", (event) => {

@@ -1,4 +1,4 @@
-import { h, text } from "../lib/dom";
+import { attrs, h, text } from "../lib/dom";
 import { clipped, count } from "../lib/format";
 import { offsets, type Offsets } from "../lib/virtual";
 import { pythonValue, sliceText } from "../python";
@@ -10,7 +10,7 @@ import { nothing } from "./histogram-panel";
 import { type Context, Panel, type Rows } from "./panel";
 
 const ROW = 22;
-const COL = 92;
+const COL = 128;
 const HEAD = 64;
 /** One question fetches a block around what is seen, so that a small scroll needs none. */
 const BLOCK_ROWS = 64;
@@ -19,9 +19,9 @@ const REST = 120;
 
 /** Exact numbers of a tensor of any size: only the rows and columns in view exist. */
 export class ValuesPanel extends Panel {
-  readonly #scroll = h("div", { class: "smdw-scroll", tabindex: 0, role: "grid", "aria-label": "Values" });
-  readonly #canvas = h("div", { class: "smdw-scroll-space" });
-  readonly #cells = h("div", { class: "smdw-cells" });
+  readonly #scroll = h("div", { class: "smdw-scroll", tabindex: 0, role: "group", "aria-label": "Values" });
+  readonly #canvas = h("div", { class: "smdw-scroll-space", role: "presentation" });
+  readonly #cells = h("div", { class: "smdw-cells", role: "presentation" });
   readonly #pool: HTMLElement[] = [];
   #scene: Scene | undefined;
   #matrix: Matrix | undefined;
@@ -65,6 +65,7 @@ export class ValuesPanel extends Panel {
     this.#matrix = m;
     const waiting = session.waiting.get("values");
     if (!m || !main || m.rows * m.cols === 0 || main.frames.plan?.reduced || main.frame?.error) {
+      attrs(this.#scroll, { role: "group", "aria-rowcount": undefined, "aria-colcount": undefined });
       this.#cells.replaceChildren(h("p", { class: "smdw-empty" }, nothing(main, "table")));
       this.#pool.length = 0;
       this.#canvas.style.width = this.#canvas.style.height = "0";
@@ -72,6 +73,9 @@ export class ValuesPanel extends Panel {
       this.readout("");
       return;
     }
+    // A small tensor needs no empty rows; the last 16 pixels are for a scroll bar.
+    const height = `${Math.min(12, m.rows + 1) * ROW + (m.rows > 11 ? 0 : 16)}px`;
+    if (this.#scroll.style.height !== height) this.#scroll.style.height = height;
     const { clientWidth, clientHeight, scrollLeft, scrollTop } = this.#scroll;
     const rows = offsets(m.rows, ROW, scrollTop, clientHeight - ROW);
     const cols = offsets(m.cols, COL, scrollLeft, clientWidth - HEAD);
@@ -86,8 +90,7 @@ export class ValuesPanel extends Panel {
     const stale = !held || main.pending;
     this.#fill(m, rows, cols, shown && (held || this.#fits(shown, main.tensor)) ? shown : undefined, stale);
     this.note(waiting, stale && !waiting ? (session.kernelless ? "not in this page" : "") : "");
-    this.#scroll.setAttribute("aria-rowcount", String(m.rows));
-    this.#scroll.setAttribute("aria-colcount", String(m.cols));
+    attrs(this.#scroll, { role: "grid", "aria-rowcount": m.rows + 1, "aria-colcount": m.cols + 1 });
     const where = `rows ${count(rows.first)}\u2013${count(rows.last - 1)} of ${count(m.rows)}, columns ${count(cols.first)}\u2013${count(cols.last - 1)} of ${count(m.cols)}`;
     this.readout(where);
     this.summary(`Values of ${clipped(traits.tensor, 80)}${sliceText(m.shape.length, m.axes, m.fixed)} at step ${main.from}: ${where}.`);
@@ -99,31 +102,46 @@ export class ValuesPanel extends Panel {
   }
 
   #fill(m: Matrix, rows: Offsets, cols: Offsets, values: Values | undefined, stale: boolean) {
-    const width = cols.last - cols.first + 1;
-    const height = rows.last - rows.first + 1;
-    while (this.#pool.length < width * height) this.#pool.push(h("div", { class: "smdw-cell" }));
     const { scrollLeft, scrollTop } = this.#scroll;
-    const dx = cols.shift;
-    const dy = rows.shift;
-    const used: HTMLElement[] = [];
-    const put = (el: HTMLElement, x: number, y: number, words: string, kind: string) => {
-      el.style.transform = `translate(${x}px, ${y}px)`;
-      el.className = `smdw-cell ${kind}`;
-      text(el, words);
-      used.push(el);
-    };
-    let k = 0;
-    for (let r = rows.first; r < rows.last; r++)
-      for (let c = cols.first; c < cols.last; c++) {
-        const words = values?.head.cells[r - values.head.rows[0]]?.[c - values.head.cols[0]];
-        const number = words === undefined ? Number.NaN : Number(words);
-        const bad = words !== undefined && /^[+-]?(nan|inf)/i.test(words);
-        put(this.#pool[k++] as HTMLElement, HEAD + c * COL - dx, ROW + r * ROW - dy, words === undefined ? "\u00b7" : clipped(words, 60), `${bad ? "smdw-bad" : number === 0 ? "smdw-zero" : ""}${stale ? " smdw-stale" : ""}`);
-      }
-    for (let c = cols.first; c < cols.last; c++) put(this.#pool[k++] as HTMLElement, HEAD + c * COL - dx, scrollTop, count(c), "smdw-col-head");
-    for (let r = rows.first; r < rows.last; r++) put(this.#pool[k++] as HTMLElement, scrollLeft, ROW + r * ROW - dy, count(r), "smdw-row-head");
-    put(this.#pool[k++] as HTMLElement, scrollLeft, scrollTop, m.axes.length === 2 ? `${m.axes[0]} \\ ${m.axes[1]}` : "", "smdw-corner-head");
+    const place = (c: number) => HEAD + c * COL - cols.shift;
+    const columns = Array.from({ length: cols.last - cols.first }, (_, i) => cols.first + i);
+    const corner = m.axes.length === 2 ? `${m.axes[0]} \\ ${m.axes[1]}` : "";
+    this.#row(0, scrollTop, 0, [
+      { words: corner, kind: "smdw-corner-head", role: "columnheader", x: scrollLeft, column: 0 },
+      ...columns.map((c) => ({ words: count(c), kind: "smdw-col-head", role: "columnheader", x: place(c), column: c + 1 })),
+    ]);
+    for (let r = rows.first; r < rows.last; r++) {
+      const line = values?.head.cells[r - values.head.rows[0]];
+      this.#row(r - rows.first + 1, ROW + r * ROW - rows.shift, r + 1, [
+        { words: count(r), kind: "smdw-row-head", role: "rowheader", x: scrollLeft, column: 0 },
+        ...columns.map((c) => {
+          const words = line?.[c - (values?.head.cols[0] ?? 0)];
+          const kind = words === undefined ? "" : /^[+-]?(nan|inf)/i.test(words) ? "smdw-bad" : Number(words) === 0 ? "smdw-zero" : "";
+          return { words: words === undefined ? "\u00b7" : clipped(words, 60), kind: stale ? `${kind} smdw-stale` : kind, role: "gridcell", x: place(c), column: c + 1 };
+        }),
+      ]);
+    }
+    const used = this.#pool.slice(0, rows.last - rows.first + 1);
     if (this.#cells.childElementCount !== used.length || this.#cells.firstChild !== used[0]) this.#cells.replaceChildren(...used);
+  }
+
+  /** The i-th row on screen; rows and cells are made once and used again. */
+  #row(i: number, y: number, index: number, cells: readonly { words: string; kind: string; role: string; x: number; column: number }[]) {
+    const row = this.#pool[i] ?? h("div", { class: "smdw-line", role: "row" });
+    this.#pool[i] = row;
+    row.style.transform = `translateY(${y}px)`;
+    row.classList.toggle("smdw-line-head", i === 0);
+    attrs(row, { "aria-rowindex": index + 1 });
+    while (row.childElementCount > cells.length) row.lastChild?.remove();
+    while (row.childElementCount < cells.length) row.append(h("div", {}));
+    cells.forEach(({ words, kind, role, x, column }, k) => {
+      const el = row.children[k] as HTMLElement;
+      el.style.transform = `translateX(${x}px)`;
+      const name = `smdw-cell ${kind}`.trim();
+      if (el.className !== name) el.className = name;
+      attrs(el, { role, "aria-colindex": column + 1 });
+      text(el, words);
+    });
   }
 
   #ask(m: Matrix, rows: Offsets, cols: Offsets) {

@@ -1,0 +1,146 @@
+import { describe, expect, test } from "vitest";
+import { edgesFor, histogram } from "../demo/canned";
+import { cellAt, clampWindow, colourPixels, layoutHeatmap, zoomWindow } from "../src/draw/heatmap";
+import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "../src/draw/histogram";
+import { drawStrip, type HistoryPicture, layoutHistory, ridgeFrames, stripPixels } from "../src/draw/history";
+import { drawLines, extent, type LinesPicture, layoutLines, tracePoints } from "../src/draw/lines";
+import { SvgPen } from "../src/draw/pen";
+import { drawOutcomes, drawTrack, trackScale } from "../src/draw/timeline";
+import type { Frame, Hist } from "../src/frames";
+import { NOT_FINITE, table } from "../src/lib/colour";
+import { linear } from "../src/lib/scale";
+import type { Theme } from "../src/theme";
+
+const theme: Theme = { dark: false, ink: "#000", ink2: "#555", rule: "#bbb", grid: "#eee", surface: "#fff", accent: "#06c", error: "#c00", warn: "#a60", font: "sans-serif", mono: "monospace", size: 13 };
+const size = { width: 400, height: 200 };
+const pen = () => new SvgPen(size, theme, () => "data:,");
+const values = Float64Array.from({ length: 1000 }, (_, i) => Math.sin(i) * 2);
+const hist = (scale: Hist["scale"] = "linear"): Hist => {
+  const edges = edgesFor(scale, 32, -2, 2);
+  const made = histogram(values, edges, scale === "log");
+  return { scale, edges, counts: made.counts, below: made.out[0], above: made.out[1], edition: 0 };
+};
+const frame = (step: number, h = hist()): Frame => ({ step, hists: new Map([["k", h]]), images: new Map(), counts: Float64Array.from([1000, 0, 0, 0, 0]) });
+const picture = (over: Partial<HistogramPicture> = {}): HistogramPicture => ({ hist: hist(), frame: frame(0), other: undefined, otherFrame: undefined, domain: [-2, 2], top: 100, logCounts: false, hover: -1, marked: [], otherColour: "#f80", nothing: "nothing here", ...over });
+
+describe("histogram", () => {
+  test.each(["linear", "symlog", "log"] as const)("each bin is found again at its own pixels (%s)", (scale) => {
+    const h = hist(scale);
+    const layout = layoutHistogram(picture({ hist: h, domain: [h.edges[0] as number, h.edges[32] as number] }), size);
+    if (!layout) throw new Error("no layout");
+    for (let i = 0; i < 32; i++) expect(binAt(layout, h, (layout.x(h.edges[i] as number) + layout.x(h.edges[i + 1] as number)) / 2)).toBe(i);
+    expect(binAt(layout, h, 0)).toBe(-1);
+  });
+  test("what is not finite stands beside the bins, with its count", () => {
+    const p = pen();
+    drawHistogram(p, size, theme, picture({ frame: { ...frame(0), counts: Float64Array.from([1000, 170, 3, 0, 0]) } }));
+    expect(p.toString()).toContain(">NaN<");
+    expect(p.toString()).toContain(">170<");
+    expect(p.toString()).toContain(">+Inf<");
+    expect(p.toString()).not.toContain("\u2212Inf");
+  });
+  test("says why when there is nothing", () => {
+    const p = pen();
+    drawHistogram(p, size, theme, picture({ hist: undefined }));
+    expect(p.toString()).toContain("nothing here");
+  });
+});
+
+describe("histograms over steps", () => {
+  const strip = (over: Partial<HistoryPicture> = {}): HistoryPicture => ({ frames: [frame(0), frame(50), frame(100)], key: "k", domain: [-2, 2], range: [0, 100], step: 50, table: table("density", false), label: String, version: "", nothing: "none", ...over });
+  test("a column shows the bins of the latest step at or before it, darkest where most values are", () => {
+    const one = hist();
+    one.counts.fill(0);
+    one.counts[31] = 10;
+    const p = strip({ frames: [frame(0), frame(50, one)] });
+    const layout = layoutHistory(p, size, false);
+    if (!layout) throw new Error("no layout");
+    const pixels = stripPixels(p, layout);
+    const alpha = (x: number, y: number) => pixels.data[4 * (y * pixels.width + x) + 3];
+    expect(alpha(10, pixels.height - 2)).toBe(255);
+    expect(alpha(pixels.width - 10, 1)).toBe(255);
+    expect(alpha(pixels.width - 10, pixels.height - 2)).toBe(0);
+    drawStrip(pen(), size, theme, p, pixels);
+  });
+  test("a ridge shows few outlines, the step in view always among them", () => {
+    const frames = Array.from({ length: 500 }, (_, i) => frame(i));
+    const shown = ridgeFrames(strip({ frames, step: 333 }), 12);
+    expect(shown.length).toBeLessThanOrEqual(13);
+    expect(shown.map((each) => each.step)).toContain(333);
+    expect([shown[0]?.step, shown.at(-1)?.step]).toEqual([0, 499]);
+  });
+});
+
+describe("heat map", () => {
+  test("colours run from end to end; NaN and infinities have marks of their own", () => {
+    const image = { data: Float32Array.from([-1, 1, 5, Number.NaN, Infinity, -Infinity]), width: 3, height: 2, lo: 0, hi: 0, edition: 0 };
+    const { data } = colourPixels(image, table("viridis", false), [-1, 1]);
+    const at = (i: number) => [...data.slice(4 * i, 4 * i + 3)];
+    expect(at(0)).toEqual([0x44, 0x01, 0x54]);
+    expect(at(1)).toEqual([0xfd, 0xe7, 0x25]);
+    expect(at(2)).toEqual(at(1));
+    expect([at(3), at(4), at(5)]).toEqual([NOT_FINITE.nan, NOT_FINITE.posInf, NOT_FINITE.negInf]);
+  });
+  test("a pixel finds its cell, zooming keeps the cell under the pointer, windows stay inside", () => {
+    const window = [10, 20, 100, 140] as const;
+    const box = layoutHeatmap(window, size);
+    expect(cellAt(window, box, box.x + 0.1, box.y + 0.1)).toEqual([10, 100]);
+    expect(cellAt(window, box, box.x + box.width - 0.1, box.y + box.height - 0.1)).toEqual([19, 139]);
+    expect(cellAt(window, box, 0, 0)).toBeUndefined();
+    const zoomed = zoomWindow(window, 0.5, [12, 110], 50, 200);
+    expect(zoomed).toEqual([11, 16, 105, 125]);
+    expect(clampWindow([-5, 5, 190, 230], 50, 200)).toEqual([0, 10, 160, 200]);
+    expect(clampWindow([0, 0, 0, 0], 1, 1)).toEqual([0, 1, 0, 1]);
+  });
+});
+
+describe("lines", () => {
+  const curve = { x: [0, 10, 20, 30], y: [1, Number.NaN, 3, -2], colour: "#000" };
+  const lines = (over: Partial<LinesPicture> = {}): LinesPicture => ({ curves: [curve], logX: false, logY: false, range: undefined, step: 20, marked: [], xLabel: "step", nothing: "none", ...over });
+  test("extent leaves out what is not finite, below zero on a log axis, or out of range", () => {
+    expect(extent([curve], undefined, false)).toEqual([-2, 3]);
+    expect(extent([curve], undefined, true)).toEqual([1, 3]);
+    expect(extent([curve], [0, 20], false)).toEqual([1, 3]);
+  });
+  test("a million points become few, and no spike is lost", () => {
+    const n = 1_000_000;
+    const y = new Float64Array(n).fill(1);
+    y[777_777] = 50;
+    const scale = linear(0, n, [0, 400]);
+    const points = tracePoints({ x: Float64Array.from({ length: n }, (_, i) => i), y }, scale, linear(0, 50, [200, 0]), false, false);
+    expect(points.length).toBeLessThan(400 * 10);
+    expect(Math.min(...points.filter((_, i) => i % 2))).toBe(0);
+  });
+  test("are drawn with gaps, on both kinds of axes, and with nothing", () => {
+    for (const over of [{}, { logY: true }, { logX: true }, { curves: [] }, { range: [10, 20] as [number, number] }, { curves: [{ ...curve, smooth: [1, 2, 3, 4] }] }]) {
+      const p = pen();
+      drawLines(p, size, theme, lines(over));
+      expect(p.toString()).not.toContain("NaN");
+    }
+    expect(layoutLines(lines({ curves: [] }), size)).toBeUndefined();
+  });
+});
+
+describe("timelines", () => {
+  test("a track of 100,000 steps draws no more ticks than pixels, and every firing", () => {
+    const labels = Float64Array.from({ length: 100_000 }, (_, i) => i);
+    const p = pen();
+    drawTrack(p, size, theme, { labels, modes: new Uint8Array(100_000).fill(1), state: new Uint8Array(100_000).fill(2), fired: [5, 50_000], at: 0, compare: 3, hover: 7 });
+    expect(p.toString().match(/<path/g)?.length).toBeLessThan(420);
+    expect(p.toString().match(new RegExp(`fill="${theme.error}"`, "g"))).toHaveLength(2);
+    expect(trackScale([7], 400)(7)).toBeCloseTo(200, 0);
+  });
+  test("of outcomes in one column the worst is seen", () => {
+    const p = pen();
+    drawOutcomes(p, size, theme, { steps: [], outcomes: new Map([[50_000, 1], [50_001, 2], [50_002, 3]]), step: Number.NaN, range: [0, 100_000] });
+    expect(p.toString()).toContain(theme.error);
+  });
+});
+
+test("SVG text from a run is only ever text", () => {
+  const p = pen();
+  p.text(0, 0, `</text><script>alert("1")</script>\u0000\u0007 & '`, { fill: "#000" });
+  const parsed = new DOMParser().parseFromString(p.toString(), "image/svg+xml");
+  expect(parsed.querySelector("parsererror, script")).toBeNull();
+  expect(parsed.querySelector("text")?.textContent).toContain("<script>");
+});

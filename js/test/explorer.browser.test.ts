@@ -1,0 +1,272 @@
+import axe from "axe-core";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { cannedRules, catalog, frames, LAST, plan, rules, stepsOf, TENSORS } from "../demo/canned";
+import { start } from "../src/page";
+import { encode } from "../src/packet";
+import { KernelSource } from "../src/request";
+import { PlainModel } from "../src/state";
+import widget from "../src/widget";
+import css from "../src/widget.css?inline";
+import { $, button, frame, key, open, pointer, type Shown, until } from "./parts";
+
+let shown: Shown | undefined;
+afterEach(() => {
+  shown?.close();
+  shown = undefined;
+});
+const ALL = ["histogram", "heatmap", "history", "statistics", "scalars", "values", "rules"] as const;
+const rows = (el: Element) => [...el.querySelectorAll(".smdw-row")].map((row) => row.querySelector(".smdw-label")?.textContent);
+const ready = () => until(() => shown?.el.querySelector(".smdw-row"));
+
+describe("the tree", () => {
+  test("holds 10,000 tensors with few elements, filters them fluently, and says what is wrong with an expression", async () => {
+    shown = open({ _kind: "explorer", panels: [], follow: false, step: 0 }, { extra: 10_000 });
+    await ready();
+    const { el, session } = shown;
+    expect(el.querySelectorAll(".smdw-row").length).toBeLessThan(60);
+    const tree = $(el, "[role=tree]");
+    const filter = $<HTMLInputElement>(el, "[type=search]");
+    filter.value = "layer7 query";
+    const before = performance.now();
+    filter.dispatchEvent(new Event("input"));
+    await until(() => rows(el)[0]?.includes("query"));
+    expect(performance.now() - before).toBeLessThan(1000);
+    button(el, "regex").click();
+    filter.value = "layer\\.7/.*key$";
+    filter.dispatchEvent(new Event("input"));
+    await until(() => rows(el).every((label) => /layer\.7\/.*key$/.test(label ?? "")));
+    expect(rows(el)).toHaveLength(5);
+    filter.value = "layer(";
+    filter.dispatchEvent(new Event("input"));
+    await until(() => /regular expression/i.test(el.querySelector(".smdw-tensors .smdw-error")?.textContent ?? ""));
+    filter.value = "";
+    filter.dispatchEvent(new Event("input"));
+    await until(() => (rows(el)[0] ?? "") === "biases");
+    key(tree, "End");
+    await until(() => tree.scrollTop > 10_000);
+    expect(session.state.get("filter_kind")).toBe("regex");
+  });
+
+  test("is a tree for keyboards and screen readers", async () => {
+    shown = open({ _kind: "explorer", panels: [], tensor: "" });
+    await ready();
+    const { el, model } = shown;
+    const tree = $(el, "[role=tree]");
+    key(tree, "Home");
+    await frame();
+    key(tree, "ArrowRight");
+    await until(() => tree.getAttribute("aria-activedescendant"));
+    key(tree, "Enter");
+    expect(model.get("tensor")).toBe("fc1.bias");
+    key(tree, "ArrowLeft");
+    key(tree, "ArrowLeft");
+    await until(() => (model.get("closed") as string[]).includes("biases"));
+    await until(() => tree.querySelector("[aria-expanded=false]")?.textContent?.includes("biases"));
+  });
+});
+
+describe("rules", () => {
+  test("a click on a firing moves the step and the tensor", async () => {
+    shown = open({ _kind: "explorer", panels: ["rules"], follow: false, step: 0 });
+    const { el, model } = shown;
+    await until(() => el.querySelectorAll(".smdw-rule").length === 4);
+    expect($(el, ".smdw-status").textContent).toContain("IssuesFound");
+    const strip = $(el, ".smdw-rule .smdw-strip canvas");
+    await until(() => strip.clientWidth > 50);
+    await frame();
+    const at = 4 + ((strip.clientWidth - 8) * 720) / LAST;
+    pointer(strip, "pointerdown", at, 10);
+    expect([700, 710, 720, 730, 740, 750]).toContain(model.get("step"));
+    expect(model.get("tensor")).toBe("gradient/fc1.weight");
+    const focus = $(el, ".smdw-rule .smdw-strip");
+    key(focus, "Home");
+    expect(model.get("step")).toBe(700);
+    key(focus, "ArrowRight");
+    expect(model.get("step")).toBe(710);
+  });
+
+  test("parameters are changed in place; one that cannot be is marked and not sent", async () => {
+    shown = open({ _kind: "rules" });
+    const { el, source } = shown;
+    await until(() => el.querySelectorAll(".smdw-rule").length === 4);
+    button(el, "VanishingGradient").click();
+    const input = await until(() => el.querySelector<HTMLInputElement>(".smdw-params .smdw-input"));
+    expect(input.value).toBe("0.00001");
+    expect(input.classList.contains("smdw-changed")).toBe(true);
+    input.value = "a lot";
+    input.dispatchEvent(new Event("change"));
+    expect(input.getAttribute("aria-invalid")).toBe("true");
+    input.value = "1e-3";
+    input.dispatchEvent(new Event("change"));
+    await until(() => source.asked.some((question) => question.what === "rule" && question.do === "set" && question.params?.threshold === 0.001));
+  });
+
+  test("rules are stopped, removed and added, those of the notebook too", async () => {
+    shown = open({ _kind: "rules" });
+    const { el } = shown;
+    await until(() => el.querySelectorAll(".smdw-rule").length === 4);
+    button(el, "Remove this rule").click();
+    await until(() => el.querySelectorAll(".smdw-rule").length === 3);
+    const add = $<HTMLSelectElement>(el, "[aria-label='Add a rule']");
+    expect([...add.options].map((option) => option.textContent)).toContain("MyRule (yours)");
+    add.value = "MyRule";
+    add.dispatchEvent(new Event("change"));
+    await until(() => el.querySelectorAll(".smdw-rule").length === 4);
+  });
+});
+
+test("curves: smoothing, ranges, a reduction of the tensor in view", async () => {
+  shown = open({ _kind: "scalars" }, { runs: 2 });
+  const { el, session } = shown;
+  await until(() => el.querySelectorAll(".smdw-legend li").length === 8);
+  session.state.set({ smoothing: 5, log_y: true });
+  const canvas = $(el, ".smdw-figure-scalars canvas");
+  pointer(canvas, "pointerdown", 100, 50);
+  pointer(canvas, "pointermove", 300, 50);
+  expect(session.state.get("selection")).toMatchObject({ kind: "steps" });
+  pointer(canvas, "pointerup", 300, 50);
+  expect(session.state.get("range")).toHaveLength(2);
+  await until(() => !button(el, "all steps").hidden);
+  button(el, "of the tensor in view").click();
+  expect(session.state.get("series").at(-1)).toEqual({ tensor: "fc1.weight", stat: "value", run: -1 });
+});
+
+describe.each([[1200, false], [500, true]] as const)("at %i pixels", (width, dark) => {
+  test("nothing sticks out and axe finds no violation", async () => {
+    const overflow = document.documentElement.style;
+    shown = open({ _kind: "explorer", panels: [...ALL], tensor: "gradient/fc1.weight", step: 720, follow: false }, { width, dark });
+    const { el, session } = shown;
+    await ready();
+    await until(() => el.querySelectorAll(".smdw-rule").length === 4 && !session.waiting.size);
+    await frame();
+    expect(el.dataset.theme).toBe(dark ? "dark" : "light");
+    expect(el.scrollWidth).toBeLessThanOrEqual(width);
+    for (const panel of el.querySelectorAll(".smdw-panel")) expect(panel.scrollWidth, panel.className).toBeLessThanOrEqual(panel.clientWidth + 1);
+    for (const more of el.querySelectorAll<HTMLButtonElement>(".smdw-corner > button")) {
+      more.click();
+      await frame();
+      const result = await axe.run(el, { rules: { region: { enabled: false } } });
+      expect(result.violations.map((violation) => `${violation.id}: ${violation.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`)).toEqual([]);
+      more.click();
+      if (more !== el.querySelector(".smdw-corner > button")) break;
+    }
+    expect(overflow).toBeDefined();
+  });
+});
+
+test("a narrow explorer opens its tree over the pictures and closes it when a tensor is chosen", async () => {
+  shown = open({ _kind: "explorer", panels: ["histogram"] }, { width: 500 });
+  const { el, model } = shown;
+  await frame();
+  expect($(el, ".smdw-tensors").clientHeight).toBe(0);
+  button(el, "tensors").click();
+  const row = await until(() => [...el.querySelectorAll<HTMLElement>(".smdw-row-tensor")].find((each) => each.textContent === "fc2.bias"));
+  row.click();
+  expect(model.get("tensor")).toBe("fc2.bias");
+  expect($(el, ".smdw-tensors").clientHeight).toBe(0);
+});
+
+test("works in a shadow root, keys too", async () => {
+  shown = open({ _kind: "slider", step: 600, follow: false }, { shadow: true });
+  const track = $(shown.el, "[role=slider]");
+  await until(() => track.getAttribute("aria-valuenow") === "600");
+  key(track, "ArrowRight");
+  expect(shown.model.get("step")).toBe(610);
+});
+
+test("a view that goes leaves no listener, no element and no timer that throws", async () => {
+  shown = open({ _kind: "explorer", panels: [...ALL] });
+  const { el, model, control } = shown;
+  await ready();
+  const errors: unknown[] = [];
+  const caught = (event: ErrorEvent) => errors.push(event.error);
+  window.addEventListener("error", caught);
+  control.abort();
+  expect(model.listeners()).toBe(0);
+  expect(el.childElementCount).toBe(0);
+  model.set("step", 10);
+  expect(key(el, "ArrowRight").defaultPrevented).toBe(false);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  window.removeEventListener("error", caught);
+  expect(errors).toEqual([]);
+});
+
+test("two views of one widget show the same, and one may go", async () => {
+  const model = new PlainModel({ _kind: "slider", follow: false, step: 100, _boot: [new DataView(catalog(0))] });
+  const made = widget();
+  const whole = new AbortController();
+  made.initialize({ model, signal: whole.signal } as never);
+  const views = [0, 1].map(() => {
+    const el = document.createElement("div");
+    el.append(document.createElement("style"));
+    document.body.append(el);
+    const control = new AbortController();
+    made.render({ model, el, signal: control.signal } as never);
+    return { el, control };
+  });
+  const now = (i: number) => views[i]?.el.querySelector("[role=slider]")?.getAttribute("aria-valuenow");
+  await until(() => now(0) === "100" && now(1) === "100");
+  key($(views[0]?.el as HTMLElement, "[role=slider]"), "ArrowRight");
+  await until(() => now(1) === "110");
+  views[0]?.control.abort();
+  model.set("step", 130);
+  await until(() => now(1) === "130");
+  whole.abort();
+  views[1]?.control.abort();
+  expect(model.listeners()).toBe(0);
+  for (const { el } of views) el.remove();
+});
+
+test("what the first state holds is shown though the kernel never answers", async () => {
+  const tensor = TENSORS.find((each) => each.name === "fc3.weight") as (typeof TENSORS)[number];
+  const want = { stats: true, update: false, hist: { scale: "linear" as const, bins: 64, edges: "shared" as const }, image: null, percentiles: true };
+  const boot = [catalog(0), plan(tensor, 0, ""), frames(tensor, 0, "", stepsOf(tensor, 0), want)].map((buffer) => new DataView(buffer));
+  const model = new PlainModel({ _kind: "inspector", tensor: "fc3.weight", panels: ["histogram"], _boot: boot });
+  const el = document.createElement("div");
+  document.body.append(el);
+  const control = new AbortController();
+  const made = widget();
+  const started = performance.now();
+  made.initialize({ model, signal: control.signal } as never);
+  made.render({ model, el, signal: control.signal } as never);
+  expect(performance.now() - started).toBeLessThan(2000);
+  await until(() => /mean/.test(el.querySelector(".smdw-readout")?.textContent ?? ""));
+  await until(() => el.querySelector(".smdw-note")?.textContent === "the kernel is busy");
+  expect(el.querySelector(".smdw-readout")?.textContent).toContain("mean");
+  control.abort();
+  el.remove();
+  expect(KernelSource).toBeDefined();
+});
+
+test("an exported page under a strict policy: the slider drags, what only a kernel knows is said to be missing", async () => {
+  const tensor = TENSORS.find((each) => each.name === "fc3.weight") as (typeof TENSORS)[number];
+  const want = { stats: true, update: false, hist: { scale: "linear" as const, bins: 64, edges: "shared" as const }, image: { axes: [], fixed: [], pool: "maxabs" as const, cells: 4096 }, percentiles: true };
+  const packets = [encode({ kind: "page", traits: { _kind: "explorer", tensor: "fc3.weight", step: 300, panels: ["histogram", "heatmap", "values", "rules"] } }), catalog(0), rules(cannedRules()), plan(tensor, 0, ""), frames(tensor, 0, "", stepsOf(tensor, 0), want)];
+  const holder = document.createElement("div");
+  for (const packet of packets) {
+    const script = document.createElement("script");
+    script.type = "application/octet-stream;base64";
+    script.className = "smdw-packet";
+    script.textContent = btoa(Array.from(new Uint8Array(packet), (byte) => String.fromCharCode(byte)).join(""));
+    holder.append(script);
+  }
+  const el = document.createElement("div");
+  holder.append(Object.assign(document.createElement("style"), { textContent: css }), el);
+  document.body.append(holder);
+  const fetched = vi.spyOn(window, "fetch");
+  const control = new AbortController();
+  start(holder, el, control.signal);
+  const track = await until(() => el.querySelector<HTMLElement>("[role=slider]"));
+  await until(() => track.getAttribute("aria-valuenow") === "300");
+  key(track, "ArrowRight");
+  await until(() => track.getAttribute("aria-valuenow") === "310");
+  await until(() => /mean/.test($(el, ".smdw-panel-histogram .smdw-readout").textContent ?? ""));
+  await until(() => $(el, ".smdw-panel-values .smdw-note").textContent === "not in this page");
+  expect($<HTMLElement>(el, ".smdw-rule-controls").hidden).toBe(true);
+  const row = await until(() => [...el.querySelectorAll<HTMLElement>(".smdw-row-tensor")].find((each) => each.textContent === "fc2.bias"));
+  row.click();
+  await until(() => /without a kernel/.test($(el, ".smdw-panel-histogram .smdw-note").textContent ?? ""));
+  expect(fetched).not.toHaveBeenCalled();
+  control.abort();
+  holder.remove();
+});

@@ -1,0 +1,126 @@
+import { describe, expect, test } from "vitest";
+import { catalog, counts, frames, plan, rules, TENSORS, values } from "../demo/canned";
+import { resolveAxes, resolveFixed } from "../src/asker";
+import { lastAtOrBefore, imageValue, nearestIndex, statistic } from "../src/frames";
+import { encode } from "../src/packet";
+import type { FramesHead, Want } from "../src/protocol";
+import { sliceText } from "../src/python";
+import { resolveStep } from "../src/session";
+import { Store } from "../src/store";
+
+const want: Want = { stats: true, update: true, hist: { scale: "linear", bins: 16, edges: "shared" }, image: { axes: [], fixed: [], pool: "mean", cells: 4096 }, percentiles: true };
+const gradient = TENSORS.find((tensor) => tensor.name === "gradient/fc3.weight") as (typeof TENSORS)[number];
+
+describe("frames", () => {
+  test("hold what the values say, step by step", () => {
+    const store = new Store();
+    store.file([plan(gradient, 0, ""), frames(gradient, 0, "", [0, 10], want)]);
+    const held = store.frames(0, gradient.name, "");
+    const x = values(gradient, 10, 0);
+    const frame = held.at(10);
+    expect(statistic(frame, "max")).toBe(Math.max(...x));
+    expect(statistic(frame, "l1")).toBeCloseTo(x.reduce((sum, v) => sum + Math.abs(v), 0), 9);
+    expect([...(frame?.counts ?? [])]).toEqual(counts(x));
+    const hist = frame?.hists.get("linear/shared");
+    expect((hist?.counts.reduce((a, b) => a + b, 0) ?? 0) + (hist?.below ?? 0) + (hist?.above ?? 0)).toBe(x.length);
+    const image = frame?.images.get("0,1/,/mean");
+    expect(image && imageValue(image, 5)).toBeCloseTo(x[5] as number, 5);
+    expect(held.steps.length).toBe(121);
+    expect([...held.held()]).toEqual([0, 10]);
+  });
+
+  test("a step that has not arrived is shown by the latest earlier one held", () => {
+    const store = new Store();
+    store.file([plan(gradient, 0, ""), frames(gradient, 0, "", [0, 40], want)]);
+    expect(store.frames(0, gradient.name, "").at(30)?.step).toBe(0);
+    expect(store.frames(0, gradient.name, "").at(1000)?.step).toBe(40);
+  });
+
+  test("a lower edition does not replace a higher one", () => {
+    const store = new Store();
+    const head = (edition: number): FramesHead => ({ kind: "frames", run: 0, tensor: "t", worker: "", edition, errors: {}, hist: { scale: "linear", edges: "shared" } });
+    const send = (edition: number, count: number) => store.file([encode(head(edition), { step: ["f8", [1], [5]], edges: ["f8", [2], [0, 1]], hist: ["u4", [1, 1], [count]] })]);
+    send(1, 7);
+    send(0, 3);
+    expect(store.frames(0, "t", "").at(5)?.hists.get("linear/shared")?.counts[0]).toBe(7);
+    send(1, 8);
+    expect(store.frames(0, "t", "").at(5)?.hists.get("linear/shared")?.counts[0]).toBe(8);
+  });
+
+  test("a damaged packet is told and the rest still arrives", () => {
+    const store = new Store();
+    store.file([new ArrayBuffer(20), catalog(0)]);
+    expect(store.fault).toMatch(/damaged/);
+    expect(store.runs.get(0)?.steps.length).toBe(121);
+  });
+
+  test("sections that do not fit their steps are passed over", () => {
+    const store = new Store();
+    store.file([encode({ kind: "frames", run: 0, tensor: "t", worker: "", edition: 0, errors: {} }, { step: ["f8", [2], [1, 2]], stats: ["f8", [1, 18], new Float64Array(18)], counts: ["f8", [2, 4], new Float64Array(8)] })]);
+    expect(store.frames(0, "t", "").at(1)).toMatchObject({ step: 1 });
+    expect(store.frames(0, "t", "").at(1)?.stats).toBeUndefined();
+  });
+
+  test("codes stand for NaN, infinities and the ends", () => {
+    const image = { data: Uint8Array.from([0, 1, 2, 3, 255, 129]), height: 1, width: 6, lo: -1, hi: 1, edition: 0 };
+    expect([0, 1, 2, 3, 4, 5].map((i) => imageValue(image, i))).toEqual([Number.NaN, -Infinity, Infinity, -1, 1, 0]);
+  });
+});
+
+describe("a run", () => {
+  test("grows by appended steps", () => {
+    const store = new Store();
+    store.file([catalog(0, { last: 100 })]);
+    store.file([catalog(0, { last: 200, from: 100, append: true })]);
+    const run = store.runs.get(0);
+    expect(run?.steps.length).toBe(21);
+    expect(run?.names).toHaveLength(TENSORS.length);
+    expect(store.modeOf(0, 190)).toEqual({ mode: 2, modeStep: 10 });
+  });
+
+  test("has an axis for each mode, numbered by its own steps", () => {
+    const store = new Store();
+    store.file([catalog(0)]);
+    const axis = store.axis(0, "EVAL");
+    expect([...axis.steps].slice(0, 3)).toEqual([90, 190, 290]);
+    expect([...axis.labels].slice(0, 3)).toEqual([0, 10, 20]);
+    expect(resolveStep(axis, -1)).toBe(1190);
+    expect(resolveStep(axis, 250)).toBe(190);
+    expect(resolveStep(store.axis(3, ""), 1)).toBeNaN();
+  });
+
+  test("rules file outcomes and firings, and a restart empties the strip", () => {
+    const store = new Store();
+    store.file([rules()]);
+    expect(store.rules.get("0")?.outcomes.get(700)).toBe(2);
+    expect(store.rules.get("0")?.firings.get(720)?.[0]?.message).toMatch(/infinite/);
+    const info = store.rules.get("0")?.info;
+    if (!info) throw new Error("no rule");
+    store.file([encode({ kind: "rules", append: true, rules: [{ ...info, firings: [], restarted: true }] })]);
+    expect(store.rules.get("0")?.outcomes.size).toBe(0);
+    expect(store.rules.size).toBe(4);
+  });
+});
+
+test("looking up steps", () => {
+  expect([-1, 0, 4, 5, 9, 100].map((x) => lastAtOrBefore([0, 5, 10], x))).toEqual([-1, 0, 0, 1, 1, 2]);
+  expect([-9, 2, 3, 8, 99].map((x) => nearestIndex([0, 5, 10], x))).toEqual([0, 0, 1, 2, 2]);
+  expect(nearestIndex([], 3)).toBe(-1);
+});
+
+test("axes and indices that do not fit mean the last two axes and zeros", () => {
+  expect(resolveAxes([], 4)).toEqual([2, 3]);
+  expect(resolveAxes([1, 1], 3)).toEqual([1, 2]);
+  expect(resolveAxes([2, 0], 3)).toEqual([2, 0]);
+  expect(resolveAxes([0, 1], 1)).toEqual([0]);
+  expect(resolveAxes([], 0)).toEqual([]);
+  expect(resolveFixed([9, 0, 0], [4, 5, 6])).toEqual([3, 0, 0]);
+  expect(resolveFixed([1], [4, 5])).toEqual([0, 0]);
+});
+
+test("the slice that is shown, in Python", () => {
+  expect(sliceText(4, [2, 3], [1, 2, 0, 0])).toBe("[1, 2]");
+  expect(sliceText(2, [0, 1], [0, 0], [3, 9, 0, 4])).toBe("[3:9, 0:4]");
+  expect(sliceText(3, [2, 1], [5, 0, 0])).toBe("[5].T");
+  expect(sliceText(1, [0], [0])).toBe("");
+});

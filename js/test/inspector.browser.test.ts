@@ -1,0 +1,217 @@
+import { afterEach, expect, test, vi } from "vitest";
+import { TENSORS, values } from "../demo/canned";
+import { layoutHeatmap } from "../src/draw/heatmap";
+import { NOT_FINITE } from "../src/lib/colour";
+import type { PanelName, Traits } from "../src/protocol";
+import { $, button, frame, key, open, pixel, pointer, type Shown, until } from "./parts";
+
+let shown: Shown | undefined;
+afterEach(() => shown?.close());
+const tensor = (name: string) => TENSORS.find((each) => each.name === name) as (typeof TENSORS)[number];
+const ALL: PanelName[] = ["histogram", "heatmap", "history", "statistics", "values"];
+const inspect = async (traits: Partial<Traits> = {}, options = {}) => {
+  shown = open({ _kind: "inspector", follow: false, step: 600, panels: ALL, ...traits }, options);
+  await until(() => shown?.session.store.held(0, (traits.tensor as string) ?? "fc1.weight", "")?.held().length);
+  return shown;
+};
+const panel = (name: string) => $(shown?.el as HTMLElement, `.smdw-panel-${name}`);
+const readout = (name: string) => panel(name).querySelector(".smdw-readout")?.textContent ?? "";
+
+test("what is shown are the numbers of the tensor at the step, and a drag asks nobody", async () => {
+  const { el, session, source, model } = await inspect();
+  await until(() => session.store.held(0, "fc1.weight", "")?.held().length === 121 && !session.waiting.size);
+  await until(() => /mean/.test(readout("histogram")));
+  await new Promise((resolve) => setTimeout(resolve, 350));
+  const asked = source.asked.length;
+  for (const step of [10, 300, 1200, 640]) {
+    model.set("step", step);
+    await frame();
+    await frame();
+    const x = values(tensor("fc1.weight"), step, 0);
+    const max = x.reduce((a, b) => Math.max(a, b));
+    expect(readout("histogram")).toContain(`max ${Number(max.toPrecision(4))}`);
+  }
+  expect(source.asked.length).toBe(asked);
+  expect($(el, ".smdw-facts").textContent).toContain("float32");
+  expect($(el, ".smdw-name").textContent).toBe("fc1.weight");
+});
+
+test("from the event to the frame: a drag over all steps keeps to one frame each", async () => {
+  const { el, session } = await inspect();
+  await until(() => session.store.held(0, "fc1.weight", "")?.held().length === 121);
+  const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-track canvas");
+  pointer(canvas, "pointerdown", 12, 20);
+  const drawn: string[] = [];
+  for (let x = 12; x < 400; x += 8) {
+    pointer(canvas, "pointermove", x, 20);
+    await frame();
+    // the frame after the event already shows its step
+    await Promise.resolve();
+    drawn.push(`${$(el, "[role=slider]").getAttribute("aria-valuenow")}=${shown?.model.get("step")}`);
+  }
+  pointer(canvas, "pointerup", 400, 20);
+  expect(drawn.every((pair) => pair.split("=")[0] === pair.split("=")[1])).toBe(true);
+});
+
+test("NaN and infinities are counted, marked and never in a bin", async () => {
+  const { el } = await inspect({ tensor: "gradient/fc1.weight", step: 720, palette: "viridis" });
+  const x = values(tensor("gradient/fc1.weight"), 720, 0);
+  const nan = x.filter(Number.isNaN).length;
+  await until(() => $(el, ".smdw-chips").textContent?.includes(`NaN${nan} `));
+  expect($(el, ".smdw-chip").classList.contains("smdw-bad")).toBe(true);
+  const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-heatmap canvas");
+  const box = layoutHeatmap([0, 48, 0, 112], { width: canvas.clientWidth, height: canvas.clientHeight });
+  // the first cell is infinite at this step
+  await until(() => pixel(canvas, box.x + 1, box.y + 1).slice(0, 3).join() === NOT_FINITE.posInf.join());
+  const held = shown?.session.store.held(0, "gradient/fc1.weight", "")?.frames.get(720);
+  const hist = held?.hists.get("linear/shared");
+  expect((hist?.counts.reduce((a, b) => a + b, 0) ?? 0) + (hist?.below ?? 0) + (hist?.above ?? 0)).toBe(x.filter(Number.isFinite).length);
+});
+
+test("the exact value under the pointer, in the line below the picture", async () => {
+  const { el } = await inspect({ tensor: "fc3.weight" });
+  const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-heatmap canvas");
+  await until(() => /cells/.test(readout("heatmap")));
+  const box = layoutHeatmap([0, 10, 0, 32], { width: canvas.clientWidth, height: canvas.clientHeight });
+  pointer(canvas, "pointermove", box.x + (box.width * 5.5) / 32, box.y + (box.height * 3.5) / 10);
+  await until(() => /^\[3, 5\] \u2248/.test(readout("heatmap")));
+  const exact = values(tensor("fc3.weight"), 600, 0)[3 * 32 + 5] as number;
+  const text = await until(() => /^\[3, 5\] = (.*)$/.exec(readout("heatmap"))?.[1]);
+  expect(Math.fround(Number(text))).toBe(Math.fround(exact));
+});
+
+test("zooming asks for a tile when it rests, keys reach every cell, a drag marks cells", async () => {
+  const { el, session, source } = await inspect();
+  const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-heatmap canvas");
+  await until(() => /cells/.test(readout("heatmap")));
+  canvas.focus();
+  key(canvas, "+");
+  key(canvas, "+");
+  expect(session.state.get("zoom")).toHaveLength(4);
+  await until(() => source.asked.some((question) => question.what === "tile" && question.rows[1] - question.rows[0] <= 13));
+  await until(() => session.store.tile((head) => head.exact));
+  key(canvas, "ArrowDown");
+  await until(() => /^\[\d+, \d+\]/.test(readout("heatmap")));
+  key(canvas, "0");
+  expect(session.state.get("zoom")).toEqual([]);
+  await frame();
+  pointer(canvas, "pointerdown", 60, 20);
+  pointer(canvas, "pointermove", 120, 60);
+  pointer(canvas, "pointerup", 120, 60);
+  expect(session.state.get("selection")).toMatchObject({ kind: "cells" });
+});
+
+test("bins, axes and scales are chosen; frames of the new bins are asked for once and kept", async () => {
+  const { el, session, source } = await inspect({ panels: ["histogram", "history"] });
+  await until(() => !session.waiting.size);
+  const asked = () => source.asked.filter((question) => question.what === "frames").length;
+  const before = asked();
+  button(el, "symlog").click();
+  await until(() => session.store.held(0, "fc1.weight", "")?.at(600)?.hists.has("symlog/shared"));
+  expect(asked()).toBe(before + 1);
+  await until(() => !session.waiting.size);
+  button(el, "log counts").click();
+  button(el, "ridge").click();
+  await frame();
+  await frame();
+  expect(session.state.get("history")).toBe("ridge");
+  expect(asked()).toBe(before + 1);
+});
+
+test("a tensor of four axes is looked at by any two of them", async () => {
+  const { el, session } = await inspect({ tensor: "conv1.weight" });
+  await until(() => !$(el, ".smdw-slice").hidden);
+  const select = $<HTMLSelectElement>(el, "[aria-label='Axis of the rows']");
+  select.value = "0";
+  select.dispatchEvent(new Event("change"));
+  expect(session.state.get("axes")).toEqual([0, 3]);
+  await until(() => session.store.held(0, "conv1.weight", "")?.at(600)?.images.has("0,3/,0,0,/maxabs"));
+  const index = await until(() => el.querySelector<HTMLInputElement>("[data-axis='1']"));
+  index.value = "99";
+  index.dispatchEvent(new Event("change", { bubbles: true }));
+  expect(session.state.get("fixed")).toEqual([0, 2, 0, 0]);
+});
+
+test("the table shows exact numbers of the rows in view and follows the step", async () => {
+  const { session } = await inspect({ panels: ["values"] });
+  const cell = () => [...panel("values").querySelectorAll(".smdw-cell:not(.smdw-col-head, .smdw-row-head, .smdw-corner-head)")];
+  const first = () => Number(cell()[0]?.textContent);
+  await until(() => Math.fround(first()) === Math.fround(values(tensor("fc1.weight"), 600, 0)[0] as number));
+  const scroll = $(panel("values"), ".smdw-scroll");
+  scroll.scrollTop = 22 * 30;
+  await until(() => Math.fround(first()) === Math.fround(values(tensor("fc1.weight"), 600, 0)[30 * 112] as number));
+  session.state.set({ step: 700 });
+  await until(() => Math.fround(first()) === Math.fround(values(tensor("fc1.weight"), 700, 0)[30 * 112] as number));
+  expect(panel("values").querySelectorAll(".smdw-cell").length).toBeLessThan(300);
+});
+
+test("a second step is pinned and laid over the first; a run without the step shows the latest earlier one, marked so", async () => {
+  const { el, session } = await inspect({ panels: ["histogram", "statistics"] }, { runs: 2 });
+  const select = $<HTMLSelectElement>(el, "[aria-label='Compare with']");
+  await until(() => [...select.options].some((option) => option.value === "run:1"));
+  select.value = "pin";
+  select.dispatchEvent(new Event("change"));
+  expect(session.state.get("compare")).toEqual({ step: 600 });
+  select.value = "run:1";
+  select.dispatchEvent(new Event("change"));
+  session.state.set({ step: 1200 });
+  await until(() => /mlp-slow: not saved at this step: showing TRAIN step 810/.test($(el, ".smdw-from").textContent ?? ""));
+  button(el, "compare off").click();
+  expect(session.state.get("compare")).toEqual({});
+});
+
+test.each(["tokens", "all.nan", "nothing", "CrossEntropyLoss_output_0", "fc1.bias", "<img src=x onerror=alert(1)>"])("%s is shown without harm", async (name) => {
+  const alarm = vi.spyOn(window, "alert");
+  const errors: unknown[] = [];
+  const caught = (event: ErrorEvent) => errors.push(event.error);
+  window.addEventListener("error", caught);
+  const { el, session } = await inspect({ tensor: name });
+  await until(() => !session.waiting.size);
+  for (const hist_scale of ["linear", "log", "symlog"] as const) {
+    session.state.set({ hist_scale, history: hist_scale === "log" ? "ridge" : "strip" });
+    await until(() => !session.waiting.size);
+    await frame();
+  }
+  expect($(el, ".smdw-name").textContent).toBe(name);
+  expect(el.querySelector("img")).toBeNull();
+  expect(alarm).not.toHaveBeenCalled();
+  expect(errors).toEqual([]);
+  window.removeEventListener("error", caught);
+});
+
+test("an error is said in its place and the rest keeps working", async () => {
+  shown = open({ _kind: "inspector", tensor: "missing", panels: ALL });
+  await until(() => /no values of missing/.test(panel("histogram").querySelector(".smdw-note")?.textContent ?? ""));
+  shown.session.state.set({ tensor: "fc1.weight" });
+  await until(() => /mean/.test(readout("histogram")));
+});
+
+test("what is shown can be taken away: CSV, SVG, PNG, Python", async () => {
+  await inspect({ panels: ["histogram"] });
+  await until(() => /mean/.test(readout("histogram")));
+  const saved: Blob[] = [];
+  const url = vi.spyOn(URL, "createObjectURL").mockImplementation((blob) => (saved.push(blob as Blob), "about:blank#"));
+  const click = vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(() => {});
+  const copied = vi.spyOn(navigator.clipboard, "writeText").mockResolvedValue();
+  try {
+    button(panel("histogram"), "Histogram: more").click();
+    for (const name of ["CSV", "SVG", "PNG"]) button(panel("histogram"), name).click();
+    await until(() => saved.length === 3);
+    const texts = await Promise.all(saved.map((blob) => blob.text()));
+    const csv = texts.find((text) => text.startsWith("from,to,count")) as string;
+    const sum = csv.trim().split("\n").slice(1).reduce((total, row) => total + Number(row.split(",")[2]), 0);
+    expect(sum).toBe(48 * 112);
+    expect(texts.some((text) => text.startsWith("<svg"))).toBe(true);
+    expect(saved.find((blob) => blob.type === "image/png")?.size).toBeGreaterThan(1000);
+    button(panel("histogram"), "Copy as Python").click();
+    expect(copied).toHaveBeenCalledWith('smdwidgets.create_trial("runs/mlp").tensor("fc1.weight").value(540, mode=smdwidgets.modes.TRAIN)');
+  } finally {
+    for (const spy of [url, click, copied]) spy.mockRestore();
+  }
+});
+
+test("text, not markup, in values of strings", async () => {
+  await inspect({ tensor: "tokens", panels: ["values"] });
+  await until(() => panel("values").textContent?.includes("<b>bold</b>"));
+  expect(panel("values").querySelector("b")).toBeNull();
+});

@@ -1,0 +1,133 @@
+import { describe, expect, test } from "vitest";
+import { choose, colourDomain, table } from "../src/lib/colour";
+import { bytes, clipped, num, percent, shape } from "../src/lib/format";
+import { find, fuzzyWord } from "../src/lib/match";
+import { csv, fileName, pyString } from "../src/lib/save";
+import { linear, linearTicks, log, symmetricLog } from "../src/lib/scale";
+import { smooth } from "../src/lib/smooth";
+import { path, Tree } from "../src/lib/tree";
+import { offsets } from "../src/lib/virtual";
+
+describe("numbers", () => {
+  test("are short and never wrong", () => {
+    expect([0, 1234.5, -0.5, 1e-9, 12345678, Number.NaN, Infinity, -Infinity].map((x) => num(x))).toEqual(["0", "1,235", "\u22120.5", "1e\u22129", "1.235e7", "NaN", "+Inf", "\u2212Inf"]);
+    expect(num(0.1 + 0.2)).toBe("0.3");
+  });
+  test("shares are never 0% of something nor 100% of not all", () => {
+    expect([0, 1, 1e-9, 1 - 1e-9, 0.125].map(percent)).toEqual(["0%", "100%", "<0.01%", ">99.99%", "12.5%"]);
+  });
+  test("sizes", () => {
+    expect([bytes(12), bytes(401_408), bytes(4e6)]).toEqual(["12 B", "401 KB", "4 MB"]);
+    expect([shape([]), shape([128, 784])]).toEqual(["scalar", "128 \u00d7 784"]);
+    expect(clipped("x".repeat(1_000_000)).length).toBeLessThan(340);
+  });
+});
+
+describe("scales", () => {
+  test.each([linear(-3, 7, [10, 90]), log(1e-6, 1e3, [10, 90]), symmetricLog(-5, 100, 1e-3, [90, 10])])("go there and back", (scale) => {
+    const [lo, hi] = scale.domain;
+    for (const t of [0, 0.1, 0.5, 0.9, 1]) {
+      const value = scale.invert(10 + 80 * t);
+      expect(scale(value)).toBeCloseTo(10 + 80 * t, 6);
+      expect(value).toBeGreaterThanOrEqual(Math.min(lo, hi) - 1e-9);
+    }
+    for (const tick of scale.ticks(6)) expect(tick.value >= lo && tick.value <= hi).toBe(true);
+  });
+  test("ticks are round and do not add up errors", () => {
+    expect(linearTicks(0, 0.5, 5).map((tick) => tick.label)).toEqual(["0", "0.1", "0.2", "0.3", "0.4", "0.5"]);
+    expect(symmetricLog(-1, 1, 1e-3, [0, 100]).ticks(6).map((tick) => tick.value)).toContain(0);
+  });
+  test("survive data without width, without numbers, without positives", () => {
+    for (const scale of [linear(3, 3, [0, 100]), linear(Number.NaN, Number.NaN, [0, 100]), linear(Infinity, -Infinity, [0, 100]), log(0, 0, [0, 100]), log(-3, -1, [0, 100]), symmetricLog(0, 0, 0, [0, 100])])
+      expect([...scale.domain, scale(0.5) || 0, ...scale.ticks(5).map((tick) => tick.value)].every(Number.isFinite)).toBe(true);
+  });
+});
+
+describe("smoothing", () => {
+  const x = Float64Array.from({ length: 60 }, (_, i) => i * 10);
+  test("leaves a constant exactly as it is", () => {
+    expect([...smooth(x, x.map(() => 0.1), 7)]).toEqual(Array(60).fill(0.1));
+  });
+  test("does not bend a straight line at its ends", () => {
+    const line = x.map((v) => 3 - v / 7);
+    smooth(x, line, 10).forEach((y, i) => expect(y).toBeCloseTo(line[i] as number, 9));
+  });
+  test("leaves gaps and takes nothing from them", () => {
+    const y = Float64Array.from(x, (_, i) => (i === 30 ? Number.NaN : 1));
+    const out = smooth(x, y, 5);
+    expect(out[30]).toBeNaN();
+    expect(out[31]).toBe(1);
+  });
+  test("makes noise smaller", () => {
+    const noisy = Float64Array.from(x, (_, i) => (i % 2 ? 1 : -1));
+    expect(Math.max(...smooth(x, noisy, 4).slice(10, 50).map(Math.abs))).toBeLessThan(0.1);
+  });
+});
+
+describe("search", () => {
+  const names = ["encoder/layer.0/attention/query", "encoder/layer.1/output", "fc1.weight", "gradient/fc1.weight"];
+  test("finds words in any order and prefers whole ones", () => {
+    expect(find(names, "weight fc1", "fuzzy").map((match) => match.index)).toEqual([2, 3]);
+    expect(find(names, "attq", "fuzzy").map((match) => match.index)).toEqual([0]);
+    expect(fuzzyWord("zz", "fc1")).toBeUndefined();
+  });
+  test("regular expressions, and an error for a bad one", () => {
+    expect(find(names, "layer\\.\\d+", "regex").map((match) => match.index)).toEqual([0, 1]);
+    expect(() => find(names, "(", "regex")).toThrow(SyntaxError);
+  });
+});
+
+describe("tree", () => {
+  const names = ["fc1.weight", "fc1.bias", "gradient/fc1.weight", "loss", "a/b/c/d", "a/b/c/e"];
+  const tree = new Tree(names, new Map([["weights", [0]], ["losses", [3]], ["all", [0, 1, 2, 3, 4, 5]]]));
+  test("has collections first and every tensor once", () => {
+    const rows = tree.rows(new Set());
+    expect(rows.filter((row) => row.level === 1).map((row) => row.label)).toEqual(["losses", "weights", "other tensors"]);
+    expect(rows.filter((row) => row.kind === "tensor").map((row) => row.id).sort()).toEqual([...names].sort());
+  });
+  test("writes chains of single groups and single tensors in one row, with the name's own separators", () => {
+    const labels = tree.rows(new Set()).map((row) => row.label);
+    expect(labels).toContain("a / b / c");
+    expect(labels).toContain("fc1.weight");
+    expect(labels).toContain("gradient/fc1.weight");
+  });
+  test("folds", () => {
+    expect(tree.rows(new Set(["other tensors"])).map((row) => row.label)).toEqual(["losses", "loss", "weights", "fc1.weight", "other tensors"]);
+  });
+  test("10,000 tensors are laid out at once, and a name of a megabyte is one part", () => {
+    const many = Array.from({ length: 10_000 }, (_, i) => `layer${i % 100}/block${i % 10}/w${i}`);
+    expect(new Tree(many, new Map()).rows(new Set()).filter((row) => row.kind === "tensor")).toHaveLength(10_000);
+    expect(path("/".repeat(5) + "x/".repeat(500_000))).toHaveLength(1);
+  });
+});
+
+describe("virtual rows", () => {
+  test("show what is in view", () => {
+    expect(offsets(1000, 20, 100, 200)).toMatchObject({ first: 5, last: 15, total: 20_000, shift: 0 });
+    expect(offsets(0, 20, 0, 200)).toMatchObject({ first: 0, last: 0 });
+  });
+  test("reach the last of a billion rows within what a browser can scroll", () => {
+    const { total } = offsets(1e9, 22, 0, 440);
+    expect(total).toBeLessThan(33_554_428);
+    const end = offsets(1e9, 22, total - 440, 440);
+    expect(end.last).toBe(1e9);
+    expect((end.last - 1) * 22 - end.shift).toBeLessThan(total);
+  });
+});
+
+describe("files", () => {
+  test("names and formulas from a run do no harm", () => {
+    expect(fileName("../../etc/pass wd\u0000.png")).toBe("etc_pass_wd_.png");
+    expect(csv([["=cmd()", 1], ['a"b', -1.5], ["-1", "x,y"]])).toBe(`'=cmd(),1\n"a""b",-1.5\n-1,"x,y"\n`);
+    expect(pyString('a"\n\u00e9')).toBe('"a\\"\\n\\u00e9"');
+  });
+});
+
+describe("colours", () => {
+  test("a diverging palette has its middle at zero", () => {
+    expect(choose("auto", -1, 3)).toBe("blue-red");
+    expect(colourDomain("blue-red", -1, 3)).toEqual([-3, 3]);
+    expect(choose("auto", 0, 3)).toBe("viridis");
+    expect([...table("grey", false).slice(0, 3)]).toEqual([16, 16, 16]);
+  });
+});

@@ -1,0 +1,86 @@
+/** What browser tests need: a widget on made-up data in a page, and waiting for the next frame. */
+import { CannedSource } from "../demo/canned";
+import type { Traits } from "../src/protocol";
+import { Session } from "../src/session";
+import { PlainModel, State } from "../src/state";
+import { attend, mount } from "../src/view";
+import css from "../src/widget.css?inline";
+
+export interface Shown {
+  el: HTMLElement;
+  session: Session;
+  source: CannedSource;
+  model: PlainModel;
+  control: AbortController;
+  close(): void;
+}
+
+export function open(traits: Partial<Traits>, options: { width?: number; runs?: number; extra?: number; dark?: boolean; shadow?: boolean; delay?: number } = {}): Shown {
+  const host = document.createElement("div");
+  host.style.width = `${options.width ?? 1000}px`;
+  host.style.background = options.dark ? "#14171b" : "#ffffff";
+  document.body.append(host);
+  const root = options.shadow ? host.attachShadow({ mode: "open" }) : host;
+  root.append(Object.assign(document.createElement("style"), { textContent: css }));
+  const el = document.createElement("div");
+  root.append(el);
+  const control = new AbortController();
+  const model = new PlainModel({ tensor: "fc1.weight", ...traits });
+  const session = new Session(new State(model, control.signal), control.signal);
+  const source = new CannedSource(session.store, options);
+  session.connect(source, false);
+  attend(session, control.signal);
+  mount(session, el, control.signal);
+  return {
+    el,
+    session,
+    source,
+    model,
+    control,
+    close() {
+      control.abort();
+      host.remove();
+    },
+  };
+}
+
+export const frame = () => new Promise<number>((resolve) => requestAnimationFrame(resolve));
+
+/** Waits until something is so; the last error when it does not become so. */
+export async function until<T>(what: () => T | false | null | undefined | "", why = what.toString()): Promise<T> {
+  const end = performance.now() + 5000;
+  while (performance.now() < end) {
+    const value = what();
+    if (value) return value as T;
+    await frame();
+  }
+  throw new Error(`did not happen: ${why}`);
+}
+
+export function $<E extends Element = HTMLElement>(root: Element, selector: string): E {
+  const found = root.querySelector<E>(selector);
+  if (!found) throw new Error(`no ${selector}`);
+  return found;
+}
+
+export const button = (root: Element, name: string) => {
+  const found = [...root.querySelectorAll("button")].find((each) => each.textContent === name || each.getAttribute("aria-label") === name);
+  if (!found) throw new Error(`no button ${name}`);
+  return found;
+};
+
+export function key(el: Element, name: string, init: KeyboardEventInit = {}): KeyboardEvent {
+  const event = new KeyboardEvent("keydown", { key: name, bubbles: true, composed: true, cancelable: true, ...init });
+  el.dispatchEvent(event);
+  return event;
+}
+
+export function pointer(el: Element, type: string, x: number, y: number, init: PointerEventInit = {}): void {
+  const box = el.getBoundingClientRect();
+  el.dispatchEvent(new PointerEvent(type, { clientX: box.left + x, clientY: box.top + y, bubbles: true, composed: true, cancelable: true, button: 0, pointerId: 1, ...init }));
+}
+
+export function pixel(canvas: HTMLCanvasElement, x: number, y: number): number[] {
+  const ratio = canvas.width / canvas.clientWidth;
+  return [...(canvas.getContext("2d")?.getImageData(Math.round(x * ratio), Math.round(y * ratio), 1, 1).data ?? [])];
+}

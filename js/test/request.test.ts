@@ -1,0 +1,155 @@
+import { expect, test, vi } from "vitest";
+import { AnswerError, KernelSource } from "../src/request";
+import { Session } from "../src/session";
+import { PlainModel, State } from "../src/state";
+
+class FakeModel extends PlainModel {
+  sent: { kind: string; id: string; what?: string }[] = [];
+  override send(content: unknown): void {
+    this.sent.push(content as FakeModel["sent"][number]);
+  }
+  reply(content: object, buffers: DataView[] = []): void {
+    this.emit("msg:custom", content, buffers);
+  }
+}
+
+function source(patience?: number) {
+  const model = new FakeModel({});
+  const control = new AbortController();
+  const filed: DataView[] = [];
+  const alive = vi.fn();
+  return { model, control, filed, alive, source: new KernelSource(model, (buffers) => filed.push(...buffers), control.signal, alive, patience) };
+}
+const never = new AbortController().signal;
+
+test("an answer ends a question, parts and progress come before, packets are filed", async () => {
+  const { model, source: kernel, filed } = source();
+  const progress = vi.fn();
+  const answer = kernel.ask({ what: "classes" }, never, progress);
+  const id = model.sent[0]?.id as string;
+  model.reply({ kind: "part", id }, [new DataView(new ArrayBuffer(8))]);
+  model.reply({ kind: "progress", id, done: 1, total: 4 });
+  model.reply({ kind: "answer", id, classes: [] }, [new DataView(new ArrayBuffer(8))]);
+  expect((await answer).classes).toEqual([]);
+  expect(progress).toHaveBeenCalledWith(1, 4);
+  expect(filed).toHaveLength(2);
+});
+
+test("answers to others and to nobody are ignored, their packets are not", () => {
+  const { model, source: kernel, filed } = source();
+  void kernel.ask({ what: "classes" }, never);
+  model.reply({ kind: "answer", id: "somebody else" }, [new DataView(new ArrayBuffer(8))]);
+  model.reply({ kind: "news" }, [new DataView(new ArrayBuffer(8))]);
+  model.reply(null as never);
+  expect(filed).toHaveLength(2);
+});
+
+test("an error is said in its own words", async () => {
+  const { model, source: kernel } = source();
+  const answer = kernel.ask({ what: "classes" }, never);
+  model.reply({ kind: "error", id: model.sent[0]?.id, error: { type: "TensorUnavailable", message: "no tensor named x" } });
+  await expect(answer).rejects.toMatchObject({ type: "TensorUnavailable", message: "no tensor named x" });
+});
+
+test("a cancelled question tells the kernel", async () => {
+  const { model, source: kernel } = source();
+  const control = new AbortController();
+  const answer = kernel.ask({ what: "classes" }, control.signal);
+  control.abort();
+  await expect(answer).rejects.toBeDefined();
+  expect(model.sent.map((message) => message.kind)).toEqual(["ask", "cancel"]);
+  expect(model.sent[1]?.id).toBe(model.sent[0]?.id);
+});
+
+test("silence ends in an error; a sign of life starts the wait anew", async () => {
+  vi.useFakeTimers();
+  try {
+    const { model, source: kernel } = source(1000);
+    const answer = kernel.ask({ what: "classes" }, never);
+    const failed = expect(answer).rejects.toBeInstanceOf(AnswerError);
+    vi.advanceTimersByTime(900);
+    model.reply({ kind: "progress", id: model.sent[0]?.id, done: 0, total: 1 });
+    vi.advanceTimersByTime(900);
+    model.reply({ kind: "progress", id: model.sent[0]?.id, done: 0, total: 1 });
+    vi.advanceTimersByTime(1001);
+    await failed;
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("the end of a widget ends its questions and removes every listener", async () => {
+  const { model, source: kernel, control } = source();
+  const state = new State(model, control.signal);
+  state.set({ step: 4 });
+  const answer = kernel.ask({ what: "classes" }, never);
+  control.abort();
+  await expect(answer).rejects.toBeDefined();
+  expect(model.listeners()).toBe(0);
+});
+
+test("the latest question of a place wins", async () => {
+  const { model, control, source: kernel } = source();
+  const session = new Session(new State(model, control.signal), control.signal);
+  session.connect(kernel, false);
+  const first = session.ask("tile", { what: "classes" });
+  const second = session.ask("tile", { what: "classes" });
+  expect(await first).toBeUndefined();
+  expect(session.waiting.has("tile")).toBe(true);
+  model.reply({ kind: "answer", id: model.sent.filter((message) => message.kind === "ask").at(-1)?.id });
+  expect(await second).toMatchObject({ kind: "answer" });
+  expect(session.waiting.has("tile")).toBe(false);
+});
+
+test("a busy kernel is said to be busy, and a failure stays until asked again", async () => {
+  vi.useFakeTimers();
+  try {
+    const { model, control, source: kernel } = source();
+    const session = new Session(new State(model, control.signal), control.signal);
+    session.connect(kernel, false);
+    const asked = session.ask("tile", { what: "classes" });
+    vi.advanceTimersByTime(1001);
+    expect(session.waiting.get("tile")?.busy).toBe(true);
+    model.reply({ kind: "error", id: model.sent.at(-1)?.id, error: { type: "RunIOError", message: "the run is gone" } });
+    await asked;
+    expect(session.waiting.get("tile")).toMatchObject({ busy: false, error: "the run is gone" });
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("hello is said again only after three heartbeats of silence", async () => {
+  vi.useFakeTimers();
+  try {
+    const { model, control, source: kernel } = source();
+    const session = new Session(new State(model, control.signal), control.signal);
+    session.connect(kernel);
+    model.reply({ kind: "answer", id: model.sent[0]?.id, live: "loop", heartbeat: 1 });
+    await vi.advanceTimersByTimeAsync(10);
+    for (let i = 0; i < 10; i++) {
+      await vi.advanceTimersByTimeAsync(1000);
+      session.heard();
+    }
+    expect(model.sent.filter((message) => message.what === "hello")).toHaveLength(1);
+    await vi.advanceTimersByTimeAsync(7000);
+    expect(model.sent.filter((message) => message.what === "hello").length).toBeGreaterThan(1);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("a trait is saved soon, not at every move of a drag", () => {
+  vi.useFakeTimers();
+  try {
+    const model = new FakeModel({});
+    const save = vi.spyOn(model, "save_changes");
+    const state = new State(model, never);
+    for (let step = 0; step < 100; step++) state.set({ step });
+    expect(save).toHaveBeenCalledTimes(0);
+    vi.advanceTimersByTime(100);
+    expect(save).toHaveBeenCalledTimes(1);
+    expect(model.get("step")).toBe(99);
+  } finally {
+    vi.useRealTimers();
+  }
+});

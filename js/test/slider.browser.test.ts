@@ -1,0 +1,115 @@
+import { afterEach, expect, test } from "vitest";
+import { catalog } from "../demo/canned";
+import { $, button, frame, key, open, pointer, type Shown, until } from "./parts";
+
+let shown: Shown | undefined;
+afterEach(() => shown?.close());
+const slider = async (traits = {}, options = {}) => {
+  shown = open({ _kind: "slider", ...traits }, options);
+  const track = $(shown.el, "[role=slider]");
+  await until(() => track.getAttribute("aria-valuetext") !== "no step saved yet");
+  return { ...shown, track, step: () => shown?.model.get("step") as number };
+};
+
+test("starts at the latest step and says so in words", async () => {
+  const { track, step } = await slider();
+  await until(() => step() === 1200);
+  await until(() => track.getAttribute("aria-valuetext") === "step 1200 of 1200, TRAIN step 1080, 121 of 121 saved");
+});
+
+test("keys move it, and nobody else on the page hears them, not even in the capture phase", async () => {
+  const { track, step, session } = await slider({ step: 600, follow: false });
+  const heard: string[] = [];
+  const spy = (event: KeyboardEvent) => heard.push(event.key);
+  document.addEventListener("keydown", spy, true);
+  try {
+    const moves: [string, number][] = [["ArrowRight", 610], ["ArrowUp", 620], ["ArrowLeft", 610], ["ArrowDown", 600], ["PageUp", 720], ["PageDown", 600], ["Home", 0], ["End", 1200]];
+    for (const [name, to] of moves) {
+      track.focus();
+      expect(key(track, name).defaultPrevented).toBe(true);
+      expect(step(), name).toBe(to);
+    }
+    key(track, "b");
+    expect(heard).toEqual([]);
+    for (const init of [{ key: "Tab" }, { key: "s", ctrlKey: true }, { key: "Enter", shiftKey: true }]) key(track, init.key, init);
+    expect(heard).toEqual(["Tab", "s", "Enter"]);
+    key(document.body, "b");
+    expect(heard).toContain("b");
+    expect(session.state.get("follow")).toBe(false);
+  } finally {
+    document.removeEventListener("keydown", spy, true);
+  }
+});
+
+test("dragging goes from saved step to saved step and lets go of following", async () => {
+  const { el, step, session } = await slider();
+  const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-track canvas");
+  await until(() => canvas.width > 100);
+  const width = canvas.clientWidth;
+  pointer(canvas, "pointerdown", 10, 20);
+  expect(step()).toBe(0);
+  const seen = new Set<number>();
+  for (let x = 10; x <= width - 10; x += 7) {
+    pointer(canvas, "pointermove", x, 20);
+    seen.add(step());
+  }
+  pointer(canvas, "pointermove", width / 2, 20);
+  pointer(canvas, "pointerup", width / 2, 20);
+  expect(step()).toBe(600);
+  expect([...seen].every((each) => each % 10 === 0)).toBe(true);
+  expect(seen.size).toBeGreaterThan(40);
+  expect(session.state.get("follow")).toBe(false);
+  pointer(canvas, "pointermove", 20, 20);
+  expect(step()).toBe(600);
+});
+
+test("new steps are followed, or counted when it was touched", async () => {
+  const { el, step, session, track } = await slider();
+  session.store.file([catalog(0, { last: 1250, from: 1200, append: true })]);
+  await until(() => step() === 1250);
+  key(track, "ArrowLeft");
+  await frame();
+  session.store.file([catalog(0, { last: 1300, from: 1250, append: true })]);
+  const fresh = await until(() => [...el.querySelectorAll("button")].find((each) => /new step/.test(each.textContent ?? "") && !each.hidden));
+  expect(fresh.textContent).toBe("5 new steps");
+  expect(step()).toBe(1240);
+  fresh.click();
+  expect(step()).toBe(1300);
+  expect(session.state.get("follow")).toBe(true);
+});
+
+test("a mode has its own steps and numbers", async () => {
+  const { el, track } = await slider({ mode: "EVAL", step: 290, follow: false });
+  await until(() => $<HTMLInputElement>(el, ".smdw-step-box").value === "20");
+  expect(track.getAttribute("aria-valuetext")).toBe("step 20 of 110, EVAL step 20, 3 of 12 saved");
+  key(track, "ArrowRight");
+  expect(shown?.model.get("step")).toBe(390);
+});
+
+test("the number box goes to the nearest saved step", async () => {
+  const { el, step } = await slider({ step: 0, follow: false });
+  const box = $<HTMLInputElement>(el, ".smdw-step-box");
+  box.focus();
+  box.value = "1,007";
+  key(box, "Enter");
+  expect(step()).toBe(1010);
+  expect(box.value).toBe("1010");
+  box.value = "nonsense";
+  key(box, "Enter");
+  expect(step()).toBe(1010);
+});
+
+test("plays at its speed to the end and stops", async () => {
+  const { el, step } = await slider({ step: 1100, follow: false, speed: 200 });
+  button(el, "Play").click();
+  expect(button(el, "Pause")).toBeTruthy();
+  await until(() => step() === 1200);
+  await until(() => [...el.querySelectorAll("button")].some((each) => each.getAttribute("aria-label") === "Play"));
+});
+
+test("a run without steps is a slider that waits", async () => {
+  shown = open({ _kind: "slider" }, { runs: 0 });
+  await frame();
+  expect($(shown.el, "[role=slider]").getAttribute("aria-valuetext")).toBe("no step saved yet");
+  expect(button(shown.el, "Play").disabled).toBe(true);
+});
