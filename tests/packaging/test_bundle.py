@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-NAMES = ("widget.js", "widget.css", "LICENSES.txt")
+from frontend import BUNDLE
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +31,14 @@ def rebuilt(repository, tmp_path_factory) -> list[dict[str, bytes]]:
 
 def test_building_twice_gives_the_same_bytes(rebuilt):
     one, other = rebuilt
-    assert sorted(one) == sorted(NAMES)
-    for name in NAMES:
+    assert sorted(one) == sorted(BUNDLE)
+    for name in BUNDLE:
         assert hashlib.sha256(one[name]).digest() == hashlib.sha256(other[name]).digest(), name
 
 
 def test_the_package_holds_the_bundle_of_these_sources(repository, rebuilt):
     static = repository / "python" / "smdwidgets" / "static"
-    assert {name: (static / name).read_bytes() for name in NAMES} == rebuilt[0]
+    assert {name: (static / name).read_bytes() for name in BUNDLE} == rebuilt[0]
 
 
 def test_the_bundle_stays_small(rebuilt):

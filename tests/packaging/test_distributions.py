@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-BUNDLE = ("static/widget.js", "static/widget.css", "static/LICENSES.txt")
+import frontend
+
+BUNDLE = tuple(f"static/{name}" for name in frontend.BUNDLE)
 
 
 def without_node(folder: Path) -> str:
