@@ -35,7 +35,7 @@ impl Half for half::bf16 {
 }
 
 impl<H: Half> Blocks<f32> for Widened<'_, H> {
-    fn each(&self, each: &mut dyn FnMut(&[u8])) {
+    fn each(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
         let mut wide = [0.0; BLOCK];
         let mut bytes = [0; BLOCK * 4];
         for block in self.0.chunks(BLOCK * 2) {
@@ -44,7 +44,7 @@ impl<H: Half> Blocks<f32> for Widened<'_, H> {
             for (to, from) in bytes.chunks_exact_mut(4).zip(&wide[..n]) {
                 to.copy_from_slice(&from.to_le_bytes());
             }
-            each(&bytes[..n * 4]);
+            each(&bytes[..n * 4], &[]);
         }
     }
 }

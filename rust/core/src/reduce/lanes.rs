@@ -4,7 +4,7 @@
 //! little-endian bytes at any alignment, which compiles to plain vector loads where the processor is little-endian.
 
 use super::dd::{Dd, exponent, power_of_two, quick_two_sum, two_product, two_sum};
-use crate::simd::Kernel;
+use crate::simd::{Kernel, fetch_ahead};
 
 /// A float as it lies in a tensor. Its key is a signed integer in the order of the floats: NaNs lie outside the
 /// infinities, and -0 under 0.
@@ -215,6 +215,8 @@ impl<const LANES: usize> Factors<LANES> {
 /// two taken out after every `period` factors.
 pub struct Plain<'a> {
     pub bytes: &'a [u8],
+    /// What will be looked at next: it is fetched while this is added up.
+    pub ahead: &'a [u8],
     pub period: usize,
 }
 
@@ -234,8 +236,11 @@ impl Kernel for Plain<'_> {
         let (mut s, mut a, mut q) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut product = Factors::<LANES>::new();
         let rest = left_over::<f32, LANES>(self.bytes);
+        let mut next = 0;
         if self.period == 0 {
             each::<f32, LANES>(self.bytes, |x| {
+                fetch_ahead(self.ahead, next);
+                next += LANES * 4;
                 for i in 0..LANES {
                     let x = f64::from(x[i]);
                     s[i] += x;
@@ -246,6 +251,8 @@ impl Kernel for Plain<'_> {
         } else {
             for some in self.bytes.chunks(self.period * LANES * 4) {
                 each::<f32, LANES>(some, |x| {
+                    fetch_ahead(self.ahead, next);
+                    next += LANES * 4;
                     for i in 0..LANES {
                         let x = f64::from(x[i]);
                         s[i] += x;
@@ -271,6 +278,8 @@ impl Kernel for Plain<'_> {
 /// the product as [`Plain`] gives it.
 pub struct About<'a, const ABS: bool> {
     pub bytes: &'a [u8],
+    /// As in [`Plain`].
+    pub ahead: &'a [u8],
     pub k: f64,
     pub period: usize,
 }
@@ -284,8 +293,11 @@ impl<const ABS: bool> Kernel for About<'_, ABS> {
         let mut product = Factors::<LANES>::new();
         let rest = left_over::<f32, LANES>(self.bytes);
         let k = self.k;
+        let mut next = 0;
         if self.period == 0 {
             each::<f32, LANES>(self.bytes, |x| {
+                fetch_ahead(self.ahead, next);
+                next += LANES * 4;
                 for i in 0..LANES {
                     let x = f64::from(x[i]);
                     let d = if ABS { x.abs() } else { x } - k;
@@ -296,6 +308,8 @@ impl<const ABS: bool> Kernel for About<'_, ABS> {
         } else {
             for some in self.bytes.chunks(self.period * LANES * 4) {
                 each::<f32, LANES>(some, |x| {
+                    fetch_ahead(self.ahead, next);
+                    next += LANES * 4;
                     for i in 0..LANES {
                         let x = f64::from(x[i]);
                         let d = if ABS { x.abs() } else { x } - k;

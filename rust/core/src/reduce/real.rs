@@ -14,16 +14,21 @@ pub const BLOCK: usize = 4096;
 /// Floats that can be gone through again and again, block by block, each block little-endian bytes of at most [`BLOCK`]
 /// elements.
 pub trait Blocks<T> {
-    /// Calls `each` with every block in order.
-    fn each(&self, each: &mut dyn FnMut(&[u8]));
+    /// Calls `each` with every block in order, and with what memory comes after it, where that is known.
+    fn each(&self, each: &mut dyn FnMut(&[u8], &[u8]));
 }
 
 /// Floats that lie in the tensor as they are.
 pub struct AsTheyLie<'a>(pub &'a [u8]);
 
 impl<T: Float> Blocks<T> for AsTheyLie<'_> {
-    fn each(&self, each: &mut dyn FnMut(&[u8])) {
-        self.0.chunks(BLOCK * T::SIZE).for_each(each);
+    fn each(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
+        let mut rest = self.0;
+        while !rest.is_empty() {
+            let (block, after) = rest.split_at(rest.len().min(BLOCK * T::SIZE));
+            each(block, after);
+            rest = after;
+        }
     }
 }
 
@@ -112,8 +117,14 @@ pub trait Looks: Float {
     fn cancelled(precision: i32) -> i32;
 
     /// The sums of one finite block with smallest, largest and nearest element as given, of x and of |x|; and its product
-    /// if `product`.
-    fn sums(path: Path, bytes: &[u8], power: i32, ends: (f64, f64, f64), product: bool) -> (Part, Part, Product);
+    /// if `product`. With the block comes the memory after it.
+    fn sums(
+        path: Path,
+        bytes_and_ahead: (&[u8], &[u8]),
+        power: i32,
+        ends: (f64, f64, f64),
+        product: bool,
+    ) -> (Part, Part, Product);
 }
 
 /// Where a block's sums are taken about: the middle if all elements lie near it, so that subtraction later loses nothing.
@@ -128,7 +139,7 @@ impl Looks for f32 {
 
     fn sums(
         path: Path,
-        bytes: &[u8],
+        (bytes, ahead): (&[u8], &[u8]),
         _: i32,
         (low, high, near): (f64, f64, f64),
         product: bool,
@@ -142,13 +153,13 @@ impl Looks for f32 {
         let k = middle(near, far);
         if one_sign && k > 0.0 {
             let k = if low < 0.0 { -k } else { k };
-            let (s, q, product) = path.run(About::<false> { bytes, k, period });
+            let (s, q, product) = path.run(About::<false> { bytes, ahead, k, period });
             let x = part(k, s, q);
             return (x, if low < 0.0 { x.negated() } else { x }, product);
         }
-        let sums = path.run(Plain { bytes, period });
+        let sums = path.run(Plain { bytes, ahead, period });
         let abs = if k > 0.0 {
-            let (s, q, _) = path.run(About::<true> { bytes, k, period: 0 });
+            let (s, q, _) = path.run(About::<true> { bytes, ahead: &[], k, period: 0 });
             part(k, s, q)
         } else {
             part(0.0, sums.magnitudes, sums.squares)
@@ -165,7 +176,7 @@ impl Looks for f64 {
 
     fn sums(
         path: Path,
-        bytes: &[u8],
+        (bytes, _): (&[u8], &[u8]),
         power: i32,
         (low, high, near): (f64, f64, f64),
         product: bool,
@@ -219,7 +230,7 @@ fn pass<T: Looks>(path: Path, blocks: &dyn Blocks<T>, wanted: OpSet, precision: 
     let mut counts = Counts::default();
     let (mut low, mut high, mut near) = (T::HIGHEST, T::LOWEST, T::HIGHEST);
     let (mut x, mut abs, mut product) = (Moments::default(), Moments::default(), Product::ONE);
-    blocks.each(&mut |bytes| {
+    blocks.each(&mut |bytes, ahead| {
         let n = bytes.len() / T::SIZE;
         counts.n += n as u64;
         let (l, h, m) = path.run(Extremes::<T>(bytes, PhantomData));
@@ -235,7 +246,7 @@ fn pass<T: Looks>(path: Path, blocks: &dyn Blocks<T>, wanted: OpSet, precision: 
         let finite = counts.nan + counts.pos_inf + counts.neg_inf == 0;
         let multiply = wanted.product() && counts.zeros == 0;
         if n > 0 && finite && (wanted.moments() || multiply) {
-            let (of_x, of_abs, of_product) = T::sums(path, bytes, power, ends, multiply);
+            let (of_x, of_abs, of_product) = T::sums(path, (bytes, ahead), power, ends, multiply);
             x.add(of_x, n);
             abs.add(of_abs, n);
             product = product.times(of_product.mantissa, of_product.exponent);
@@ -250,7 +261,7 @@ fn pass<T: Looks>(path: Path, blocks: &dyn Blocks<T>, wanted: OpSet, precision: 
     let finite = counts.finite() == counts.n;
     if wanted.moments() && finite && summary.sum.hi.abs() < ldexp(abs.sum().hi, T::cancelled(precision)) {
         let mut exact = ExactSum::new();
-        blocks.each(&mut |bytes| bytes.chunks_exact(T::SIZE).for_each(|element| exact.add(T::read(element).wide())));
+        blocks.each(&mut |bytes, _| bytes.chunks_exact(T::SIZE).for_each(|element| exact.add(T::read(element).wide())));
         summary.sum = exact.total(power);
     }
     if wanted.product() {
@@ -272,7 +283,7 @@ fn finish_product<T: Looks>(path: Path, blocks: &dyn Blocks<T>, summary: &Summar
     let magnitude = if infinite { f64::INFINITY } else { 0.0 };
     let mut odd = false;
     if summary.min.is_sign_negative() {
-        blocks.each(&mut |bytes| odd ^= path.run(OddMinuses::<T>(bytes, PhantomData)));
+        blocks.each(&mut |bytes, _| odd ^= path.run(OddMinuses::<T>(bytes, PhantomData)));
     }
     if odd { -magnitude } else { magnitude }
 }
