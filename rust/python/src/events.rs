@@ -37,21 +37,21 @@ pub fn scan(data: &Bound<'_, PyAny>, offset: usize, check: bool) -> PyResult<Sca
     let walk = detached(py, held.len(), || {
         let mut walk = Walk::new(held, offset);
         for (at, record) in walk.by_ref() {
-            offsets.extend_from_slice(&(at as i64).to_le_bytes());
-            sizes.extend_from_slice(&(record.size as i64).to_le_bytes());
+            offsets.push((at as i64).to_le_bytes());
+            sizes.push((record.size as i64).to_le_bytes());
             footers.push(match check.then(|| record.footer()) {
-                None => 3,
-                Some(Footer::Constant) => 0u8,
-                Some(Footer::TrueCrc) => 1,
-                Some(Footer::Neither) => 2,
+                Some(Footer::Constant) => [0u8],
+                Some(Footer::TrueCrc) => [1],
+                Some(Footer::Neither) => [2],
+                None => [3],
             });
         }
         walk
     });
     Ok(Scan {
-        offsets: column(py, DType::I64, &offsets)?,
-        sizes: column(py, DType::I64, &sizes)?,
-        footers: column(py, DType::U8, &footers)?,
+        offsets: column(py, DType::I64, offsets.into_iter())?,
+        sizes: column(py, DType::I64, sizes.into_iter())?,
+        footers: column(py, DType::U8, footers.into_iter())?,
         problems: problems(py, walk.problems)?,
         end: walk.at as u64,
         wanted: walk.wanted,
@@ -79,11 +79,9 @@ pub fn read_events(data: &Bound<'_, PyAny>, offset: usize, check: bool) -> PyRes
     let found = detached(py, held.len(), || events::read(held, offset, check));
     let scalars = PyDict::new(py);
     for (tag, course) in &found.scalars {
-        let steps: Vec<u8> = course.steps.iter().flat_map(|step| step.to_le_bytes()).collect();
-        let floats =
-            |values: &[f64]| column(py, DType::F64, &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>());
-        scalars
-            .set_item(tag, (column(py, DType::I64, &steps)?, floats(&course.wall_times)?, floats(&course.values)?))?;
+        let steps = course.steps.iter().map(|step| step.to_le_bytes());
+        let columns = (column(py, DType::I64, steps)?, doubles(py, &course.wall_times)?, doubles(py, &course.values)?);
+        scalars.set_item(tag, columns)?;
     }
     let others = PyList::empty(py);
     if !found.others.is_empty() {
@@ -200,9 +198,6 @@ impl Event {
     fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.with(py, |held, value| {
             let dict = PyDict::new(py);
-            let floats = |values: &[f64]| {
-                column(py, DType::F64, &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>())
-            };
             match value.map(|value| value.kind) {
                 None => {
                     let (at, size) = (self.place.at as usize, self.place.size as usize);
@@ -226,8 +221,8 @@ impl Event {
                     ] {
                         dict.set_item(name, number)?;
                     }
-                    dict.set_item("limits", floats(&histogram.limits)?)?;
-                    dict.set_item("counts", floats(&histogram.counts)?)?;
+                    dict.set_item("limits", doubles(py, &histogram.limits)?)?;
+                    dict.set_item("counts", doubles(py, &histogram.counts)?)?;
                 }
                 Some(Kind::Image(image)) => {
                     dict.set_item("height", image.height)?;
@@ -336,9 +331,14 @@ fn raw_strings<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResu
     array.call_method1(intern!(py, "reshape"), (PyTuple::new(py, shape)?,))
 }
 
-fn column(py: Python<'_>, of: DType, bytes: &[u8]) -> PyResult<Py<PyAny>> {
-    let count = (bytes.len() / of.item_size()) as u64;
-    Ok(numpy::over(py, of, &[count], PyBytes::new(py, bytes).as_any(), 0)?.unbind())
+fn doubles(py: Python<'_>, values: &[f64]) -> PyResult<Py<PyAny>> {
+    column(py, DType::F64, values.iter().map(|value| value.to_le_bytes()))
+}
+
+fn column<const N: usize>(py: Python<'_>, of: DType, values: impl Iterator<Item = [u8; N]>) -> PyResult<Py<PyAny>> {
+    let values: Vec<[u8; N]> = values.collect();
+    let bytes = PyBytes::new(py, values.as_flattened());
+    Ok(numpy::over(py, of, &[values.len() as u64], bytes.as_any(), 0)?.unbind())
 }
 
 fn problems(py: Python<'_>, problems: Vec<Problem>) -> PyResult<Py<PyList>> {
