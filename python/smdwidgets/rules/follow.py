@@ -34,7 +34,7 @@ class Feed:
 
     def look(self) -> list[int]:
         """New steps, ascending. Sets `ended` when they are the last."""
-        with refresh(self.trial):
+        with refresh([self.trial]):
             # Asked before the steps: what the run's end brings must still be seen.
             over = self.trial.loaded_all_steps
             steps = self.trial.steps()
