@@ -85,7 +85,7 @@ class Event:
     def tag(self) -> str: ...
     @property
     def kind(self) -> str:
-        """"tensor", "histogram", "image", "audio", "scalar", "graph" or "unknown"."""
+        """ "tensor", "histogram", "image", "audio", "scalar", "graph" or "unknown"."""
     @property
     def plugin(self) -> str:
         """The TensorBoard plugin it belongs to; empty if none is named."""
