@@ -103,8 +103,8 @@ class SaveConfig:
     ) -> None:
         self.mode_save_configs: dict[ModeKeys, SaveConfigMode | None]
         if mode_save_configs is None:
-            if save_steps is not None and not isinstance(save_steps, str):
-                save_steps = list(save_steps)
+            if isinstance(save_steps, Iterable) and not isinstance(save_steps, str):
+                save_steps = list(save_steps)  # read once, used for each mode
             self.mode_save_configs = {
                 mode: SaveConfigMode(save_interval, start_step, end_step, save_steps) for mode in ModeKeys
             }

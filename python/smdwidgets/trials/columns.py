@@ -67,10 +67,22 @@ class Columns(Mapping[str, NDArray[Any]]):
         return pandas.DataFrame({name: _cells(column) for name, column in self._columns.items()})
 
     def to_arrow(self) -> pyarrow.Table:
-        """The table as a pyarrow Table. Needs pyarrow. Arrays of more than one dimension become nested lists."""
+        """The table as a pyarrow Table. Needs pyarrow.
+
+        Arrays of one shape become nested lists. Where shapes differ the elements become one list a row, in C order, and a
+        column ``<name>_shape`` tells the shapes.
+        """
         import pyarrow
 
-        return pyarrow.table({name: _arrow(column) for name, column in self._columns.items()})
+        arrays = {}
+        for name, column in self._columns.items():
+            ragged = column.dtype == object and any(isinstance(cell, np.ndarray) for cell in column)
+            if ragged:
+                arrays[name] = pyarrow.array([np.asarray(cell).reshape(-1).tolist() for cell in column])
+                arrays[f"{name}_shape"] = pyarrow.array([list(np.shape(cell)) for cell in column])
+            else:
+                arrays[name] = _arrow(column)
+        return pyarrow.table(arrays)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Arrow's PyCapsule interface: ``polars.DataFrame(columns)``, ``duckdb.sql("from columns")``. Needs pyarrow."""
@@ -107,11 +119,9 @@ def _cells(column: NDArray[Any]) -> Any:
 def _arrow(column: NDArray[Any]) -> Any:
     import pyarrow
 
-    if column.ndim == 1 and column.dtype != object:
-        if column.dtype.kind in "biuf" and column.dtype.itemsize <= 8 and column.dtype.isbuiltin == 1:
-            return pyarrow.array(column)
-        return pyarrow.array(column.tolist())
-    return pyarrow.array([cell.tolist() if isinstance(cell, np.ndarray | np.generic) else cell for cell in column])
+    if column.ndim == 1 and column.dtype.kind in "biuf" and column.dtype.itemsize <= 8 and column.dtype.isbuiltin == 1:
+        return pyarrow.array(column)
+    return pyarrow.array(column.tolist())
 
 
 def _cell(value: object) -> str:

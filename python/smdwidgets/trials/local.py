@@ -74,13 +74,16 @@ class LocalRun(SmdebugRun):
         # Asked before every question about a running job: one look is enough where there is no end yet.
         return self.storage.age("training_job_end.ts") if os.path.exists(self._end) else None
 
-    def _collections_version(self) -> int | None:
+    def _collections_version(self) -> object:
         # Files are put in place by renaming, which the directory's time shows, but for what comes within one tick of it.
         try:
             changed = os.stat(self._collections_dir).st_mtime_ns
+            if abs(time.time_ns() - changed) > _TICK_NS:
+                return changed
+            with os.scandir(self._collections_dir) as files:
+                return sorted((file.name, file.inode(), file.stat().st_mtime_ns) for file in files)
         except OSError:
-            return 0
-        return changed if abs(time.time_ns() - changed) > _TICK_NS else None
+            return None
 
     def getter(self) -> Getter:
         return functools.partial(self.files.get, self.catalog)

@@ -24,6 +24,12 @@ def _span(steps: list[int]) -> str:
     return f"1 step, {steps[0]}" if len(steps) == 1 else f"{len(steps)} steps, {steps[0]} to {steps[-1]}"
 
 
+def _printable(text: str, limit: int = 400) -> str:
+    """Text with control characters escaped, and cut where it is very long."""
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
+
+
 def _trial_facts(trial: Trial) -> list[tuple[str, str]]:
     """What a person wants to know first. Nothing is read or waited for to say it."""
     index, run = trial._run.index, trial._run
@@ -51,7 +57,7 @@ def _trial_facts(trial: Trial) -> list[tuple[str, str]]:
 def trial_text(trial: Trial) -> str:
     """The repr of a trial."""
     lines = [f"<{type(trial).__name__} {shown(trial.name)}"]
-    lines += [f"  {label + ':' if label else '':<13}{fact}" for label, fact in _trial_facts(trial)]
+    lines += [f"  {label + ':' if label else '':<13}{_printable(fact)}" for label, fact in _trial_facts(trial)]
     return "\n".join(lines) + ">"
 
 
@@ -91,7 +97,7 @@ def _tensor_facts(tensor: Tensor) -> list[tuple[str, str]]:
 
 def tensor_text(tensor: Tensor) -> str:
     """The repr of a tensor."""
-    facts = ", ".join(f"{label}: {fact}" for label, fact in _tensor_facts(tensor))
+    facts = ", ".join(f"{label}: {_printable(fact)}" for label, fact in _tensor_facts(tensor))
     return f"<Tensor {shown(tensor.name)} ({facts})>"
 
 
@@ -103,7 +109,7 @@ def tensor_html(tensor: Tensor) -> str:
 def _table(title: str, facts: list[tuple[str, str]]) -> str:
     # The notebook's own style of tables carries over, light and dark.
     rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(label)}</th><td style='text-align:left'>{html.escape(fact)}</td></tr>"
+        f"<tr><th style='text-align:left'>{html.escape(label)}</th><td style='text-align:left'>{html.escape(_printable(fact))}</td></tr>"
         for label, fact in facts
     )
     return f"<table><caption style='text-align:left'><b>{html.escape(title)}</b></caption><tbody>{rows}</tbody></table>"

@@ -1,0 +1,51 @@
+"""Trials and tensors show themselves, safely whatever their names hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from python.trials import golden, runs
+from smdwidgets import create_trial
+
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J'\"&"
+
+
+def test_what_a_person_wants_to_know_first(tmp_path: Path) -> None:
+    trial = create_trial(golden.run("pt_modes", tmp_path))
+    text = repr(trial)
+    for part in ("LocalTrial 'run'", "ended", "11 steps, 0 to 15", "TRAIN: ", "EVAL: ", "19: ", "worker_0", "losses"):
+        assert part in text
+    assert "float32 (" in repr(trial.tensor("Net_fc1.weight"))
+
+
+def test_nothing_is_waited_for_or_read(tmp_path: Path) -> None:
+    trial = create_trial(runs.run(tmp_path, range(2), ended=False), lazy=True)
+    runs.step(tmp_path, 2)
+    assert "running" in repr(trial)
+    assert "2 steps" in repr(trial)
+    assert "not read yet" in repr(trial)
+    assert len(trial._run.catalog.unread()) == 2
+
+
+@pytest.mark.parametrize("show", ["__repr__", "_repr_html_"])
+def test_names_are_escaped(tmp_path: Path, show: str) -> None:
+    runs.collections(tmp_path)
+    runs.step(tmp_path, 0, {HOSTILE: np.float32(1), "long" * 100_000: np.float32(2)})
+    trial = create_trial(runs.end(tmp_path), name=HOSTILE)
+    for what in (trial, trial.tensor(HOSTILE), trial.tensor("long" * 100_000)):
+        text = getattr(what, show)()
+        assert len(text) < 3000
+        assert "\x1b" not in text
+        if show == "_repr_html_":
+            assert "<img" not in text
+
+
+def test_a_damaged_tensor_still_shows(tmp_path: Path) -> None:
+    trial = create_trial(runs.run(tmp_path, range(1)))
+    event = tmp_path / "events/000000000000/000000000000_worker_0.tfevents"
+    event.write_bytes(event.read_bytes()[:20])
+    assert "can't be read" in repr(trial.tensor("x"))
+    assert "the data ends early" in trial.tensor("x")._repr_html_()
