@@ -125,12 +125,13 @@ SUITES = (
     pytest("packaging", "tests/packaging", turn="cargo"),
     pytest("notebooks", "tests/notebooks"),
     vitest("browser", "--config", "vitest.browser.config.ts", needs=("npm", "browser")),
-    vitest("front-end", needs=("npm",)),
+    vitest("front-end", needs=("npm", "browser")),
     lint("mypy", PY, "-m", "mypy", needs=("python",)),
     lint(
         "stubtest", PY, "-m", "mypy.stubtest", "--allowlist", "tools/stubtest.txt", "smdwidgets._core", needs=EXTENSION
     ),
     lint("tsc", "npx", "--no-install", "tsc", "--noEmit", needs=("npm",), cwd=ROOT / "js"),
+    lint("biome", "npx", "--no-install", "biome", "check", "--error-on-warnings", needs=("npm",), cwd=ROOT / "js"),
     lint("ruff", PY, "-m", "ruff", "check", "--no-cache", needs=("python",)),
     lint("ruff-format", PY, "-m", "ruff", "format", "--check", "--no-cache", needs=("python",)),
     lint("rustfmt", "cargo", "fmt", "--all", "--check"),

@@ -35,38 +35,113 @@ export const LAST = 1200;
 const decay = (step: number, run: number) => Math.exp((-step / LAST) * (run ? 2.2 : 3.4));
 
 export const TENSORS: CannedTensor[] = [
-  { name: "CrossEntropyLoss_output_0", collections: ["losses"], shape: [], dtype: "float32", every: 10, value: (s, _, r) => 0.18 + 2.1 * decay(s, r) + 0.09 * noise(s, r) * (0.3 + decay(s, r)) },
-  { name: "accuracy", collections: ["metrics"], shape: [], dtype: "float32", every: 10, value: (s, _, r) => 0.97 - 0.86 * decay(s, r) + 0.012 * noise(s, r, 9) },
+  {
+    name: "CrossEntropyLoss_output_0",
+    collections: ["losses"],
+    shape: [],
+    dtype: "float32",
+    every: 10,
+    value: (s, _, r) => 0.18 + 2.1 * decay(s, r) + 0.09 * noise(s, r) * (0.3 + decay(s, r)),
+  },
+  {
+    name: "accuracy",
+    collections: ["metrics"],
+    shape: [],
+    dtype: "float32",
+    every: 10,
+    value: (s, _, r) => 0.97 - 0.86 * decay(s, r) + 0.012 * noise(s, r, 9),
+  },
   ...["fc1", "fc2", "fc3"].flatMap((layer, k): CannedTensor[] => {
-    const shape = [[48, 112], [32, 48], [10, 32]][k] as [number, number];
+    const shape = [
+      [48, 112],
+      [32, 48],
+      [10, 32],
+    ][k] as [number, number];
     const spread = 0.9 / Math.sqrt(shape[1]);
     return [
       {
-        name: `${layer}.weight`, collections: ["weights"], shape, dtype: "float32", every: 10,
+        name: `${layer}.weight`,
+        collections: ["weights"],
+        shape,
+        dtype: "float32",
+        every: 10,
         value: (s, i, r) => {
           const [row, col] = [Math.floor(i / shape[1]), i % shape[1]];
           const learnt = Math.sin(row / (3 + k) + 1.7 * Math.sin(col / 14)) * Math.exp(-(((col % 28) - 14) ** 2) / 90);
           return spread * (normal(i, k, r) + 2.6 * (1 - decay(s, r)) * learnt);
         },
       },
-      { name: `${layer}.bias`, collections: ["biases"], shape: [shape[0]], dtype: "float32", every: 10, value: (s, i, r) => 0.05 * normal(i, k, 5) + 0.25 * (1 - decay(s, r)) * Math.sin(i / 2 + k) },
       {
-        name: `gradient/${layer}.weight`, collections: ["gradients"], shape, dtype: "float32", every: 10,
+        name: `${layer}.bias`,
+        collections: ["biases"],
+        shape: [shape[0]],
+        dtype: "float32",
+        every: 10,
+        value: (s, i, r) => 0.05 * normal(i, k, 5) + 0.25 * (1 - decay(s, r)) * Math.sin(i / 2 + k),
+      },
+      {
+        name: `gradient/${layer}.weight`,
+        collections: ["gradients"],
+        shape,
+        dtype: "float32",
+        every: 10,
         value: (s, i, r) => {
-          if (k === 0 && s >= 700 && s < 760 && i % 37 === 0) return s === 720 && i % 74 === 0 ? Number.POSITIVE_INFINITY : Number.NaN;
-          return 0.02 * (0.25 + decay(s, r)) * normal(s, i, k) * Math.exp(-1.4 * (2 - k)) * (1 + 3 * Math.max(0, noise(i, 3)) ** 6);
+          if (k === 0 && s >= 700 && s < 760 && i % 37 === 0)
+            return s === 720 && i % 74 === 0 ? Number.POSITIVE_INFINITY : Number.NaN;
+          return (
+            0.02 *
+            (0.25 + decay(s, r)) *
+            normal(s, i, k) *
+            Math.exp(-1.4 * (2 - k)) *
+            (1 + 3 * Math.max(0, noise(i, 3)) ** 6)
+          );
         },
       },
-      { name: `gradient/${layer}.bias`, collections: ["gradients"], shape: [shape[0]], dtype: "float32", every: 10, value: (s, i, r) => 0.01 * decay(s, r) * normal(s, i, k, 8) },
-      { name: `relu${k + 1}_output_0`, collections: ["relu_output"], shape: [16, shape[0]], dtype: "float16", every: 20, value: (s, i) => Math.max(0, normal(s, i, k, 4) - 0.2 - 0.4 * noise(i % shape[0], k)) },
+      {
+        name: `gradient/${layer}.bias`,
+        collections: ["gradients"],
+        shape: [shape[0]],
+        dtype: "float32",
+        every: 10,
+        value: (s, i, r) => 0.01 * decay(s, r) * normal(s, i, k, 8),
+      },
+      {
+        name: `relu${k + 1}_output_0`,
+        collections: ["relu_output"],
+        shape: [16, shape[0]],
+        dtype: "float16",
+        every: 20,
+        value: (s, i) => Math.max(0, normal(s, i, k, 4) - 0.2 - 0.4 * noise(i % shape[0], k)),
+      },
     ];
   }),
-  { name: "conv1.weight", collections: ["weights"], shape: [8, 3, 5, 5], dtype: "float32", every: 50, value: (s, i, r) => 0.2 * normal(i, 77) + 0.5 * (1 - decay(s, r)) * Math.cos((i % 25) / 2 + i / 25) },
-  { name: "attention.probabilities", collections: ["custom"], shape: [2, 4, 24, 24], dtype: "float32", every: 100, value: (s, i) => Math.exp(-(((i % 24) - (Math.floor(i / 24) % 24)) ** 2) / (2 + 30 * decay(s, 0))) },
+  {
+    name: "conv1.weight",
+    collections: ["weights"],
+    shape: [8, 3, 5, 5],
+    dtype: "float32",
+    every: 50,
+    value: (s, i, r) => 0.2 * normal(i, 77) + 0.5 * (1 - decay(s, r)) * Math.cos((i % 25) / 2 + i / 25),
+  },
+  {
+    name: "attention.probabilities",
+    collections: ["custom"],
+    shape: [2, 4, 24, 24],
+    dtype: "float32",
+    every: 100,
+    value: (s, i) => Math.exp(-(((i % 24) - (Math.floor(i / 24) % 24)) ** 2) / (2 + 30 * decay(s, 0))),
+  },
   { name: "tokens", collections: ["custom"], shape: [4, 6], dtype: "str", every: 100, value: (_, i) => i },
   { name: "all.nan", collections: ["custom"], shape: [8, 8], dtype: "float32", every: 100, value: () => Number.NaN },
   { name: "nothing", collections: ["custom"], shape: [0, 8], dtype: "float32", every: 100, value: () => 0 },
-  { name: "<img src=x onerror=alert(1)>", collections: ["custom"], shape: [4], dtype: "int64", every: 100, value: (s, i) => s + i },
+  {
+    name: "<img src=x onerror=alert(1)>",
+    collections: ["custom"],
+    shape: [4],
+    dtype: "int64",
+    every: 100,
+    value: (s, i) => s + i,
+  },
 ];
 
 const WORDS = ["the", "gradient", "vanishes", "where", "nobody", "looks", "<b>bold</b>"];
@@ -83,15 +158,45 @@ export function runSteps(last = LAST): { step: number; mode: number; modeStep: n
   return out;
 }
 
-export function catalog(run: number, options: { extra?: number; last?: number; from?: number; append?: boolean; status?: "running" | "ended" } = {}): ArrayBuffer {
+export function catalog(
+  run: number,
+  options: { extra?: number; last?: number; from?: number; append?: boolean; status?: "running" | "ended" } = {},
+): ArrayBuffer {
   const { extra = 0, last = run ? 900 : LAST, from = -1, append = false, status = run ? "ended" : "running" } = options;
-  const tensors = append ? [] : [...TENSORS.map((tensor) => tensor.name), ...Array.from({ length: extra }, (_, i) => `encoder/layer.${Math.floor(i / 40)}/block${Math.floor(i / 8) % 5}/${["query", "key", "value", "dense", "norm", "bias", "mask", "output"][i % 8]}`)];
+  const tensors = append
+    ? []
+    : [
+        ...TENSORS.map((tensor) => tensor.name),
+        ...Array.from(
+          { length: extra },
+          (_, i) =>
+            `encoder/layer.${Math.floor(i / 40)}/block${Math.floor(i / 8) % 5}/${["query", "key", "value", "dense", "norm", "bias", "mask", "output"][i % 8]}`,
+        ),
+      ];
   const collections: Record<string, number[]> = { all: tensors.map((_, i) => i) };
-  if (!append) for (const [i, tensor] of TENSORS.entries()) for (const collection of tensor.collections) (collections[collection] ??= []).push(i);
+  if (!append)
+    for (const [i, tensor] of TENSORS.entries())
+      for (const collection of tensor.collections) collections[collection] = [...(collections[collection] ?? []), i];
   const steps = runSteps(last).filter(({ step }) => step > from);
   return encode(
-    { kind: "catalog", run, name: run ? "mlp-slow" : "mlp", path: run ? "runs/mlp-slow" : "runs/mlp", status, message: "", workers: ["worker_0", "worker_1"], last_write: null, append, tensors, collections },
-    { step: ["f8", [steps.length], steps.map((s) => s.step)], mode: ["u1", [steps.length], steps.map((s) => s.mode)], mode_step: ["f8", [steps.length], steps.map((s) => s.modeStep)] },
+    {
+      kind: "catalog",
+      run,
+      name: run ? "mlp-slow" : "mlp",
+      path: run ? "runs/mlp-slow" : "runs/mlp",
+      status,
+      message: "",
+      workers: ["worker_0", "worker_1"],
+      last_write: null,
+      append,
+      tensors,
+      collections,
+    },
+    {
+      step: ["f8", [steps.length], steps.map((s) => s.step)],
+      mode: ["u1", [steps.length], steps.map((s) => s.mode)],
+      mode_step: ["f8", [steps.length], steps.map((s) => s.modeStep)],
+    },
   );
 }
 
@@ -160,7 +265,11 @@ export function edgesFor(scale: HistScale, bins: number, lo: number, hi: number)
   });
 }
 
-export function histogram(x: Float64Array, edges: Float64Array, log: boolean): { counts: Uint32Array; out: [number, number] } {
+export function histogram(
+  x: Float64Array,
+  edges: Float64Array,
+  log: boolean,
+): { counts: Uint32Array; out: [number, number] } {
   const n = edges.length - 1;
   const out = new Uint32Array(n);
   let [below, above] = [0, 0];
@@ -183,23 +292,49 @@ export function histogram(x: Float64Array, edges: Float64Array, log: boolean): {
 }
 
 /** The two-dimensional slice of a tensor: row-major values with rows and columns. */
-export function slice(x: Float64Array, shape: readonly number[], axes: readonly number[], fixed: readonly number[]): { rows: number; cols: number; at(r: number, c: number): number } {
+export function slice(
+  x: Float64Array,
+  shape: readonly number[],
+  axes: readonly number[],
+  fixed: readonly number[],
+): { rows: number; cols: number; at(r: number, c: number): number } {
   const strides = shape.map((_, axis) => size(shape.slice(axis + 1)));
-  const base = shape.reduce((sum, _, axis) => sum + (axes.includes(axis) ? 0 : (fixed[axis] ?? 0) * (strides[axis] as number)), 0);
+  const base = shape.reduce(
+    (sum, _, axis) => sum + (axes.includes(axis) ? 0 : (fixed[axis] ?? 0) * (strides[axis] as number)),
+    0,
+  );
   const [ra, ca] = axes.length === 2 ? [axes[0], axes[1]] : [undefined, axes[0]];
   return {
     rows: ra === undefined ? 1 : (shape[ra] as number),
     cols: ca === undefined ? 1 : (shape[ca] as number),
-    at: (r, c) => x[base + (ra === undefined ? 0 : r * (strides[ra] as number)) + (ca === undefined ? 0 : c * (strides[ca] as number))] as number,
+    at: (r, c) =>
+      x[
+        base +
+          (ra === undefined ? 0 : r * (strides[ra] as number)) +
+          (ca === undefined ? 0 : c * (strides[ca] as number))
+      ] as number,
   };
 }
 
-export function pool(m: ReturnType<typeof slice>, [r0, r1]: [number, number], [c0, c1]: [number, number], height: number, width: number, how: Pool): Float64Array {
+export function pool(
+  m: ReturnType<typeof slice>,
+  [r0, r1]: [number, number],
+  [c0, c1]: [number, number],
+  height: number,
+  width: number,
+  how: Pool,
+): Float64Array {
   const out = new Float64Array(height * width);
   for (let y = 0; y < height; y++)
     for (let x = 0; x < width; x++) {
-      const [a, b] = [r0 + Math.floor((y * (r1 - r0)) / height), r0 + Math.max(Math.floor((y * (r1 - r0)) / height) + 1, Math.floor(((y + 1) * (r1 - r0)) / height))];
-      const [c, d] = [c0 + Math.floor((x * (c1 - c0)) / width), c0 + Math.max(Math.floor((x * (c1 - c0)) / width) + 1, Math.floor(((x + 1) * (c1 - c0)) / width))];
+      const [a, b] = [
+        r0 + Math.floor((y * (r1 - r0)) / height),
+        r0 + Math.max(Math.floor((y * (r1 - r0)) / height) + 1, Math.floor(((y + 1) * (r1 - r0)) / height)),
+      ];
+      const [c, d] = [
+        c0 + Math.floor((x * (c1 - c0)) / width),
+        c0 + Math.max(Math.floor((x * (c1 - c0)) / width) + 1, Math.floor(((x + 1) * (c1 - c0)) / width)),
+      ];
       let value = Number.NaN;
       let sum = 0;
       let n = 0;
@@ -210,7 +345,17 @@ export function pool(m: ReturnType<typeof slice>, [r0, r1]: [number, number], [c
           if (!Number.isFinite(v)) bad = v;
           sum += v;
           n++;
-          if (Number.isNaN(value) || (how === "min" ? v < value : how === "max" ? v > value : how === "maxabs" ? Math.abs(v) > Math.abs(value) : false)) value = v;
+          if (
+            Number.isNaN(value) ||
+            (how === "min"
+              ? v < value
+              : how === "max"
+                ? v > value
+                : how === "maxabs"
+                  ? Math.abs(v) > Math.abs(value)
+                  : false)
+          )
+            value = v;
         }
       out[y * width + x] = bad ?? (how === "mean" ? sum / n : value);
     }
@@ -222,30 +367,60 @@ export function codes(x: Float64Array): { data: Uint16Array; range: [number, num
   const finite = x.filter(Number.isFinite);
   const lo = finite.length ? finite.reduce((a, b) => Math.min(a, b)) : 0;
   const hi = finite.length ? finite.reduce((a, b) => Math.max(a, b)) : 0;
-  const data = Uint16Array.from(x, (v) => (Number.isNaN(v) ? 0 : v === Number.NEGATIVE_INFINITY ? 1 : v === Number.POSITIVE_INFINITY ? 2 : 3 + Math.round(hi > lo ? ((v - lo) / (hi - lo)) * 65532 : 0)));
+  const data = Uint16Array.from(x, (v) =>
+    Number.isNaN(v)
+      ? 65535
+      : v === Number.POSITIVE_INFINITY
+        ? 65534
+        : v === Number.NEGATIVE_INFINITY
+          ? 65533
+          : Math.round(hi > lo ? ((v - lo) / (hi - lo)) * 65532 : 0),
+  );
   return { data, range: [lo, hi] };
 }
 
 const Q = [0, 5, 25, 50, 75, 95, 100];
 
-function fit(rows: number, cols: number, cells: number): [number, number] {
+function shrink(rows: number, cols: number, cells: number): [number, number] {
   const scale = Math.min(1, Math.sqrt(cells / Math.max(1, rows * cols)));
   return [Math.max(1, Math.floor(rows * scale)), Math.max(1, Math.floor(cols * scale))];
 }
 
 export function stepsOf(tensor: CannedTensor, run: number, last?: number): number[] {
-  return runSteps(last ?? (run ? 900 : LAST)).map(({ step }) => step).filter((step) => step % tensor.every === 0);
+  return runSteps(last ?? (run ? 900 : LAST))
+    .map(({ step }) => step)
+    .filter((step) => step % tensor.every === 0);
 }
 
 export function plan(tensor: CannedTensor, run: number, worker: string, last?: number): ArrayBuffer {
   const steps = stepsOf(tensor, run, last);
   return encode(
-    { kind: "plan", run, tensor: tensor.name, worker, dtype: tensor.dtype, shape: tensor.shape, bytes: size(tensor.shape) * 4, collections: tensor.collections, workers: ["worker_0", "worker_1"], form: tensor.dtype === "str" ? "text" : "number", reduced: false, errors: {} },
+    {
+      kind: "plan",
+      run,
+      tensor: tensor.name,
+      worker,
+      dtype: tensor.dtype,
+      shape: tensor.shape,
+      bytes: size(tensor.shape) * 4,
+      collections: tensor.collections,
+      workers: ["worker_0", "worker_1"],
+      form: tensor.dtype === "str" ? "text" : "number",
+      reduced: false,
+      errors: {},
+    },
     { step: ["f8", [steps.length], steps] },
   );
 }
 
-export function frames(tensor: CannedTensor, run: number, worker: string, steps: number[], want: Want, errors: Record<string, Fault> = {}): ArrayBuffer {
+export function frames(
+  tensor: CannedTensor,
+  run: number,
+  worker: string,
+  steps: number[],
+  want: Want,
+  errors: Record<string, Fault> = {},
+): ArrayBuffer {
   const seed = run + (worker === "worker_1" ? 7 : 0);
   const all = steps.map((step) => values(tensor, step, seed));
   const n = steps.length;
@@ -253,15 +428,31 @@ export function frames(tensor: CannedTensor, run: number, worker: string, steps:
     step: ["f8", [n], steps],
     stats: ["f8", [n, 18], all.flatMap(reductions)],
     counts: ["f8", [n, 5], all.flatMap(counts)],
-    update: ["f8", [n], all.map((_, i) => (steps[i] ? 0.02 * decay(steps[i] as number, run) * (1 + 0.2 * noise(steps[i] as number)) : Number.NaN))],
+    update: [
+      "f8",
+      [n],
+      all.map((_, i) =>
+        steps[i] ? 0.02 * decay(steps[i] as number, run) * (1 + 0.2 * noise(steps[i] as number)) : Number.NaN,
+      ),
+    ],
   };
   if (tensor.dtype === "str") arrays.stats = ["f8", [n, 18], new Float64Array(n * 18).fill(Number.NaN)];
-  const extra: { hist?: { scale: HistScale; edges: "shared" | "own" }; image?: { axes: number[]; fixed: number[]; pool: Pool; rows: number; cols: number }; percentiles?: number[] } = {};
+  const extra: {
+    hist?: { scale: HistScale; edges: "shared" | "own" };
+    image?: { axes: number[]; fixed: number[]; pool: Pool; rows: number; cols: number };
+    percentiles?: number[];
+  } = {};
   const sorted = all.map((x) => x.filter(Number.isFinite).sort());
   if (want.hist && tensor.dtype !== "str") {
     const { scale, bins, edges } = want.hist;
-    const every = stepsOf(tensor, run).filter((_, i, list) => i % Math.max(1, Math.floor(list.length / 8)) === 0).map((step) => values(tensor, step, seed).filter(Number.isFinite));
-    const ends = (list: Float64Array[]) => [Math.min(...list.map((x) => x.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY))), Math.max(...list.map((x) => x.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY)))] as const;
+    const every = stepsOf(tensor, run)
+      .filter((_, i, list) => i % Math.max(1, Math.floor(list.length / 8)) === 0)
+      .map((step) => values(tensor, step, seed).filter(Number.isFinite));
+    const ends = (list: Float64Array[]) =>
+      [
+        Math.min(...list.map((x) => x.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY))),
+        Math.max(...list.map((x) => x.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY))),
+      ] as const;
     const shared = edgesFor(scale, bins, ...ends(every));
     const each = sorted.map((x) => (edges === "shared" ? shared : edgesFor(scale, bins, ...ends([x]))));
     const made = all.map((x, i) => histogram(x, each[i] as Float64Array, scale === "log"));
@@ -271,16 +462,23 @@ export function frames(tensor: CannedTensor, run: number, worker: string, steps:
     extra.hist = { scale, edges };
   }
   if (want.percentiles && tensor.dtype !== "str") {
-    arrays.percentiles = ["f8", [n, Q.length], sorted.flatMap((x) => Q.map((q) => x[Math.round(((x.length - 1) * q) / 100)] ?? Number.NaN))];
+    arrays.percentiles = [
+      "f8",
+      [n, Q.length],
+      sorted.flatMap((x) => Q.map((q) => x[Math.round(((x.length - 1) * q) / 100)] ?? Number.NaN)),
+    ];
     extra.percentiles = Q;
   }
   if (want.image && tensor.dtype !== "str" && size(tensor.shape)) {
     const rank = tensor.shape.length;
-    const axes = want.image.axes.length === Math.min(2, rank) ? want.image.axes : Array.from({ length: Math.min(2, rank) }, (_, i) => rank - Math.min(2, rank) + i);
+    const axes =
+      want.image.axes.length === Math.min(2, rank)
+        ? want.image.axes
+        : Array.from({ length: Math.min(2, rank) }, (_, i) => rank - Math.min(2, rank) + i);
     const fixed = want.image.fixed.length === rank ? want.image.fixed : tensor.shape.map(() => 0);
     const slices = all.map((x) => slice(x, tensor.shape, axes, fixed));
     const { rows, cols } = slices[0] as ReturnType<typeof slice>;
-    const [h, w] = fit(rows, cols, want.image.cells);
+    const [h, w] = shrink(rows, cols, want.image.cells);
     const made = slices.map((m) => codes(pool(m, [0, rows], [0, cols], h, w, (want.image as { pool: Pool }).pool)));
     arrays.image = ["u2", [n, h, w], made.flatMap((m) => [...m.data])];
     arrays.image_range = ["f8", [n, 2], made.flatMap((m) => m.range)];
@@ -289,11 +487,27 @@ export function frames(tensor: CannedTensor, run: number, worker: string, steps:
   return encode({ kind: "frames", run, tensor: tensor.name, worker, edition: 0, errors, ...extra }, arrays);
 }
 
-const param = (name: string, value: number | boolean, help: string): Param => ({ name, type: typeof value === "boolean" ? "bool" : Number.isInteger(value) ? "int" : "float", value, default: value, help });
+const param = (name: string, value: number | boolean, help: string): Param => ({
+  name,
+  type: typeof value === "boolean" ? "bool" : Number.isInteger(value) ? "int" : "float",
+  value,
+  default: value,
+  help,
+});
 
 export const CLASSES: RuleClass[] = [
-  { name: "VanishingGradient", builtin: true, help: "Mean of gradients below a threshold", params: [param("threshold", 1e-7, "mean of magnitudes below this fires")] },
-  { name: "ExplodingTensor", builtin: true, help: "NaN or infinite values", params: [param("only_nan", false, "infinity does not count")] },
+  {
+    name: "VanishingGradient",
+    builtin: true,
+    help: "Mean of gradients below a threshold",
+    params: [param("threshold", 1e-7, "mean of magnitudes below this fires")],
+  },
+  {
+    name: "ExplodingTensor",
+    builtin: true,
+    help: "NaN or infinite values",
+    params: [param("only_nan", false, "infinity does not count")],
+  },
   { name: "Overfit", builtin: true, help: "", params: [param("patience", 5, "")] },
   { name: "MyRule", builtin: false, help: "defined in a cell", params: [] },
 ];
@@ -306,15 +520,71 @@ interface Canned {
 }
 
 export function cannedRules(last = LAST): Canned[] {
-  const base = { run: 0, active: false, done: last / 10 + 1, total: last / 10 + 1, message: "", params: [] as Param[], firings: [], firings_total: 0 };
+  const base = {
+    run: 0,
+    active: false,
+    done: last / 10 + 1,
+    total: last / 10 + 1,
+    message: "",
+    params: [] as Param[],
+    firings: [],
+    firings_total: 0,
+  };
   return [
     {
-      info: { ...base, id: "0", name: "ExplodingTensor", class: "ExplodingTensor", status: "IssuesFound", params: CLASSES[1]?.params ?? [] },
-      outcome: (s) => (s >= 700 && s < 760 ? 2 : 1), tensor: "gradient/fc1.weight", message: (s) => `${s === 720 ? "73 NaN and 73 infinite values" : "146 NaN values"} in gradient/fc1.weight`,
+      info: {
+        ...base,
+        id: "0",
+        name: "ExplodingTensor",
+        class: "ExplodingTensor",
+        status: "IssuesFound",
+        params: CLASSES[1]?.params ?? [],
+      },
+      outcome: (s) => (s >= 700 && s < 760 ? 2 : 1),
+      tensor: "gradient/fc1.weight",
+      message: (s) => `${s === 720 ? "73 NaN and 73 infinite values" : "146 NaN values"} in gradient/fc1.weight`,
     },
-    { info: { ...base, id: "1", name: "VanishingGradient", class: "VanishingGradient", status: "InProgress", active: true, done: 74, params: [{ ...(CLASSES[0]?.params[0] as Param), value: 1e-5 }] }, outcome: (s) => (s > 730 ? 0 : s % 100 === 90 ? 3 : 1), tensor: "", message: () => "" },
-    { info: { ...base, id: "2", name: "Overfit", class: "Overfit", status: "NoIssuesFound", params: CLASSES[2]?.params ?? [] }, outcome: (s) => (s % 100 === 90 ? 1 : 3), tensor: "", message: () => "" },
-    { info: { ...base, id: "3", name: "MyRule", class: "MyRule", status: "Error", message: "TensorUnavailable: no tensor named fc4.weight; did you mean fc3.weight?" }, outcome: (s) => (s < 300 ? 1 : s === 300 ? 4 : 0), tensor: "", message: () => "" },
+    {
+      info: {
+        ...base,
+        id: "1",
+        name: "VanishingGradient",
+        class: "VanishingGradient",
+        status: "InProgress",
+        active: true,
+        done: 74,
+        params: [{ ...(CLASSES[0]?.params[0] as Param), value: 1e-5 }],
+      },
+      outcome: (s) => (s > 730 ? 0 : s % 100 === 90 ? 3 : 1),
+      tensor: "",
+      message: () => "",
+    },
+    {
+      info: {
+        ...base,
+        id: "2",
+        name: "Overfit",
+        class: "Overfit",
+        status: "NoIssuesFound",
+        params: CLASSES[2]?.params ?? [],
+      },
+      outcome: (s) => (s % 100 === 90 ? 1 : 3),
+      tensor: "",
+      message: () => "",
+    },
+    {
+      info: {
+        ...base,
+        id: "3",
+        name: "MyRule",
+        class: "MyRule",
+        status: "Error",
+        message: "TensorUnavailable: no tensor named fc4.weight; did you mean fc3.weight?",
+      },
+      outcome: (s) => (s < 300 ? 1 : s === 300 ? 4 : 0),
+      tensor: "",
+      message: () => "",
+    },
   ];
 }
 
@@ -326,7 +596,17 @@ export function rules(list = cannedRules(), append = false): ArrayBuffer {
     arrays[`${i}.step`] = ["f8", [rows.length], rows.map(([step]) => step)];
     arrays[`${i}.outcome`] = ["u1", [rows.length], rows.map(([, outcome]) => outcome)];
     const fired = rows.filter(([, outcome]) => outcome === 2);
-    return { ...rule.info, firings: fired.map(([step]) => ({ step, tensor: rule.tensor, worker: "worker_0", message: rule.message(step), value: null })), firings_total: fired.length };
+    return {
+      ...rule.info,
+      firings: fired.map(([step]) => ({
+        step,
+        tensor: rule.tensor,
+        worker: "worker_0",
+        message: rule.message(step),
+        value: null,
+      })),
+      firings_total: fired.length,
+    };
   });
   return encode({ kind: "rules", append, classes: CLASSES, rules: infos }, arrays);
 }
@@ -343,7 +623,10 @@ export class CannedSource implements Source {
   async ask(question: Question, signal: AbortSignal, progress?: Progress): Promise<Answer> {
     this.asked.push(question);
     const { delay = 0, runs = 1, extra = 0 } = this.options;
-    const pause = () => new Promise<void>((resolve, reject) => setTimeout(() => (signal.aborted ? reject(signal.reason) : resolve()), delay));
+    const pause = () =>
+      new Promise<void>((resolve, reject) =>
+        setTimeout(() => (signal.aborted ? reject(signal.reason) : resolve()), delay),
+      );
     await pause();
     if (question.what === "hello") {
       for (let run = 0; run < runs; run++) this.store.file([catalog(run, { extra: run ? 0 : extra })]);
@@ -351,14 +634,45 @@ export class CannedSource implements Source {
       return { live: "loop", heartbeat: 5 };
     }
     if (question.what === "classes") return { classes: CLASSES };
-    if (question.what === "firing") return { firings: [{ step: question.step, tensor: "gradient/fc1.weight", worker: "", message: "fired", value: null }] };
+    if (question.what === "firing")
+      return {
+        firings: [{ step: question.step, tensor: "gradient/fc1.weight", worker: "", message: "fired", value: null }],
+      };
     if (question.what === "rule") {
       const at = question.do === "add" ? -1 : this.#rules.findIndex((rule) => rule.info.id === question.rule);
       const rule = this.#rules[at];
-      if (question.do === "add") this.#rules.push({ info: { id: String(Math.random()), name: question.class, class: question.class, run: 0, status: "InProgress", active: true, done: 0, total: 100, message: "", params: CLASSES.find((c) => c.name === question.class)?.params ?? [], firings: [], firings_total: 0 }, outcome: () => 0, tensor: "", message: () => "" });
+      if (question.do === "add")
+        this.#rules.push({
+          info: {
+            id: String(Math.random()),
+            name: question.class,
+            class: question.class,
+            run: 0,
+            status: "InProgress",
+            active: true,
+            done: 0,
+            total: 100,
+            message: "",
+            params: CLASSES.find((c) => c.name === question.class)?.params ?? [],
+            firings: [],
+            firings_total: 0,
+          },
+          outcome: () => 0,
+          tensor: "",
+          message: () => "",
+        });
       else if (question.do === "remove") this.#rules.splice(at, 1);
-      else if (rule && question.do === "set") rule.info = { ...rule.info, params: rule.info.params.map((p) => ({ ...p, value: question.params?.[p.name] ?? p.value })) };
-      else if (rule) rule.info = { ...rule.info, active: question.do !== "stop" && question.do !== "pause", status: question.do === "stop" ? "Stopped" : rule.info.status };
+      else if (rule && question.do === "set")
+        rule.info = {
+          ...rule.info,
+          params: rule.info.params.map((p) => ({ ...p, value: question.params?.[p.name] ?? p.value })),
+        };
+      else if (rule)
+        rule.info = {
+          ...rule.info,
+          active: question.do !== "stop" && question.do !== "pause",
+          status: question.do === "stop" ? "Stopped" : rule.info.status,
+        };
       this.store.file([rules(this.#rules)]);
       return {};
     }
@@ -367,16 +681,32 @@ export class CannedSource implements Source {
         const tensor = TENSORS.find((each) => each.name === line.tensor);
         if (!tensor) continue;
         const steps = stepsOf(tensor, line.run);
-        const y = steps.map((step) => (line.stat === "value" ? tensor.value(step, 0, line.run) : (reductions(values(tensor, step, line.run))[["min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2"].indexOf(line.stat.replace("abs_", "")) + (line.stat.startsWith("abs_") ? 9 : 0)] as number)));
-        this.store.file([encode({ kind: "series", ...line }, { step: ["f8", [steps.length], steps], y: ["f8", [steps.length], y] })]);
+        const y = steps.map((step) =>
+          line.stat === "value"
+            ? tensor.value(step, 0, line.run)
+            : (reductions(values(tensor, step, line.run))[
+                ["min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2"].indexOf(
+                  line.stat.replace("abs_", ""),
+                ) + (line.stat.startsWith("abs_") ? 9 : 0)
+              ] as number),
+        );
+        this.store.file([
+          encode({ kind: "series", ...line }, { step: ["f8", [steps.length], steps], y: ["f8", [steps.length], y] }),
+        ]);
       }
       return {};
     }
     const tensor = TENSORS.find((each) => each.name === question.tensor);
-    if (!tensor) throw new AnswerError({ type: "TensorUnavailable", message: `no values of ${question.tensor} in this made-up run` });
+    if (!tensor)
+      throw new AnswerError({
+        type: "TensorUnavailable",
+        message: `no values of ${question.tensor} in this made-up run`,
+      });
     if (question.what === "frames") {
       this.store.file([plan(tensor, question.run, question.worker)]);
-      const near = stepsOf(tensor, question.run).filter((step) => question.after === undefined || step > question.after).sort((a, b) => Math.abs(a - question.near) - Math.abs(b - question.near));
+      const near = stepsOf(tensor, question.run)
+        .filter((step) => question.after === undefined || step > question.after)
+        .sort((a, b) => Math.abs(a - question.near) - Math.abs(b - question.near));
       for (let i = 0, n = 8; i < near.length; i += n, n *= 2) {
         this.store.file([frames(tensor, question.run, question.worker, near.slice(i, i + n), question.want)]);
         progress?.(Math.min(near.length, i + n), near.length);
@@ -388,14 +718,40 @@ export class CannedSource implements Source {
     const m = slice(values(tensor, question.step, seed), tensor.shape, question.axes, question.fixed);
     const rows: [number, number] = [Math.max(0, question.rows[0]), Math.min(m.rows, question.rows[1])];
     const cols: [number, number] = [Math.max(0, question.cols[0]), Math.min(m.cols, question.cols[1])];
-    const at = { run: question.run, tensor: tensor.name, worker: question.worker, step: question.step, axes: question.axes, fixed: question.fixed, rows, cols, shape: [m.rows, m.cols] as [number, number] };
+    const at = {
+      run: question.run,
+      tensor: tensor.name,
+      worker: question.worker,
+      step: question.step,
+      axes: question.axes,
+      fixed: question.fixed,
+      rows,
+      cols,
+      shape: [m.rows, m.cols] as [number, number],
+    };
     if (question.what === "tile") {
       const [h, w] = question.size;
-      this.store.file([encode({ kind: "tile", ...at, pool: question.pool, exact: h === rows[1] - rows[0] && w === cols[1] - cols[0] }, { image: ["f4", [h, w], pool(m, rows, cols, h, w, question.pool)] })]);
+      this.store.file([
+        encode(
+          { kind: "tile", ...at, pool: question.pool, exact: h === rows[1] - rows[0] && w === cols[1] - cols[0] },
+          { image: ["f4", [h, w], pool(m, rows, cols, h, w, question.pool)] },
+        ),
+      ]);
       return {};
     }
-    const word = (v: number) => (tensor.dtype === "str" ? (WORDS[v % WORDS.length] as string) : Number.isNaN(v) ? "nan" : Number.isFinite(v) ? String(tensor.dtype === "float32" ? Number(Math.fround(v).toPrecision(8)) : v) : v > 0 ? "inf" : "-inf");
-    const cells = Array.from({ length: rows[1] - rows[0] }, (_, r) => Array.from({ length: cols[1] - cols[0] }, (_, c) => word(m.at(rows[0] + r, cols[0] + c))));
+    const word = (v: number) =>
+      tensor.dtype === "str"
+        ? (WORDS[v % WORDS.length] as string)
+        : Number.isNaN(v)
+          ? "nan"
+          : Number.isFinite(v)
+            ? String(tensor.dtype === "float32" ? Number(Math.fround(v).toPrecision(8)) : v)
+            : v > 0
+              ? "inf"
+              : "-inf";
+    const cells = Array.from({ length: rows[1] - rows[0] }, (_, r) =>
+      Array.from({ length: cols[1] - cols[0] }, (_, c) => word(m.at(rows[0] + r, cols[0] + c))),
+    );
     this.store.file([encode({ kind: "values", ...at, cells })]);
     return {};
   }

@@ -18,11 +18,18 @@ for (const kind of kinds) {
   const traits: Partial<Traits> = {
     _kind: kind,
     tensor: "fc1.weight",
-    panels: kind === "explorer" ? ["histogram", "heatmap", "history", "statistics", "scalars", "values", "rules"] : ["histogram", "heatmap", "history", "statistics", "values"],
+    panels:
+      kind === "explorer"
+        ? ["histogram", "heatmap", "history", "statistics", "scalars", "values", "rules"]
+        : ["histogram", "heatmap", "history", "statistics", "values"],
     ...(JSON.parse(query.get("traits") ?? "{}") as Partial<Traits>),
   };
   const session = new Session(new State(new PlainModel(traits), signal), signal);
-  const source = new CannedSource(session.store, { delay: Number(query.get("delay") ?? 5), runs: Number(query.get("runs") ?? 1), extra: Number(query.get("extra") ?? 0) });
+  const source = new CannedSource(session.store, {
+    delay: Number(query.get("delay") ?? 5),
+    runs: Number(query.get("runs") ?? 1),
+    extra: Number(query.get("extra") ?? 0),
+  });
   session.connect(source, false);
   attend(session, signal);
   mount(session, el, signal);

@@ -1,4 +1,4 @@
-// Bundles src/widget.ts, src/page.ts and src/widget.css into the Python package, byte for byte the same wherever it is built.
+// Bundles src/widget.ts and src/widget.css into the Python package, byte for byte the same wherever it is built.
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -30,7 +30,6 @@ const options = {
   absWorkingDir: root,
   entryPoints: [
     { in: "src/widget.ts", out: "widget" },
-    { in: "src/page.ts", out: "page" },
     { in: "src/widget.css", out: "widget" },
   ],
   outdir: relative(root, out),
@@ -51,5 +50,6 @@ if (watch) {
 } else {
   const { metafile } = await esbuild.build(options);
   writeFileSync(join(out, "LICENSES.txt"), licences(metafile));
-  for (const [path, { bytes }] of Object.entries(metafile.outputs)) console.log(`${path}  ${(bytes / 1024).toFixed(1)} KB`);
+  for (const [path, { bytes }] of Object.entries(metafile.outputs))
+    console.log(`${path}  ${(bytes / 1024).toFixed(1)} KB`);
 }

@@ -30,7 +30,8 @@ export function chromium() {
   const folders = (process.env.PATH ?? "").split(delimiter).filter(Boolean);
   const here = [...folders.flatMap((folder) => NAMES.map((name) => join(folder, name))), ...PLACES];
   const found = [...here, playwright.executablePath()].find(runnable);
-  if (!found) throw new Error("no Chromium found: install it (Debian: apt install chromium) or set CHROMIUM to its path");
+  if (!found)
+    throw new Error("no Chromium found: install it (Debian: apt install chromium) or set CHROMIUM to its path");
   return found;
 }
 

@@ -1,28 +1,18 @@
 /** Decides what to ask the kernel for, from what is in view and what is already held. Asks once, and again only for more. */
 import { histKey, imageKey } from "./frames";
+import { resolveAxes, resolveFixed } from "./matrix";
 import type { HistWant, ImageWant, Line, Role, Traits, Want } from "./protocol";
-import { same } from "./state";
 import type { Scene, Session } from "./session";
+import { same } from "./state";
 import { seriesKey } from "./store";
 
 const BINS = 128;
 const CELLS = 4096;
 
-/** The axes that are shown: what a person chose where it fits the rank, else the last two (all, of fewer). */
-export function resolveAxes(axes: readonly number[], rank: number): number[] {
-  const wanted = Math.min(2, rank);
-  const fits = axes.length === wanted && new Set(axes).size === wanted && axes.every((a) => Number.isInteger(a) && a >= 0 && a < rank);
-  return fits ? [...axes] : Array.from({ length: wanted }, (_, i) => rank - wanted + i);
-}
-
-/** An index for every axis, within the shape. */
-export function resolveFixed(fixed: readonly number[], shape: readonly number[]): number[] {
-  return shape.map((size, axis) => (fixed.length === shape.length ? Math.max(0, Math.min(size - 1, Math.trunc(fixed[axis] ?? 0))) : 0));
-}
-
 export function wantOf(traits: Traits, shape: readonly number[] | undefined): Want {
   const shows = (name: Traits["panels"][number]) => traits.panels.includes(name);
-  const hist: HistWant | null = shows("histogram") || shows("history") ? { scale: traits.hist_scale, bins: BINS, edges: traits.hist_bins } : null;
+  const hist: HistWant | null =
+    shows("histogram") || shows("history") ? { scale: traits.hist_scale, bins: BINS, edges: traits.hist_bins } : null;
   const image: ImageWant | null = shows("heatmap")
     ? {
         axes: shape ? resolveAxes(traits.axes, shape.length) : traits.axes,
@@ -31,7 +21,13 @@ export function wantOf(traits: Traits, shape: readonly number[] | undefined): Wa
         cells: CELLS,
       }
     : null;
-  return { stats: true, update: traits.stats.includes("update_ratio") && shows("statistics"), hist, image, percentiles: hist !== null };
+  return {
+    stats: true,
+    update: traits.stats.includes("update_ratio") && shows("statistics"),
+    hist,
+    image,
+    percentiles: hist !== null,
+  };
 }
 
 export class Asker {
@@ -46,7 +42,13 @@ export class Asker {
     if (traits._kind === "inspector" || traits._kind === "explorer") {
       this.#frames("main", scene, traits.run, traits.worker, scene.step);
       if (Object.keys(traits.compare).length)
-        this.#frames("compare", scene, traits.compare.run ?? traits.run, traits.compare.worker ?? traits.worker, traits.compare.step ?? scene.step);
+        this.#frames(
+          "compare",
+          scene,
+          traits.compare.run ?? traits.run,
+          traits.compare.worker ?? traits.worker,
+          traits.compare.step ?? scene.step,
+        );
       else if (this.#asked.delete("compare")) this.session.cancel(this.session.place("compare"));
     }
     if (traits._kind === "scalars" || traits.panels.includes("scalars")) this.#lines(scene);
@@ -71,13 +73,27 @@ export class Asker {
       return;
     }
     const want = wantOf(scene.traits, held?.plan?.shape);
-    const key = JSON.stringify([run, tensor, worker, want.update, want.hist, want.image && imageKey(want.image.axes, want.image.fixed, want.image.pool)]);
+    const key = JSON.stringify([
+      run,
+      tensor,
+      worker,
+      want.update,
+      want.hist,
+      want.image && imageKey(want.image.axes, want.image.fixed, want.image.pool),
+    ]);
     const before = this.#asked.get(role);
     if (before === key) return;
     this.#asked.set(role, key);
     // The shape has just become known: the question that was sent meant the same axes.
     if (before !== undefined && held?.plan && same(JSON.parse(before).slice(0, 3), [run, tensor, worker])) {
-      const sent = JSON.stringify([run, tensor, worker, want.update, want.hist, want.image && imageKey(scene.traits.axes, scene.traits.fixed, want.image.pool)]);
+      const sent = JSON.stringify([
+        run,
+        tensor,
+        worker,
+        want.update,
+        want.hist,
+        want.image && imageKey(scene.traits.axes, scene.traits.fixed, want.image.pool),
+      ]);
       if (sent === before) return;
     }
     const frames = store.frames(run, tensor, worker);
@@ -95,12 +111,23 @@ export class Asker {
     // A page without a kernel shows what it holds. A kernel is asked even when all is here: it then pushes what is saved later.
     if (this.session.kernelless && frames.frames.size) return;
     const after = complete ? { after: frames.steps[frames.steps.length - 1] as number } : {};
-    void this.session.ask(this.session.place(role), { what: "frames", role, run, tensor, worker, near, want, ...after });
+    void this.session.ask(this.session.place(role), {
+      what: "frames",
+      role,
+      run,
+      tensor,
+      worker,
+      near,
+      want,
+      ...after,
+    });
   }
 
   #lines(scene: Scene) {
     const lines = linesOf(scene, this.session);
-    const missing = lines.filter((line) => !this.session.store.series.has(seriesKey(line.run, line.tensor, line.worker, line.mode, line.stat)));
+    const missing = lines.filter(
+      (line) => !this.session.store.series.has(seriesKey(line.run, line.tensor, line.worker, line.mode, line.stat)),
+    );
     const key = JSON.stringify(missing);
     if (key === this.#series) return;
     this.#series = key;
@@ -118,7 +145,9 @@ export function linesOf({ traits }: Scene, session: Session): Required<Line>[] {
   if (!chosen.length) {
     const names = new Set<string>();
     for (const run of runs.values())
-      for (const collection of SCALARS) for (const index of run.collections.get(collection) ?? []) if (names.size < 6) names.add(run.names[index] ?? "");
+      for (const collection of SCALARS)
+        for (const index of run.collections.get(collection) ?? [])
+          if (names.size < 6) names.add(run.names[index] ?? "");
     chosen = [...names].map((tensor) => ({ tensor, stat: "value", run: -1 }));
   }
   return chosen.flatMap((line) =>

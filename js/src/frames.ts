@@ -43,11 +43,11 @@ export const imageKey = (axes: number[], fixed: number[], pool: string) =>
 export function imageValue(image: Image, index: number): number {
   const code = image.data[index] as number;
   if (image.data instanceof Float32Array || image.data instanceof Float64Array) return code;
-  if (code === 0) return Number.NaN;
-  if (code === 1) return Number.NEGATIVE_INFINITY;
-  if (code === 2) return Number.POSITIVE_INFINITY;
-  const levels = (image.data instanceof Uint8Array ? 255 : 65535) - 3;
-  return image.lo + ((code - 3) / levels) * (image.hi - image.lo);
+  const last = image.data instanceof Uint8Array ? 255 : 65535;
+  if (code === last) return Number.NaN;
+  if (code === last - 1) return Number.POSITIVE_INFINITY;
+  if (code === last - 2) return Number.NEGATIVE_INFINITY;
+  return image.lo + (code / (last - 3)) * (image.hi - image.lo);
 }
 
 function row(block: Block, i: number): Numbers {
@@ -115,8 +115,8 @@ export class TensorFrames {
     const range = rows(arrays, "image_range", n, 2);
     for (let i = 0; i < n; i++) {
       const step = steps[i] as number;
-      let frame = this.frames.get(step);
-      if (!frame) this.frames.set(step, (frame = { step, hists: new Map(), images: new Map() }));
+      const frame: Frame = this.frames.get(step) ?? { step, hists: new Map(), images: new Map() };
+      this.frames.set(step, frame);
       if (stats && stats.shape[1] === REDUCTIONS.length) frame.stats = row(stats, i) as Float64Array;
       if (counts && counts.shape[1] === 5) frame.counts = row(counts, i) as Float64Array;
       if (update) frame.update = update.data[i] as number;

@@ -46,14 +46,17 @@ function isCount(n: unknown): n is number {
 
 /** Reads a packet. Arrays are views of the buffer; only a buffer that begins at an odd address is copied, once. */
 export function decode(view: DataView | ArrayBufferView | ArrayBuffer): Packet {
-  let bytes = view instanceof ArrayBuffer ? new Uint8Array(view) : new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+  let bytes =
+    view instanceof ArrayBuffer ? new Uint8Array(view) : new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
   if (bytes.byteOffset % 8 !== 0) bytes = bytes.slice();
   need(bytes.byteLength >= 16, `${bytes.byteLength} bytes are too few for a header`);
   const header = new DataView(bytes.buffer, bytes.byteOffset, 16);
   need(header.getUint32(0, true) === MAGIC, "it does not begin with SMDP");
   const version = header.getUint16(4, true);
   if (version > PROTOCOL)
-    throw new PacketError(`the kernel speaks protocol ${version}, this page ${PROTOCOL}: reload the page after upgrading`);
+    throw new PacketError(
+      `the kernel speaks protocol ${version}, this page ${PROTOCOL}: reload the page after upgrading`,
+    );
   const headLength = header.getUint32(8, true);
   const total = header.getUint32(12, true);
   need(total <= bytes.byteLength, `it says ${total} bytes, ${bytes.byteLength} arrived`);

@@ -1,4 +1,4 @@
-/** The entry of an exported page: its packets stand in the page, and nobody is asked. */
+/** An exported page: its packets stand in the page, and nobody is asked. */
 import { PageSource } from "./request";
 import { Session } from "./session";
 import { PlainModel, State } from "./state";
@@ -25,6 +25,3 @@ export function start(root: Document | HTMLElement, el: HTMLElement, signal: Abo
   mount(session, el, signal);
   return session;
 }
-
-const el = document.querySelector<HTMLElement>(".smdw-page");
-if (el) start(document, el, new AbortController().signal);

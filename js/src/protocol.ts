@@ -299,15 +299,7 @@ export interface PageHead {
   kind: "page";
   traits: Partial<Traits>;
 }
-export type Head =
-  | CatalogHead
-  | PlanHead
-  | FramesHead
-  | TileHead
-  | ValuesHead
-  | SeriesHead
-  | RulesHead
-  | PageHead;
+export type Head = CatalogHead | PlanHead | FramesHead | TileHead | ValuesHead | SeriesHead | RulesHead | PageHead;
 
 /** How one step of one rule ended, as it stands in a strip. */
 export const OUTCOMES = ["not evaluated", "passed", "fired", "skipped", "error"] as const;

@@ -4,7 +4,12 @@ import { MODES } from "./protocol";
 import type { Scene, Session, Shown } from "./session";
 
 /** An index expression for a slice: `[0, :, 3:10, 0:64]`; nothing when all is shown. */
-export function sliceText(rank: number, axes: readonly number[], fixed: readonly number[], window?: readonly number[]): string {
+export function sliceText(
+  rank: number,
+  axes: readonly number[],
+  fixed: readonly number[],
+  window?: readonly number[],
+): string {
   if (rank === 0) return "";
   const [rows, cols] = axes.length === 2 ? axes : [undefined, axes[0]];
   const part = (axis: number) => {

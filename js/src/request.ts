@@ -11,9 +11,7 @@ export class AnswerError extends Error {
   }
 }
 
-export interface Progress {
-  (done: number, total: number): void;
-}
+export type Progress = (done: number, total: number) => void;
 
 /** Something that answers questions: a kernel, or the packets of an exported page. */
 export interface Source {
@@ -73,13 +71,21 @@ export class KernelSource implements Source {
         clearTimeout(timer);
         timer = setTimeout(() => {
           done();
-          reject(new AnswerError({ type: "Timeout", message: `no answer from the kernel in ${this.patience / 1000} s` }));
+          reject(
+            new AnswerError({ type: "Timeout", message: `no answer from the kernel in ${this.patience / 1000} s` }),
+          );
         }, this.patience);
       };
       signal.addEventListener("abort", cancel, { once: true });
       this.#open.set(id, {
-        resolve: (answer) => (done(), resolve(answer)),
-        reject: (error) => (done(), reject(error)),
+        resolve: (answer) => {
+          done();
+          resolve(answer);
+        },
+        reject: (error) => {
+          done();
+          reject(error);
+        },
         progress,
         heard,
       });
@@ -111,7 +117,10 @@ export class PageSource implements Source {
   ask(question: Question): Promise<Answer> {
     if (question.what === "hello") return Promise.resolve({});
     return Promise.reject(
-      new AnswerError({ type: "NoKernel", message: "This page was saved without a kernel: it holds what is shown, no more." }),
+      new AnswerError({
+        type: "NoKernel",
+        message: "This page was saved without a kernel: it holds what is shown, no more.",
+      }),
     );
   }
 }

@@ -1,9 +1,9 @@
 /** One widget's life: its traits, what it holds, and whom it asks. Views share it; nothing here draws. */
 import { type Frame, lastAtOrBefore, type TensorFrames } from "./frames";
-import { type Axis, type Run, Store } from "./store";
 import { type Answer, MODES, type ModeName, PROTOCOL, type Question, type Role, type Traits } from "./protocol";
 import { AnswerError, type Source } from "./request";
 import type { State } from "./state";
+import { type Axis, type Run, Store } from "./store";
 
 /** A tensor at a step, as found. */
 export interface Shown {

@@ -1,7 +1,17 @@
 /** Everything read from runs that this page holds, filed by what it is. Knows neither Jupyter nor drawing. */
 import { lastAtOrBefore, TensorFrames } from "./frames";
 import { type Blocks, decode, type Packet } from "./packet";
-import type { CatalogHead, Firing, ModeName, PageHead, RuleClass, RuleInfo, RulesHead, TileHead, ValuesHead } from "./protocol";
+import type {
+  CatalogHead,
+  Firing,
+  ModeName,
+  PageHead,
+  RuleClass,
+  RuleInfo,
+  RulesHead,
+  TileHead,
+  ValuesHead,
+} from "./protocol";
 import { MODES } from "./protocol";
 
 export interface Run {
@@ -188,7 +198,8 @@ export class Store {
     }
     const n = arrays.step?.data.length ?? 0;
     const rows = new Map<number, [number, number]>();
-    before?.steps.forEach((step, i) => rows.set(step, [before.modes[i] as number, before.modeSteps[i] as number]));
+    for (const [i, step] of before?.steps.entries() ?? [])
+      rows.set(step, [before?.modes[i] as number, before?.modeSteps[i] as number]);
     for (let i = 0; i < n; i++) {
       const step = arrays.step?.data[i] as number;
       rows.set(step, [arrays.mode?.data[i] ?? 4, arrays.mode_step?.data[i] ?? step]);
@@ -217,8 +228,7 @@ export class Store {
       const outcomes = keep ? before.outcomes : new Map<number, number>();
       const steps = arrays[`${i}.step`]?.data;
       const codes = arrays[`${i}.outcome`]?.data;
-      if (steps && codes)
-        for (let k = 0; k < steps.length; k++) outcomes.set(steps[k] as number, codes[k] as number);
+      if (steps && codes) for (let k = 0; k < steps.length; k++) outcomes.set(steps[k] as number, codes[k] as number);
       const firings = keep ? before.firings : new Map<number, Firing[]>();
       const fresh = new Map<number, Firing[]>();
       for (const firing of info.firings) fresh.set(firing.step, [...(fresh.get(firing.step) ?? []), firing]);

@@ -71,7 +71,10 @@ export class ThemeWatch {
     };
     const observer = new MutationObserver(both);
     for (const el of [document.documentElement, document.body])
-      observer.observe(el, { attributes: true, attributeFilter: ["class", "style", "data-theme", "data-jp-theme-light", "data-jp-theme-name"] });
+      observer.observe(el, {
+        attributes: true,
+        attributeFilter: ["class", "style", "data-theme", "data-jp-theme-light", "data-jp-theme-name"],
+      });
     for (const query of ["(prefers-color-scheme: dark)", "(prefers-contrast: more)", "(forced-colors: active)"])
       matchMedia(query).addEventListener("change", both, { signal });
     signal.addEventListener("abort", () => {

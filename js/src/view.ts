@@ -13,7 +13,9 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
   el.classList.add("smdw");
   const spoken = session.state.get("_protocol");
   if (spoken > PROTOCOL) {
-    el.replaceChildren(h("p", { class: "smdw-empty" }, `The kernel speaks protocol ${spoken}, this page ${PROTOCOL}: reload the page.`));
+    el.replaceChildren(
+      h("p", { class: "smdw-empty" }, `The kernel speaks protocol ${spoken}, this page ${PROTOCOL}: reload the page.`),
+    );
     return;
   }
   const height = session.state.get("height");

@@ -1,5 +1,9 @@
-/** The one entry that every widget class of the Python package loads: from anywidget's model to a session and its views. */
+/**
+ * The one entry. Notebooks import it: from anywidget's model to a session and its views. An exported page holds its text as an
+ * inline module, which then finds its data in that page.
+ */
 import type { InitializeProps, RenderProps } from "@anywidget/types";
+import { start } from "./page";
 import { KernelSource } from "./request";
 import { Session } from "./session";
 import { type Model, State } from "./state";
@@ -31,3 +35,9 @@ export default () => {
     },
   };
 };
+
+// An inline module has the page's own address; one that a notebook loads never has.
+if (import.meta.url.split("#")[0] === document.baseURI.split("#")[0]) {
+  const el = document.querySelector<HTMLElement>(".smdw-page");
+  if (el) start(document, el, new AbortController().signal);
+}

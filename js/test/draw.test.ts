@@ -11,7 +11,20 @@ import { NOT_FINITE, table } from "../src/lib/colour";
 import { linear } from "../src/lib/scale";
 import type { Theme } from "../src/theme";
 
-const theme: Theme = { dark: false, ink: "#000", ink2: "#555", rule: "#bbb", grid: "#eee", surface: "#fff", accent: "#06c", error: "#c00", warn: "#a60", font: "sans-serif", mono: "monospace", size: 13 };
+const theme: Theme = {
+  dark: false,
+  ink: "#000",
+  ink2: "#555",
+  rule: "#bbb",
+  grid: "#eee",
+  surface: "#fff",
+  accent: "#06c",
+  error: "#c00",
+  warn: "#a60",
+  font: "sans-serif",
+  mono: "monospace",
+  size: 13,
+};
 const size = { width: 400, height: 200 };
 const pen = () => new SvgPen(size, theme, () => "data:,");
 const values = Float64Array.from({ length: 1000 }, (_, i) => Math.sin(i) * 2);
@@ -20,15 +33,34 @@ const hist = (scale: Hist["scale"] = "linear"): Hist => {
   const made = histogram(values, edges, scale === "log");
   return { scale, edges, counts: made.counts, below: made.out[0], above: made.out[1], edition: 0 };
 };
-const frame = (step: number, h = hist()): Frame => ({ step, hists: new Map([["k", h]]), images: new Map(), counts: Float64Array.from([1000, 0, 0, 0, 0]) });
-const picture = (over: Partial<HistogramPicture> = {}): HistogramPicture => ({ hist: hist(), frame: frame(0), other: undefined, otherFrame: undefined, domain: [-2, 2], top: 100, logCounts: false, hover: -1, marked: [], otherColour: "#f80", nothing: "nothing here", ...over });
+const frame = (step: number, h = hist()): Frame => ({
+  step,
+  hists: new Map([["k", h]]),
+  images: new Map(),
+  counts: Float64Array.from([1000, 0, 0, 0, 0]),
+});
+const picture = (over: Partial<HistogramPicture> = {}): HistogramPicture => ({
+  hist: hist(),
+  frame: frame(0),
+  other: undefined,
+  otherFrame: undefined,
+  domain: [-2, 2],
+  top: 100,
+  logCounts: false,
+  hover: -1,
+  marked: [],
+  otherColour: "#f80",
+  nothing: "nothing here",
+  ...over,
+});
 
 describe("histogram", () => {
   test.each(["linear", "symlog", "log"] as const)("each bin is found again at its own pixels (%s)", (scale) => {
     const h = hist(scale);
     const layout = layoutHistogram(picture({ hist: h, domain: [h.edges[0] as number, h.edges[32] as number] }), size);
     if (!layout) throw new Error("no layout");
-    for (let i = 0; i < 32; i++) expect(binAt(layout, h, (layout.x(h.edges[i] as number) + layout.x(h.edges[i + 1] as number)) / 2)).toBe(i);
+    for (let i = 0; i < 32; i++)
+      expect(binAt(layout, h, (layout.x(h.edges[i] as number) + layout.x(h.edges[i + 1] as number)) / 2)).toBe(i);
     expect(binAt(layout, h, 0)).toBe(-1);
   });
   test("what is not finite stands beside the bins, with its count", () => {
@@ -47,7 +79,18 @@ describe("histogram", () => {
 });
 
 describe("histograms over steps", () => {
-  const strip = (over: Partial<HistoryPicture> = {}): HistoryPicture => ({ frames: [frame(0), frame(50), frame(100)], key: "k", domain: [-2, 2], range: [0, 100], step: 50, table: table("density", false), label: String, version: "", nothing: "none", ...over });
+  const strip = (over: Partial<HistoryPicture> = {}): HistoryPicture => ({
+    frames: [frame(0), frame(50), frame(100)],
+    key: "k",
+    domain: [-2, 2],
+    range: [0, 100],
+    step: 50,
+    table: table("density", false),
+    label: String,
+    version: "",
+    nothing: "none",
+    ...over,
+  });
   test("a column shows the bins of the latest step at or before it, darkest where most values are", () => {
     const one = hist();
     one.counts.fill(0);
@@ -73,7 +116,14 @@ describe("histograms over steps", () => {
 
 describe("heat map", () => {
   test("colours run from end to end; NaN and infinities have marks of their own", () => {
-    const image = { data: Float32Array.from([-1, 1, 5, Number.NaN, Infinity, -Infinity]), width: 3, height: 2, lo: 0, hi: 0, edition: 0 };
+    const image = {
+      data: Float32Array.from([-1, 1, 5, Number.NaN, Infinity, -Infinity]),
+      width: 3,
+      height: 2,
+      lo: 0,
+      hi: 0,
+      edition: 0,
+    };
     const { data } = colourPixels(image, table("viridis", false), [-1, 1]);
     const at = (i: number) => [...data.slice(4 * i, 4 * i + 3)];
     expect(at(0)).toEqual([0x44, 0x01, 0x54]);
@@ -96,7 +146,17 @@ describe("heat map", () => {
 
 describe("lines", () => {
   const curve = { x: [0, 10, 20, 30], y: [1, Number.NaN, 3, -2], colour: "#000" };
-  const lines = (over: Partial<LinesPicture> = {}): LinesPicture => ({ curves: [curve], logX: false, logY: false, range: undefined, step: 20, marked: [], xLabel: "step", nothing: "none", ...over });
+  const lines = (over: Partial<LinesPicture> = {}): LinesPicture => ({
+    curves: [curve],
+    logX: false,
+    logY: false,
+    range: undefined,
+    step: 20,
+    marked: [],
+    xLabel: "step",
+    nothing: "none",
+    ...over,
+  });
   test("extent leaves out what is not finite, below zero on a log axis, or out of range", () => {
     expect(extent([curve], undefined, false)).toEqual([-2, 3]);
     expect(extent([curve], undefined, true)).toEqual([1, 3]);
@@ -107,12 +167,25 @@ describe("lines", () => {
     const y = new Float64Array(n).fill(1);
     y[777_777] = 50;
     const scale = linear(0, n, [0, 400]);
-    const points = tracePoints({ x: Float64Array.from({ length: n }, (_, i) => i), y }, scale, linear(0, 50, [200, 0]), false, false);
+    const points = tracePoints(
+      { x: Float64Array.from({ length: n }, (_, i) => i), y },
+      scale,
+      linear(0, 50, [200, 0]),
+      false,
+      false,
+    );
     expect(points.length).toBeLessThan(400 * 10);
     expect(Math.min(...points.filter((_, i) => i % 2))).toBe(0);
   });
   test("are drawn with gaps, on both kinds of axes, and with nothing", () => {
-    for (const over of [{}, { logY: true }, { logX: true }, { curves: [] }, { range: [10, 20] as [number, number] }, { curves: [{ ...curve, smooth: [1, 2, 3, 4] }] }]) {
+    for (const over of [
+      {},
+      { logY: true },
+      { logX: true },
+      { curves: [] },
+      { range: [10, 20] as [number, number] },
+      { curves: [{ ...curve, smooth: [1, 2, 3, 4] }] },
+    ]) {
       const p = pen();
       drawLines(p, size, theme, lines(over));
       expect(p.toString()).not.toContain("NaN");
@@ -125,14 +198,31 @@ describe("timelines", () => {
   test("a track of 100,000 steps draws no more ticks than pixels, and every firing", () => {
     const labels = Float64Array.from({ length: 100_000 }, (_, i) => i);
     const p = pen();
-    drawTrack(p, size, theme, { labels, modes: new Uint8Array(100_000).fill(1), state: new Uint8Array(100_000).fill(2), fired: [5, 50_000], at: 0, compare: 3, hover: 7 });
+    drawTrack(p, size, theme, {
+      labels,
+      modes: new Uint8Array(100_000).fill(1),
+      state: new Uint8Array(100_000).fill(2),
+      fired: [5, 50_000],
+      at: 0,
+      compare: 3,
+      hover: 7,
+    });
     expect(p.toString().match(/<path/g)?.length).toBeLessThan(420);
     expect(p.toString().match(new RegExp(`fill="${theme.error}"`, "g"))).toHaveLength(2);
     expect(trackScale([7], 400)(7)).toBeCloseTo(200, 0);
   });
   test("of outcomes in one column the worst is seen", () => {
     const p = pen();
-    drawOutcomes(p, size, theme, { steps: [], outcomes: new Map([[50_000, 1], [50_001, 2], [50_002, 3]]), step: Number.NaN, range: [0, 100_000] });
+    drawOutcomes(p, size, theme, {
+      steps: [],
+      outcomes: new Map([
+        [50_000, 1],
+        [50_001, 2],
+        [50_002, 3],
+      ]),
+      step: Number.NaN,
+      range: [0, 100_000],
+    });
     expect(p.toString()).toContain(theme.error);
   });
 });

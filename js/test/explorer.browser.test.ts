@@ -1,8 +1,8 @@
 import axe from "axe-core";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { cannedRules, catalog, frames, LAST, plan, rules, stepsOf, TENSORS } from "../demo/canned";
-import { start } from "../src/page";
 import { encode } from "../src/packet";
+import { start } from "../src/page";
 import { KernelSource } from "../src/request";
 import { PlainModel } from "../src/state";
 import widget from "../src/widget";
@@ -15,7 +15,8 @@ afterEach(() => {
   shown = undefined;
 });
 const ALL = ["histogram", "heatmap", "history", "statistics", "scalars", "values", "rules"] as const;
-const rows = (el: Element) => [...el.querySelectorAll(".smdw-row")].map((row) => row.querySelector(".smdw-label")?.textContent);
+const rows = (el: Element) =>
+  [...el.querySelectorAll(".smdw-row")].map((row) => row.querySelector(".smdw-label")?.textContent);
 const ready = () => until(() => shown?.el.querySelector(".smdw-row"));
 
 describe("the tree", () => {
@@ -98,7 +99,11 @@ describe("rules", () => {
     expect(input.getAttribute("aria-invalid")).toBe("true");
     input.value = "1e-3";
     input.dispatchEvent(new Event("change"));
-    await until(() => source.asked.some((question) => question.what === "rule" && question.do === "set" && question.params?.threshold === 0.001));
+    await until(() =>
+      source.asked.some(
+        (question) => question.what === "rule" && question.do === "set" && question.params?.threshold === 0.001,
+      ),
+    );
   });
 
   test("rules are stopped, removed and added, those of the notebook too", async () => {
@@ -131,22 +136,33 @@ test("curves: smoothing, ranges, a reduction of the tensor in view", async () =>
   expect(session.state.get("series").at(-1)).toEqual({ tensor: "fc1.weight", stat: "value", run: -1 });
 });
 
-describe.each([[1200, false], [500, true]] as const)("at %i pixels", (width, dark) => {
+describe.each([
+  [1200, false],
+  [500, true],
+] as const)("at %i pixels", (width, dark) => {
   test("nothing sticks out and axe finds no violation", async () => {
     const overflow = document.documentElement.style;
-    shown = open({ _kind: "explorer", panels: [...ALL], tensor: "gradient/fc1.weight", step: 720, follow: false }, { width, dark });
+    shown = open(
+      { _kind: "explorer", panels: [...ALL], tensor: "gradient/fc1.weight", step: 720, follow: false },
+      { width, dark },
+    );
     const { el, session } = shown;
     await ready();
     await until(() => el.querySelectorAll(".smdw-rule").length === 4 && !session.waiting.size);
     await frame();
     expect(el.dataset.theme).toBe(dark ? "dark" : "light");
     expect(el.scrollWidth).toBeLessThanOrEqual(width);
-    for (const panel of el.querySelectorAll(".smdw-panel")) expect(panel.scrollWidth, panel.className).toBeLessThanOrEqual(panel.clientWidth + 1);
+    for (const panel of el.querySelectorAll(".smdw-panel"))
+      expect(panel.scrollWidth, panel.className).toBeLessThanOrEqual(panel.clientWidth + 1);
     for (const more of el.querySelectorAll<HTMLButtonElement>(".smdw-corner > button")) {
       more.click();
       await frame();
       const result = await axe.run(el, { rules: { region: { enabled: false } } });
-      expect(result.violations.map((violation) => `${violation.id}: ${violation.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`)).toEqual([]);
+      expect(
+        result.violations.map(
+          (violation) => `${violation.id}: ${violation.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`,
+        ),
+      ).toEqual([]);
       more.click();
       if (more !== el.querySelector(".smdw-corner > button")) break;
     }
@@ -160,7 +176,9 @@ test("a narrow explorer opens its tree over the pictures and closes it when a te
   await frame();
   expect($(el, ".smdw-tensors").clientHeight).toBe(0);
   button(el, "tensors").click();
-  const row = await until(() => [...el.querySelectorAll<HTMLElement>(".smdw-row-tensor")].find((each) => each.textContent === "fc2.bias"));
+  const row = await until(() =>
+    [...el.querySelectorAll<HTMLElement>(".smdw-row-tensor")].find((each) => each.textContent === "fc2.bias"),
+  );
   row.click();
   expect(model.get("tensor")).toBe("fc2.bias");
   expect($(el, ".smdw-tensors").clientHeight).toBe(0);
@@ -219,8 +237,16 @@ test("two views of one widget show the same, and one may go", async () => {
 
 test("what the first state holds is shown though the kernel never answers", async () => {
   const tensor = TENSORS.find((each) => each.name === "fc3.weight") as (typeof TENSORS)[number];
-  const want = { stats: true, update: false, hist: { scale: "linear" as const, bins: 64, edges: "shared" as const }, image: null, percentiles: true };
-  const boot = [catalog(0), plan(tensor, 0, ""), frames(tensor, 0, "", stepsOf(tensor, 0), want)].map((buffer) => new DataView(buffer));
+  const want = {
+    stats: true,
+    update: false,
+    hist: { scale: "linear" as const, bins: 64, edges: "shared" as const },
+    image: null,
+    percentiles: true,
+  };
+  const boot = [catalog(0), plan(tensor, 0, ""), frames(tensor, 0, "", stepsOf(tensor, 0), want)].map(
+    (buffer) => new DataView(buffer),
+  );
   const model = new PlainModel({ _kind: "inspector", tensor: "fc3.weight", panels: ["histogram"], _boot: boot });
   const el = document.createElement("div");
   document.body.append(el);
@@ -240,8 +266,28 @@ test("what the first state holds is shown though the kernel never answers", asyn
 
 test("an exported page under a strict policy: the slider drags, what only a kernel knows is said to be missing", async () => {
   const tensor = TENSORS.find((each) => each.name === "fc3.weight") as (typeof TENSORS)[number];
-  const want = { stats: true, update: false, hist: { scale: "linear" as const, bins: 64, edges: "shared" as const }, image: { axes: [], fixed: [], pool: "maxabs" as const, cells: 4096 }, percentiles: true };
-  const packets = [encode({ kind: "page", traits: { _kind: "explorer", tensor: "fc3.weight", step: 300, panels: ["histogram", "heatmap", "values", "rules"] } }), catalog(0), rules(cannedRules()), plan(tensor, 0, ""), frames(tensor, 0, "", stepsOf(tensor, 0), want)];
+  const want = {
+    stats: true,
+    update: false,
+    hist: { scale: "linear" as const, bins: 64, edges: "shared" as const },
+    image: { axes: [], fixed: [], pool: "maxabs" as const, cells: 4096 },
+    percentiles: true,
+  };
+  const packets = [
+    encode({
+      kind: "page",
+      traits: {
+        _kind: "explorer",
+        tensor: "fc3.weight",
+        step: 300,
+        panels: ["histogram", "heatmap", "values", "rules"],
+      },
+    }),
+    catalog(0),
+    rules(cannedRules()),
+    plan(tensor, 0, ""),
+    frames(tensor, 0, "", stepsOf(tensor, 0), want),
+  ];
   const holder = document.createElement("div");
   for (const packet of packets) {
     const script = document.createElement("script");
@@ -263,7 +309,9 @@ test("an exported page under a strict policy: the slider drags, what only a kern
   await until(() => /mean/.test($(el, ".smdw-panel-histogram .smdw-readout").textContent ?? ""));
   await until(() => $(el, ".smdw-panel-values .smdw-note").textContent === "not in this page");
   expect($<HTMLElement>(el, ".smdw-rule-controls").hidden).toBe(true);
-  const row = await until(() => [...el.querySelectorAll<HTMLElement>(".smdw-row-tensor")].find((each) => each.textContent === "fc2.bias"));
+  const row = await until(() =>
+    [...el.querySelectorAll<HTMLElement>(".smdw-row-tensor")].find((each) => each.textContent === "fc2.bias"),
+  );
   row.click();
   await until(() => /without a kernel/.test($(el, ".smdw-panel-histogram .smdw-note").textContent ?? ""));
   expect(fetched).not.toHaveBeenCalled();

@@ -1,14 +1,20 @@
 import { describe, expect, test } from "vitest";
 import { catalog, counts, frames, plan, rules, TENSORS, values } from "../demo/canned";
-import { resolveAxes, resolveFixed } from "../src/asker";
-import { lastAtOrBefore, imageValue, nearestIndex, statistic } from "../src/frames";
+import { imageValue, lastAtOrBefore, nearestIndex, statistic } from "../src/frames";
+import { resolveAxes, resolveFixed } from "../src/matrix";
 import { encode } from "../src/packet";
 import type { FramesHead, Want } from "../src/protocol";
 import { sliceText } from "../src/python";
 import { resolveStep } from "../src/session";
 import { Store } from "../src/store";
 
-const want: Want = { stats: true, update: true, hist: { scale: "linear", bins: 16, edges: "shared" }, image: { axes: [], fixed: [], pool: "mean", cells: 4096 }, percentiles: true };
+const want: Want = {
+  stats: true,
+  update: true,
+  hist: { scale: "linear", bins: 16, edges: "shared" },
+  image: { axes: [], fixed: [], pool: "mean", cells: 4096 },
+  percentiles: true,
+};
 const gradient = TENSORS.find((tensor) => tensor.name === "gradient/fc3.weight") as (typeof TENSORS)[number];
 
 describe("frames", () => {
@@ -19,7 +25,10 @@ describe("frames", () => {
     const x = values(gradient, 10, 0);
     const frame = held.at(10);
     expect(statistic(frame, "max")).toBe(Math.max(...x));
-    expect(statistic(frame, "l1")).toBeCloseTo(x.reduce((sum, v) => sum + Math.abs(v), 0), 9);
+    expect(statistic(frame, "l1")).toBeCloseTo(
+      x.reduce((sum, v) => sum + Math.abs(v), 0),
+      9,
+    );
     expect([...(frame?.counts ?? [])]).toEqual(counts(x));
     const hist = frame?.hists.get("linear/shared");
     expect((hist?.counts.reduce((a, b) => a + b, 0) ?? 0) + (hist?.below ?? 0) + (hist?.above ?? 0)).toBe(x.length);
@@ -38,8 +47,19 @@ describe("frames", () => {
 
   test("a lower edition does not replace a higher one", () => {
     const store = new Store();
-    const head = (edition: number): FramesHead => ({ kind: "frames", run: 0, tensor: "t", worker: "", edition, errors: {}, hist: { scale: "linear", edges: "shared" } });
-    const send = (edition: number, count: number) => store.file([encode(head(edition), { step: ["f8", [1], [5]], edges: ["f8", [2], [0, 1]], hist: ["u4", [1, 1], [count]] })]);
+    const head = (edition: number): FramesHead => ({
+      kind: "frames",
+      run: 0,
+      tensor: "t",
+      worker: "",
+      edition,
+      errors: {},
+      hist: { scale: "linear", edges: "shared" },
+    });
+    const send = (edition: number, count: number) =>
+      store.file([
+        encode(head(edition), { step: ["f8", [1], [5]], edges: ["f8", [2], [0, 1]], hist: ["u4", [1, 1], [count]] }),
+      ]);
     send(1, 7);
     send(0, 3);
     expect(store.frames(0, "t", "").at(5)?.hists.get("linear/shared")?.counts[0]).toBe(7);
@@ -56,13 +76,29 @@ describe("frames", () => {
 
   test("sections that do not fit their steps are passed over", () => {
     const store = new Store();
-    store.file([encode({ kind: "frames", run: 0, tensor: "t", worker: "", edition: 0, errors: {} }, { step: ["f8", [2], [1, 2]], stats: ["f8", [1, 18], new Float64Array(18)], counts: ["f8", [2, 4], new Float64Array(8)] })]);
+    store.file([
+      encode(
+        { kind: "frames", run: 0, tensor: "t", worker: "", edition: 0, errors: {} },
+        {
+          step: ["f8", [2], [1, 2]],
+          stats: ["f8", [1, 18], new Float64Array(18)],
+          counts: ["f8", [2, 4], new Float64Array(8)],
+        },
+      ),
+    ]);
     expect(store.frames(0, "t", "").at(1)).toMatchObject({ step: 1 });
     expect(store.frames(0, "t", "").at(1)?.stats).toBeUndefined();
   });
 
   test("codes stand for NaN, infinities and the ends", () => {
-    const image = { data: Uint8Array.from([0, 1, 2, 3, 255, 129]), height: 1, width: 6, lo: -1, hi: 1, edition: 0 };
+    const image = {
+      data: Uint8Array.from([255, 253, 254, 0, 252, 126]),
+      height: 1,
+      width: 6,
+      lo: -1,
+      hi: 1,
+      edition: 0,
+    };
     expect([0, 1, 2, 3, 4, 5].map((i) => imageValue(image, i))).toEqual([Number.NaN, -Infinity, Infinity, -1, 1, 0]);
   });
 });

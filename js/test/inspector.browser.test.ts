@@ -62,10 +62,17 @@ test("NaN and infinities are counted, marked and never in a bin", async () => {
   const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-heatmap canvas");
   const box = layoutHeatmap([0, 48, 0, 112], { width: canvas.clientWidth, height: canvas.clientHeight });
   // the first cell is infinite at this step
-  await until(() => pixel(canvas, box.x + 1, box.y + 1).slice(0, 3).join() === NOT_FINITE.posInf.join());
+  await until(
+    () =>
+      pixel(canvas, box.x + 1, box.y + 1)
+        .slice(0, 3)
+        .join() === NOT_FINITE.posInf.join(),
+  );
   const held = shown?.session.store.held(0, "gradient/fc1.weight", "")?.frames.get(720);
   const hist = held?.hists.get("linear/shared");
-  expect((hist?.counts.reduce((a, b) => a + b, 0) ?? 0) + (hist?.below ?? 0) + (hist?.above ?? 0)).toBe(x.filter(Number.isFinite).length);
+  expect((hist?.counts.reduce((a, b) => a + b, 0) ?? 0) + (hist?.below ?? 0) + (hist?.above ?? 0)).toBe(
+    x.filter(Number.isFinite).length,
+  );
 });
 
 test("the exact value under the pointer, in the line below the picture", async () => {
@@ -88,7 +95,9 @@ test("zooming asks for a tile when it rests, keys reach every cell, a drag marks
   key(canvas, "+");
   key(canvas, "+");
   expect(session.state.get("zoom")).toHaveLength(4);
-  await until(() => source.asked.some((question) => question.what === "tile" && question.rows[1] - question.rows[0] <= 13));
+  await until(() =>
+    source.asked.some((question) => question.what === "tile" && question.rows[1] - question.rows[0] <= 13),
+  );
   await until(() => session.store.tile((head) => head.exact));
   key(canvas, "ArrowDown");
   await until(() => /^\[\d+, \d+\]/.test(readout("heatmap")));
@@ -134,7 +143,9 @@ test("a tensor of four axes is looked at by any two of them", async () => {
 
 test("the table shows exact numbers of the rows in view and follows the step", async () => {
   const { session } = await inspect({ panels: ["values"] });
-  const cell = () => [...panel("values").querySelectorAll(".smdw-cell:not(.smdw-col-head, .smdw-row-head, .smdw-corner-head)")];
+  const cell = () => [
+    ...panel("values").querySelectorAll(".smdw-cell:not(.smdw-col-head, .smdw-row-head, .smdw-corner-head)"),
+  ];
   const first = () => Number(cell()[0]?.textContent);
   await until(() => Math.fround(first()) === Math.fround(values(tensor("fc1.weight"), 600, 0)[0] as number));
   const scroll = $(panel("values"), ".smdw-scroll");
@@ -155,29 +166,34 @@ test("a second step is pinned and laid over the first; a run without the step sh
   select.value = "run:1";
   select.dispatchEvent(new Event("change"));
   session.state.set({ step: 1200 });
-  await until(() => /mlp-slow: not saved at this step: showing TRAIN step 810/.test($(el, ".smdw-from").textContent ?? ""));
+  await until(() =>
+    /mlp-slow: not saved at this step: showing TRAIN step 810/.test($(el, ".smdw-from").textContent ?? ""),
+  );
   button(el, "compare off").click();
   expect(session.state.get("compare")).toEqual({});
 });
 
-test.each(["tokens", "all.nan", "nothing", "CrossEntropyLoss_output_0", "fc1.bias", "<img src=x onerror=alert(1)>"])("%s is shown without harm", async (name) => {
-  const alarm = vi.spyOn(window, "alert");
-  const errors: unknown[] = [];
-  const caught = (event: ErrorEvent) => errors.push(event.error);
-  window.addEventListener("error", caught);
-  const { el, session } = await inspect({ tensor: name });
-  await until(() => !session.waiting.size);
-  for (const hist_scale of ["linear", "log", "symlog"] as const) {
-    session.state.set({ hist_scale, history: hist_scale === "log" ? "ridge" : "strip" });
+test.each(["tokens", "all.nan", "nothing", "CrossEntropyLoss_output_0", "fc1.bias", "<img src=x onerror=alert(1)>"])(
+  "%s is shown without harm",
+  async (name) => {
+    const alarm = vi.spyOn(window, "alert");
+    const errors: unknown[] = [];
+    const caught = (event: ErrorEvent) => errors.push(event.error);
+    window.addEventListener("error", caught);
+    const { el, session } = await inspect({ tensor: name });
     await until(() => !session.waiting.size);
-    await frame();
-  }
-  expect($(el, ".smdw-name").textContent).toBe(name);
-  expect(el.querySelector("img")).toBeNull();
-  expect(alarm).not.toHaveBeenCalled();
-  expect(errors).toEqual([]);
-  window.removeEventListener("error", caught);
-});
+    for (const hist_scale of ["linear", "log", "symlog"] as const) {
+      session.state.set({ hist_scale, history: hist_scale === "log" ? "ridge" : "strip" });
+      await until(() => !session.waiting.size);
+      await frame();
+    }
+    expect($(el, ".smdw-name").textContent).toBe(name);
+    expect(el.querySelector("img")).toBeNull();
+    expect(alarm).not.toHaveBeenCalled();
+    expect(errors).toEqual([]);
+    window.removeEventListener("error", caught);
+  },
+);
 
 test("an error is said in its place and the rest keeps working", async () => {
   shown = open({ _kind: "inspector", tensor: "missing", panels: ALL });
@@ -190,7 +206,9 @@ test("what is shown can be taken away: CSV, SVG, PNG, Python", async () => {
   await inspect({ panels: ["histogram"] });
   await until(() => /mean/.test(readout("histogram")));
   const saved: Blob[] = [];
-  const url = vi.spyOn(URL, "createObjectURL").mockImplementation((blob) => (saved.push(blob as Blob), "about:blank#"));
+  const url = vi
+    .spyOn(URL, "createObjectURL")
+    .mockImplementation((blob) => (saved.push(blob as Blob) ? "about:blank#" : ""));
   const click = vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(() => {});
   const copied = vi.spyOn(navigator.clipboard, "writeText").mockResolvedValue();
   try {
@@ -199,12 +217,18 @@ test("what is shown can be taken away: CSV, SVG, PNG, Python", async () => {
     await until(() => saved.length === 3);
     const texts = await Promise.all(saved.map((blob) => blob.text()));
     const csv = texts.find((text) => text.startsWith("from,to,count")) as string;
-    const sum = csv.trim().split("\n").slice(1).reduce((total, row) => total + Number(row.split(",")[2]), 0);
+    const sum = csv
+      .trim()
+      .split("\n")
+      .slice(1)
+      .reduce((total, row) => total + Number(row.split(",")[2]), 0);
     expect(sum).toBe(48 * 112);
     expect(texts.some((text) => text.startsWith("<svg"))).toBe(true);
     expect(saved.find((blob) => blob.type === "image/png")?.size).toBeGreaterThan(1000);
     button(panel("histogram"), "Copy as Python").click();
-    expect(copied).toHaveBeenCalledWith('smdwidgets.create_trial("runs/mlp").tensor("fc1.weight").value(540, mode=smdwidgets.modes.TRAIN)');
+    expect(copied).toHaveBeenCalledWith(
+      'smdwidgets.create_trial("runs/mlp").tensor("fc1.weight").value(540, mode=smdwidgets.modes.TRAIN)',
+    );
   } finally {
     for (const spy of [url, click, copied]) spy.mockRestore();
   }

@@ -10,7 +10,16 @@ import { offsets } from "../src/lib/virtual";
 
 describe("numbers", () => {
   test("are short and never wrong", () => {
-    expect([0, 1234.5, -0.5, 1e-9, 12345678, Number.NaN, Infinity, -Infinity].map((x) => num(x))).toEqual(["0", "1,235", "\u22120.5", "1e\u22129", "1.235e7", "NaN", "+Inf", "\u2212Inf"]);
+    expect([0, 1234.5, -0.5, 1e-9, 12345678, Number.NaN, Infinity, -Infinity].map((x) => num(x))).toEqual([
+      "0",
+      "1,235",
+      "\u22120.5",
+      "1e\u22129",
+      "1.235e7",
+      "NaN",
+      "+Inf",
+      "\u2212Inf",
+    ]);
     expect(num(0.1 + 0.2)).toBe("0.3");
   });
   test("shares are never 0% of something nor 100% of not all", () => {
@@ -24,33 +33,55 @@ describe("numbers", () => {
 });
 
 describe("scales", () => {
-  test.each([linear(-3, 7, [10, 90]), log(1e-6, 1e3, [10, 90]), symmetricLog(-5, 100, 1e-3, [90, 10])])("go there and back", (scale) => {
-    const [lo, hi] = scale.domain;
-    for (const t of [0, 0.1, 0.5, 0.9, 1]) {
-      const value = scale.invert(10 + 80 * t);
-      expect(scale(value)).toBeCloseTo(10 + 80 * t, 6);
-      expect(value).toBeGreaterThanOrEqual(Math.min(lo, hi) - 1e-9);
-    }
-    for (const tick of scale.ticks(6)) expect(tick.value >= lo && tick.value <= hi).toBe(true);
-  });
+  test.each([linear(-3, 7, [10, 90]), log(1e-6, 1e3, [10, 90]), symmetricLog(-5, 100, 1e-3, [90, 10])])(
+    "go there and back",
+    (scale) => {
+      const [lo, hi] = scale.domain;
+      for (const t of [0, 0.1, 0.5, 0.9, 1]) {
+        const value = scale.invert(10 + 80 * t);
+        expect(scale(value)).toBeCloseTo(10 + 80 * t, 6);
+        expect(value).toBeGreaterThanOrEqual(Math.min(lo, hi) - 1e-9);
+      }
+      for (const tick of scale.ticks(6)) expect(tick.value >= lo && tick.value <= hi).toBe(true);
+    },
+  );
   test("ticks are round and do not add up errors", () => {
     expect(linearTicks(0, 0.5, 5).map((tick) => tick.label)).toEqual(["0", "0.1", "0.2", "0.3", "0.4", "0.5"]);
-    expect(symmetricLog(-1, 1, 1e-3, [0, 100]).ticks(6).map((tick) => tick.value)).toContain(0);
+    expect(
+      symmetricLog(-1, 1, 1e-3, [0, 100])
+        .ticks(6)
+        .map((tick) => tick.value),
+    ).toContain(0);
   });
   test("survive data without width, without numbers, without positives", () => {
-    for (const scale of [linear(3, 3, [0, 100]), linear(Number.NaN, Number.NaN, [0, 100]), linear(Infinity, -Infinity, [0, 100]), log(0, 0, [0, 100]), log(-3, -1, [0, 100]), symmetricLog(0, 0, 0, [0, 100])])
-      expect([...scale.domain, scale(0.5) || 0, ...scale.ticks(5).map((tick) => tick.value)].every(Number.isFinite)).toBe(true);
+    for (const scale of [
+      linear(3, 3, [0, 100]),
+      linear(Number.NaN, Number.NaN, [0, 100]),
+      linear(Infinity, -Infinity, [0, 100]),
+      log(0, 0, [0, 100]),
+      log(-3, -1, [0, 100]),
+      symmetricLog(0, 0, 0, [0, 100]),
+    ])
+      expect(
+        [...scale.domain, scale(0.5) || 0, ...scale.ticks(5).map((tick) => tick.value)].every(Number.isFinite),
+      ).toBe(true);
   });
 });
 
 describe("smoothing", () => {
   const x = Float64Array.from({ length: 60 }, (_, i) => i * 10);
   test("leaves a constant exactly as it is", () => {
-    expect([...smooth(x, x.map(() => 0.1), 7)]).toEqual(Array(60).fill(0.1));
+    expect([
+      ...smooth(
+        x,
+        x.map(() => 0.1),
+        7,
+      ),
+    ]).toEqual(Array(60).fill(0.1));
   });
   test("does not bend a straight line at its ends", () => {
     const line = x.map((v) => 3 - v / 7);
-    smooth(x, line, 10).forEach((y, i) => expect(y).toBeCloseTo(line[i] as number, 9));
+    for (const [i, y] of smooth(x, line, 10).entries()) expect(y).toBeCloseTo(line[i] as number, 9);
   });
   test("leaves gaps and takes nothing from them", () => {
     const y = Float64Array.from(x, (_, i) => (i === 30 ? Number.NaN : 1));
@@ -79,11 +110,27 @@ describe("search", () => {
 
 describe("tree", () => {
   const names = ["fc1.weight", "fc1.bias", "gradient/fc1.weight", "loss", "a/b/c/d", "a/b/c/e"];
-  const tree = new Tree(names, new Map([["weights", [0]], ["losses", [3]], ["all", [0, 1, 2, 3, 4, 5]]]));
+  const tree = new Tree(
+    names,
+    new Map([
+      ["weights", [0]],
+      ["losses", [3]],
+      ["all", [0, 1, 2, 3, 4, 5]],
+    ]),
+  );
   test("has collections first and every tensor once", () => {
     const rows = tree.rows(new Set());
-    expect(rows.filter((row) => row.level === 1).map((row) => row.label)).toEqual(["losses", "weights", "other tensors"]);
-    expect(rows.filter((row) => row.kind === "tensor").map((row) => row.id).sort()).toEqual([...names].sort());
+    expect(rows.filter((row) => row.level === 1).map((row) => row.label)).toEqual([
+      "losses",
+      "weights",
+      "other tensors",
+    ]);
+    expect(
+      rows
+        .filter((row) => row.kind === "tensor")
+        .map((row) => row.id)
+        .sort(),
+    ).toEqual([...names].sort());
   });
   test("writes chains of single groups and single tensors in one row, with the name's own separators", () => {
     const labels = tree.rows(new Set()).map((row) => row.label);
@@ -92,7 +139,13 @@ describe("tree", () => {
     expect(labels).toContain("gradient/fc1.weight");
   });
   test("folds", () => {
-    expect(tree.rows(new Set(["other tensors"])).map((row) => row.label)).toEqual(["losses", "loss", "weights", "fc1.weight", "other tensors"]);
+    expect(tree.rows(new Set(["other tensors"])).map((row) => row.label)).toEqual([
+      "losses",
+      "loss",
+      "weights",
+      "fc1.weight",
+      "other tensors",
+    ]);
   });
   test("10,000 tensors are laid out at once, and a name of a megabyte is one part", () => {
     const many = Array.from({ length: 10_000 }, (_, i) => `layer${i % 100}/block${i % 10}/w${i}`);
@@ -118,7 +171,13 @@ describe("virtual rows", () => {
 describe("files", () => {
   test("names and formulas from a run do no harm", () => {
     expect(fileName("../../etc/pass wd\u0000.png")).toBe("etc_pass_wd_.png");
-    expect(csv([["=cmd()", 1], ['a"b', -1.5], ["-1", "x,y"]])).toBe(`'=cmd(),1\n"a""b",-1.5\n-1,"x,y"\n`);
+    expect(
+      csv([
+        ["=cmd()", 1],
+        ['a"b', -1.5],
+        ["-1", "x,y"],
+      ]),
+    ).toBe(`'=cmd(),1\n"a""b",-1.5\n-1,"x,y"\n`);
     expect(pyString('a"\n\u00e9')).toBe('"a\\"\\n\\u00e9"');
   });
 });

@@ -3,7 +3,12 @@ import { decode, encode, PacketError } from "../src/packet";
 import type { Head } from "../src/protocol";
 
 const head = { kind: "series", run: 0, tensor: "loss", worker: "", mode: "", stat: "value" } as Head;
-const packet = () => encode(head, { step: ["f8", [3], [0, 10, 20]], y: ["f8", [3], [1.5, Number.NaN, -2]], codes: ["u1", [2, 2], [1, 2, 3, 4]] });
+const packet = () =>
+  encode(head, {
+    step: ["f8", [3], [0, 10, 20]],
+    y: ["f8", [3], [1.5, Number.NaN, -2]],
+    codes: ["u1", [2, 2], [1, 2, 3, 4]],
+  });
 
 describe("packets", () => {
   test("come back as they were written", () => {
@@ -45,8 +50,21 @@ describe("packets", () => {
       return () => decode(out);
     };
     expect(lie(() => {})).not.toThrow();
-    for (const bad of [["f8", [3], 0], ["f8", [2], 8], ["f8", [-1], 0], ["f8", [1e9, 1e9], 0], ["f8", [2], 4], ["i8", [2], 0], ["constructor", [0], 0], ["f8", "2", 0], 7])
-      expect(lie((arrays) => Object.assign(arrays, { x: bad })), JSON.stringify(bad)).toThrow(PacketError);
+    for (const bad of [
+      ["f8", [3], 0],
+      ["f8", [2], 8],
+      ["f8", [-1], 0],
+      ["f8", [1e9, 1e9], 0],
+      ["f8", [2], 4],
+      ["i8", [2], 0],
+      ["constructor", [0], 0],
+      ["f8", "2", 0],
+      7,
+    ])
+      expect(
+        lie((arrays) => Object.assign(arrays, { x: bad })),
+        JSON.stringify(bad),
+      ).toThrow(PacketError);
   });
 
   test("of a later protocol say what to do", () => {

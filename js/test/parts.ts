@@ -15,7 +15,10 @@ export interface Shown {
   close(): void;
 }
 
-export function open(traits: Partial<Traits>, options: { width?: number; runs?: number; extra?: number; dark?: boolean; shadow?: boolean; delay?: number } = {}): Shown {
+export function open(
+  traits: Partial<Traits>,
+  options: { width?: number; runs?: number; extra?: number; dark?: boolean; shadow?: boolean; delay?: number } = {},
+): Shown {
   const host = document.createElement("div");
   host.style.width = `${options.width ?? 1000}px`;
   host.style.background = options.dark ? "#14171b" : "#ffffff";
@@ -64,7 +67,9 @@ export function $<E extends Element = HTMLElement>(root: Element, selector: stri
 }
 
 export const button = (root: Element, name: string) => {
-  const found = [...root.querySelectorAll("button")].find((each) => each.textContent === name || each.getAttribute("aria-label") === name);
+  const found = [...root.querySelectorAll("button")].find(
+    (each) => each.textContent === name || each.getAttribute("aria-label") === name,
+  );
   if (!found) throw new Error(`no button ${name}`);
   return found;
 };
@@ -77,7 +82,18 @@ export function key(el: Element, name: string, init: KeyboardEventInit = {}): Ke
 
 export function pointer(el: Element, type: string, x: number, y: number, init: PointerEventInit = {}): void {
   const box = el.getBoundingClientRect();
-  el.dispatchEvent(new PointerEvent(type, { clientX: box.left + x, clientY: box.top + y, bubbles: true, composed: true, cancelable: true, button: 0, pointerId: 1, ...init }));
+  el.dispatchEvent(
+    new PointerEvent(type, {
+      clientX: box.left + x,
+      clientY: box.top + y,
+      bubbles: true,
+      composed: true,
+      cancelable: true,
+      button: 0,
+      pointerId: 1,
+      ...init,
+    }),
+  );
 }
 
 export function pixel(canvas: HTMLCanvasElement, x: number, y: number): number[] {

@@ -18,7 +18,13 @@ function source(patience?: number) {
   const control = new AbortController();
   const filed: DataView[] = [];
   const alive = vi.fn();
-  return { model, control, filed, alive, source: new KernelSource(model, (buffers) => filed.push(...buffers), control.signal, alive, patience) };
+  return {
+    model,
+    control,
+    filed,
+    alive,
+    source: new KernelSource(model, (buffers) => filed.push(...buffers), control.signal, alive, patience),
+  };
 }
 const never = new AbortController().signal;
 
@@ -47,7 +53,11 @@ test("answers to others and to nobody are ignored, their packets are not", () =>
 test("an error is said in its own words", async () => {
   const { model, source: kernel } = source();
   const answer = kernel.ask({ what: "classes" }, never);
-  model.reply({ kind: "error", id: model.sent[0]?.id, error: { type: "TensorUnavailable", message: "no tensor named x" } });
+  model.reply({
+    kind: "error",
+    id: model.sent[0]?.id,
+    error: { type: "TensorUnavailable", message: "no tensor named x" },
+  });
   await expect(answer).rejects.toMatchObject({ type: "TensorUnavailable", message: "no tensor named x" });
 });
 
@@ -110,7 +120,11 @@ test("a busy kernel is said to be busy, and a failure stays until asked again", 
     const asked = session.ask("tile", { what: "classes" });
     vi.advanceTimersByTime(1001);
     expect(session.waiting.get("tile")?.busy).toBe(true);
-    model.reply({ kind: "error", id: model.sent.at(-1)?.id, error: { type: "RunIOError", message: "the run is gone" } });
+    model.reply({
+      kind: "error",
+      id: model.sent.at(-1)?.id,
+      error: { type: "RunIOError", message: "the run is gone" },
+    });
     await asked;
     expect(session.waiting.get("tile")).toMatchObject({ busy: false, error: "the run is gone" });
   } finally {

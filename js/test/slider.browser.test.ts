@@ -23,7 +23,16 @@ test("keys move it, and nobody else on the page hears them, not even in the capt
   const spy = (event: KeyboardEvent) => heard.push(event.key);
   document.addEventListener("keydown", spy, true);
   try {
-    const moves: [string, number][] = [["ArrowRight", 610], ["ArrowUp", 620], ["ArrowLeft", 610], ["ArrowDown", 600], ["PageUp", 720], ["PageDown", 600], ["Home", 0], ["End", 1200]];
+    const moves: [string, number][] = [
+      ["ArrowRight", 610],
+      ["ArrowUp", 620],
+      ["ArrowLeft", 610],
+      ["ArrowDown", 600],
+      ["PageUp", 720],
+      ["PageDown", 600],
+      ["Home", 0],
+      ["End", 1200],
+    ];
     for (const [name, to] of moves) {
       track.focus();
       expect(key(track, name).defaultPrevented).toBe(true);
@@ -31,7 +40,8 @@ test("keys move it, and nobody else on the page hears them, not even in the capt
     }
     key(track, "b");
     expect(heard).toEqual([]);
-    for (const init of [{ key: "Tab" }, { key: "s", ctrlKey: true }, { key: "Enter", shiftKey: true }]) key(track, init.key, init);
+    for (const init of [{ key: "Tab" }, { key: "s", ctrlKey: true }, { key: "Enter", shiftKey: true }])
+      key(track, init.key, init);
     expect(heard).toEqual(["Tab", "s", "Enter"]);
     key(document.body, "b");
     expect(heard).toContain("b");
@@ -70,7 +80,9 @@ test("new steps are followed, or counted when it was touched", async () => {
   key(track, "ArrowLeft");
   await frame();
   session.store.file([catalog(0, { last: 1300, from: 1250, append: true })]);
-  const fresh = await until(() => [...el.querySelectorAll("button")].find((each) => /new step/.test(each.textContent ?? "") && !each.hidden));
+  const fresh = await until(() =>
+    [...el.querySelectorAll("button")].find((each) => /new step/.test(each.textContent ?? "") && !each.hidden),
+  );
   expect(fresh.textContent).toBe("5 new steps");
   expect(step()).toBe(1240);
   fresh.click();

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import css from "../src/widget.css?inline";
 import { PlainModel } from "../src/state";
 import widget from "../src/widget";
+import css from "../src/widget.css?inline";
 
 test("a widget takes JupyterLab's text colour where there is one", () => {
   const el = document.createElement("div");

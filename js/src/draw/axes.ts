@@ -51,5 +51,11 @@ export function leftAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, options
 
 /** Words in the middle of an empty picture. */
 export function message(pen: Pen, width: number, height: number, text: string, theme: Theme): void {
-  pen.text(width / 2, height / 2, text, { fill: theme.ink2, align: "center", baseline: "middle", most: width - 24, size: 12 });
+  pen.text(width / 2, height / 2, text, {
+    fill: theme.ink2,
+    align: "center",
+    baseline: "middle",
+    most: width - 24,
+    size: 12,
+  });
 }

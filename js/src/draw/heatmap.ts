@@ -75,7 +75,13 @@ export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: Heatmap
   const toY = (row: number) => box.y + ((row - r0) / (r1 - r0)) * box.height;
   pen.clip(box.x, box.y, box.width, box.height, () => {
     for (const { pixels, covers } of picture.layers)
-      pen.image(pixels, toX(covers[2]), toY(covers[0]), toX(covers[3]) - toX(covers[2]), toY(covers[1]) - toY(covers[0]));
+      pen.image(
+        pixels,
+        toX(covers[2]),
+        toY(covers[0]),
+        toX(covers[3]) - toX(covers[2]),
+        toY(covers[1]) - toY(covers[0]),
+      );
     if (picture.dim) pen.rect(box.x, box.y, box.width, box.height, { fill: theme.surface, opacity: 0.35 });
     if (picture.marked) {
       const [m0, m1, m2, m3] = picture.marked;
@@ -116,13 +122,18 @@ function legend(pen: Pen, box: Box, size: Size, theme: Theme, { table, domain }:
   const x = box.x + box.width + 10;
   const height = Math.max(40, Math.min(box.height, size.height - 30));
   const data = new Uint8ClampedArray(256 * 4);
-  for (let i = 0; i < 256; i++) data.set([table[3 * (255 - i)] ?? 0, table[3 * (255 - i) + 1] ?? 0, table[3 * (255 - i) + 2] ?? 0, 255], 4 * i);
+  for (let i = 0; i < 256; i++)
+    data.set([table[3 * (255 - i)] ?? 0, table[3 * (255 - i) + 1] ?? 0, table[3 * (255 - i) + 2] ?? 0, 255], 4 * i);
   pen.image({ data, width: 1, height: 256 }, x, box.y, 8, height);
   const scale = linear(domain[0], domain[1], [box.y + height, box.y]);
   for (const tick of scale.ticks(Math.max(2, Math.floor(height / 36)))) {
     const y = scale(tick.value);
     line(pen, x + 8, crisp(y), x + 11, crisp(y), { stroke: theme.rule });
-    pen.text(x + 13, Math.min(Math.max(y, box.y + 5), box.y + height - 4), num(tick.value, 3), { fill: theme.ink2, baseline: "middle", most: size.width - x - 13 });
+    pen.text(x + 13, Math.min(Math.max(y, box.y + 5), box.y + height - 4), num(tick.value, 3), {
+      fill: theme.ink2,
+      baseline: "middle",
+      most: size.width - x - 13,
+    });
   }
 }
 
@@ -146,8 +157,18 @@ export function clampWindow([r0, r1, c0, c1]: Window, rows: number, cols: number
   return [...axis(r0, r1, rows), ...axis(c0, c1, cols)] as unknown as Window;
 }
 
-export function zoomWindow(window: Window, by: number, at: readonly [number, number], rows: number, cols: number): Window {
+export function zoomWindow(
+  window: Window,
+  by: number,
+  at: readonly [number, number],
+  rows: number,
+  cols: number,
+): Window {
   const [r0, r1, c0, c1] = window;
   const [row, col] = at;
-  return clampWindow([row - (row - r0) * by, row + (r1 - row) * by, col - (col - c0) * by, col + (c1 - col) * by], rows, cols);
+  return clampWindow(
+    [row - (row - r0) * by, row + (r1 - row) * by, col - (col - c0) * by, col + (c1 - col) * by],
+    rows,
+    cols,
+  );
 }

@@ -24,8 +24,14 @@ export interface HistogramPicture {
 }
 
 /** Counts that stand beside the bins, left and right of them. */
-const BESIDE: readonly { label: string; side: "left" | "right"; of(hist: Hist, counts: Float64Array | undefined): number }[] = [
+const BESIDE: readonly {
+  label: string;
+  side: "left" | "right";
+  of(hist: Hist, counts: Float64Array | undefined): number;
+}[] = [
   { label: "\u2212Inf", side: "left", of: (_, counts) => counts?.[3] ?? 0 },
+  // A logarithmic axis has no place for zero.
+  { label: "0", side: "left", of: (hist, counts) => (hist.scale === "log" ? (counts?.[4] ?? 0) : 0) },
   { label: "below", side: "left", of: (hist) => hist.below },
   { label: "above", side: "right", of: (hist) => hist.above },
   { label: "+Inf", side: "right", of: (_, counts) => counts?.[2] ?? 0 },
@@ -59,7 +65,12 @@ export function layoutHistogram(picture: HistogramPicture, size: Size): Histogra
   if (!shape) return undefined;
   const left = 44 + beside(picture, "left").length * COLUMN;
   const right = 10 + beside(picture, "right").length * COLUMN;
-  const box = { x: left, y: 8, width: Math.max(20, size.width - left - right), height: Math.max(20, size.height - 8 - 30) };
+  const box = {
+    x: left,
+    y: 8,
+    width: Math.max(20, size.width - left - right),
+    height: Math.max(20, size.height - 8 - 30),
+  };
   const top = Math.max(1, picture.top);
   const y = picture.logCounts
     ? log(0.7, top * 1.3, [box.y + box.height, box.y])
@@ -111,7 +122,8 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
       pen.rect(x0, top, Math.max(1, x1 - x0), base - top, { fill: theme.ink });
     }
     if (picture.other) pen.path(outline(picture.other, layout, false), { stroke: picture.otherColour, width: 1.5 });
-    if (x.domain[0] < 0 && x.domain[1] > 0) line(pen, crisp(x(0)), box.y, crisp(x(0)), base, { stroke: theme.ink2, dash: [2, 3], opacity: 0.6 });
+    if (x.domain[0] < 0 && x.domain[1] > 0)
+      line(pen, crisp(x(0)), box.y, crisp(x(0)), base, { stroke: theme.ink2, dash: [2, 3], opacity: 0.6 });
   });
   bottomAxis(pen, box, x, theme);
   percentileMarks(pen, layout, picture, theme);
@@ -140,9 +152,20 @@ function drawBeside(pen: Pen, { box, y }: HistogramLayout, picture: HistogramPic
         const n = hist ? each.of(hist, frame?.counts) : 0;
         if (!n) return;
         const top = Math.max(box.y, Math.min(base - 2, y(n)));
-        const colour = each.label === "below" || each.label === "above" ? theme.ink2 : theme.error;
-        pen.rect(x + 6, top, COLUMN - 12, base - top, filled ? { fill: colour } : { stroke: picture.otherColour, width: 1.5 });
-        if (filled) pen.text(x + COLUMN / 2, Math.max(box.y + 9, top - 3), compactCount(n), { fill: theme.ink, align: "center", size: 10 });
+        const colour = ["0", "below", "above"].includes(each.label) ? theme.ink2 : theme.error;
+        pen.rect(
+          x + 6,
+          top,
+          COLUMN - 12,
+          base - top,
+          filled ? { fill: colour } : { stroke: picture.otherColour, width: 1.5 },
+        );
+        if (filled)
+          pen.text(x + COLUMN / 2, Math.max(box.y + 9, top - 3), compactCount(n), {
+            fill: theme.ink,
+            align: "center",
+            size: 10,
+          });
       };
       bar(picture.hist, picture.frame, true);
       bar(picture.other, picture.otherFrame, false);

@@ -31,8 +31,17 @@ export function layoutHistory(picture: HistoryPicture, size: Size, ridge: boolea
   const first = picture.frames[0]?.hists.get(picture.key);
   if (!first) return undefined;
   const box = { x: 52, y: 8, width: Math.max(20, size.width - 62), height: Math.max(20, size.height - 34) };
-  if (ridge) return { box, x: valueScale(first, picture.domain, [box.x, box.x + box.width]), y: linear(picture.range[0], picture.range[1], [box.y + 36, box.y + box.height - 1]) };
-  return { box, x: linear(picture.range[0], picture.range[1], [box.x, box.x + box.width]), y: valueScale(first, picture.domain, [box.y + box.height, box.y]) };
+  if (ridge)
+    return {
+      box,
+      x: valueScale(first, picture.domain, [box.x, box.x + box.width]),
+      y: linear(picture.range[0], picture.range[1], [box.y + 36, box.y + box.height - 1]),
+    };
+  return {
+    box,
+    x: linear(picture.range[0], picture.range[1], [box.x, box.x + box.width]),
+    y: valueScale(first, picture.domain, [box.y + box.height, box.y]),
+  };
 }
 
 /** Share of a step's finite values per pixel row, as a colour by its square root: faint tails stay visible. */
@@ -82,9 +91,19 @@ function densities(hist: Hist, y: Scale, top: number, height: number): Float64Ar
   return out;
 }
 
-const LINES: readonly (readonly [number, number])[] = [[5, 0.55], [50, 1], [95, 0.55]];
+const LINES: readonly (readonly [number, number])[] = [
+  [5, 0.55],
+  [50, 1],
+  [95, 0.55],
+];
 
-export function drawStrip(pen: Pen, size: Size, theme: Theme, picture: HistoryPicture, pixels: Pixels | undefined): void {
+export function drawStrip(
+  pen: Pen,
+  size: Size,
+  theme: Theme,
+  picture: HistoryPicture,
+  pixels: Pixels | undefined,
+): void {
   const layout = layoutHistory(picture, size, false);
   if (!layout || !pixels) return message(pen, size.width, size.height, picture.nothing, theme);
   const { box, x, y } = layout;
@@ -116,8 +135,15 @@ export function ridgeFrames(picture: HistoryPicture, most: number): Frame[] {
   const { frames } = picture;
   const n = Math.min(most, frames.length);
   const picks = new Set<Frame>();
-  for (let i = 0; i < n; i++) picks.add(frames[n === 1 ? frames.length - 1 : Math.round((i * (frames.length - 1)) / (n - 1))] as Frame);
-  const now = frames[lastAtOrBefore(frames.map((frame) => frame.step), picture.step)];
+  for (let i = 0; i < n; i++)
+    picks.add(frames[n === 1 ? frames.length - 1 : Math.round((i * (frames.length - 1)) / (n - 1))] as Frame);
+  const now =
+    frames[
+      lastAtOrBefore(
+        frames.map((frame) => frame.step),
+        picture.step,
+      )
+    ];
   if (now) picks.add(now);
   return [...picks].sort((a, b) => a.step - b.step);
 }
@@ -142,8 +168,16 @@ export function drawRidge(pen: Pen, size: Size, theme: Theme, picture: HistoryPi
       }
       points.push(x(hist.edges[hist.counts.length] as number), base);
       pen.path(points, { fill: theme.surface, opacity: 0.86 }, true);
-      pen.path(points, frame === now ? { fill: theme.accent, opacity: 0.55 } : { fill: theme.accent, opacity: 0.12 }, true);
-      pen.path(points, { stroke: frame === now ? theme.ink : theme.accent, width: frame === now ? 1.5 : 1, opacity: frame === now ? 1 : 0.75 });
+      pen.path(
+        points,
+        frame === now ? { fill: theme.accent, opacity: 0.55 } : { fill: theme.accent, opacity: 0.12 },
+        true,
+      );
+      pen.path(points, {
+        stroke: frame === now ? theme.ink : theme.accent,
+        width: frame === now ? 1.5 : 1,
+        opacity: frame === now ? 1 : 0.75,
+      });
     }
   });
   let free = -100;
@@ -151,7 +185,13 @@ export function drawRidge(pen: Pen, size: Size, theme: Theme, picture: HistoryPi
     const at = y(frame.step);
     if (at - free < 13) continue;
     free = at;
-    pen.text(box.x - 6, at, picture.label(frame.step), { fill: frame === now ? theme.ink : theme.ink2, align: "right", baseline: "middle", bold: frame === now, most: box.x - 6 });
+    pen.text(box.x - 6, at, picture.label(frame.step), {
+      fill: frame === now ? theme.ink : theme.ink2,
+      align: "right",
+      baseline: "middle",
+      bold: frame === now,
+      most: box.x - 6,
+    });
   }
   bottomAxis(pen, box, x, theme);
 }

@@ -76,7 +76,13 @@ export function layoutLines(picture: LinesPicture, size: Size): LinesLayout | un
 }
 
 /** Points of a curve, at most four a pixel column (first, least, most, last), so that no spike is lost. */
-export function tracePoints(curve: { x: ArrayLike<number>; y: ArrayLike<number> }, x: Scale, y: Scale, logX: boolean, logY: boolean): number[] {
+export function tracePoints(
+  curve: { x: ArrayLike<number>; y: ArrayLike<number> },
+  x: Scale,
+  y: Scale,
+  logX: boolean,
+  logY: boolean,
+): number[] {
   const out: number[] = [];
   const n = curve.x.length;
   const place = (i: number) => {
@@ -105,10 +111,11 @@ export function tracePoints(curve: { x: ArrayLike<number>; y: ArrayLike<number> 
     }
     out.push(px, Number.isNaN(value) ? Number.NaN : y(value));
     if (j - i > 3) out.push(px, y(least), px, y(most));
-    else for (let k = i + 1; k < j - 1; k++) {
-      const [a, b] = place(k);
-      out.push(x(a), y(b));
-    }
+    else
+      for (let k = i + 1; k < j - 1; k++) {
+        const [a, b] = place(k);
+        out.push(x(a), y(b));
+      }
     if (j - i > 1) out.push(lastPx, y(last));
     i = j;
   }
@@ -129,7 +136,11 @@ export function drawLines(pen: Pen, size: Size, theme: Theme, picture: LinesPict
       const raw = tracePoints(curve, x, y, picture.logX, picture.logY);
       const style = { stroke: curve.colour, dash: curve.dash ?? [] };
       pen.path(raw, curve.smooth ? { ...style, opacity: 0.28 } : { ...style, width: 1.5 });
-      if (curve.smooth) pen.path(tracePoints({ x: curve.x, y: curve.smooth }, x, y, picture.logX, picture.logY), { ...style, width: 1.75 });
+      if (curve.smooth)
+        pen.path(tracePoints({ x: curve.x, y: curve.smooth }, x, y, picture.logX, picture.logY), {
+          ...style,
+          width: 1.75,
+        });
       lonePoints(pen, curve, x, y);
       at(pen, curve, layout, picture.step, theme);
     }
@@ -143,7 +154,8 @@ function lonePoints(pen: Pen, curve: Curve, x: Scale, y: Scale) {
   if (curve.y.length > 2000) return;
   for (let i = 0; i < curve.y.length; i++) {
     const lone = !Number.isFinite(curve.y[i - 1] ?? Number.NaN) && !Number.isFinite(curve.y[i + 1] ?? Number.NaN);
-    if (lone && Number.isFinite(curve.y[i])) pen.rect(x(curve.x[i] as number) - 1.5, y(curve.y[i] as number) - 1.5, 3, 3, { fill: curve.colour });
+    if (lone && Number.isFinite(curve.y[i]))
+      pen.rect(x(curve.x[i] as number) - 1.5, y(curve.y[i] as number) - 1.5, 3, 3, { fill: curve.colour });
   }
 }
 
@@ -169,7 +181,11 @@ export function drawSpark(pen: Pen, size: Size, theme: Theme, picture: LinesPict
   const y = picture.logY ? log(lo / 1.05, hi * 1.05, up) : linear(lo, hi, up);
   if (!picture.logY && lo < 0 && hi > 0) pen.path([x(x.domain[0]), y(0), x(x.domain[1]), y(0)], { stroke: theme.grid });
   for (const curve of picture.curves) {
-    pen.path(tracePoints(curve, x, y, picture.logX, picture.logY), { stroke: curve.colour, width: 1.25, dash: curve.dash ?? [] });
+    pen.path(tracePoints(curve, x, y, picture.logX, picture.logY), {
+      stroke: curve.colour,
+      width: 1.25,
+      dash: curve.dash ?? [],
+    });
     lonePoints(pen, curve, x, y);
     at(pen, curve, { box: { x: 0, y: 0, width: 0, height: 0 }, x, y }, picture.step, theme);
   }

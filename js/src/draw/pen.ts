@@ -38,14 +38,22 @@ export interface Pen {
   path(points: ArrayLike<number>, ink: Ink, close?: boolean): void;
   text(x: number, y: number, text: string, style: TextStyle): void;
   /** Pixels stretched over a rectangle, cell by cell, never blurred. `from` is the part of them in pixels. */
-  image(pixels: Pixels, x: number, y: number, width: number, height: number, from?: readonly [number, number, number, number]): void;
+  image(
+    pixels: Pixels,
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    from?: readonly [number, number, number, number],
+  ): void;
   clip(x: number, y: number, width: number, height: number, draw: () => void): void;
   measure(text: string, style: TextStyle): number;
 }
 
 export type Drawing = (pen: Pen, size: Size, theme: Theme) => void;
 
-export const line = (pen: Pen, x1: number, y1: number, x2: number, y2: number, ink: Ink) => pen.path([x1, y1, x2, y2], ink);
+export const line = (pen: Pen, x1: number, y1: number, x2: number, y2: number, ink: Ink) =>
+  pen.path([x1, y1, x2, y2], ink);
 
 function font(theme: Theme, style: TextStyle): string {
   return `${style.bold ? "600 " : ""}${style.size ?? 11}px ${style.mono ? theme.mono : theme.font}`;
@@ -110,10 +118,21 @@ export class CanvasPen implements Pen {
     c.fillStyle = style.fill;
     c.textAlign = style.align ?? "left";
     c.textBaseline = style.baseline ?? "alphabetic";
-    c.fillText(fit(text, style.most, (part) => c.measureText(part).width), x, y);
+    c.fillText(
+      cut(text, style.most, (part) => c.measureText(part).width),
+      x,
+      y,
+    );
   }
 
-  image(pixels: Pixels, x: number, y: number, width: number, height: number, from?: readonly [number, number, number, number]): void {
+  image(
+    pixels: Pixels,
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    from?: readonly [number, number, number, number],
+  ): void {
     this.#scratch ??= document.createElement("canvas");
     const scratch = this.#scratch;
     if (scratch.width !== pixels.width || scratch.height !== pixels.height) {
@@ -146,7 +165,7 @@ export class CanvasPen implements Pen {
   }
 }
 
-function fit(text: string, most: number | undefined, measure: (text: string) => number): string {
+function cut(text: string, most: number | undefined, measure: (text: string) => number): string {
   if (most === undefined || measure(text.slice(0, 200)) <= most) return text.slice(0, 200);
   let lo = 0;
   let hi = Math.min(text.length, 200);
@@ -158,10 +177,10 @@ function fit(text: string, most: number | undefined, measure: (text: string) => 
   return lo ? `${text.slice(0, lo)}\u2026` : "";
 }
 
-const xml = (text: string) =>
-  // Characters that XML cannot hold at all are left out; a run may name a tensor with them.
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-  text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "").replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+// Characters that XML cannot hold at all are left out; a run may name a tensor with them.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g;
+const xml = (text: string) => text.replace(NOT_XML, "").replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 const px = (n: number) => String(Math.round(n * 100) / 100);
 
 /** Writes SVG text. `pixels` turns an image into a data URL (a canvas does that in a browser). */
@@ -206,13 +225,20 @@ export class SvgPen implements Pen {
     const anchor = { left: "start", center: "middle", right: "end" }[style.align ?? "left"];
     const size = style.size ?? 11;
     const shift = { top: 0.8, middle: 0.32, bottom: -0.2, alphabetic: 0 }[style.baseline ?? "alphabetic"] * size;
-    const shown = fit(text, style.most, (part) => this.measure(part, style));
+    const shown = cut(text, style.most, (part) => this.measure(part, style));
     this.#out.push(
       `<text x="${px(x)}" y="${px(y + shift)}" text-anchor="${anchor}" font-size="${size}" font-family="${xml(style.mono ? this.theme.mono : this.theme.font)}"${style.bold ? ' font-weight="600"' : ""} fill="${xml(style.fill)}">${xml(shown)}</text>`,
     );
   }
 
-  image(pixels: Pixels, x: number, y: number, width: number, height: number, from?: readonly [number, number, number, number]): void {
+  image(
+    pixels: Pixels,
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    from?: readonly [number, number, number, number],
+  ): void {
     this.#out.push(
       `<image x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" preserveAspectRatio="none" image-rendering="pixelated" href="${xml(this.pixels(pixels, from))}"/>`,
     );

@@ -24,7 +24,10 @@ export function trackScale(labels: ArrayLike<number>, width: number): Scale {
   const lo = labels.length ? (labels[0] as number) : 0;
   const hi = labels.length ? (labels[labels.length - 1] as number) : 1;
   // One step alone stands in the middle.
-  return linear(hi > lo ? lo : lo - 1, hi > lo ? hi : hi + 1, [TRACK_MARGIN, Math.max(TRACK_MARGIN + 10, width - TRACK_MARGIN)]);
+  return linear(hi > lo ? lo : lo - 1, hi > lo ? hi : hi + 1, [
+    TRACK_MARGIN,
+    Math.max(TRACK_MARGIN + 10, width - TRACK_MARGIN),
+  ]);
 }
 
 /** Rows of the track, from the top. */
@@ -69,7 +72,9 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
   let free = 0;
   const last = picture.labels.length ? (picture.labels[n - 1] as number) : 0;
   const ends = n ? [{ value: last, label: last.toLocaleString("en-US") }] : [];
-  const inner = x.ticks(Math.max(2, Math.floor(size.width / 80))).filter((tick) => n > 1 && Number.isInteger(tick.value));
+  const inner = x
+    .ticks(Math.max(2, Math.floor(size.width / 80)))
+    .filter((tick) => n > 1 && Number.isInteger(tick.value));
   for (const tick of inner) {
     const px = x(tick.value);
     const half = pen.measure(tick.label, { fill: "" }) / 2;
@@ -89,7 +94,11 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
     const px = crisp(x(picture.compare));
     pen.path([px, TRACK.ticks - 2, px, TRACK.line + 4], { stroke: theme.ink2, width: 1.5, dash: [2, 2] });
   }
-  if (picture.hover !== undefined) line(pen, crisp(x(picture.hover)), TRACK.ticks - 2, crisp(x(picture.hover)), TRACK.line + 4, { stroke: theme.ink2, opacity: 0.6 });
+  if (picture.hover !== undefined)
+    line(pen, crisp(x(picture.hover)), TRACK.ticks - 2, crisp(x(picture.hover)), TRACK.line + 4, {
+      stroke: theme.ink2,
+      opacity: 0.6,
+    });
 }
 
 /** Outcomes of one rule over the steps of a run. Fired and error are tall, so that they are told apart without colour. */
@@ -97,7 +106,12 @@ export function drawOutcomes(
   pen: Pen,
   size: Size,
   theme: Theme,
-  picture: { steps: ArrayLike<number>; outcomes: ReadonlyMap<number, number>; step: number; range: readonly [number, number] },
+  picture: {
+    steps: ArrayLike<number>;
+    outcomes: ReadonlyMap<number, number>;
+    step: number;
+    range: readonly [number, number];
+  },
 ): void {
   const x = linear(picture.range[0], picture.range[1], [4, size.width - 4]);
   const base = size.height - 3;
@@ -115,7 +129,12 @@ export function drawOutcomes(
     if (outcome === 1) pen.rect(px - next / 2, base - 5, next, 5, { fill: theme.accent, opacity: 0.45 });
     else if (outcome === 3) pen.rect(px - next / 2, base - 2, next, 2, { fill: theme.ink2, opacity: 0.6 });
     else if (outcome === 2) pen.rect(px - Math.max(next, 2) / 2, 3, Math.max(next, 2), base - 3, { fill: theme.error });
-    else if (outcome === 4) pen.path([px - 3, 5, px + 3, base - 2, Number.NaN, Number.NaN, px + 3, 5, px - 3, base - 2], { stroke: theme.warn, width: 1.5 });
+    else if (outcome === 4)
+      pen.path([px - 3, 5, px + 3, base - 2, Number.NaN, Number.NaN, px + 3, 5, px - 3, base - 2], {
+        stroke: theme.warn,
+        width: 1.5,
+      });
   }
-  if (Number.isFinite(picture.step)) line(pen, crisp(x(picture.step)), 0, crisp(x(picture.step)), size.height, { stroke: theme.ink });
+  if (Number.isFinite(picture.step))
+    line(pen, crisp(x(picture.step)), 0, crisp(x(picture.step)), size.height, { stroke: theme.ink });
 }

@@ -36,7 +36,9 @@ export function colourDomain(name: string, lo: number, hi: number): [number, num
 }
 
 export function table(name: string, dark: boolean): Table {
-  const stops = ((dark && STOPS[`${name} dark`]) || STOPS[name] || STOPS.viridis || "").split(" ").map((hex) => Number.parseInt(hex, 16));
+  const stops = ((dark && STOPS[`${name} dark`]) || STOPS[name] || STOPS.viridis || "")
+    .split(" ")
+    .map((hex) => Number.parseInt(hex, 16));
   const out = new Uint8Array(256 * 3);
   for (let i = 0; i < 256; i++) {
     const t = (i / 255) * (stops.length - 1);

@@ -52,14 +52,24 @@ export const ICONS = {
   plus: "M7 3h2v4h4v2H9v4H7V9H3V7h4z",
   minus: "M3 7h10v2H3z",
   fit: "M2 2h5v1.6H3.6V7H2zM9 2h5v5h-1.6V3.6H9zM2 9h1.6v3.4H7V14H2zM12.4 9H14v5H9v-1.6h3.4z",
-  rerun: "M8 3a5 5 0 1 0 4.9 6h-1.7A3.4 3.4 0 1 1 8 4.6c.9 0 1.7.4 2.3 1L8.5 7.400H13V2.900l-1.500 1.500A5 5 0 0 0 8 3z",
+  rerun:
+    "M8 3a5 5 0 1 0 4.9 6h-1.7A3.4 3.4 0 1 1 8 4.6c.9 0 1.7.4 2.3 1L8.5 7.400H13V2.900l-1.500 1.500A5 5 0 0 0 8 3z",
   close: "M4.100 3L8 6.900 11.900 3 13 4.100 9.100 8 13 11.900 11.900 13 8 9.100 4.100 13 3 11.900 6.900 8 3 4.100z",
   chevron: "M5 3.500L10.500 8 5 12.500z",
   menu: "M2 3.500h12V5H2zM2 7.250h12v1.500H2zM2 11h12v1.500H2z",
 } as const;
 
-export function iconButton(name: keyof typeof ICONS, label: string, onClick: () => void, signal: AbortSignal): HTMLButtonElement {
-  const button = h("button", { type: "button", class: "smdw-button smdw-icon-button", "aria-label": label, title: label }, icon(ICONS[name]));
+export function iconButton(
+  name: keyof typeof ICONS,
+  label: string,
+  onClick: () => void,
+  signal: AbortSignal,
+): HTMLButtonElement {
+  const button = h(
+    "button",
+    { type: "button", class: "smdw-button smdw-icon-button", "aria-label": label, title: label },
+    icon(ICONS[name]),
+  );
   button.addEventListener("click", onClick, { signal });
   return button;
 }
@@ -93,7 +103,12 @@ const clip = (label: string) => (label.length > 60 ? `${label.slice(0, 28)}\u202
 export class Segments<T extends string> {
   readonly el: HTMLElement;
   readonly #buttons = new Map<T, HTMLButtonElement>();
-  constructor(label: string, options: readonly (readonly [T, string])[], onChange: (value: T) => void, signal: AbortSignal) {
+  constructor(
+    label: string,
+    options: readonly (readonly [T, string])[],
+    onChange: (value: T) => void,
+    signal: AbortSignal,
+  ) {
     this.el = h("div", { class: "smdw-segments", role: "group", "aria-label": label });
     for (const [value, name] of options) {
       const button = textButton(name, () => onChange(value), signal);

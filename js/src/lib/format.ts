@@ -27,7 +27,8 @@ function trim(text: string): string {
 
 /** A whole number with separators: 12,345. */
 export function count(n: number): string {
-  return Number.isFinite(n) ? Math.round(n).toLocaleString("en-US").replace("-", MINUS) : num(n);
+  // + 0 makes a -0 of arithmetic the 0 that it means
+  return Number.isFinite(n) ? (Math.round(n) + 0).toLocaleString("en-US").replace("-", MINUS) : num(n);
 }
 
 /** A share: "0", "0.02%", "12.5%", "100%"; never 0% of something nor 100% of not quite all. */
@@ -43,7 +44,11 @@ export function percent(share: number): string {
 
 export function bytes(n: number): string {
   if (!Number.isFinite(n)) return "\u2013";
-  for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["KB", 1e3]] as const)
+  for (const [unit, size] of [
+    ["GB", 1e9],
+    ["MB", 1e6],
+    ["KB", 1e3],
+  ] as const)
     if (n >= size) return `${Number((n / size).toPrecision(3))} ${unit}`;
   return `${n} B`;
 }

@@ -60,7 +60,7 @@ export function linearTicks(lo: number, hi: number, most: number): Tick[] {
   const last = Math.floor(hi / step + 1e-9);
   for (let i = first; i <= last && out.length <= most + 2; i++) {
     // From the integer, not by adding up, so that 0.1 + 0.2 stays 0.3.
-    const value = i * step;
+    const value = i * step || 0;
     out.push({ value, label: tickLabel(value, step) });
   }
   return out;
@@ -71,14 +71,17 @@ function tickLabel(value: number, step: number): string {
   const size = Math.abs(value);
   if (size >= 1e5 || step < 1e-4) return num(value, 6);
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-  return value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }).replace("-", "\u2212");
+  return value
+    .toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals })
+    .replace("-", "\u2212");
 }
 
 const SUPER = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
 /** 10⁻³ for a power of ten; small ones as they are. */
 export function power(exponent: number, sign = 1): string {
   const minus = sign < 0 ? "\u2212" : "";
-  if (exponent >= -2 && exponent <= 3) return `${minus}${Number((10 ** exponent).toPrecision(1)).toLocaleString("en-US")}`;
+  if (exponent >= -2 && exponent <= 3)
+    return `${minus}${Number((10 ** exponent).toPrecision(1)).toLocaleString("en-US")}`;
   const digits = [...String(Math.abs(exponent))].map((d) => SUPER[Number(d)]).join("");
   return `${minus}10${exponent < 0 ? "\u207b" : ""}${digits}`;
 }

@@ -94,7 +94,16 @@ export class Tree {
         // A single tensor needs no group of its own: "fc1.bias" stands where "fc1" would.
         const [only] = at.leaves;
         if (level > 1 && at.size === 1 && only !== undefined) {
-          out.push({ kind: "tensor", label: tail(only, depth(prefix)), id: only, level, open: false, size: 1, place: ++place, siblings });
+          out.push({
+            kind: "tensor",
+            label: tail(only, depth(prefix)),
+            id: only,
+            level,
+            open: false,
+            size: 1,
+            place: ++place,
+            siblings,
+          });
           continue;
         }
         const id = prefix ? `${prefix}\u0000${name}` : name;

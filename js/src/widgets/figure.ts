@@ -1,6 +1,7 @@
 /** A canvas that knows its size and can give what it shows as PNG or SVG. */
-import { h } from "../lib/dom";
+
 import { CanvasPen, type Drawing, type Pixels, type Size, SvgPen } from "../draw/pen";
+import { h } from "../lib/dom";
 import type { Theme } from "../theme";
 
 export interface Pointer {
@@ -119,7 +120,12 @@ export class Figure {
 }
 
 function dataUrl(pixels: Pixels, from?: readonly [number, number, number, number]): string {
-  const [x, y, width, height] = (from ?? [0, 0, pixels.width, pixels.height]).map(Math.round) as [number, number, number, number];
+  const [x, y, width, height] = (from ?? [0, 0, pixels.width, pixels.height]).map(Math.round) as [
+    number,
+    number,
+    number,
+    number,
+  ];
   const canvas = h("canvas", { width, height });
   canvas.getContext("2d")?.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), -x, -y);
   return canvas.toDataURL();

@@ -1,10 +1,20 @@
-import { resolveAxes, resolveFixed } from "../asker";
-import { cellAt, clampWindow, colourPixels, drawHeatmap, type HeatmapPicture, type Layer, layoutHeatmap, type Window, zoomWindow } from "../draw/heatmap";
+import {
+  cellAt,
+  clampWindow,
+  colourPixels,
+  drawHeatmap,
+  type HeatmapPicture,
+  type Layer,
+  layoutHeatmap,
+  type Window,
+  zoomWindow,
+} from "../draw/heatmap";
 import type { Pixels } from "../draw/pen";
 import { type Image, imageKey, imageValue } from "../frames";
 import { choose, colourDomain, PALETTES, type Table, table } from "../lib/colour";
-import { field, h, iconButton, Select, textButton, Toggle } from "../lib/dom";
+import { field, h, iconButton, Select, Toggle, textButton } from "../lib/dom";
 import { clipped, count, num } from "../lib/format";
+import { indexText, type Matrix, matrixOf, overlaps, tileImage, within } from "../matrix";
 import type { Pool } from "../protocol";
 import { pythonValue, sliceText } from "../python";
 import type { Scene, Shown } from "../session";
@@ -13,26 +23,14 @@ import type { Tile } from "../store";
 import { nothing } from "./histogram-panel";
 import { type Context, PicturePanel, type Rows } from "./panel";
 
-const POOLS = [["maxabs", "largest magnitude"], ["mean", "mean"], ["min", "minimum"], ["max", "maximum"]] as const;
+const POOLS = [
+  ["maxabs", "largest magnitude"],
+  ["mean", "mean"],
+  ["min", "minimum"],
+  ["max", "maximum"],
+] as const;
 /** A slider at rest: only then is the kernel asked for more than the frames hold. */
 const REST = 140;
-
-/** How a tensor of any rank lies on the two axes of the picture. */
-export interface Matrix {
-  shape: number[];
-  axes: number[];
-  fixed: number[];
-  rows: number;
-  cols: number;
-}
-
-export function matrixOf(shown: Shown | undefined, axesTrait: readonly number[], fixedTrait: readonly number[]): Matrix | undefined {
-  const shape = shown?.frame?.shape ?? shown?.frames.plan?.shape;
-  if (!shape) return undefined;
-  const axes = resolveAxes(axesTrait, shape.length);
-  const size = (i: number) => (axes[i] === undefined ? 1 : (shape[axes[i] as number] as number));
-  return { shape, axes, fixed: resolveFixed(fixedTrait, shape), rows: axes.length === 2 ? size(0) : 1, cols: axes.length === 2 ? size(1) : size(0) };
-}
 
 export class HeatmapPanel extends PicturePanel {
   readonly #palette: Select;
@@ -56,9 +54,17 @@ export class HeatmapPanel extends PicturePanel {
     super("heatmap", "Heat map", context);
     const { signal, session } = context;
     const { state } = session;
-    this.#pool = new Select("What a pixel shows of the values it covers", (pool) => state.set({ pool: pool as Pool }), signal);
+    this.#pool = new Select(
+      "What a pixel shows of the values it covers",
+      (pool) => state.set({ pool: pool as Pool }),
+      signal,
+    );
     this.#palette = new Select("Colours", (palette) => state.set({ palette }), signal);
-    this.#over = new Toggle("one scale for all steps", (on) => state.set({ scale_over: on ? "steps" : "step" }), signal);
+    this.#over = new Toggle(
+      "one scale for all steps",
+      (on) => state.set({ scale_over: on ? "steps" : "step" }),
+      signal,
+    );
     const clip = () => {
       const [lo, hi] = [Number.parseFloat(this.#lo.value), Number.parseFloat(this.#hi.value)];
       if (Number.isFinite(lo) && Number.isFinite(hi) && lo < hi) state.set({ clip: [lo, hi] });
@@ -74,7 +80,12 @@ export class HeatmapPanel extends PicturePanel {
     this.menu.append(
       field("colours", this.#palette.el),
       field("clip to", h("span", { class: "smdw-pair" }, this.#lo, this.#hi)),
-      h("div", { class: "smdw-actions" }, this.#over.el, textButton("no clip", () => state.set({ clip: [] }), signal)),
+      h(
+        "div",
+        { class: "smdw-actions" },
+        this.#over.el,
+        textButton("no clip", () => state.set({ clip: [] }), signal),
+      ),
     );
     this.exports(this.figure, () => ({
       name: `${this.#scene?.traits.tensor}-heatmap-step-${this.#scene?.main?.from}`,
@@ -104,7 +115,10 @@ export class HeatmapPanel extends PicturePanel {
     const { session, theme } = this.context;
     const colours = theme();
     this.#pool.update(POOLS, traits.pool);
-    this.#palette.update(PALETTES.map((name) => [name, name] as const), traits.palette);
+    this.#palette.update(
+      PALETTES.map((name) => [name, name] as const),
+      traits.palette,
+    );
     this.#over.update(traits.scale_over === "steps");
     if (!this.el.contains((this.el.getRootNode() as Document | ShadowRoot).activeElement)) {
       this.#lo.value = traits.clip.length ? String(traits.clip[0]) : "";
@@ -117,24 +131,49 @@ export class HeatmapPanel extends PicturePanel {
     this.#image = image;
     const window = this.#window();
     const empty = !matrix || matrix.rows * matrix.cols === 0;
-    const [lo, hi] = traits.clip.length === 2 ? (traits.clip as [number, number]) : image && main ? this.#extent(image, key, main, traits.scale_over) : [0, 1];
+    const [lo, hi] =
+      traits.clip.length === 2
+        ? (traits.clip as [number, number])
+        : image && main
+          ? this.#extent(image, key, main, traits.scale_over)
+          : [0, 1];
     const palette = choose(traits.palette, lo, hi);
     const domain = traits.clip.length === 2 ? ([lo, hi] as [number, number]) : colourDomain(palette, lo, hi);
     const tableKey = `${palette}/${colours.dark}`;
     if (this.#table?.key !== tableKey) this.#table = { key: tableKey, table: table(palette, colours.dark) };
     const look = `${tableKey}/${domain}`;
-    this.#tile = main && matrix ? session.store.tile((head) => head.tensor === main.tensor && head.run === main.run && head.worker === main.worker && head.step === main.from && head.pool === traits.pool && imageKey(head.axes, head.fixed, head.pool) === key && overlaps([...head.rows, ...head.cols] as unknown as Window, window)) : undefined;
+    this.#tile =
+      main && matrix
+        ? session.store.tile(
+            (head) =>
+              head.tensor === main.tensor &&
+              head.run === main.run &&
+              head.worker === main.worker &&
+              head.step === main.from &&
+              head.pool === traits.pool &&
+              imageKey(head.axes, head.fixed, head.pool) === key &&
+              overlaps([...head.rows, ...head.cols] as unknown as Window, window),
+          )
+        : undefined;
     const layers: Layer[] = [];
-    if (image && matrix && !empty) layers.push({ pixels: this.#pixels("frame", image, look, domain), covers: [0, matrix.rows, 0, matrix.cols] });
+    if (image && matrix && !empty)
+      layers.push({ pixels: this.#pixels("frame", image, look, domain), covers: [0, matrix.rows, 0, matrix.cols] });
     const tile = this.#tile && tileImage(this.#tile);
-    if (tile && this.#tile) layers.push({ pixels: this.#pixels("tile", tile, look, domain), covers: [...this.#tile.head.rows, ...this.#tile.head.cols] as unknown as Window });
+    if (tile && this.#tile)
+      layers.push({
+        pixels: this.#pixels("tile", tile, look, domain),
+        covers: [...this.#tile.head.rows, ...this.#tile.head.cols] as unknown as Window,
+      });
     const picture: HeatmapPicture = {
       layers,
       window,
       table: this.#table.table,
       domain,
       hover: this.#hover,
-      marked: traits.selection.kind === "cells" ? [...traits.selection.rows, ...traits.selection.cols] as unknown as Window : undefined,
+      marked:
+        traits.selection.kind === "cells"
+          ? ([...traits.selection.rows, ...traits.selection.cols] as unknown as Window)
+          : undefined,
       dim: Boolean(main?.pending),
       nothing: nothing(main, "heat map"),
     };
@@ -143,7 +182,9 @@ export class HeatmapPanel extends PicturePanel {
     const waiting = session.waiting.get("tile");
     this.note(waiting ?? session.waiting.get(session.place("main")));
     this.readout(this.#words());
-    const said = matrix ? `Heat map of ${clipped(traits.tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${count(matrix.rows)} rows, ${count(matrix.cols)} columns, colours from ${num(domain[0])} to ${num(domain[1])}.` : "Heat map: nothing to show yet.";
+    const said = matrix
+      ? `Heat map of ${clipped(traits.tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${count(matrix.rows)} rows, ${count(matrix.cols)} columns, colours from ${num(domain[0])} to ${num(domain[1])}.`
+      : "Heat map: nothing to show yet.";
     this.figure.describe(said);
     this.summary(said);
     this.#atRest();
@@ -153,7 +194,9 @@ export class HeatmapPanel extends PicturePanel {
     const m = this.#matrix;
     if (!m) return [0, 1, 0, 1];
     const zoom = this.context.session.state.get("zoom");
-    return zoom.length === 4 ? clampWindow(zoom as unknown as Window, m.rows, m.cols) : [0, Math.max(1, m.rows), 0, Math.max(1, m.cols)];
+    return zoom.length === 4
+      ? clampWindow(zoom as unknown as Window, m.rows, m.cols)
+      : [0, Math.max(1, m.rows), 0, Math.max(1, m.cols)];
   }
 
   #extent(image: Image, key: string, main: Shown, over: "steps" | "step"): [number, number] {
@@ -185,18 +228,41 @@ export class HeatmapPanel extends PicturePanel {
   #words(): string {
     const m = this.#matrix;
     const main = this.#scene?.main;
-    if (!m || !main || !this.#hover) return this.#image ? `${count(m?.rows ?? 0)} \u00d7 ${count(m?.cols ?? 0)} cells${this.#pooled() ? `, a pixel shows the ${POOLS.find(([p]) => p === this.#scene?.traits.pool)?.[1]} of its cells` : ""}` : "";
+    if (!m || !main || !this.#hover)
+      return this.#image
+        ? `${count(m?.rows ?? 0)} \u00d7 ${count(m?.cols ?? 0)} cells${this.#pooled() ? `, a pixel shows the ${POOLS.find(([p]) => p === this.#scene?.traits.pool)?.[1]} of its cells` : ""}`
+        : "";
     const [row, col] = this.#hover;
     const index = indexText(m, row, col);
-    const known = this.context.session.store.values((head) => head.run === main.run && head.tensor === main.tensor && head.worker === main.worker && head.step === main.from && same(head.axes, m.axes) && same(head.fixed, m.fixed) && within(head.rows, row) && within(head.cols, col));
-    if (known) return `${index} = ${clipped(known.head.cells[row - known.head.rows[0]]?.[col - known.head.cols[0]] ?? "", 80)}`;
+    const known = this.context.session.store.values(
+      (head) =>
+        head.run === main.run &&
+        head.tensor === main.tensor &&
+        head.worker === main.worker &&
+        head.step === main.from &&
+        same(head.axes, m.axes) &&
+        same(head.fixed, m.fixed) &&
+        within(head.rows, row) &&
+        within(head.cols, col),
+    );
+    if (known)
+      return `${index} = ${clipped(known.head.cells[row - known.head.rows[0]]?.[col - known.head.cols[0]] ?? "", 80)}`;
     const tile = this.#tile;
     const image = tile && within(tile.head.rows, row) && within(tile.head.cols, col) ? tileImage(tile) : this.#image;
     if (!image) return index;
-    const [rows, cols] = image === this.#image ? [[0, m.rows], [0, m.cols]] : [tile?.head.rows ?? [0, 1], tile?.head.cols ?? [0, 1]];
+    const [rows, cols] =
+      image === this.#image
+        ? [
+            [0, m.rows],
+            [0, m.cols],
+          ]
+        : [tile?.head.rows ?? [0, 1], tile?.head.cols ?? [0, 1]];
     const r = Math.floor(((row - (rows[0] as number)) / ((rows[1] as number) - (rows[0] as number))) * image.height);
     const c = Math.floor(((col - (cols[0] as number)) / ((cols[1] as number) - (cols[0] as number))) * image.width);
-    const cells = Math.round((((rows[1] as number) - (rows[0] as number)) / image.height) * (((cols[1] as number) - (cols[0] as number)) / image.width));
+    const cells = Math.round(
+      (((rows[1] as number) - (rows[0] as number)) / image.height) *
+        (((cols[1] as number) - (cols[0] as number)) / image.width),
+    );
     return `${index} \u2248 ${num(imageValue(image, r * image.width + c), 5)}${cells > 1 ? `  (${POOLS.find(([p]) => p === this.#scene?.traits.pool)?.[1]} of about ${count(cells)} cells)` : ""}`;
   }
 
@@ -207,7 +273,10 @@ export class HeatmapPanel extends PicturePanel {
 
   #point(x: number | undefined, y: number | undefined) {
     const window = this.#window();
-    const next = x === undefined || y === undefined || !this.#picture?.layers.length ? undefined : cellAt(window, layoutHeatmap(window, this.figure.size), x, y);
+    const next =
+      x === undefined || y === undefined || !this.#picture?.layers.length
+        ? undefined
+        : cellAt(window, layoutHeatmap(window, this.figure.size), x, y);
     if (same(next, this.#hover)) return;
     this.#hover = next;
     this.context.redraw();
@@ -229,14 +298,22 @@ export class HeatmapPanel extends PicturePanel {
       }
       // All in view: there is nowhere to pan to, so a drag marks cells.
       if (select || whole) {
-        const to = cellAt(start, box, Math.max(box.x, Math.min(box.x + box.width - 0.01, at.x)), Math.max(box.y, Math.min(box.y + box.height - 0.01, at.y))) ?? from;
+        const to =
+          cellAt(
+            start,
+            box,
+            Math.max(box.x, Math.min(box.x + box.width - 0.01, at.x)),
+            Math.max(box.y, Math.min(box.y + box.height - 0.01, at.y)),
+          ) ?? from;
         const pair = (a: number, b: number): [number, number] => [Math.min(a, b), Math.max(a, b) + 1];
         state.set({ selection: { kind: "cells", rows: pair(from[0], to[0]), cols: pair(from[1], to[1]) } });
         return;
       }
       const rows = ((start[1] - start[0]) * dy) / box.height;
       const cols = ((start[3] - start[2]) * dx) / box.width;
-      state.set({ zoom: [...clampWindow([start[0] - rows, start[1] - rows, start[2] - cols, start[3] - cols], m.rows, m.cols)] });
+      state.set({
+        zoom: [...clampWindow([start[0] - rows, start[1] - rows, start[2] - cols, start[3] - cols], m.rows, m.cols)],
+      });
     };
   }
 
@@ -269,9 +346,18 @@ export class HeatmapPanel extends PicturePanel {
     else if (event.key === "Escape") state.set({ selection: {} });
     else if (event.key.startsWith("Arrow")) {
       // Arrows move a cell cursor, and the window when the cursor leaves it.
-      const [row, col] = this.#hover ?? [Math.floor((window[0] + window[1]) / 2), Math.floor((window[2] + window[3]) / 2)];
-      const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] as [number, number];
-      const next: [number, number] = [Math.max(0, Math.min(m.rows - 1, row + by[0])), Math.max(0, Math.min(m.cols - 1, col + by[1]))];
+      const [row, col] = this.#hover ?? [
+        Math.floor((window[0] + window[1]) / 2),
+        Math.floor((window[2] + window[3]) / 2),
+      ];
+      const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] as [
+        number,
+        number,
+      ];
+      const next: [number, number] = [
+        Math.max(0, Math.min(m.rows - 1, row + by[0])),
+        Math.max(0, Math.min(m.cols - 1, col + by[1])),
+      ];
       this.#hover = next;
       const shift = (lo: number, hi: number, x: number) => (x < lo ? x - lo : x + 1 > hi ? x + 1 - hi : 0);
       const [dr, dc] = [shift(window[0], window[1], next[0]), shift(window[2], window[3], next[1])];
@@ -286,11 +372,28 @@ export class HeatmapPanel extends PicturePanel {
     const { session } = this.context;
     const m = this.#matrix;
     const main = this.#scene?.main;
-    if (!m || !main || session.kernelless || !main.frame || main.pending || main.frames.plan?.reduced || m.rows * m.cols === 0) return;
+    if (
+      !m ||
+      !main ||
+      session.kernelless ||
+      !main.frame ||
+      main.pending ||
+      main.frames.plan?.reduced ||
+      m.rows * m.cols === 0
+    )
+      return;
     const { traits } = this.#scene as Scene;
     const window = this.#window();
     const size = this.figure.size;
-    const at = { role: "main" as const, run: main.run, tensor: main.tensor, worker: main.worker, step: main.from, axes: m.axes, fixed: m.fixed };
+    const at = {
+      role: "main" as const,
+      run: main.run,
+      tensor: main.tensor,
+      worker: main.worker,
+      step: main.from,
+      axes: m.axes,
+      fixed: m.fixed,
+    };
     const key = JSON.stringify([at, window, traits.pool, size]);
     if (key !== this.#restKey) {
       this.#restKey = key;
@@ -301,17 +404,29 @@ export class HeatmapPanel extends PicturePanel {
         const rows: [number, number] = [Math.floor(window[0]), Math.min(m.rows, Math.ceil(window[1]))];
         const cols: [number, number] = [Math.floor(window[2]), Math.min(m.cols, Math.ceil(window[3]))];
         const box = layoutHeatmap(window, size);
-        const fit = (pixels: number, cells: number) => Math.max(1, Math.min(512, cells, Math.round(pixels)));
+        const most = (pixels: number, cells: number) => Math.max(1, Math.min(512, cells, Math.round(pixels)));
         const held = this.#tile?.head;
         if (held && same(held.rows, rows) && same(held.cols, cols)) return;
-        void session.ask("tile", { what: "tile", ...at, pool: traits.pool, rows, cols, size: [fit(box.height, rows[1] - rows[0]), fit(box.width, cols[1] - cols[0])] });
+        void session.ask("tile", {
+          what: "tile",
+          ...at,
+          pool: traits.pool,
+          rows,
+          cols,
+          size: [most(box.height, rows[1] - rows[0]), most(box.width, cols[1] - cols[0])],
+        });
       }, REST);
     }
     clearTimeout(this.#hoverRest);
     const hover = this.#hover;
     if (!hover || this.#words().includes(" = ")) return;
     this.#hoverRest = setTimeout(() => {
-      void session.ask("value", { what: "values", ...at, rows: [hover[0], hover[0] + 1], cols: [hover[1], hover[1] + 1] });
+      void session.ask("value", {
+        what: "values",
+        ...at,
+        rows: [hover[0], hover[0] + 1],
+        cols: [hover[1], hover[1] + 1],
+      });
     }, 90);
   }
 
@@ -323,10 +438,16 @@ export class HeatmapPanel extends PicturePanel {
     const head = tile ? this.#tile?.head : undefined;
     const [r0, r1] = head?.rows ?? [0, m.rows];
     const [c0, c1] = head?.cols ?? [0, m.cols];
-    const rows: Rows = [["first_row", "first_column", this.#pooled() && !head?.exact ? `${this.#scene?.traits.pool}` : "value"]];
+    const rows: Rows = [
+      ["first_row", "first_column", this.#pooled() && !head?.exact ? `${this.#scene?.traits.pool}` : "value"],
+    ];
     for (let r = 0; r < image.height; r++)
       for (let c = 0; c < image.width; c++)
-        rows.push([Math.floor(r0 + (r * (r1 - r0)) / image.height), Math.floor(c0 + (c * (c1 - c0)) / image.width), imageValue(image, r * image.width + c)]);
+        rows.push([
+          Math.floor(r0 + (r * (r1 - r0)) / image.height),
+          Math.floor(c0 + (c * (c1 - c0)) / image.width),
+          imageValue(image, r * image.width + c),
+        ]);
     return rows;
   }
 
@@ -340,20 +461,4 @@ export class HeatmapPanel extends PicturePanel {
 
 function numberInput(label: string): HTMLInputElement {
   return h("input", { class: "smdw-input smdw-clip", inputmode: "decimal", "aria-label": label, placeholder: "auto" });
-}
-
-const within = ([lo, hi]: readonly [number, number], i: number) => i >= lo && i < hi;
-const overlaps = (a: Window, b: Window) => a[0] < b[1] && b[0] < a[1] && a[2] < b[3] && b[2] < a[3];
-
-/** The full index of a cell: `[0, 3, 12]`. */
-function indexText(m: Matrix, row: number, col: number): string {
-  if (!m.shape.length) return "value";
-  const index = m.shape.map((_, axis) => (axis === m.axes[m.axes.length - 1] ? col : m.axes.length === 2 && axis === m.axes[0] ? row : m.fixed[axis]));
-  return `[${index.join(", ")}]`;
-}
-
-function tileImage(tile: Tile): Image | undefined {
-  const { image, image_range: range } = tile.data;
-  if (!image || image.shape.length !== 2) return undefined;
-  return { data: image.data, height: image.shape[0] as number, width: image.shape[1] as number, lo: range?.data[0] ?? 0, hi: range?.data[1] ?? 1, edition: 0 };
 }

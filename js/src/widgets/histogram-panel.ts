@@ -8,7 +8,11 @@ import { pythonValue } from "../python";
 import type { Scene, Shown } from "../session";
 import { type Context, PicturePanel, type Rows } from "./panel";
 
-const SCALES = [["linear", "linear"], ["symlog", "symlog"], ["log", "log |x|"]] as const;
+const SCALES = [
+  ["linear", "linear"],
+  ["symlog", "symlog"],
+  ["log", "log |x|"],
+] as const;
 
 /** Ends of the value axis over all steps: the extent of the bins that hold something, so that a drag moves the bars alone. */
 export function histDomain(frames: TensorFrames, key: string): [number, number] {
@@ -35,7 +39,12 @@ export class HistogramPanel extends PicturePanel {
   constructor(context: Context) {
     super("histogram", "Histogram", context);
     const { signal, session } = context;
-    this.#scale = new Segments<HistScale>("Value axis", SCALES, (hist_scale) => session.state.set({ hist_scale }), signal);
+    this.#scale = new Segments<HistScale>(
+      "Value axis",
+      SCALES,
+      (hist_scale) => session.state.set({ hist_scale }),
+      signal,
+    );
     this.#log = new Toggle("log counts", (log_counts) => session.state.set({ log_counts }), signal);
     this.#bins = new Select("Bins", (value) => session.state.set({ hist_bins: value as "shared" | "own" }), signal);
     this.tools.append(this.#scale.el, this.#log.el);
@@ -63,7 +72,9 @@ export class HistogramPanel extends PicturePanel {
               if (done) session.state.set({ selection: {} });
               return;
             }
-            const ends = [start.x, at.x].map((x) => layout.x.invert(Math.max(layout.box.x, Math.min(layout.box.x + layout.box.width, x)))).sort((a, b) => a - b);
+            const ends = [start.x, at.x]
+              .map((x) => layout.x.invert(Math.max(layout.box.x, Math.min(layout.box.x + layout.box.width, x))))
+              .sort((a, b) => a - b);
             session.state.set({ selection: { kind: "bins", range: ends as [number, number] } });
           };
         },
@@ -78,19 +89,31 @@ export class HistogramPanel extends PicturePanel {
     const { session, theme } = this.context;
     this.#scale.update(traits.hist_scale);
     this.#log.update(traits.log_counts);
-    this.#bins.update([["shared", "the same at all steps"], ["own", "each step its own"]], traits.hist_bins);
+    this.#bins.update(
+      [
+        ["shared", "the same at all steps"],
+        ["own", "each step its own"],
+      ],
+      traits.hist_bins,
+    );
     this.note(session.waiting.get(session.place("main")) ?? session.waiting.get(session.place("compare")));
     const key = histKey(traits.hist_scale, traits.hist_bins);
     const hist = main?.frame?.hists.get(key);
     const second = other?.frame?.hists.get(key);
     const shared = traits.hist_bins === "shared";
     const tops = [main, other].map((shown, i) =>
-      !shown ? 0 : shared ? shown.frames.range(`top/${key}`, (frame) => [most(frame.hists.get(key))])[1] : most([hist, second][i]),
+      !shown
+        ? 0
+        : shared
+          ? shown.frames.range(`top/${key}`, (frame) => [most(frame.hists.get(key))])[1]
+          : most([hist, second][i]),
     );
     const domains = [main, other].map((shown, i) => {
       const own = [hist, second][i];
       if (!shown || !own) return [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY] as const;
-      return shared ? histDomain(shown.frames, key) : ([own.edges[0] as number, own.edges[own.edges.length - 1] as number] as const);
+      return shared
+        ? histDomain(shown.frames, key)
+        : ([own.edges[0] as number, own.edges[own.edges.length - 1] as number] as const);
     });
     const picture: HistogramPicture = {
       hist,
@@ -120,7 +143,9 @@ export class HistogramPanel extends PicturePanel {
       const n = hist.counts[i] as number;
       const total = frame?.counts?.[0] ?? 0;
       const closed = i === hist.counts.length - 1 ? "]" : ")";
-      const second = other?.frame?.hists.get(histKey(this.#scene?.traits.hist_scale ?? "", this.#scene?.traits.hist_bins ?? ""))?.counts[i];
+      const second = other?.frame?.hists.get(
+        histKey(this.#scene?.traits.hist_scale ?? "", this.#scene?.traits.hist_bins ?? ""),
+      )?.counts[i];
       return `[${num(hist.edges[i] as number)}, ${num(hist.edges[i + 1] as number)}${closed}  ${count(n)} values, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  compared ${count(second)}`}`;
     }
     return brief(frame);
@@ -134,12 +159,13 @@ export class HistogramPanel extends PicturePanel {
     const rows: Rows = [["from", "to", "count", ...(same ? ["compared_from", "compared_to", "compared_count"] : [])]];
     hist.counts.forEach((n, i) => {
       const row = [hist.edges[i] as number, hist.edges[i + 1] as number, n];
-      if (same && second) row.push(second.edges[i] as number, second.edges[i + 1] as number, second.counts[i] as number);
+      if (same && second)
+        row.push(second.edges[i] as number, second.edges[i + 1] as number, second.counts[i] as number);
       rows.push(row);
     });
     const counts = this.#picture?.frame?.counts;
     rows.push(["", "below", hist.below], ["", "above", hist.above]);
-    ["NaN", "+Inf", "-Inf"].forEach((name, i) => rows.push(["", name, counts?.[i + 1] ?? 0]));
+    for (const [i, name] of ["NaN", "+Inf", "-Inf"].entries()) rows.push(["", name, counts?.[i + 1] ?? 0]);
     return rows;
   }
 }
@@ -150,7 +176,7 @@ export function nothing(shown: Shown | undefined, what: string): string {
   if (!shown) return "choose a tensor";
   if (shown.frame?.error) return shown.frame.error.message;
   if (Number.isNaN(shown.from) && plan) return "nothing saved up to this step";
-  if (plan?.form === "text") return "text has no " + what;
+  if (plan?.form === "text") return `text has no ${what}`;
   if (plan?.reduced) return "only reductions of this tensor were saved";
   if (shown.frame?.counts?.[0] === 0) return "the tensor is empty";
   return shown.frame ? `the ${what} is on its way` : "waiting for the first frame";
@@ -167,6 +193,12 @@ export function spoken(frame: Frame | undefined): string {
   const s = frame?.stats;
   const c = frame?.counts;
   if (!s || !c) return "No values here yet.";
-  const bad = [["NaN", c[1]], ["plus infinity", c[2]], ["minus infinity", c[3]]].filter(([, n]) => (n as number) > 0).map(([name, n]) => `${count(n as number)} ${name}`);
+  const bad = [
+    ["NaN", c[1]],
+    ["plus infinity", c[2]],
+    ["minus infinity", c[3]],
+  ]
+    .filter(([, n]) => (n as number) > 0)
+    .map(([name, n]) => `${count(n as number)} ${name}`);
   return `${count(c[0] as number)} values from ${num(s[0] as number)} to ${num(s[1] as number)}, mean ${num(s[2] as number)}, standard deviation ${num(s[4] as number)}. ${bad.length ? `Not finite: ${bad.join(", ")}.` : "All finite."}`;
 }

@@ -25,7 +25,15 @@ export class HistoryPanel extends PicturePanel {
   constructor(context: Context) {
     super("history", "Histograms over steps", context);
     const { signal, session } = context;
-    this.#kind = new Segments<"strip" | "ridge">("Kind", [["strip", "strip"], ["ridge", "ridge"]], (history) => session.state.set({ history }), signal);
+    this.#kind = new Segments<"strip" | "ridge">(
+      "Kind",
+      [
+        ["strip", "strip"],
+        ["ridge", "ridge"],
+      ],
+      (history) => session.state.set({ history }),
+      signal,
+    );
     this.tools.append(this.#kind.el);
     this.exports(this.figure, () => ({
       name: `${this.#scene?.traits.tensor}-histograms`,
@@ -35,7 +43,10 @@ export class HistoryPanel extends PicturePanel {
     const step = (x: number, y: number) => {
       const layout = this.#picture && layoutHistory(this.#picture, this.figure.size, this.#ridge);
       if (!layout) return undefined;
-      const at = nearestIndex(this.#frames.map((frame) => frame.step), stepAt(layout, this.#ridge, x, y));
+      const at = nearestIndex(
+        this.#frames.map((frame) => frame.step),
+        stepAt(layout, this.#ridge, x, y),
+      );
       return this.#frames[at]?.step;
     };
     this.figure.gestures(
@@ -100,9 +111,17 @@ export class HistoryPanel extends PicturePanel {
     }
     const pixels = this.#pixels;
     const ridge = this.#ridge;
-    this.figure.paint((pen, size, paint) => (ridge ? drawRidge(pen, size, paint, picture) : drawStrip(pen, size, paint, picture, pixels)), colours);
+    this.figure.paint(
+      (pen, size, paint) =>
+        ridge ? drawRidge(pen, size, paint, picture) : drawStrip(pen, size, paint, picture, pixels),
+      colours,
+    );
     const shown = this.#hover === undefined ? undefined : main?.frames.frames.get(this.#hover);
-    this.readout(shown ? `step ${count(shown.step)}   ${range(shown)}` : `${plural(this.#frames.length, "step")} held${main && main.frames.steps.length > this.#frames.length ? ` of ${count(main.frames.steps.length)} saved` : ""}`);
+    this.readout(
+      shown
+        ? `step ${count(shown.step)}   ${range(shown)}`
+        : `${plural(this.#frames.length, "step")} held${main && main.frames.steps.length > this.#frames.length ? ` of ${count(main.frames.steps.length)} saved` : ""}`,
+    );
     const first = this.#frames[0];
     const last = this.#frames.at(-1);
     const said = `Histograms of ${clipped(traits.tensor, 80)} over ${plural(this.#frames.length, "step")}. ${first && last ? `At step ${first.step}: ${range(first)}. At step ${last.step}: ${range(last)}.` : ""}`;
@@ -116,7 +135,8 @@ export class HistoryPanel extends PicturePanel {
     const rows: Rows = [["step", "from", "to", "count"]];
     for (const frame of picture.frames) {
       const hist = frame.hists.get(picture.key);
-      hist?.counts.forEach((n, i) => rows.push([frame.step, hist.edges[i] as number, hist.edges[i + 1] as number, n]));
+      for (const [i, n] of hist?.counts.entries() ?? [])
+        rows.push([frame.step, hist?.edges[i] as number, hist?.edges[i + 1] as number, n]);
     }
     return rows;
   }
@@ -126,6 +146,7 @@ function range(frame: Frame): string {
   const p = frame.percentiles;
   const at = (q: number) => p?.values[p.q.indexOf(q)];
   const [lo, mid, hi] = [at(5), at(50), at(95)];
-  if (lo !== undefined && mid !== undefined && hi !== undefined) return `5% ${num(lo)}   median ${num(mid)}   95% ${num(hi)}`;
+  if (lo !== undefined && mid !== undefined && hi !== undefined)
+    return `5% ${num(lo)}   median ${num(mid)}   95% ${num(hi)}`;
   return frame.stats ? `min ${num(frame.stats[0] as number)}   max ${num(frame.stats[1] as number)}` : "";
 }

@@ -1,5 +1,5 @@
 /** How parts stand together: one small class a widget kind. A layout only places parts and hands each the scene. */
-import { h, Select, show, text, Toggle } from "../lib/dom";
+import { h, Select, show, Toggle, text } from "../lib/dom";
 import { clipped, count, plural } from "../lib/format";
 import type { Kind, PanelName } from "../protocol";
 import type { Scene } from "../session";
@@ -55,10 +55,18 @@ class PanelChoice implements Part {
   constructor(context: Context, names: readonly PanelName[]) {
     const { state } = context.session;
     for (const name of names) {
-      const toggle = new Toggle(PANELS[name].title, (on) => {
-        const now = state.get("panels");
-        state.set({ panels: on ? names.filter((each) => each === name || now.includes(each)) : now.filter((each) => each !== name) });
-      }, context.signal);
+      const toggle = new Toggle(
+        PANELS[name].title,
+        (on) => {
+          const now = state.get("panels");
+          state.set({
+            panels: on
+              ? names.filter((each) => each === name || now.includes(each))
+              : now.filter((each) => each !== name),
+          });
+        },
+        context.signal,
+      );
       this.#toggles.set(name, toggle);
       this.el.append(toggle.el);
     }
@@ -68,7 +76,13 @@ class PanelChoice implements Part {
   }
 }
 
-const STATUS: Record<string, string> = { running: "running", ended: "ended", stalled: "nothing new for a while", gone: "the run is gone", error: "cannot be read" };
+const STATUS: Record<string, string> = {
+  running: "running",
+  ended: "ended",
+  stalled: "nothing new for a while",
+  gone: "the run is gone",
+  error: "cannot be read",
+};
 
 /** What run this is and how it stands. */
 class RunBar implements Part {
@@ -87,7 +101,17 @@ class RunBar implements Part {
   ) {
     this.#extra = extra;
     this.#run = new Select("Run", (run) => context.session.state.set({ run: Number(run) }), context.signal);
-    this.el = h("div", { class: "smdw-run" }, this.#dot, this.#name, this.#run.el, this.#status, this.#facts, this.#message, ...this.#extra);
+    this.el = h(
+      "div",
+      { class: "smdw-run" },
+      this.#dot,
+      this.#name,
+      this.#run.el,
+      this.#status,
+      this.#facts,
+      this.#message,
+      ...this.#extra,
+    );
   }
 
   update({ run, traits }: Scene): void {
@@ -99,13 +123,31 @@ class RunBar implements Part {
     text(this.#name, runs.size > 1 ? "" : clipped(head?.path ?? "", 120));
     this.#name.title = clipped(head?.path ?? "", 2000);
     show(this.#run.el, runs.size > 1);
-    if (runs.size > 1) this.#run.update([...runs].map(([index, each]) => [String(index), each.head.name] as const), String(traits.run));
-    const facts = run ? [plural(run.steps.length, "step"), plural(run.names.length, "tensor"), head && head.workers.length > 1 ? `${count(head.workers.length)} workers` : ""] : [];
+    if (runs.size > 1)
+      this.#run.update(
+        [...runs].map(([index, each]) => [String(index), each.head.name] as const),
+        String(traits.run),
+      );
+    const facts = run
+      ? [
+          plural(run.steps.length, "step"),
+          plural(run.names.length, "tensor"),
+          head && head.workers.length > 1 ? `${count(head.workers.length)} workers` : "",
+        ]
+      : [];
     text(this.#facts, facts.filter(Boolean).join(" \u00b7 "));
     const waiting = session.waiting.get("hello");
-    const said = session.store.fault || waiting?.error || (waiting?.busy ? "the kernel is busy: showing what has arrived" : "") || head?.message || (run ? (session.kernelless ? "saved page" : "") : "waiting for the run");
+    const said =
+      session.store.fault ||
+      waiting?.error ||
+      (waiting?.busy ? "the kernel is busy: showing what has arrived" : "") ||
+      head?.message ||
+      (run ? (session.kernelless ? "saved page" : "") : "waiting for the run");
     text(this.#message, clipped(said, 300));
-    this.#message.classList.toggle("smdw-error", Boolean(session.store.fault || waiting?.error || head?.status === "error" || head?.status === "gone"));
+    this.#message.classList.toggle(
+      "smdw-error",
+      Boolean(session.store.fault || waiting?.error || head?.status === "error" || head?.status === "gone"),
+    );
   }
 }
 
@@ -125,7 +167,12 @@ class Stack implements Part {
 const INSPECTOR_PANELS: PanelName[] = ["histogram", "heatmap", "history", "statistics", "values"];
 
 function inspector(context: Context): Part {
-  return new Stack("inspector", [new StepSlider(context), new TensorHeader(context), new PanelChoice(context, INSPECTOR_PANELS), new Panels(context)]);
+  return new Stack("inspector", [
+    new StepSlider(context),
+    new TensorHeader(context),
+    new PanelChoice(context, INSPECTOR_PANELS),
+    new Panels(context),
+  ]);
 }
 
 class Explorer implements Part {

@@ -1,8 +1,8 @@
 /** The frame round every picture: title, tools, a menu, a line that reads out what is under the pointer, and errors in place. */
-import { h, icon, ICONS, show, text, textButton } from "../lib/dom";
-import { Keys } from "../lib/keys";
+import { h, ICONS, icon, show, text, textButton } from "../lib/dom";
+import type { Keys } from "../lib/keys";
 import { copyText, csv, save } from "../lib/save";
-import type { Session, Scene, Waiting } from "../session";
+import type { Scene, Session, Waiting } from "../session";
 import type { Theme } from "../theme";
 import { Figure } from "./figure";
 
@@ -50,7 +50,17 @@ export abstract class Panel implements Part {
     this.#title = h("h3", { class: "smdw-title" }, title);
     this.#note = h("span", { class: "smdw-note", role: "status" });
     this.tools = h("div", { class: "smdw-tools" });
-    this.#more = h("button", { type: "button", class: "smdw-button smdw-icon-button", "aria-label": `${title}: more`, "aria-expanded": "false", title: "More" }, icon(ICONS.more));
+    this.#more = h(
+      "button",
+      {
+        type: "button",
+        class: "smdw-button smdw-icon-button",
+        "aria-label": `${title}: more`,
+        "aria-expanded": "false",
+        title: "More",
+      },
+      icon(ICONS.more),
+    );
     this.menu = h("div", { class: "smdw-menu", hidden: true });
     const corner = h("div", { class: "smdw-corner" }, this.#more, this.menu);
     this.body = h("div", { class: "smdw-body" });
@@ -106,27 +116,43 @@ export abstract class Panel implements Part {
     const actions = h("div", { class: "smdw-actions" });
     if (figure) {
       actions.append(
-        textButton("PNG", async () => {
-          const blob = await figure.png();
-          if (blob) save(`${exports().name}.png`, blob);
-          done("saved");
-        }, signal),
-        textButton("SVG", () => {
-          save(`${exports().name}.svg`, new Blob([figure.svg()], { type: "image/svg+xml" }));
-          done("saved");
-        }, signal),
+        textButton(
+          "PNG",
+          async () => {
+            const blob = await figure.png();
+            if (blob) save(`${exports().name}.png`, blob);
+            done("saved");
+          },
+          signal,
+        ),
+        textButton(
+          "SVG",
+          () => {
+            save(`${exports().name}.svg`, new Blob([figure.svg()], { type: "image/svg+xml" }));
+            done("saved");
+          },
+          signal,
+        ),
       );
     }
     actions.append(
-      textButton("CSV", () => {
-        const rows = exports().rows();
-        if (rows) save(`${exports().name}.csv`, new Blob([csv(rows)], { type: "text/csv" }));
-        done(rows ? "saved" : "nothing to save yet");
-      }, signal),
-      textButton("Copy as Python", async () => {
-        const ok = await copyText(exports().python(), this.el);
-        done(ok ? "copied" : "the browser did not let us copy");
-      }, signal),
+      textButton(
+        "CSV",
+        () => {
+          const rows = exports().rows();
+          if (rows) save(`${exports().name}.csv`, new Blob([csv(rows)], { type: "text/csv" }));
+          done(rows ? "saved" : "nothing to save yet");
+        },
+        signal,
+      ),
+      textButton(
+        "Copy as Python",
+        async () => {
+          const ok = await copyText(exports().python(), this.el);
+          done(ok ? "copied" : "the browser did not let us copy");
+        },
+        signal,
+      ),
     );
     this.menu.append(actions);
   }
@@ -144,12 +170,20 @@ export abstract class Panel implements Part {
       this.#more.focus();
       return true;
     });
-    corner.addEventListener("focusout", (event) => {
-      if (event.relatedTarget instanceof Node && !corner.contains(event.relatedTarget)) this.#toggle(false);
-    }, { signal });
-    window.addEventListener("pointerdown", (event) => {
-      if (!this.menu.hidden && !event.composedPath().includes(corner)) this.#toggle(false);
-    }, { signal, capture: true });
+    corner.addEventListener(
+      "focusout",
+      (event) => {
+        if (event.relatedTarget instanceof Node && !corner.contains(event.relatedTarget)) this.#toggle(false);
+      },
+      { signal },
+    );
+    window.addEventListener(
+      "pointerdown",
+      (event) => {
+        if (!this.menu.hidden && !event.composedPath().includes(corner)) this.#toggle(false);
+      },
+      { signal, capture: true },
+    );
   }
 }
 

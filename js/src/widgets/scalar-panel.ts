@@ -1,8 +1,8 @@
 import { linesOf } from "../asker";
-import { type Curve, drawLines, layoutLines, type LinesPicture } from "../draw/lines";
+import { type Curve, drawLines, type LinesPicture, layoutLines } from "../draw/lines";
 import { lastAtOrBefore } from "../frames";
 import { modeColour, series as seriesColour } from "../lib/colour";
-import { field, h, Select, show, text, textButton, Toggle } from "../lib/dom";
+import { field, h, Select, show, Toggle, text, textButton } from "../lib/dom";
 import { clipped, count, num, plural } from "../lib/format";
 import { pyString } from "../lib/save";
 import { smooth } from "../lib/smooth";
@@ -23,7 +23,14 @@ interface Shown {
 export class ScalarPanel extends PicturePanel {
   readonly #logX: Toggle;
   readonly #logY: Toggle;
-  readonly #smoothing = h("input", { type: "range", min: 0, max: 50, step: 0.5, class: "smdw-range", "aria-label": "Smoothing, in saved points" });
+  readonly #smoothing = h("input", {
+    type: "range",
+    min: 0,
+    max: 50,
+    step: 0.5,
+    class: "smdw-range",
+    "aria-label": "Smoothing, in saved points",
+  });
   readonly #width = h("span", { class: "smdw-quiet smdw-smoothing" });
   readonly #legend = h("ul", { class: "smdw-legend" });
   readonly #all: HTMLButtonElement;
@@ -43,17 +50,31 @@ export class ScalarPanel extends PicturePanel {
     this.#logY = new Toggle("log y", (log_y) => state.set({ log_y }), signal);
     this.#logX = new Toggle("log x", (log_x) => state.set({ log_x }), signal);
     this.#all = textButton("all steps", () => state.set({ range: [] }), signal);
-    this.#smoothing.addEventListener("input", () => state.set({ smoothing: this.#smoothing.valueAsNumber }), { signal });
-    this.tools.append(this.#all, h("label", { class: "smdw-field" }, h("span", {}, "smooth"), this.#smoothing, this.#width), this.#logX.el, this.#logY.el);
-    this.#stat = new Select("What of the tensor", (value) => {
-      this.#statChosen = value;
-      context.redraw();
-    }, signal);
+    this.#smoothing.addEventListener("input", () => state.set({ smoothing: this.#smoothing.valueAsNumber }), {
+      signal,
+    });
+    this.tools.append(
+      this.#all,
+      h("label", { class: "smdw-field" }, h("span", {}, "smooth"), this.#smoothing, this.#width),
+      this.#logX.el,
+      this.#logY.el,
+    );
+    this.#stat = new Select(
+      "What of the tensor",
+      (value) => {
+        this.#statChosen = value;
+        context.redraw();
+      },
+      signal,
+    );
     this.menu.append(
       field("add", this.#stat.el),
-      h("div", { class: "smdw-actions" },
+      h(
+        "div",
+        { class: "smdw-actions" },
         textButton("of the tensor in view", () => this.#add(), signal),
-        textButton("only the losses", () => state.set({ series: [] }), signal)),
+        textButton("only the losses", () => state.set({ series: [] }), signal),
+      ),
     );
     this.body.append(this.#legend);
     this.exports(this.figure, () => ({ name: "scalars", rows: () => this.#rows(), python: () => this.#python() }));
@@ -69,7 +90,8 @@ export class ScalarPanel extends PicturePanel {
           const layout = this.#picture && layoutLines(this.#picture, this.figure.size);
           if (!layout) return undefined;
           return (at, done) => {
-            const value = (x: number) => Math.round(layout.x.invert(Math.max(layout.box.x, Math.min(layout.box.x + layout.box.width, x))));
+            const value = (x: number) =>
+              Math.round(layout.x.invert(Math.max(layout.box.x, Math.min(layout.box.x + layout.box.width, x))));
             // A click moves the step; a drag marks a range and, when let go, shows it.
             if (Math.abs(at.x - start.x) < 5) {
               if (done) state.set({ step: this.#nearest(value(at.x)), follow: false, selection: {} });
@@ -105,14 +127,19 @@ export class ScalarPanel extends PicturePanel {
       step: scene.step,
       marked: traits.selection.kind === "steps" ? traits.selection.range : [],
       xLabel: "step",
-      nothing: session.waiting.has("series") ? "the curves are on their way" : "no scalars chosen: add a reduction of a tensor from the menu",
+      nothing: session.waiting.has("series")
+        ? "the curves are on their way"
+        : "no scalars chosen: add a reduction of a tensor from the menu",
     };
     this.#picture = picture;
     this.figure.paint((pen, size, paint) => drawLines(pen, size, paint, picture), colours);
     this.#drawLegend(scene);
     const at = this.#hover === undefined ? scene.step : this.#nearest(this.#hover);
     this.readout(Number.isNaN(at) ? "" : `step ${count(at)}`);
-    const said = `${plural(this.#shown.length, "curve")}. ${this.#shown.slice(0, 8).map((each) => `${clipped(each.name, 60)} at step ${scene.step}: ${num(valueAt(each.curve, scene.step))}`).join("; ")}.`;
+    const said = `${plural(this.#shown.length, "curve")}. ${this.#shown
+      .slice(0, 8)
+      .map((each) => `${clipped(each.name, 60)} at step ${scene.step}: ${num(valueAt(each.curve, scene.step))}`)
+      .join("; ")}.`;
     this.figure.describe(said);
     this.summary(said);
   }
@@ -130,14 +157,43 @@ export class ScalarPanel extends PicturePanel {
       const data = store.series.get(key);
       if (!data) continue;
       const which = tensors.indexOf(`${line.tensor}/${line.stat}`);
-      for (const [mode, x, y] of byMode(data, (step) => store.modeOf(line.run, step)?.mode ?? 4, traits.mode === "" ? 0 : MODES.indexOf(traits.mode))) {
+      for (const [mode, x, y] of byMode(
+        data,
+        (step) => store.modeOf(line.run, step)?.mode ?? 4,
+        traits.mode === "" ? 0 : MODES.indexOf(traits.mode),
+      )) {
         const place = `${key}/${mode}`;
         used.add(place);
         // One tensor: modes are coloured as on the slider. Several runs: a colour a run. Else a colour a tensor.
-        const colour = runs ? seriesColour(line.run, dark) : tensors.length === 1 ? modeColour(mode, dark) : seriesColour(which, dark);
-        const dash = runs ? DASHES[(which + (mode === 2 ? 1 : 0)) % DASHES.length] : tensors.length === 1 ? [] : DASHES[mode === 2 ? 1 : mode === 3 ? 2 : 0];
-        const name = [line.stat === "value" ? "" : `${line.stat} of`, line.tensor, mode === 4 ? "" : `(${MODES[mode]})`, runs ? `\u00b7 ${store.runs.get(line.run)?.head.name ?? line.run}` : ""].filter(Boolean).join(" ");
-        out.push({ line, name, curve: { x, y, colour, dash: dash ?? [], smooth: traits.smoothing > 0 ? this.#smooth(place, x, y, traits.smoothing) : undefined } });
+        const colour = runs
+          ? seriesColour(line.run, dark)
+          : tensors.length === 1
+            ? modeColour(mode, dark)
+            : seriesColour(which, dark);
+        const dash = runs
+          ? DASHES[(which + (mode === 2 ? 1 : 0)) % DASHES.length]
+          : tensors.length === 1
+            ? []
+            : DASHES[mode === 2 ? 1 : mode === 3 ? 2 : 0];
+        const name = [
+          line.stat === "value" ? "" : `${line.stat} of`,
+          line.tensor,
+          mode === 4 ? "" : `(${MODES[mode]})`,
+          runs ? `\u00b7 ${store.runs.get(line.run)?.head.name ?? line.run}` : "",
+        ]
+          .filter(Boolean)
+          .join(" ");
+        out.push({
+          line,
+          name,
+          curve: {
+            x,
+            y,
+            colour,
+            dash: dash ?? [],
+            smooth: traits.smoothing > 0 ? this.#smooth(place, x, y, traits.smoothing) : undefined,
+          },
+        });
       }
     }
     for (const place of this.#smoothed.keys()) if (!used.has(place)) this.#smoothed.delete(place);
@@ -146,7 +202,8 @@ export class ScalarPanel extends PicturePanel {
 
   #smooth(place: string, x: ArrayLike<number>, y: Float64Array, width: number): Float64Array {
     const known = this.#smoothed.get(place);
-    if (known && known.width === width && known.y.length === y.length && known.y[y.length - 1] === y[y.length - 1]) return known.out;
+    if (known && known.width === width && known.y.length === y.length && known.y[y.length - 1] === y[y.length - 1])
+      return known.out;
     const out = smooth(x, y, width);
     this.#smoothed.set(place, { y, width, out });
     return out;
@@ -162,7 +219,13 @@ export class ScalarPanel extends PicturePanel {
           const swatch = h("span", { class: "smdw-swatch" });
           swatch.style.color = curve.colour;
           swatch.dataset.dash = curve.dash?.length ? "1" : "";
-          const entry = h("li", {}, swatch, h("span", { class: "smdw-legend-name", title: clipped(name, 2000) }, clipped(name, 120)), h("b", {}));
+          const entry = h(
+            "li",
+            {},
+            swatch,
+            h("span", { class: "smdw-legend-name", title: clipped(name, 2000) }, clipped(name, 120)),
+            h("b", {}),
+          );
           if (removable) {
             const drop = textButton("\u00d7", () => this.#drop(line), this.context.signal);
             drop.setAttribute("aria-label", `Remove ${clipped(name, 80)}`);
@@ -183,13 +246,17 @@ export class ScalarPanel extends PicturePanel {
     const { state } = this.context.session;
     const { tensor } = this.#scene?.traits ?? { tensor: "" };
     if (!tensor || !this.#scene) return;
-    const before: Line[] = state.get("series").length ? state.get("series") : unique(linesOf(this.#scene, this.context.session));
+    const before: Line[] = state.get("series").length
+      ? state.get("series")
+      : unique(linesOf(this.#scene, this.context.session));
     state.set({ series: [...before, { tensor, stat: this.#statChosen, run: -1 }] });
   }
 
   #drop(line: Line) {
     const { state } = this.context.session;
-    state.set({ series: state.get("series").filter((each) => !(each.tensor === line.tensor && each.stat === line.stat)) });
+    state.set({
+      series: state.get("series").filter((each) => !(each.tensor === line.tensor && each.stat === line.stat)),
+    });
   }
 
   #nearest(step: number): number {
@@ -218,7 +285,9 @@ export class ScalarPanel extends PicturePanel {
     const path = this.context.session.store.runs.get(first?.run ?? 0)?.head.path ?? "";
     const trial = `smdwidgets.create_trial(${pyString(path)})`;
     if (!first) return trial;
-    return first.stat === "value" ? `${trial}.tensor(${pyString(first.tensor)}).values()` : `${trial}.reductions(${pyString(first.tensor)})`;
+    return first.stat === "value"
+      ? `${trial}.tensor(${pyString(first.tensor)}).values()`
+      : `${trial}.reductions(${pyString(first.tensor)})`;
   }
 }
 
@@ -229,7 +298,11 @@ function unique(lines: Required<Line>[]): Line[] {
 }
 
 /** A series cut by the mode of its steps: a curve that jumps between training and evaluation shows neither. */
-function byMode(data: { step: Float64Array; y: Float64Array }, modeOf: (step: number) => number, only: number): [number, Float64Array, Float64Array][] {
+function byMode(
+  data: { step: Float64Array; y: Float64Array },
+  modeOf: (step: number) => number,
+  only: number,
+): [number, Float64Array, Float64Array][] {
   const rows = new Map<number, number[]>();
   for (let i = 0; i < data.step.length; i++) {
     const mode = modeOf(data.step[i] as number);
@@ -238,7 +311,13 @@ function byMode(data: { step: Float64Array; y: Float64Array }, modeOf: (step: nu
     if (list) list.push(i);
     else rows.set(mode, [i]);
   }
-  return [...rows].sort(([a], [b]) => a - b).map(([mode, at]) => [mode, Float64Array.from(at, (i) => data.step[i] as number), Float64Array.from(at, (i) => data.y[i] as number)]);
+  return [...rows]
+    .sort(([a], [b]) => a - b)
+    .map(([mode, at]) => [
+      mode,
+      Float64Array.from(at, (i) => data.step[i] as number),
+      Float64Array.from(at, (i) => data.y[i] as number),
+    ]);
 }
 
 function valueAt(curve: Curve, step: number): number {

@@ -1,6 +1,8 @@
-import { type Curve, drawSpark, extent } from "../draw/lines";
+import { bottomAxis, message } from "../draw/axes";
 import { cursor } from "../draw/history";
-import { statistic, type TensorFrames, nearestIndex } from "../frames";
+import { type Curve, drawSpark, extent } from "../draw/lines";
+import { line } from "../draw/pen";
+import { nearestIndex, statistic, type TensorFrames } from "../frames";
 import { series } from "../lib/colour";
 import { h, Toggle } from "../lib/dom";
 import { clipped, count, num, percent, plural } from "../lib/format";
@@ -8,8 +10,6 @@ import { linear, log, type Scale } from "../lib/scale";
 import { MODES, REDUCTIONS } from "../protocol";
 import { pythonSteps } from "../python";
 import type { Scene, Shown } from "../session";
-import { bottomAxis, message } from "../draw/axes";
-import { line } from "../draw/pen";
 import { nothing } from "./histogram-panel";
 import { type Context, PicturePanel, type Rows } from "./panel";
 
@@ -36,15 +36,27 @@ export class StatisticsPanel extends PicturePanel {
     this.tools.append(this.#log.el);
     const list = h("div", { class: "smdw-checks", role: "group", "aria-label": "Statistics shown" });
     for (const name of CHOICES) {
-      const toggle = new Toggle(label(name), (on) => {
-        const now = session.state.get("stats");
-        session.state.set({ stats: on ? CHOICES.filter((each) => each === name || now.includes(each)) : now.filter((each) => each !== name) });
-      }, signal);
+      const toggle = new Toggle(
+        label(name),
+        (on) => {
+          const now = session.state.get("stats");
+          session.state.set({
+            stats: on
+              ? CHOICES.filter((each) => each === name || now.includes(each))
+              : now.filter((each) => each !== name),
+          });
+        },
+        signal,
+      );
       this.#toggles.set(name, toggle);
       list.append(toggle.el);
     }
     this.menu.append(list);
-    this.exports(this.figure, () => ({ name: `${this.#scene?.traits.tensor}-statistics`, rows: () => this.#rows(), python: () => `${pythonSteps(session, this.#scene as Scene)}` }));
+    this.exports(this.figure, () => ({
+      name: `${this.#scene?.traits.tensor}-statistics`,
+      rows: () => this.#rows(),
+      python: () => `${pythonSteps(session, this.#scene as Scene)}`,
+    }));
     const step = (x: number) => {
       const steps = this.#scene?.main?.frames.held();
       const i = steps && this.#x ? nearestIndex(steps, this.#x.invert(x)) : -1;
@@ -85,10 +97,16 @@ export class StatisticsPanel extends PicturePanel {
     if (this.figure.el.style.height !== wanted) this.figure.el.style.height = wanted;
     const compareOther = other && (other.run !== main?.run || other.worker !== main?.worker) ? other : undefined;
     const rows = stats.map((name) => {
-      const curves = [this.#curve(`${name}`, name, main, scene, colours.accent), compareOther && this.#curve(`${name}/other`, name, compareOther, scene, series(1, colours.dark))];
+      const curves = [
+        this.#curve(`${name}`, name, main, scene, colours.accent),
+        compareOther && this.#curve(`${name}/other`, name, compareOther, scene, series(1, colours.dark)),
+      ];
       return { name, curves: curves.filter((curve) => curve !== undefined) };
     });
-    const range = traits.range.length === 2 ? (traits.range as [number, number]) : ([axis.steps[0] ?? 0, axis.steps[axis.steps.length - 1] ?? 1] as [number, number]);
+    const range =
+      traits.range.length === 2
+        ? (traits.range as [number, number])
+        : ([axis.steps[0] ?? 0, axis.steps[axis.steps.length - 1] ?? 1] as [number, number]);
     const empty = nothing(main, "statistic");
     const held = main?.frames.held().length ?? 0;
     const at = this.#hover ?? scene.step;
@@ -96,24 +114,63 @@ export class StatisticsPanel extends PicturePanel {
     this.figure.paint((pen, size, paint) => {
       if (!held) return message(pen, size.width, size.height, empty, paint);
       const span: [number, number] = [NAME, Math.max(NAME + 20, size.width - NOW)];
-      const x = traits.log_x ? log(Math.max(1, range[0]), Math.max(2, range[1]), span) : linear(range[0], range[1], span);
+      const x = traits.log_x
+        ? log(Math.max(1, range[0]), Math.max(2, range[1]), span)
+        : linear(range[0], range[1], span);
       this.#x = x;
       rows.forEach(({ name, curves }, i) => {
         const top = i * ROW;
         if (i) line(pen, 0, top + 0.5, size.width, top + 0.5, { stroke: paint.grid });
         const shifted = shift(pen, top);
-        drawSpark(shifted, { width: size.width, height: ROW }, paint, { curves, logX: traits.log_x, logY: traits.log_y && !SHARES.has(name), range: traits.range.length === 2 ? range : undefined, step: scene.step, marked: [], xLabel: "", nothing: traits.log_y ? "nothing above 0" : "\u2013" }, x);
-        const [lo, hi] = extent(curves, traits.range.length === 2 ? range : undefined, traits.log_y && !SHARES.has(name));
+        drawSpark(
+          shifted,
+          { width: size.width, height: ROW },
+          paint,
+          {
+            curves,
+            logX: traits.log_x,
+            logY: traits.log_y && !SHARES.has(name),
+            range: traits.range.length === 2 ? range : undefined,
+            step: scene.step,
+            marked: [],
+            xLabel: "",
+            nothing: traits.log_y ? "nothing above 0" : "\u2013",
+          },
+          x,
+        );
+        const [lo, hi] = extent(
+          curves,
+          traits.range.length === 2 ? range : undefined,
+          traits.log_y && !SHARES.has(name),
+        );
         pen.text(0, top + 18, label(name), { fill: paint.ink, size: 12 });
-        if (Number.isFinite(lo)) pen.text(0, top + 33, lo === hi ? "constant" : `${written(name, lo, 2)} \u2026 ${written(name, hi, 2)}`, { fill: paint.ink2, size: 10, most: NAME - 6 });
-        pen.text(size.width, top + 18, written(name, statistic(main?.frames.at(scene.step), name)), { fill: paint.ink, size: 12, align: "right", mono: true });
-        if (compareOther) pen.text(size.width, top + 34, written(name, statistic(compareOther.frame, name)), { fill: series(1, paint.dark), size: 11, align: "right", mono: true });
+        if (Number.isFinite(lo))
+          pen.text(0, top + 33, lo === hi ? "constant" : `${written(name, lo, 2)} \u2026 ${written(name, hi, 2)}`, {
+            fill: paint.ink2,
+            size: 10,
+            most: NAME - 6,
+          });
+        pen.text(size.width, top + 18, written(name, statistic(main?.frames.at(scene.step), name)), {
+          fill: paint.ink,
+          size: 12,
+          align: "right",
+          mono: true,
+        });
+        if (compareOther)
+          pen.text(size.width, top + 34, written(name, statistic(compareOther.frame, name)), {
+            fill: series(1, paint.dark),
+            size: 11,
+            align: "right",
+            mono: true,
+          });
       });
       const box = { x: span[0], y: 0, width: span[1] - span[0], height: size.height - FOOT };
       bottomAxis(pen, box, x, paint);
       cursor(pen, box, x(scene.step), paint);
     }, colours);
-    this.readout(this.#hover === undefined ? `${plural(held, "step")} held` : `step ${count(this.#hover)}   ${words.join("   ")}`);
+    this.readout(
+      this.#hover === undefined ? `${plural(held, "step")} held` : `step ${count(this.#hover)}   ${words.join("   ")}`,
+    );
     const said = `Statistics of ${clipped(traits.tensor, 80)} at step ${scene.step}: ${words.join(", ")}.`;
     this.figure.describe(said);
     this.summary(said);
@@ -141,24 +198,44 @@ export class StatisticsPanel extends PicturePanel {
     if (!main) return undefined;
     const inMode = this.#inMode(main.run, this.#scene as Scene);
     const names = this.#scene?.traits.stats ?? [];
-    return [["step", ...names], ...[...main.frames.held()].filter(inMode).map((step) => [step, ...names.map((name) => statistic(main.frames.frames.get(step), name))])];
+    return [
+      ["step", ...names],
+      ...[...main.frames.held()]
+        .filter(inMode)
+        .map((step) => [step, ...names.map((name) => statistic(main.frames.frames.get(step), name))]),
+    ];
   }
 }
 
-export function columns(frames: TensorFrames, name: string, keep: (step: number) => boolean): [Float64Array, Float64Array] {
+export function columns(
+  frames: TensorFrames,
+  name: string,
+  keep: (step: number) => boolean,
+): [Float64Array, Float64Array] {
   const x = frames.held().filter(keep);
   return [x, Float64Array.from(x, (step) => statistic(frames.frames.get(step), name))];
 }
 
-const NAMES: Record<string, string> = { update_ratio: "update ratio", nan: "NaN share", inf: "Inf share", zero: "zero share" };
+const NAMES: Record<string, string> = {
+  update_ratio: "update ratio",
+  nan: "NaN share",
+  inf: "Inf share",
+  zero: "zero share",
+};
 const label = (name: string) => NAMES[name] ?? name.replace("_", " ");
-const written = (name: string, x: number, digits = 4) => (Number.isNaN(x) ? "\u2013" : SHARES.has(name) ? percent(x) : num(x, digits));
+const written = (name: string, x: number, digits = 4) =>
+  Number.isNaN(x) ? "\u2013" : SHARES.has(name) ? percent(x) : num(x, digits);
 
 /** A pen that draws lower down. */
 function shift(pen: import("../draw/pen").Pen, dy: number): import("../draw/pen").Pen {
   return {
     rect: (x, y, w, hgt, ink) => pen.rect(x, y + dy, w, hgt, ink),
-    path: (points, ink, close) => pen.path(Array.from(points, (v, i) => (i % 2 ? v + dy : v)), ink, close),
+    path: (points, ink, close) =>
+      pen.path(
+        Array.from(points, (v, i) => (i % 2 ? v + dy : v)),
+        ink,
+        close,
+      ),
     text: (x, y, words, style) => pen.text(x, y + dy, words, style),
     image: (pixels, x, y, w, hgt, from) => pen.image(pixels, x, y + dy, w, hgt, from),
     clip: (x, y, w, hgt, draw) => pen.clip(x, y + dy, w, hgt, draw),

@@ -1,7 +1,7 @@
 /** The one slider that moves everything: ticks at saved steps, marks where rules fired, play, follow, a number box. */
 import { drawTrack, trackScale } from "../draw/timeline";
 import { nearestIndex } from "../frames";
-import { attrs, h, icon, iconButton, ICONS, Select, show, text, textButton, Toggle } from "../lib/dom";
+import { attrs, h, ICONS, icon, iconButton, Select, show, Toggle, text, textButton } from "../lib/dom";
 import { count, plural } from "../lib/format";
 import { MODES, type ModeName } from "../protocol";
 import { resolveStep, type Scene } from "../session";
@@ -42,9 +42,20 @@ export class StepSlider implements Part {
     this.#figure = new Figure("track", context.redraw, signal);
     this.#figure.canvas.setAttribute("aria-hidden", "true");
     this.#thumb = h("div", { class: "smdw-thumb" });
-    this.#track = h("div", { class: "smdw-track", role: "slider", tabindex: 0, "aria-label": "Step", "aria-orientation": "horizontal" }, this.#figure.el, this.#thumb);
+    this.#track = h(
+      "div",
+      { class: "smdw-track", role: "slider", tabindex: 0, "aria-label": "Step", "aria-orientation": "horizontal" },
+      this.#figure.el,
+      this.#thumb,
+    );
     this.#play = iconButton("play", "Play", () => this.#setPlaying(!this.#playing), signal);
-    this.#box = h("input", { class: "smdw-input smdw-step-box", inputmode: "numeric", "aria-label": "Go to step", autocomplete: "off", spellcheck: "false" });
+    this.#box = h("input", {
+      class: "smdw-input smdw-step-box",
+      inputmode: "numeric",
+      "aria-label": "Go to step",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     this.#of = h("span", { class: "smdw-quiet smdw-of" });
     this.#modeTag = h("span", { class: "smdw-mode-tag" });
     this.#mode = new Select("Steps of", (value) => session.state.set({ mode: value as ModeName }), signal);
@@ -58,7 +69,17 @@ export class StepSlider implements Part {
       { class: "smdw-slider", role: "group", "aria-label": "Step slider" },
       h("div", { class: "smdw-slider-left" }, this.#play),
       this.#track,
-      h("div", { class: "smdw-slider-right" }, h("label", { class: "smdw-step-label" }, h("span", { class: "smdw-quiet" }, "step"), this.#box), this.#modeTag, this.#of, this.#mode.el, this.#speed.el, this.#follow.el, this.#fresh),
+      h(
+        "div",
+        { class: "smdw-slider-right" },
+        h("label", { class: "smdw-step-label" }, h("span", { class: "smdw-quiet" }, "step"), this.#box),
+        this.#modeTag,
+        this.#of,
+        this.#mode.el,
+        this.#speed.el,
+        this.#follow.el,
+        this.#fresh,
+      ),
     );
     keys.on(this.el, (event) => this.#key(event));
     keys.on(this.#box, (event) => this.#boxKey(event));
@@ -106,12 +127,18 @@ export class StepSlider implements Part {
     if (!this.#box.matches(":focus")) this.#box.value = i < 0 ? "" : String(label);
     text(this.#of, i < 0 ? "" : `of ${count(axis.labels[axis.labels.length - 1] as number)}`);
     show(this.#modeTag, i >= 0 && mode !== 4);
-    text(this.#modeTag, traits.mode === "" && where ? `${MODES[mode]} ${count(where.modeStep)}` : MODES[mode] ?? "");
+    text(this.#modeTag, traits.mode === "" && where ? `${MODES[mode]} ${count(where.modeStep)}` : (MODES[mode] ?? ""));
     this.#modeTag.dataset.mode = String(mode);
     show(this.#mode.el, many);
-    this.#mode.update([["", "all modes"], ...modes.map((m) => [MODES[m] ?? "", `${MODES[m]} steps`] as const)], traits.mode);
+    this.#mode.update(
+      [["", "all modes"], ...modes.map((m) => [MODES[m] ?? "", `${MODES[m]} steps`] as const)],
+      traits.mode,
+    );
     const speeds = SPEEDS.includes(traits.speed) ? SPEEDS : [...SPEEDS, traits.speed].sort((a, b) => a - b);
-    this.#speed.update(speeds.map((s) => [String(s), `${s}/s`]), String(traits.speed));
+    this.#speed.update(
+      speeds.map((s) => [String(s), `${s}/s`]),
+      String(traits.speed),
+    );
     const running = scene.run?.head.status === "running" || scene.run?.head.status === "stalled";
     this.#follow.update(traits.follow);
     show(this.#follow.el, running);
@@ -132,7 +159,8 @@ export class StepSlider implements Part {
       "aria-valuemin": n ? (axis.labels[0] as number) : 0,
       "aria-valuemax": n ? (axis.labels[n - 1] as number) : 0,
       "aria-valuenow": i < 0 ? 0 : label,
-      "aria-valuetext": i < 0 ? "no step saved yet" : `step ${label} of ${axis.labels[n - 1]}${named}, ${i + 1} of ${n} saved`,
+      "aria-valuetext":
+        i < 0 ? "no step saved yet" : `step ${label} of ${axis.labels[n - 1]}${named}, ${i + 1} of ${n} saved`,
       "aria-disabled": n ? undefined : "true",
     });
   }
@@ -142,13 +170,16 @@ export class StepSlider implements Part {
     const { store } = this.context.session;
     const theme = this.context.theme();
     const width = this.#figure.size.width;
-    if (!Number.isNaN(label) && width) this.#thumb.style.transform = `translateX(${trackScale(axis.labels, width)(label)}px)`;
+    if (!Number.isNaN(label) && width)
+      this.#thumb.style.transform = `translateX(${trackScale(axis.labels, width)(label)}px)`;
     show(this.#thumb, !Number.isNaN(label));
     const stateKey = `${traits.run}/${traits.tensor}/${traits.worker}/${main?.frames.version}/${axis.steps.length}/${traits.mode}`;
     if (stateKey !== this.#stateKey) {
       this.#stateKey = stateKey;
       const has = main ? new Set(main.frames.steps) : undefined;
-      this.#state = Uint8Array.from(axis.steps, (step) => (!has ? 1 : main?.frames.frames.has(step) ? 2 : has.has(step) ? 1 : 0));
+      this.#state = Uint8Array.from(axis.steps, (step) =>
+        !has ? 1 : main?.frames.frames.has(step) ? 2 : has.has(step) ? 1 : 0,
+      );
     }
     let version = 0;
     for (const rule of store.rules.values()) version += rule.version;
@@ -156,7 +187,8 @@ export class StepSlider implements Part {
       this.#firedVersion = version;
       const fired = new Set<number>();
       for (const rule of store.rules.values())
-        if (rule.info.run === traits.run) for (const [step, outcome] of rule.outcomes) if (outcome === 2) fired.add(step);
+        if (rule.info.run === traits.run)
+          for (const [step, outcome] of rule.outcomes) if (outcome === 2) fired.add(step);
       this.#fired = Float64Array.from(fired).sort();
     }
     const compare = traits.compare.step;
@@ -221,7 +253,16 @@ export class StepSlider implements Part {
     const page = Math.max(1, Math.round(n / 10));
     const target = event.target instanceof Element ? (event.composedPath()[0] as Element) : null;
     const onTrack = target === this.#track;
-    const moves: Record<string, number> = { ArrowLeft: i - 1, ArrowDown: i - 1, ArrowRight: i + 1, ArrowUp: i + 1, PageDown: i - page, PageUp: i + page, Home: 0, End: n - 1 };
+    const moves: Record<string, number> = {
+      ArrowLeft: i - 1,
+      ArrowDown: i - 1,
+      ArrowRight: i + 1,
+      ArrowUp: i + 1,
+      PageDown: i - page,
+      PageUp: i + page,
+      Home: 0,
+      End: n - 1,
+    };
     if (onTrack && event.key in moves) {
       this.#setPlaying(false);
       this.#to(moves[event.key] as number);

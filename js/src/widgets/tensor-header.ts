@@ -1,7 +1,8 @@
 /** What the tensor in view is: name, dtype, shape, where its value comes from, and, before anything else, what is not finite. */
-import { resolveAxes, resolveFixed } from "../asker";
+
 import { h, Select, show, text, textButton } from "../lib/dom";
 import { bytes, clipped, count, percent, shape } from "../lib/format";
+import { resolveAxes, resolveFixed } from "../matrix";
 import { MODES } from "../protocol";
 import type { Scene, Shown } from "../session";
 import type { Context, Part } from "./panel";
@@ -34,7 +35,13 @@ export class TensorHeader implements Part {
     this.el = h(
       "section",
       { class: "smdw-tensor", "aria-label": "Tensor" },
-      h("div", { class: "smdw-tensor-line" }, this.#name, this.#from, h("div", { class: "smdw-tools" }, this.#worker.el, this.#compare.el, this.#unpin)),
+      h(
+        "div",
+        { class: "smdw-tensor-line" },
+        this.#name,
+        this.#from,
+        h("div", { class: "smdw-tools" }, this.#worker.el, this.#compare.el, this.#unpin),
+      ),
       h("div", { class: "smdw-tensor-line" }, this.#facts, this.#chips),
       this.#slice.el,
     );
@@ -61,12 +68,17 @@ export class TensorHeader implements Part {
         ]
       : [];
     const shown = facts.filter(Boolean).map((fact) => clipped(fact, 80));
-    if (this.#facts.textContent !== shown.join("")) this.#facts.replaceChildren(...shown.map((fact) => h("span", {}, fact)));
+    if (this.#facts.textContent !== shown.join(""))
+      this.#facts.replaceChildren(...shown.map((fact) => h("span", {}, fact)));
     this.#where(main, other);
     this.#drawChips(main);
     const workers = plan?.workers ?? [];
     show(this.#worker.el, workers.length > 1);
-    if (workers.length > 1) this.#worker.update(workers.map((worker, i) => [i === 0 ? "" : worker, worker] as const), traits.worker === workers[0] ? "" : traits.worker);
+    if (workers.length > 1)
+      this.#worker.update(
+        workers.map((worker, i) => [i === 0 ? "" : worker, worker] as const),
+        traits.worker === workers[0] ? "" : traits.worker,
+      );
     this.#comparisons(scene, workers);
     this.#slice.update(scene);
   }
@@ -78,12 +90,18 @@ export class TensorHeader implements Part {
       if (Number.isNaN(shown.from)) return `${whose}nothing saved up to here`;
       const at = store.modeOf(shown.run, shown.from);
       const name = at && at.mode !== 4 ? `${MODES[at.mode]} step ${count(at.modeStep)}` : `step ${count(shown.from)}`;
-      if (shown.pending) return shown.frame ? `${whose}${name} is on its way, showing ${count(shown.frame.step)}` : `${whose}${name} is on its way`;
+      if (shown.pending)
+        return shown.frame
+          ? `${whose}${name} is on its way, showing ${count(shown.frame.step)}`
+          : `${whose}${name} is on its way`;
       return `${whose}not saved at this step: showing ${name}`;
     };
     const run = other && store.runs.get(other.run)?.head.name;
     const error = main?.frame?.error;
-    const said = [error ? `${error.type}: ${error.message}` : words(main, ""), other && words(other, `${other.run !== main?.run && run ? clipped(run, 40) : "compared"}: `)];
+    const said = [
+      error ? `${error.type}: ${error.message}` : words(main, ""),
+      other && words(other, `${other.run !== main?.run && run ? clipped(run, 40) : "compared"}: `),
+    ];
     text(this.#from, clipped(said.filter(Boolean).join(" \u00b7 "), 400));
     this.#from.classList.toggle("smdw-error", Boolean(error));
   }
@@ -91,7 +109,8 @@ export class TensorHeader implements Part {
   #drawChips(main: Shown | undefined) {
     const counts = main?.frame?.counts;
     if (this.#chips.childElementCount === 0)
-      for (const [name] of CHIPS) this.#chips.append(h("span", { class: "smdw-chip" }, h("span", {}, name), h("b", {})));
+      for (const [name] of CHIPS)
+        this.#chips.append(h("span", { class: "smdw-chip" }, h("span", {}, name), h("b", {})));
     show(this.#chips, Boolean(counts));
     if (!counts) return;
     CHIPS.forEach(([name, at], i) => {
@@ -99,7 +118,10 @@ export class TensorHeader implements Part {
       const n = counts[at] as number;
       const total = counts[0] as number;
       const share = n && total > 1 ? ` ${percent(n / total)}` : "";
-      text(chip.lastElementChild as HTMLElement, name === "zero" ? (total > 1 ? percent(total ? n / total : 0) : count(n)) : `${count(n)}${share}`);
+      text(
+        chip.lastElementChild as HTMLElement,
+        name === "zero" ? (total > 1 ? percent(total ? n / total : 0) : count(n)) : `${count(n)}${share}`,
+      );
       chip.classList.toggle("smdw-bad", name !== "zero" && n > 0);
       chip.title = `${count(n)} of ${count(total)} values are ${name}`;
     });
@@ -108,11 +130,23 @@ export class TensorHeader implements Part {
   #comparisons({ traits, run }: Scene, workers: readonly string[]) {
     const { store } = this.context.session;
     const { compare } = traits;
-    const options: [string, string][] = [["", "compare with\u2026"], ["pin", "this step, pinned"]];
+    const options: [string, string][] = [
+      ["", "compare with\u2026"],
+      ["pin", "this step, pinned"],
+    ];
     if (compare.step !== undefined) options.push(["step", `step ${count(compare.step)}`]);
-    for (const [index, other] of store.runs) if (index !== traits.run) options.push([`run:${index}`, `run ${other.head.name}`]);
-    for (const worker of workers) if (worker !== (traits.worker || workers[0])) options.push([`worker:${worker}`, worker]);
-    const value = compare.run !== undefined ? `run:${compare.run}` : compare.worker !== undefined ? `worker:${compare.worker}` : compare.step !== undefined ? "step" : "";
+    for (const [index, other] of store.runs)
+      if (index !== traits.run) options.push([`run:${index}`, `run ${other.head.name}`]);
+    for (const worker of workers)
+      if (worker !== (traits.worker || workers[0])) options.push([`worker:${worker}`, worker]);
+    const value =
+      compare.run !== undefined
+        ? `run:${compare.run}`
+        : compare.worker !== undefined
+          ? `worker:${compare.worker}`
+          : compare.step !== undefined
+            ? "step"
+            : "";
     this.#compare.update(options, value);
     show(this.#compare.el, Boolean(run));
     show(this.#unpin, value !== "");
@@ -145,7 +179,11 @@ class SliceBar implements Part {
     const { signal } = context;
     this.#rows = new Select("Axis of the rows", (axis) => this.#choose(0, Number(axis)), signal);
     this.#cols = new Select("Axis of the columns", (axis) => this.#choose(1, Number(axis)), signal);
-    this.el.append(h("label", { class: "smdw-field" }, h("span", {}, "rows"), this.#rows.el), h("label", { class: "smdw-field" }, h("span", {}, "columns"), this.#cols.el), this.#others);
+    this.el.append(
+      h("label", { class: "smdw-field" }, h("span", {}, "rows"), this.#rows.el),
+      h("label", { class: "smdw-field" }, h("span", {}, "columns"), this.#cols.el),
+      this.#others,
+    );
     context.keys.on(this.#others, (event) => this.#step(event));
     this.#others.addEventListener("change", (event) => this.#fix(event.target), { signal });
   }
@@ -167,13 +205,27 @@ class SliceBar implements Part {
       this.#others.replaceChildren(
         ...sizes.flatMap((size, axis) => {
           if (this.#axes.includes(axis)) return [];
-          const input = h("input", { class: "smdw-input smdw-index", inputmode: "numeric", "aria-label": `Index on axis ${axis}, of ${size}`, "data-axis": axis });
+          const input = h("input", {
+            class: "smdw-input smdw-index",
+            inputmode: "numeric",
+            "aria-label": `Index on axis ${axis}, of ${size}`,
+            "data-axis": axis,
+          });
           this.#inputs.push(input);
-          return [h("label", { class: "smdw-field" }, h("span", {}, `axis ${axis}`), input, h("span", { class: "smdw-quiet" }, `of ${count(size)}`))];
+          return [
+            h(
+              "label",
+              { class: "smdw-field" },
+              h("span", {}, `axis ${axis}`),
+              input,
+              h("span", { class: "smdw-quiet" }, `of ${count(size)}`),
+            ),
+          ];
         }),
       );
     }
-    for (const input of this.#inputs) if (!input.matches(":focus")) input.value = String(this.#fixed[Number(input.dataset.axis)] ?? 0);
+    for (const input of this.#inputs)
+      if (!input.matches(":focus")) input.value = String(this.#fixed[Number(input.dataset.axis)] ?? 0);
   }
 
   #choose(which: 0 | 1, axis: number) {

@@ -15,7 +15,14 @@ interface Entry extends Row {
 
 export class TensorTree implements Part {
   readonly el: HTMLElement;
-  readonly #filter = h("input", { class: "smdw-input smdw-filter", type: "search", placeholder: "filter tensors", "aria-label": "Filter tensors", spellcheck: "false", autocomplete: "off" });
+  readonly #filter = h("input", {
+    class: "smdw-input smdw-filter",
+    type: "search",
+    placeholder: "filter tensors",
+    "aria-label": "Filter tensors",
+    spellcheck: "false",
+    autocomplete: "off",
+  });
   readonly #kind: Segments<"fuzzy" | "regex">;
   readonly #scroll = h("div", { class: "smdw-tree", role: "tree", tabindex: 0, "aria-label": "Tensors" });
   readonly #space = h("div", { class: "smdw-scroll-space" });
@@ -35,16 +42,36 @@ export class TensorTree implements Part {
     private readonly chosen: () => void = () => {},
   ) {
     const { signal, session, keys } = context;
-    this.#kind = new Segments<"fuzzy" | "regex">("Filter by", [["fuzzy", "fuzzy"], ["regex", "regex"]], (filter_kind) => session.state.set({ filter_kind }), signal);
+    this.#kind = new Segments<"fuzzy" | "regex">(
+      "Filter by",
+      [
+        ["fuzzy", "fuzzy"],
+        ["regex", "regex"],
+      ],
+      (filter_kind) => session.state.set({ filter_kind }),
+      signal,
+    );
     this.#scroll.append(this.#space);
-    const stick = h("div", { class: "smdw-tree-stick" }, h("div", { class: "smdw-tree-head" }, this.#filter, this.#kind.el), this.#scroll, this.#foot);
+    const stick = h(
+      "div",
+      { class: "smdw-tree-stick" },
+      h("div", { class: "smdw-tree-head" }, this.#filter, this.#kind.el),
+      this.#scroll,
+      this.#foot,
+    );
     this.el = h("nav", { class: "smdw-tensors", "aria-label": "Tensors" }, h("div", { class: "smdw-tree-box" }, stick));
     this.#filter.addEventListener("input", () => session.state.set({ filter: this.#filter.value }), { signal });
     this.#scroll.addEventListener("scroll", context.redraw, { signal, passive: true });
-    this.#scroll.addEventListener("click", (event) => {
-      const row = event.composedPath().find((el): el is HTMLElement => el instanceof HTMLElement && el.dataset.index !== undefined);
-      if (row) this.#act(Number(row.dataset.index));
-    }, { signal });
+    this.#scroll.addEventListener(
+      "click",
+      (event) => {
+        const row = event
+          .composedPath()
+          .find((el): el is HTMLElement => el instanceof HTMLElement && el.dataset.index !== undefined);
+        if (row) this.#act(Number(row.dataset.index));
+      },
+      { signal },
+    );
     const observer = new ResizeObserver(context.redraw);
     observer.observe(this.#scroll);
     signal.addEventListener("abort", () => observer.disconnect());
@@ -74,11 +101,19 @@ export class TensorTree implements Part {
         this.#treeOf = treeOf;
         this.#tree = new Tree(names, run?.collections ?? new Map());
       }
-      this.#entries = traits.filter.trim() ? this.#matches(names, traits.filter.trim(), traits.filter_kind) : this.#tree.rows(new Set(traits.closed));
+      this.#entries = traits.filter.trim()
+        ? this.#matches(names, traits.filter.trim(), traits.filter_kind)
+        : this.#tree.rows(new Set(traits.closed));
       this.#active = this.#entries.findIndex((entry) => entry.id === traits.tensor && entry.kind === "tensor");
     }
     const tensors = traits.filter.trim() ? this.#entries.length : names.length;
-    text(this.#foot, this.#error || (traits.filter.trim() ? `${count(tensors)} of ${plural(names.length, "tensor")}` : plural(names.length, "tensor")));
+    text(
+      this.#foot,
+      this.#error ||
+        (traits.filter.trim()
+          ? `${count(tensors)} of ${plural(names.length, "tensor")}`
+          : plural(names.length, "tensor")),
+    );
     this.#foot.classList.toggle("smdw-error", Boolean(this.#error));
     this.#filter.setAttribute("aria-invalid", String(Boolean(this.#error)));
     this.#rows(traits.tensor);
@@ -93,26 +128,47 @@ export class TensorTree implements Part {
       this.#error = error instanceof Error ? error.message : String(error);
       return this.#entries.filter((entry) => entry.kind === "tensor" && entry.marks);
     }
-    return found.map((match, i) => ({ kind: "tensor", label: names[match.index] as string, id: names[match.index] as string, level: 1, open: false, size: 1, place: i + 1, siblings: found.length, marks: match.at }));
+    return found.map((match, i) => ({
+      kind: "tensor",
+      label: names[match.index] as string,
+      id: names[match.index] as string,
+      level: 1,
+      open: false,
+      size: 1,
+      place: i + 1,
+      siblings: found.length,
+      marks: match.at,
+    }));
   }
 
   #rows(tensor: string) {
     const n = this.#entries.length;
     const seen = offsets(n, ROW, this.#scroll.scrollTop, this.#scroll.clientHeight);
-    const shown = [this.#entriesKey.join("|"), tensor, seen.first, seen.last, seen.shift, this.#active, this.#error].join("/");
+    const shown = [
+      this.#entriesKey.join("|"),
+      tensor,
+      seen.first,
+      seen.last,
+      seen.shift,
+      this.#active,
+      this.#error,
+    ].join("/");
     if (shown === this.#shown) return;
     this.#shown = shown;
     this.#space.style.height = `${seen.total}px`;
     const used: HTMLElement[] = [];
     for (let i = seen.first; i < seen.last; i++) {
       const k = i - seen.first;
-      let row = this.#pool[k];
-      if (!row) this.#pool.push((row = h("div", { class: "smdw-row", role: "treeitem" })));
+      const row = this.#pool[k] ?? h("div", { class: "smdw-row", role: "treeitem" });
+      this.#pool[k] = row;
       this.#fill(row, this.#entries[i] as Entry, i, tensor, i * ROW - seen.shift);
       used.push(row);
     }
     if (this.#scroll.childElementCount !== used.length + 1) this.#scroll.replaceChildren(this.#space, ...used);
-    attrs(this.#scroll, { "aria-activedescendant": this.#active >= seen.first && this.#active < seen.last ? `${this.#id}-${this.#active}` : undefined });
+    attrs(this.#scroll, {
+      "aria-activedescendant":
+        this.#active >= seen.first && this.#active < seen.last ? `${this.#id}-${this.#active}` : undefined,
+    });
   }
 
   #fill(row: HTMLElement, entry: Entry, i: number, tensor: string, y: number) {
@@ -130,7 +186,10 @@ export class TensorTree implements Part {
       title: entry.kind === "tensor" ? clipped(entry.id, 1000) : undefined,
     });
     const label = clipped(entry.label, 200);
-    row.replaceChildren(...marked(label, entry.marks), ...(entry.kind === "group" ? [h("span", { class: "smdw-quiet" }, count(entry.size))] : []));
+    row.replaceChildren(
+      ...marked(label, entry.marks),
+      ...(entry.kind === "group" ? [h("span", { class: "smdw-quiet" }, count(entry.size))] : []),
+    );
   }
 
   #act(i: number) {
@@ -152,7 +211,14 @@ export class TensorTree implements Part {
     const n = this.#entries.length;
     const entry = this.#entries[this.#active];
     const page = Math.max(1, Math.floor(this.#scroll.clientHeight / ROW) - 1);
-    const moves: Record<string, number> = { ArrowDown: this.#active + 1, ArrowUp: this.#active - 1, Home: 0, End: n - 1, PageDown: this.#active + page, PageUp: this.#active - page };
+    const moves: Record<string, number> = {
+      ArrowDown: this.#active + 1,
+      ArrowUp: this.#active - 1,
+      Home: 0,
+      End: n - 1,
+      PageDown: this.#active + page,
+      PageUp: this.#active - page,
+    };
     if (event.key in moves) this.#active = Math.max(0, Math.min(n - 1, moves[event.key] as number));
     else if (event.key === "Enter" || event.key === " ") this.#act(this.#active);
     else if (event.key === "ArrowRight" && entry?.kind === "group") {
@@ -180,7 +246,8 @@ export class TensorTree implements Part {
     const seen = offsets(this.#entries.length, ROW, this.#scroll.scrollTop, this.#scroll.clientHeight);
     const y = this.#active * ROW - seen.shift;
     if (y < this.#scroll.scrollTop) this.#scroll.scrollTop = y;
-    else if (y + ROW > this.#scroll.scrollTop + this.#scroll.clientHeight) this.#scroll.scrollTop = y + ROW - this.#scroll.clientHeight;
+    else if (y + ROW > this.#scroll.scrollTop + this.#scroll.clientHeight)
+      this.#scroll.scrollTop = y + ROW - this.#scroll.clientHeight;
   }
 }
 
@@ -207,7 +274,11 @@ export class Drawer {
     private readonly el: HTMLElement,
     signal: AbortSignal,
   ) {
-    this.button = h("button", { type: "button", class: "smdw-button smdw-drawer-button", "aria-expanded": "false" }, "tensors");
+    this.button = h(
+      "button",
+      { type: "button", class: "smdw-button smdw-drawer-button", "aria-expanded": "false" },
+      "tensors",
+    );
     this.button.addEventListener("click", () => this.open(!el.classList.contains("smdw-open")), { signal });
     show(this.button, true);
   }

@@ -1,11 +1,11 @@
 import { attrs, h, text } from "../lib/dom";
 import { clipped, count } from "../lib/format";
-import { offsets, type Offsets } from "../lib/virtual";
+import { type Offsets, offsets } from "../lib/virtual";
+import { type Matrix, matrixOf } from "../matrix";
 import { pythonValue, sliceText } from "../python";
 import type { Scene } from "../session";
 import { same } from "../state";
 import type { Values } from "../store";
-import { type Matrix, matrixOf } from "./heatmap-panel";
 import { nothing } from "./histogram-panel";
 import { type Context, Panel, type Rows } from "./panel";
 
@@ -43,7 +43,14 @@ export class ValuesPanel extends Panel {
       clearTimeout(this.#rest);
     });
     context.keys.on(this.#scroll, (event) => {
-      const by = { ArrowUp: [0, -ROW], ArrowDown: [0, ROW], ArrowLeft: [-COL, 0], ArrowRight: [COL, 0], PageUp: [0, -8 * ROW], PageDown: [0, 8 * ROW] }[event.key];
+      const by = {
+        ArrowUp: [0, -ROW],
+        ArrowDown: [0, ROW],
+        ArrowLeft: [-COL, 0],
+        ArrowRight: [COL, 0],
+        PageUp: [0, -8 * ROW],
+        PageDown: [0, 8 * ROW],
+      }[event.key];
       if (by) this.#scroll.scrollBy(by[0] as number, by[1] as number);
       else if (event.key === "Home") this.#scroll.scrollTo(0, 0);
       else if (event.key === "End") this.#scroll.scrollTo(this.#scroll.scrollLeft, this.#scroll.scrollHeight);
@@ -53,7 +60,8 @@ export class ValuesPanel extends Panel {
     this.exports(undefined, () => ({
       name: `${this.#scene?.traits.tensor}-values-step-${this.#scene?.main?.from}`,
       rows: () => this.#rows(),
-      python: () => `${pythonValue(session, this.#scene?.main)}${this.#matrix ? sliceText(this.#matrix.shape.length, this.#matrix.axes, this.#matrix.fixed) : ""}`,
+      python: () =>
+        `${pythonValue(session, this.#scene?.main)}${this.#matrix ? sliceText(this.#matrix.shape.length, this.#matrix.axes, this.#matrix.fixed) : ""}`,
     }));
   }
 
@@ -83,7 +91,17 @@ export class ValuesPanel extends Panel {
     this.#canvas.style.height = `${rows.total + ROW}px`;
     this.#canvas.style.width = `${cols.total + HEAD}px`;
     const held = session.store.values(
-      (head) => head.run === main.run && head.tensor === main.tensor && head.worker === main.worker && head.step === main.from && same(head.axes, m.axes) && same(head.fixed, m.fixed) && head.rows[0] <= rows.first && head.rows[1] >= rows.last && head.cols[0] <= cols.first && head.cols[1] >= cols.last,
+      (head) =>
+        head.run === main.run &&
+        head.tensor === main.tensor &&
+        head.worker === main.worker &&
+        head.step === main.from &&
+        same(head.axes, m.axes) &&
+        same(head.fixed, m.fixed) &&
+        head.rows[0] <= rows.first &&
+        head.rows[1] >= rows.last &&
+        head.cols[0] <= cols.first &&
+        head.cols[1] >= cols.last,
     );
     const shown = held ?? this.#last;
     if (held) this.#last = held;
@@ -93,7 +111,9 @@ export class ValuesPanel extends Panel {
     attrs(this.#scroll, { role: "grid", "aria-rowcount": m.rows + 1, "aria-colcount": m.cols + 1 });
     const where = `rows ${count(rows.first)}\u2013${count(rows.last - 1)} of ${count(m.rows)}, columns ${count(cols.first)}\u2013${count(cols.last - 1)} of ${count(m.cols)}`;
     this.readout(where);
-    this.summary(`Values of ${clipped(traits.tensor, 80)}${sliceText(m.shape.length, m.axes, m.fixed)} at step ${main.from}: ${where}.`);
+    this.summary(
+      `Values of ${clipped(traits.tensor, 80)}${sliceText(m.shape.length, m.axes, m.fixed)} at step ${main.from}: ${where}.`,
+    );
     if (!held && !session.kernelless && !main.pending) this.#ask(m, rows, cols);
   }
 
@@ -108,7 +128,13 @@ export class ValuesPanel extends Panel {
     const corner = m.axes.length === 2 ? `${m.axes[0]} \\ ${m.axes[1]}` : "";
     this.#row(0, scrollTop, 0, [
       { words: corner, kind: "smdw-corner-head", role: "columnheader", x: scrollLeft, column: 0 },
-      ...columns.map((c) => ({ words: count(c), kind: "smdw-col-head", role: "columnheader", x: place(c), column: c + 1 })),
+      ...columns.map((c) => ({
+        words: count(c),
+        kind: "smdw-col-head",
+        role: "columnheader",
+        x: place(c),
+        column: c + 1,
+      })),
     ]);
     for (let r = rows.first; r < rows.last; r++) {
       const line = values?.head.cells[r - values.head.rows[0]];
@@ -116,17 +142,36 @@ export class ValuesPanel extends Panel {
         { words: count(r), kind: "smdw-row-head", role: "rowheader", x: scrollLeft, column: 0 },
         ...columns.map((c) => {
           const words = line?.[c - (values?.head.cols[0] ?? 0)];
-          const kind = words === undefined ? "" : /^[+-]?(nan|inf)/i.test(words) ? "smdw-bad" : Number(words) === 0 ? "smdw-zero" : "";
-          return { words: words === undefined ? "\u00b7" : clipped(words, 60), kind: stale ? `${kind} smdw-stale` : kind, role: "gridcell", x: place(c), column: c + 1 };
+          const kind =
+            words === undefined
+              ? ""
+              : /^[+-]?(nan|inf)/i.test(words)
+                ? "smdw-bad"
+                : Number(words) === 0
+                  ? "smdw-zero"
+                  : "";
+          return {
+            words: words === undefined ? "\u00b7" : clipped(words, 60),
+            kind: stale ? `${kind} smdw-stale` : kind,
+            role: "gridcell",
+            x: place(c),
+            column: c + 1,
+          };
         }),
       ]);
     }
     const used = this.#pool.slice(0, rows.last - rows.first + 1);
-    if (this.#cells.childElementCount !== used.length || this.#cells.firstChild !== used[0]) this.#cells.replaceChildren(...used);
+    if (this.#cells.childElementCount !== used.length || this.#cells.firstChild !== used[0])
+      this.#cells.replaceChildren(...used);
   }
 
   /** The i-th row on screen; rows and cells are made once and used again. */
-  #row(i: number, y: number, index: number, cells: readonly { words: string; kind: string; role: string; x: number; column: number }[]) {
+  #row(
+    i: number,
+    y: number,
+    index: number,
+    cells: readonly { words: string; kind: string; role: string; x: number; column: number }[],
+  ) {
     const row = this.#pool[i] ?? h("div", { class: "smdw-line", role: "row" });
     this.#pool[i] = row;
     row.style.transform = `translateY(${y}px)`;
@@ -179,7 +224,8 @@ export class ValuesPanel extends Panel {
     const { head } = values;
     const cols = Array.from({ length: seen.cols.last - seen.cols.first }, (_, i) => seen.cols.first + i);
     const out: Rows = [["row", ...cols]];
-    for (let r = seen.rows.first; r < seen.rows.last; r++) out.push([r, ...cols.map((c) => head.cells[r - head.rows[0]]?.[c - head.cols[0]] ?? "")]);
+    for (let r = seen.rows.first; r < seen.rows.last; r++)
+      out.push([r, ...cols.map((c) => head.cells[r - head.rows[0]]?.[c - head.cols[0]] ?? "")]);
     return out;
   }
 }

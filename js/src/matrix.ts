@@ -1,0 +1,74 @@
+/** The plane of a tensor that pictures and tables show: which axes, which indices, which cells a picture covers. */
+import type { Window } from "./draw/heatmap";
+import type { Image } from "./frames";
+import type { Shown } from "./session";
+import type { Tile } from "./store";
+
+/** The axes that are shown: what a person chose where it fits the rank, else the last two (all, of fewer). */
+export function resolveAxes(axes: readonly number[], rank: number): number[] {
+  const wanted = Math.min(2, rank);
+  const fits =
+    axes.length === wanted &&
+    new Set(axes).size === wanted &&
+    axes.every((a) => Number.isInteger(a) && a >= 0 && a < rank);
+  return fits ? [...axes] : Array.from({ length: wanted }, (_, i) => rank - wanted + i);
+}
+
+/** An index for every axis, within the shape. */
+export function resolveFixed(fixed: readonly number[], shape: readonly number[]): number[] {
+  return shape.map((size, axis) =>
+    fixed.length === shape.length ? Math.max(0, Math.min(size - 1, Math.trunc(fixed[axis] ?? 0))) : 0,
+  );
+}
+
+/** How a tensor of any rank lies on the two axes of the picture. */
+export interface Matrix {
+  shape: number[];
+  axes: number[];
+  fixed: number[];
+  rows: number;
+  cols: number;
+}
+
+export function matrixOf(
+  shown: Shown | undefined,
+  axesTrait: readonly number[],
+  fixedTrait: readonly number[],
+): Matrix | undefined {
+  const shape = shown?.frame?.shape ?? shown?.frames.plan?.shape;
+  if (!shape) return undefined;
+  const axes = resolveAxes(axesTrait, shape.length);
+  const size = (i: number) => (axes[i] === undefined ? 1 : (shape[axes[i] as number] as number));
+  return {
+    shape,
+    axes,
+    fixed: resolveFixed(fixedTrait, shape),
+    rows: axes.length === 2 ? size(0) : 1,
+    cols: axes.length === 2 ? size(1) : size(0),
+  };
+}
+
+export const within = ([lo, hi]: readonly [number, number], i: number) => i >= lo && i < hi;
+export const overlaps = (a: Window, b: Window) => a[0] < b[1] && b[0] < a[1] && a[2] < b[3] && b[2] < a[3];
+
+/** The full index of a cell: `[0, 3, 12]`. */
+export function indexText(m: Matrix, row: number, col: number): string {
+  if (!m.shape.length) return "value";
+  const index = m.shape.map((_, axis) =>
+    axis === m.axes[m.axes.length - 1] ? col : m.axes.length === 2 && axis === m.axes[0] ? row : m.fixed[axis],
+  );
+  return `[${index.join(", ")}]`;
+}
+
+export function tileImage(tile: Tile): Image | undefined {
+  const { image, image_range: range } = tile.data;
+  if (image?.shape.length !== 2) return undefined;
+  return {
+    data: image.data,
+    height: image.shape[0] as number,
+    width: image.shape[1] as number,
+    lo: range?.data[0] ?? 0,
+    hi: range?.data[1] ?? 1,
+    edition: 0,
+  };
+}

@@ -1,0 +1,252 @@
+import { drawOutcomes } from "../draw/timeline";
+import { nearestIndex } from "../frames";
+import { attrs, h, iconButton, show, text, textButton } from "../lib/dom";
+import { clipped, count, num, plural } from "../lib/format";
+import { linear } from "../lib/scale";
+import { type Firing, OUTCOMES, type RuleStatus } from "../protocol";
+import type { Scene } from "../session";
+import type { RuleState } from "../store";
+import { Figure } from "./figure";
+import type { Context } from "./panel";
+import { ParamFields } from "./param-fields";
+
+const MARKS: Record<RuleStatus, string> = {
+  InProgress: "\u25d4",
+  NoIssuesFound: "\u2713",
+  IssuesFound: "\u25b2",
+  Error: "\u2715",
+  Stopping: "\u25a1",
+  Stopped: "\u25a0",
+};
+
+/** One rule. */
+export class RuleRow {
+  readonly el: HTMLElement;
+  readonly #control = new AbortController();
+  readonly #status = h("span", { class: "smdw-status" });
+  readonly #name = h("button", { type: "button", class: "smdw-rule-name", "aria-expanded": "false" });
+  readonly #run = h("span", { class: "smdw-quiet" });
+  readonly #progress = h("progress", { class: "smdw-progress", "aria-label": "Progress" });
+  readonly #figure: Figure;
+  readonly #strip: HTMLElement;
+  readonly #message = h("button", { type: "button", class: "smdw-rule-message" });
+  readonly #go: HTMLButtonElement;
+  readonly #pause: HTMLButtonElement;
+  readonly #stop: HTMLButtonElement;
+  readonly #details = h("div", { class: "smdw-rule-details", hidden: true });
+  readonly #params: ParamFields;
+  readonly #firings = h("ul", { class: "smdw-firings" });
+  #drawn = "";
+  #firingsKey = "";
+  #rule: RuleState | undefined;
+  #hover: number | undefined;
+  #firing: Firing | undefined;
+
+  constructor(
+    private readonly id: string,
+    private readonly context: Context,
+  ) {
+    const { session } = context;
+    const { signal } = this.#control;
+    context.signal.addEventListener("abort", () => this.#control.abort(), { signal });
+    this.#figure = new Figure("outcomes", context.redraw, signal);
+    this.#figure.canvas.setAttribute("aria-hidden", "true");
+    this.#strip = h(
+      "div",
+      { class: "smdw-strip", tabindex: 0, role: "slider", "aria-orientation": "horizontal" },
+      this.#figure.el,
+    );
+    const act = (what: "start" | "pause" | "stop" | "rerun" | "remove") => () =>
+      void session.ask("rules", { what: "rule", do: what, rule: id });
+    this.#go = iconButton("play", "Run this rule", act("start"), signal);
+    this.#pause = iconButton("pause", "Pause this rule", act("pause"), signal);
+    this.#stop = iconButton("stop", "Stop this rule", act("stop"), signal);
+    const again = iconButton("rerun", "Run again from the first step", act("rerun"), signal);
+    const away = iconButton("close", "Remove this rule", act("remove"), signal);
+    const controls = h("div", { class: "smdw-rule-controls" }, this.#go, this.#pause, this.#stop, again, away);
+    show(controls, !session.kernelless);
+    this.#params = new ParamFields(
+      (params) => void session.ask("rules", { what: "rule", do: "set", rule: id, params }),
+      context,
+      signal,
+    );
+    this.#details.append(this.#params.el, this.#firings);
+    this.el = h(
+      "div",
+      { class: "smdw-rule" },
+      h("div", { class: "smdw-rule-line" }, this.#status, this.#name, this.#run, this.#strip, this.#progress, controls),
+      this.#message,
+      this.#details,
+    );
+    this.#name.addEventListener("click", () => this.#open(Boolean(this.#details.hidden)), { signal });
+    this.#message.addEventListener("click", () => this.#firing && this.#show(this.#firing), { signal });
+    context.keys.on(this.#strip, (event) => this.#key(event));
+    this.#figure.gestures(
+      {
+        move: (at) => {
+          this.#hover = at && this.#stepAt(at.x);
+          context.redraw();
+        },
+        down: (at) => {
+          const step = this.#stepAt(at.x);
+          if (step !== undefined) this.#goTo(step);
+          return undefined;
+        },
+      },
+      signal,
+    );
+  }
+
+  drop(): void {
+    this.#control.abort();
+    this.el.remove();
+  }
+
+  update(rule: RuleState, scene: Scene, many: boolean): void {
+    this.#rule = rule;
+    const { info, outcomes } = rule;
+    const { session, theme } = this.context;
+    text(this.#status, `${MARKS[info.status] ?? "?"} ${info.status}`);
+    this.#status.dataset.status = info.status;
+    text(this.#name, clipped(info.name, 80));
+    attrs(this.#name, { title: clipped(info.class, 200) });
+    const other = info.run !== scene.traits.run;
+    text(this.#run, many ? clipped(session.store.runs.get(info.run)?.head.name ?? "", 40) : "");
+    show(this.#progress, info.active && info.total > info.done);
+    attrs(this.#progress, {
+      max: Math.max(1, info.total),
+      value: info.done,
+      title: `${count(info.done)} of ${count(info.total)} steps`,
+    });
+    show(this.#go, !info.active);
+    show(this.#pause, info.active);
+    attrs(this.#stop, { disabled: info.status === "Stopped" });
+    const steps = session.store.axis(info.run, "").steps;
+    const range = [steps[0] ?? 0, Math.max((steps[0] ?? 0) + 1, steps[steps.length - 1] ?? 1)] as const;
+    const step = other ? Number.NaN : scene.step;
+    const key = `${rule.version}/${this.#figure.size.width}/${range}/${step}/${JSON.stringify(theme())}`;
+    if (key !== this.#drawn) {
+      this.#drawn = key;
+      this.#figure.paint(
+        (pen, size, colours) => drawOutcomes(pen, size, colours, { steps, outcomes, step, range }),
+        theme(),
+      );
+    }
+    const outcome = OUTCOMES[outcomes.get(scene.step) ?? 0];
+    attrs(this.#strip, {
+      "aria-label": `Steps of ${clipped(info.name, 60)}`,
+      "aria-valuemin": range[0],
+      "aria-valuemax": range[1],
+      "aria-valuenow": Math.max(range[0], Math.min(range[1], Number.isNaN(step) ? range[0] : step)),
+      "aria-valuetext": `step ${scene.step}: ${outcome}; fired at ${plural(info.firings_total, "step")}`,
+    });
+    this.#words(rule, scene);
+    if (!this.#details.hidden) {
+      this.#params.update(info.params, session.kernelless);
+      this.#list(rule);
+    }
+  }
+
+  /** The line below: what was said of the step under the pointer, of the step in view, or last. */
+  #words({ info, outcomes, firings }: RuleState, scene: Scene) {
+    const at = this.#hover ?? scene.step;
+    const here = firings.get(at)?.[0];
+    const last = info.firings.at(-1);
+    const firing = here ?? (this.#hover === undefined ? last : undefined);
+    this.#firing = firing;
+    const hovered =
+      this.#hover === undefined ? "" : `step ${count(this.#hover)}: ${OUTCOMES[outcomes.get(this.#hover) ?? 0]}`;
+    const words = firing
+      ? `step ${count(firing.step)}  ${clipped(firing.tensor, 80)}  ${firing.message}${firing.value === null ? "" : ` (${num(firing.value)})`}`
+      : hovered || info.message;
+    text(this.#message, clipped(words, 400));
+    attrs(this.#message, { disabled: !firing });
+    this.#message.title = clipped(words, 2000);
+    show(this.#message, words !== "");
+  }
+
+  #list({ info, firings }: RuleState) {
+    const all = [...firings.values()]
+      .flat()
+      .sort((a, b) => b.step - a.step)
+      .slice(0, 50);
+    const key = JSON.stringify(all.map((each) => [each.step, each.tensor]));
+    if (key === this.#firingsKey) return;
+    this.#firingsKey = key;
+    this.#firings.replaceChildren(
+      ...all.map((firing) => {
+        const button = textButton(`step ${count(firing.step)}`, () => this.#show(firing), this.#control.signal);
+        return h(
+          "li",
+          {},
+          button,
+          h("span", { title: clipped(firing.tensor, 2000) }, clipped(firing.tensor, 80)),
+          h("span", { class: "smdw-quiet" }, clipped(firing.message, 200)),
+        );
+      }),
+    );
+    if (info.firings_total > all.length)
+      this.#firings.append(h("li", { class: "smdw-quiet" }, `and ${count(info.firings_total - all.length)} earlier`));
+  }
+
+  #open(open: boolean) {
+    show(this.#details, open);
+    attrs(this.#name, { "aria-expanded": String(open) });
+    this.context.redraw();
+  }
+
+  #stepAt(x: number): number | undefined {
+    const steps = this.context.session.store.axis(this.#rule?.info.run ?? 0, "").steps;
+    if (!steps.length) return undefined;
+    const scale = linear(steps[0] as number, Math.max((steps[0] as number) + 1, steps[steps.length - 1] as number), [
+      4,
+      this.#figure.size.width - 4,
+    ]);
+    // Firings are what people aim at: one within 5 pixels wins over the exact step.
+    let best: number | undefined;
+    for (const [step, outcome] of this.#rule?.outcomes ?? []) {
+      const off = Math.abs(scale(step) - x);
+      if (outcome === 2 && off <= 5 && (best === undefined || off < Math.abs(scale(best) - x))) best = step;
+    }
+    return best ?? steps[nearestIndex(steps, scale.invert(x))];
+  }
+
+  #goTo(step: number) {
+    const firing = this.#rule?.firings.get(step)?.[0];
+    if (firing) return this.#show(firing);
+    const { session } = this.context;
+    session.state.set({ step, follow: false, run: this.#rule?.info.run ?? 0 });
+    // Only the newest firings are held; the kernel knows what was at fault at an earlier one.
+    if (this.#rule?.outcomes.get(step) !== 2 || session.kernelless) return;
+    void session.ask("firing", { what: "firing", rule: this.id, step }).then((answer) => {
+      if (!answer?.firings?.length) return;
+      this.#rule?.firings.set(step, answer.firings);
+      if (session.state.get("step") === step) this.#show(answer.firings[0] as Firing);
+    });
+  }
+
+  /** A firing moves the shared step and tensor: the evidence comes into view. */
+  #show(firing: Firing) {
+    const { state, store } = this.context.session;
+    const run = this.#rule?.info.run ?? 0;
+    // "" is the first worker: the same frames under one name.
+    const worker = firing.worker === store.runs.get(run)?.head.workers[0] ? "" : firing.worker;
+    state.set({ step: firing.step, follow: false, run, ...(firing.tensor ? { tensor: firing.tensor, worker } : {}) });
+  }
+
+  #key(event: KeyboardEvent): boolean {
+    const fired = [...(this.#rule?.outcomes ?? [])]
+      .filter(([, outcome]) => outcome === 2)
+      .map(([step]) => step)
+      .sort((a, b) => a - b);
+    const now = this.context.session.state.get("step");
+    const next = {
+      ArrowRight: fired.find((step) => step > now),
+      ArrowLeft: fired.findLast((step) => step < now),
+      Home: fired[0],
+      End: fired.at(-1),
+    }[event.key];
+    if (next !== undefined) this.#goTo(next);
+    return ["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key);
+  }
+}
