@@ -46,7 +46,7 @@ impl<'a> Event<'a> {
     fn of(mut fields: Fields<'a>) -> Result<Self> {
         let mut event = Event { wall_time: 0.0, step: 0, content: Content::Empty, summaries: fields.clone() };
         loop {
-            let here = fields.clone();
+            let here = fields.at();
             let Some(field) = fields.step()? else { break };
             match field.number {
                 1 => event.wall_time = field.double()?,
@@ -56,7 +56,7 @@ impl<'a> Event<'a> {
                     // A later kind of content takes an earlier one's place; a further summary adds to the one before.
                     if event.content != Content::Summary {
                         event.content = Content::Summary;
-                        event.summaries = here;
+                        event.summaries = fields.from(here);
                     }
                 }
                 3 => event.content = Content::FileVersion(field.text()?),

@@ -56,6 +56,11 @@ impl<'a> Fields<'a> {
         Fields { beginning: true, ..Fields::new(bytes, base, message) }
     }
 
+    /// The same fields from a place on that [`at`](Self::at) told before.
+    pub(super) fn from(&self, at: usize) -> Self {
+        Fields { next: at.saturating_sub(self.base).min(self.bytes.len()), ..self.clone() }
+    }
+
     /// Whether more of the message may follow what is here.
     pub fn is_beginning(&self) -> bool {
         self.beginning
@@ -67,17 +72,19 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field, `None` at the message's end.
-    #[inline]
+    #[inline(always)]
     pub fn step(&mut self) -> Result<Option<Field<'a>>> {
         if self.next >= self.bytes.len() {
             return Ok(None);
         }
-        let step = self.field();
-        if step.is_err() {
-            // Past an error there is no telling where fields start.
-            self.next = self.bytes.len();
+        match self.field() {
+            Ok(field) => Ok(Some(field)),
+            Err(error) => {
+                // Past an error there is no telling where fields start.
+                self.next = self.bytes.len();
+                Err(error)
+            }
         }
-        step.map(Some)
     }
 
     /// The next integer, where the bytes hold packed integers in place of fields.
@@ -86,7 +93,7 @@ impl<'a> Fields<'a> {
         if self.next >= self.bytes.len() { Ok(None) } else { self.varint().map(Some) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn field(&mut self) -> Result<Field<'a>> {
         let (number, kind) = self.key()?;
         let at = self.at();
@@ -104,7 +111,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn key(&mut self) -> Result<(u32, u8)> {
         let key = self.varint()?;
         let number = u32::try_from(key >> 3).ok().filter(|number| *number != 0 && *number < 1 << 29);
@@ -114,7 +121,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn plain(&mut self, kind: u8) -> Result<Wire<'a>> {
         Ok(match kind {
             0 => Wire::Varint(self.varint()?),
@@ -150,13 +157,20 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn varint(&mut self) -> Result<u64> {
-        let rest = &self.bytes[self.next..];
-        if let [byte @ 0..=0x7f, ..] = rest {
-            self.next += 1;
-            return Ok(u64::from(*byte));
+        // Nearly every key, length and number is a single byte.
+        match self.bytes.get(self.next) {
+            Some(byte @ 0..=0x7f) => {
+                self.next += 1;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
         }
+    }
+
+    fn long_varint(&mut self) -> Result<u64> {
+        let rest = &self.bytes[self.next..];
         let mut value = 0u64;
         for (i, byte) in rest.iter().enumerate().take(10) {
             value |= u64::from(byte & 0x7f) << (7 * i);
@@ -171,7 +185,7 @@ impl<'a> Fields<'a> {
         if rest.len() < 10 { Err(self.ends()) } else { Err(self.wrong(format_args!("a number of more than 64 bits"))) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, length: u64) -> Result<&'a [u8]> {
         let rest = &self.bytes[self.next..];
         match usize::try_from(length).ok().and_then(|length| rest.get(..length)) {
@@ -187,7 +201,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         match self.bytes[self.next..].first_chunk() {
             Some(taken) => {
