@@ -164,8 +164,11 @@ def owned(name: str, value: object, staging: Staging | None = None) -> Held:
     array = as_array(name, value)
     if array.dtype.kind == "U":
         return Held(array.copy(), "str", array.shape)
+    name_of_type = array.dtype.name
+    if name_of_type == "bfloat16":
+        array = array.view(np.uint16)
     if staging is None:
-        return Held(np.array(array, order="C", copy=True, subok=False), array.dtype.name, array.shape)
+        return Held(np.array(array, order="C", copy=True, subok=False), name_of_type, array.shape)
     room, buffer = staging.room(array.dtype, array.shape)
     np.copyto(room, array, casting="no")
-    return Held(room, array.dtype.name, array.shape, buffer)
+    return Held(room, name_of_type, array.shape, buffer)

@@ -30,7 +30,7 @@ from smdwidgets.exceptions import (
 from smdwidgets.hooks.arrays import Held, Staging, as_array, owned
 from smdwidgets.hooks.background import Background
 from smdwidgets.hooks.keep import WHOLE, Keep, Patterns, keep
-from smdwidgets.hooks.recorder import Recorder
+from smdwidgets.hooks.recorder import Captured, Recorder
 from smdwidgets.hooks.run_dir import Resumed, RunDirectory
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 from smdwidgets.modes import ModeKeys, as_mode
@@ -45,6 +45,8 @@ SCALAR_PREFIX = "scalar/"
 #: Steps of these modes have no gradients worth saving, only stale ones.
 _NOT_LEARNING = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
 _LEARNT = frozenset({CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES})
+#: What is captured goes to the writer when it is more than this, and at the end of the step.
+_PORTION = 8 << 20
 _SCALAR = Keep(raw=True, scalar=True)
 
 _open_hooks: weakref.WeakSet[Hook] = weakref.WeakSet()
@@ -155,6 +157,11 @@ class Hook:
         self._seen_shape: tuple[int, ...] = ()
         self._exported: str | None = None
         self._pending: list[tuple[str, Held, Keep | None, float, tuple[Collection, ...]]] = []
+        self._at = (-1, self.mode, -1)
+        self._batch: list[Captured] = []
+        self._batch_bytes = 0
+        self._handed_over = False
+        self._refused: set[str] = set()
         self._prepared = False
         self._stop_seen = False
 
@@ -322,8 +329,8 @@ class Hook:
             self._mode_steps[self.mode] = self._mode_steps.get(self.mode, -1) + 1
         self._is_open = True
         self._saving = self._collections_at(self.mode, self.mode_step)
-        if self._recorder is not None:
-            self._background.put(self._recorder.begin, self._step, self.mode, self.mode_step)
+        self._at = (self._step, self.mode, self.mode_step)
+        self._handed_over = False
         if self._saving:
             self._forget_changed_collections()
             self._export()
@@ -338,9 +345,18 @@ class Hook:
             return
         self._is_open = False
         self._saving = ()
-        if self._recorder is not None:
+        if self._recorder is not None and (self._batch or self._handed_over):
             self._export()
+            self._hand_over()
             self._background.put(self._recorder.finish)
+
+    def _hand_over(self) -> None:
+        """Give what has been captured to the writer. In portions: waking it for each tensor costs more than the tensor."""
+        if self._recorder is not None and self._batch:
+            batch, nbytes = self._batch, self._batch_bytes
+            self._batch, self._batch_bytes = [], 0
+            self._handed_over = True
+            self._background.put(self._recorder.write, self._at, batch, nbytes=nbytes)
 
     def _forget_changed_collections(self) -> None:
         """Collections may gain patterns and tensors while the training runs; what was decided for names is then void."""
@@ -468,21 +484,24 @@ class Hook:
         if what is None or self._recorder is None:
             return
         if not what.needs_value and shape is not None:
-            self._background.put(self._recorder.shape, name, shape, None)
+            self._batch.append(Captured(name, None, shape, what, time.time()))
             return
         try:
             held = self._hold(name, value)
         except SMDebugTypeError as error:
             # The framework's tensors are not the script's choice: say it once, and let the training go on.
-            logger.warning("Not saved: %s", error)
-            for known in self._keeps.values():
-                known[name] = None
+            if name not in self._refused:
+                self._refused.add(name)
+                logger.warning("Not saved: %s", error)
             return
         self._submit(name, held, what, time.time())
 
     def _submit(self, name: str, held: Held, what: Keep, timestamp: float) -> None:
         if self._recorder is not None:
-            self._background.put(self._recorder.tensor, name, held, what, timestamp, nbytes=held.nbytes)
+            self._batch.append(Captured(name, held, held.shape, what, timestamp))
+            self._batch_bytes += held.array.nbytes
+            if self._batch_bytes > _PORTION:
+                self._hand_over()
 
     def _hold(self, name: str, value: object) -> Held:
         """A copy of a tensor on this side of the device; frameworks with tensors of their own extend it."""

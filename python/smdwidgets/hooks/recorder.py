@@ -6,7 +6,12 @@ A step whose writing fails (a full disk) is dropped whole, with one warning unti
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
@@ -15,9 +20,24 @@ from smdwidgets.hooks.keep import Keep
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 from smdwidgets.modes import ModeKeys
 
-__all__ = ["Recorder"]
+__all__ = ["At", "Captured", "Recorder"]
 
 logger = logging.getLogger("smdwidgets.hooks")
+
+
+#: A step: its global number, its mode, its number in that mode.
+At = tuple[int, ModeKeys, int]
+
+
+@dataclass(slots=True)
+class Captured:
+    """A tensor on its way: its bytes, or None where only the shape is wanted."""
+
+    name: str
+    held: Held | None
+    shape: tuple[int, ...]
+    keep: Keep
+    time: float
 
 
 class Recorder:
@@ -32,37 +52,27 @@ class Recorder:
         self._tensorboard = tensorboard
         self._fsync = fsync
         self._writer: _core.StepWriter | None = None
-        self._at: tuple[int, ModeKeys, int] = (0, ModeKeys.GLOBAL, 0)
+        self._at: At | None = None
         self._failed = False
         self._warned = False
         #: Steps that are on disk, and steps that were dropped.
         self.saved = 0
         self.dropped = 0
 
-    def begin(self, step: int, mode: ModeKeys, mode_step: int) -> None:
-        """What follows belongs to this step."""
-        self._at = (step, mode, mode_step)
-        self._failed = False
-
-    def tensor(self, name: str, held: Held, keep: Keep, timestamp: float) -> None:
-        """Write one tensor, or what is kept of it."""
+    def write(self, at: At, captured: Sequence[Captured]) -> None:
+        """Write tensors of a step, or what is kept of them."""
+        if at != self._at:
+            self._at = at
+            self._failed = False
         try:
             if not self._failed:
-                self._write(name, held, keep, timestamp)
+                self._write(at, captured)
         except OSError as error:
             self._drop(error)
         finally:
-            if held.buffer is not None:
-                self._staging.give_back(held.buffer)
-
-    def shape(self, name: str, shape: tuple[int, ...], original: str | None) -> None:
-        """Write a shape whose value is not wanted."""
-        if self._failed:
-            return
-        try:
-            self._step_writer().shape(name, name if original is None else original, shape)
-        except OSError as error:
-            self._drop(error)
+            for one in captured:
+                if one.held is not None and one.held.buffer is not None:
+                    self._staging.give_back(one.held.buffer)
 
     def finish(self) -> None:
         """Make the step visible, all of it at once."""
@@ -73,7 +83,7 @@ class Recorder:
             writer.finish()
             self.saved += 1
             if self._warned:
-                logger.warning("Saving works again, from step %d on.", self._at[0])
+                logger.warning("Saving works again, from step %d on.", self._number)
                 self._warned = False
         except OSError as error:
             self._drop(error)
@@ -91,6 +101,10 @@ class Recorder:
             temporary.unlink(missing_ok=True)
             self._warn(f"The collection file could not be written: {error}.")
 
+    @property
+    def _number(self) -> int:
+        return -1 if self._at is None else self._at[0]
+
     def close(self) -> None:
         """Close what stays open between steps."""
         self.finish()
@@ -99,26 +113,34 @@ class Recorder:
 
     # ------------------------------------------------------------------------------------------------------- inside
 
-    def _step_writer(self) -> _core.StepWriter:
+    def _step_writer(self, at: At) -> _core.StepWriter:
         if self._writer is None:
-            step, mode, mode_step = self._at
+            step, mode, mode_step = at
             self._writer = _core.StepWriter(self._root, step, self._worker, mode.value, mode_step, fsync=self._fsync)
         return self._writer
 
-    def _write(self, name: str, held: Held, keep: Keep, timestamp: float) -> None:
-        writer = self._step_writer()
-        text = held.dtype == "str"
-        if keep.shape:
-            writer.shape(name, name, held.shape)
-        if keep.reductions and not text and held.array.size:
-            found = _core.reduce(held.array, held.dtype, keep.reductions)
-            for (op, absolute), value in found.items():
-                if value is not None:
-                    writer.tensor(_core.reduction_name(op, absolute, name), value)
-        if keep.raw:
-            writer.tensor(name, held.array, "bfloat16" if held.dtype == "bfloat16" else None)
-        if self._tensorboard is not None and not text and (keep.scalar or keep.histogram is not None):
-            self._tensorboard.add(name, held, keep, self._at[0], self._at[1], timestamp)
+    def _write(self, at: At, captured: Sequence[Captured]) -> None:
+        writer = self._step_writer(at)
+        ready: list[tuple[str, str, tuple[int, ...], NDArray[Any]]] = []
+        for one in captured:
+            held, keep = one.held, one.keep
+            if keep.shape:
+                writer.shape(one.name, one.name, one.shape)
+            if held is None:
+                continue
+            text = held.dtype == "str"
+            if keep.reductions and not text and held.array.size:
+                found = _core.reduce(held.array, held.dtype, keep.reductions)
+                for (op, absolute), value in found.items():
+                    if value is not None:
+                        writer.tensor(_core.reduction_name(op, absolute, one.name), value)
+            if keep.raw and text:
+                writer.tensor(one.name, held.array)
+            elif keep.raw:
+                ready.append((one.name, held.dtype, held.shape, held.array if held.shape else held.array.reshape(1)))
+            if self._tensorboard is not None and not text and (keep.scalar or keep.histogram is not None):
+                self._tensorboard.add(one.name, held, keep, at[0], at[1], one.time)
+        writer.tensors(ready)
 
     def _drop(self, error: OSError) -> None:
         writer, self._writer = self._writer, None
@@ -127,7 +149,7 @@ class Recorder:
         if writer is not None:
             writer.discard()
         self._warn(
-            f"Step {self._at[0]} is not saved: {error}. The training goes on; later steps are saved if they can be."
+            f"Step {self._number} is not saved: {error}. The training goes on; later steps are saved if they can be."
         )
 
     def _warn(self, message: str) -> None:

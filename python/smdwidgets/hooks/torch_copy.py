@@ -28,7 +28,7 @@ _NAMES = [
     "complex128",
 ]
 #: Older versions of torch lack some of the unsigned ones.
-_DTYPES = {getattr(torch, name): np.dtype(name) for name in _NAMES if hasattr(torch, name)}
+_DTYPES = {getattr(torch, name): (name, np.dtype(name)) for name in _NAMES if hasattr(torch, name)}
 
 
 def owned_from_torch(name: str, value: torch.Tensor, staging: Staging) -> Held:
@@ -41,9 +41,10 @@ def owned_from_torch(name: str, value: torch.Tensor, staging: Staging) -> Held:
         room, buffer = staging.room(np.dtype("uint16"), shape)
         torch.from_numpy(room.view(np.int16)).view(torch.bfloat16).copy_(tensor)
         return Held(room, "bfloat16", shape, buffer)
-    dtype = _DTYPES.get(tensor.dtype)
-    if dtype is None:
+    known = _DTYPES.get(tensor.dtype)
+    if known is None:
         raise SMDebugTypeError(f"{shown(name)} is of {tensor.dtype}, which a run can't hold: convert it first.")
+    own_name, dtype = known
     room, buffer = staging.room(dtype, shape)
     torch.from_numpy(room).copy_(tensor)
-    return Held(room, dtype.name, shape, buffer)
+    return Held(room, own_name, shape, buffer)

@@ -79,6 +79,24 @@ impl StepWriter {
         self.with(py, |writer| Some(writer.as_mut()?.tensor(name, dtype, &shape, content.as_slice())))
     }
 
+    /// Many tensors whose bytes lie ready, with the interpreter let go once for all of them.
+    fn tensors(&self, py: Python<'_>, ready: Vec<(String, String, Vec<u64>, Bound<'_, PyAny>)>) -> PyResult<()> {
+        let mut held = Vec::with_capacity(ready.len());
+        for (name, dtype, shape, content) in ready {
+            let Some(dtype) = DType::from_name(&dtype) else {
+                return Err(PyTypeError::new_err(format!("{name:?}: a tensor of dtype {dtype} can't be saved")));
+            };
+            held.push((name, dtype, shape, Bytes::of(&content)?));
+        }
+        self.with(py, |writer| {
+            let writer = writer.as_mut()?;
+            Some(
+                held.iter()
+                    .try_for_each(|(name, dtype, shape, bytes)| writer.tensor(name, *dtype, shape, bytes.as_slice())),
+            )
+        })
+    }
+
     fn shape(&self, py: Python<'_>, name: &str, original: &str, shape: Vec<u64>) -> PyResult<()> {
         self.with(py, |writer| Some(writer.as_mut()?.shape(name, original, &shape)))
     }

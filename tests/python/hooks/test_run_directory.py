@@ -62,6 +62,35 @@ def test_overwrite_leaves_nothing_of_the_earlier_run(written):
     assert written.names(0) == ["y"]
 
 
+def test_resume_goes_on_after_the_last_step(written):
+    train(written.root, 3)
+    train(written.root, 2, modes.EVAL, resume=True)
+    hook = train(written.root, 2, resume=True)
+    assert hook.mode_steps == {modes.TRAIN: 4, modes.EVAL: 1, modes.GLOBAL: 6}
+    assert [written.mode(step) for step in written.steps()] == [
+        ("TRAIN", 0),
+        ("TRAIN", 1),
+        ("TRAIN", 2),
+        ("EVAL", 0),
+        ("EVAL", 1),
+        ("TRAIN", 3),
+        ("TRAIN", 4),
+    ]
+    assert written.value("x", 6).tolist() == [6, 6, 6]
+
+
+def test_resume_with_a_step_goes_back_to_it(written):
+    train(written.root, 5)
+    train(written.root, 1, resume=3)
+    assert written.steps() == [0, 1, 2, 3]
+    assert written.mode(3) == ("TRAIN", 3)
+
+
+def test_resume_of_nothing_begins(written):
+    train(written.root, 2, resume=True)
+    assert written.steps() == [0, 1]
+
+
 def test_two_hooks_on_one_directory(written):
     first = Hook(written.root)
     for options in ({}, {"overwrite": True}, {"resume": True}):
