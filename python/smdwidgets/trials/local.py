@@ -68,7 +68,10 @@ class LocalRun(SmdebugRun):
         return self.catalog.has_local(self.path, name) if self._partly_read else self.catalog.has(name)
 
     def reread(self, step: int) -> bool:
-        return self.catalog.refresh_local(self.path, [step]) > 0
+        self.catalog.refresh_local(self.path, [step])
+        # A file held open may have been put in place anew since.
+        self.files.forget()
+        return True
 
     def end_age(self) -> float | None:
         # Asked before every question about a running job: one look is enough where there is no end yet.

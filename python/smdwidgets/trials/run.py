@@ -112,7 +112,7 @@ class Run(ABC):
 
     @abstractmethod
     def reread(self, step: int) -> bool:
-        """Look again at a step that was written anew (a training that was restarted). Whether it had been."""
+        """Look again at a step that may have been written anew (a training that was restarted). Whether to try again."""
 
     @abstractmethod
     def end_age(self) -> float | None:
