@@ -48,7 +48,7 @@ def small_value(run: str) -> dict[str, float]:
 
 
 def large_value(run: str) -> dict[str, float]:
-    """One value of a million floats: the first time (its checksum is verified then) and again."""
+    """One value of a million floats: the first time, when its file is opened, and again."""
     trial = create_trial(run)
     tensors, steps = [trial.tensor(name) for name in trial.tensor_names()], trial.steps()
     count = len(tensors) * len(steps)
