@@ -5,7 +5,7 @@ use crate::crc::MaskedCrc;
 use crate::error::{Error, Place, Result};
 use crate::record::{self, HEADER, Record};
 use crate::source::Source;
-use crate::tensor::{DType, TensorEvent, decode_head, tensor_event};
+use crate::tensor::{DType, TensorView, decode_head, named_tensor};
 
 /// Bytes of a record that its head is looked for in, first: nearly always enough.
 pub const HEAD: u64 = 512;
@@ -70,10 +70,10 @@ pub fn verify(record: &Record<'_>, promise: &Promise<'_>) -> Result<()> {
 }
 
 /// The tensor of a record, which is the promised one.
-pub fn tensor<'a>(record: &Record<'a>, promise: &Promise<'_>) -> Result<TensorEvent<'a>> {
-    let event = tensor_event(record.payload).map_err(|error| error.within("", HEADER as u64))?;
-    is_promised(event.tag, promise)?;
-    Ok(event)
+pub fn tensor<'a>(record: &Record<'a>, promise: &Promise<'_>) -> Result<TensorView<'a>> {
+    let (tag, tensor) = named_tensor(record.payload).map_err(|error| error.within("", HEADER as u64))?;
+    is_promised(tag, promise)?;
+    Ok(tensor)
 }
 
 /// Dtype and shape from the beginning of a record. [`Error::Truncated`] where it takes more of it.
@@ -108,7 +108,7 @@ fn is_promised(tag: &str, promise: &Promise<'_>) -> Result<()> {
 }
 
 /// All of it: frame, checksums, tensor.
-pub fn whole<'a>(bytes: &'a [u8], promise: &Promise<'_>) -> Result<TensorEvent<'a>> {
+pub fn whole<'a>(bytes: &'a [u8], promise: &Promise<'_>) -> Result<TensorView<'a>> {
     let (record, _) = frame(bytes, promise)?;
     verify(&record, promise)?;
     tensor(&record, promise)
@@ -134,7 +134,7 @@ mod tests {
     fn what_was_promised_is_held_against_what_is_there() {
         let bytes = record(false);
         let promise = Promise { tensor: "w", kind: Kind::VALUE, length: bytes.len() as u64, crc: None };
-        assert_eq!(whole(&bytes, &promise).unwrap().tensor.data, Data::Raw(&[7, 9]));
+        assert_eq!(whole(&bytes, &promise).unwrap().data, Data::Raw(&[7, 9]));
         let wrong = |promise: Promise<'_>, says: &str| {
             let error = whole(&bytes, &promise).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");

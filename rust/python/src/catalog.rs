@@ -453,9 +453,9 @@ impl Entry {
         let py = data.py();
         let bytes = Bytes::of(data)?;
         let held = bytes.as_slice();
-        let event = detached(py, held.len(), || checked::whole(held, &self.promise()))
+        let tensor = detached(py, held.len(), || checked::whole(held, &self.promise()))
             .map_err(|error| to_python(py, &error.within(&self.event_key, self.at.offset)))?;
-        numpy::array(py, &event.tensor, &numpy::held(data)?, held, copy)
+        numpy::array(py, &tensor, &numpy::held(data)?, held, copy)
     }
 
     fn __repr__(&self) -> String {

@@ -1,21 +1,22 @@
 //! Event files of a run as memory, and the values in them as numpy's views.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::c_int;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 use pyo3::{PyErr, ffi};
 use smdwidgets_core::catalog::{self as core_catalog, Kind};
 use smdwidgets_core::checked::{self, Promise};
 use smdwidgets_core::error::{Error, Place, Result};
 use smdwidgets_core::load;
 use smdwidgets_core::source::{Blob, Local, Mapping, Reach, Source, inside};
-use smdwidgets_core::tensor::TensorEvent;
+use smdwidgets_core::tensor::TensorView;
 
 use crate::catalog::{Catalog, Entry, global_step};
 use crate::errors::to_python;
@@ -36,11 +37,11 @@ pub struct EventFile {
 
 impl EventFile {
     /// The tensor of a record, checked as far as it can be.
-    fn tensor(&self, py: Python<'_>, offset: u64, promise: &Promise<'_>) -> Result<TensorEvent<'_>> {
+    fn tensor(&self, py: Python<'_>, offset: u64, promise: &Promise<'_>) -> Result<TensorView<'_>> {
         self.checked_tensor(py, offset, promise).map_err(|error| error.within(&self.key, offset))
     }
 
-    fn checked_tensor(&self, py: Python<'_>, offset: u64, promise: &Promise<'_>) -> Result<TensorEvent<'_>> {
+    fn checked_tensor(&self, py: Python<'_>, offset: u64, promise: &Promise<'_>) -> Result<TensorView<'_>> {
         let bytes = self.map.get(offset, promise.length).map_err(|size| Error::Truncated {
             place: Place::memory(0),
             wanted: promise.length,
@@ -83,9 +84,15 @@ impl EventFile {
 /// Which file, of which catalog, in which of its lives.
 type FileKey = (u64, core_catalog::FileId, u32);
 
+/// A mapped file, and Python's own window on it: a quicker way in for numpy, which holds on to the file behind it.
+struct Mapped {
+    file: Py<EventFile>,
+    memory: Py<PyAny>,
+}
+
 #[derive(Default)]
 struct Open {
-    files: HashMap<FileKey, (Py<EventFile>, u64)>,
+    files: HashMap<FileKey, (Arc<Mapped>, u64)>,
     clock: u64,
 }
 
@@ -103,14 +110,14 @@ impl Files {
         &self.run
     }
 
-    fn file<'py>(&self, py: Python<'py>, which: FileKey, key: &dyn Fn() -> String) -> PyResult<Bound<'py, EventFile>> {
+    fn file(&self, py: Python<'_>, which: FileKey, key: &dyn Fn() -> String) -> PyResult<Arc<Mapped>> {
         {
             let mut open = self.open.lock();
             let Open { files, clock } = &mut *open;
             if let Some((file, used)) = files.get_mut(&which) {
                 *clock += 1;
                 *used = *clock;
-                return Ok(file.bind(py).clone());
+                return Ok(file.clone());
             }
         }
         let key = key();
@@ -120,10 +127,12 @@ impl Files {
         });
         let map = map.map_err(|error| to_python(py, &error))?;
         let file = Bound::new(py, EventFile { map, key, checked: Mutex::default() })?;
+        let memory = PyMemoryView::from(&file)?.into_any().unbind();
+        let file = Arc::new(Mapped { file: file.unbind(), memory });
         let mut open = self.open.lock();
         open.clock += 1;
         let used = open.clock;
-        open.files.insert(which, (file.clone().unbind(), used));
+        open.files.insert(which, (file.clone(), used));
         let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(which, _)| *which);
         let dropped = oldest.filter(|_| open.files.len() > self.max_maps).and_then(|which| open.files.remove(&which));
         // Unmapping runs Python's and the system's code: not under the lock.
@@ -142,9 +151,9 @@ impl Files {
         copy: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let file = self.file(py, which, key)?;
-        let held = file.get();
-        let event = held.tensor(py, offset, promise).map_err(|error| to_python(py, &error))?;
-        numpy::array(py, &event.tensor, file.as_any(), held.map.bytes(), copy)
+        let (memory, held) = (file.memory.bind(py), file.file.get());
+        let tensor = held.tensor(py, offset, promise).map_err(|error| to_python(py, &error))?;
+        numpy::array(py, &tensor, memory, held.map.bytes(), copy)
     }
 }
 

@@ -262,11 +262,15 @@ impl Catalog {
         Some(self.names.get(u32::try_from(row.length).ok()?))
     }
 
+    /// The number of a tensor's name, if there is one, for [`Catalog::entries_of`].
+    pub fn number_of(&self, name: &str) -> Option<u32> {
+        self.names.find(name)
+    }
+
     /// Entries of one tensor in a file but its shape: the value first.
-    pub fn entries_of(&self, file: FileId, name: &str) -> Vec<Entry> {
-        let Some(id) = self.names.find(name) else { return Vec::new() };
-        let rows = self.rows.of(self.file(file).rows(), id);
-        rows.filter(|row| row.kind != Kind::SHAPE).map(|row| self.entry(file, &row)).collect()
+    pub fn entries_of(&self, file: FileId, number: u32) -> impl Iterator<Item = Entry> {
+        let rows = self.rows.of(self.file(file).rows(), number);
+        rows.filter(|row| row.kind != Kind::SHAPE).map(move |row| self.entry(file, &row))
     }
 
     /// All entries of a file but shapes, as (tensor, entry).

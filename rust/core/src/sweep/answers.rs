@@ -10,7 +10,7 @@ use crate::checked::{self, HEAD, Vouched};
 use crate::error::{Error, Place, Result};
 use crate::reduce::{Number, Op, OpSet, Reductions, reduce_some};
 use crate::source::Source;
-use crate::tensor::{DType, TensorEvent};
+use crate::tensor::{DType, TensorView};
 
 /// The answer to a question for reductions.
 pub struct Reduced {
@@ -30,21 +30,22 @@ pub fn reductions(
     asked: &[(Op, bool)],
     counts: bool,
 ) -> Result<Reduced> {
-    let cells: Vec<Cells> = asked.iter().map(|_| Cells::new(rows.rows.len())).collect();
+    let cells = Cells::new(rows.rows.len(), asked.len());
     let size = if counts { rows.rows.len() } else { 0 };
     let counted: [Vec<AtomicI64>; 5] = std::array::from_fn(|_| (0..size).map(|_| AtomicI64::new(-1)).collect());
-    let failed = rows.tensors(source, options, &|at, event, _| {
+    let failed = rows.tensors(source, options, &|at, tensor, _| {
         let job = &rows.jobs[at];
         let row = job.row as usize;
         if let Some(stored) = job.kind.as_reduction() {
-            let number = single(event)?;
-            asked.iter().zip(&cells).filter(|(one, _)| **one == stored).for_each(|(_, cells)| cells.set(row, &number));
+            let number = single(tensor)?;
+            let columns = asked.iter().enumerate().filter(|(_, one)| **one == stored);
+            columns.for_each(|(column, _)| cells.set(row, column, &number));
             return Ok(());
         }
-        let reduced = reduce_tensor(event, job.wanted)?;
-        for ((op, abs), cells) in asked.iter().zip(&cells).filter(|((op, abs), _)| job.wanted.has(*op, *abs)) {
+        let reduced = reduce_tensor(tensor, job.wanted)?;
+        for (column, (op, abs)) in asked.iter().enumerate().filter(|(_, (op, abs))| job.wanted.has(*op, *abs)) {
             if let Some(number) = reduced.try_get(*op, *abs) {
-                cells.set(row, &number);
+                cells.set(row, column, &number);
             }
         }
         if counts {
@@ -55,23 +56,23 @@ pub fn reductions(
         Ok(())
     })?;
     let counts = counts.then(|| counted.map(|column| column.into_iter().map(AtomicI64::into_inner).collect()));
-    Ok(Reduced { columns: cells.into_iter().map(Cells::finish).collect(), counts, failed })
+    Ok(Reduced { columns: cells.finish(), counts, failed })
 }
 
-fn reduce_tensor(event: &TensorEvent<'_>, wanted: OpSet) -> Result<Reductions> {
-    match event.tensor.data.bytes() {
-        Some(bytes) => reduce_some(event.tensor.dtype, bytes, wanted),
+fn reduce_tensor(tensor: &TensorView<'_>, wanted: OpSet) -> Result<Reductions> {
+    match tensor.data.bytes() {
+        Some(bytes) => reduce_some(tensor.dtype, bytes, wanted),
         None => Err(Error::Unsupported { place: Place::memory(0), what: "a tensor of text has no reductions".into() }),
     }
 }
 
 /// The number in a record that holds one.
-fn single(event: &TensorEvent<'_>) -> Result<Number> {
-    let (dtype, bytes) = (event.tensor.dtype, event.tensor.data.bytes());
+fn single(tensor: &TensorView<'_>) -> Result<Number> {
+    let (dtype, bytes) = (tensor.dtype, tensor.data.bytes());
     match bytes {
         Some(bytes) if bytes.len() == dtype.item_size() => Ok(Number::from_raw(dtype, bytes)),
         _ => {
-            let what = format!("a stored reduction of shape {:?} and dtype {}", event.tensor.shape, dtype.name());
+            let what = format!("a stored reduction of shape {:?} and dtype {}", tensor.shape, dtype.name());
             Err(Error::Unsupported { place: Place::memory(0), what })
         }
     }
@@ -164,9 +165,8 @@ pub fn stack(
     let slots: Vec<Mutex<&mut [u8]>> =
         if each > 0 { stack.chunks_exact_mut(each).map(Mutex::new).collect() } else { Vec::new() };
     let others: Mutex<HashMap<u32, Vec<u8>>> = Mutex::default();
-    let failed = rows.tensors(source, options, &|at, event, record| {
+    let failed = rows.tensors(source, options, &|at, tensor, record| {
         let row = rows.jobs[at].row;
-        let tensor = &event.tensor;
         let slot = slots.get(row as usize).filter(|_| tensor.dtype == like.0 && tensor.shape == like.1);
         match (slot, tensor.data.bytes()) {
             (Some(slot), Some(content)) if content.len() == each => slot.lock().copy_from_slice(content),

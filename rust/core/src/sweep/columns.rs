@@ -1,4 +1,4 @@
-//! Columns of numbers that many threads fill at once, each cell once.
+//! A table of numbers that many threads fill at once, each cell once, and its columns.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -11,8 +11,9 @@ use crate::tensor::DType;
 /// Cells of no dtype are empty. (Text is no number, so its number is free.)
 const EMPTY: u8 = DType::Str as u8;
 
-/// A column while it is filled: nine bytes a cell.
+/// A table while it is filled: nine bytes a cell, the cells of a row side by side, because a record fills a row.
 pub struct Cells {
+    columns: usize,
     dtypes: Vec<AtomicU8>,
     bits: Vec<AtomicU64>,
     /// Second halves, of complex128.
@@ -29,9 +30,11 @@ pub struct Column {
 }
 
 impl Cells {
-    /// So many empty cells.
-    pub fn new(count: usize) -> Cells {
+    /// An empty table.
+    pub fn new(rows: usize, columns: usize) -> Cells {
+        let count = rows * columns;
         Cells {
+            columns,
             dtypes: (0..count).map(|_| AtomicU8::new(EMPTY)).collect(),
             bits: (0..count).map(|_| AtomicU64::new(0)).collect(),
             rest: Mutex::default(),
@@ -39,10 +42,12 @@ impl Cells {
     }
 
     /// Fill a cell.
-    pub fn set(&self, at: usize, number: &Number) {
-        // numpy has no bfloat16 of its own.
-        let widened = (number.dtype() == DType::BF16).then(|| Number::from_f64(DType::F32, number.to_f64()));
-        let number = widened.as_ref().unwrap_or(number);
+    pub fn set(&self, row: usize, column: usize, number: &Number) {
+        if number.dtype() == DType::BF16 {
+            // numpy has no bfloat16 of its own.
+            return self.set(row, column, &Number::from_f64(DType::F32, number.to_f64()));
+        }
+        let at = row * self.columns + column;
         let mut raw = [0; 16];
         raw[..number.as_bytes().len()].copy_from_slice(number.as_bytes());
         let whole = u128::from_le_bytes(raw);
@@ -65,21 +70,41 @@ impl Cells {
         Some(Number::from_raw(dtype, &raw[..dtype.item_size()]))
     }
 
-    /// All cells as one dtype: the one they have, else the narrowest kind that holds all. Where cells are empty it is one with
-    /// a NaN to stand in them.
-    pub fn finish(self) -> Column {
-        let mut seen = [false; 256];
-        self.dtypes.iter().for_each(|dtype| seen[usize::from(dtype.load(Ordering::Relaxed))] = true);
-        let has_gaps = std::mem::replace(&mut seen[usize::from(EMPTY)], false);
-        let dtype = common(DType::ALL.into_iter().filter(|dtype| seen[usize::from(dtype.number())]), has_gaps);
-        let size = dtype.item_size();
-        let mut bytes = Vec::with_capacity(self.bits.len() * size);
-        for at in 0..self.bits.len() {
-            let cell = self.get(at).unwrap_or_else(|| Number::from_f64(dtype, f64::NAN));
-            let cell = if cell.dtype() == dtype { cell } else { convert(&cell, dtype) };
-            bytes.extend_from_slice(cell.as_bytes());
+    /// The columns, each as one dtype: the one its cells have, else the narrowest kind that holds all. Where cells are empty
+    /// it is one with a NaN to stand in them.
+    pub fn finish(self) -> Vec<Column> {
+        let rows = self.bits.len().checked_div(self.columns).unwrap_or(0);
+        let mut columns: Vec<Column> = (0..self.columns)
+            .map(|column| {
+                let dtype = self.dtype_of(column);
+                Column { dtype, bytes: Vec::with_capacity(rows * dtype.item_size()) }
+            })
+            .collect();
+        for row in 0..rows {
+            for (at, column) in columns.iter_mut().enumerate() {
+                self.push(row * self.columns + at, column);
+            }
         }
-        Column { dtype, bytes }
+        columns
+    }
+
+    fn push(&self, at: usize, column: &mut Column) {
+        let dtype = column.dtype;
+        if dtype.item_size() <= 8 && self.dtypes[at].load(Ordering::Relaxed) == dtype.number() {
+            let bits = self.bits[at].load(Ordering::Relaxed).to_le_bytes();
+            return column.bytes.extend_from_slice(&bits[..dtype.item_size()]);
+        }
+        let cell = self.get(at).unwrap_or_else(|| Number::from_f64(dtype, f64::NAN));
+        let cell = if cell.dtype() == dtype { cell } else { convert(&cell, dtype) };
+        column.bytes.extend_from_slice(cell.as_bytes());
+    }
+
+    fn dtype_of(&self, column: usize) -> DType {
+        let mut seen = [false; 256];
+        let of_column = self.dtypes.iter().skip(column).step_by(self.columns);
+        of_column.for_each(|dtype| seen[usize::from(dtype.load(Ordering::Relaxed))] = true);
+        let has_gaps = std::mem::replace(&mut seen[usize::from(EMPTY)], false);
+        common(DType::ALL.into_iter().filter(|dtype| seen[usize::from(dtype.number())]), has_gaps)
     }
 }
 
@@ -124,11 +149,13 @@ mod tests {
     use super::*;
 
     fn filled(numbers: &[Option<Number>]) -> Column {
-        let cells = Cells::new(numbers.len());
+        let cells = Cells::new(numbers.len(), 2);
         for (at, number) in numbers.iter().enumerate() {
-            number.iter().for_each(|number| cells.set(at, number));
+            number.iter().for_each(|number| cells.set(at, 1, number));
         }
-        cells.finish()
+        let mut columns = cells.finish();
+        assert_eq!(columns[0].dtype, DType::F64);
+        columns.remove(1)
     }
 
     #[test]

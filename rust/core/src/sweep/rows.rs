@@ -11,7 +11,7 @@ use crate::checked::{self, Promise};
 use crate::error::{Error, Result};
 use crate::reduce::OpSet;
 use crate::source::Source;
-use crate::tensor::TensorEvent;
+use crate::tensor::TensorView;
 
 /// Whose tensors.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +66,7 @@ pub struct Rows {
 pub type Failed = Vec<(u32, Arc<Error>)>;
 
 /// What is done with each tensor: the number of its item, the tensor, its whole record.
-pub type EachTensor<'e> = dyn Fn(usize, &TensorEvent<'_>, &[u8]) -> Result<()> + Sync + 'e;
+pub type EachTensor<'e> = dyn Fn(usize, &TensorView<'_>, &[u8]) -> Result<()> + Sync + 'e;
 
 impl Rows {
     /// Rows for these names at these steps (at all they have, if nothing is said): one for each worker in question that has a
@@ -82,18 +82,22 @@ impl Rows {
         let mut rows = Rows { names, ..Rows::default() };
         for name in 0..rows.names.len() {
             let text = rows.names[name].clone();
+            let Some(number) = catalog.number_of(&text) else { continue };
+            let mut add = |file| rows.add(catalog, name as u32, number, file, wanted, recompute);
             let all = if steps.is_none() { catalog.steps_of(&text, None) } else { Vec::new() };
             for step in steps.unwrap_or(&all) {
                 match workers {
-                    Which::First => drop(rows.add_first(catalog, name, *step, None, wanted, recompute)),
-                    Which::Every => {
-                        catalog.files_at(*step, None).for_each(|file| {
-                            rows.add(catalog, name, file, wanted, recompute);
+                    Which::First => {
+                        catalog.files_at(*step, None).any(&mut add);
+                    }
+                    Which::Every => catalog.files_at(*step, None).for_each(|file| {
+                        add(file);
+                    }),
+                    Which::These(workers) => {
+                        workers.iter().for_each(|worker| {
+                            catalog.files_at(*step, Some(worker)).any(&mut add);
                         });
                     }
-                    Which::These(workers) => workers.iter().for_each(|worker| {
-                        rows.add_first(catalog, name, *step, Some(worker), wanted, recompute);
-                    }),
                 }
             }
         }
@@ -130,35 +134,31 @@ impl Rows {
         rows
     }
 
-    fn add_first(
+    /// A row for a tensor in a file, if there is anything to read for it.
+    fn add(
         &mut self,
         catalog: &Catalog,
-        name: usize,
-        step: u64,
-        worker: Option<&str>,
+        name: u32,
+        number: u32,
+        file: FileId,
         wanted: OpSet,
         recompute: bool,
     ) -> bool {
-        catalog.files_at(step, worker).any(|file| self.add(catalog, name, file, wanted, recompute))
-    }
-
-    /// A row for a tensor in a file, if there is anything to read for it.
-    fn add(&mut self, catalog: &Catalog, name: usize, file: FileId, wanted: OpSet, recompute: bool) -> bool {
-        let entries = catalog.entries_of(file, &self.names[name]);
-        if entries.is_empty() {
+        let mut entries = catalog.entries_of(file, number).peekable();
+        if entries.peek().is_none() {
             return false;
         }
-        self.rows.push(Row { name: name as u32, file });
-        let has_value = entries.iter().any(|entry| entry.kind == Kind::VALUE);
+        self.rows.push(Row { name, file });
+        let value = entries.next_if(|entry| entry.kind == Kind::VALUE);
         let mut missing = wanted;
-        for entry in entries.iter().filter(|_| !(recompute && has_value)) {
+        for entry in entries.filter(|_| !(recompute && value.is_some())) {
             if let Some((op, abs)) = entry.kind.as_reduction().filter(|(op, abs)| wanted.has(*op, *abs)) {
                 missing = missing.without(op, abs);
-                self.read(catalog, entry, OpSet::NONE);
+                self.read(catalog, &entry, OpSet::NONE);
             }
         }
-        if let Some(value) = entries.iter().find(|entry| entry.kind == Kind::VALUE) {
-            self.read(catalog, value, missing);
+        if let Some(value) = value {
+            self.read(catalog, &value, missing);
         }
         true
     }
@@ -203,10 +203,7 @@ impl Rows {
 
     /// Read the plan and give each tensor to `each`, which may still find fault with it. The rows that failed.
     pub fn tensors(&self, source: &dyn Source, options: &Options<'_>, each: &EachTensor<'_>) -> Result<Failed> {
-        self.records(source, options, &|at, bytes| {
-            let event = checked::whole(bytes, &self.promise(at))?;
-            each(at, &event, bytes)
-        })
+        self.records(source, options, &|at, bytes| each(at, &checked::whole(bytes, &self.promise(at))?, bytes))
     }
 
     /// Read the plan and give each record's bytes to `each`. The rows that failed.

@@ -45,6 +45,13 @@ pub fn event_of<'a>(event: &Event<'a>) -> Result<TensorEvent<'a>> {
     Ok(TensorEvent { step: event.step, wall_time: event.wall_time, tag: value.tag, mode, mode_step, tensor })
 }
 
+/// The name and the tensor in a record's payload, without looking at when and in what mode it was saved.
+#[inline]
+pub fn named_tensor(payload: &[u8]) -> Result<(&str, TensorView<'_>)> {
+    let (value, proto) = first_tensor(&Event::parse(payload)?)?;
+    Ok((value.tag, TensorView::of(proto)?))
+}
+
 /// The first value of an event and the tensor in it.
 fn first_tensor<'a>(event: &Event<'a>) -> Result<(Value<'a>, TensorProto<'a>)> {
     let found = match event.content {
