@@ -2,7 +2,7 @@
 //!
 //! A record is its length (u64), the masked CRC of those eight bytes, the payload, and a footer of four bytes.
 
-use crate::crc::MaskedCrc;
+use crate::crc::{MaskedCrc, crc32c_of_8};
 use crate::error::{Error, Place};
 
 /// Bytes in front of a payload: the length and its checksum.
@@ -136,7 +136,7 @@ pub fn frame(payload: &[u8]) -> Vec<u8> {
 fn length_of(header: &[u8; HEADER]) -> Result<u64, (MaskedCrc, MaskedCrc)> {
     let [a, b, c, d, e, f, g, h, crc @ ..] = *header;
     let length = [a, b, c, d, e, f, g, h];
-    let (stands, should) = (MaskedCrc(u32::from_le_bytes(crc)), MaskedCrc::of(&length));
+    let (stands, should) = (MaskedCrc(u32::from_le_bytes(crc)), MaskedCrc::from_crc(crc32c_of_8(length)));
     if stands == should { Ok(u64::from_le_bytes(length)) } else { Err((stands, should)) }
 }
 

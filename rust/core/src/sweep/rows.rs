@@ -135,15 +135,7 @@ impl Rows {
     }
 
     /// A row for a tensor in a file, if there is anything to read for it.
-    fn add(
-        &mut self,
-        catalog: &Catalog,
-        name: u32,
-        number: u32,
-        file: FileId,
-        wanted: OpSet,
-        recompute: bool,
-    ) -> bool {
+    fn add(&mut self, catalog: &Catalog, name: u32, number: u32, file: FileId, wanted: OpSet, recompute: bool) -> bool {
         let mut entries = catalog.entries_of(file, number).peekable();
         if entries.peek().is_none() {
             return false;

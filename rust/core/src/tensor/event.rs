@@ -1,6 +1,7 @@
 //! A tensor with its name and when it was saved: what one record of a tensor file holds.
 
 use super::dtype::DType;
+use super::straight;
 use super::view::{Data, TensorView, head_of};
 use crate::error::{Error, Place, Result};
 use crate::proto::{Content, Event, Kind, Metadata, TensorProto, Value, encode};
@@ -48,6 +49,11 @@ pub fn event_of<'a>(event: &Event<'a>) -> Result<TensorEvent<'a>> {
 /// The name and the tensor in a record's payload, without looking at when and in what mode it was saved.
 #[inline]
 pub fn named_tensor(payload: &[u8]) -> Result<(&str, TensorView<'_>)> {
+    straight::named_tensor(payload).map_or_else(|| named_tensor_anyhow(payload), Ok)
+}
+
+/// The same, however it is laid out.
+pub(super) fn named_tensor_anyhow(payload: &[u8]) -> Result<(&str, TensorView<'_>)> {
     let (value, proto) = first_tensor(&Event::parse(payload)?)?;
     Ok((value.tag, TensorView::of(proto)?))
 }

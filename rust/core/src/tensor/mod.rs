@@ -2,6 +2,7 @@
 
 mod dtype;
 mod event;
+mod straight;
 mod typed;
 mod view;
 

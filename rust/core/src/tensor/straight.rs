@@ -1,0 +1,188 @@
+//! The way smdebug's own writers lay out a tensor's event, read straight through.
+//!
+//! Nearly every record has its fields in this one order, and there are hundreds of thousands of small ones in a run. What is
+//! laid out in any other way, or is wrong in any way, is nothing here: the general reader then says what it is.
+
+use super::dtype::DType;
+use super::view::{Data, TensorView};
+use crate::proto::MAX_RANK;
+
+/// Keys of fields, as the byte they are: number and wire type.
+mod key {
+    pub const WALL_TIME: u8 = 0x09;
+    pub const STEP: u8 = 0x10;
+    pub const SUMMARY: u8 = 0x2a;
+    pub const VALUE: u8 = 0x0a;
+    pub const TAG: u8 = 0x0a;
+    pub const TENSOR: u8 = 0x42;
+    pub const DTYPE: u8 = 0x08;
+    pub const SHAPE: u8 = 0x12;
+    pub const DIM: u8 = 0x12;
+    pub const SIZE: u8 = 0x08;
+    pub const DIM_NAME: u8 = 0x12;
+    pub const CONTENT: u8 = 0x22;
+    pub const METADATA: u8 = 0x4a;
+    pub const PLUGIN: u8 = 0x0a;
+}
+
+/// Name and tensor of a payload that is laid out as smdebug does.
+pub(super) fn named_tensor(payload: &[u8]) -> Option<(&str, TensorView<'_>)> {
+    let mut event = Walk(payload);
+    event.key(key::WALL_TIME)?;
+    event.take(8)?;
+    if event.is(key::STEP) {
+        event.key(key::STEP)?;
+        event.varint()?;
+    }
+    let mut summary = Walk(event.last(key::SUMMARY)?);
+    let mut value = Walk(summary.last(key::VALUE)?);
+    let tag = value.field(key::TAG)?;
+    let mut tensor = Walk(value.field(key::TENSOR)?);
+    if !value.0.is_empty() {
+        let mut metadata = Walk(value.last(key::METADATA)?);
+        while !metadata.0.is_empty() {
+            metadata.field(key::PLUGIN)?;
+        }
+    }
+    tensor.key(key::DTYPE)?;
+    let dtype = DType::from_number(tensor.varint()?).filter(|dtype| *dtype != DType::Str)?;
+    let mut dims = Walk(tensor.field(key::SHAPE)?);
+    let content = tensor.last(key::CONTENT)?;
+    let (mut shape, mut size) = (Vec::new(), dtype.item_size());
+    while !dims.0.is_empty() {
+        let mut dim = Walk(dims.field(key::DIM)?);
+        dim.key(key::SIZE)?;
+        let count = dim.varint()?;
+        if !dim.0.is_empty() {
+            dim.last(key::DIM_NAME)?;
+        }
+        // A dimension of 0 is written by leaving it out, so this is at least 1, and the product grows up to the content.
+        size = size.checked_mul(usize::try_from(count).ok().filter(|count| *count > 0)?)?;
+        if shape.len() == MAX_RANK || size > content.len() {
+            return None;
+        }
+        shape.push(count);
+    }
+    if size != content.len() {
+        return None;
+    }
+    Some((std::str::from_utf8(tag).ok()?, TensorView { dtype, shape, data: Data::Raw(content) }))
+}
+
+/// Bytes that are yet to be read.
+struct Walk<'a>(&'a [u8]);
+
+impl<'a> Walk<'a> {
+    #[inline]
+    fn is(&self, key: u8) -> bool {
+        self.0.first() == Some(&key)
+    }
+
+    #[inline]
+    fn key(&mut self, key: u8) -> Option<()> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        (*first == key).then_some(())
+    }
+
+    #[inline]
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    #[inline]
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        // Nine bytes hold any size there is.
+        for (at, byte) in self.0.iter().enumerate().take(9) {
+            value |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                self.0 = &self.0[at + 1..];
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// The bytes of a field.
+    #[inline]
+    fn field(&mut self, key: u8) -> Option<&'a [u8]> {
+        self.key(key)?;
+        let length = self.varint()?;
+        self.take(usize::try_from(length).ok()?)
+    }
+
+    /// The bytes of a field that nothing follows.
+    #[inline]
+    fn last(&mut self, key: u8) -> Option<&'a [u8]> {
+        self.field(key).filter(|_| self.0.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::event::named_tensor_anyhow;
+    use crate::tensor::{Meta, encode_tensor_event};
+    use proptest::prelude::*;
+
+    fn payload(step: i64, tag: &str, dtype: DType, shape: &[u64]) -> Vec<u8> {
+        let size = shape.iter().product::<u64>() as usize * dtype.item_size();
+        let content: Vec<u8> = (0..size).map(|at| at as u8).collect();
+        let meta = Meta { step, wall_time: 1.5, tag, mode: 1, mode_step: step };
+        let (mut before, behind) = encode_tensor_event(&meta, dtype, shape, &Data::Raw(&content));
+        before.extend(content);
+        before.extend(behind);
+        before
+    }
+
+    /// What is found straight is what the general reader finds.
+    fn agrees(payload: &[u8]) -> bool {
+        let straight = named_tensor(payload);
+        if let Some(straight) = &straight {
+            assert_eq!(*straight, named_tensor_anyhow(payload).unwrap());
+        }
+        straight.is_some()
+    }
+
+    #[test]
+    fn our_own_writers_lay_tensors_out_this_way() {
+        for shape in [&[][..], &[1], &[3, 1, 2], &[200, 3]] {
+            for step in [0, 7, i64::MAX] {
+                assert!(agrees(&payload(step, "a/b:0", DType::F32, shape)), "{shape:?}");
+            }
+        }
+        // What is laid out in another way is left to the general reader.
+        assert!(!agrees(&payload(1, "w", DType::F32, &[0, 3])));
+        assert!(!agrees(&[]));
+    }
+
+    proptest! {
+        #[test]
+        fn no_damage_makes_it_disagree(
+            step in 0i64..300,
+            tag in ".{0,8}",
+            dtype in 1usize..16,
+            shape in prop::collection::vec(0u64..5, 0..5),
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let sound = payload(step, &tag, DType::ALL[dtype], &shape);
+            prop_assert_eq!(agrees(&sound), !shape.contains(&0));
+            let mut damaged = sound.clone();
+            for (at, byte) in damage {
+                let at = at.index(damaged.len());
+                damaged[at] = byte;
+            }
+            agrees(&damaged);
+            agrees(&sound[..cut.index(sound.len())]);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            agrees(&bytes);
+        }
+    }
+}
