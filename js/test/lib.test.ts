@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { choose, colourDomain, table } from "../src/lib/colour";
-import { bytes, clipped, num, percent, shape } from "../src/lib/format";
+import { bytes, clipped, count, grouped, num, percent, shape } from "../src/lib/format";
 import { find, fuzzyWord } from "../src/lib/match";
 import { csv, fileName, pyString } from "../src/lib/save";
 import { linear, linearTicks, log, symmetricLog } from "../src/lib/scale";
@@ -24,6 +24,18 @@ describe("numbers", () => {
   });
   test("shares are never 0% of something nor 100% of not all", () => {
     expect([0, 1, 1e-9, 1 - 1e-9, 0.125].map(percent)).toEqual(["0%", "100%", "<0.01%", ">99.99%", "12.5%"]);
+  });
+  test("digits stand in threes", () => {
+    expect([0, 999, 1000, 1234567, -1000, -999999, -0].map(count)).toEqual([
+      "0",
+      "999",
+      "1,000",
+      "1,234,567",
+      "\u22121,000",
+      "\u2212999,999",
+      "0",
+    ]);
+    expect([grouped("1234.5678"), grouped("-123.4"), count(1e300)]).toEqual(["1,234.5678", "-123.4", "1e300"]);
   });
   test("sizes", () => {
     expect([bytes(12), bytes(401_408), bytes(4e6)]).toEqual(["12 B", "401 KB", "4 MB"]);

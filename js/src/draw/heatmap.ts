@@ -121,10 +121,13 @@ function cellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: Window, theme: Theme) {
 function legend(pen: Pen, box: Box, size: Size, theme: Theme, { table, domain }: HeatmapPicture) {
   const x = box.x + box.width + 10;
   const height = Math.max(40, Math.min(box.height, size.height - 30));
-  const data = new Uint8ClampedArray(256 * 4);
-  for (let i = 0; i < 256; i++)
-    data.set([table[3 * (255 - i)] ?? 0, table[3 * (255 - i) + 1] ?? 0, table[3 * (255 - i) + 2] ?? 0, 255], 4 * i);
-  pen.image({ data, width: 1, height: 256 }, x, box.y, 8, height);
+  const bands = 64;
+  for (let i = 0; i < bands; i++) {
+    const k = 3 * Math.round((255 * (bands - 1 - i)) / (bands - 1));
+    const top = box.y + Math.round((i * height) / bands);
+    const bottom = box.y + Math.round(((i + 1) * height) / bands);
+    pen.rect(x, top, 8, bottom - top, { fill: `rgb(${table[k]},${table[k + 1]},${table[k + 2]})` });
+  }
   const scale = linear(domain[0], domain[1], [box.y + height, box.y]);
   for (const tick of scale.ticks(Math.max(2, Math.floor(height / 36)))) {
     const y = scale(tick.value);

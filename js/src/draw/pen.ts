@@ -62,6 +62,8 @@ function font(theme: Theme, style: TextStyle): string {
 export class CanvasPen implements Pen {
   #scratch: HTMLCanvasElement | undefined;
   #last: Pixels | undefined;
+  /** what the canvas has: setting a font anew costs as much as writing with it */
+  #font = "";
   constructor(
     private readonly c: CanvasRenderingContext2D,
     private readonly theme: Theme,
@@ -69,6 +71,7 @@ export class CanvasPen implements Pen {
 
   begin(width: number, height: number, ratio: number, theme: Theme): void {
     Object.assign(this, { theme });
+    this.#font = "";
     this.c.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.c.clearRect(0, 0, width, height);
   }
@@ -114,7 +117,7 @@ export class CanvasPen implements Pen {
 
   text(x: number, y: number, text: string, style: TextStyle): void {
     const { c } = this;
-    c.font = font(this.theme, style);
+    this.#setFont(style);
     c.fillStyle = style.fill;
     c.textAlign = style.align ?? "left";
     c.textBaseline = style.baseline ?? "alphabetic";
@@ -157,10 +160,18 @@ export class CanvasPen implements Pen {
     this.c.clip();
     draw();
     this.c.restore();
+    this.#font = "";
+  }
+
+  #setFont(style: TextStyle) {
+    const wanted = font(this.theme, style);
+    if (wanted === this.#font) return;
+    this.#font = wanted;
+    this.c.font = wanted;
   }
 
   measure(text: string, style: TextStyle): number {
-    this.c.font = font(this.theme, style);
+    this.#setFont(style);
     return this.c.measureText(text).width;
   }
 }

@@ -1,5 +1,6 @@
 /** The step slider's track and the strips of rules: what happened at which step, in one line of pixels. */
 import { modeColour } from "../lib/colour";
+import { count } from "../lib/format";
 import { linear, type Scale } from "../lib/scale";
 import type { Theme } from "../theme";
 import { crisp } from "./axes";
@@ -71,7 +72,7 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
   }
   let free = 0;
   const last = picture.labels.length ? (picture.labels[n - 1] as number) : 0;
-  const ends = n ? [{ value: last, label: last.toLocaleString("en-US") }] : [];
+  const ends = n ? [{ value: last, label: count(last) }] : [];
   const inner = x
     .ticks(Math.max(2, Math.floor(size.width / 80)))
     .filter((tick) => n > 1 && Number.isInteger(tick.value));

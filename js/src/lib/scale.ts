@@ -1,5 +1,5 @@
 /** Scales from values to pixels, with ticks: linear, log, and symmetric log (linear within ±c, logarithmic beyond). */
-import { num } from "./format";
+import { grouped, num } from "./format";
 
 export interface Scale {
   (value: number): number;
@@ -71,17 +71,14 @@ function tickLabel(value: number, step: number): string {
   const size = Math.abs(value);
   if (size >= 1e5 || step < 1e-4) return num(value, 6);
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-  return value
-    .toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals })
-    .replace("-", "\u2212");
+  return grouped(value.toFixed(decimals)).replace("-", "\u2212");
 }
 
 const SUPER = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
 /** 10⁻³ for a power of ten; small ones as they are. */
 export function power(exponent: number, sign = 1): string {
   const minus = sign < 0 ? "\u2212" : "";
-  if (exponent >= -2 && exponent <= 3)
-    return `${minus}${Number((10 ** exponent).toPrecision(1)).toLocaleString("en-US")}`;
+  if (exponent >= -2 && exponent <= 3) return `${minus}${grouped(String(Number((10 ** exponent).toPrecision(1))))}`;
   const digits = [...String(Math.abs(exponent))].map((d) => SUPER[Number(d)]).join("");
   return `${minus}10${exponent < 0 ? "\u207b" : ""}${digits}`;
 }
