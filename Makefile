@@ -50,6 +50,7 @@ format:  ## Formats all sources
 bench:  ## Ours beside the peers; writes tests/benchmarks/RESULTS.md
 	@$(PYTHON) tools/setup.py python front-end extension peers
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+	@$(BIN)/python tests/benchmarks/bench_rules.py
 
 fuzz:  ## Each fuzz target for 30 seconds (SECONDS=300 for longer); needs a nightly Rust and cargo-fuzz
 	@$(PYTHON) tools/fuzz.py $(or $(SECONDS),30)

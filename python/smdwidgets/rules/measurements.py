@@ -311,9 +311,8 @@ class Measurements:
     def values(self, table: StepTable, rows: NDArray[np.intp], step: int) -> NDArray[Any] | list[NDArray[Any] | None]:
         """Whole tensors of these rows at a step: one array (rows, ...) if all are alike, else a list with None for those that
         have no value."""
-        wanted = [(table.names[row], step, table.workers[row]) for row in rows]
-        self.records_read += len(wanted)
-        return read_values(self.trial, wanted)
+        self.records_read += len(rows)
+        return read_values(self.trial, [(table.names[row], table.workers[row]) for row in rows], step)
 
     def reduction(self, name: str, step: int, worker: str | None, column: str) -> float | None:
         """One reduction of one tensor; None if it was neither saved nor can be computed."""

@@ -143,15 +143,28 @@ def _one_by_one(
     )
 
 
-def read_values(trial: Trial, rows: Sequence[tuple[str, int, str | None]]) -> NDArray[Any] | list[NDArray[Any] | None]:
-    """Whole tensors, in bulk: one array if all are alike, else a list with None for those that have no value."""
-    found: list[NDArray[Any] | None] = []
-    for name, step, worker in rows:
+def read_values(
+    trial: Trial, rows: Sequence[tuple[str, str | None]], step: int
+) -> NDArray[Any] | list[NDArray[Any] | None]:
+    """Whole tensors of a step, in bulk: one array (rows, ...) if all are alike, else a list with None for those without a value."""
+    if hasattr(trial, "values"):
+        wanted = dict.fromkeys((name for name, _ in rows), (step,))
+        found = trial.values(wanted, worker="*" if any(worker is not None for _, worker in rows) else None)
+        workers = found["worker"].tolist() if rows and rows[0][1] is not None else [None] * found.num_rows
+        at = {row: number for number, row in enumerate(zip(found["name"].tolist(), workers, strict=True))}
+        numbers = [at.get(row) for row in rows]
+        column = found["value"]
+        if column.dtype != object and None not in numbers:
+            in_order = numbers == list(range(len(column)))
+            return column if in_order else column[np.array(numbers, dtype=np.intp)]
+        return [None if number is None else np.asarray(column[number]) for number in numbers]
+    found_one_by_one: list[NDArray[Any] | None] = []
+    for name, worker in rows:
         try:
-            found.append(np.asarray(trial.tensor(name).value(step, worker=worker)))
+            found_one_by_one.append(np.asarray(trial.tensor(name).value(step, worker=worker)))
         except SMDebugError:
-            found.append(None)
-    return found
+            found_one_by_one.append(None)
+    return found_one_by_one
 
 
 def tensor_is_there(trial: Trial, name: str, step: int) -> bool:

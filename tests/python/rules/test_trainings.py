@@ -11,9 +11,9 @@ import pytest
 
 from python.rules.trainings import Array, History, train_and_validate
 from smdwidgets import create_trial, modes
+from smdwidgets.exceptions import RuleEvaluationConditionMet
 from smdwidgets.numpy import Hook
 from smdwidgets.rules import BUILTIN, RuleRunner, invoke_rule
-from smdwidgets.exceptions import RuleEvaluationConditionMet
 
 Trained = Callable[..., History]
 
@@ -26,13 +26,13 @@ def first_firing(rule: str, path: Path, **parameters: Any) -> int | None:
     assert runner.wait(60)
     assert not evaluation.errors, evaluation.message
     fired = evaluation.first_firing
-    try:
-        invoke_rule(BUILTIN[rule](create_trial(path), **parameters), raise_eval_cond=True)
-    except RuleEvaluationConditionMet as met:
-        assert fired is not None
-        assert met.step == fired.step
+    again = BUILTIN[rule](create_trial(path), **parameters)
+    if fired is None:
+        invoke_rule(again, raise_eval_cond=True)
     else:
-        assert fired is None
+        with pytest.raises(RuleEvaluationConditionMet) as met:
+            invoke_rule(again, raise_eval_cond=True)
+        assert met.value.step == fired.step
     assert fired is not None or evaluation.judged, f"{rule} is silent because it judged nothing: {evaluation.message}"
     return fired.step if fired else None
 

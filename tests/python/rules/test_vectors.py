@@ -95,7 +95,7 @@ def test_loss_vector_3() -> None:
 
 def test_loss_pairing_of_the_documents() -> None:
     # Saved every 3 steps, num_steps 10: 21 is compared with 9, the next comparison is at 33.
-    trial = series("loss", {step: 1.0 for step in range(0, 60, 3)}, losses=["loss"])
+    trial = series("loss", dict.fromkeys(range(0, 60, 3), 1.0), losses=["loss"])
     rule = LossNotDecreasing(trial, num_steps=10)
     asked = [step for step in range(21, 60, 3) if rule.evaluate(step)]
     assert asked == [21, 33, 45, 57]

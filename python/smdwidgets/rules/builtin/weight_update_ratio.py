@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
 from smdwidgets.rules.findings import number
@@ -15,6 +17,8 @@ from smdwidgets.rules.parameters import OptionalInteger, Real
 from smdwidgets.rules.selector import Selector
 
 WEIGHTS = Selector(("weights",))
+#: Elements up to which tensors are read together, how many in all at once, and how much of a large one is looked at at once.
+SMALL, MOST_AT_ONCE, BLOCK = 65_536, 4_000_000, 1_000_000
 
 
 class WeightUpdateRatio(BuiltinRule):
@@ -86,29 +90,52 @@ class WeightUpdateRatio(BuiltinRule):
 
     def _change(self, step: int, before: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """mean|w - w0| of these tensors; NaN where it can't be said."""
-        table = self.measurements.table(WEIGHTS, step)
+        table = self.measurements.table(WEIGHTS, step, self.needs()[0].columns)
         change = np.full(len(rows), np.nan)
-        now = self.measurements.values(table, rows, step)
-        then = self.measurements.values(table, rows, before)
+        large = ~(table["size"][rows] <= SMALL)
         with np.errstate(all="ignore"):
-            if isinstance(now, np.ndarray) and isinstance(then, np.ndarray):
-                if now.shape == then.shape and now.size and now.dtype.kind in "fiub":
-                    return mean_of_difference(now, then)
-                return change
-            for at, (new, old) in enumerate(zip(now, then, strict=True)):
-                if (
-                    new is not None
-                    and old is not None
-                    and new.shape == old.shape
-                    and new.size
-                    and new.dtype.kind in "fciub"
-                ):
-                    change[at] = float(mean_of_difference(new[None], old[None])[0])
+            for some in _portions(np.flatnonzero(~large), table["size"][rows]):
+                now = self.measurements.values(table, rows[some], step)
+                then = self.measurements.values(table, rows[some], before)
+                if isinstance(now, np.ndarray) and isinstance(then, np.ndarray):
+                    if now.shape == then.shape and now.size and now.dtype.kind in "fiub":
+                        change[some] = mean_of_difference(now.reshape(len(some), -1), then.reshape(len(some), -1))
+                    continue
+                for at, new, old in zip(some, now, then, strict=True):
+                    change[at] = _one(new, old)
+            # Large ones are views of the files: nothing is gained by reading many at once, and memory is lost.
+            for at in np.flatnonzero(large):
+                name, worker = table.names[rows[at]], table.workers[rows[at]]
+                try:
+                    new, old = (self.measurements.value(name, each, worker) for each in (step, before))
+                except SMDebugError:
+                    continue
+                change[at] = _one(new, old)
         return change
 
 
-def mean_of_difference(now: NDArray[np.generic], then: NDArray[np.generic]) -> NDArray[np.float64]:
+def _portions(which: NDArray[np.intp], sizes: NDArray[np.float64]) -> list[NDArray[np.intp]]:
+    """Cut into portions of bounded size in all."""
+    if not len(which):
+        return []
+    number = np.cumsum(sizes[which]) // MOST_AT_ONCE
+    return np.split(which, np.flatnonzero(np.diff(number)) + 1)
+
+
+def _one(new: NDArray[Any] | None, old: NDArray[Any] | None) -> float:
+    """mean|w - w0| of one tensor, block by block."""
+    if new is None or old is None or new.shape != old.shape or not new.size or new.dtype.kind not in "fiub":
+        return float("nan")
+    now, then = new.reshape(1, -1), old.reshape(1, -1)
+    total = 0.0
+    for start in range(0, now.shape[1], BLOCK):
+        block = slice(start, start + BLOCK)
+        total += float(mean_of_difference(now[:, block], then[:, block])[0]) * now[:, block].shape[1]
+    return total / now.shape[1]
+
+
+def mean_of_difference(now: NDArray[Any], then: NDArray[Any]) -> NDArray[np.float64]:
     """mean|a - b| of each row, in double precision."""
-    difference = np.abs(now.astype(np.float64) - then.astype(np.float64))
-    result: NDArray[np.float64] = difference.reshape(len(now), -1).mean(axis=1)
-    return result
+    difference = np.subtract(now, then, dtype=np.float64)
+    means: NDArray[np.float64] = np.abs(difference, out=difference).mean(axis=1)
+    return means
