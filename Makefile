@@ -43,9 +43,10 @@ test-notebooks:  ## Every notebook in a real kernel
 	@$(PYTHON) tools/test.py notebooks
 
 format:  ## Formats all sources
-	@$(PYTHON) tools/setup.py python
+	@$(PYTHON) tools/setup.py python npm
 	@cargo fmt --all
 	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format --quiet
+	@npm --prefix js run --silent format
 
 bench:  ## Ours beside the peers; writes tests/benchmarks/RESULTS.md
 	@$(PYTHON) tools/setup.py python front-end extension peers
