@@ -1,4 +1,7 @@
-/** Questions to the kernel over msg:custom: an id each, cancellable, never silent. Packets go to whoever files them. */
+/**
+ * Questions to the kernel over msg:custom: an id each, cancellable. Packets go to whoever files them. There is no time limit here:
+ * a kernel that trains answers late, not never, and whoever waits is told how long it has been silent (see Session).
+ */
 import type { Answer, Fault, FromKernel, Question, ToKernel } from "./protocol";
 import type { Model } from "./state";
 
@@ -23,11 +26,7 @@ interface Open {
   resolve(answer: Answer): void;
   reject(error: Error): void;
   progress: Progress | undefined;
-  heard(): void;
 }
-
-/** After so long without a sign of a question's id we stop waiting for it. A busy kernel answers late, not never. */
-export const PATIENCE = 120_000;
 
 export class KernelSource implements Source {
   readonly #open = new Map<string, Open>();
@@ -41,7 +40,6 @@ export class KernelSource implements Source {
     signal: AbortSignal,
     /** any message is a sign of life, also one without packets */
     private readonly alive: () => void = () => {},
-    private readonly patience = PATIENCE,
   ) {
     const heard = (message: FromKernel, buffers: DataView[]) => this.#receive(message, buffers);
     model.on("msg:custom", heard as (...args: never[]) => void);
@@ -56,9 +54,7 @@ export class KernelSource implements Source {
     const id = `${this.#prefix}-${++this.#last}`;
     return new Promise<Answer>((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason);
-      let timer: ReturnType<typeof setTimeout> | undefined;
       const done = () => {
-        clearTimeout(timer);
         this.#open.delete(id);
         signal.removeEventListener("abort", cancel);
       };
@@ -66,15 +62,6 @@ export class KernelSource implements Source {
         done();
         this.#post({ kind: "cancel", id });
         reject(signal.reason);
-      };
-      const heard = () => {
-        clearTimeout(timer);
-        timer = setTimeout(() => {
-          done();
-          reject(
-            new AnswerError({ type: "Timeout", message: `no answer from the kernel in ${this.patience / 1000} s` }),
-          );
-        }, this.patience);
       };
       signal.addEventListener("abort", cancel, { once: true });
       this.#open.set(id, {
@@ -87,9 +74,7 @@ export class KernelSource implements Source {
           reject(error);
         },
         progress,
-        heard,
       });
-      heard();
       this.#post({ kind: "ask", id, ...question });
     });
   }
@@ -104,7 +89,6 @@ export class KernelSource implements Source {
     if (!message || typeof message !== "object" || message.kind === "news") return;
     const open = this.#open.get(message.id);
     if (!open) return;
-    open.heard();
     if (message.kind === "progress") open.progress?.(message.done, message.total);
     else if (message.kind === "answer") open.resolve(message);
     else if (message.kind === "error") open.reject(new AnswerError(message.error));

@@ -35,11 +35,14 @@ export interface Waiting {
   since: number;
   done: number;
   total: number;
+  /** nothing was heard for a second, and for two minutes */
   busy: boolean;
+  silent: boolean;
   error: string;
 }
 
 const BUSY_AFTER = 1000;
+const SILENT_AFTER = 120_000;
 
 export class Session {
   readonly store = new Store();
@@ -102,19 +105,27 @@ export class Session {
     if (!this.#source || this.signal.aborted) return undefined;
     const control = new AbortController();
     this.#asking.set(place, control);
-    const waiting: Waiting = { since: performance.now(), done: 0, total: 0, busy: false, error: "" };
+    const waiting: Waiting = { since: performance.now(), done: 0, total: 0, busy: false, silent: false, error: "" };
     this.waiting.set(place, waiting);
-    const busy = setTimeout(() => {
-      waiting.busy = true;
-      this.store.touched();
-    }, BUSY_AFTER);
+    let timers: ReturnType<typeof setTimeout>[] = [];
     const quiet = () => {
-      clearTimeout(busy);
-      waiting.busy = false;
+      for (const timer of timers) clearTimeout(timer);
+      timers = [];
+      waiting.busy = waiting.silent = false;
     };
+    const listen = () => {
+      quiet();
+      const after = (ms: number, what: "busy" | "silent") =>
+        setTimeout(() => {
+          waiting[what] = true;
+          this.store.touched();
+        }, ms);
+      timers = [after(BUSY_AFTER, "busy"), after(SILENT_AFTER, "silent")];
+    };
+    listen();
     try {
       const answer = await this.#source.ask(question, control.signal, (done, total) => {
-        quiet();
+        listen();
         waiting.done = done;
         waiting.total = total;
         this.store.touched();

@@ -20,7 +20,7 @@ export function bottomAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, label
   line(pen, box.x, crisp(y), box.x + box.width, crisp(y), { stroke: theme.rule });
   const labelWidth = label ? pen.measure(label, { fill: "" }) + 10 : 0;
   let free = box.x - 20;
-  for (const tick of scale.ticks(room(box.width, 70))) {
+  for (const tick of scale.ticks(room(box.width, 58))) {
     const x = scale(tick.value);
     if (x < box.x - 1 || x > box.x + box.width + 1) continue;
     line(pen, crisp(x), y, crisp(x), y + 4, { stroke: theme.rule });

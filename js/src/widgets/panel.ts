@@ -69,7 +69,8 @@ export abstract class Panel implements Part {
     this.el = h(
       "section",
       { class: `smdw-panel smdw-panel-${name}`, "aria-label": title },
-      h("header", { class: "smdw-head" }, this.#title, this.#note, this.tools, corner),
+      h("header", { class: "smdw-head" }, this.#title, this.#note, this.tools),
+      corner,
       this.#summary,
       this.body,
       this.#readout,
@@ -97,11 +98,13 @@ export abstract class Panel implements Part {
   protected note(waiting: Waiting | undefined, fallback = ""): void {
     const value = waiting?.error
       ? waiting.error
-      : waiting?.busy
-        ? "the kernel is busy"
-        : waiting && waiting.total > 0
-          ? `${waiting.done} of ${waiting.total}`
-          : fallback;
+      : waiting?.silent
+        ? "no answer from the kernel for minutes; still waiting"
+        : waiting?.busy
+          ? "the kernel is busy"
+          : waiting && waiting.total > 0
+            ? `${waiting.done} of ${waiting.total}`
+            : fallback;
     text(this.#note, value.slice(0, 300));
     this.#note.title = value.slice(0, 2000);
     this.#note.classList.toggle("smdw-error", Boolean(waiting?.error));

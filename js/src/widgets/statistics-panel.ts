@@ -4,7 +4,7 @@ import { type Curve, drawSpark, extent } from "../draw/lines";
 import { line } from "../draw/pen";
 import { nearestIndex, statistic, type TensorFrames } from "../frames";
 import { series } from "../lib/colour";
-import { h, Toggle } from "../lib/dom";
+import { h, show, Toggle, textButton } from "../lib/dom";
 import { clipped, count, num, percent, plural } from "../lib/format";
 import { linear, log, type Scale } from "../lib/scale";
 import { MODES, REDUCTIONS } from "../protocol";
@@ -24,6 +24,7 @@ const CHOICES = [...REDUCTIONS, "update_ratio", "nan", "inf", "zero"];
 export class StatisticsPanel extends PicturePanel {
   readonly #toggles = new Map<string, Toggle>();
   readonly #log: Toggle;
+  readonly #all: HTMLButtonElement;
   #scene: Scene | undefined;
   #curves = new Map<string, { key: string; curve: Curve }>();
   #hover: number | undefined;
@@ -33,7 +34,8 @@ export class StatisticsPanel extends PicturePanel {
     super("statistics", "Statistics over steps", context);
     const { signal, session } = context;
     this.#log = new Toggle("log axis", (log_y) => session.state.set({ log_y }), signal);
-    this.tools.append(this.#log.el);
+    this.#all = textButton("all steps", () => session.state.set({ range: [] }), signal);
+    this.tools.append(this.#all, this.#log.el);
     const list = h("div", { class: "smdw-checks", role: "group", "aria-label": "Statistics shown" });
     for (const name of CHOICES) {
       const toggle = new Toggle(
@@ -89,6 +91,7 @@ export class StatisticsPanel extends PicturePanel {
     const { session, theme } = this.context;
     const colours = theme();
     this.#log.update(traits.log_y);
+    show(this.#all, traits.range.length === 2);
     for (const [name, toggle] of this.#toggles) toggle.update(traits.stats.includes(name));
     this.note(session.waiting.get(session.place("main")));
     const stats = traits.stats;
