@@ -34,7 +34,7 @@ def main(names: list[str]) -> int:
     known = sorted(file.stem for file in TESTS.glob("*.txt"))
     if unknown := [name for name in names if name not in known]:
         sys.exit(f"error: no such framework: {', '.join(unknown)} (there are {', '.join(known)})")
-    setup.ensure(["python", "front-end", "extension"])
+    setup.ensure(["python", "front-end", "extension", "peers"])  # smdebug, which reads the runs too
     failed = []
     for name in names or known:
         print(f"==> {name}", flush=True)
@@ -44,7 +44,9 @@ def main(names: list[str]) -> int:
             sys.exit(f"error: {error}")
         # One abi3 extension module serves every environment of this Python.
         env = {**os.environ, "PYTHONPATH": str(PACKAGE)}
-        command = [str(setup.python_of(ROOT / f".venv-{name}")), "-m", "pytest", "-q", str(TESTS / f"test_{name}.py")]
+        # A framework's own warnings are its own affair.
+        tests = ["-m", "pytest", "-q", "-W", "default", str(TESTS / f"test_{name}.py")]
+        command = [str(setup.python_of(ROOT / f".venv-{name}")), *tests]
         if subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, check=False).returncode:
             failed.append(name)
     ran = names or known

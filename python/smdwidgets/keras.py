@@ -4,6 +4,7 @@ from smdwidgets.config import CollectionKeys, ReductionConfig, SaveConfig, SaveC
 from smdwidgets.hooks.base import current_hook as get_hook
 from smdwidgets.hooks.keras import Collection, Hook
 from smdwidgets.modes import ModeKeys, modes
+from smdwidgets.trials import create_trial
 
 #: smdebug's name for it.
 KerasHook = Hook
@@ -17,6 +18,7 @@ __all__ = [
     "ReductionConfig",
     "SaveConfig",
     "SaveConfigMode",
+    "create_trial",
     "get_hook",
     "modes",
 ]

@@ -4,6 +4,7 @@ from smdwidgets.config import Collection, CollectionKeys, ReductionConfig, SaveC
 from smdwidgets.hooks.base import current_hook as get_hook
 from smdwidgets.hooks.numpy import Hook
 from smdwidgets.modes import ModeKeys, modes
+from smdwidgets.trials import create_trial
 
 __all__ = [
     "Collection",
@@ -13,6 +14,7 @@ __all__ = [
     "ReductionConfig",
     "SaveConfig",
     "SaveConfigMode",
+    "create_trial",
     "get_hook",
     "modes",
 ]

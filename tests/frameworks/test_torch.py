@@ -234,8 +234,8 @@ def test_mixed_precision_is_saved_as_what_it_is(run):
     from smdwidgets import create_trial
 
     trial = create_trial(str(run))
-    assert trial.tensor("Net_fc1.weight").dtype(0) == "float32"
-    assert trial.tensor("Net_output_0").dtype(0) == "bfloat16"
+    assert trial.tensor("Net_fc1.weight").dtype == np.float32
+    assert trial.tensor("Net_output_0").dtype.name == "bfloat16"
     assert trial.tensor("Net_output_0").shape(0) == (5, 3)
     raw = b"".join(path.read_bytes() for path in run.glob("events/*/*"))
     assert output.detach().view(torch.int16).numpy().tobytes() in raw
@@ -432,3 +432,15 @@ def test_distributed_data_parallel(run, tmp_path, include):
     assert {path.name.split("_", 1)[1] for path in run.glob("index/*/*")} == {f"{name}.json" for name in workers}
     assert (run / "training_job_end.ts").exists()
     assert not list(run.glob("claim*"))
+
+
+def test_keras_on_the_torch_backend(tmp_path):
+    """In a process of its own: Keras chooses its backend once."""
+    import subprocess
+
+    code = "import os; os.environ['KERAS_BACKEND'] = 'torch'; import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
+    trainings = str(Path(__file__).with_name("keras_trainings.py"))
+    command = [sys.executable, "-c", code, "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'k'}", trainings]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stdout
+    assert "6 passed" in done.stdout, done.stdout

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from smdwidgets.hooks.arrays import Held, Staging
+import numpy as np
+
+from smdwidgets.hooks.arrays import Held, Staging, owned
 
 __all__ = ["EagerTaps", "GraphTaps", "leaves"]
 
@@ -116,11 +118,11 @@ class GraphTaps:
 
     def hold(self, name: str, value: Any, staging: Staging) -> Held | None:
         """A copy of an eager tensor; None for any other value."""
-        if hasattr(value, "numpy") and not isinstance(value, type):
-            from smdwidgets.hooks.arrays import owned
-
-            return owned(name, value.numpy(), staging)
-        return None
+        if hasattr(value, "numpy"):
+            value = value.numpy()
+        elif not isinstance(value, np.generic):
+            return None
+        return owned(name, np.asarray(value), staging)  # of no dimensions, as TensorFlow has it
 
 
 def _then(tf: Any, run: Callable[[], Any]) -> Any:

@@ -39,6 +39,7 @@ class Hook(KerasHook):
         super().__init__(*args, **options)
         # TensorFlow's own tensors, whatever Keras runs on.
         self._taps = GraphTaps()
+        self._wanted: Any = None
 
     def wrap_tape(self, tape: tf.GradientTape) -> Tape:
         """The tape, and this hook listening to it."""
@@ -50,7 +51,10 @@ class Hook(KerasHook):
         """Save a value of the current step under a name, as a metric; also within a ``tf.function``."""
         self._check_name(tensor_name)
         self.get_collection("metrics").add_tensor_name(tensor_name)
-        self._hear({tensor_name: tensor_value}, None)
+        wanted = self._wanted
+        if not isinstance(wanted, bool) and getattr(wanted, "graph", None) is not tf.compat.v1.get_default_graph():
+            wanted = None  # of a function traced earlier, or of no tape at all
+        self._hear({tensor_name: tensor_value}, wanted)
 
     def _begin_from_graph(self) -> bool:
         if not self._alive():
@@ -78,6 +82,7 @@ class Tape:
         else:
             self._wanted = tf.numpy_function(self._hook._begin_from_graph, [], tf.bool)
             self._wanted.set_shape(())
+        self._hook._wanted = self._wanted
         self._tape.__enter__()
         return self
 

@@ -6,6 +6,8 @@ import copy
 import logging
 import pickle
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -203,3 +205,14 @@ def test_tensorboard_files_hold_true_checksums(written):
             assert struct.unpack("<I", content[12 + length : 16 + length])[0] == _core.masked_crc(payload)
             content, count = content[16 + length :], count + 1
         assert count > 3
+
+
+def test_no_framework_is_imported_before_its_hook_is():
+    code = """
+import sys
+import smdwidgets, smdwidgets.numpy
+for name in ("torch", "keras", "tensorflow", "xgboost", "mxnet", "boto3", "matplotlib"):
+    assert name not in sys.modules, name
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,129 @@
+"""Trainings with Keras that every backend must get right; imported by the tests of the backends."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import reading
+
+import smdwidgets.keras as smd
+from smdwidgets.stop import request_stop
+
+EVERY = smd.SaveConfig(save_interval=1)
+
+
+@pytest.fixture
+def run(tmp_path):
+    keras.utils.set_random_seed(0)
+    return tmp_path / "run"
+
+
+def model():
+    built = keras.Sequential(
+        [
+            keras.Input((4,)),
+            keras.layers.Dense(8, activation="relu", name="hidden"),
+            keras.layers.Dense(1, name="last"),
+        ]
+    )
+    built.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+    return built
+
+
+def data(n=32):
+    x = np.random.default_rng(0).random((n, 4)).astype("float32")
+    return x, x.sum(1, keepdims=True)
+
+
+def test_fit_evaluate_and_predict_read_back_in_both_readers(run, tmp_path):
+    net = model()
+    x, y = data()
+    start = {variable.path: keras.ops.convert_to_numpy(variable).copy() for variable in net.weights}
+    with smd.Hook(run, save_all=True, save_config=EVERY, export_tensorboard=True) as hook:
+        net.fit(x, y, batch_size=16, epochs=2, shuffle=False, validation_data=(x, y), callbacks=[hook], verbose=0)
+        mean, mae = net.evaluate(x, y, batch_size=32, callbacks=[hook], verbose=0)
+        predicted = net.predict(x, batch_size=32, callbacks=[hook], verbose=0)
+    found = reading.check(run, {}, tmp_path)
+    assert list(found["modes"]) == [
+        *("0 TRAIN 0", "1 TRAIN 1", "2 EVAL 0", "3 EVAL 1", "4 TRAIN 2", "5 TRAIN 3"),
+        *("6 EVAL 2", "7 EVAL 3", "8 EVAL 4", "9 PREDICT 0"),
+    ]
+    at = lambda step, name: found[f"{step}|worker_0|{name}"]  # noqa: E731
+    kernel = next(value for path, value in start.items() if path.endswith("hidden/kernel"))
+    assert (at(0, "hidden/weights/kernel") == kernel).all()
+    # Plain gradient descent: what the weights lost is what the gradient says.
+    for layer, kind in (("hidden", "kernel"), ("last", "bias")):
+        step = at(0, f"{layer}/weights/{kind}") - 0.1 * at(0, f"gradients/{layer}/{kind}Grad")
+        np.testing.assert_allclose(at(1, f"{layer}/weights/{kind}"), step, rtol=1e-5, atol=1e-7)
+    hidden = np.maximum(x[:16] @ at(0, "hidden/weights/kernel") + at(0, "hidden/weights/bias"), 0)
+    np.testing.assert_allclose(at(0, "hidden/outputs"), hidden, rtol=1e-5, atol=1e-6)
+    assert (at(0, "hidden/inputs") == x[:16]).all()
+    np.testing.assert_allclose(at(0, "batch_loss"), ((at(0, "last/outputs") - y[:16]) ** 2).mean(), rtol=1e-5)
+    assert at(8, "loss") == pytest.approx(mean)
+    assert at(8, "mae") == pytest.approx(mae)
+    np.testing.assert_allclose(at(9, f"{net.name}/outputs"), predicted, rtol=1e-6)
+    assert "8|worker_0|gradients/hidden/kernelGrad" not in found
+    assert any("optimizer/" in key for key in found)
+    scalars, histograms = reading.tensorboard(run / "tensorboard" / "TRAIN")
+    assert [step for step, _ in scalars["loss"]] == [0, 1, 4, 5]
+    assert histograms["all/gradients/hidden/kernelGrad"] == 4
+
+
+def test_collections_say_what_is_saved(run):
+    net = model()
+    x, y = data()
+    with smd.Hook(run, include_collections=["gradients", "mine"], save_config=smd.SaveConfig(save_interval=2)) as hook:
+        hook.get_collection("mine").add_keras_layer(net.get_layer("last"), inputs=True)
+        net.fit(x, y, batch_size=8, callbacks=[hook], verbose=0)
+    names = {key.split("|", 2)[2] for key in reading.by_us(run) if "|" in key}
+    gradients = {f"gradients/{layer}/{kind}Grad" for layer in ("hidden", "last") for kind in ("kernel", "bias")}
+    assert names == gradients | {"last/inputs", "last/outputs", "loss", "batch_loss", "mae"}
+
+
+def test_by_default_losses_and_metrics_alone(run):
+    net = model()
+    x, y = data()
+    with smd.Hook(run) as hook:
+        net.fit(x, y, batch_size=8, callbacks=[hook], verbose=0)
+    assert {key.split("|", 2)[2] for key in reading.by_us(run) if "|" in key} == {"loss", "batch_loss", "mae"}
+
+
+def test_nothing_of_the_hook_stays_on_the_model(run):
+    net = model()
+    x, y = data()
+    hook = smd.Hook(run, save_all=True, save_config=EVERY)
+    net.fit(x, y, callbacks=[hook], verbose=0)
+    assert "call" in net.get_layer("hidden").__dict__
+    hook.close()
+    for owner in (net, *net.layers, net.optimizer):
+        assert not {"call", "apply", "compute_loss"} & set(owner.__dict__)
+    net.fit(x, y, verbose=0)
+    assert len(list(run.glob("index/*/*"))) == 1
+
+
+def test_a_hook_that_comes_late_hears_as_much(run):
+    net = model()
+    x, y = data()
+    net.fit(x, y, verbose=0)  # traces the step without listeners
+    with smd.Hook(run, include_collections=["gradients"], save_config=EVERY) as hook:
+        net.fit(x, y, batch_size=32, callbacks=[hook], verbose=0)
+        net.fit(x, y, batch_size=32, callbacks=[hook], verbose=0)
+    assert {"0|worker_0|gradients/last/biasGrad", "1|worker_0|gradients/last/biasGrad"} <= set(reading.by_us(run))
+
+
+def test_the_stop_file_ends_fit(run, caplog):
+    net = model()
+    x, y = data()
+    with smd.Hook(run, save_config=EVERY) as hook, caplog.at_level(logging.WARNING):
+        request_stop(run, by="VanishingGradient", reason="nothing is learnt")
+        history = net.fit(x, y, batch_size=8, epochs=5, callbacks=[hook], verbose=0)
+    assert len(history.epoch) == 1
+    assert len(list(run.glob("index/*/*"))) == 1
+    assert "VanishingGradient asked the training to stop" in caplog.text

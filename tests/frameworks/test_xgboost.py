@@ -1,0 +1,140 @@
+"""Real boostings with XGBoost."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xgboost
+
+sys.path.insert(0, str(Path(__file__).parent))
+import reading
+
+from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.hooks.xgboost import tree_table
+from smdwidgets.stop import request_stop
+from smdwidgets.xgboost import Hook, SaveConfig
+
+EVERY = SaveConfig(save_interval=1)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return tmp_path / "run"
+
+
+def data(classes=2, names=None):
+    rng = np.random.default_rng(0)
+    x = rng.random((300, 4)).astype("float32")
+    y = np.minimum((x[:, 0] + x[:, 1]) * classes / 2, classes - 1).astype(int)
+    return xgboost.DMatrix(x[:200], y[:200], feature_names=names), xgboost.DMatrix(
+        x[200:], y[200:], feature_names=names
+    )
+
+
+def test_everything_of_a_boosting_in_both_readers(run, tmp_path):
+    train, validation = data(names=["alpha", "beta/1", "gamma", "δ"])
+    parameters = {"objective": "binary:logistic", "max_depth": 3, "eval_metric": ["logloss", "auc"], "eta": 0.3}
+    hook = Hook(
+        run,
+        save_all=True,
+        save_config=SaveConfig(save_interval=2),
+        hyperparameters=parameters,
+        train_data=train,
+        validation_data=validation,
+    )
+    log = {}
+    booster = xgboost.train(
+        parameters,
+        train,
+        5,
+        evals=[(train, "train"), (validation, "validation")],
+        evals_result=log,
+        callbacks=[hook],
+        verbose_eval=False,
+    )
+    hook.close()
+    expected = {
+        "4|worker_0|predictions": booster.predict(validation),
+        "4|worker_0|labels": validation.get_label(),
+        "2|worker_0|train-logloss": np.array([log["train"]["logloss"][2]]),
+        "4|worker_0|validation-auc": np.array([log["validation"]["auc"][4]]),
+        "0|worker_0|hyperparameters/max_depth": np.array([3]),
+    }
+    found = reading.check(run, expected, tmp_path)
+    at = lambda name: found[f"4|worker_0|{name}"]  # noqa: E731
+    for kind in ("weight", "gain", "cover", "total_gain", "total_cover"):
+        scores = booster.get_score(importance_type=kind)
+        for feature, score in scores.items():
+            assert at(f"feature_importance/{kind}/{feature}") == pytest.approx(score / sum(scores.values()))
+    contributions = booster.predict(train, pred_contribs=True)
+    assert (at("full_shap/beta/1") == contributions[:, 1]).all()
+    assert at("average_shap/bias") == pytest.approx(contributions[:, -1].mean(), rel=1e-5)
+    table = booster.trees_to_dataframe()
+    last = table[table["Tree"] == 4]
+    assert at("trees/ID").tolist() == last["ID"].tolist()
+    assert at("trees/Feature").tolist() == last["Feature"].tolist()
+    np.testing.assert_allclose(at("trees/Gain"), last["Gain"])
+    assert at("hyperparameters/objective").tolist() == ["binary:logistic"]
+    collections = json.loads((run / "collections/000000000/worker_0_collections.json").read_text())["collections"]
+    assert collections["losses"]["tensor_names"] == ["train-logloss", "validation-logloss"]
+    assert "validation-auc" in collections["metrics"]["tensor_names"]
+
+
+def test_the_tables_of_trees_are_xgboosts_own(tmp_path):
+    train, _ = data(classes=3)
+    booster = xgboost.train({"objective": "multi:softprob", "num_class": 3, "max_depth": 2}, train, 3)
+    frame, table = booster.trees_to_dataframe(), tree_table(booster.get_dump(with_stats=True))
+    for column in frame.columns:
+        theirs, ours = frame[column].to_numpy(), table[column]
+        if ours.dtype.kind in "fi":
+            np.testing.assert_allclose(theirs.astype(float), ours)
+        else:
+            assert [str(value) for value in theirs] == ours.tolist()
+
+
+def test_a_round_of_many_classes_has_many_trees(run):
+    train, _ = data(classes=3)
+    with Hook(run, include_collections=["trees"], save_config=EVERY) as hook:
+        xgboost.train({"objective": "multi:softprob", "num_class": 3, "max_depth": 2}, train, 2, callbacks=[hook])
+    assert sorted(set(reading.by_us(run)["1|worker_0|trees/Tree"].tolist())) == [3, 4, 5]
+
+
+def test_by_default_metrics_every_ten_rounds(run):
+    train, validation = data()
+    with Hook(run) as hook:
+        xgboost.train({}, train, 12, evals=[(validation, "validation")], callbacks=[hook], verbose_eval=False)
+    assert {key for key in reading.by_us(run) if "|" in key} == {
+        "0|worker_0|validation-rmse",
+        "10|worker_0|validation-rmse",
+    }
+
+
+def test_estimators_linear_boosters_and_missing_data(run, caplog):
+    x, y = np.random.default_rng(0).random((50, 3)), np.arange(50) % 2
+    with caplog.at_level(logging.WARNING), Hook(run, save_all=True, save_config=EVERY) as hook:
+        xgboost.XGBRegressor(n_estimators=2, booster="gblinear", callbacks=[hook]).fit(
+            x, y, eval_set=[(x, y)], verbose=False
+        )
+    names = {key.split("|", 2)[2] for key in reading.by_us(run) if "|" in key}
+    assert names == {"validation_0-rmse"}
+    for argument in ("hyperparameters", "train_data", "validation_data"):
+        assert caplog.text.count(f"give the hook {argument}") == 1
+
+
+def test_the_stop_file_ends_the_boosting(run):
+    train, _ = data()
+    with Hook(run, save_config=EVERY) as hook:
+        request_stop(run, by="TreeDepth")
+        booster = xgboost.train({}, train, 20, evals=[(train, "train")], callbacks=[hook], verbose_eval=False)
+    assert booster.num_boosted_rounds() == 1
+
+
+def test_wrong_arguments(run):
+    for arguments in ({"train_data": np.ones(3)}, {"validation_data": ("file", "csv")}, {"hyperparameters": [1]}):
+        with pytest.raises(SMDebugTypeError, match=next(iter(arguments))):
+            Hook(run, **arguments)
