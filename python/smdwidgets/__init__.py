@@ -1,21 +1,47 @@
 """See why a training run went wrong: every saved tensor at every step, in a notebook cell, while it trains."""
 
+from typing import TYPE_CHECKING, Any
+
 from smdwidgets._core import __version__
 from smdwidgets.compat import install_as_smdebug
 from smdwidgets.config import Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.modes import ModeKeys, modes
 from smdwidgets.trials import Trial, create_trial
 
+if TYPE_CHECKING:
+    from smdwidgets.widgets import Explorer, RulePanel, ScalarPanel, StepSlider, TensorInspector, explore
+
 __all__ = [
     "Collection",
     "CollectionKeys",
+    "Explorer",
     "ModeKeys",
     "ReductionConfig",
+    "RulePanel",
     "SaveConfig",
     "SaveConfigMode",
+    "ScalarPanel",
+    "StepSlider",
+    "TensorInspector",
     "Trial",
     "__version__",
     "create_trial",
+    "explore",
     "install_as_smdebug",
     "modes",
 ]
+
+# Widgets bring ipywidgets and IPython along, which a training script and the command line have no use for.
+_WIDGETS = frozenset({"Explorer", "RulePanel", "ScalarPanel", "StepSlider", "TensorInspector", "explore"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WIDGETS:
+        from smdwidgets import widgets
+
+        return getattr(widgets, name)
+    raise AttributeError(f"module 'smdwidgets' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

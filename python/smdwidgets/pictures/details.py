@@ -1,0 +1,178 @@
+"""What is asked for when the slider rests: sharp tiles, exact values, curves of one number over steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets import _core
+from smdwidgets.analysis.utils import no_refresh
+from smdwidgets.modes import ModeKeys
+from smdwidgets.pictures.frames import ImageWanted, as_plane, plane_axes, plane_of
+from smdwidgets.pictures.packet import pack
+from smdwidgets.pictures.view import TensorView
+
+MOST_VALUES = 4096
+MOST_PIXELS = 1 << 20
+_TEXT = 1000
+
+
+def plan(view: TensorView, about: dict[str, Any]) -> bytes:
+    """What is known of a tensor before its frames are made."""
+    steps = view.steps()
+    dtype, shape = view.sample()
+    collections = [
+        name
+        for name, collection in view.trial.collections().items()
+        if name not in {"all", "default"} and view.name in collection.tensor_names
+    ]
+    size = np.dtype(dtype).itemsize if dtype not in {"", "str", "bfloat16"} else 2
+    return pack(
+        {
+            "kind": "plan",
+            **about,
+            "dtype": dtype,
+            "shape": list(shape),
+            "bytes": int(np.prod(shape, dtype=np.float64)) * size if dtype else 0,
+            "collections": collections,
+            "workers": view.workers(),
+            "form": "text" if dtype == "str" else "complex" if dtype.startswith("complex") else "number",
+            "reduced": dtype == "",
+            "errors": {},
+        },
+        {"step": np.array(steps, np.float64)},
+    )
+
+
+def tile(view: TensorView, step: int, question: dict[str, Any], about: dict[str, Any]) -> bytes:
+    """A part of a plane, pooled to the pixels that show it."""
+    wanted = ImageWanted(_ints(question.get("axes")), _ints(question.get("fixed")), str(question.get("pool", "maxabs")))
+    size = _ints(question.get("size")) or (256, 256)
+    height = min(max(1, size[0]), 1024)
+    made = plane_of(
+        view.numbers(step),
+        wanted,
+        (height, min(max(1, size[1]), MOST_PIXELS // height)),
+        _pair(question.get("rows")),
+        _pair(question.get("cols")),
+    )
+    exact = made.codes.shape == (made.rows[1] - made.rows[0], made.columns[1] - made.columns[0])
+    return pack(
+        {
+            "kind": "tile",
+            **about,
+            "step": step,
+            "axes": list(wanted.axes),
+            "fixed": list(wanted.fixed),
+            "pool": wanted.pool,
+            "rows": list(made.rows),
+            "cols": list(made.columns),
+            "shape": list(made.plane),
+            "exact": exact,
+        },
+        {"image": made.codes, "image_range": np.array(made.limits, np.float64)},
+    )
+
+
+def values(view: TensorView, step: int, question: dict[str, Any], about: dict[str, Any]) -> bytes:
+    """Exact numbers of some cells, as the shortest text that gives each back."""
+    value = as_plane(view.value(step))
+    axes, fixed = _ints(question.get("axes")), _ints(question.get("fixed"))
+    row_axis, column_axis = plane_axes(value.ndim, axes)
+    index: list[int | slice] = [
+        min(max(0, fixed[i] if i < len(fixed) else 0), max(0, size - 1)) for i, size in enumerate(value.shape)
+    ]
+    shape = (value.shape[row_axis], value.shape[column_axis])
+    rows, columns = (_cut(_pair(question.get(key)), size) for key, size in (("rows", shape[0]), ("cols", shape[1])))
+    columns = (columns[0], min(columns[1], columns[0] + MOST_VALUES))
+    rows = (rows[0], min(rows[1], rows[0] + max(1, MOST_VALUES // max(1, columns[1] - columns[0]))))
+    index[row_axis], index[column_axis] = slice(*rows), slice(*columns)
+    cells = value[tuple(index)] if value.size else value.reshape(0, 0)
+    if row_axis > column_axis:
+        cells = cells.T
+    return pack(
+        {
+            "kind": "values",
+            **about,
+            "step": step,
+            "axes": list(axes),
+            "fixed": list(fixed),
+            "rows": list(rows),
+            "cols": list(columns),
+            "shape": list(shape),
+            "cells": [[shortest(cell) for cell in row] for row in cells],
+        },
+        _numbers(cells),
+    )
+
+
+def shortest(cell: Any) -> str:
+    """The shortest text that gives a number back; text itself, cut where it is long.
+
+    >>> shortest(np.float32(0.1))
+    '0.1'
+    """
+    if isinstance(cell, str):
+        return cell[:_TEXT]
+    if isinstance(cell, (np.bool_, bool)):
+        return str(bool(cell))
+    if isinstance(cell, np.complexfloating):
+        return str(cell).strip("()")
+    return str(cell)
+
+
+def _numbers(cells: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
+    if cells.dtype.kind in "USO":
+        return {}
+    with np.errstate(all="ignore"):
+        real = np.abs(cells) if cells.dtype.kind == "c" else cells
+        return {"number": real.astype(np.float64)}
+
+
+def series(view: TensorView, stat: str, mode: str, about: dict[str, Any]) -> bytes:
+    """One number of a tensor at each of its steps: a reduction, or its value where it is a scalar."""
+    steps, numbers = curve(view, stat, mode)
+    return pack({"kind": "series", **about, "mode": mode, "stat": stat}, {"step": steps, "y": numbers})
+
+
+def curve(view: TensorView, stat: str, mode: str = "") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Global steps, and a reduction of the tensor at each of them (``"value"``: the scalar's own value)."""
+    # A scalar is its own mean; of anything larger the mean is what one line can show.
+    reduction = "mean" if stat == "value" else stat
+    with no_refresh(view.trial):
+        columns = view.trial.reductions(
+            names=[view.name],
+            steps=view.steps() if not view.worker else None,
+            worker=view.worker or None,
+            reductions=[reduction],
+        )
+    steps = np.asarray(columns["step"], np.int64)
+    numbers = np.asarray(columns[reduction])
+    numbers = (np.abs(numbers) if numbers.dtype.kind == "c" else numbers).astype(np.float64)
+    if mode and "mode" in columns:
+        modes = np.asarray([ModeKeys(int(number)).name if not isinstance(number, str) else number for number in columns["mode"]])
+        steps, numbers = steps[modes == mode], numbers[modes == mode]
+    order = np.argsort(steps, kind="stable")
+    return steps[order].astype(np.float64), numbers[order]
+
+
+def statistics(value: NDArray[Any]) -> dict[str, float]:
+    """The plain statistics of one value, by name."""
+    return {name if not magnitudes else f"abs_{name}": float(number) for (name, magnitudes), number in _core.reduce(value).items()}
+
+
+def _ints(given: Any) -> tuple[int, ...]:
+    return tuple(int(number) for number in given or ())
+
+
+def _pair(given: Any) -> tuple[int, int] | None:
+    numbers = _ints(given)
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else None
+
+
+def _cut(pair: tuple[int, int] | None, size: int) -> tuple[int, int]:
+    start, end = pair or (0, size)
+    start = min(max(0, start), size)
+    return start, min(max(start, end), size)

@@ -1,0 +1,99 @@
+"""One set of bins for all steps of a tensor, so that histograms can be compared by eye."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets import _core
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.pictures.view import TensorView
+
+LOOKED_AT = 24
+"""Steps whose range is looked at before the edges are laid; of the others, what lies outside is counted as such."""
+
+
+@dataclass(frozen=True)
+class SharedEdges:
+    """Rising edges, shared by the steps of a tensor."""
+
+    edges: NDArray[np.float64]
+    scale: str
+
+    def misses(self, low: float, high: float) -> bool:
+        """Whether values lie so far outside that the edges should be laid anew."""
+        first, last = float(self.edges[0]), float(self.edges[-1])
+        slack = 0.5 * (last - first)
+        if self.scale == "log":
+            high, low = max(abs(low), abs(high)), last
+        return low < first - slack or high > last + slack
+
+
+def shared_edges(view: TensorView, steps: list[int], scale: str, bins: int) -> SharedEdges | None:
+    """Edges over the range of a tensor's steps, of as many as tell; None where no step has a finite number."""
+    few = steps if len(steps) <= LOOKED_AT else [steps[i] for i in np.linspace(0, len(steps) - 1, LOOKED_AT).astype(int)]
+    low, high, smallest = _range(_finite_ranges(view, few))
+    if low > high:
+        return None
+    return SharedEdges(lay(low, high, smallest, scale, bins), scale)
+
+
+def _finite_ranges(view: TensorView, steps: Iterable[int]) -> Iterable[tuple[float, float, float]]:
+    for step in steps:
+        try:
+            value = view.numbers(step)
+        except SMDebugError:
+            continue
+        if value.dtype.kind in "USO" or not value.size:
+            continue
+        made = _core.histogram(value, 1)
+        edges = made["edges"]
+        if made["counts"].sum():
+            low, high = float(edges[0]), float(edges[-1])
+            near_zero = float(np.abs(_core.sample(value, 512)[0]).min(initial=np.inf, where=_nonzero(value)))
+            yield low, high, near_zero
+
+
+def _nonzero(value: NDArray[np.generic]) -> NDArray[np.bool_]:
+    sampled = _core.sample(value, 512)[0]
+    return np.isfinite(sampled) & (sampled != 0)
+
+
+def _range(ranges: Iterable[tuple[float, float, float]]) -> tuple[float, float, float]:
+    low, high, smallest = np.inf, -np.inf, np.inf
+    for a, b, near_zero in ranges:
+        low, high, smallest = min(low, a), max(high, b), min(smallest, near_zero)
+    return low, high, smallest
+
+
+def lay(low: float, high: float, smallest: float, scale: str, bins: int) -> NDArray[np.float64]:
+    """Edges from the least to the greatest value; the logarithmic scales begin near the smallest magnitude seen.
+
+    >>> lay(0.0, 4.0, 1.0, "linear", 4).tolist()
+    [0.0, 1.0, 2.0, 3.0, 4.0]
+    """
+    top = max(abs(low), abs(high))
+    if scale == "linear" or top == 0:
+        if low == high:
+            widening = abs(low) * 0.5 or 0.5
+            low, high = low - widening, high + widening
+        # Halves first: the width itself may be too large for a float.
+        edges = low / 2 + (high / 2 - low / 2) * np.linspace(0.0, 1.0, bins + 1)
+        return np.maximum.accumulate(edges * 2)
+    smallest = min(max(smallest, top * 1e-12), top / 2) if np.isfinite(smallest) else top * 1e-6
+    if scale == "log":
+        return np.geomspace(smallest / 2, top * (1 + 1e-12), bins + 1)
+    linear = smallest
+    places = np.linspace(_bend(low, linear), _bend(high, linear), bins + 1)
+    edges = np.sign(places) * linear * np.expm1(np.abs(places))
+    edges[0], edges[-1] = low, high
+    if low == high:
+        return lay(low, high, smallest, "linear", bins)
+    return np.maximum.accumulate(edges)
+
+
+def _bend(x: float, linear: float) -> float:
+    return float(np.sign(x) * np.log1p(abs(x) / linear))

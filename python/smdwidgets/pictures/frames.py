@@ -1,0 +1,322 @@
+"""Frames: what a screen shows of a tensor at one saved step, small enough to hold for all of them.
+
+A frame is eighteen reductions, five counts, a histogram, a few percentiles and a small image. Widgets, plots and exported
+pages all draw from frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets import _core
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.pictures.edges import SharedEdges
+from smdwidgets.pictures.packet import pack
+from smdwidgets.pictures.view import TensorView
+
+OPS = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
+REDUCTIONS = [(op, magnitudes) for magnitudes in (False, True) for op in OPS]
+"""The columns of ``stats``, as (reduction, of magnitudes)."""
+PERCENTILES = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
+MOST_CELLS = 1 << 16
+
+
+@dataclass(frozen=True)
+class HistogramWanted:
+    """Which bins: ``scale`` is linear, log (of magnitudes) or symlog; ``edges`` shared by all steps, or each step's own."""
+
+    scale: str = "linear"
+    bins: int = 128
+    edges: str = "shared"
+
+
+@dataclass(frozen=True)
+class ImageWanted:
+    """Which plane through the tensor, pooled how, to how many cells at most."""
+
+    axes: tuple[int, ...] = ()
+    fixed: tuple[int, ...] = ()
+    pool: str = "maxabs"
+    cells: int = 4096
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which sections of frames to make, so that other bins do not cost another image."""
+
+    stats: bool = True
+    update: bool = False
+    histogram: HistogramWanted | None = field(default_factory=HistogramWanted)
+    image: ImageWanted | None = field(default_factory=ImageWanted)
+    percentiles: bool = True
+
+    @classmethod
+    def from_json(cls, want: dict[str, Any]) -> Wanted:
+        """From the ``want`` of a question."""
+        hist, image = want.get("hist"), want.get("image")
+        return cls(
+            stats=bool(want.get("stats", True)),
+            update=bool(want.get("update", False)),
+            percentiles=bool(want.get("percentiles", True)),
+            histogram=None
+            if not hist
+            else HistogramWanted(
+                str(hist.get("scale", "linear")), min(1024, max(1, int(hist.get("bins", 128)))), str(hist.get("edges", "shared"))
+            ),
+            image=None
+            if not image
+            else ImageWanted(
+                tuple(int(axis) for axis in image.get("axes", ())),
+                tuple(int(at) for at in image.get("fixed", ())),
+                str(image.get("pool", "maxabs")),
+                min(MOST_CELLS, max(1, int(image.get("cells", 4096)))),
+            ),
+        )
+
+
+@dataclass
+class Frame:
+    """One step's rows of a frames packet; a section that was not wanted, or can't be, is None."""
+
+    step: int
+    stats: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    update: float = np.nan
+    percentiles: NDArray[np.float64] | None = None
+    edges: NDArray[np.float64] | None = None
+    hist: NDArray[np.uint32] | None = None
+    hist_out: tuple[float, float] = (0.0, 0.0)
+    image: NDArray[np.uint8] | None = None
+    image_range: tuple[float, float] = (np.nan, np.nan)
+    plane: tuple[int, int] = (0, 0)
+    error: dict[str, str] | None = None
+
+
+def make_frame(view: TensorView, step: int, wanted: Wanted, edges: SharedEdges | None, previous: int | None = None) -> Frame:
+    """Everything wanted of one step; what can't be read becomes the frame's ``error`` and never an exception."""
+    frame = Frame(step, np.full(len(REDUCTIONS), np.nan), np.zeros(5))
+    try:
+        stored = view.stored_reductions(step)
+        _fill_stats(frame, stored)
+        value = view.numbers(step)
+    except SMDebugError as error:
+        if not any(np.isfinite(frame.stats)):
+            frame.error = {"type": type(error).__name__, "message": str(error)}
+        return frame
+    if value.dtype.kind in "USO":
+        return frame
+    try:
+        if wanted.stats:
+            _fill_stats(frame, _core.reduce(value))
+        _fill_counts(frame, value)
+        if wanted.percentiles and value.size:
+            frame.percentiles = np.asarray(_core.percentiles(value, PERCENTILES), np.float64)
+        if wanted.histogram is not None and value.size:
+            _fill_histogram(frame, value, wanted.histogram, edges)
+        if wanted.image is not None and value.size:
+            _fill_image(frame, value, wanted.image)
+        if wanted.update and previous is not None:
+            frame.update = update_ratio(view, previous, value)
+    except (SMDebugError, ValueError) as error:
+        frame.error = {"type": type(error).__name__, "message": str(error)}
+    return frame
+
+
+def _fill_stats(frame: Frame, reductions: dict[tuple[str, bool], Any]) -> None:
+    for i, key in enumerate(REDUCTIONS):
+        number = reductions.get(key)
+        if number is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                number = np.asarray(number).reshape(-1)
+                number = np.abs(number) if number.dtype.kind == "c" else number
+                frame.stats[i] = np.float64(number[0]) if number.size else np.nan
+
+
+def _fill_counts(frame: Frame, value: NDArray[Any]) -> None:
+    counts = _core.stats(value)
+    frame.counts[:] = [counts[key] for key in ("n", "nan", "pos_inf", "neg_inf", "zeros")]
+
+
+def _fill_histogram(frame: Frame, value: NDArray[Any], wanted: HistogramWanted, shared: SharedEdges | None) -> None:
+    magnitude = wanted.scale == "log"
+    given: Any = wanted.bins
+    if shared is not None:
+        given = shared.edges
+    made = _core.histogram(
+        value, given, scale="linear" if shared is not None else wanted.scale, magnitude=magnitude
+    )
+    if shared is None:
+        frame.edges = np.asarray(made["edges"], np.float64)
+    frame.hist = np.minimum(made["counts"], np.iinfo(np.uint32).max).astype(np.uint32)
+    frame.hist_out = (float(made["under"]), float(made["over"]))
+
+
+def _fill_image(frame: Frame, value: NDArray[Any], wanted: ImageWanted) -> None:
+    made = plane_of(value, wanted, wanted.cells, None, None)
+    frame.image, frame.image_range, frame.plane = made.codes, made.limits, made.plane
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A pooled image in the codes of packets: 0 NaN, 1 -inf, 2 +inf, then the palette from low to high."""
+
+    codes: NDArray[np.uint8]
+    limits: tuple[float, float]
+    plane: tuple[int, int]
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+
+
+# The core's codes count the palette from 0 and end with -inf, +inf, NaN.
+_CODES = np.concatenate([np.arange(3, 256), [1, 2, 0]]).astype(np.uint8)
+
+
+def plane_of(
+    value: NDArray[Any],
+    wanted: ImageWanted,
+    cells: int | tuple[int, int],
+    rows: tuple[int, int] | None,
+    columns: tuple[int, int] | None,
+) -> Plane:
+    """A plane through a value as an image of at most so many cells, the aspect kept, or of at most a height and width."""
+    value = as_plane(value)
+    row_axis, column_axis = plane_axes(value.ndim, wanted.axes)
+    height, width = value.shape[row_axis], value.shape[column_axis]
+    rows = _within(rows, height)
+    columns = _within(columns, width)
+    h, w = rows[1] - rows[0], columns[1] - columns[0]
+    if isinstance(cells, int):
+        shrink = max(1.0, (h * w / cells) ** 0.5)
+        out = (max(1, min(h, int(h / shrink))), max(1, min(w, int(w / shrink))))
+        # A long thin plane: what one side can't shrink further the other must.
+        if out[0] * out[1] > cells:
+            out = (min(out[0], max(1, cells // out[1])), min(out[1], cells))
+    else:
+        out = (max(1, min(h, cells[0])), max(1, min(w, cells[1])))
+    fixed = [min(max(0, at), size - 1) for at, size in zip((*wanted.fixed, *[0] * value.ndim), value.shape, strict=False)]
+    made = _core.pooled(
+        value,
+        size=out,
+        pool=wanted.pool,
+        row_axis=row_axis,
+        column_axis=column_axis,
+        fixed=fixed,
+        rows=rows,
+        columns=columns,
+        codes="uint8",
+    )
+    low, high = made["limits"]
+    codes = _CODES[np.asarray(made["image"])]
+    return Plane(codes, (float(low), float(high)), (height, width), rows, columns)
+
+
+def as_plane(value: NDArray[Any]) -> NDArray[Any]:
+    """A value of two axes at least: a scalar is one cell, a vector one row."""
+    if value.ndim == 0:
+        return value.reshape(1, 1)
+    return value.reshape(1, -1) if value.ndim == 1 else value
+
+
+def plane_axes(ndim: int, axes: Sequence[int]) -> tuple[int, int]:
+    """The two axes shown: those asked for where they make sense, else the last two."""
+    if len(axes) == 2 and axes[0] != axes[1] and all(0 <= axis < ndim for axis in axes):
+        return axes[0], axes[1]
+    return ndim - 2, ndim - 1
+
+
+def _within(cut: tuple[int, int] | None, size: int) -> tuple[int, int]:
+    if cut is None:
+        return 0, size
+    start = min(max(0, cut[0]), max(0, size - 1))
+    return start, min(max(start + 1, cut[1]), size)
+
+
+def update_ratio(view: TensorView, previous: int, value: NDArray[Any]) -> float:
+    """How far the value moved since an earlier step, in units of its size then."""
+    try:
+        before = view.numbers(previous)
+    except SMDebugError:
+        return float("nan")
+    if before.shape != value.shape or before.dtype.kind not in "fiu":
+        return float("nan")
+    moved = np.subtract(value, before, dtype=np.float64)
+    size = float(_core.reduce(before, names=["l2"])[("l2", False)])
+    return float(_core.reduce(moved, names=["l2"])[("l2", False)]) / size if size else float("nan")
+
+
+def pack_frames(
+    about: dict[str, Any], frames: Sequence[Frame], wanted: Wanted, edges: SharedEdges | None, edition: int = 1
+) -> bytes:
+    """A packet of frames. ``about`` names run, tensor and worker."""
+    head: dict[str, Any] = {
+        "kind": "frames",
+        **about,
+        "edition": edition,
+        "errors": {str(frame.step): frame.error for frame in frames if frame.error is not None},
+    }
+    arrays: dict[str, Any] = {"step": np.array([frame.step for frame in frames], np.float64)}
+    if wanted.stats:
+        arrays["stats"] = np.array([frame.stats for frame in frames]).reshape(len(frames), len(REDUCTIONS))
+        arrays["counts"] = np.array([frame.counts for frame in frames]).reshape(len(frames), 5)
+    if wanted.update:
+        arrays["update"] = np.array([frame.update for frame in frames])
+    if wanted.percentiles and any(frame.percentiles is not None for frame in frames):
+        head["percentiles"] = list(PERCENTILES)
+        nothing = np.full(len(PERCENTILES), np.nan)
+        arrays["percentiles"] = np.array([nothing if f.percentiles is None else f.percentiles for f in frames])
+    if wanted.histogram is not None:
+        _pack_histograms(head, arrays, frames, wanted.histogram, edges)
+    if wanted.image is not None:
+        _pack_images(head, arrays, frames, wanted.image)
+    return pack(head, arrays)
+
+
+def _pack_histograms(
+    head: dict[str, Any], arrays: dict[str, Any], frames: Sequence[Frame], wanted: HistogramWanted, edges: SharedEdges | None
+) -> None:
+    bins = max((len(frame.hist) for frame in frames if frame.hist is not None), default=0)
+    if not bins:
+        return
+    head["hist"] = {"scale": wanted.scale, "edges": wanted.edges}
+    empty = np.zeros(bins, np.uint32)
+    arrays["hist"] = np.array([_padded(frame.hist, bins, empty) for frame in frames], np.uint32)
+    arrays["hist_out"] = np.array([frame.hist_out for frame in frames])
+    if edges is not None:
+        arrays["edges"] = edges.edges
+    else:
+        nothing = np.linspace(0.0, 1.0, bins + 1)
+        arrays["edges"] = np.array(
+            [nothing if f.edges is None or len(f.edges) != bins + 1 else f.edges for f in frames], np.float64
+        )
+
+
+def _padded(row: NDArray[np.uint32] | None, bins: int, empty: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    if row is None:
+        return empty
+    return row if len(row) == bins else np.pad(row, (0, bins - len(row)))
+
+
+def _pack_images(head: dict[str, Any], arrays: dict[str, Any], frames: Sequence[Frame], wanted: ImageWanted) -> None:
+    shown = [frame for frame in frames if frame.image is not None]
+    if not shown:
+        return
+    # One packet holds images of one size; where the shape changes between steps the caller cuts packets there.
+    first = shown[0].image
+    assert first is not None
+    head["image"] = {
+        "axes": list(wanted.axes),
+        "fixed": list(wanted.fixed),
+        "pool": wanted.pool,
+        "rows": shown[0].plane[0],
+        "cols": shown[0].plane[1],
+    }
+    nothing = np.zeros_like(first)
+    arrays["image"] = np.array(
+        [nothing if f.image is None or f.image.shape != first.shape else f.image for f in frames], np.uint8
+    )
+    arrays["image_range"] = np.array([f.image_range for f in frames])

@@ -1,0 +1,125 @@
+"""What a run holds, as a browser keeps it: steps with their modes, tensors, collections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from smdwidgets.analysis.utils import no_refresh
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.modes import ModeKeys
+from smdwidgets.pictures.packet import pack
+from smdwidgets.trials.trial import Trial
+
+SHOWN_NAME = 2000
+"""Names are cut at this many characters on the screen side: one of a megabyte would be the whole message."""
+_STEPS_A_PACKET = 20_000
+_NAME_BYTES_A_PACKET = 500_000
+
+
+@dataclass
+class Told:
+    """What of a run a browser has been told."""
+
+    run: int
+    steps: set[int] = field(default_factory=set)
+    names: list[str] = field(default_factory=list)
+    status: tuple[str, str] = ("", "")
+
+
+def status_of(trial: Trial) -> str:
+    """``running`` or ``ended``.
+
+    >>> status_of(trial)    # doctest: +SKIP
+    'ended'
+    """
+    return "ended" if trial.loaded_all_steps else "running"
+
+
+def overview(trial: Trial, told: Told, status: str | None = None, message: str = "") -> list[bytes]:
+    """Packets with what is new since ``told``, which is brought up to date; none where there is nothing new."""
+    with no_refresh(trial):
+        steps = trial.steps(show_incomplete_steps=True)
+        names = trial.tensor_names()
+        status = status or status_of(trial)
+        first = told.status == ("", "")
+        new_steps = [step for step in steps if step not in told.steps]
+        known = set(told.names)
+        new_names = [name for name in names if name not in known]
+        if not first and not new_steps and not new_names and told.status == (status, message):
+            return []
+        modes = [(trial.mode_modestep(step), step) for step in new_steps]
+        head: dict[str, Any] = {
+            "kind": "catalog",
+            "run": told.run,
+            "name": trial.name,
+            "path": str(trial.path),
+            "status": status,
+            "message": message,
+            "workers": trial.workers(),
+            "last_write": None,
+        }
+        collections = _collections(trial, [*told.names, *new_names], len(told.names)) if new_names else {}
+    packets: list[bytes] = []
+    name_parts = list(_cut_names(new_names))
+    at = 0
+    for i in range(max(1, len(name_parts), -(-len(modes) // _STEPS_A_PACKET))):
+        part = modes[i * _STEPS_A_PACKET : (i + 1) * _STEPS_A_PACKET]
+        named = name_parts[i] if i < len(name_parts) else []
+        start = len(told.names) + at
+        mine = {
+            collection: [index for index in indices if start <= index < start + len(named)]
+            for collection, indices in collections.items()
+        }
+        at += len(named)
+        packets.append(
+            pack(
+                {
+                    **head,
+                    "append": not (first and i == 0),
+                    "tensors": [name[:SHOWN_NAME] for name in named],
+                    "collections": {collection: indices for collection, indices in mine.items() if indices},
+                },
+                {
+                    "step": np.array([step for _, step in part], np.float64),
+                    "mode": np.array([(mode or ModeKeys.GLOBAL).value for (mode, _), _ in part], np.uint8),
+                    "mode_step": np.array(
+                        [step if mode_step is None else mode_step for (_, mode_step), step in part], np.float64
+                    ),
+                },
+            )
+        )
+    told.steps.update(new_steps)
+    told.names += new_names
+    told.status = (status, message)
+    return packets
+
+
+def _cut_names(names: list[str]) -> list[list[str]]:
+    parts: list[list[str]] = []
+    size = _NAME_BYTES_A_PACKET
+    for name in names:
+        if size + len(name[:SHOWN_NAME]) * 4 > _NAME_BYTES_A_PACKET:
+            parts.append([])
+            size = 0
+        parts[-1].append(name)
+        size += len(name[:SHOWN_NAME]) * 4 + 8
+    return parts
+
+
+def _collections(trial: Trial, names: list[str], since: int) -> dict[str, list[int]]:
+    number = {name: i for i, name in enumerate(names)}
+    found: dict[str, list[int]] = {}
+    for collection in trial.collections():
+        if collection in {"all", "default"}:
+            continue
+        try:
+            members = trial.tensor_names(collection=collection)
+        except SMDebugError:
+            continue  # a pattern that takes too long groups nothing
+        indices = sorted(number[name] for name in members if number.get(name, -1) >= since)
+        if indices:
+            found[collection[:SHOWN_NAME]] = indices
+    return found

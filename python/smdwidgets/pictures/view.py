@@ -1,0 +1,79 @@
+"""A tensor as it is in view: which one, of which worker, at which steps, and what kind of thing it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.analysis.utils import no_refresh
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.modes import ModeKeys
+from smdwidgets.trials.tensor import Tensor
+from smdwidgets.trials.trial import Trial
+
+
+@dataclass(frozen=True)
+class TensorView:
+    """One tensor of a run, as one worker saw it; an empty ``worker`` is the first by name.
+
+    >>> view = TensorView(trial, "fc1.weight")        # doctest: +SKIP
+    >>> view.value(view.steps()[-1]).shape            # doctest: +SKIP
+    (32, 10)
+    """
+
+    trial: Trial
+    name: str
+    worker: str = ""
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """The tensor asked."""
+        return self.trial.tensor(self.name)
+
+    def steps(self) -> list[int]:
+        """Global steps at which there is something of it, incomplete ones too: what is there can be looked at."""
+        with no_refresh(self.trial):
+            steps = self.tensor.steps(show_incomplete_steps=True)
+            if not self.worker:
+                return steps
+            return [step for step in steps if self.worker in self.tensor.workers(step)]
+
+    def value(self, step: int) -> NDArray[Any]:
+        """The value at a global step, as saved."""
+        with no_refresh(self.trial):
+            return self.tensor.value(step, ModeKeys.GLOBAL, self.worker or None)
+
+    def numbers(self, step: int) -> NDArray[Any]:
+        """The value as real numbers: complex ones by magnitude, in two dimensions of floats at most as precise."""
+        value = self.value(step)
+        return np.abs(value) if value.dtype.kind == "c" else value
+
+    def stored_reductions(self, step: int) -> dict[tuple[str, bool], Any]:
+        """Reductions that were saved in place of the value, or beside it."""
+        with no_refresh(self.trial):
+            return self.tensor.reduction_values(step, ModeKeys.GLOBAL, self.worker or None) or {}
+
+    def shape(self, step: int) -> tuple[int, ...]:
+        """The shape at a global step."""
+        with no_refresh(self.trial):
+            return self.tensor.shape(step, ModeKeys.GLOBAL, self.worker or None)
+
+    def workers(self) -> list[str]:
+        """Workers that have it at its latest step."""
+        steps = TensorView(self.trial, self.name).steps()
+        with no_refresh(self.trial):
+            return self.tensor.workers(steps[-1]) if steps else []
+
+    def sample(self) -> tuple[str, tuple[int, ...]]:
+        """dtype's name and shape at the latest step that has a value; ``("", ())`` where only reductions were saved."""
+        for step in reversed(self.steps()[-3:]):
+            try:
+                value = self.value(step)
+            except SMDebugError:
+                continue
+            return ("str" if value.dtype.kind in "US" else value.dtype.name), value.shape
+        return "", ()

@@ -1,0 +1,180 @@
+"""What all widgets are: traits for what a person chose, a conversation for what was read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import anywidget
+import traitlets
+from numpy.typing import NDArray
+
+from smdwidgets.exceptions import SMDebugError, SMDebugTypeError, TensorUnavailable
+from smdwidgets.pictures.view import TensorView
+from smdwidgets.trials import Trial, create_trial
+from smdwidgets.trials.tensor import Tensor
+from smdwidgets.widgets import bundle, memory, still
+from smdwidgets.widgets.conversation import PROTOCOL, Conversation
+from smdwidgets.widgets.rule_desk import RuleDesk
+from smdwidgets.widgets.traits import STATE, ViewState
+
+Source = Trial | Tensor | str | os.PathLike[str]
+
+
+class RunWidget(anywidget.AnyWidget, ViewState):
+    """A widget over one run or several. Every public trait can be set and observed.
+
+    ``widget.step`` is the step shown, ``widget.tensor`` the name of the tensor, ``widget.value()`` the array itself.
+    """
+
+    _kind = traitlets.Unicode("explorer").tag(sync=True)
+    _protocol = traitlets.Int(PROTOCOL).tag(sync=True)
+    _boot = traitlets.List(traitlets.Bytes()).tag(sync=True, echo_update=False)
+
+    KIND: ClassVar[str] = "explorer"
+
+    def __init__(
+        self,
+        runs: Source | Sequence[Source],
+        *,
+        rules: Iterable[Any] | Any = (),
+        **state: Any,
+    ) -> None:
+        unknown = [name for name in state if name not in STATE and not self.has_trait(name)]
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no argument {unknown[0]!r}; it takes {', '.join(sorted(STATE))}")
+        self.trials, tensor = _opened(runs)
+        if tensor:
+            state.setdefault("tensor", tensor)
+        desk = _desk(self.trials, rules)
+        self._conversation = Conversation(self.trials, desk, self._send_packets)
+        kept = memory.of_this_cell(self.KIND, [str(trial.path) for trial in self.trials])
+        chosen = {**kept.state, **state}
+        if "tensor" not in chosen and self.KIND in {"explorer", "inspector"}:
+            chosen["tensor"] = _first_tensor(self.trials[0])
+        super().__init__(
+            _kind=self.KIND,
+            _esm=bundle.module("widget.js"),
+            _css=bundle.module("widget.css"),
+            _boot=self._conversation.boot(),
+            **chosen,
+        )
+        self.on_msg(_pass_on)
+        kept.now_shown_by(self)
+        if desk is not None:
+            desk.start()
+
+    def _send_packets(self, message: dict[str, Any], packets: Sequence[bytes]) -> None:
+        if self.comm is not None:
+            self.send(message, list(packets))
+
+    # ------------------------------------------------------------------------------------------------------- for Python
+
+    @property
+    def trial(self) -> Trial:
+        """The run in view."""
+        return self.trials[min(max(0, self.run), len(self.trials) - 1)]
+
+    @property
+    def rules(self) -> Any:
+        """The :class:`~smdwidgets.rules.RuleRunner` of the run in view; None where there are no rules."""
+        desk = self._conversation.rules
+        return None if desk is None else desk.runners.get(self.trials.index(self.trial))
+
+    def _step_shown(self) -> int:
+        """The step that a picture of the tensor is of: the one chosen, or the latest earlier one that has it."""
+        steps = TensorView(self.trial, self.tensor, self.worker).steps()
+        if not steps:
+            raise TensorUnavailable(self.tensor)
+        wanted = self.step if self.step >= 0 else steps[-1]
+        earlier = [step for step in steps if step <= wanted]
+        return earlier[-1] if earlier else steps[0]
+
+    def value(self) -> NDArray[Any]:
+        """The array shown: of the tensor in view, at the step in view (or the latest earlier one that has it)."""
+        if not self.tensor:
+            raise SMDebugTypeError("No tensor is in view: set widget.tensor, or choose one in the widget.")
+        return TensorView(self.trial, self.tensor, self.worker).value(self._step_shown())
+
+    def to_html(self, path: str | os.PathLike[str], *, tensors: Iterable[str] | None = None, limit: int = 20_000_000) -> int:
+        """Write one self-contained page in which the slider still moves; its size in bytes.
+
+        It asks nothing of the network and carries a strict Content-Security-Policy. ``tensors`` are those that can be looked at in it (the one
+        in view unless said). Steps are left out evenly where the page would grow beyond ``limit`` bytes.
+        """
+        from smdwidgets.widgets.page import write_page
+
+        return write_page(self, os.fspath(path), list(tensors) if tensors is not None else None, limit)
+
+    def close(self) -> None:
+        """Take the widget away: its views go, and its rules and threads end. The trials stay open."""
+        conversation = getattr(self, "_conversation", None)
+        if conversation is not None:
+            conversation.close()
+            if conversation.rules is not None:
+                conversation.rules.stop()
+        super().close()
+
+    # ----------------------------------------------------------------------------------------------------------- shown
+
+    def __repr__(self) -> str:
+        try:
+            return still.text(self)
+        except (SMDebugError, AttributeError):
+            return f"<{type(self).__name__}>"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        made = super()._repr_mimebundle_(**kwargs)
+        if made is None:
+            return made
+        data, *rest = made if isinstance(made, tuple) else (made,)
+        # What GitHub, nbviewer and a notebook without a kernel show: something true, if still.
+        data = {**data, **still.bundle(self)}
+        return (data, *rest) if rest else data
+
+
+def _pass_on(widget: RunWidget, content: Any, buffers: Any) -> None:
+    # A function and not a bound method: the widget must not hold itself alive.
+    widget._conversation.heard(content)
+
+
+def _opened(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
+    """The runs meant, and the tensor that was given in place of one."""
+    if isinstance(runs, Tensor):
+        return [runs.trial], runs.name
+    given = [runs] if isinstance(runs, (Trial, str, os.PathLike)) else list(runs)
+    if not given:
+        raise SMDebugTypeError("Give a run: a path, a trial, or a list of them.")
+    trials = []
+    for run in given:
+        if isinstance(run, Trial):
+            trials.append(run)
+        elif isinstance(run, (str, os.PathLike)):
+            trials.append(create_trial(run))
+        else:
+            raise SMDebugTypeError(f"A run is a path or a trial, not {type(run).__name__}.")
+    return trials, ""
+
+
+def _desk(trials: list[Trial], rules: Any) -> RuleDesk | None:
+    from smdwidgets.rules import RuleRunner
+
+    if rules is None:
+        return None
+    if isinstance(rules, RuleRunner):
+        return RuleDesk(trials, runner=rules)
+    return RuleDesk(trials, [rules] if isinstance(rules, (str, type)) else rules)
+
+
+def _first_tensor(trial: Trial) -> str:
+    """The tensor to begin with: a loss if there is one, for that is what people look at first... then a weight."""
+    names = trial.tensor_names()
+    for collection in ("weights", "gradients", "losses"):
+        try:
+            members = trial.tensor_names(collection=collection)
+        except SMDebugError:
+            continue
+        if members:
+            return members[0]
+    return names[0] if names else ""

@@ -1,0 +1,126 @@
+"""One self-contained page in which the slider still moves: no kernel, no network, nothing but what it holds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smdwidgets._text import byte_size
+from smdwidgets.exceptions import SMDebugError, SMDebugValueError
+from smdwidgets.pictures import details
+from smdwidgets.pictures.overview import Told, overview
+from smdwidgets.pictures.packet import pack
+from smdwidgets.pictures.view import TensorView
+from smdwidgets.widgets import bundle
+from smdwidgets.widgets.streaming import FrameStream
+from smdwidgets.widgets.traits import STATE
+
+if TYPE_CHECKING:
+    from smdwidgets.widgets.base import RunWidget
+
+
+def write_page(widget: RunWidget, path: str, tensors: list[str] | None, limit: int) -> int:
+    """Write the page of a widget; its size in bytes."""
+    text = make_page(widget, tensors, limit).encode("utf-8")
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        partial.write_bytes(text)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return len(text)
+
+
+def make_page(widget: RunWidget, tensors: list[str] | None, limit: int) -> str:
+    """The page as text."""
+    script, style = bundle.text("page.js"), bundle.text("widget.css")
+    room = limit - len(script.encode()) - len(style.encode()) - 4096
+    packets = _packets(widget, tensors, room * 3 // 4)
+    page_style = "body{margin:16px;font-family:system-ui,sans-serif}"
+    policy = (
+        "default-src 'none'; "
+        f"script-src 'sha256-{_digest(script)}'; "
+        f"style-src 'sha256-{_digest(style)}' 'sha256-{_digest(page_style)}'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    title = html.escape(f"{widget.trial.name}: smdwidgets"[:200])
+    blocks = "\n".join(
+        f'<script type="application/octet-stream;base64" class="smdw-packet">{base64.b64encode(packet).decode("ascii")}</script>'
+        for packet in packets
+    )
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n'
+        f"<style>{style}</style>\n<style>{page_style}</style>\n</head>\n<body>\n"
+        f'<div class="smdw-page"></div>\n{blocks}\n<script>{script}</script>\n</body>\n</html>\n'
+    )
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _packets(widget: RunWidget, tensors: list[str] | None, room: int) -> list[bytes]:
+    traits: dict[str, Any] = {name: getattr(widget, name) for name in STATE}
+    traits["_kind"] = widget.KIND
+    packets = [pack({"kind": "page", "traits": traits})]
+    for run, trial in enumerate(widget.trials):
+        packets += overview(trial, Told(run))
+    desk = widget._conversation.rules
+    if desk is not None:
+        packets += desk.everything()
+    for line in widget.series[:100]:
+        packets += _curves(widget, line)
+    names = tensors if tensors is not None else [widget.tensor] if widget.tensor else []
+    left = room - sum(map(len, packets))
+    if left < 0:
+        raise SMDebugValueError(f"The list of steps and tensors alone is larger than the page may be; give a larger limit than {byte_size(room)}.")
+    views = [(run, name) for run in range(len(widget.trials)) for name in names if widget.trials[run].has_tensor(name)]
+    for number, (run, name) in enumerate(views):
+        mine = _tensor(TensorView(widget.trials[run], name, widget.worker), run, left // (len(views) - number), widget)
+        left -= sum(map(len, mine))
+        packets += mine
+    return packets
+
+
+def _curves(widget: RunWidget, line: dict[str, Any]) -> list[bytes]:
+    made = []
+    wanted = int(line.get("run", 0))
+    for run in range(len(widget.trials)) if wanted < 0 else [wanted]:
+        about = {"run": run, "tensor": str(line.get("tensor", "")), "worker": str(line.get("worker", ""))}
+        view = TensorView(widget.trials[run], about["tensor"], about["worker"])
+        try:
+            made.append(details.series(view, str(line.get("stat", "value")), str(line.get("mode", "")), about))
+        except SMDebugError:
+            continue  # the other run has no such tensor
+    return made
+
+
+def _tensor(view: TensorView, run: int, room: int, widget: RunWidget) -> list[bytes]:
+    """Plan and frames of one tensor, steps left out evenly until they fit."""
+    about = {"run": run, "tensor": view.name, "worker": view.worker}
+    question = {
+        "want": {
+            "stats": True,
+            "hist": {"scale": widget.hist_scale, "bins": 128, "edges": widget.hist_bins},
+            "image": {"axes": widget.axes, "fixed": widget.fixed, "pool": widget.pool, "cells": 4096},
+            "percentiles": True,
+        }
+    }
+    stream = FrameStream(view, about, question)
+    steps = view.steps()
+    every = 1
+    made = [packet for packet, _, _ in stream.run(-1, None, lambda: False)]
+    size = sum(map(len, made))
+    if size > room and steps:
+        every = -(-size // max(1, room))
+        stream = FrameStream(view, about, question)
+        stream.only = set(steps[::-1][::every])
+        made = [packet for packet, _, _ in stream.run(-1, None, lambda: False)]
+    return [stream.plan(), *made]

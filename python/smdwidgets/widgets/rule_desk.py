@@ -1,0 +1,228 @@
+"""Rules beside their evidence: a runner a run, told as packets."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.pictures.packet import pack
+from smdwidgets.rules import RuleRunner, describe
+from smdwidgets.rules.builtin import BUILTIN
+from smdwidgets.rules.evaluation import Evaluation, RuleEvent, Snapshot
+from smdwidgets.rules.parameters import parameters_of
+from smdwidgets.rules.registry import own_rules
+from smdwidgets.trials.trial import Trial
+
+_FIRINGS = 200
+_KINDS = {"real": "float", "integer": "int", "flag": "bool"}
+
+
+class RuleDesk:
+    """The rules of one widget: a :class:`RuleRunner` for each run that has any."""
+
+    def __init__(self, trials: Sequence[Trial], rules: Iterable[Any] = (), runner: RuleRunner | None = None) -> None:
+        self._trials = list(trials)
+        self._runners: dict[int, RuleRunner] = {}
+        self._told: dict[str, tuple[int, int, str, str]] = {}
+        self._lock = threading.Lock()
+        if runner is not None:
+            self._runners[0] = runner
+        for rule in rules:
+            self._runner(0).add(rule)
+
+    def _runner(self, run: int) -> RuleRunner:
+        if run not in self._runners:
+            self._runners[run] = RuleRunner(self._trials[run])
+        return self._runners[run]
+
+    @property
+    def runners(self) -> dict[int, RuleRunner]:
+        """The runner of each run that has rules."""
+        return dict(self._runners)
+
+    @property
+    def active(self) -> bool:
+        """Whether more may be told without anyone doing anything."""
+        return any(runner.running for runner in self._runners.values())
+
+    def start(self) -> None:
+        """Let all of them work."""
+        for runner in self._runners.values():
+            runner.start()
+
+    def stop(self) -> None:
+        """End all of them."""
+        for runner in self._runners.values():
+            runner.stop(timeout=0)
+
+    def firing_steps(self, run: int = 0) -> list[int]:
+        """Steps at which any rule fired."""
+        runner = self._runners.get(run)
+        if runner is None:
+            return []
+        return sorted({e.step for evaluation in runner for e in evaluation.firings if e.step is not None})
+
+    # ------------------------------------------------------------------------------------------------------ questions
+
+    def do(self, question: dict[str, Any]) -> None:
+        """What a person does to the rules."""
+        what = str(question.get("do"))
+        run = int(question.get("run", 0) or 0)
+        if what == "add":
+            self._runner(run).add(str(question.get("class")), **_parameters(question))
+            self._runner(run).start()
+            return
+        number, name = self._place(str(question.get("rule", "")))
+        runners = [self._runners[number]] if name else list(self._runners.values())
+        for runner in runners:
+            if what == "start":
+                runner.resume() if runner.paused else runner.start()
+            elif what == "pause":
+                runner.pause()
+            elif what == "stop":
+                runner.stop(timeout=0)
+            elif what == "rerun" and name:
+                runner.rerun(name)
+                runner.start()
+            elif what == "set" and name:
+                runner.set_parameters(name, **_parameters(question))
+                runner.start()
+            elif what == "remove" and name:
+                runner.remove(name)
+                with self._lock:
+                    self._told.pop(_id(number, name), None)
+            else:
+                raise SMDebugError(f"rules can't be told to {what!r}")
+
+    def _place(self, rule_id: str) -> tuple[int, str]:
+        if not rule_id:
+            return 0, ""
+        run, _, name = rule_id.partition("/")
+        number = int(run) if run.isdigit() else -1
+        if number not in self._runners or name not in {e.name for e in self._runners[number]}:
+            raise SMDebugError(f"there is no rule {name!r} any more")
+        return number, name
+
+    def firings_at(self, rule_id: str, step: int) -> list[dict[str, Any]]:
+        """What a rule said of one step."""
+        number, name = self._place(rule_id)
+        return [told for event in self._runners[number][name].firings if event.step == step for told in _firing(event)]
+
+    def classes(self) -> list[dict[str, Any]]:
+        """Rules that may be added: those defined in the notebook first."""
+        found = {**own_rules(), **{name: rule for name, rule in BUILTIN.items() if name not in own_rules()}}
+        described = []
+        for rule in found.values():
+            about = describe(rule)
+            described.append(
+                {
+                    "name": about["name"],
+                    "builtin": about["builtin"],
+                    "help": about["summary"],
+                    "params": [_param(p, p.default) for p in parameters_of(rule).values()],
+                }
+            )
+        return described
+
+    # --------------------------------------------------------------------------------------------------------- packets
+
+    def everything(self) -> list[bytes]:
+        """The whole truth, for a page that knows nothing."""
+        with self._lock:
+            self._told.clear()
+            return [self._pack(list(self._all()), append=False)]
+
+    def news(self) -> list[bytes]:
+        """What changed since the last packet."""
+        with self._lock:
+            changed = []
+            for run, evaluation in self._all():
+                now = evaluation.snapshot(after=evaluation.done, firings=0)
+                told = self._told.get(_id(run, evaluation.name))
+                if told != (now.restarts, now.done, str(now.status), now.message):
+                    changed.append((run, evaluation))
+            return [self._pack(changed, append=True)] if changed else []
+
+    def _all(self) -> Iterable[tuple[int, Evaluation]]:
+        for run, runner in self._runners.items():
+            for evaluation in runner:
+                yield run, evaluation
+
+    def _pack(self, evaluations: Sequence[tuple[int, Evaluation]], *, append: bool) -> bytes:
+        rules, arrays = [], {}
+        for i, (run, evaluation) in enumerate(evaluations):
+            rule_id = _id(run, evaluation.name)
+            told = self._told.get(rule_id)
+            now = evaluation.snapshot(after=told[1] if told else 0)
+            restarted = told is not None and told[0] != now.restarts
+            if restarted:
+                now = evaluation.snapshot()
+            rules.append(self._describe(run, evaluation, now, restarted=restarted))
+            arrays[f"{i}.step"] = np.array(now.steps, np.float64)
+            arrays[f"{i}.outcome"] = np.frombuffer(now.outcomes, np.uint8)
+            self._told[rule_id] = (now.restarts, now.done, str(now.status), now.message)
+        return pack({"kind": "rules", "append": append, "rules": rules}, arrays)
+
+    def _describe(self, run: int, evaluation: Evaluation, now: Snapshot, *, restarted: bool) -> dict[str, Any]:
+        rule = evaluation.rule
+        firings = [told for event in now.firings[-_FIRINGS:] for told in _firing(event)][-_FIRINGS:]
+        described = {
+            "id": _id(run, evaluation.name),
+            "name": evaluation.name,
+            "class": type(rule).__name__,
+            "run": run,
+            "status": str(now.status),
+            "active": now.active,
+            "done": now.done,
+            "total": max(now.done, self._runners[run].steps_seen),
+            "message": now.message[:2000],
+            "params": [_param(p, getattr(rule, name)) for name, p in parameters_of(type(rule)).items()],
+            "firings": firings,
+            "firings_total": now.firings_total,
+        }
+        return {**described, "restarted": True} if restarted else described
+
+
+def _id(run: int, name: str) -> str:
+    return f"{run}/{name}"
+
+
+def _parameters(question: dict[str, Any]) -> dict[str, Any]:
+    given = question.get("params") or {}
+    return {str(name): value for name, value in given.items()} if isinstance(given, dict) else {}
+
+
+def _param(parameter: Any, value: Any) -> dict[str, Any]:
+    kind = _KINDS.get(parameter.kind, "str")
+    plain = (lambda x: parameter.format(x)) if kind == "str" else _plain
+    return {
+        "name": parameter.name,
+        "type": kind,
+        "value": plain(value),
+        "default": plain(parameter.default),
+        "help": parameter.doc,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _firing(event: RuleEvent) -> list[dict[str, Any]]:
+    if not event.findings:
+        return [{"step": event.step, "tensor": "", "worker": "", "message": event.message[:2000], "value": None}]
+    return [
+        {
+            "step": event.step,
+            "tensor": finding.tensor,
+            "worker": finding.worker or "",
+            "message": finding.message[:2000],
+            "value": finding.value if finding.value is not None and math.isfinite(finding.value) else None,
+        }
+        for finding in event.findings[:20]
+    ]

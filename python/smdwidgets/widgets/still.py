@@ -1,0 +1,123 @@
+"""A widget standing still: a small picture and a few lines of text, for wherever no kernel and no script runs."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets._text import byte_size, shown
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.pictures.frames import HistogramWanted, ImageWanted, Wanted, make_frame
+from smdwidgets.pictures.view import TensorView
+
+if TYPE_CHECKING:
+    from smdwidgets.widgets.base import RunWidget
+
+_INK = np.array([31, 119, 180], np.uint8)
+_PAPER = np.array([255, 255, 255], np.uint8)
+_LINE = np.array([200, 200, 200], np.uint8)
+_HEIGHT, _WIDTH = 200, 320
+
+
+def bundle(widget: RunWidget) -> dict[str, Any]:
+    """What a notebook file keeps beside the widget."""
+    data: dict[str, Any] = {"text/plain": repr(widget)}
+    try:
+        picture = draw(widget)
+    except (SMDebugError, ValueError):
+        picture = None
+    if picture is not None:
+        data["image/png"] = base64.b64encode(png(picture)).decode("ascii")
+    return data
+
+
+def text(widget: RunWidget) -> str:
+    """A few lines on what is in view."""
+    trial = widget.trial
+    steps = trial.steps()
+    lines = [f"{type(widget).__name__}: run {shown(trial.name)}, {len(steps):,} steps, {len(trial.tensor_names()):,} tensors"]
+    if widget.tensor:
+        lines.append(_about_tensor(widget))
+    desk = widget._conversation.rules
+    if desk is not None:
+        for runner in desk.runners.values():
+            lines += [f"rule {evaluation.name}: {evaluation.status}" for evaluation in runner]
+    return "\n".join(lines)
+
+
+def _about_tensor(widget: RunWidget) -> str:
+    try:
+        step = widget._step_shown()
+        value = widget.value()
+    except SMDebugError as error:
+        return f"{shown(widget.tensor)}: {error}"
+    about = f"{shown(widget.tensor)} at step {step}: {value.dtype.name} {value.shape}, {byte_size(value.nbytes)}"
+    if value.dtype.kind in "USO" or not value.size:
+        return about
+    frame = make_frame(TensorView(widget.trial, widget.tensor, widget.worker), step, Wanted(histogram=None, image=None))
+    low, high, mean, _, std = frame.stats[:5]
+    nan, infinite, zeros = frame.counts[1], frame.counts[2] + frame.counts[3], frame.counts[4]
+    return f"{about}; min {low:.6g}, max {high:.6g}, mean {mean:.6g}, std {std:.6g}; NaN {nan:.0f}, inf {infinite:.0f}, zero {zeros:.0f}"
+
+
+def draw(widget: RunWidget) -> NDArray[np.uint8] | None:
+    """Histogram and heat map of the tensor in view, side by side, as pixels."""
+    if not widget.tensor:
+        return None
+    view = TensorView(widget.trial, widget.tensor, widget.worker)
+    frame = make_frame(view, widget._step_shown(), Wanted(histogram=HistogramWanted(bins=80, edges="own"), image=ImageWanted()), None)
+    parts = []
+    if frame.hist is not None:
+        parts.append(_bars(frame.hist))
+    if frame.image is not None:
+        parts.append(_map(frame.image))
+    if not parts:
+        return None
+    gap = np.full((_HEIGHT, 16, 3), 255, np.uint8)
+    return np.concatenate([part for pair in ((part, gap) for part in parts) for part in pair][:-1], axis=1)
+
+
+def _bars(counts: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    picture = np.broadcast_to(_PAPER, (_HEIGHT, _WIDTH, 3)).copy()
+    width = _WIDTH // len(counts)
+    top = max(1, int(counts.max()))
+    for i, count in enumerate(counts.tolist()):
+        height = round(count / top * (_HEIGHT - 2))
+        picture[_HEIGHT - 1 - height : _HEIGHT - 1, i * width : (i + 1) * width] = _INK
+    picture[-1] = _LINE
+    return picture
+
+
+def _map(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    rows = np.arange(_HEIGHT) * codes.shape[0] // _HEIGHT
+    columns = np.arange(_WIDTH) * codes.shape[1] // _WIDTH
+    large = codes[np.ix_(rows, columns)]
+    t = (np.maximum(large, 3).astype(np.float32) - 3) / 252
+    dark, light = np.array([68.0, 1.0, 84.0]), np.array([253.0, 231.0, 37.0])
+    middle = np.array([33.0, 145.0, 140.0])
+    lower = dark + (middle - dark) * np.clip(t * 2, 0, 1)[..., None]
+    picture = lower + (light - middle) * np.clip(t * 2 - 1, 0, 1)[..., None]
+    picture[large < 3] = [214.0, 39.0, 40.0]
+    return picture.astype(np.uint8)
+
+
+def png(picture: NDArray[np.uint8]) -> bytes:
+    """RGB pixels as a PNG file.
+
+    >>> png(np.zeros((2, 3, 3), np.uint8))[:8]
+    b'\\x89PNG\\r\\n\\x1a\\n'
+    """
+    height, width, _ = picture.shape
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)
+    rows[:, 1:] = picture.reshape(height, -1)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b"")

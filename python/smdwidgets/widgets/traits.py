@@ -1,0 +1,51 @@
+"""What a person chose in a widget: small, two-way, and kept when the cell is run again.
+
+The meaning of each trait is in docs/widget-protocol.md.
+"""
+
+from __future__ import annotations
+
+import traitlets
+from traitlets import Bool, Dict, Enum, Float, Int, List, Unicode
+
+PANELS = ("histogram", "history", "heatmap", "statistics", "values", "scalars", "rules")
+
+
+class ViewState(traitlets.HasTraits):
+    """The state of a view. ``step`` is a global step, -1 the latest."""
+
+    step = Int(-1).tag(sync=True)
+    follow = Bool(True).tag(sync=True)
+    speed = Float(10.0).tag(sync=True)
+    mode = Enum(("", "TRAIN", "EVAL", "PREDICT", "GLOBAL"), "").tag(sync=True)
+    tensor = Unicode("").tag(sync=True)
+    run = Int(0).tag(sync=True)
+    worker = Unicode("").tag(sync=True)
+    compare = Dict().tag(sync=True)
+    selection = Dict().tag(sync=True)
+    panels = List(Enum(PANELS), ["histogram", "heatmap", "history", "statistics", "values"]).tag(sync=True)
+    hist_scale = Enum(("linear", "log", "symlog"), "linear").tag(sync=True)
+    hist_bins = Enum(("shared", "own"), "shared").tag(sync=True)
+    log_counts = Bool(False).tag(sync=True)
+    history = Enum(("strip", "ridge"), "strip").tag(sync=True)
+    axes = List(Int()).tag(sync=True)
+    fixed = List(Int()).tag(sync=True)
+    pool = Enum(("mean", "min", "max", "maxabs"), "maxabs").tag(sync=True)
+    palette = Unicode("auto").tag(sync=True)
+    clip = List(Float()).tag(sync=True)
+    scale_over = Enum(("steps", "step"), "steps").tag(sync=True)
+    zoom = List(Float()).tag(sync=True)
+    stats = List(Unicode(), ["mean", "std", "abs_max"]).tag(sync=True)
+    series = List(Dict()).tag(sync=True)
+    smoothing = Float(0.0).tag(sync=True)
+    log_x = Bool(False).tag(sync=True)
+    log_y = Bool(False).tag(sync=True)
+    range = List(Float()).tag(sync=True)
+    filter = Unicode("").tag(sync=True)
+    filter_kind = Enum(("fuzzy", "regex"), "fuzzy").tag(sync=True)
+    closed = List(Unicode()).tag(sync=True)
+    height = Int(0).tag(sync=True)
+
+
+STATE = tuple(ViewState.class_trait_names())
+"""Names of the traits that make up a view."""

@@ -1,0 +1,106 @@
+"""A browser's side of a conversation, without a browser."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smdwidgets import _core
+from smdwidgets.pictures import unpack
+
+Packet = tuple[dict[str, Any], dict[str, Any]]
+
+
+class Page:
+    """Asks a widget, and files what it says."""
+
+    def __init__(self, widget: Any) -> None:
+        self._widget = widget
+        self._numbers = itertools.count()
+        self._replies: dict[str, queue.Queue[tuple[dict[str, Any], list[Packet]]]] = {}
+        self._lock = threading.Lock()
+        self.news: list[Packet] = []
+        self.sizes: list[int] = []
+        widget._conversation._outbox._send = self._receive
+
+    def _receive(self, message: dict[str, Any], buffers: Any) -> None:
+        packets = [unpack(buffer) for buffer in buffers]
+        with self._lock:
+            self.sizes.append(sum(len(buffer) for buffer in buffers))
+            if message["kind"] == "news":
+                self.news += packets
+                return
+            waiting = self._replies.setdefault(message["id"], queue.Queue())
+        waiting.put((message, packets))
+
+    def start(self, what: str, **arguments: Any) -> str:
+        """Ask without waiting."""
+        number = f"t{next(self._numbers)}"
+        with self._lock:
+            self._replies.setdefault(number, queue.Queue())
+        self._widget._conversation.heard({"kind": "ask", "id": number, "what": what, **arguments})
+        return number
+
+    def cancel(self, number: str) -> None:
+        self._widget._conversation.heard({"kind": "cancel", "id": number})
+
+    def wait(self, number: str, seconds: float = 30.0) -> tuple[dict[str, Any], list[Packet]]:
+        """The last word, and all packets of the answer."""
+        packets: list[Packet] = []
+        while True:
+            message, more = self._replies[number].get(timeout=seconds)
+            packets += more
+            if message["kind"] in {"answer", "error"}:
+                return message, packets
+
+    def ask(self, what: str, **arguments: Any) -> tuple[dict[str, Any], list[Packet]]:
+        return self.wait(self.start(what, **arguments))
+
+    def frames(self, tensor: str, **arguments: Any) -> dict[int, dict[str, Any]]:
+        """Frames by step, later editions over earlier ones."""
+        message, packets = self.ask("frames", role="main", run=0, tensor=tensor, worker="", near=-1, **arguments)
+        assert message["kind"] == "answer", message
+        return by_step(packets)
+
+
+def by_step(packets: list[Packet]) -> dict[int, dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    for head, arrays in packets:
+        if head["kind"] != "frames":
+            continue
+        for i, step in enumerate(arrays["step"]):
+            row = {name: array[i] for name, array in arrays.items() if len(array) == len(arrays["step"])}
+            if "edges" in arrays and arrays["edges"].ndim == 1:
+                row["edges"] = arrays["edges"]
+            found[int(step)] = {**row, "head": head}
+    return found
+
+
+def save(root: Path, step: int, tensors: dict[str, Any], *, mode: int = 4, worker: str = "worker_0") -> None:
+    """One step of a run."""
+    with _core.StepWriter(root, step, worker, mode) as writer:
+        for name, value in tensors.items():
+            writer.tensor(name, value)
+
+
+def begin(root: Path, collections: str = "{}") -> Path:
+    folder = root / "collections" / "000000000"
+    folder.mkdir(parents=True)
+    (folder / "worker_0_collections.json").write_text(
+        f'{{"collections": {collections}, "_meta": {{"num_workers": 1}}}}'
+    )
+    return root
+
+
+def end(root: Path) -> Path:
+    (root / "training_job_end.ts").touch()
+    return root
+
+
+def weights(step: int, shape: tuple[int, ...] = (32, 48)) -> Any:
+    return np.random.default_rng(step).normal(step / 10, 1 + step / 20, shape).astype(np.float32)

@@ -1,0 +1,368 @@
+"""What a widget says to a page is what numpy says of the same files."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from python.widgets.talk import Page, begin, by_step, end, save, weights
+
+import smdwidgets
+from smdwidgets.pictures.packet import LARGEST
+from smdwidgets.rules import Rule
+
+WANT = {
+    "stats": True,
+    "update": True,
+    "hist": {"scale": "linear", "bins": 32, "edges": "shared"},
+    "image": {"axes": [], "fixed": [], "pool": "mean", "cells": 4096},
+    "percentiles": True,
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    root = begin(tmp_path / "mlp", '{"weights": {"name": "weights", "include_regex": ["weight$"], "tensor_names": []}}')
+    for step in range(20):
+        save(root, step * 5, {"fc1.weight": weights(step), "loss": np.float32(1 / (step + 1)), "note": np.array(["a", f"é{step}"])})
+    return end(root)
+
+
+@pytest.fixture
+def explorer(run: Path) -> Iterator[Any]:
+    widget = smdwidgets.explore(run)
+    yield widget
+    widget.close()
+
+
+def test_a_page_that_says_hello_is_told_the_run(explorer: Any) -> None:
+    answer, packets = Page(explorer).ask("hello", protocol=1, again=False)
+    assert answer["live"] == "thread"
+    head, arrays = packets[0]
+    assert (head["kind"], head["name"], head["status"]) == ("catalog", "mlp", "ended")
+    assert head["tensors"] == ["fc1.weight", "loss", "note"]
+    assert head["collections"]["weights"] == [0]
+    assert arrays["step"].tolist() == [step * 5 for step in range(20)]
+    assert set(arrays["mode"].tolist()) == {4}
+
+
+def test_the_state_it_is_made_with_tells_the_run_too(explorer: Any) -> None:
+    assert explorer._boot
+    assert sum(map(len, explorer._boot)) <= LARGEST
+    assert explorer.tensor == "fc1.weight"
+
+
+def test_frames_are_what_numpy_says(explorer: Any) -> None:
+    frames = Page(explorer).frames("fc1.weight", want=WANT)
+    assert sorted(frames) == [step * 5 for step in range(20)]
+    before = None
+    for step in range(20):
+        value, frame = weights(step), frames[step * 5]
+        assert frame["stats"][0] == value.min()
+        assert frame["stats"][1] == value.max()
+        np.testing.assert_allclose(frame["stats"][[2, 4, 8]], [value.mean(dtype=float), value.std(dtype=float), np.linalg.norm(value.astype(float))], rtol=1e-6)
+        assert frame["counts"].tolist() == [value.size, 0, 0, 0, 0]
+        inside = np.histogram(value.astype(np.float64), frame["edges"])[0]
+        assert frame["hist"].tolist() == inside.tolist()
+        assert frame["hist"].sum() + frame["hist_out"].sum() == value.size
+        np.testing.assert_allclose(frame["percentiles"], np.percentile(value.astype(float), [1, 5, 25, 50, 75, 95, 99]), rtol=1e-6)
+        low, high = frame["image_range"]
+        drawn = low + (frame["image"].astype(float) - 3) / 252 * (high - low)
+        assert drawn.shape == value.shape
+        assert np.abs(drawn - value).max() <= (high - low) / 252
+        if before is not None:
+            moved = np.linalg.norm((value - before).astype(float)) / np.linalg.norm(before.astype(float))
+            assert frame["update"] == pytest.approx(moved, rel=1e-6)
+        before = value
+
+
+def test_the_steps_nearest_to_the_slider_come_first(explorer: Any) -> None:
+    _, packets = Page(explorer).ask("frames", role="main", run=0, tensor="fc1.weight", worker="", near=50, want=WANT)
+    heads = [head["kind"] for head, _ in packets]
+    assert heads[0] == "plan"
+    assert packets[1][1]["step"].tolist() == [50, 45, 55, 40, 60, 35, 65, 30]
+    plan = packets[0][0]
+    assert (plan["dtype"], plan["shape"], plan["form"], plan["reduced"]) == ("float32", [32, 48], "number", False)
+
+
+@pytest.mark.parametrize("scale", ["linear", "log", "symlog"])
+@pytest.mark.parametrize("edges", ["shared", "own"])
+def test_no_element_is_lost_in_any_scale(explorer: Any, scale: str, edges: str) -> None:
+    want = {**WANT, "hist": {"scale": scale, "bins": 40, "edges": edges}}
+    for frame in Page(explorer).frames("fc1.weight", want=want).values():
+        assert (np.diff(frame["edges"]) >= 0).all()
+        assert frame["hist"].sum() + frame["hist_out"].sum() == 32 * 48
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.float32(3.5),
+        np.array([], np.float32),
+        np.full(7, np.nan, np.float32),
+        np.array([np.inf, -np.inf, np.nan, 0, 1]),
+        np.arange(24, dtype=np.int16).reshape(2, 3, 4),
+        np.ones((1,) * 9, np.float64),
+        np.array([1 + 2j, 3 - 4j], np.complex64),
+        np.array([True, False]),
+        np.full(4, 1e300),
+        np.zeros((3, 3), np.float16),
+        np.array([["text", "<script>alert(1)</script>"]]),
+        np.array([2**63], np.uint64),
+    ],
+    ids=str,
+)
+def test_every_kind_of_value_has_frames_tiles_and_numbers(tmp_path: Path, value: Any) -> None:
+    root = begin(tmp_path / "run")
+    for step in range(3):
+        save(root, step, {"x": value})
+    widget = smdwidgets.TensorInspector(end(root), tensor="x")
+    page = Page(widget)
+    frames = page.frames("x", want=WANT)
+    assert sorted(frames) == [0, 1, 2]
+    assert not frames[0]["head"]["errors"]
+    if np.asarray(value).dtype.kind not in "US":
+        assert frames[0]["counts"][0] == np.size(value)
+    if np.size(value):
+        answer, [(head, _)] = page.ask("values", role="main", run=0, tensor="x", worker="", step=0, axes=[], fixed=[], rows=[0, 9], cols=[0, 9])
+        assert answer["kind"] == "answer"
+        assert len(head["cells"]) == head["rows"][1]
+        if np.asarray(value).dtype.kind not in "US":
+            answer, [(head, arrays)] = page.ask("tile", role="main", run=0, tensor="x", worker="", step=0, axes=[], fixed=[], pool="maxabs", rows=[0, 9], cols=[0, 9], size=[64, 64])
+            assert answer["kind"] == "answer"
+            assert arrays["image"].shape == (head["rows"][1], head["cols"][1])
+    widget.close()
+
+
+def test_exact_values_of_a_slice(tmp_path: Path) -> None:
+    value = np.arange(2 * 5 * 7, dtype=np.float64).reshape(2, 5, 7) / 3
+    root = begin(tmp_path / "run")
+    save(root, 0, {"x": value})
+    widget = smdwidgets.TensorInspector(end(root), tensor="x")
+    _, [(head, arrays)] = Page(widget).ask("values", run=0, tensor="x", worker="", step=0, axes=[2, 0], fixed=[0, 3, 0], rows=[1, 4], cols=[0, 2])
+    expected = value[:, 3, 1:4].T
+    assert arrays["number"].tolist() == expected.tolist()
+    assert head["cells"] == [[str(cell) for cell in row] for row in expected]
+    assert head["shape"] == [7, 2]
+    widget.close()
+
+
+def test_curves(explorer: Any) -> None:
+    lines = [{"tensor": "loss", "stat": "value", "run": 0}, {"tensor": "fc1.weight", "stat": "std", "run": 0}]
+    _, packets = Page(explorer).ask("series", lines=lines)
+    loss, std = packets
+    np.testing.assert_allclose(loss[1]["y"], [np.float32(1 / (step + 1)) for step in range(20)])
+    np.testing.assert_allclose(std[1]["y"], [weights(step).std(dtype=float) for step in range(20)], rtol=1e-6)
+    assert loss[1]["step"].tolist() == [step * 5 for step in range(20)]
+
+
+def test_what_cannot_be_answered_is_an_error_in_its_place(explorer: Any) -> None:
+    page = Page(explorer)
+    answer, _ = page.ask("tile", role="main", run=0, tensor="no such", worker="", step=0, axes=[], fixed=[], pool="mean", rows=[0, 1], cols=[0, 1], size=[8, 8])
+    assert answer["kind"] == "error"
+    assert answer["error"]["type"] == "TensorUnavailable"
+    assert page.ask("nonsense")[0]["error"]["type"] == "ValueError"
+    assert page.ask("frames", run=7, tensor="x", want=WANT)[0]["kind"] == "error"
+    assert page.ask("hello", protocol=1, again=True)[0]["kind"] == "answer"
+
+
+def test_a_cancelled_question_ends_soon_and_says_so(run: Path) -> None:
+    widget = smdwidgets.explore(run)
+    page = Page(widget)
+    number = page.start("frames", role="main", run=0, tensor="fc1.weight", worker="", near=-1, want=WANT)
+    page.cancel(number)
+    message, _ = page.wait(number)
+    assert message["kind"] == "answer" or message["error"]["type"] == "Cancelled"
+    widget.close()
+
+
+def test_a_step_that_cannot_be_read_is_marked_and_the_others_shown(run: Path) -> None:
+    events = run / "events" / f"{50:012d}" / f"{50:012d}_worker_0.tfevents"
+    events.write_bytes(events.read_bytes()[:100])
+    widget = smdwidgets.explore(run)
+    frames = Page(widget).frames("fc1.weight", want=WANT)
+    assert len(frames) == 20
+    assert list(frames[50]["head"]["errors"]) == ["50"]
+    assert frames[45]["counts"][0] == 32 * 48
+    widget.close()
+
+
+def test_news_of_a_running_job_comes_unasked(tmp_path: Path) -> None:
+    root = begin(tmp_path / "live")
+    save(root, 0, {"w": weights(0)})
+    widget = smdwidgets.explore(root)
+    page = Page(widget)
+    answer, _ = page.ask("hello", protocol=1, again=False)
+    assert answer["heartbeat"] > 0
+    page.frames("w", want=WANT)
+    for step in range(1, 6):
+        save(root, step, {"w": weights(step) * 10})
+        deadline = time.monotonic() + 10
+        while step not in by_step(list(page.news)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    found = by_step(list(page.news))
+    assert set(range(1, 6)) <= set(found)
+    assert found[5]["hist"].sum() + found[5]["hist_out"].sum() == 32 * 48
+    steps = [step for head, arrays in page.news if head["kind"] == "catalog" for step in arrays["step"]]
+    assert steps == [1, 2, 3, 4, 5]
+    end(root)
+    deadline = time.monotonic() + 10
+    while not any(head.get("status") == "ended" for head, _ in page.news) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert any(head.get("status") == "ended" for head, _ in page.news)
+    widget.close()
+
+
+def test_messages_stay_below_a_mebibyte(tmp_path: Path) -> None:
+    root = begin(tmp_path / "run")
+    for step in range(60):
+        save(root, step, {"w": np.random.default_rng(step).normal(size=(100, 100)), **({f"name {n} {'x' * 300}": 1.0 for n in range(3000)} if step == 0 else {})})
+    widget = smdwidgets.explore(end(root))
+    page = Page(widget)
+    page.ask("hello", protocol=1, again=False)
+    page.frames("w", want={**WANT, "image": {**WANT["image"], "cells": 60_000}})  # type: ignore[dict-item]
+    assert max(page.sizes) <= LARGEST
+    widget.close()
+
+
+class Fires(Rule):
+    """Fires from a step on."""
+
+    def __init__(self, base_trial: Any, since: str = "50") -> None:
+        super().__init__(base_trial)
+        self.since = int(since)
+
+    def invoke_at_step(self, step: int) -> bool:
+        return step >= self.since
+
+
+def test_rules_are_run_told_and_tuned(run: Path) -> None:
+    widget = smdwidgets.RulePanel(run, ["LossNotDecreasing", Fires])
+    page = Page(widget)
+    assert widget.rules.wait(30)
+    _, packets = page.ask("hello", protocol=1, again=False)
+    rules = {rule["name"]: (i, rule, arrays) for head, arrays in packets if head["kind"] == "rules" for i, rule in enumerate(head["rules"])}
+    number, told, arrays = rules["Fires"]
+    assert told["status"] == "IssuesFound"
+    assert arrays[f"{number}.step"].tolist() == [step * 5 for step in range(20)]
+    assert arrays[f"{number}.outcome"].tolist() == [1] * 10 + [2] * 10
+    assert told["firings_total"] == 10
+    assert any(param["name"] == "since" for param in told["params"])
+    answer, packets = page.ask("rule", do="set", rule=told["id"], params={"since": "90"}, run=0)
+    assert answer["kind"] == "answer", answer
+    assert widget.rules.wait(30)
+    assert [step for step, outcome in widget.rules["Fires"].outcomes.items() if outcome == 2] == [90, 95]
+    answer, _ = page.ask("rule", do="set", rule=told["id"], params={"sinse": 1}, run=0)
+    assert answer["kind"] == "error"
+    assert "since" in answer["error"]["message"]
+    answer, _ = page.ask("firing", rule=told["id"], step=95)
+    assert answer["firings"]
+    answer, _ = page.ask("classes")
+    assert {"VanishingGradient", "Fires"} <= {each["name"] for each in answer["classes"]}
+    assert page.ask("rule", do="add", **{"class": "AllZero"}, params={"tensor_regex": "loss"}, run=0)[0]["kind"] == "answer"
+    assert page.ask("rule", do="remove", rule=told["id"], run=0)[0]["kind"] == "answer"
+    json.dumps(answer, allow_nan=False)
+    widget.close()
+
+
+def test_python_sees_what_is_shown(explorer: Any) -> None:
+    explorer.step = 50
+    np.testing.assert_array_equal(explorer.value(), weights(10))
+    explorer.step = 52
+    np.testing.assert_array_equal(explorer.value(), weights(10), "the latest earlier step that has it")
+    explorer.tensor = "note"
+    assert explorer.value().tolist() == ["a", "é10"]
+    with pytest.raises(TypeError, match="no argument 'tensr'"):
+        smdwidgets.explore(explorer.trial, tensr="x")
+
+
+def test_a_slider_has_a_value_that_can_be_observed_and_linked(run: Path) -> None:
+    import ipywidgets
+
+    one, other = smdwidgets.StepSlider(run), smdwidgets.StepSlider([0, 5, 10, 95])
+    assert one.value == 95
+    seen: list[int] = []
+    one.observe(lambda change: seen.append(change.new), "value")
+    link = ipywidgets.link((one, "value"), (other, "value"))
+    one.value = 10
+    assert (one.step, other.value, other.step) == (10, 10, 10)
+    other.step = 5
+    assert one.value == 5
+    assert seen == [10, 5]
+    link.unlink()
+    one.close()
+    other.close()
+
+
+def test_a_still_picture_and_text_go_with_it(explorer: Any) -> None:
+    bundle = explorer._repr_mimebundle_()
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert data["image/png"].startswith("iVBOR")
+    assert "fc1.weight" in data["text/plain"]
+    assert "20 steps" in data["text/plain"]
+    assert f"mean {weights(19).mean():.6g}"[:9] in data["text/plain"]
+
+
+def test_a_page_stands_alone(explorer: Any, tmp_path: Path) -> None:
+    size = explorer.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert len(page.encode()) == size
+    assert "default-src 'none'" in page
+    assert "unsafe-inline" not in page
+    assert page.count('class="smdw-packet"') >= 4
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["page.html"]
+    few = explorer.to_html(tmp_path / "small.html", limit=size - 20_000)
+    assert few < size
+
+
+def test_a_closed_widget_goes_and_answers_no_more(run: Path) -> None:
+    widget = smdwidgets.explore(run)
+    conversation = widget._conversation
+    page = Page(widget)
+    page.ask("hello", protocol=1, again=False)
+    gone = weakref.ref(widget)
+    widget.close()
+    conversation.heard({"kind": "ask", "id": "1", "what": "hello"})
+    assert not conversation.look()
+    del widget, page, conversation
+    deadline = time.monotonic() + 5
+    while gone() is not None and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.05)
+    assert gone() is None
+    assert threading.active_count() < 20
+
+
+def test_two_runs_are_compared(run: Path, tmp_path: Path) -> None:
+    other = begin(tmp_path / "other")
+    save(other, 7, {"fc1.weight": weights(1)})
+    widget = smdwidgets.explore([run, end(other)])
+    _, packets = Page(widget).ask("hello", protocol=1, again=False)
+    assert [head["name"] for head, _ in packets if head["kind"] == "catalog"] == ["mlp", "other"]
+    widget.run = 1
+    assert widget.trial.name == "other"
+    assert widget.value().shape == (32, 48)
+    widget.close()
+
+
+def test_names_that_mean_harm_are_text(tmp_path: Path) -> None:
+    root = begin(tmp_path / "run")
+    names = ["<img src=x onerror=alert(1)>", "a\nb", "x" * 100_000, "</script><script>alert(2)</script>", "\u202egnp"]
+    save(root, 0, dict.fromkeys(names, np.ones(3)))
+    widget = smdwidgets.explore(end(root))
+    _, packets = Page(widget).ask("hello", protocol=1, again=False)
+    assert max(len(name) for name in packets[0][0]["tensors"]) <= 2000
+    widget.tensor = names[3]
+    widget.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "alert(2)" not in page, "names are inside packets, which are base64"
+    widget.close()
