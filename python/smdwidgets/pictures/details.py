@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets import _core
 from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.frames import ImageWanted, as_plane, plane_axes, plane_of
@@ -152,15 +151,12 @@ def curve(view: TensorView, stat: str, mode: str = "") -> tuple[NDArray[np.float
     numbers = np.asarray(columns[reduction])
     numbers = (np.abs(numbers) if numbers.dtype.kind == "c" else numbers).astype(np.float64)
     if mode and "mode" in columns:
-        modes = np.asarray([ModeKeys(int(number)).name if not isinstance(number, str) else number for number in columns["mode"]])
+        modes = np.asarray(
+            [ModeKeys(int(number)).name if not isinstance(number, str) else number for number in columns["mode"]]
+        )
         steps, numbers = steps[modes == mode], numbers[modes == mode]
     order = np.argsort(steps, kind="stable")
     return steps[order].astype(np.float64), numbers[order]
-
-
-def statistics(value: NDArray[Any]) -> dict[str, float]:
-    """The plain statistics of one value, by name."""
-    return {name if not magnitudes else f"abs_{name}": float(number) for (name, magnitudes), number in _core.reduce(value).items()}
 
 
 def _ints(given: Any) -> tuple[int, ...]:

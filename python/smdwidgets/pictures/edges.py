@@ -16,6 +16,9 @@ LOOKED_AT = 24
 """Steps whose range is looked at before the edges are laid; of the others, what lies outside is counted as such."""
 
 
+_LARGEST = float(np.finfo(np.float64).max)
+
+
 @dataclass(frozen=True)
 class SharedEdges:
     """Rising edges, shared by the steps of a tensor."""
@@ -34,7 +37,9 @@ class SharedEdges:
 
 def shared_edges(view: TensorView, steps: list[int], scale: str, bins: int) -> SharedEdges | None:
     """Edges over the range of a tensor's steps, of as many as tell; None where no step has a finite number."""
-    few = steps if len(steps) <= LOOKED_AT else [steps[i] for i in np.linspace(0, len(steps) - 1, LOOKED_AT).astype(int)]
+    few = (
+        steps if len(steps) <= LOOKED_AT else [steps[i] for i in np.linspace(0, len(steps) - 1, LOOKED_AT).astype(int)]
+    )
     low, high, smallest = _range(_finite_ranges(view, few))
     if low > high:
         return None
@@ -59,7 +64,8 @@ def _finite_ranges(view: TensorView, steps: Iterable[int]) -> Iterable[tuple[flo
 
 def _nonzero(value: NDArray[np.generic]) -> NDArray[np.bool_]:
     sampled = _core.sample(value, 512)[0]
-    return np.isfinite(sampled) & (sampled != 0)
+    nonzero: NDArray[np.bool_] = np.isfinite(sampled) & (sampled != 0)
+    return nonzero
 
 
 def _range(ranges: Iterable[tuple[float, float, float]]) -> tuple[float, float, float]:
@@ -76,22 +82,22 @@ def lay(low: float, high: float, smallest: float, scale: str, bins: int) -> NDAr
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     top = max(abs(low), abs(high))
-    if scale == "linear" or top == 0:
-        if low == high:
+    # Bins narrower than what floats can tell apart would fall together.
+    narrow = high / 2 - low / 2 <= float(np.spacing(top)) * bins
+    if scale == "linear" or top == 0 or narrow:
+        if narrow:
             widening = abs(low) * 0.5 or 0.5
-            low, high = low - widening, high + widening
+            low, high = max(low - widening, -_LARGEST), min(high + widening, _LARGEST)
         # Halves first: the width itself may be too large for a float.
         edges = low / 2 + (high / 2 - low / 2) * np.linspace(0.0, 1.0, bins + 1)
         return np.maximum.accumulate(edges * 2)
     smallest = min(max(smallest, top * 1e-12), top / 2) if np.isfinite(smallest) else top * 1e-6
     if scale == "log":
-        return np.geomspace(smallest / 2, top * (1 + 1e-12), bins + 1)
+        return np.geomspace(smallest / 2, min(top * (1 + 1e-12), _LARGEST), bins + 1)
     linear = smallest
     places = np.linspace(_bend(low, linear), _bend(high, linear), bins + 1)
     edges = np.sign(places) * linear * np.expm1(np.abs(places))
     edges[0], edges[-1] = low, high
-    if low == high:
-        return lay(low, high, smallest, "linear", bins)
     return np.maximum.accumulate(edges)
 
 

@@ -66,7 +66,9 @@ class Wanted:
             histogram=None
             if not hist
             else HistogramWanted(
-                str(hist.get("scale", "linear")), min(1024, max(1, int(hist.get("bins", 128)))), str(hist.get("edges", "shared"))
+                str(hist.get("scale", "linear")),
+                min(1024, max(1, int(hist.get("bins", 128)))),
+                str(hist.get("edges", "shared")),
             ),
             image=None
             if not image
@@ -97,7 +99,9 @@ class Frame:
     error: dict[str, str] | None = None
 
 
-def make_frame(view: TensorView, step: int, wanted: Wanted, edges: SharedEdges | None, previous: int | None = None) -> Frame:
+def make_frame(
+    view: TensorView, step: int, wanted: Wanted, edges: SharedEdges | None = None, previous: int | None = None
+) -> Frame:
     """Everything wanted of one step; what can't be read becomes the frame's ``error`` and never an exception."""
     frame = Frame(step, np.full(len(REDUCTIONS), np.nan), np.zeros(5))
     try:
@@ -147,13 +151,13 @@ def _fill_histogram(frame: Frame, value: NDArray[Any], wanted: HistogramWanted, 
     given: Any = wanted.bins
     if shared is not None:
         given = shared.edges
-    made = _core.histogram(
-        value, given, scale="linear" if shared is not None else wanted.scale, magnitude=magnitude
-    )
+    made = _core.histogram(value, given, scale="linear" if shared is not None else wanted.scale, magnitude=magnitude)
     if shared is None:
         frame.edges = np.asarray(made["edges"], np.float64)
     frame.hist = np.minimum(made["counts"], np.iinfo(np.uint32).max).astype(np.uint32)
-    frame.hist_out = (float(made["under"]), float(made["over"]))
+    # On a scale of magnitudes zeros lie below every edge; they have a count of their own.
+    zeros = float(made["zeros"]) if magnitude else 0.0
+    frame.hist_out = (float(made["under"]) - zeros, float(made["over"]))
 
 
 def _fill_image(frame: Frame, value: NDArray[Any], wanted: ImageWanted) -> None:
@@ -163,17 +167,13 @@ def _fill_image(frame: Frame, value: NDArray[Any], wanted: ImageWanted) -> None:
 
 @dataclass(frozen=True)
 class Plane:
-    """A pooled image in the codes of packets: 0 NaN, 1 -inf, 2 +inf, then the palette from low to high."""
+    """A pooled image in palette codes: 0 to 252 from low to high, then -inf, +inf, NaN."""
 
     codes: NDArray[np.uint8]
     limits: tuple[float, float]
     plane: tuple[int, int]
     rows: tuple[int, int]
     columns: tuple[int, int]
-
-
-# The core's codes count the palette from 0 and end with -inf, +inf, NaN.
-_CODES = np.concatenate([np.arange(3, 256), [1, 2, 0]]).astype(np.uint8)
 
 
 def plane_of(
@@ -198,7 +198,12 @@ def plane_of(
             out = (min(out[0], max(1, cells // out[1])), min(out[1], cells))
     else:
         out = (max(1, min(h, cells[0])), max(1, min(w, cells[1])))
-    fixed = [min(max(0, at), size - 1) for at, size in zip((*wanted.fixed, *[0] * value.ndim), value.shape, strict=False)]
+    indices = (*wanted.fixed, *[0] * value.ndim)
+    fixed = [
+        min(max(0, indices[axis]), size - 1)
+        for axis, size in enumerate(value.shape)
+        if axis not in {row_axis, column_axis}
+    ]
     made = _core.pooled(
         value,
         size=out,
@@ -211,8 +216,7 @@ def plane_of(
         codes="uint8",
     )
     low, high = made["limits"]
-    codes = _CODES[np.asarray(made["image"])]
-    return Plane(codes, (float(low), float(high)), (height, width), rows, columns)
+    return Plane(np.asarray(made["image"]), (float(low), float(high)), (height, width), rows, columns)
 
 
 def as_plane(value: NDArray[Any]) -> NDArray[Any]:
@@ -244,9 +248,10 @@ def update_ratio(view: TensorView, previous: int, value: NDArray[Any]) -> float:
         return float("nan")
     if before.shape != value.shape or before.dtype.kind not in "fiu":
         return float("nan")
-    moved = np.subtract(value, before, dtype=np.float64)
-    size = float(_core.reduce(before, names=["l2"])[("l2", False)])
-    return float(_core.reduce(moved, names=["l2"])[("l2", False)]) / size if size else float("nan")
+    with np.errstate(all="ignore"):
+        moved = np.subtract(value, before, dtype=np.float64)
+    size = float(_core.reduction(before, "l2"))
+    return float(_core.reduction(moved, "l2")) / size if size else float("nan")
 
 
 def pack_frames(
@@ -277,7 +282,11 @@ def pack_frames(
 
 
 def _pack_histograms(
-    head: dict[str, Any], arrays: dict[str, Any], frames: Sequence[Frame], wanted: HistogramWanted, edges: SharedEdges | None
+    head: dict[str, Any],
+    arrays: dict[str, Any],
+    frames: Sequence[Frame],
+    wanted: HistogramWanted,
+    edges: SharedEdges | None,
 ) -> None:
     bins = max((len(frame.hist) for frame in frames if frame.hist is not None), default=0)
     if not bins:

@@ -69,7 +69,7 @@ class TensorView:
             return self.tensor.workers(steps[-1]) if steps else []
 
     def sample(self) -> tuple[str, tuple[int, ...]]:
-        """dtype's name and shape at the latest step that has a value; ``("", ())`` where only reductions were saved."""
+        """Dtype's name and shape at the latest step that has a value; ``("", ())`` where only reductions were saved."""
         for step in reversed(self.steps()[-3:]):
             try:
                 value = self.value(step)

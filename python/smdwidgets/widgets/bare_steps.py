@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from smdwidgets.config.collection import Collection
 from smdwidgets.modes import ModeKeys
@@ -45,9 +45,9 @@ class BareSteps(Trial):
         """Nothing is ever new."""
 
     @contextmanager
-    def refreshing(self, on: bool) -> Iterator[None]:
+    def refreshing(self, on: bool) -> Iterator[Self]:
         """Nothing to hold still."""
-        yield
+        yield self
 
     def close(self) -> None:
         """Nothing to let go of."""

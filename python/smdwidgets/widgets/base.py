@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import anywidget
@@ -34,6 +35,14 @@ class RunWidget(anywidget.AnyWidget, ViewState):
 
     KIND: ClassVar[str] = "explorer"
 
+    @property
+    def _esm(self) -> str | Path:
+        return bundle.module("widget.js")
+
+    @property
+    def _css(self) -> str | Path:
+        return bundle.module("widget.css")
+
     def __init__(
         self,
         runs: Source | Sequence[Source],
@@ -43,7 +52,9 @@ class RunWidget(anywidget.AnyWidget, ViewState):
     ) -> None:
         unknown = [name for name in state if name not in STATE and not self.has_trait(name)]
         if unknown:
-            raise TypeError(f"{type(self).__name__} has no argument {unknown[0]!r}; it takes {', '.join(sorted(STATE))}")
+            raise TypeError(
+                f"{type(self).__name__} has no argument {unknown[0]!r}; it takes {', '.join(sorted(STATE))}"
+            )
         self.trials, tensor = _opened(runs)
         if tensor:
             state.setdefault("tensor", tensor)
@@ -55,8 +66,6 @@ class RunWidget(anywidget.AnyWidget, ViewState):
             chosen["tensor"] = _first_tensor(self.trials[0])
         super().__init__(
             _kind=self.KIND,
-            _esm=bundle.module("widget.js"),
-            _css=bundle.module("widget.css"),
             _boot=self._conversation.boot(),
             **chosen,
         )
@@ -97,7 +106,9 @@ class RunWidget(anywidget.AnyWidget, ViewState):
             raise SMDebugTypeError("No tensor is in view: set widget.tensor, or choose one in the widget.")
         return TensorView(self.trial, self.tensor, self.worker).value(self._step_shown())
 
-    def to_html(self, path: str | os.PathLike[str], *, tensors: Iterable[str] | None = None, limit: int = 20_000_000) -> int:
+    def to_html(
+        self, path: str | os.PathLike[str], *, tensors: Iterable[str] | None = None, limit: int = 20_000_000
+    ) -> int:
         """Write one self-contained page in which the slider still moves; its size in bytes.
 
         It asks nothing of the network and carries a strict Content-Security-Policy. ``tensors`` are those that can be looked at in it (the one

@@ -29,7 +29,7 @@ class StepSlider(RunWidget):
     def __init__(self, run: Source | Iterable[int], **state: Any) -> None:
         if "value" in state:
             state["step"] = state.pop("value")
-        source = BareSteps(run) if _is_steps(run) else run
+        source: Any = BareSteps(run) if _is_steps(run) else run
         super().__init__(source, rules=None, **state)
         if self.step < 0 and (steps := self.trial.steps()):
             self.value = steps[-1]
@@ -120,7 +120,9 @@ def explore(runs: Source | Sequence[Source], *, rules: Iterable[Any] | Any = (),
 
 
 def _is_steps(given: Any) -> TypeGuard[Iterable[int]]:
-    return isinstance(given, (list, tuple, range, np.ndarray)) and all(isinstance(step, (int, np.integer)) for step in given)
+    return isinstance(given, (list, tuple, range, np.ndarray)) and all(
+        isinstance(step, (int, np.integer)) for step in given
+    )
 
 
 def _scalars(trials: Sequence[Trial], regex: str | None, most: int = 8) -> list[dict[str, Any]]:

@@ -165,7 +165,9 @@ class Conversation:
         reply.part([stream.plan()])
         with self._lock:
             self._streams[role] = stream
-        for packet, done, total in stream.run(int(question.get("near", -1)), question.get("after"), reply.cancelled.is_set):
+        for packet, done, total in stream.run(
+            int(question.get("near", -1)), question.get("after"), reply.cancelled.is_set
+        ):
             reply.part([packet])
             reply.progress(done, total)
         if reply.cancelled.is_set():
@@ -229,7 +231,9 @@ class Conversation:
     # ------------------------------------------------------------------------------------------------------------- news
 
     def _may_have_news(self) -> bool:
-        return any(not trial.loaded_all_steps for trial in self.trials) or (self.rules is not None and self.rules.active)
+        return any(not trial.loaded_all_steps for trial in self.trials) or (
+            self.rules is not None and self.rules.active
+        )
 
     def look(self) -> bool:
         """Tell what is new since the last look; whether there may be more."""

@@ -53,7 +53,9 @@ def of_this_cell(kind: str, paths: list[str]) -> Place:
     number = 0
     with _lock:
         # Two widgets of one kind over the same runs in one cell are told apart by their order.
-        while (before := _shown.get((cell_id, kind, str(number), *paths))) is not None and before.execution == execution:
+        while (
+            before := _shown.get((cell_id, kind, str(number), *paths))
+        ) is not None and before.execution == execution:
             number += 1
     place = Place((cell_id, kind, str(number), *paths), execution)
     if before is not None:
@@ -69,6 +71,6 @@ def _cell() -> tuple[int, str] | None:
     except ImportError:
         return None
     shell = get_ipython()
-    parent = getattr(shell, "get_parent", dict)() if shell is not None else {}
+    parent: dict[str, Any] = getattr(shell, "get_parent", dict)() if shell is not None else {}
     cell_id = (parent or {}).get("metadata", {}).get("cellId")
     return (int(shell.execution_count), str(cell_id)) if cell_id else None

@@ -38,7 +38,7 @@ def write_page(widget: RunWidget, path: str, tensors: list[str] | None, limit: i
 
 def make_page(widget: RunWidget, tensors: list[str] | None, limit: int) -> str:
     """The page as text."""
-    script, style = bundle.text("page.js"), bundle.text("widget.css")
+    script, style = bundle.text("widget.js"), bundle.text("widget.css")
     room = limit - len(script.encode()) - len(style.encode()) - 4096
     packets = _packets(widget, tensors, room * 3 // 4)
     page_style = "body{margin:16px;font-family:system-ui,sans-serif}"
@@ -58,7 +58,7 @@ def make_page(widget: RunWidget, tensors: list[str] | None, limit: int) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n'
         f"<style>{style}</style>\n<style>{page_style}</style>\n</head>\n<body>\n"
-        f'<div class="smdw-page"></div>\n{blocks}\n<script>{script}</script>\n</body>\n</html>\n'
+        f'<div class="smdw-page"></div>\n{blocks}\n<script type="module">{script}</script>\n</body>\n</html>\n'
     )
 
 
@@ -80,7 +80,9 @@ def _packets(widget: RunWidget, tensors: list[str] | None, room: int) -> list[by
     names = tensors if tensors is not None else [widget.tensor] if widget.tensor else []
     left = room - sum(map(len, packets))
     if left < 0:
-        raise SMDebugValueError(f"The list of steps and tensors alone is larger than the page may be; give a larger limit than {byte_size(room)}.")
+        raise SMDebugValueError(
+            f"The list of steps and tensors alone is larger than the page may be; give a larger limit than {byte_size(room)}."
+        )
     views = [(run, name) for run in range(len(widget.trials)) for name in names if widget.trials[run].has_tensor(name)]
     for number, (run, name) in enumerate(views):
         mine = _tensor(TensorView(widget.trials[run], name, widget.worker), run, left // (len(views) - number), widget)
@@ -93,8 +95,9 @@ def _curves(widget: RunWidget, line: dict[str, Any]) -> list[bytes]:
     made = []
     wanted = int(line.get("run", 0))
     for run in range(len(widget.trials)) if wanted < 0 else [wanted]:
-        about = {"run": run, "tensor": str(line.get("tensor", "")), "worker": str(line.get("worker", ""))}
-        view = TensorView(widget.trials[run], about["tensor"], about["worker"])
+        tensor, worker = str(line.get("tensor", "")), str(line.get("worker", ""))
+        about = {"run": run, "tensor": tensor, "worker": worker}
+        view = TensorView(widget.trials[run], tensor, worker)
         try:
             made.append(details.series(view, str(line.get("stat", "value")), str(line.get("mode", "")), about))
         except SMDebugError:

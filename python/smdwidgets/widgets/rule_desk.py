@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -199,7 +199,7 @@ def _parameters(question: dict[str, Any]) -> dict[str, Any]:
 
 def _param(parameter: Any, value: Any) -> dict[str, Any]:
     kind = _KINDS.get(parameter.kind, "str")
-    plain = (lambda x: parameter.format(x)) if kind == "str" else _plain
+    plain: Callable[[Any], Any] = parameter.format if kind == "str" else _plain
     return {
         "name": parameter.name,
         "type": kind,

@@ -40,7 +40,9 @@ def text(widget: RunWidget) -> str:
     """A few lines on what is in view."""
     trial = widget.trial
     steps = trial.steps()
-    lines = [f"{type(widget).__name__}: run {shown(trial.name)}, {len(steps):,} steps, {len(trial.tensor_names()):,} tensors"]
+    lines = [
+        f"{type(widget).__name__}: run {shown(trial.name)}, {len(steps):,} steps, {len(trial.tensor_names()):,} tensors"
+    ]
     if widget.tensor:
         lines.append(_about_tensor(widget))
     desk = widget._conversation.rules
@@ -70,7 +72,9 @@ def draw(widget: RunWidget) -> NDArray[np.uint8] | None:
     if not widget.tensor:
         return None
     view = TensorView(widget.trial, widget.tensor, widget.worker)
-    frame = make_frame(view, widget._step_shown(), Wanted(histogram=HistogramWanted(bins=80, edges="own"), image=ImageWanted()), None)
+    frame = make_frame(
+        view, widget._step_shown(), Wanted(histogram=HistogramWanted(bins=80, edges="own"), image=ImageWanted()), None
+    )
     parts = []
     if frame.hist is not None:
         parts.append(_bars(frame.hist))
@@ -97,13 +101,14 @@ def _map(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     rows = np.arange(_HEIGHT) * codes.shape[0] // _HEIGHT
     columns = np.arange(_WIDTH) * codes.shape[1] // _WIDTH
     large = codes[np.ix_(rows, columns)]
-    t = (np.maximum(large, 3).astype(np.float32) - 3) / 252
+    t = np.minimum(large, 252).astype(np.float32) / 252
     dark, light = np.array([68.0, 1.0, 84.0]), np.array([253.0, 231.0, 37.0])
     middle = np.array([33.0, 145.0, 140.0])
     lower = dark + (middle - dark) * np.clip(t * 2, 0, 1)[..., None]
     picture = lower + (light - middle) * np.clip(t * 2 - 1, 0, 1)[..., None]
-    picture[large < 3] = [214.0, 39.0, 40.0]
-    return picture.astype(np.uint8)
+    picture[large > 252] = [214.0, 39.0, 40.0]
+    pixels: NDArray[np.uint8] = picture.astype(np.uint8)
+    return pixels
 
 
 def png(picture: NDArray[np.uint8]) -> bytes:
@@ -120,4 +125,9 @@ def png(picture: NDArray[np.uint8]) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(rows.tobytes(), 9))
+        + chunk(b"IEND", b"")
+    )

@@ -37,9 +37,7 @@ class FrameStream:
         """What is known before any frame is made."""
         return details.plan(self.view, self.about)
 
-    def run(
-        self, near: int, after: Any, cancelled: Callable[[], bool]
-    ) -> Iterator[tuple[bytes, int, int]]:
+    def run(self, near: int, after: Any, cancelled: Callable[[], bool]) -> Iterator[tuple[bytes, int, int]]:
         """Packets with how many steps they bring it to, of how many."""
         steps = self.view.steps()
         wanted = [step for step in steps if after is None or step > int(after)]

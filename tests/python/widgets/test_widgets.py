@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from python.widgets.talk import Page, begin, by_step, end, save, weights
 
 import smdwidgets
+from python.widgets.talk import Page, begin, by_step, end, save, weights
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.rules import Rule
 
@@ -32,7 +32,11 @@ WANT = {
 def run(tmp_path: Path) -> Path:
     root = begin(tmp_path / "mlp", '{"weights": {"name": "weights", "include_regex": ["weight$"], "tensor_names": []}}')
     for step in range(20):
-        save(root, step * 5, {"fc1.weight": weights(step), "loss": np.float32(1 / (step + 1)), "note": np.array(["a", f"é{step}"])})
+        save(
+            root,
+            step * 5,
+            {"fc1.weight": weights(step), "loss": np.float32(1 / (step + 1)), "note": np.array(["a", f"é{step}"])},
+        )
     return end(root)
 
 
@@ -68,14 +72,20 @@ def test_frames_are_what_numpy_says(explorer: Any) -> None:
         value, frame = weights(step), frames[step * 5]
         assert frame["stats"][0] == value.min()
         assert frame["stats"][1] == value.max()
-        np.testing.assert_allclose(frame["stats"][[2, 4, 8]], [value.mean(dtype=float), value.std(dtype=float), np.linalg.norm(value.astype(float))], rtol=1e-6)
+        np.testing.assert_allclose(
+            frame["stats"][[2, 4, 8]],
+            [value.mean(dtype=float), value.std(dtype=float), np.linalg.norm(value.astype(float))],
+            rtol=1e-6,
+        )
         assert frame["counts"].tolist() == [value.size, 0, 0, 0, 0]
         inside = np.histogram(value.astype(np.float64), frame["edges"])[0]
         assert frame["hist"].tolist() == inside.tolist()
         assert frame["hist"].sum() + frame["hist_out"].sum() == value.size
-        np.testing.assert_allclose(frame["percentiles"], np.percentile(value.astype(float), [1, 5, 25, 50, 75, 95, 99]), rtol=1e-6)
+        np.testing.assert_allclose(
+            frame["percentiles"], np.percentile(value.astype(float), [1, 5, 25, 50, 75, 95, 99]), rtol=1e-6
+        )
         low, high = frame["image_range"]
-        drawn = low + (frame["image"].astype(float) - 3) / 252 * (high - low)
+        drawn = low + frame["image"].astype(float) / 252 * (high - low)
         assert drawn.shape == value.shape
         assert np.abs(drawn - value).max() <= (high - low) / 252
         if before is not None:
@@ -132,11 +142,26 @@ def test_every_kind_of_value_has_frames_tiles_and_numbers(tmp_path: Path, value:
     if np.asarray(value).dtype.kind not in "US":
         assert frames[0]["counts"][0] == np.size(value)
     if np.size(value):
-        answer, [(head, _)] = page.ask("values", role="main", run=0, tensor="x", worker="", step=0, axes=[], fixed=[], rows=[0, 9], cols=[0, 9])
+        answer, [(head, _)] = page.ask(
+            "values", role="main", run=0, tensor="x", worker="", step=0, axes=[], fixed=[], rows=[0, 9], cols=[0, 9]
+        )
         assert answer["kind"] == "answer"
         assert len(head["cells"]) == head["rows"][1]
         if np.asarray(value).dtype.kind not in "US":
-            answer, [(head, arrays)] = page.ask("tile", role="main", run=0, tensor="x", worker="", step=0, axes=[], fixed=[], pool="maxabs", rows=[0, 9], cols=[0, 9], size=[64, 64])
+            answer, [(head, arrays)] = page.ask(
+                "tile",
+                role="main",
+                run=0,
+                tensor="x",
+                worker="",
+                step=0,
+                axes=[],
+                fixed=[],
+                pool="maxabs",
+                rows=[0, 9],
+                cols=[0, 9],
+                size=[64, 64],
+            )
             assert answer["kind"] == "answer"
             assert arrays["image"].shape == (head["rows"][1], head["cols"][1])
     widget.close()
@@ -147,7 +172,9 @@ def test_exact_values_of_a_slice(tmp_path: Path) -> None:
     root = begin(tmp_path / "run")
     save(root, 0, {"x": value})
     widget = smdwidgets.TensorInspector(end(root), tensor="x")
-    _, [(head, arrays)] = Page(widget).ask("values", run=0, tensor="x", worker="", step=0, axes=[2, 0], fixed=[0, 3, 0], rows=[1, 4], cols=[0, 2])
+    _, [(head, arrays)] = Page(widget).ask(
+        "values", run=0, tensor="x", worker="", step=0, axes=[2, 0], fixed=[0, 3, 0], rows=[1, 4], cols=[0, 2]
+    )
     expected = value[:, 3, 1:4].T
     assert arrays["number"].tolist() == expected.tolist()
     assert head["cells"] == [[str(cell) for cell in row] for row in expected]
@@ -166,7 +193,20 @@ def test_curves(explorer: Any) -> None:
 
 def test_what_cannot_be_answered_is_an_error_in_its_place(explorer: Any) -> None:
     page = Page(explorer)
-    answer, _ = page.ask("tile", role="main", run=0, tensor="no such", worker="", step=0, axes=[], fixed=[], pool="mean", rows=[0, 1], cols=[0, 1], size=[8, 8])
+    answer, _ = page.ask(
+        "tile",
+        role="main",
+        run=0,
+        tensor="no such",
+        worker="",
+        step=0,
+        axes=[],
+        fixed=[],
+        pool="mean",
+        rows=[0, 1],
+        cols=[0, 1],
+        size=[8, 8],
+    )
     assert answer["kind"] == "error"
     assert answer["error"]["type"] == "TensorUnavailable"
     assert page.ask("nonsense")[0]["error"]["type"] == "ValueError"
@@ -224,7 +264,14 @@ def test_news_of_a_running_job_comes_unasked(tmp_path: Path) -> None:
 def test_messages_stay_below_a_mebibyte(tmp_path: Path) -> None:
     root = begin(tmp_path / "run")
     for step in range(60):
-        save(root, step, {"w": np.random.default_rng(step).normal(size=(100, 100)), **({f"name {n} {'x' * 300}": 1.0 for n in range(3000)} if step == 0 else {})})
+        save(
+            root,
+            step,
+            {
+                "w": np.random.default_rng(step).normal(size=(100, 100)),
+                **({f"name {n} {'x' * 300}": 1.0 for n in range(3000)} if step == 0 else {}),
+            },
+        )
     widget = smdwidgets.explore(end(root))
     page = Page(widget)
     page.ask("hello", protocol=1, again=False)
@@ -249,7 +296,12 @@ def test_rules_are_run_told_and_tuned(run: Path) -> None:
     page = Page(widget)
     assert widget.rules.wait(30)
     _, packets = page.ask("hello", protocol=1, again=False)
-    rules = {rule["name"]: (i, rule, arrays) for head, arrays in packets if head["kind"] == "rules" for i, rule in enumerate(head["rules"])}
+    rules = {
+        rule["name"]: (i, rule, arrays)
+        for head, arrays in packets
+        if head["kind"] == "rules"
+        for i, rule in enumerate(head["rules"])
+    }
     number, told, arrays = rules["Fires"]
     assert told["status"] == "IssuesFound"
     assert arrays[f"{number}.step"].tolist() == [step * 5 for step in range(20)]
@@ -267,7 +319,10 @@ def test_rules_are_run_told_and_tuned(run: Path) -> None:
     assert answer["firings"]
     answer, _ = page.ask("classes")
     assert {"VanishingGradient", "Fires"} <= {each["name"] for each in answer["classes"]}
-    assert page.ask("rule", do="add", **{"class": "AllZero"}, params={"tensor_regex": "loss"}, run=0)[0]["kind"] == "answer"
+    assert (
+        page.ask("rule", do="add", **{"class": "AllZero"}, params={"tensor_regex": "loss"}, run=0)[0]["kind"]
+        == "answer"
+    )
     assert page.ask("rule", do="remove", rule=told["id"], run=0)[0]["kind"] == "answer"
     json.dumps(answer, allow_nan=False)
     widget.close()
