@@ -8,6 +8,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 use pyo3::{PyErr, ffi};
@@ -16,46 +17,35 @@ use smdwidgets_core::checked::{self, Promise};
 use smdwidgets_core::error::{Error, Place, Result};
 use smdwidgets_core::load;
 use smdwidgets_core::source::{Blob, Local, Mapping, Reach, Source, inside};
-use smdwidgets_core::tensor::TensorView;
+use smdwidgets_core::tensor::{Data, TensorView};
 
 use crate::catalog::{Catalog, Entry, global_step};
 use crate::errors::to_python;
 use crate::numpy;
+use crate::recent::{Recent, SMALL};
 use crate::records::detached;
-
-/// Contents up to this size are checked again each time: as quick as remembering that they have been.
-const CHECKED_AGAIN: usize = 1 << 10;
 
 /// A mapped event file: what arrays hold on to.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct EventFile {
     map: Mapping,
     key: String,
-    /// Where records start whose content was found to be what its checksum says.
+    /// Where records start whose content was found to be what its checksum says. A map stays what it is, and so does this.
     checked: Mutex<HashSet<u64>>,
 }
 
 impl EventFile {
-    /// The tensor of a record, checked as far as it can be.
+    /// The tensor of a record, its content checked the first time if there is anything to check it by.
     fn tensor(&self, py: Python<'_>, offset: u64, promise: &Promise<'_>) -> Result<TensorView<'_>> {
-        self.checked_tensor(py, offset, promise).map_err(|error| error.within(&self.key, offset))
-    }
-
-    fn checked_tensor(&self, py: Python<'_>, offset: u64, promise: &Promise<'_>) -> Result<TensorView<'_>> {
         let bytes = self.map.get(offset, promise.length).map_err(|size| Error::Truncated {
             place: Place::memory(0),
             wanted: promise.length,
             found: size.saturating_sub(offset),
         })?;
         let (record, vouched) = checked::frame(bytes, promise)?;
-        if vouched.any() {
-            let small = record.payload.len() <= CHECKED_AGAIN;
-            if small || !self.checked.lock().contains(&offset) {
-                detached(py, record.payload.len(), || checked::verify(&record, promise))?;
-                if !small {
-                    self.checked.lock().insert(offset);
-                }
-            }
+        if vouched.any() && !self.checked.lock().contains(&offset) {
+            detached(py, record.payload.len(), || checked::verify(&record, promise))?;
+            self.checked.lock().insert(offset);
         }
         checked::tensor(&record, promise)
     }
@@ -102,6 +92,7 @@ pub struct Files {
     run: Local,
     max_maps: usize,
     open: Mutex<Open>,
+    recent: Recent<FileKey>,
 }
 
 impl Files {
@@ -150,10 +141,23 @@ impl Files {
         promise: &Promise<'_>,
         copy: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let place = (which, offset);
+        if let Some(array) = self.recent.get(py, place, promise) {
+            return if copy { array.call_method0(intern!(py, "copy")) } else { array.get_item(py.Ellipsis()) };
+        }
         let file = self.file(py, which, key)?;
         let (memory, held) = (file.memory.bind(py), file.file.get());
-        let tensor = held.tensor(py, offset, promise).map_err(|error| to_python(py, &error))?;
-        numpy::array(py, &tensor, memory, held.map.bytes(), copy)
+        let tensor = held.tensor(py, offset, promise);
+        let tensor = tensor.map_err(|error| to_python(py, &error.within(&held.key, offset)))?;
+        match tensor.data {
+            Data::Raw(content) if !content.is_empty() && content.len() <= SMALL => {
+                let own = PyBytes::new(py, content);
+                let array = numpy::over(py, tensor.dtype, &tensor.shape, own.as_any(), 0)?;
+                self.recent.put(place, promise, content.len(), &array);
+                if copy { array.call_method0(intern!(py, "copy")) } else { array.get_item(py.Ellipsis()) }
+            }
+            _ => numpy::array(py, &tensor, memory, held.map.bytes(), copy),
+        }
     }
 }
 
@@ -162,7 +166,7 @@ impl Files {
     #[new]
     #[pyo3(signature = (root, max_maps = 256))]
     fn new(root: PathBuf, max_maps: usize) -> Files {
-        Files { run: Local::new(root), max_maps: max_maps.max(1), open: Mutex::default() }
+        Files { run: Local::new(root), max_maps: max_maps.max(1), open: Mutex::default(), recent: Recent::new() }
     }
 
     #[getter]
@@ -218,6 +222,7 @@ impl Files {
     fn forget(&self) {
         let dropped = std::mem::take(&mut *self.open.lock());
         drop(dropped);
+        self.recent.clear();
     }
 
     fn __repr__(&self) -> String {

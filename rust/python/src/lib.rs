@@ -10,6 +10,7 @@ mod events;
 mod files;
 mod numpy;
 mod picture;
+mod recent;
 mod records;
 mod reduce;
 mod sweep;
