@@ -133,7 +133,6 @@ SUITES = (
     ),
     lint("tsc", "npx", "--no-install", "tsc", "--noEmit", needs=("npm",), cwd=ROOT / "js"),
     lint("biome", "npx", "--no-install", "biome", "check", "--error-on-warnings", needs=("npm",), cwd=ROOT / "js"),
-    lint("biome", "npx", "--no-install", "biome", "check", "--error-on-warnings", ".", needs=("npm",), cwd=ROOT / "js"),
     lint("ruff", PY, "-m", "ruff", "check", "--no-cache", needs=("python",)),
     lint("ruff-format", PY, "-m", "ruff", "format", "--check", "--no-cache", needs=("python",)),
     lint("rustfmt", "cargo", "fmt", "--all", "--check"),

@@ -1,5 +1,5 @@
 // Bundles src/widget.ts and src/widget.css into the Python package, byte for byte the same wherever it is built.
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as esbuild from "esbuild";
@@ -48,6 +48,7 @@ if (watch) {
   const context = await esbuild.context({ ...options, minify: false, sourcemap: "inline", logLevel: "info" });
   await context.watch();
 } else {
+  rmSync(out, { recursive: true, force: true }); // what an earlier version built is not part of this one
   const { metafile } = await esbuild.build(options);
   writeFileSync(join(out, "LICENSES.txt"), licences(metafile));
   for (const [path, { bytes }] of Object.entries(metafile.outputs))
