@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from python.s3.servers import CREDENTIALS, moto_server, rclone_server
+from smdwidgets.storage.s3 import connect
 
 _numbers = itertools.count()
 
@@ -40,32 +42,40 @@ def endpoint(
 
 
 @pytest.fixture
-def bucket(endpoint: str) -> str:
-    """A new, empty bucket."""
-    import boto3
+def client_for() -> Iterator[Callable[[str], Any]]:
+    """Makes the clients that the package makes, and closes them after the test."""
+    with contextlib.ExitStack() as made:
+        yield lambda endpoint: made.enter_context(contextlib.closing(connect(endpoint_url=endpoint)))
 
+
+@pytest.fixture
+def raw(endpoint: str, client_for: Callable[[str], Any]) -> Any:
+    """A client that talks to the server itself."""
+    return client_for(endpoint)
+
+
+@pytest.fixture
+def bucket(raw: Any) -> str:
+    """A new, empty bucket."""
     name = f"runs-{os.getpid()}-{next(_numbers)}"
-    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket=name)
+    raw.create_bucket(Bucket=name)
     return name
 
 
 @pytest.fixture
-def upload(endpoint: str) -> Callable[[Path, str, str], None]:
+def upload(raw: Any) -> Callable[[Path, str, str], None]:
     """Copies a run directory below a prefix of a bucket, in the order of its names."""
-    import boto3
-
-    client: Any = boto3.client("s3", endpoint_url=endpoint)
 
     def copy(run: Path, bucket: str, prefix: str) -> None:
         for path in sorted(run.rglob("*")):
             if path.is_file():
-                client.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(run).as_posix()}")
+                raw.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(run).as_posix()}")
 
     return copy
 
 
 @pytest.fixture
-def hasty_client(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+def hasty_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
     """Clients as ours, but that wait a hundredth as long between attempts: a thousand faults then take seconds.
 
     They repeat in boto3's standard mode: the adaptive mode's own rate limit can't be hurried.
@@ -81,4 +91,7 @@ def hasty_client(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
         response_checksum_validation="when_required",
         request_checksum_calculation="when_required",
     )
-    return lambda endpoint: boto3.client("s3", endpoint_url=endpoint, config=config)
+    with contextlib.ExitStack() as made:
+        yield lambda endpoint: made.enter_context(
+            contextlib.closing(boto3.client("s3", endpoint_url=endpoint, config=config))
+        )

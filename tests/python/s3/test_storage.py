@@ -8,31 +8,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from python.s3.servers import FaultyProxy
 from smdwidgets.exceptions import OutsideRunError, RunNotFound, SMDebugError, TruncatedDataError
-from smdwidgets.storage.s3 import Range, S3Error, S3ObjectMissing, S3Storage, connect
-
-
-def client_for(endpoint: str) -> Any:
-    return connect(endpoint_url=endpoint)
+from smdwidgets.storage.s3 import Range, S3Error, S3ObjectMissing, S3Storage
 
 
 @pytest.fixture
-def objects(endpoint: str, bucket: str) -> dict[str, bytes]:
+def objects(raw: Any, bucket: str) -> dict[str, bytes]:
     contents = {f"run/events/{n:03}": random.Random(n).randbytes(5000 + n) for n in range(30)}
     contents["other/secret"] = b"not of this run"
-    raw = boto3.client("s3", endpoint_url=endpoint)
     for key, content in contents.items():
         raw.put_object(Bucket=bucket, Key=key, Body=content)
     return contents
 
 
 @pytest.fixture
-def storage(endpoint: str, bucket: str, objects: dict[str, bytes]) -> Any:
-    store = S3Storage(bucket, "run", client=client_for(endpoint))
+def storage(raw: Any, bucket: str, objects: dict[str, bytes]) -> Any:
+    store = S3Storage(bucket, "run", client=raw)
     yield store
     store.close()
 
@@ -78,14 +72,11 @@ def test_a_key_reads_no_other_key(storage: S3Storage, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["events/ü€😀", "events/a b+c%20d&e", "events/quote'\"<b>"])
-def test_keys_are_data(endpoint: str, bucket: str, storage: S3Storage, key: str) -> None:
+def test_keys_are_data(raw: Any, bucket: str, storage: S3Storage, key: str) -> None:
     storage.put(key, key.encode())
     assert storage.read(key) == key.encode()
     assert key in [found.key for found in storage.list("events/")]
-    assert (
-        boto3.client("s3", endpoint_url=endpoint).get_object(Bucket=bucket, Key=f"run/{key}")["Body"].read()
-        == key.encode()
-    )
+    assert raw.get_object(Bucket=bucket, Key=f"run/{key}")["Body"].read() == key.encode()
 
 
 def test_a_range_past_the_end_is_an_error_and_not_a_shorter_value(storage: S3Storage) -> None:
@@ -97,8 +88,8 @@ def test_a_range_past_the_end_is_an_error_and_not_a_shorter_value(storage: S3Sto
     assert "events/001" in str(outside)
 
 
-def test_no_such_bucket_says_so(endpoint: str, bucket: str) -> None:
-    store = S3Storage("no-such-bucket-at-all", "run", client=client_for(endpoint))
+def test_no_such_bucket_says_so(raw: Any) -> None:
+    store = S3Storage("no-such-bucket-at-all", "run", client=raw)
     with pytest.raises(RunNotFound, match=r"no-such-bucket-at-all.*no such bucket"):
         list(store.list("index/"))
     store.close()
@@ -137,7 +128,9 @@ def test_a_bad_day_of_a_thousand_faults_changes_no_byte(
         store.close()
 
 
-def test_the_client_that_we_make_survives_a_bad_hour(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
+def test_the_client_that_we_make_survives_a_bad_hour(
+    endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
+) -> None:
     with FaultyProxy(endpoint, seed=1, share=0.05, faults=5) as proxy:
         store = S3Storage(bucket, "run", client=client_for(proxy.endpoint), cache_bytes=0)
         read_everything(store, objects)
@@ -156,7 +149,13 @@ def test_the_client_that_we_make_survives_a_bad_hour(endpoint: str, bucket: str,
     ],
 )
 def test_what_no_retry_can_cure_is_one_clear_error(
-    endpoint: str, bucket: str, objects: dict[str, bytes], status: int, code: str, says: str
+    endpoint: str,
+    bucket: str,
+    objects: dict[str, bytes],
+    client_for: Callable[[str], Any],
+    status: int,
+    code: str,
+    says: str,
 ) -> None:
     with FaultyProxy(endpoint) as proxy:
         store = S3Storage(bucket, "run", client=client_for(proxy.endpoint))
@@ -168,7 +167,9 @@ def test_what_no_retry_can_cure_is_one_clear_error(
         store.close()
 
 
-def test_closing_ends_a_reading_that_waits(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
+def test_closing_ends_a_reading_that_waits(
+    endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
+) -> None:
     with FaultyProxy(endpoint, latency=0.2) as proxy:
         store = S3Storage(bucket, "run", client=client_for(proxy.endpoint), concurrency=1)
         arriving = store.read_many([f"events/{n:03}" for n in range(30)])

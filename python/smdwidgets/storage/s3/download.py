@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import closing
 from typing import Any
 
 from smdwidgets.exceptions import TruncatedDataError
@@ -55,8 +56,9 @@ class Downloader:
             try:
                 response = self._request(key, offset + before, None if length is None else offset + length - 1, etag)
                 etag = str(response.get("ETag", "")) or etag
-                length = self._length(response, key, offset, length, before)
-                failure = self._drain(response, data, length, stop)
+                with closing(response["Body"]) as body:
+                    length = self._length(response, key, offset, length, before)
+                    failure = self._drain(body, data, length, stop)
                 if len(data) == length:
                     break
             except Cancelled:
@@ -109,9 +111,8 @@ class Downloader:
                 raise ConnectionError("the answer ended before the range began")
             n -= skipped
 
-    def _drain(self, response: Any, data: bytearray, length: int, stop: threading.Event) -> Exception:
+    def _drain(self, body: Any, data: bytearray, length: int, stop: threading.Event) -> Exception:
         """Take what the body gives, at most up to ``length``; the error that ended it, if it ended early."""
-        body = response["Body"]
         before = len(data)
         try:
             while len(data) < length:
@@ -127,7 +128,6 @@ class Downloader:
             return error
         finally:
             self._counter.add("bytes", len(data) - before)
-            body.close()
         return ConnectionError("nothing is missing")
 
     def _give_up(self, failure: Exception, key: str, *, last_time: bool) -> None:
