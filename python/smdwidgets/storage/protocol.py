@@ -36,7 +36,7 @@ class Storage(Protocol):
     def read_many(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Whole files, side by side where that helps, in any order. Those that are gone are left out."""
 
-    def read_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes]:
+    def read_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | memoryview]:
         """Parts of files, in the order asked for; shorter where a file ends early."""
 
     def exists(self, key: str) -> bool:

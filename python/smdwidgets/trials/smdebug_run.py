@@ -145,7 +145,7 @@ class SmdebugRun(Run):
 
     def _record(self, place: _core.Entry) -> bytes:
         [data] = self.storage.read_ranges([Range(place.event_key, place.offset, place.length)])
-        return data
+        return bytes(data)
 
     def file_there(self, key: str) -> bool:
         return self.storage.exists(key)
@@ -219,7 +219,7 @@ class StorageRun(SmdebugRun):
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
         [data] = self.storage.read_ranges([Range(key, offset, length)])
-        return data
+        return bytes(data)
 
 
 def _worker_of(key: str) -> str | None:

@@ -13,6 +13,8 @@ from smdwidgets.trials.trial import Trial
 #: Arguments of smdebug's that change nothing here: values need no cache, and reading is always parallel.
 _WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "cache", "output_dir"})
 _KNOWN = frozenset({"range_steps", "lazy", "wait", "skip_bad_index"})
+#: Arguments of runs on S3.
+_ON_S3 = frozenset({"endpoint_url", "session", "client", "concurrency", "cache_bytes", "cache_dir"})
 
 
 def create_trial(
@@ -24,7 +26,8 @@ def create_trial(
 ) -> Trial:
     """Open a run: a finished one, or one that is still being written.
 
-    ``path`` is the hook's ``out_dir``: a directory (``~`` and ``file://`` are understood). ``name`` is its last part unless given.
+    ``path`` is the hook's ``out_dir``: a directory (``~`` and ``file://`` are understood) or ``s3://bucket/prefix``, for which
+    :class:`~smdwidgets.trials.s3.S3Trial` describes further arguments. ``name`` is its last part unless given.
     ``range_steps=(begin, end)`` leaves out other steps; None is open, end is not part of it.
 
     ``lazy``: whether index files are read only when a question needs them; None (the default) does so for long runs.
@@ -39,9 +42,9 @@ def create_trial(
     if profiler:
         raise SMDebugNotImplementedError("Profiler output is not read: smdwidgets reads saved tensors only.")
     for given in kwargs:
-        if given not in _KNOWN | _WITHOUT_EFFECT:
-            raise TypeError(f"create_trial has no argument {given!r}.{did_you_mean(given, _KNOWN)}")
-    options = {key: value for key, value in kwargs.items() if key in _KNOWN}
+        if given not in _KNOWN | _ON_S3 | _WITHOUT_EFFECT:
+            raise TypeError(f"create_trial has no argument {given!r}.{did_you_mean(given, _KNOWN | _ON_S3)}")
+    options = {key: value for key, value in kwargs.items() if key in _KNOWN | _ON_S3}
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError("A path is text, not bytes.")
@@ -49,6 +52,13 @@ def create_trial(
     if not text:
         raise SMDebugValueError("The path of the run is empty.")
     scheme, mark, _ = text.partition("://")
+    if mark and scheme.lower() in {"s3", "s3a", "s3n"}:
+        from smdwidgets.trials.s3 import S3Trial  # boto3 is imported only for runs on S3
+
+        return S3Trial(name, text, range_steps, **options)
     if mark and scheme.lower() != "file":
-        raise SMDebugValueError(f"Runs at {shown(scheme + mark)} can't be opened: give a directory, or file://…")
+        raise SMDebugValueError(f"Runs at {shown(scheme + mark)} can't be opened: give a directory, file://… or s3://…")
+    for given in options:
+        if given in _ON_S3:
+            raise TypeError(f"{given} is for runs on S3 (s3://bucket/prefix), not for {shown(text, 400)}.")
     return LocalTrial(name, text, range_steps, **options)

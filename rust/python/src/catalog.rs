@@ -260,6 +260,15 @@ impl Catalog {
         self.ask(py, |catalog| owned(catalog.names_at(global_step(step), worker)))
     }
 
+    fn extents(&self, py: Python<'_>, step: i64) -> Vec<(String, u64, u64)> {
+        self.ask(py, |catalog| {
+            let files = catalog.files_at(global_step(step), None);
+            files
+                .filter_map(|file| catalog.extent(file).map(|span| (catalog.event_key(file), span.start, span.end)))
+                .collect()
+        })
+    }
+
     fn names_in_mode(&self, py: Python<'_>, mode: i64) -> PyResult<Vec<String>> {
         let filter = filter_of(Some(mode))?;
         Ok(self.ask(py, |catalog| owned(filter.map_or_else(|| catalog.names(), |mode| catalog.names_in_mode(mode)))))

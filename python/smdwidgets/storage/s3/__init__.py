@@ -3,7 +3,6 @@
 from smdwidgets.storage.s3.cache import CacheInfo
 from smdwidgets.storage.s3.connect import MissingBoto3, connect, split_url
 from smdwidgets.storage.s3.errors import S3Error, S3ObjectChanged, S3ObjectMissing
-from smdwidgets.storage.s3.plan import Range
 from smdwidgets.storage.s3.requests import RequestCount
 from smdwidgets.storage.s3.storage import Listed, S3Storage
 
@@ -11,7 +10,6 @@ __all__ = [
     "CacheInfo",
     "Listed",
     "MissingBoto3",
-    "Range",
     "RequestCount",
     "S3Error",
     "S3ObjectChanged",

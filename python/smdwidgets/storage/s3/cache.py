@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smdwidgets._text import byte_size
-from smdwidgets.storage.s3.plan import Range
+from smdwidgets.storage.protocol import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,15 @@ class MemoryCache:
                     return memoryview(piece)[start : start + wanted.length]
             self._misses += 1
             return None
+
+    def holds(self, wanted: Range) -> bool:
+        """Whether :meth:`get` would answer; not counted as a use."""
+        with self._lock:
+            offsets = self._offsets.get(wanted.key, ())
+            at = bisect_right(offsets, wanted.offset) - 1
+            if at < 0:
+                return False
+            return wanted.offset + wanted.length <= offsets[at] + len(self._pieces[(wanted.key, offsets[at])])
 
     def put(self, key: str, offset: int, data: bytes) -> None:
         """Keep a piece, unless it alone is larger than the cache."""

@@ -8,8 +8,8 @@ from contextlib import closing
 from typing import Any
 
 from smdwidgets.exceptions import TruncatedDataError
+from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3.errors import from_client_error, from_transport_error, retryable, s3_url
-from smdwidgets.storage.s3.plan import Range
 from smdwidgets.storage.s3.requests import RequestCounter
 
 _CHUNK = 1 << 20

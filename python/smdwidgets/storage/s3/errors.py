@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smdwidgets._text import shown
-from smdwidgets.exceptions import RunIOError, RunNotFound, SMDebugError
+from smdwidgets.exceptions import RunFileMissing, RunIOError, RunNotFound, SMDebugError
 
 
 class S3Error(RunIOError):
@@ -23,7 +23,7 @@ class S3Error(RunIOError):
         return f"{s3_url(self.bucket, self.key)}: {self.advice} ({self.code})"
 
 
-class S3ObjectMissing(S3Error, FileNotFoundError):
+class S3ObjectMissing(S3Error, RunFileMissing):
     """The object is not there (any more)."""
 
 

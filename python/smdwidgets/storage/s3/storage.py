@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -12,10 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from smdwidgets.exceptions import OutsideRunError, SMDebugError
+from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3.cache import CacheInfo, DiskCache, MemoryCache
 from smdwidgets.storage.s3.download import Cancelled, Downloader
 from smdwidgets.storage.s3.errors import S3ObjectMissing, from_client_error, from_transport_error, s3_url
-from smdwidgets.storage.s3.plan import Get, Range, coalesce
+from smdwidgets.storage.s3.plan import Get, coalesce
 from smdwidgets.storage.s3.requests import RequestCount, RequestCounter
 
 T = TypeVar("T")
@@ -30,11 +33,16 @@ _PUT_PART = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object as a listing shows it; ``key`` is relative to the run, ``version`` changes when it is written again."""
+    """An object as a listing shows it: its key below the run, its size, and when it was written (seconds since 1970)."""
 
     key: str
     size: int
-    version: str
+    written: float
+
+
+def _stem(key: str) -> str:
+    """What the index object and the event object of one step and worker share: ``000000000005_worker_0``."""
+    return key.rpartition("/")[2].rpartition(".")[0]
 
 
 class S3Storage:
@@ -43,7 +51,7 @@ class S3Storage:
     Safe to use from many threads. ``close()`` ends what is under way.
 
     >>> storage = S3Storage("bucket", "jobs/mnist/debug-output", client=client)          # doctest: +SKIP
-    >>> [found.key for found in storage.list("index/")]                                  # doctest: +SKIP
+    >>> list(storage.list("index/"))                                            # doctest: +SKIP
     ['index/000000000/000000000000_worker_0.json']
     """
 
@@ -56,19 +64,26 @@ class S3Storage:
         concurrency: int = DEFAULT_CONCURRENCY,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         cache_dir: str | PathLike[str] | None = None,
+        owns_client: bool = False,
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency must be 1 or more, not {concurrency}")
         self.bucket = bucket
         self.prefix = prefix.strip("/")
         self._client = client
+        self._owns_client = owns_client
         self._counter = RequestCounter()
         self._downloader = Downloader(client, bucket, self._counter)
         self._memory = MemoryCache(cache_bytes)
         self._disk = DiskCache(cache_dir, DEFAULT_DISK_BYTES) if cache_dir is not None else None
         self._etags: dict[str, str] = {}
         self._concurrency = concurrency
+        self._versions: dict[str, str] = {}
+        self._flying: dict[tuple[str, int, int], Future[bytes]] = {}
+        self._flying_lock = threading.Lock()
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="smdwidgets-s3")
+        # Apart from the pool, so that what a person waits for never queues behind what they might want next.
+        self._ahead = ThreadPoolExecutor(max(1, concurrency // 2), thread_name_prefix="smdwidgets-s3-ahead")
         self._closed = threading.Event()
 
     def __repr__(self) -> str:
@@ -88,41 +103,56 @@ class S3Storage:
         """How well the in-memory cache does."""
         return self._memory.info()
 
-    def below(self, folder: str) -> S3Storage:
-        """The same bucket, one folder deeper, with the same client."""
-        deeper = S3Storage(
-            self.bucket, f"{self.prefix}/{folder}", client=self._client, concurrency=self._concurrency, cache_bytes=0
-        )
-        deeper._counter, deeper._downloader = self._counter, self._downloader
-        deeper._memory, deeper._disk = self._memory, self._disk
-        return deeper
+    @property
+    def cache_limit(self) -> int:
+        """How many bytes the in-memory cache may hold."""
+        return self._memory.info().limit
+
+    def enter(self, folder: str) -> None:
+        """Go one folder deeper: where the run turns out to lie."""
+        self.prefix = self._below_prefix(folder)
 
     # ------------------------------------------------------------------------------------------------------ listing
 
-    def list(self, folder: str, start_after: str | None = None) -> Iterator[Listed]:
-        """The objects below ``folder`` in the order of their keys, from the first after ``start_after`` on."""
-        arguments: dict[str, Any] = {"Bucket": self.bucket, "Prefix": self._below_prefix(folder), "MaxKeys": _PAGE}
+    def list(self, prefix: str, start_after: str = "") -> Iterator[str]:
+        """Keys that begin with ``prefix`` and come after ``start_after``, in their order."""
+        return (found.key for found in self.listing(prefix, start_after))
+
+    def listing(self, prefix: str, start_after: str = "") -> Iterator[Listed]:
+        """The same, with what a listing says of each object."""
+        arguments: dict[str, Any] = {"Bucket": self.bucket, "Prefix": self._below_prefix(prefix), "MaxKeys": _PAGE}
         if start_after:
             arguments["StartAfter"] = self._below_prefix(start_after)
         skip = len(self._below_prefix(""))
         while True:
-            page = self._asked("lists", folder, partial(self._client.list_objects_v2, **arguments))
+            page = self._asked("lists", prefix, partial(self._client.list_objects_v2, **arguments))
             for found in page.get("Contents", ()):
-                version = (
-                    f"{found.get('ETag', '')}{found['LastModified'].timestamp() if 'LastModified' in found else ''}"
-                )
-                yield Listed(found["Key"][skip:], int(found.get("Size", 0)), version)
+                yield self._noted(found["Key"][skip:], found)
             if not page.get("IsTruncated"):
                 return
             arguments["ContinuationToken"] = page["NextContinuationToken"]
 
+    def _noted(self, key: str, found: dict[str, Any]) -> Listed:
+        written = found["LastModified"].timestamp() if "LastModified" in found else 0.0
+        if self._disk is not None and key.startswith("index/"):
+            # Event objects are not listed; a step that is written again has an index object of another time.
+            self._versions[_stem(key)] = f"{found.get('ETag', '')} {written}"
+        return Listed(key, int(found.get("Size", 0)), written)
+
+    def _version_of(self, key: str) -> str:
+        return self._versions.get(_stem(key), "")
+
     def exists(self, key: str) -> bool:
         """Whether there is an object of exactly this key."""
+        return self.age(key) is not None
+
+    def age(self, key: str) -> float | None:
+        """Seconds since the object was written; None if there is none."""
         try:
-            self._asked("heads", key, lambda: self._client.head_object(Bucket=self.bucket, Key=self._full(key)))
+            head = self._asked("heads", key, lambda: self._client.head_object(Bucket=self.bucket, Key=self._full(key)))
         except S3ObjectMissing:
-            return False
-        return True
+            return None
+        return max(0.0, time.time() - float(head["LastModified"].timestamp()))
 
     # ------------------------------------------------------------------------------------------------------ reading
 
@@ -130,37 +160,80 @@ class S3Storage:
         """A whole object."""
         return self._downloader.whole(self._full(key), self._closed)
 
-    def read_many(self, keys: Sequence[str]) -> Iterator[tuple[str, bytes | SMDebugError]]:
-        """Whole objects, fetched side by side, as they arrive; one that can't be read is its error.
+    def read_many(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Whole objects, fetched side by side, as they arrive; those that are gone are left out.
 
         At most twice as many as there are connections are held at a time, whatever the number asked for.
         """
         stop = threading.Event()
-        yield from self._side_by_side(keys, lambda key: self._downloader.whole(self._full(key), stop), stop)
+        read = self._side_by_side(keys, lambda key: self._downloader.whole(self._full(key), stop), stop)
+        with closing(read):
+            for key, content in read:
+                if isinstance(content, S3ObjectMissing):
+                    continue
+                if isinstance(content, SMDebugError):
+                    raise content
+                yield key, content
 
-    def read_ranges(self, ranges: Sequence[Range], version: str = "") -> Sequence[memoryview | SMDebugError]:
-        """The bytes of each range, or the error that stands in its way.
+    def read_ranges(self, ranges: Sequence[Range]) -> Sequence[memoryview]:
+        """The bytes of each range; the first one that can't be read is the error.
 
-        Neighbours in one object are fetched together; what was fetched before is not asked for again. ``version`` is part of
-        a piece's name in the cache directory: give what changes when the run's objects are written again.
+        Neighbours in one object are fetched together; what was fetched before, or is on its way, is not asked for again.
         """
-        answers: list[memoryview | SMDebugError | None] = [self._memory.get(wanted) for wanted in ranges]
+        answers: list[memoryview | None] = [self._memory.get(wanted) for wanted in ranges]
         missing = [i for i, answer in enumerate(answers) if answer is None]
         gets = coalesce([ranges[i] for i in missing])
-        stop = threading.Event()
-        for get, fetched in self._side_by_side(gets, lambda get: self._fetch(get, version, stop), stop):
+        if len(gets) == 1:  # the pool would only add a wait
+            fetched: Iterable[tuple[Get, bytes | SMDebugError]] = [(gets[0], self._fetch(gets[0], self._closed))]
+        else:
+            stop = threading.Event()
+            fetched = self._side_by_side(gets, lambda get: self._fetch(get, stop), stop)
+        for get, data in fetched:
+            if isinstance(data, SMDebugError):
+                raise data
             for n in get.answers:
-                i = missing[n]
-                if isinstance(fetched, SMDebugError):
-                    answers[i] = fetched
-                else:
-                    start = ranges[i].offset - get.offset
-                    answers[i] = memoryview(fetched)[start : start + ranges[i].length]
+                wanted = ranges[missing[n]]
+                start = wanted.offset - get.offset
+                answers[missing[n]] = memoryview(data)[start : start + wanted.length]
         return [answer for answer in answers if answer is not None]
 
-    def _fetch(self, get: Get, version: str, stop: threading.Event) -> bytes:
+    def prefetch(self, ranges: Sequence[Range]) -> None:
+        """Start reading ranges that will be asked for soon; errors wait for whoever asks."""
+        for get in coalesce([wanted for wanted in ranges if not self._memory.holds(wanted)]):
+            with suppress(RuntimeError):  # the storage is being closed
+                self._ahead.submit(self._fetch_quietly, get)
+
+    def _fetch_quietly(self, get: Get) -> None:
+        if not self._memory.holds(Range(get.key, get.offset, get.length)):
+            with suppress(SMDebugError, Cancelled):
+                self._fetch(get, self._closed)
+
+    def _fetch(self, get: Get, stop: threading.Event) -> bytes:
+        """The bytes of one request, which several threads may want at once: one asks, the others wait for it."""
+        place = (get.key, get.offset, get.length)
+        with self._flying_lock:
+            flying = self._flying.get(place)
+            mine: Future[bytes] | None = None
+            if flying is None:
+                mine = self._flying[place] = Future()
+        if flying is not None:
+            return flying.result()
+        assert mine is not None
+        try:
+            data = self._fetch_now(get, stop)
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(data)
+            return data
+        finally:
+            with self._flying_lock:
+                del self._flying[place]
+
+    def _fetch_now(self, get: Get, stop: threading.Event) -> bytes:
         piece = Range(get.key, get.offset, get.length)
-        identity = f"{self._client.meta.endpoint_url}\0{self.bucket}\0{self.prefix}\0{version}"
+        identity = f"{self._client.meta.endpoint_url}\0{self.bucket}\0{self.prefix}\0{self._version_of(get.key)}"
         if self._disk is not None and (known := self._disk.get(identity, piece)) is not None:
             self._memory.put(get.key, get.offset, known)
             return known
@@ -174,8 +247,8 @@ class S3Storage:
         return data
 
     def _side_by_side(
-        self, items: Sequence[T], work: Callable[[T], R], stop: threading.Event
-    ) -> Iterator[tuple[T, R | SMDebugError]]:
+        self, items: Iterable[T], work: Callable[[T], R], stop: threading.Event
+    ) -> Generator[tuple[T, R | SMDebugError], None, None]:
         """``work`` of each item on the pool; results as they come, errors of the vocabulary as results."""
         todo = iter(items)
         running: dict[Future[R], T] = {}
@@ -225,10 +298,13 @@ class S3Storage:
     # ------------------------------------------------------------------------------------------------------ closing
 
     def close(self) -> None:
-        """End what is under way and let the connections go. The client stays the caller's."""
+        """End what is under way and let the connections go. A client that the caller brought stays open."""
         self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._ahead.shutdown(wait=False, cancel_futures=True)
         self._memory.clear()
+        if self._owns_client:
+            self._client.close()
 
     # ------------------------------------------------------------------------------------------------------ details
 

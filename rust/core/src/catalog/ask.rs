@@ -1,6 +1,7 @@
 //! Questions to a catalog. Those about steps and workers are answered by file names, all others by the files read.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::keys::{Kind, shown_worker};
 use super::rows::Row;
@@ -283,6 +284,12 @@ impl Catalog {
     fn entry(&self, file: FileId, row: &Row) -> Entry {
         let stamp = self.file(file).stamp;
         Entry { file, stamp, kind: row.kind, offset: row.offset, length: row.length, crc: row.crc }
+    }
+
+    /// The bytes of its event file that a file's entries span together; None where it has shapes only, or is unread.
+    pub fn extent(&self, file: FileId) -> Option<Range<u64>> {
+        let spans = self.entries_in(file).map(|(_, entry)| entry.offset..entry.offset.saturating_add(entry.length));
+        spans.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
     }
 
     /// How many entries have been taken in.

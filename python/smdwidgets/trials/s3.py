@@ -1,0 +1,271 @@
+"""Runs on S3: listed by what is new, read a step at a time."""
+# Methods are described in `Run`.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
+from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError
+from smdwidgets.storage.protocol import Range
+from smdwidgets.storage.s3 import CacheInfo, RequestCount, S3Storage, connect, split_url
+from smdwidgets.storage.s3.storage import DEFAULT_CACHE_BYTES, DEFAULT_CONCURRENCY
+from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row
+from smdwidgets.trials.smdebug_run import END_OF_JOB, StorageRun, merge_collections
+from smdwidgets.trials.trial import Trial
+
+if TYPE_CHECKING:
+    import boto3
+
+#: Where SageMaker puts the run of a job, below the job's own prefix.
+SAGEMAKER_FOLDER = "debug-output"
+#: An event object up to this size is fetched whole when a value of it is asked for: the next one asked for is in it too.
+WHOLE_BELOW = 8 << 20
+#: How many steps are fetched ahead of a person who goes through a tensor step by step.
+STEPS_AHEAD = 8
+#: Steps that may still lack a worker's file are listed again, back to this many; older ones will not be completed.
+LOOK_BACK = 200
+#: Collections change only when the training adds one.
+_COLLECTIONS_EVERY = 60.0
+
+
+class S3Run(StorageRun):
+    """A run below a prefix of a bucket."""
+
+    storage: S3Storage
+
+    def __init__(
+        self,
+        storage: S3Storage,
+        first_step: int | None = None,
+        end_step: int | None = None,
+        lazy: bool | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY,
+    ) -> None:
+        super().__init__(storage, first_step, end_step, lazy)
+        self._concurrency = concurrency
+        self._ended_at: float | None = None
+        self._seen_whole = False
+        self._listed = False
+        self._collection_keys: list[str] | None = None
+        self._collections_looked = 0.0
+        self._last_asked: tuple[str, str | None, int] | None = None
+
+    # ------------------------------------------------------------------------------------------------------ news
+
+    def check(self) -> None:
+        """Find the run at the prefix, or where SageMaker puts it below."""
+        if self._listed:
+            return
+        for folder in ("", SAGEMAKER_FOLDER):
+            if folder:
+                self.storage.enter(folder)
+            keys = list(self.storage.list(COLLECTIONS_PREFIX + "/"))
+            if keys or any(next(self.storage.list(sign), None) for sign in ("index/", "events/", END_OF_JOB)):
+                self._collection_keys = keys
+                self.path = self.storage.url
+                return
+        prefix = self.storage.prefix = self.storage.prefix.removesuffix(SAGEMAKER_FOLDER).strip("/")
+        where = f"s3://{self.storage.bucket}/{prefix}"
+        raise RunNotFound(
+            where, f"looked for collections/, index/ and events/ there and below {SAGEMAKER_FOLDER}/, and found none"
+        )
+
+    def collections(self) -> CollectionFiles | None:
+        now = time.monotonic()
+        keys, self._collection_keys = self._collection_keys, None
+        if keys is None:
+            if self._collections_seen is not None and now - self._collections_looked < _COLLECTIONS_EVERY:
+                return None
+            keys = list(self.storage.list(COLLECTIONS_PREFIX + "/"))
+        self._collections_looked = now
+        keys = [key for key in keys if key.endswith(".json")]
+        if not keys or keys == self._collections_seen:
+            return None
+        found = merge_collections(self.storage, keys)
+        if found is not None and found.files >= found.manager.get_num_workers():
+            self._collections_seen = keys
+        return found
+
+    def _list(self) -> int:
+        if self._seen_whole:
+            return 0
+        new = []
+        # The mark of the end comes right after the index in the order of keys, so one listing tells of both.
+        for found in self.storage.listing("", self._start_after()):
+            if found.key.startswith("index/"):
+                new.append(found.key)
+            elif found.key == END_OF_JOB:
+                self._ended_at = found.written
+                # Nothing comes after an end that lies back longer than an uploader holds files back.
+                self._seen_whole = time.time() - found.written > 60.0
+            elif found.key > END_OF_JOB:
+                break
+        self._listed = True
+        return self.catalog.add_keys(new)
+
+    def _start_after(self) -> str:
+        """The key after which news may be: an uploader keeps no order, so not past a recent step that lacks a worker."""
+        settled = self.settled
+        if settled < 0:
+            return "index/"
+        workers = len(self.catalog.workers())
+        steps = self.catalog.steps()
+        recent = steps[-LOOK_BACK:]
+        for before, step in zip([recent[0] - 1, *recent], recent, strict=False):
+            if step > settled or len(self.catalog.workers_at(step)) < workers:
+                settled = min(settled, before)
+                break
+        # A backtick comes right after the underscore that follows the step: after all workers of that step.
+        return f"index/{settled // 1000:09d}/{settled:012d}`" if settled >= 0 else "index/"
+
+    def end_age(self) -> float | None:
+        if self._ended_at is not None:
+            return max(0.0, time.time() - self._ended_at)
+        # Before the first listing, the end matters only where collection files are missing.
+        return self.storage.age(END_OF_JOB) if not self._listed and self._collections_looked else None
+
+    # ----------------------------------------------------------------------------------------------------- bytes
+
+    def getter(self) -> Getter:
+        return self._get_and_look_ahead
+
+    def _get_and_look_ahead(self, name: str, step: int, worker: str | None = None) -> NDArray[Any] | None:
+        value = self._get(name, step, worker)
+        before, self._last_asked = self._last_asked, (name, worker, step)
+        if value is not None and before is not None and before[:2] == (name, worker) and before[2] != step:
+            self._look_ahead(name, step, worker, forward=before[2] < step)
+        return value
+
+    def _look_ahead(self, name: str, step: int, worker: str | None, *, forward: bool) -> None:
+        steps = self.catalog.steps_of(name)
+        at = bisect_left(steps, step)
+        following = steps[at + 1 : at + 1 + STEPS_AHEAD] if forward else steps[max(0, at - STEPS_AHEAD) : at][::-1]
+        budget = self.storage.cache_limit // 4
+        wanted = []
+        for later in following:
+            place = self.catalog.find(name, later, worker)
+            if place is None:
+                continue
+            piece = self._widened(Range(place.event_key, place.offset, place.length), later)
+            budget -= piece.length
+            if budget < 0:
+                break
+            wanted.append(piece)
+        self.storage.prefetch(wanted)
+
+    def _record(self, place: Any) -> bytes:
+        return self._read(Range(place.event_key, place.offset, place.length), place.step)
+
+    def _fetch(self, key: str, offset: int, length: int) -> bytes:
+        name = key.rpartition("/")[2]
+        step = name.partition("_")[0]
+        return self._read(Range(key, offset, length), int(step) if step.isdigit() else -1)
+
+    def _read(self, wanted: Range, step: int) -> bytes:
+        whole = self._widened(wanted, step)
+        [data] = self.storage.read_ranges([whole])
+        start = wanted.offset - whole.offset
+        return bytes(data[start : start + wanted.length])
+
+    def _widened(self, wanted: Range, step: int) -> Range:
+        """All that the step holds beside what is wanted, where that is little enough to come along."""
+        for key, begin, end in self.catalog.extents(step):
+            if key == wanted.key and begin <= wanted.offset and wanted.offset + wanted.length <= end:
+                return Range(key, begin, end - begin) if end - begin <= WHOLE_BELOW else wanted
+        return wanted
+
+    def reductions(
+        self,
+        names: Sequence[str],
+        steps: Sequence[int] | None,
+        workers: Sequence[str] | None,
+        reductions: Sequence[str] | None,
+        *,
+        threads: int | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        # A thread waits for the network most of the time: as many as there are connections.
+        return super().reductions(names, steps, workers, reductions, threads=threads or self._concurrency, **options)
+
+    def values(
+        self, rows: Sequence[Row], *, threads: int | None = None, progress: Progress | None = None
+    ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
+        return super().values(rows, threads=threads or self._concurrency, progress=progress)
+
+
+class S3Trial(Trial):
+    """A run on S3. Mostly made by :func:`smdwidgets.create_trial`.
+
+    ``endpoint_url``, ``session`` or ``client`` say how to reach it; without them boto3's own chain of configuration does.
+    ``concurrency`` requests are under way at most; up to ``cache_bytes`` of what was read are kept in memory, and in
+    ``cache_dir`` on disk if one is given (which may be shared between processes and deleted at any time).
+
+    >>> trial = S3Trial("mnist", "s3://bucket/jobs/mnist")    # doctest: +SKIP
+    >>> trial.requests                                        # doctest: +SKIP
+    2 LIST, 101 GET, 1.5 MB received
+    """
+
+    _run: S3Run
+
+    def __init__(
+        self,
+        name: str | None,
+        url: str,
+        range_steps: tuple[int | None, int | None] | None = None,
+        *,
+        endpoint_url: str | None = None,
+        session: boto3.Session | None = None,
+        client: Any = None,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        cache_dir: str | os.PathLike[str] | None = None,
+        lazy: bool | None = None,
+        wait: float | None = None,
+        skip_bad_index: bool = False,
+    ) -> None:
+        bucket, prefix = split_url(url)
+        first, end = Trial.checked_range(range_steps)
+        storage = S3Storage(
+            bucket,
+            prefix,
+            client=connect(session=session, endpoint_url=endpoint_url, concurrency=concurrency)
+            if client is None
+            else client,
+            concurrency=concurrency,
+            cache_bytes=cache_bytes,
+            cache_dir=cache_dir,
+            owns_client=client is None,
+        )
+        try:
+            super().__init__(
+                S3Run(storage, first, end, lazy, concurrency),
+                name=(prefix or bucket).rpartition("/")[2] if name is None else name,
+                range_steps=range_steps,
+                wait=wait,
+                skip_bad_index=skip_bad_index,
+            )
+        except BaseException:
+            storage.close()
+            raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise SMDebugNotImplementedError(
+            "A trial on S3 holds connections and can't be pickled: open it again with create_trial."
+        )
+
+    @property
+    def requests(self) -> RequestCount:
+        """What has been asked of S3 so far, and how much came back."""
+        return self._run.storage.requests
+
+    def cache_info(self) -> CacheInfo:
+        """How well the read cache does."""
+        return self._run.storage.cache_info()

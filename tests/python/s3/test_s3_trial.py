@@ -1,0 +1,271 @@
+"""A run in a bucket answers as the same run on disk does, and asks no more of the bucket than it must."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from python.s3.servers import FaultyProxy
+
+import smdwidgets
+from smdwidgets import _core, modes
+from smdwidgets.exceptions import RunNotFound, SMDebugError, TensorUnavailableForStep
+from smdwidgets.trials.s3 import S3Trial
+
+GOLDEN = Path(__file__).parents[2] / "data" / "golden"
+
+
+@contextmanager
+def opened(url: str, **options: Any) -> Iterator[S3Trial]:
+    trial = smdwidgets.create_trial(url, **options)
+    assert isinstance(trial, S3Trial)
+    with trial:
+        yield trial
+
+
+def write_run(root: Path, steps: range, tensors: int = 4, workers: int = 1, size: int = 64) -> Path:
+    """A finished run of plain tensors."""
+    for step in steps:
+        for worker in range(workers):
+            writer = _core.StepWriter(str(root), step, f"worker_{worker}", 1, step)
+            for n in range(tensors):
+                value = np.full(size, step * 100 + n + worker / 10, np.float32)
+                writer.tensor(f"t{n}", value)
+            writer.finish()
+    folder = root / "collections" / "000000000"
+    folder.mkdir(parents=True, exist_ok=True)
+    for worker in range(workers):
+        content = f'{{"collections": {{}}, "_meta": {{"num_workers": {workers}}}}}'
+        (folder / f"worker_{worker}_collections.json").write_text(content)
+    (root / "training_job_end.ts").touch()
+    return root
+
+
+def everything(trial: Any) -> dict[str, Any]:
+    """All that a run says, as plain data."""
+    told: dict[str, Any] = {
+        "names": trial.tensor_names(),
+        "workers": trial.workers(),
+        "modes": [mode.name for mode in trial.modes()],
+        "collections": sorted(trial.collections()),
+    }
+    for mode in modes:
+        told[f"steps {mode.name}"] = trial.steps(mode)
+    for name in trial.tensor_names():
+        tensor = trial.tensor(name)
+        for step in tensor.steps():
+            for worker in tensor.workers(step):
+                for ask in (tensor.value, tensor.shape, tensor.reduction_values):
+                    try:
+                        answer: Any = ask(step, worker=worker)
+                    except SMDebugError as error:
+                        answer = type(error).__name__
+                    if isinstance(answer, dict):
+                        answer = {key: np.asarray(value).tobytes() for key, value in answer.items()}
+                    elif isinstance(answer, np.ndarray):
+                        answer = (answer.dtype.str, answer.shape, answer.tobytes())
+                    told[f"{ask.__name__} {name} {step} {worker}"] = answer
+    return told
+
+
+@pytest.mark.parametrize("golden", ["pt_modes", "pt_reductions", "pt_save_shape", "mw_complete", "gaps", "core_strings"])
+def test_a_golden_run_says_the_same_from_a_bucket(
+    golden: str, endpoint: str, bucket: str, upload: Callable[[Path, str, str], None]
+) -> None:
+    run = GOLDEN / golden / "run"
+    assert run.is_dir()
+    upload(run, bucket, f"jobs/{golden}")
+    with opened(f"s3://{bucket}/jobs/{golden}", endpoint_url=endpoint) as far, smdwidgets.create_trial(run) as near:
+        assert far.name == golden
+        assert everything(far) == everything(near)
+
+
+def test_what_opening_and_reading_cost(
+    endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
+) -> None:
+    upload(write_run(tmp_path / "run", range(120), tensors=5), bucket, "run")
+    with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial:
+        assert len(trial.tensor_names()) == 5
+        opening = trial.requests
+        assert opening.lists == 1 + math.ceil(121 / 1000)
+        assert opening.gets == 120 + 1, "one for each index object and the collection file"
+        before = trial.requests
+        assert [float(trial.tensor(f"t{n}").value(7)[0]) for n in range(5)] == [700, 701, 702, 703, 704]
+        assert (trial.requests - before).gets == 1, "all tensors of one step come in one request"
+        before = trial.requests
+        trial.refresh_data()
+        assert (trial.requests - before).lists <= 1
+        assert (trial.requests - before).gets == 0
+        assert "LIST" in repr(trial.requests)
+
+
+def test_a_running_job_is_followed_by_one_listing_a_look(
+    endpoint: str, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], tmp_path: Path
+) -> None:
+    root = write_run(tmp_path / "run", range(3))
+    (root / "training_job_end.ts").unlink()
+    upload(root, bucket, "run")
+    with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial:
+        assert trial.steps() == [0, 1, 2]
+        before = trial.requests
+        assert trial.steps() == [0, 1, 2]
+        spent = trial.requests - before
+        assert (spent.lists, spent.gets, spent.heads) == (1, 0, 0)
+        newer = write_run(tmp_path / "newer", range(3, 5))
+        upload(newer, bucket, "run")
+        assert trial.steps() == [0, 1, 2, 3, 4]
+        assert float(trial.tensor("t1").value(4)[0]) == 401
+
+
+def test_a_worker_that_comes_late_is_still_seen(
+    endpoint: str, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], tmp_path: Path
+) -> None:
+    root = write_run(tmp_path / "run", range(4), workers=2)
+    (root / "training_job_end.ts").unlink()
+    late = [path for path in root.rglob("*000000000001_worker_1*") if path.is_file()]
+    contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in late}
+    for path in late:
+        path.unlink()
+    upload(root, bucket, "run")
+    with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial:
+        assert trial.tensor("t0").workers(1) == ["worker_0"]
+        for key, content in contents.items():
+            raw.put_object(Bucket=bucket, Key=f"run/{key}", Body=content)
+        assert trial.tensor("t0").workers(1) == ["worker_0", "worker_1"]
+
+
+def test_the_run_of_a_sagemaker_job_is_found_below_it(
+    endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
+) -> None:
+    upload(write_run(tmp_path / "run", range(2)), bucket, "output/job-1/debug-output")
+    with opened(f"s3://{bucket}/output/job-1", endpoint_url=endpoint) as trial:
+        assert trial.name == "job-1"
+        assert trial.path == f"s3://{bucket}/output/job-1/debug-output"
+        assert trial.steps() == [0, 1]
+
+
+def test_where_there_is_no_run_it_says_what_it_looked_for(endpoint: str, bucket: str) -> None:
+    with pytest.raises(RunNotFound, match=r"nothing/here.*collections/, index/ and events/.*debug-output"):
+        smdwidgets.create_trial(f"s3://{bucket}/nothing/here", endpoint_url=endpoint)
+
+
+def test_an_index_before_its_events_waits_and_then_says_so(
+    endpoint: str,
+    bucket: str,
+    upload: Callable[[Path, str, str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT", "1")
+    root = write_run(tmp_path / "run", range(2))
+    (root / "training_job_end.ts").unlink()
+    held_back = root / "events" / "000000000001" / "000000000001_worker_0.tfevents"
+    content = held_back.read_bytes()
+    held_back.unlink()
+    upload(root, bucket, "run")
+    with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial:
+        with pytest.raises(TensorUnavailableForStep, match="t0"):
+            trial.tensor("t0").value(1)
+        arriving = threading.Timer(0.3, lambda: trial._run.storage.put("events/000000000001/000000000001_worker_0.tfevents", content))
+        arriving.start()
+        assert float(trial.tensor("t0").value(1)[0]) == 100
+        arriving.join()
+
+
+def test_going_step_by_step_reads_ahead(
+    endpoint: str,
+    bucket: str,
+    client_for: Callable[[str], Any],
+    upload: Callable[[Path, str, str], None],
+    tmp_path: Path,
+) -> None:
+    upload(write_run(tmp_path / "run", range(30)), bucket, "run")
+    with FaultyProxy(endpoint, latency=0.02) as proxy, opened(f"s3://{bucket}/run", client=client_for(proxy.endpoint)) as trial:
+        tensor = trial.tensor("t2")
+        for step in range(30):
+            assert float(tensor.value(step)[0]) == step * 100 + 2
+            deadline = time.monotonic() + 5
+            while step and step < 29 and trial._run.storage._flying and time.monotonic() < deadline:
+                time.sleep(0.005)
+        assert trial.cache_info().hits >= 25, "later steps were there before they were asked for"
+
+
+def test_many_values_and_reductions_come_in_one_request_a_step(
+    endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
+) -> None:
+    upload(write_run(tmp_path / "run", range(40)), bucket, "run")
+    with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial:
+        trial.tensor_names()
+        before = trial.requests
+        columns = trial.reductions(names=["t0", "t3"], reductions=["mean"])
+        assert sorted(columns["mean"]) == sorted([s * 100.0 for s in range(40)] + [s * 100.0 + 3 for s in range(40)])
+        assert (trial.requests - before).gets == 40
+        before = trial.requests
+        assert len(trial.values({"t1": list(range(40))})["value"]) == 40
+        assert (trial.requests - before).gets == 0
+
+
+def test_the_cache_directory_serves_another_process(
+    endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
+) -> None:
+    upload(write_run(tmp_path / "run", range(3)), bucket, "run")
+    for first in (True, False):
+        with opened(f"s3://{bucket}/run", endpoint_url=endpoint, cache_dir=tmp_path / "cache") as trial:
+            trial.tensor_names()
+            before = trial.requests
+            assert float(trial.tensor("t0").value(2)[0]) == 200
+            assert (trial.requests - before).gets == (1 if first else 0)
+
+
+def test_a_thousand_faults_lose_no_step_and_change_no_value(
+    endpoint: str,
+    bucket: str,
+    hasty_client: Callable[[str], Any],
+    upload: Callable[[Path, str, str], None],
+    tmp_path: Path,
+) -> None:
+    root = write_run(tmp_path / "run", range(60), workers=2)
+    upload(root, bucket, "run")
+    with smdwidgets.create_trial(root) as near:
+        truth = everything(near)
+    with FaultyProxy(endpoint, seed=11, share=0.2, faults=300) as proxy:
+        rounds = 0
+        while proxy.faults_left and rounds < 30:
+            rounds += 1
+            with opened(f"s3://{bucket}/run", client=hasty_client(proxy.endpoint), cache_bytes=0) as trial:
+                assert everything(trial) == truth
+        assert sum(proxy.played.values()) == 300
+
+
+def test_one_trial_in_sixteen_threads(
+    endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
+) -> None:
+    upload(write_run(tmp_path / "run", range(20)), bucket, "run")
+    with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial, ThreadPoolExecutor(16) as pool:
+        asked = [(f"t{n}", step) for n in range(4) for step in range(20)]
+        values = list(pool.map(lambda ask: float(trial.tensor(ask[0]).value(ask[1])[0]), asked))
+        assert values == [step * 100 + int(name[1]) for name, step in asked]
+
+
+def test_arguments_that_make_no_sense_here_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="endpoint_url is for runs on S3"):
+        smdwidgets.create_trial(tmp_path, endpoint_url="http://127.0.0.1:1")
+    with pytest.raises(SMDebugError, match=r"s3://bucket/prefix"):
+        smdwidgets.create_trial("s3://")
+
+
+def test_a_trial_on_s3_refuses_to_be_pickled(
+    endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
+) -> None:
+    upload(write_run(tmp_path / "run", range(1)), bucket, "run")
+    with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial, pytest.raises(SMDebugError, match="create_trial"):
+        pickle.dumps(trial)
