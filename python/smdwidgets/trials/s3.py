@@ -18,7 +18,7 @@ from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3 import CacheInfo, RequestCount, S3Storage, connect, split_url
 from smdwidgets.storage.s3.storage import DEFAULT_CACHE_BYTES, DEFAULT_CONCURRENCY
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row
-from smdwidgets.trials.smdebug_run import END_OF_JOB, StorageRun, merge_collections
+from smdwidgets.trials.smdebug_run import END_OF_JOB, StorageRun
 from smdwidgets.trials.trial import Trial
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ WHOLE_BELOW = 8 << 20
 STEPS_AHEAD = 8
 #: Steps that may still lack a worker's file are listed again, back to this many; older ones will not be completed.
 LOOK_BACK = 200
+#: Seconds after the mark of the end in which an uploader may still bring files that belong before it.
+UPLOADS_SETTLE = 60.0
 #: Collections change only when the training adds one.
 _COLLECTIONS_EVERY = 60.0
 
@@ -54,7 +56,7 @@ class S3Run(StorageRun):
         self._ended_at: float | None = None
         self._seen_whole = False
         self._listed = False
-        self._collection_keys: list[str] | None = None
+        self._keys_listed: list[str] | None = None
         self._collections_looked = 0.0
         self._last_asked: tuple[str, str | None, int] | None = None
 
@@ -69,7 +71,7 @@ class S3Run(StorageRun):
                 self.storage.enter(folder)
             keys = list(self.storage.list(COLLECTIONS_PREFIX + "/"))
             if keys or any(next(self.storage.list(sign), None) for sign in ("index/", "events/", END_OF_JOB)):
-                self._collection_keys = keys
+                self._keys_listed = [key for key in keys if key.endswith(".json")]
                 self.path = self.storage.url
                 return
         prefix = self.storage.prefix = self.storage.prefix.removesuffix(SAGEMAKER_FOLDER).strip("/")
@@ -80,19 +82,23 @@ class S3Run(StorageRun):
 
     def collections(self) -> CollectionFiles | None:
         now = time.monotonic()
-        keys, self._collection_keys = self._collection_keys, None
-        if keys is None:
-            if self._collections_seen is not None and now - self._collections_looked < _COLLECTIONS_EVERY:
-                return None
-            keys = list(self.storage.list(COLLECTIONS_PREFIX + "/"))
-        self._collections_looked = now
-        keys = [key for key in keys if key.endswith(".json")]
-        if not keys or keys == self._collections_seen:
+        if self._collections_read is not None and now - self._collections_looked < _COLLECTIONS_EVERY:
             return None
-        found = merge_collections(self.storage, keys)
-        if found is not None and found.files >= found.manager.get_num_workers():
-            self._collections_seen = keys
+        self._collections_looked = now
+        self._collections_read = None
+        found = super().collections()
+        if found is not None and found.files < found.manager.get_num_workers():
+            self._collections_read = None  # more will come
         return found
+
+    def _collection_keys(self) -> list[str]:
+        # What `check` has just listed need not be listed again.
+        keys, self._keys_listed = self._keys_listed, None
+        return super()._collection_keys() if keys is None else keys
+
+    def _collections_version(self) -> object:
+        # A listing of its own would cost as much as the answer: looked at once a minute instead.
+        return "seen"
 
     def _list(self) -> int:
         if self._seen_whole:
@@ -105,7 +111,7 @@ class S3Run(StorageRun):
             elif found.key == END_OF_JOB:
                 self._ended_at = found.written
                 # Nothing comes after an end that lies back longer than an uploader holds files back.
-                self._seen_whole = time.time() - found.written > 60.0
+                self._seen_whole = time.time() - found.written > UPLOADS_SETTLE
             elif found.key > END_OF_JOB:
                 break
         self._listed = True
@@ -255,6 +261,8 @@ class S3Trial(Trial):
         except BaseException:
             storage.close()
             raise
+        # Where it turned out to lie.
+        self.path = self.trial_dir = self._run.path
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise SMDebugNotImplementedError(
