@@ -77,7 +77,9 @@ def everything(trial: Any) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("golden", ["pt_modes", "pt_reductions", "pt_save_shape", "mw_complete", "gaps", "core_strings"])
+@pytest.mark.parametrize(
+    "golden", ["pt_modes", "pt_reductions", "pt_save_shape", "mw_complete", "gaps", "core_strings"]
+)
 def test_a_golden_run_says_the_same_from_a_bucket(
     golden: str, endpoint: str, bucket: str, upload: Callable[[Path, str, str], None]
 ) -> None:
@@ -145,6 +147,7 @@ def test_a_worker_that_comes_late_is_still_seen(
         assert trial.tensor("t0").workers(1) == ["worker_0"]
         for key, content in contents.items():
             raw.put_object(Bucket=bucket, Key=f"run/{key}", Body=content)
+        trial.refresh_data()
         assert trial.tensor("t0").workers(1) == ["worker_0", "worker_1"]
 
 
@@ -180,7 +183,9 @@ def test_an_index_before_its_events_waits_and_then_says_so(
     with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial:
         with pytest.raises(TensorUnavailableForStep, match="t0"):
             trial.tensor("t0").value(1)
-        arriving = threading.Timer(0.3, lambda: trial._run.storage.put("events/000000000001/000000000001_worker_0.tfevents", content))
+        arriving = threading.Timer(
+            0.3, lambda: trial._run.storage.put("events/000000000001/000000000001_worker_0.tfevents", content)
+        )
         arriving.start()
         assert float(trial.tensor("t0").value(1)[0]) == 100
         arriving.join()
@@ -194,7 +199,10 @@ def test_going_step_by_step_reads_ahead(
     tmp_path: Path,
 ) -> None:
     upload(write_run(tmp_path / "run", range(30)), bucket, "run")
-    with FaultyProxy(endpoint, latency=0.02) as proxy, opened(f"s3://{bucket}/run", client=client_for(proxy.endpoint)) as trial:
+    with (
+        FaultyProxy(endpoint, latency=0.02) as proxy,
+        opened(f"s3://{bucket}/run", client=client_for(proxy.endpoint)) as trial,
+    ):
         tensor = trial.tensor("t2")
         for step in range(30):
             assert float(tensor.value(step)[0]) == step * 100 + 2
@@ -272,5 +280,8 @@ def test_a_trial_on_s3_refuses_to_be_pickled(
     endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:
     upload(write_run(tmp_path / "run", range(1)), bucket, "run")
-    with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial, pytest.raises(SMDebugError, match="create_trial"):
+    with (
+        opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial,
+        pytest.raises(SMDebugError, match="create_trial"),
+    ):
         pickle.dumps(trial)
