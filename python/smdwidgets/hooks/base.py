@@ -74,7 +74,7 @@ class Hook:
     """Saves tensors of a training. The base of every framework's hook.
 
     Args:
-        out_dir: the run's directory, fresh or empty.
+        out_dir: the run's directory, fresh or empty; or ``s3://bucket/prefix``.
         export_tensorboard: write scalars and histograms for TensorBoard too, into ``tensorboard_dir`` or
             ``out_dir/tensorboard``.
         tensorboard_dir: where to; implies ``export_tensorboard``.
@@ -167,7 +167,7 @@ class Hook:
 
         self.worker, self.num_workers = self._worker()
         self.run_dir = RunDirectory(out_dir, self.worker, self.num_workers if include_workers == "all" else 1)
-        self.out_dir = str(self.run_dir.path)
+        self.out_dir = self.run_dir.url
         self.tensorboard_dir = self._tensorboard_dir(export_tensorboard, tensorboard_dir)
         self._writes = not self.dry_run and (include_workers == "all" or self.worker == "worker_0")
         self._staging = Staging(queue_bytes)
@@ -176,7 +176,8 @@ class Hook:
         if self._writes:
             self._continue_after(self.run_dir.open(overwrite=overwrite, resume=resume))
             tensorboard = None if self.tensorboard_dir is None else TensorBoardExport(self.tensorboard_dir)
-            self._recorder = Recorder(self.run_dir.path, self.worker, self._staging, tensorboard, fsync)
+            send = None if self.run_dir.bucket is None else self.run_dir.bucket.send
+            self._recorder = Recorder(self.run_dir.path, self.worker, self._staging, tensorboard, fsync, send)
         _open_hooks.add(self)
         global _current
         _current = weakref.ref(self)
@@ -388,7 +389,7 @@ class Hook:
     @property
     def stop_requested(self) -> StopRequest | None:
         """Who asked this training to stop, if anyone did: a rule's StopTraining action leaves a file in the run."""
-        return stop_requested(self.out_dir) if self._writes or not self.dry_run else None
+        return stop_requested(self.run_dir.path) if self._writes or not self.dry_run else None
 
     def _check_stop(self) -> None:
         """Between two steps: end the training by an exception if it was asked to stop, once."""

@@ -6,7 +6,7 @@ A step whose writing fails (a full disk) is dropped whole, with one warning unti
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,21 @@ class Recorder:
     """Writes one worker's steps, one after the other. Not for use by several threads."""
 
     def __init__(
-        self, root: Path, worker: str, staging: Staging, tensorboard: TensorBoardExport | None, fsync: bool
+        self,
+        root: Path,
+        worker: str,
+        staging: Staging,
+        tensorboard: TensorBoardExport | None,
+        fsync: bool,
+        send: Callable[..., object] | None = None,
     ) -> None:
         self._root = str(root)
         self._worker = worker
         self._staging = staging
         self._tensorboard = tensorboard
         self._fsync = fsync
+        #: Takes finished files elsewhere, by their keys.
+        self._send = send
         self._writer: _core.StepWriter | None = None
         self._at: At | None = None
         self._failed = False
@@ -80,7 +88,9 @@ class Recorder:
         if writer is None:
             return
         try:
-            writer.finish()
+            event_key, index_key, _ = writer.finish()
+            if self._send is not None:
+                self._send(event_key, index_key)
             self.saved += 1
             if self._warned:
                 logger.warning("Saving works again, from step %d on.", self._number)
@@ -97,6 +107,8 @@ class Recorder:
             folder.mkdir(parents=True, exist_ok=True)
             temporary.write_text(content, encoding="utf-8")
             temporary.replace(target)
+            if self._send is not None:
+                self._send(target.relative_to(self._root).as_posix())
         except OSError as error:
             temporary.unlink(missing_ok=True)
             self._warn(f"The collection file could not be written: {error}.")

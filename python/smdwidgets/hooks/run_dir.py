@@ -12,10 +12,11 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from smdwidgets import _core
 from smdwidgets._text import listed, shown
@@ -23,6 +24,9 @@ from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError, SMDebugValueError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.stop import STOP_FILE, clear_stop
+
+if TYPE_CHECKING:
+    from smdwidgets.hooks.bucket import Bucket
 
 __all__ = ["END_FILE", "Resumed", "RunDirectory"]
 
@@ -47,12 +51,18 @@ class RunDirectory:
         text = os.fspath(path)
         if not isinstance(text, str):
             raise SMDebugValueError("out_dir must be text, not bytes.")
-        if re.match(r"^[A-Za-z][A-Za-z0-9+.-]+://", text) and not text.startswith("file://"):
-            raise SMDebugValueError(
-                f"A hook writes to a directory of this machine, not to {shown(text)}: give a local out_dir and copy it "
-                "there (SageMaker does so by itself)."
-            )
-        self.path = Path(text.removeprefix("file://")).expanduser().absolute()
+        self.bucket: Bucket | None = None
+        scheme = re.match(r"^([A-Za-z][A-Za-z0-9+.-]+)://", text)
+        if scheme and scheme[1].lower() in {"s3", "s3a", "s3n"}:
+            from smdwidgets.hooks.bucket import Bucket  # boto3 is imported only for runs on S3
+
+            self.bucket = Bucket(text)
+            self.path = self.bucket.folder
+        elif scheme and scheme[1].lower() != "file":
+            raise SMDebugValueError(f"A hook writes to a directory or to s3://bucket/prefix, not to {shown(text)}.")
+        else:
+            self.path = Path(text.removeprefix("file://")).expanduser().absolute()
+        self.url = str(self.path) if self.bucket is None else self.bucket.url
         self.worker = worker
         self.num_workers = num_workers
         self._claim = self.path / f"claim_{worker}.smd"
@@ -70,9 +80,11 @@ class RunDirectory:
             raise RunIOError(error.errno, f"out_dir can't be made: {error.strerror}", str(self.path)) from error
         self._take_claim()
         try:
-            return self._enter(overwrite, resume)
+            return self._enter(overwrite, resume) if self.bucket is None else self._enter_bucket(overwrite, resume)
         except BaseException:
             self._drop_claim()
+            if self.bucket is not None:
+                self.bucket.close(ended=False)
             raise
 
     def _enter(self, overwrite: bool, resume: bool | int) -> Resumed:
@@ -84,10 +96,22 @@ class RunDirectory:
             clear_stop(self.path)
             return self._last_steps(None if resume is True else int(resume))
         elif found := self._used():
-            raise SMDebugRuntimeError(
-                f"{self.path} already holds a run ({listed(found, 3)}). Give another out_dir, or overwrite=True to delete that "
-                "run, or resume=True to go on after its last step."
-            )
+            raise _holds_a_run(str(self.path), found)
+        return Resumed()
+
+    def _enter_bucket(self, overwrite: bool, resume: bool | int) -> Resumed:
+        assert self.bucket is not None
+        earlier = self.bucket.keys_of(self.worker if self.num_workers > 1 else None)
+        if overwrite:
+            self.bucket.delete(earlier)
+        elif resume is not False:
+            next_step = None if resume is True else int(resume)
+            if next_step is not None:
+                steps = {key: _STEP_FILE.match(key.rpartition("/")[2]) for key in earlier}
+                self.bucket.delete(key for key, name in steps.items() if name and int(name[1]) >= next_step)
+            return _resumed(self.bucket.resume(), next_step)
+        elif earlier:
+            raise _holds_a_run(self.url, earlier)
         return Resumed()
 
     def _take_claim(self) -> None:
@@ -170,14 +194,7 @@ class RunDirectory:
         catalog = _core.Catalog()
         catalog.list_local(str(self.path))
         catalog.load_local(str(self.path))
-        last = catalog.last_step()
-        step = -1 if last is None else last
-        modes = {}
-        for number in catalog.modes():
-            steps = catalog.mode_steps(number)
-            if steps and ModeKeys(number) is not ModeKeys.GLOBAL:
-                modes[ModeKeys(number)] = steps[-1]
-        return Resumed(step if next_step is None else next_step - 1, modes)
+        return _resumed(catalog, next_step)
 
     # ------------------------------------------------------------------------------------------------------- closing
 
@@ -186,10 +203,33 @@ class RunDirectory:
         if not self._claimed:
             return
         self._drop_claim()
+        if self.bucket is not None:
+            # Workers of other machines can't be seen from here: the first one speaks for all.
+            self.bucket.close(ended=self.worker == "worker_0" and _SAGEMAKER_JOB not in os.environ)
+            return
         others = [path for path in self.path.glob("claim_*.smd") if _is_alive(_read_claim(path))]
         if not others and _SAGEMAKER_JOB not in os.environ:
             with suppress(OSError):
                 (self.path / END_FILE).touch()
+
+
+def _resumed(catalog: _core.Catalog, next_step: int | None) -> Resumed:
+    """Where the training that wrote these steps stopped."""
+    last = catalog.last_step()
+    step = -1 if last is None else last
+    modes = {}
+    for number in catalog.modes():
+        steps = catalog.mode_steps(number)
+        if steps and ModeKeys(number) is not ModeKeys.GLOBAL:
+            modes[ModeKeys(number)] = steps[-1]
+    return Resumed(step if next_step is None else next_step - 1, modes)
+
+
+def _holds_a_run(where: str, found: Sequence[str]) -> SMDebugRuntimeError:
+    return SMDebugRuntimeError(
+        f"{where} already holds a run ({listed(found, 3)}). Give another out_dir, or overwrite=True to delete that "
+        "run, or resume=True to go on after its last step."
+    )
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from python.s3.servers import FaultyProxy
 
 import smdwidgets
+from python.s3.servers import FaultyProxy
 from smdwidgets import _core, modes
 from smdwidgets.exceptions import RunNotFound, SMDebugError, TensorUnavailableForStep
 from smdwidgets.trials.s3 import S3Trial

@@ -20,13 +20,21 @@ class RequestCount:
     gets: int = 0
     heads: int = 0
     puts: int = 0
+    deletes: int = 0
     retries: int = 0
     bytes: int = 0
 
     def __repr__(self) -> str:
         parts = [f"{self.lists:,} LIST", f"{self.gets:,} GET"]
         parts += [
-            f"{n:,} {word}" for n, word in ((self.heads, "HEAD"), (self.puts, "PUT"), (self.retries, "retries")) if n
+            f"{n:,} {word}"
+            for n, word in (
+                (self.heads, "HEAD"),
+                (self.puts, "PUT"),
+                (self.deletes, "DELETE"),
+                (self.retries, "retries"),
+            )
+            if n
         ]
         return f"{', '.join(parts)}, {byte_size(self.bytes)} received"
 
@@ -37,6 +45,7 @@ class RequestCount:
             self.gets - earlier.gets,
             self.heads - earlier.heads,
             self.puts - earlier.puts,
+            self.deletes - earlier.deletes,
             self.retries - earlier.retries,
             self.bytes - earlier.bytes,
         )
@@ -47,7 +56,7 @@ class RequestCounter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts = dict.fromkeys(("lists", "gets", "heads", "puts", "retries", "bytes"), 0)
+        self._counts = dict.fromkeys(("lists", "gets", "heads", "puts", "deletes", "retries", "bytes"), 0)
 
     def add(self, what: str, n: int = 1) -> None:
         """Count ``n`` more of ``what``, a field of :class:`RequestCount`."""

@@ -295,6 +295,13 @@ class S3Storage:
                 "puts", key, lambda: self._client.upload_fileobj(BytesIO(data), self.bucket, full, Config=config)
             )
 
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; those that are not there are no error."""
+        doomed = [{"Key": self._full(key)} for key in keys]
+        for at in range(0, len(doomed), _PAGE):
+            some = {"Objects": doomed[at : at + _PAGE], "Quiet": True}
+            self._asked("deletes", "", partial(self._client.delete_objects, Bucket=self.bucket, Delete=some))
+
     # ------------------------------------------------------------------------------------------------------ closing
 
     def close(self) -> None:

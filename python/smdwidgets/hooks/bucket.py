@@ -1,0 +1,78 @@
+"""Runs that a hook writes to S3: steps are written here first and go up one by one, the event object before its index object.
+
+So a reader that sees a step in the index finds its events complete, and a training whose network is down loses steps, not time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from smdwidgets import _core
+from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
+from smdwidgets.storage.s3 import S3Storage, connect, split_url
+from smdwidgets.trials.smdebug_run import END_OF_JOB
+
+__all__ = ["Bucket"]
+
+
+class Bucket:
+    """A run below ``s3://bucket/prefix``, and the folder of this machine that its files pass through."""
+
+    def __init__(self, url: str, client: Any = None) -> None:
+        bucket, prefix = split_url(url)
+        self._storage = S3Storage(
+            bucket, prefix, client=connect() if client is None else client, cache_bytes=0, owns_client=client is None
+        )
+        self.url = self._storage.url
+        self.folder = Path(tempfile.mkdtemp(prefix="smdwidgets-hook-"))
+
+    def send(self, *keys: str | None) -> None:
+        """Let files of the folder go up, each complete before the next begins; what is up is deleted here."""
+        for key in keys:
+            if key is not None:
+                path = self.folder / key
+                self._storage.put(key, path)
+                path.unlink()
+
+    def keys_of(self, worker: str | None) -> list[str]:
+        """Keys of an earlier run there: of one worker, or of all."""
+        found: list[str] = []
+        for prefix in (COLLECTIONS_PREFIX + "/", "events/", "index/"):
+            keys = self._storage.list(prefix)
+            if worker is None:
+                found += keys
+            else:
+                ends = (f"_{worker}.json", f"_{worker}.tfevents", f"/{worker}_collections.json")
+                found += [key for key in keys if key.endswith(ends)]
+        return found
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects."""
+        self._storage.delete([*keys, END_OF_JOB])
+
+    def resume(self) -> _core.Catalog:
+        """What the index there says, and no mark of an end any more."""
+        self._storage.delete([END_OF_JOB])
+        catalog = _core.Catalog()
+        catalog.add_keys(list(self._storage.list("index/")))
+        catalog.load_many(list(self._storage.read_many(catalog.unread())))
+        return catalog
+
+    def close(self, *, ended: bool) -> None:
+        """What is left goes up, then the mark of the end; the folder goes away."""
+        try:
+            with suppress(OSError):
+                left = sorted(
+                    path for path in self.folder.rglob("*") if path.is_file() and path.suffix not in {".smd", ".tmp"}
+                )
+                self.send(*(path.relative_to(self.folder).as_posix() for path in left))
+                if ended:
+                    self._storage.put(END_OF_JOB, b"")
+        finally:
+            self._storage.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
