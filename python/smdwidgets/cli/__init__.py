@@ -17,7 +17,10 @@ from smdwidgets._core import __version__
 from smdwidgets.exceptions import SMDebugError
 
 # Names of modules of this package, in the order in which help lists them.
-COMMANDS: tuple[str, ...] = ("check",)
+COMMANDS: tuple[str, ...] = (
+    "demo",
+    "check",
+)
 
 
 def _commands() -> list[ModuleType]:

@@ -1,0 +1,1 @@
+"""What `smdwidgets demo` shows: a small real training with two planted faults, and the notebook that looks at it."""
