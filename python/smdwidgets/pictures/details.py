@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.modes import ModeKeys
-from smdwidgets.pictures.frames import ImageWanted, as_plane, plane_axes, plane_of
 from smdwidgets.pictures.packet import pack
+from smdwidgets.pictures.plane import ImageWanted, as_plane, plane_of, row_and_column
 from smdwidgets.pictures.view import TensorView
 
 MOST_VALUES = 4096
@@ -63,12 +63,12 @@ def tile(view: TensorView, step: int, question: dict[str, Any], about: dict[str,
             "kind": "tile",
             **about,
             "step": step,
-            "axes": list(wanted.axes),
-            "fixed": list(wanted.fixed),
+            "axes": made.axes,
+            "fixed": made.fixed,
             "pool": wanted.pool,
             "rows": list(made.rows),
             "cols": list(made.columns),
-            "shape": list(made.plane),
+            "shape": list(made.size),
             "exact": exact,
         },
         {"image": made.codes, "image_range": np.array(made.limits, np.float64)},
@@ -77,12 +77,11 @@ def tile(view: TensorView, step: int, question: dict[str, Any], about: dict[str,
 
 def values(view: TensorView, step: int, question: dict[str, Any], about: dict[str, Any]) -> bytes:
     """Exact numbers of some cells, as the shortest text that gives each back."""
-    value = as_plane(view.value(step))
-    axes, fixed = _ints(question.get("axes")), _ints(question.get("fixed"))
-    row_axis, column_axis = plane_axes(value.ndim, axes)
-    index: list[int | slice] = [
-        min(max(0, fixed[i] if i < len(fixed) else 0), max(0, size - 1)) for i, size in enumerate(value.shape)
-    ]
+    value = view.value(step)
+    axes, fixed = ImageWanted(_ints(question.get("axes")), _ints(question.get("fixed"))).meant(value.shape)
+    row_axis, column_axis = row_and_column(axes)
+    value = as_plane(value)
+    index: list[int | slice] = [*fixed] if value.ndim == len(fixed) else [0, 0]
     shape = (value.shape[row_axis], value.shape[column_axis])
     rows, columns = (_cut(_pair(question.get(key)), size) for key, size in (("rows", shape[0]), ("cols", shape[1])))
     columns = (columns[0], min(columns[1], columns[0] + MOST_VALUES))
@@ -96,8 +95,8 @@ def values(view: TensorView, step: int, question: dict[str, Any], about: dict[st
             "kind": "values",
             **about,
             "step": step,
-            "axes": list(axes),
-            "fixed": list(fixed),
+            "axes": axes,
+            "fixed": fixed,
             "rows": list(rows),
             "cols": list(columns),
             "shape": list(shape),

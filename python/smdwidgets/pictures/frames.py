@@ -17,6 +17,7 @@ from smdwidgets import _core
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures.edges import SharedEdges
 from smdwidgets.pictures.packet import pack
+from smdwidgets.pictures.plane import ImageWanted, Plane, plane_of
 from smdwidgets.pictures.view import TensorView
 
 OPS = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
@@ -33,16 +34,6 @@ class HistogramWanted:
     scale: str = "linear"
     bins: int = 128
     edges: str = "shared"
-
-
-@dataclass(frozen=True)
-class ImageWanted:
-    """Which plane through the tensor, pooled how, to how many cells at most."""
-
-    axes: tuple[int, ...] = ()
-    fixed: tuple[int, ...] = ()
-    pool: str = "maxabs"
-    cells: int = 4096
 
 
 @dataclass(frozen=True)
@@ -93,9 +84,8 @@ class Frame:
     edges: NDArray[np.float64] | None = None
     hist: NDArray[np.uint32] | None = None
     hist_out: tuple[float, float] = (0.0, 0.0)
-    image: NDArray[np.uint8] | None = None
-    image_range: tuple[float, float] = (np.nan, np.nan)
-    plane: tuple[int, int] = (0, 0)
+    image: Plane | None = None
+    shape: tuple[int, ...] = ()
     error: dict[str, str] | None = None
 
 
@@ -112,6 +102,7 @@ def make_frame(
         if not any(np.isfinite(frame.stats)):
             frame.error = {"type": type(error).__name__, "message": str(error)}
         return frame
+    frame.shape = value.shape
     if value.dtype.kind in "USO":
         return frame
     try:
@@ -123,7 +114,7 @@ def make_frame(
         if wanted.histogram is not None and value.size:
             _fill_histogram(frame, value, wanted.histogram, edges)
         if wanted.image is not None and value.size:
-            _fill_image(frame, value, wanted.image)
+            frame.image = plane_of(value, wanted.image, wanted.image.cells)
         if wanted.update and previous is not None:
             frame.update = update_ratio(view, previous, value)
     except (SMDebugError, ValueError) as error:
@@ -160,86 +151,6 @@ def _fill_histogram(frame: Frame, value: NDArray[Any], wanted: HistogramWanted, 
     frame.hist_out = (float(made["under"]) - zeros, float(made["over"]))
 
 
-def _fill_image(frame: Frame, value: NDArray[Any], wanted: ImageWanted) -> None:
-    made = plane_of(value, wanted, wanted.cells, None, None)
-    frame.image, frame.image_range, frame.plane = made.codes, made.limits, made.plane
-
-
-@dataclass(frozen=True)
-class Plane:
-    """A pooled image in palette codes: 0 to 252 from low to high, then -inf, +inf, NaN."""
-
-    codes: NDArray[np.uint8]
-    limits: tuple[float, float]
-    plane: tuple[int, int]
-    rows: tuple[int, int]
-    columns: tuple[int, int]
-
-
-def plane_of(
-    value: NDArray[Any],
-    wanted: ImageWanted,
-    cells: int | tuple[int, int],
-    rows: tuple[int, int] | None,
-    columns: tuple[int, int] | None,
-) -> Plane:
-    """A plane through a value as an image of at most so many cells, the aspect kept, or of at most a height and width."""
-    value = as_plane(value)
-    row_axis, column_axis = plane_axes(value.ndim, wanted.axes)
-    height, width = value.shape[row_axis], value.shape[column_axis]
-    rows = _within(rows, height)
-    columns = _within(columns, width)
-    h, w = rows[1] - rows[0], columns[1] - columns[0]
-    if isinstance(cells, int):
-        shrink = max(1.0, (h * w / cells) ** 0.5)
-        out = (max(1, min(h, int(h / shrink))), max(1, min(w, int(w / shrink))))
-        # A long thin plane: what one side can't shrink further the other must.
-        if out[0] * out[1] > cells:
-            out = (min(out[0], max(1, cells // out[1])), min(out[1], cells))
-    else:
-        out = (max(1, min(h, cells[0])), max(1, min(w, cells[1])))
-    indices = (*wanted.fixed, *[0] * value.ndim)
-    fixed = [
-        min(max(0, indices[axis]), size - 1)
-        for axis, size in enumerate(value.shape)
-        if axis not in {row_axis, column_axis}
-    ]
-    made = _core.pooled(
-        value,
-        size=out,
-        pool=wanted.pool,
-        row_axis=row_axis,
-        column_axis=column_axis,
-        fixed=fixed,
-        rows=rows,
-        columns=columns,
-        codes="uint8",
-    )
-    low, high = made["limits"]
-    return Plane(np.asarray(made["image"]), (float(low), float(high)), (height, width), rows, columns)
-
-
-def as_plane(value: NDArray[Any]) -> NDArray[Any]:
-    """A value of two axes at least: a scalar is one cell, a vector one row."""
-    if value.ndim == 0:
-        return value.reshape(1, 1)
-    return value.reshape(1, -1) if value.ndim == 1 else value
-
-
-def plane_axes(ndim: int, axes: Sequence[int]) -> tuple[int, int]:
-    """The two axes shown: those asked for where they make sense, else the last two."""
-    if len(axes) == 2 and axes[0] != axes[1] and all(0 <= axis < ndim for axis in axes):
-        return axes[0], axes[1]
-    return ndim - 2, ndim - 1
-
-
-def _within(cut: tuple[int, int] | None, size: int) -> tuple[int, int]:
-    if cut is None:
-        return 0, size
-    start = min(max(0, cut[0]), max(0, size - 1))
-    return start, min(max(start + 1, cut[1]), size)
-
-
 def update_ratio(view: TensorView, previous: int, value: NDArray[Any]) -> float:
     """How far the value moved since an earlier step, in units of its size then."""
     try:
@@ -265,6 +176,9 @@ def pack_frames(
         "errors": {str(frame.step): frame.error for frame in frames if frame.error is not None},
     }
     arrays: dict[str, Any] = {"step": np.array([frame.step for frame in frames], np.float64)}
+    if any(frame.shape for frame in frames):
+        rank = max(len(frame.shape) for frame in frames)
+        arrays["shapes"] = np.array([frame.shape + (-1,) * (rank - len(frame.shape)) for frame in frames], np.float64)
     if wanted.stats:
         arrays["stats"] = np.array([frame.stats for frame in frames]).reshape(len(frames), len(REDUCTIONS))
         arrays["counts"] = np.array([frame.counts for frame in frames]).reshape(len(frames), 5)
@@ -311,21 +225,13 @@ def _padded(row: NDArray[np.uint32] | None, bins: int, empty: NDArray[np.uint32]
 
 
 def _pack_images(head: dict[str, Any], arrays: dict[str, Any], frames: Sequence[Frame], wanted: ImageWanted) -> None:
-    shown = [frame for frame in frames if frame.image is not None]
+    shown = [frame.image for frame in frames if frame.image is not None]
     if not shown:
         return
     # One packet holds images of one size; where the shape changes between steps the caller cuts packets there.
-    first = shown[0].image
-    assert first is not None
-    head["image"] = {
-        "axes": list(wanted.axes),
-        "fixed": list(wanted.fixed),
-        "pool": wanted.pool,
-        "rows": shown[0].plane[0],
-        "cols": shown[0].plane[1],
-    }
-    nothing = np.zeros_like(first)
-    arrays["image"] = np.array(
-        [nothing if f.image is None or f.image.shape != first.shape else f.image for f in frames], np.uint8
-    )
-    arrays["image_range"] = np.array([f.image_range for f in frames])
+    first = shown[0]
+    rows, cols = first.size
+    head["image"] = {"axes": first.axes, "fixed": first.fixed, "pool": wanted.pool, "rows": rows, "cols": cols}
+    nothing = np.zeros_like(first.codes)
+    arrays["image"] = np.array([nothing if f.image is None else f.image.codes for f in frames], np.uint8)
+    arrays["image_range"] = np.array([(np.nan, np.nan) if f.image is None else f.image.limits for f in frames])

@@ -11,6 +11,7 @@ import anywidget
 import traitlets
 from numpy.typing import NDArray
 
+from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import SMDebugError, SMDebugTypeError, TensorUnavailable
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials import Trial, create_trial
@@ -61,6 +62,8 @@ class RunWidget(anywidget.AnyWidget, ViewState):
         desk = _desk(self.trials, rules)
         self._conversation = Conversation(self.trials, desk, self._send_packets)
         kept = memory.of_this_cell(self.KIND, [str(trial.path) for trial in self.trials])
+        if state.get("step", -1) >= 0:
+            state.setdefault("follow", False)
         chosen = {**kept.state, **state}
         if "tensor" not in chosen and self.KIND in {"explorer", "inspector"}:
             chosen["tensor"] = _first_tensor(self.trials[0])
@@ -73,6 +76,13 @@ class RunWidget(anywidget.AnyWidget, ViewState):
         kept.now_shown_by(self)
         if desk is not None:
             desk.start()
+
+    @traitlets.observe("step")
+    def _lets_go(self, change: Any) -> None:
+        # Following ends where somebody goes elsewhere, in Python as in the browser.
+        with no_refresh(self.trial):
+            if self.follow and change["new"] >= 0 and change["new"] not in self.trial.steps()[-1:]:
+                self.follow = False
 
     def _send_packets(self, message: dict[str, Any], packets: Sequence[bytes]) -> None:
         if self.comm is not None:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from smdwidgets._text import byte_size, shown
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.pictures.frames import HistogramWanted, ImageWanted, Wanted, make_frame
+from smdwidgets.pictures.frames import HistogramWanted, Wanted, make_frame
+from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def draw(widget: RunWidget) -> NDArray[np.uint8] | None:
     if frame.hist is not None:
         parts.append(_bars(frame.hist))
     if frame.image is not None:
-        parts.append(_map(frame.image))
+        parts.append(_map(frame.image.codes))
     if not parts:
         return None
     gap = np.full((_HEIGHT, 16, 3), 255, np.uint8)

@@ -133,7 +133,8 @@ def _steps_a_packet(frames: Sequence[Frame]) -> int:
     largest = 1
     for frame in frames:
         size = frame.stats.nbytes + frame.counts.nbytes + 200
-        for section in (frame.percentiles, frame.edges, frame.hist, frame.image):
+        size += 0 if frame.image is None else frame.image.codes.nbytes
+        for section in (frame.percentiles, frame.edges, frame.hist):
             size += 0 if section is None else section.nbytes
         largest = max(largest, size)
     return max(1, LARGEST // 2 // largest)
@@ -145,14 +146,13 @@ def _cut(frames: list[Frame]) -> list[list[Frame]]:
 
 
 def _same_shape(frames: Sequence[Frame]) -> list[list[Frame]]:
-    """Runs of frames whose images cover planes of one size: a packet holds images of one size."""
+    """Runs of frames of one shape, those without a picture wherever they come: a packet holds images of one size."""
     groups: list[list[Frame]] = []
-    plane: tuple[int, int] | None = None
+    shape: tuple[int, ...] | None = None
     for frame in frames:
-        mine = frame.plane if frame.image is not None else plane
-        if not groups or (mine is not None and plane is not None and mine != plane):
+        mine = frame.shape if frame.image is not None else shape
+        if not groups or (shape is not None and mine != shape):
             groups.append([])
-            plane = None
         groups[-1].append(frame)
-        plane = mine if mine is not None else plane
+        shape = mine
     return groups

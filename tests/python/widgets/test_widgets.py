@@ -17,6 +17,7 @@ import pytest
 import smdwidgets
 from python.widgets.talk import Page, begin, by_step, end, save, weights
 from smdwidgets.pictures.packet import LARGEST
+from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.rules import Rule
 
 WANT = {
@@ -421,3 +422,36 @@ def test_names_that_mean_harm_are_text(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "alert(2)" not in page, "names are inside packets, which are base64"
     widget.close()
+
+
+def test_a_step_set_in_python_ends_following(explorer: Any, run: Path) -> None:
+    assert smdwidgets.explore(run, step=5).follow is False
+    explorer.step = 95
+    assert explorer.follow
+    explorer.step = 0
+    assert not explorer.follow
+
+
+@pytest.mark.parametrize(
+    ("axes", "fixed", "shape", "meant"),
+    [
+        ((), (), (), ([], [])),
+        ((), (), (4,), ([0], [0])),
+        ((), (), (8, 3, 5), ([1, 2], [0, 0, 0])),
+        ((2, 0), (0, 9, 0), (8, 3, 5), ([2, 0], [0, 2, 0])),
+        ((1, 1), (1,), (8, 3), ([0, 1], [0, 0])),
+    ],
+)
+def test_of_axes_and_indices_asked_for_those_that_fit_are_meant(axes: Any, fixed: Any, shape: Any, meant: Any) -> None:
+    assert ImageWanted(axes, fixed).meant(shape) == meant
+
+
+def test_packets_say_which_plane_they_are_of(explorer: Any) -> None:
+    page = Page(explorer)
+    for frame in page.frames("fc1.weight", want=WANT).values():
+        assert (frame["head"]["image"]["axes"], frame["head"]["image"]["fixed"]) == ([0, 1], [0, 0])
+        assert frame["shapes"].tolist() == [32, 48]
+    _, packets = page.ask(
+        "tile", role="main", run=0, tensor="fc1.weight", worker="", step=0, axes=[], fixed=[], size=[9, 9]
+    )
+    assert (packets[0][0]["axes"], packets[0][0]["fixed"]) == ([0, 1], [0, 0])
