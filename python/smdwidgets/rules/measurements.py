@@ -98,7 +98,10 @@ class StepTable:
         for name, mean, size in zip(self.names, self["mean"], self["size"], strict=True):
             if size == 1 or np.isnan(size):
                 found.setdefault(name, []).append(float(mean))
-        return {name: values[0] if len(values) == 1 else float(np.mean(values)) for name, values in found.items()}
+        # Sorted, so that the sum does not depend on which worker is called what.
+        return {
+            name: values[0] if len(values) == 1 else float(np.mean(sorted(values))) for name, values in found.items()
+        }
 
     @property
     def nbytes(self) -> int:

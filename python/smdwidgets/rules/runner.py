@@ -346,6 +346,8 @@ class RuleRunner:
             self._while_waiting()
         last = self._seen[-1] if self._seen else None
         for evaluation in self._active():
+            if not stopped and self._at.get(evaluation.name, 0) < len(self._seen):
+                continue  # added or begun anew in the last moment: its turn comes below
             try:
                 evaluation.rule.finish(last)
             except Exception as error:
@@ -355,11 +357,10 @@ class RuleRunner:
                 evaluation.end(Status.STOPPED if stopped else None)
             self._tell_end(evaluation)
         with self._lock:
-            self._idle.set()
-            # A rule that was added or begun anew in the last moment.
             if not stopped and any(each.active for each in self._evaluations.values()):
-                self._begin()
+                self._begin()  # without being idle in between: whoever waits goes on waiting
             else:
+                self._idle.set()
                 self._tell(RuleEvent("", None, "idle"))
 
     # --------------------------------------------------------------------------------------------------------- events

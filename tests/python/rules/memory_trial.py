@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from smdwidgets import modes
-from smdwidgets.exceptions import TensorUnavailable, TensorUnavailableForStep
+from smdwidgets.exceptions import InvalidWorker, TensorUnavailable, TensorUnavailableForStep
 
 
 class MemoryTensor:
@@ -28,6 +28,8 @@ class MemoryTensor:
         cells = self._cells(step)
         if not cells:
             raise TensorUnavailableForStep(self.name, step)
+        if worker is not None and worker not in cells:
+            raise InvalidWorker(worker, cells)
         value = cells[worker or min(cells)]
         if isinstance(value, dict):
             raise TensorUnavailableForStep(self.name, step, has_reductions=True)
@@ -44,7 +46,7 @@ class MemoryTensor:
                 raise TensorUnavailableForStep(self.name, step, has_reductions=True)
             return value[key]
         flat = np.abs(value).reshape(-1) if abs else np.asarray(value).reshape(-1)
-        if not flat.size:
+        if not flat.size and name not in ("sum", "prod", "l1", "l2"):
             return np.nan
         special = {
             "variance": np.var,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +15,24 @@ from smdwidgets.rules.parameters import Integer, Patterns, Real
 from smdwidgets.rules.selector import Selector
 
 
-@dataclass(frozen=True, eq=False)
-class _Seen:
+class _Seen(NamedTuple):
     """Images so far, and for each channel the sum and number of pixels."""
 
     images: int
     sums: NDArray[np.float64]
     pixels: int
 
-    def plus(self, other: _Seen) -> _Seen:
-        if len(self.sums) != len(other.sums):  # another number of channels: other images
-            return other if other.images else self
-        return _Seen(self.images + other.images, self.sums + other.sums, self.pixels + other.pixels)
+
+#: By number of channels, since those of different images are not added up.
+_AllSeen = dict[int, _Seen]
 
 
-_NONE = _Seen(0, np.empty(0), 0)
+def _plus(one: _AllSeen, more: _AllSeen) -> _AllSeen:
+    both = dict(one)
+    for channels, seen in more.items():
+        images, sums, pixels = one.get(channels, _Seen(0, np.zeros(channels), 0))
+        both[channels] = _Seen(images + seen.images, sums + seen.sums, pixels + seen.pixels)
+    return both
 
 
 class CheckInputImages(BuiltinRule):
@@ -64,28 +67,35 @@ class CheckInputImages(BuiltinRule):
     def judge(self, step: int) -> None:
         selector = Selector((), self.regex)
         self.rows(selector, step)
-        if not _seen_at(self.measurements, selector, self.channel, step).images:
+        here = _seen_at(self.measurements, selector, self.channel, step)
+        if not here:
             raise NothingToJudge(f"no tensor of this step has an axis {self.channel} and is an image")
 
-        def add(seen: _Seen, each: int) -> _Seen:
-            return seen.plus(_seen_at(self.measurements, selector, self.channel, each))
+        def add(seen: _AllSeen, each: int) -> _AllSeen:
+            return _plus(seen, _seen_at(self.measurements, selector, self.channel, each))
 
-        seen = self.measurements.fold(("images", selector, self.channel), step, _NONE, add)
-        if seen.images < self.threshold_samples:
-            raise NothingToJudge(f"{seen.images} of {self.threshold_samples} images seen so far")
+        start: _AllSeen = {}
+        every = self.measurements.fold(("images", selector, self.channel), step, start, add)
+        enough = {
+            channels: every[channels] for channels in sorted(here) if every[channels].images >= self.threshold_samples
+        }
+        if not enough:
+            seen = max(every[channels].images for channels in here)
+            raise NothingToJudge(f"{seen} of {self.threshold_samples} images seen so far")
         name = self.measurements.names(selector, step)[0]
-        for channel, mean in enumerate(seen.sums / seen.pixels):
-            if not abs(mean) <= self.threshold_mean:
-                message = (
-                    f"mean {number(mean)} of channel {channel} over {seen.images} images is further from 0 than "
-                    f"{number(self.threshold_mean)}"
-                )
-                self.blame(name, step, mean, self.threshold_mean, message)
+        for images, sums, pixels in enough.values():
+            for channel, mean in enumerate(sums / pixels):
+                if not abs(mean) <= self.threshold_mean:
+                    message = (
+                        f"mean {number(mean)} of channel {channel} over {images} images is further from 0 than "
+                        f"{number(self.threshold_mean)}"
+                    )
+                    self.blame(name, step, mean, self.threshold_mean, message)
 
 
-def _seen_at(measurements: Measurements, selector: Selector, channel: int, step: int) -> _Seen:
-    def count() -> _Seen:
-        total = _NONE
+def _seen_at(measurements: Measurements, selector: Selector, channel: int, step: int) -> _AllSeen:
+    def count() -> _AllSeen:
+        total: _AllSeen = {}
         for name in measurements.names(selector, step):
             for worker in measurements.workers(name, step):
                 try:
@@ -96,7 +106,7 @@ def _seen_at(measurements: Measurements, selector: Selector, channel: int, step:
                     continue
                 others = tuple(axis for axis in range(value.ndim) if axis != channel)
                 sums = value.sum(axis=others, dtype=np.float64)
-                total = total.plus(_Seen(value.shape[0], sums, value.size // len(sums)))
+                total = _plus(total, {len(sums): _Seen(value.shape[0], sums, value.size // len(sums))})
         return total
 
     return measurements.kept(("image sums", selector, channel, step), count)

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+#: What is larger is no class number.
+LARGEST = 2.0**53
+
 __all__ = ["LABELS", "PREDICTIONS", "class_numbers"]
 
 #: Names of labels and predictions: SageMaker's, and those of PyTorch's loss modules, whose inputs they are.
@@ -41,7 +44,7 @@ def class_numbers(
     if labels.size != predictions.size:
         return None
     pair = labels.reshape(-1), predictions.reshape(-1)
-    known = np.isfinite(pair[0]) & np.isfinite(pair[1])
+    known = (np.abs(pair[0]) < LARGEST) & (np.abs(pair[1]) < LARGEST)  # nor NaN
     return _as_classes(pair[0][known]), _as_classes(pair[1][known])
 
 

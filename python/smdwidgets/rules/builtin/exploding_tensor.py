@@ -26,13 +26,14 @@ class ExplodingTensor(SelectingRule):
     only_nan = Flag(False, "Look for NaN only, not for infinities.")
 
     def needs(self) -> list[Need]:
-        return [Need(self.selector, ("min", "max"))]
+        return [Need(self.selector, ("min", "max", "size"))]
 
     def judge(self, step: int) -> None:
         table = self.look(self.needs()[0], step)
         low, high = table["min"], table["max"]
         nan = np.isnan(low) | np.isnan(high)
         fault = nan if self.only_nan else nan | np.isinf(low) | np.isinf(high)
+        fault &= table["size"] != 0  # of nothing there is no smallest
         unknown = table.unknown("min") | table.unknown("max")
         known = np.flatnonzero(fault & ~unknown)
         judged = len(table)

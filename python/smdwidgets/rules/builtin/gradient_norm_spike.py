@@ -70,16 +70,20 @@ class GradientNormSpike(BuiltinRule):
         def compute() -> tuple[float, str, str | None]:
             table = self.measurements.table(need.selector, step, need.columns)
             norms = table["l2"]
-            worst: tuple[float, str, str | None] = (0.0, "", None)
+            worst: tuple[float, str, str | None] = (-1.0, "", None)
             workers = np.array([worker or "" for worker in table.workers])
             known = ~table.unknown("l2")
             for worker in np.unique(workers[known]):
                 rows = np.flatnonzero(known & (workers == worker))
-                top = rows[np.nanargmax(np.where(np.isnan(norms[rows]), np.inf, norms[rows]))]
-                with np.errstate(over="ignore", invalid="ignore"):
-                    scale = float(np.max(np.abs(norms[rows])))
-                    norm = scale * float(np.sqrt(np.sum((norms[rows] / scale) ** 2))) if 0 < scale < math.inf else scale
-                if not norm <= worst[0]:
+                ranked = np.where(np.isnan(norms[rows]), np.inf, norms[rows])
+                top = rows[np.argmax(ranked)]
+                scale = float(ranked.max())
+                norm = (
+                    scale * math.sqrt(float(np.sum((norms[rows] / scale) ** 2)))
+                    if 0 < scale < math.inf
+                    else float(norms[top])
+                )
+                if worst[0] < (math.inf if math.isnan(norm) else norm):
                     worst = (norm, table.names[top], str(worker) or None)
             return worst
 

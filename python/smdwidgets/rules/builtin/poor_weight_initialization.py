@@ -100,7 +100,7 @@ class PoorWeightInitialization(BuiltinRule):
         for name, variance in zip(table.names, table["variance"], strict=True):
             if np.isfinite(variance):
                 variances.setdefault(name, []).append(float(variance))
-        layers = {name: float(np.mean(each)) for name, each in variances.items()}
+        layers = {name: float(np.mean(sorted(each))) for name, each in variances.items()}
         if len(layers) < 2:
             return
         low, high = min(layers, key=layers.__getitem__), max(layers, key=layers.__getitem__)

@@ -15,6 +15,9 @@ from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Real
 from smdwidgets.rules.selector import Selector
 
+#: What is larger is no node number.
+LARGEST = 2**53
+
 TREES = Selector(("trees",), (r"^trees/",))
 
 
@@ -47,13 +50,18 @@ class TreeDepth(BuiltinRule):
             self.blame(name, step, depth, self.depth, message)
 
     def _depth(self, names: tuple[str, ...], step: int) -> tuple[int, str, str] | None:
-        """The largest depth, the tensor that tells it, and the tree."""
+        """The largest depth over all workers, the tensor that tells it, and the tree."""
+        workers = dict.fromkeys(worker for name in names for worker in self.measurements.workers(name, step))
+        found = [each for worker in workers if (each := self._depth_of_worker(names, step, worker)) is not None]
+        return max(found, default=None)
+
+    def _depth_of_worker(self, names: tuple[str, ...], step: int, worker: str | None) -> tuple[int, str, str] | None:
         columns = {name.rpartition("/")[2]: name for name in names}
         values: dict[str, NDArray[Any]] = {}
         for column in ("ID", "Yes", "No", "Node", "Tree"):
             if column in columns:
                 try:
-                    values[column] = np.asarray(self.measurements.value(columns[column], step)).reshape(-1)
+                    values[column] = np.asarray(self.measurements.value(columns[column], step, worker)).reshape(-1)
                 except SMDebugError:
                     continue
         if {"ID", "Yes", "No"} <= values.keys():
@@ -101,10 +109,10 @@ def _text(value: object) -> str:
 def _node_numbers(values: NDArray[Any]) -> NDArray[np.int64] | None:
     numbers: NDArray[np.int64]
     if values.dtype.kind in "iu":
-        numbers = values.astype(np.int64)
+        numbers = values[values < LARGEST].astype(np.int64)
         return numbers
     if values.dtype.kind == "f":
-        numbers = values[np.isfinite(values)].astype(np.int64)
+        numbers = values[np.abs(values) < LARGEST].astype(np.int64)  # nor NaN
         return numbers
     found = [re.fullmatch(r"(?:\d+-)?(\d{1,18})", _text(value)) for value in values]
     return np.array([int(each[1]) for each in found if each], dtype=np.int64)

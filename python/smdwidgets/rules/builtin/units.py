@@ -17,8 +17,8 @@ __all__ = ["FEWEST_SAMPLES", "inactive_share"]
 #: Fewer values a unit than this say nothing about it: a healthy ReLU is off for half of its inputs.
 FEWEST_SAMPLES = 16
 
-#: For each axis that units may lie along: how many of a unit's values are active, and out of how many.
-Activity = dict[int, tuple[NDArray[np.int64], int]]
+#: For each axis that units may lie along, and number of them: how many of a unit's values are active, and out of how many.
+Activity = dict[tuple[int, int], tuple[NDArray[np.int64], int]]
 
 
 def activity(active: NDArray[np.bool_]) -> Activity:
@@ -27,16 +27,23 @@ def activity(active: NDArray[np.bool_]) -> Activity:
     Axis 0 is the batch. Frameworks put a layer's units along axis 1 (PyTorch, MXNet) or along the last one (Keras, and
     transformers everywhere), so both are counted. An array of one axis is a single sample.
     """
-    if active.ndim == 0:
-        active = active.reshape(1, 1)
-    elif active.ndim == 1:
+    if active.ndim < 2:
         active = active.reshape(1, -1)
     counted: Activity = {}
     for axis in {1, active.ndim - 1}:
         others = tuple(each for each in range(active.ndim) if each != axis)
         units = active.shape[axis]
-        counted[axis] = np.count_nonzero(active, axis=others).astype(np.int64), active.size // units if units else 0
+        counted[axis, units] = np.count_nonzero(active, axis=others).astype(np.int64), active.size // units
     return counted
+
+
+def _added(total: Activity, more: Activity) -> Activity:
+    """Both together; what differs in shape stays apart."""
+    sums = dict(total)
+    for key, (count, samples) in more.items():
+        before, so_far = total.get(key, (np.zeros_like(count), 0))
+        sums[key] = before + count, so_far + samples
+    return sums
 
 
 def inactive_share(
@@ -55,29 +62,20 @@ def inactive_share(
     are enough. Of the two axes that may hold the units the one with more inactive units counts: slices along the other axis mix
     all units and are practically never inactive as a whole.
     """
-    total: Activity = {}
-    mode = measurements.mode(step)
-    at: int | None = step
-    earlier = measurements.earlier_steps(step, mode)
-    while at is not None:
-        if name in measurements.names(selector, at):
-            found = _at_step(measurements, name, at, test, key)
-            if total and {axis: len(count) for axis, (count, _) in found.items()} != {
-                axis: len(count) for axis, (count, _) in total.items()
-            }:
+    total = _at_step(measurements, name, step, test, key)
+    mine = set(total)  # of earlier steps only what has the shape of today counts
+    for earlier in measurements.earlier_steps(step, measurements.mode(step)):
+        if not mine or min(total[each][1] for each in mine) >= FEWEST_SAMPLES:
+            break
+        if name in measurements.names(selector, earlier):
+            found = _at_step(measurements, name, earlier, test, key)
+            if not mine & found.keys():
                 break  # the layer had another shape then
-            for axis, (count, samples) in found.items():
-                before, so_far = total.get(axis, (np.zeros_like(count), 0))
-                total[axis] = before + count, so_far + samples
-            if total and min(samples for _, samples in total.values()) >= FEWEST_SAMPLES:
-                break
-        at = next(earlier, None)
-    if not total or min(samples for _, samples in total.values()) < FEWEST_SAMPLES:
-        return None
+            total = _added(total, {each: found[each] for each in mine & found.keys()})
     shares = [
         (100.0 * float(np.mean(100.0 * count / samples < percent)), len(count))
         for count, samples in total.values()
-        if len(count)
+        if samples >= FEWEST_SAMPLES
     ]
     return max(shares, default=None)
 
@@ -98,10 +96,7 @@ def _at_step(
                 continue
             if value.dtype.kind not in "fiub" or not value.size:
                 continue
-            for axis, (active, samples) in activity(test(value)).items():
-                before, so_far = total.get(axis, (np.zeros_like(active), 0))
-                if len(before) == len(active):
-                    total[axis] = before + active, so_far + samples
+            total = _added(total, activity(test(value)))
         return total
 
     return measurements.kept(("activity", name, step, *key), count)

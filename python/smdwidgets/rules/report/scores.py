@@ -4,7 +4,7 @@
 >>> matrix = confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
 >>> matrix.tolist()
 [[1, 1], [0, 1]]
->>> precision_recall(matrix)["macro"].f1.round(3)
+>>> round(precision_recall(matrix)["macro"].f1, 3)
 0.667
 """
 

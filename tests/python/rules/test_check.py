@@ -1,0 +1,144 @@
+"""`smdwidgets check`: exit codes, forms of the result, and what is wrong with the arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from python.rules.trainings import History
+from smdwidgets.cli import main
+
+Trained = Callable[..., History]
+
+
+@pytest.fixture
+def healthy(trained: Trained) -> str:
+    return str(trained().path)
+
+
+@pytest.fixture
+def sick(trained: Trained) -> str:
+    return str(trained(rate=0.0).path)
+
+
+def test_exit_codes(healthy: str, sick: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", healthy, "--rules", "LossNotDecreasing,VanishingGradient"]) == 0
+    assert "0 of 2 rules fired over 30 steps" in capsys.readouterr().out
+    assert main(["check", sick, "--rules", "LossNotDecreasing"]) == 1
+    out = capsys.readouterr().out
+    assert "fired at step 10 (2 of 2 judged steps): loss_output_0: stayed the same" in out
+    assert main(["check", healthy, "--rules", "TreeDepth"]) == 2
+    assert "judged no step" in capsys.readouterr().out
+    assert main(["check", healthy, "--rules", "TreeDepth", "--allow-unjudged"]) == 0
+    assert main(["check", healthy]) in (0, 1)
+    assert main(["check", sick]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--rules", "LossNotDecreasin"], "Did you mean 'LossNotDecreasing'?"),
+        (["--rules", "VanishingGradient", "--param", "VanishingGradient.treshold=1"], "Did you mean 'threshold'?"),
+        (["--rules", "VanishingGradient", "--param", "VanishingGradient.threshold=low"], "is not a number"),
+        (["--rules", "VanishingGradient", "--param", "AllZero.threshold=1"], "no rule of this name is to run"),
+        (["--rules", "VanishingGradient", "--param", "threshold=1"], "RULE.NAME=VALUE"),
+        (["--rules", "AllZero"], "tensor_regex"),
+        (["--config", "/no/such/file.json"], "can't be read"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    healthy: str, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", healthy, *arguments]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path / "nothing")]) == 2
+    assert "No run at" in capsys.readouterr().err
+    assert main(["check"]) == 2
+
+
+def test_parameters(healthy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["check", healthy, "--rules", "VanishingGradient", "--param", "VanishingGradient.threshold=1e3", "--json"])
+        == 1
+    )
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert told["exit_code"] == 1
+    assert told["ended"] is True
+    (rule,) = told["rules"]
+    assert rule["parameters"] == {"threshold": "1000.0"}
+    assert (rule["first_fired"], rule["fired"], rule["judged"], rule["RuleEvaluationStatus"]) == (
+        0,
+        30,
+        30,
+        "IssuesFound",
+    )
+    assert {finding["tensor"] for finding in rule["findings"]} == {
+        f"gradient/fc{i}.{k}" for i in range(3) for k in ("weight", "bias")
+    }
+    assert rule["findings"][0]["limit"] == 1000.0
+
+
+def test_files_of_results(healthy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = [
+        {
+            "RuleConfigurationName": "strict <&>",
+            "RuleParameters": {"rule_to_invoke": "VanishingGradient", "threshold": "1e3"},
+        },
+        {"RuleConfigurationName": "idle", "RuleParameters": {"rule_to_invoke": "DeadRelu", "tensor_regex": "nothing"}},
+    ]
+    (tmp_path / "rules.json").write_text(json.dumps(config))
+    results = ["--json", str(tmp_path / "out.json"), "--junit", str(tmp_path / "out.xml")]
+    assert main(["check", healthy, "--config", str(tmp_path / "rules.json"), "--rules", "LossSpike", *results]) == 1
+    assert "✗ strict <&>" in capsys.readouterr().out
+    assert [rule["RuleConfigurationName"] for rule in json.loads((tmp_path / "out.json").read_text())["rules"]] == [
+        "strict <&>",
+        "idle",
+        "LossSpike",
+    ]
+    suite = ElementTree.parse(tmp_path / "out.xml").getroot()
+    assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "3",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "0",
+    }
+    assert [[child.tag for child in case] for case in suite] == [["failure"], ["error"], []]
+
+
+def test_steps_and_stop(sick: str, tmp_path: Path, trained: Trained) -> None:
+    from smdwidgets.stop import clear_stop, stop_requested
+
+    assert main(["check", sick, "--rules", "LossNotDecreasing", "--end-step", "10", "--allow-unjudged"]) == 0
+    assert main(["check", sick, "--rules", "LossNotDecreasing", "--start-step", "15", "--stop-training"]) == 1
+    request = stop_requested(sick)
+    assert request is not None
+    assert request.step == 15
+    clear_stop(sick)
+
+
+def test_follow_ends_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from smdwidgets import create_trial
+    from smdwidgets.numpy import Hook
+
+    hook = Hook(tmp_path / "run")
+    hook.save_tensor("loss", 1.0, "losses")
+    hook.step()
+    create_trial(tmp_path / "run", wait=30).wait_for_steps([0], timeout=30)
+    assert main(["check", str(tmp_path / "run"), "--rules", "LossSpike", "--follow", "--timeout", "0.5"]) == 2
+    assert "time was up" in capsys.readouterr().out
+    hook.close()
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--list"]) == 0
+    out = capsys.readouterr().out
+    assert "VanishingGradient: Gradients become so small" in out
+    assert "    threshold=1e-07  Mean magnitude" in out

@@ -1,0 +1,363 @@
+"""Rules from JSON, base configurations, and what rules do when they fire."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import boto3
+import numpy as np
+import pytest
+from botocore.stub import ANY, Stubber
+
+from python.rules.memory_trial import MemoryTrial
+from smdwidgets.exceptions import InsufficientInformationForRuleInvocation, RunNotFound, SMDebugError, SMDebugValueError
+from smdwidgets.numpy import Hook
+from smdwidgets.rules import (
+    BUILTIN,
+    SMS,
+    ActionList,
+    Call,
+    Command,
+    Email,
+    RuleParameterError,
+    RuleRunner,
+    StopTraining,
+    UnknownRule,
+    VanishingGradient,
+    invoke_rule,
+    rule_configs,
+    rules_from_json,
+)
+from smdwidgets.rules.actions import Actions, parse_actions
+from smdwidgets.rules.parameters import Choice, Flag, Integer, Numbers, OptionalReal, Patterns, Real, Words
+from smdwidgets.stop import clear_stop, request_stop, stop_requested
+
+
+def vanishing(**more: Any) -> dict[str, Any]:
+    return {"RuleConfigurationName": "vg", "RuleParameters": {"rule_to_invoke": "VanishingGradient", **more}}
+
+
+def gradients() -> MemoryTrial:
+    trial = MemoryTrial(gradients=["g"])
+    trial.put(0, "g", np.full(3, 1e-6))
+    return trial
+
+
+# -------------------------------------------------------------------------------------------------------------- JSON
+
+
+def test_a_training_request_makes_rules() -> None:
+    request = {
+        "DebugRuleConfigurations": [
+            vanishing(threshold="20.0"),
+            {
+                "RuleConfigurationName": "zeros",
+                "RuleParameters": {"rule_to_invoke": "AllZero", "tensor_regex": "a,b(c,d)"},
+            },
+        ]
+    }
+    for given in (request, json.dumps(request), request["DebugRuleConfigurations"]):
+        rules = rules_from_json(given, gradients())
+        assert list(rules) == ["vg", "zeros"]
+        assert isinstance(rules["vg"], VanishingGradient)
+        assert rules["vg"].threshold == 20.0
+        assert rules["zeros"].formatted()["tensor_regex"] == "a,b(c,d)"  # type: ignore[attr-defined]
+    runner = RuleRunner.from_json(gradients(), request).start()
+    assert runner.wait(30)
+    assert runner.status["vg"] == "IssuesFound"
+
+
+def test_a_file_of_json(tmp_path: Path) -> None:
+    (tmp_path / "rules.json").write_text(json.dumps(vanishing()))
+    assert list(rules_from_json(tmp_path / "rules.json", gradients())) == ["vg"]
+    assert list(rules_from_json(str(tmp_path / "rules.json"), gradients())) == ["vg"]
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_every_base_configuration_names_its_rule(name: str) -> None:
+    made = [function() for key, function in vars(rule_configs).items() if callable(function) and key.islower() and key[0] != "_"
+            and key not in ("get_collection", "configuration", "did_you_mean", "shown")]  # fmt: skip
+    mine = [each for each in made if each["DebugRuleConfiguration"]["RuleConfigurationName"] == name]
+    assert len(mine) == 1
+    assert mine[0]["DebugRuleConfiguration"]["RuleParameters"] == {"rule_to_invoke": name}
+    try:
+        rule = rules_from_json(mine[0], gradients())[name]
+    except (InsufficientInformationForRuleInvocation, RuleParameterError):
+        return  # needs to be told something
+    assert type(rule) is BUILTIN[name]
+
+
+def test_collections_of_configurations() -> None:
+    assert rule_configs.get_collection("relu_output")["CollectionParameters"]["include_regex"] == ".*relu_output"
+    assert rule_configs.create_xgboost_report()["CollectionConfigurations"][-1] == {
+        "CollectionName": "hyperparameters",
+        "CollectionParameters": {"save_steps": "0"},
+    }
+    assert "CollectionConfigurations" not in rule_configs.exploding_tensor()
+    with pytest.raises(SMDebugValueError, match="relu_output"):
+        rule_configs.get_collection("relu_outputs")
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "says"),
+    [
+        ("{", SMDebugValueError, "not JSON"),
+        ("[" * 100_000, SMDebugValueError, "not JSON"),
+        (7, SMDebugValueError, "DebugRuleConfigurations"),
+        ({}, SMDebugValueError, "DebugRuleConfigurations"),
+        ("no/such/file.json", SMDebugValueError, "can't be read"),
+        (vanishing(threshold=[1]), SMDebugValueError, "is a text or a number"),
+        ({"RuleParameters": {"rule": "AllZero"}}, SMDebugValueError, "rule_to_invoke"),
+        (
+            {"RuleConfigurationName": "a" * 257, "RuleParameters": {"rule_to_invoke": "AllZero"}},
+            SMDebugValueError,
+            "256",
+        ),
+        ([vanishing(), vanishing()], SMDebugValueError, "Two rules are called 'vg'"),
+        (vanishing(treshold="1"), RuleParameterError, "'threshold'"),
+        ({"RuleParameters": {"rule_to_invoke": "VanishGradient"}}, UnknownRule, "'VanishingGradient'"),
+        ({"RuleParameters": {"rule_to_invoke": "AllZero"}}, InsufficientInformationForRuleInvocation, "tensor_regex"),
+        (
+            {"RuleParameters": {"rule_to_invoke": "SimilarAcrossRuns", "other_trial_0": "/not/there"}},
+            RunNotFound,
+            "/not/there",
+        ),
+        (vanishing(action_json="{"), SMDebugValueError, "not JSON"),
+        (vanishing(action_json='{"name":"reboot"}'), SMDebugValueError, "reboot"),
+        (vanishing(source_s3_uri="rules.py"), SMDebugValueError, "allow_custom=True"),
+    ],
+)
+def test_wrong_configurations(config: Any, error: type[SMDebugError], says: str) -> None:
+    with pytest.raises(error) as raised:
+        rules_from_json(config, gradients())
+    assert says in str(raised.value)
+
+
+def test_custom_rules(tmp_path: Path) -> None:
+    (tmp_path / "rules.py").write_text(
+        "from smdwidgets.rules import Rule\n"
+        "class Mine(Rule):\n"
+        "    def __init__(self, base_trial, limit='1'):\n"
+        "        super().__init__(base_trial, other_trials=None)\n"
+        "        self.limit = float(limit)\n"
+        "    def invoke_at_step(self, step):\n"
+        "        return step >= self.limit\n"
+    )
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    config = {"RuleParameters": {"rule_to_invoke": "Mine", "source_s3_uri": str(tmp_path / "rules.py"), "limit": "0"}}
+    with pytest.raises(SMDebugValueError, match="would execute"):
+        rules_from_json(config, gradients())
+    rule = rules_from_json(config, gradients(), allow_custom=True)["Mine"]
+    assert rule.evaluate(0)
+    config["RuleParameters"]["rule_to_invoke"] = "Mien"
+    with pytest.raises(UnknownRule, match="Did you mean 'Mine'"):
+        rules_from_json(config, gradients(), allow_custom=True)
+    config["RuleParameters"]["source_s3_uri"] = str(tmp_path / "broken.py")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        rules_from_json(config, gradients(), allow_custom=True)
+    config["RuleParameters"]["source_s3_uri"] = str(tmp_path / "absent.py")
+    with pytest.raises(SMDebugValueError, match="no rule file"):
+        rules_from_json(config, gradients(), allow_custom=True)
+    assert not [name for name in sys.modules if "broken" in name]
+
+
+def test_other_trials_by_number(tmp_path: Path) -> None:
+    for name, value in (("a", 1.0), ("b", 1.0), ("c", 2.0)):
+        with Hook(tmp_path / name) as hook:
+            hook.save_tensor("g", np.full(3, value), "gradients")
+            hook.step()
+    told = {
+        "rule_to_invoke": "SimilarAcrossRuns",
+        "other_trial_1": str(tmp_path / "c"),
+        "other_trial_0": str(tmp_path / "b"),
+    }
+    trial = gradients()
+    rule = rules_from_json({"RuleParameters": told}, trial)["SimilarAcrossRuns"]
+    assert [other.name for other in rule.other_trials or ()] == ["b", "c"]
+    told = {"rule_to_invoke": "SimilarAcrossRuns", "other_trials": f"{tmp_path / 'b'}, {tmp_path / 'c'}"}
+    rule = rules_from_json({"RuleParameters": told}, trial)["SimilarAcrossRuns"]
+    assert [other.name for other in rule.other_trials or ()] == ["b", "c"]
+
+
+# -------------------------------------------------------------------------------------------------------- parameters
+
+
+@pytest.mark.parametrize(
+    ("parameter", "text", "value"),
+    [
+        (Real(0.0, ""), "1e-05", 1e-5),
+        (Real(0.0, ""), " 50% ", 50.0),
+        (Real(0.0, ""), "inf", float("inf")),
+        (OptionalReal(1.0, ""), "None", None),
+        (Integer(0, ""), "10.0", 10),
+        (Integer(0, ""), 10, 10),
+        (Flag(False, ""), "TRUE", True),
+        (Flag(True, ""), "0", False),
+        (Flag(True, ""), 1, True),
+        (Words((), ""), "loss, losses", ("loss", "losses")),
+        (Words((), ""), ["a", " b "], ("a", "b")),
+        (Words((), ""), None, ()),
+        (Patterns((), ""), r"a{1,2},[,],b\,c", ("a{1,2}", "[,]", r"b\,c")),
+        (Numbers((), ""), "3, 0", (3.0, 0.0)),
+        (Numbers((), ""), 4, (4.0,)),
+        (Choice(None, "", choices=("EVAL",)), "eval", "EVAL"),
+        (Choice("EVAL", "", choices=("EVAL",)), "", None),
+    ],
+)
+def test_values_come_as_strings(parameter: Any, text: Any, value: Any) -> None:
+    assert parameter.parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("parameter", "given"),
+    [
+        (Real(0.0, ""), "nan"),
+        (Real(0.0, ""), "1,5"),
+        (Real(0.0, ""), True),
+        (Real(0.0, ""), None),
+        (Real(0.0, "", minimum=0.0), -1),
+        (Real(0.0, "", maximum=1.0), "1.1"),
+        (Integer(0, ""), "1.5"),
+        (Integer(0, ""), "inf"),
+        (Flag(False, ""), "perhaps"),
+        (Flag(False, ""), 2),
+        (Words((), ""), 3),
+        (Words((), ""), [1]),
+        (Patterns((), ""), "(unclosed"),
+        (Patterns((), ""), ["["]),
+        (Numbers((), ""), "1,two"),
+        (Numbers((), ""), ""),
+        (Choice(None, "", choices=("EVAL",)), "EVALUATE"),
+    ],
+)
+def test_values_that_mean_nothing(parameter: Any, given: Any) -> None:
+    parameter.name = "it"
+    with pytest.raises(RuleParameterError, match=r"^it="):
+        parameter.parse(given)
+
+
+# ----------------------------------------------------------------------------------------------------------- actions
+
+
+def test_the_wire_form_of_actions() -> None:
+    actions = ActionList(StopTraining("job-1"), Email("abc@abc.com"), SMS("+1234567890"))
+    wire = actions.serialize()
+    assert wire == (
+        r"[{\"name\":\"stoptraining\",\"training_job_prefix\":\"job-1\"},{\"endpoint\":\"abc@abc.com\",\"name\":\"email\"},"
+        r"{\"endpoint\":\"+1234567890\",\"name\":\"sms\"}]"
+    )
+    for text in (wire, wire.replace('\\"', '"')):
+        assert [action.to_json() for action in parse_actions(text)] == [action.to_json() for action in actions]
+    assert [action.name for action in parse_actions(StopTraining().serialize())] == ["stoptraining"]
+    assert not parse_actions("")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: StopTraining("a job"),
+        lambda: Email("nobody"),
+        lambda: Email("a@b"),
+        lambda: SMS("0123"),
+        lambda: SMS("+12345678901234567"),
+        lambda: ActionList("stop"),  # type: ignore[arg-type]
+        lambda: Command("rm -rf"),
+        lambda: Command([]),
+        lambda: Call("print"),  # type: ignore[arg-type]
+        lambda: Call(print).serialize(),
+        lambda: parse_actions('{"name":"command","arguments":["ls"]}'),
+        lambda: parse_actions('{"name":"email"}'),
+        lambda: parse_actions("[1]"),
+    ],
+)
+def test_wrong_actions(make: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        make()
+
+
+def test_stop_training_is_seen_by_the_hook(tmp_path: Path) -> None:
+    hook = Hook(tmp_path / "run")
+    hook.save_tensor("g", np.zeros(3), "gradients")
+    hook.step()
+    hook.close()
+    from smdwidgets import create_trial
+
+    trial = create_trial(tmp_path / "run")
+    rule = VanishingGradient(trial, action_str=StopTraining().serialize())
+    invoke_rule(rule)
+    request = stop_requested(tmp_path / "run")
+    assert request is not None
+    assert (request.by, request.step) == ("VanishingGradient", 0)
+    assert "is below 1e-07" in request.reason
+    assert request_stop(tmp_path / "run", reason="later").reason == request.reason
+    assert clear_stop(tmp_path / "run")
+    assert not clear_stop(tmp_path / "run")
+    assert stop_requested(tmp_path / "run") is None
+
+
+@pytest.mark.parametrize("content", ["", "not json", "[]", '{"step": true, "time": "x", "more": 1}', "\x00" * 200_000])
+def test_any_stop_file_stops(tmp_path: Path, content: str) -> None:
+    (tmp_path / "smdwidgets_stop.json").write_text(content)
+    assert stop_requested(tmp_path) is not None
+
+
+def test_a_command_is_told_what_happened(tmp_path: Path) -> None:
+    code = "import os, sys; open(sys.argv[1], 'w').write('|'.join(os.environ['SMDWIDGETS_' + k] for k in ('RULE', 'STEP', 'MESSAGE')))"
+    command = Command([sys.executable, "-c", code, str(tmp_path / "told; rm -rf $HOME")])
+    command.run("AllZero", 7, "a\0b `id`", None)
+    assert (tmp_path / "told; rm -rf $HOME").read_text() == "AllZero|7|a b `id`"
+    failing = Actions(Command([sys.executable, "-c", "import sys; sys.exit('no')"]), Command(["/no/such/program"]))
+    failing.run("AllZero", 7, "", None)
+    assert failing.failures[0][1].endswith(": no")
+    assert len(failing.failures) == 2
+
+
+def client_of(service: str) -> tuple[Any, Stubber]:
+    client = boto3.client(service, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+    return client, Stubber(client)
+
+
+def test_stop_training_stops_the_one_job_with_the_prefix() -> None:
+    client, stub = client_of("sagemaker")
+    job = {
+        "TrainingJobArn": "arn:aws:sagemaker:us-east-1:1:training-job/x",
+        "CreationTime": 0,
+        "TrainingJobStatus": "InProgress",
+    }
+    jobs = [{**job, "TrainingJobName": "my-job-1"}, {**job, "TrainingJobName": "not-my-job"}]
+    asked = {"NameContains": "my-job", "StatusEquals": "InProgress"}
+    stub.add_response("list_training_jobs", {"TrainingJobSummaries": jobs[:1], "NextToken": "more"}, asked)
+    stub.add_response("list_training_jobs", {"TrainingJobSummaries": jobs[1:]}, {**asked, "NextToken": "more"})
+    stub.add_response("stop_training_job", {}, {"TrainingJobName": "my-job-1"})
+    with stub:
+        StopTraining("my-job", client=client).run("AllZero", 1, "", None)
+        stub.assert_no_pending_responses()
+    client, stub = client_of("sagemaker")
+    two = [{**job, "TrainingJobName": "my-job-1"}, {**job, "TrainingJobName": "my-job-2"}]
+    stub.add_response("list_training_jobs", {"TrainingJobSummaries": two}, asked)
+    with stub, pytest.raises(RuntimeError, match="2 active training jobs"):
+        StopTraining("my-job", client=client).run("AllZero", 1, "", None)
+
+
+@pytest.mark.parametrize(("action", "endpoint"), [(Email, "a.b@c.co.uk"), (SMS, "+491234")])
+def test_messages_go_through_the_topic(action: Any, endpoint: str) -> None:
+    client, stub = client_of("sns")
+    arn = "arn:aws:sns:us-east-1:1:SMDebugRules"
+    stub.add_response("create_topic", {"TopicArn": arn}, {"Name": "SMDebugRules"})
+    stub.add_response("list_subscriptions_by_topic", {"Subscriptions": []}, {"TopicArn": arn})
+    stub.add_response("subscribe", {}, {"TopicArn": arn, "Protocol": action.name, "Endpoint": endpoint})
+    stub.add_response(
+        "publish", {}, {"TopicArn": arn, "Subject": ANY, "Message": "AllZero fired at step 3 in /run: why"}
+    )
+    with stub:
+        action(endpoint, client=client).run("AllZero", 3, "why", "/run")
+        stub.assert_no_pending_responses()
+
+
+def test_a_run_elsewhere_has_no_stop_file() -> None:
+    actions = Actions(StopTraining())
+    actions.run("AllZero", 1, "", "s3://bucket/run")
+    assert "not a local directory" in actions.failures[0][1]

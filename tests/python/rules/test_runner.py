@@ -1,0 +1,460 @@
+"""The runner and invoke_rule: events, statuses, live runs, pausing, changing parameters, and rules that misbehave."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from python.rules.memory_trial import MemoryTrial
+from python.rules.trainings import History
+from smdwidgets import create_trial, modes
+from smdwidgets.exceptions import RuleEvaluationConditionMet, SMDebugError, TensorUnavailable
+from smdwidgets.numpy import Hook
+from smdwidgets.rules import (
+    AllZero,
+    Call,
+    Outcome,
+    Rule,
+    RuleParameterError,
+    RuleRunner,
+    Status,
+    UnknownRule,
+    VanishingGradient,
+    describe,
+    invoke_rule,
+    rule_classes,
+)
+from smdwidgets.rules.measurements import measurements_of
+from smdwidgets.rules.parameters import parameters_of
+
+
+class Threshold(Rule):
+    """Fires where the loss is above a limit."""
+
+    def __init__(self, base_trial: Any, limit: str = "0.5", names: str = "loss") -> None:
+        super().__init__(base_trial, other_trials=None)
+        self.limit = float(limit)
+        self.names = names
+
+    def invoke_at_step(self, step: int) -> bool:
+        value = self.base_trial.tensor(self.names).value(step).item()
+        if value > self.limit:
+            self.blame(self.names, step, value, self.limit)
+        return value > self.limit
+
+
+class Broken(Rule):
+    """Raises, but for the first step."""
+
+    def invoke_at_step(self, step: int) -> bool:
+        if step:
+            raise ZeroDivisionError("what a pity")
+        return False
+
+
+def losses(*values: float) -> MemoryTrial:
+    trial = MemoryTrial(losses=["loss"], gradients=["gradient"])
+    for step, value in enumerate(values):
+        trial.put(step * 10, "loss", value)
+    return trial
+
+
+def finished(runner: RuleRunner) -> RuleRunner:
+    runner.start()
+    assert runner.wait(60)
+    return runner
+
+
+# ------------------------------------------------------------------------------------------------------ constructors
+
+
+def test_both_documented_constructors() -> None:
+    trial, other = losses(1.0), losses(2.0)
+
+    class Mine(Rule):
+        def invoke_at_step(self, step: int) -> bool:
+            return False
+
+    assert Mine(trial).other_trials is None
+    assert Mine(trial, "").other_trials is None
+    assert Mine(trial, other_trials=None).trials == [trial]
+    assert Mine(trial, other_trials=[other]).trials == [trial, other]
+    assert Mine(trial, [other]).trials == [trial, other]
+    assert Mine(trial, "", [other]).trials == [trial, other]
+    assert Mine(trial, '{"name": "stoptraining"}').actions
+    assert Mine(trial).rule_name == "Mine"
+    assert Mine(trial).logger.name.endswith("Mine")
+    with pytest.raises(TypeError):
+        Rule(trial)  # type: ignore[abstract]
+
+
+def test_required_tensors() -> None:
+    class Required(Rule):
+        def set_required_tensors(self, step: int) -> None:
+            self.req_tensors.add("gradient/.*", steps=[step], should_match_regex=True)
+            self.req_tensors.add("loss", steps=[step])
+
+        def invoke_at_step(self, step: int) -> bool:
+            assert self.req_tensors.get_names() == ["gradient/a", "gradient/b", "loss"]
+            assert self.req_tensors.get_tensor_steps("loss") == [step]
+            return sum(float(tensor.value(step)) for tensor in self.req_tensors.get()) > 5
+
+    trial = losses(1.0, 2.0, 3.0)
+    for step in trial.steps():
+        trial.put(step, "gradient/a", 1.0)
+        trial.put(step, "gradient/b", 1.5)
+    rule = Required(trial)
+    rule.invoke(0)
+    with pytest.raises(RuleEvaluationConditionMet) as met:
+        rule.invoke(20)
+    assert (met.value.rule_name, met.value.step) == ("Required", 20)
+    assert rule.report["RuleTriggered"] == 1
+    assert rule.report["Datapoints"] == 2
+    rule.req_tensors.clear()
+    rule.req_tensors.add("no such", steps=[0])
+    with pytest.raises(TensorUnavailable):
+        rule.req_tensors.fetch()
+
+
+# ------------------------------------------------------------------------------------------------------- invoke_rule
+
+
+def test_invoke_rule_walks_saved_steps_and_ends_before_end_step() -> None:
+    asked: list[int] = []
+
+    class Asked(Threshold):
+        def invoke_at_step(self, step: int) -> bool:
+            asked.append(step)
+            return super().invoke_at_step(step)
+
+    trial = losses(0.1, 0.9, 0.1, 0.9)
+    trial.put(1_000_000_000, "loss", 0.0)  # nobody walks there through every integer
+    invoke_rule(Asked(trial))
+    assert asked == [0, 10, 20, 30, 1_000_000_000]
+    asked.clear()
+    invoke_rule(Asked(trial), start_step=5, end_step=30)
+    assert asked == [10, 20]
+    asked.clear()
+    with pytest.raises(RuleEvaluationConditionMet) as met:
+        invoke_rule(Asked(trial), raise_eval_cond=True)
+    assert met.value.step == 10
+    assert asked == [0, 10]
+
+
+def test_invoke_rule_passes_over_what_is_missing() -> None:
+    trial = losses(0.1, 0.9)
+    trial.put(5, "other", 1.0)
+    rule = Threshold(trial)
+    invoke_rule(rule)
+    assert rule.report["RuleTriggered"] == 1
+    invoke_rule(Threshold(trial, names="never saved"))
+    with pytest.raises(ZeroDivisionError):
+        invoke_rule(Broken(trial))
+
+
+def test_invoke_rule_restores_refresh(trained: Any) -> None:
+    trial = create_trial(trained().path)
+
+    class Frozen(Rule):
+        def invoke_at_step(self, step: int) -> bool:
+            assert not self.base_trial.dynamic_refresh
+            return step == 3
+
+    with pytest.raises(RuleEvaluationConditionMet):
+        invoke_rule(Frozen(trial), raise_eval_cond=True)
+    assert trial.dynamic_refresh
+
+
+def write_slowly(path: Path, steps: int, pause: float) -> threading.Thread:
+    def write() -> None:
+        with Hook(path) as hook:
+            for step in range(steps):
+                hook.save_tensor("loss", 1.0 / (step + 1) if step < steps - 2 else np.nan, "losses")
+                hook.save_tensor("gradient/w", np.ones(4), "gradients")
+                hook.step()
+                time.sleep(pause)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    return thread
+
+
+def test_invoke_rule_follows_a_live_run(tmp_path: Path) -> None:
+    writer = write_slowly(tmp_path / "run", 12, 0.03)
+    asked: list[int] = []
+
+    class Asked(Rule):
+        def invoke_at_step(self, step: int) -> bool:
+            asked.append(step)
+            return False
+
+    invoke_rule(Asked(create_trial(tmp_path / "run", wait=30)))
+    writer.join()
+    assert asked == list(range(12))
+
+
+# ------------------------------------------------------------------------------------------------------------ runner
+
+
+def test_runner_follows_a_live_run_to_its_end(tmp_path: Path) -> None:
+    writer = write_slowly(tmp_path / "run", 12, 0.03)
+    runner = RuleRunner(create_trial(tmp_path / "run", wait=30), ["LossSpike", "VanishingGradient", "DeadRelu"])
+    events = list(runner.start().events())
+    writer.join()
+    assert runner.wait(30)
+    by_rule = {
+        name: [event.step for event in events if event.rule == name and event.step is not None]
+        for name in runner.status
+    }
+    assert by_rule == {name: list(range(12)) for name in runner.status}
+    assert runner.status == {
+        "LossSpike": "IssuesFound",
+        "VanishingGradient": "NoIssuesFound",
+        "DeadRelu": "NoIssuesFound",
+    }
+    fired = [event for event in events if event.kind == "fired"]
+    assert [event.step for event in fired] == [10, 11]
+    assert fired[0].findings[0].tensor == "loss"
+    assert str(fired[0]) == "LossSpike fired at step 10: loss: the loss is NaN"
+    assert runner["DeadRelu"].judged == 0
+    assert "judged no step" in runner["DeadRelu"].message
+
+
+def test_summary_has_the_service_s_shape() -> None:
+    runner = finished(RuleRunner(losses(0.1, 0.9, 0.8), [Threshold, "VanishingGradient"]))
+    first, second = runner.summary()
+    assert list(first) == [
+        "RuleConfigurationName",
+        "RuleEvaluationJobArn",
+        "RuleEvaluationStatus",
+        "StatusDetails",
+        "LastModifiedTime",
+    ]
+    assert first["RuleConfigurationName"] == "Threshold"
+    assert first["RuleEvaluationStatus"] == "IssuesFound"
+    assert first["StatusDetails"].startswith(
+        "RuleEvaluationConditionMet: Evaluation of the rule Threshold at step 10 resulted in the condition being met\n"
+    )
+    assert "loss: 0.9 against a limit of 0.5" in first["StatusDetails"]
+    assert len(first["StatusDetails"]) <= 1024
+    assert second["RuleEvaluationStatus"] == "NoIssuesFound"
+    assert {status.value for status in Status} == {
+        "InProgress",
+        "NoIssuesFound",
+        "IssuesFound",
+        "Error",
+        "Stopping",
+        "Stopped",
+    }
+
+
+def test_an_error_stays_with_its_rule() -> None:
+    runner = finished(RuleRunner(losses(0.1, 0.9, 0.1), [Broken, Threshold]))
+    assert runner.status == {"Broken": "Error", "Threshold": "IssuesFound"}
+    assert runner["Broken"].outcomes == {0: Outcome.PASSED, 10: Outcome.ERROR, 20: Outcome.ERROR}
+    assert (
+        "2 steps ended in an error, the last at step 20: ZeroDivisionError: what a pity"
+        in runner["Broken"].status_details()
+    )
+
+
+def test_a_rule_that_does_not_return_can_be_stopped_when_it_does() -> None:
+    go_on = threading.Event()
+    begun = threading.Event()
+
+    class Stuck(Rule):
+        def invoke_at_step(self, step: int) -> bool:
+            begun.set()
+            go_on.wait(60)
+            return False
+
+    runner = RuleRunner(losses(1.0, 2.0), [Stuck]).start()
+    assert begun.wait(30)
+    assert not runner.stop(timeout=0.1)
+    assert runner.status == {"Stuck": "Stopping"}
+    go_on.set()
+    assert runner.wait(30)
+    assert runner.status == {"Stuck": "Stopped"}
+    assert runner["Stuck"].done == 1
+    finished(runner)
+    assert runner["Stuck"].done == 2
+    assert runner.status == {"Stuck": "NoIssuesFound"}
+
+
+def test_pause_and_resume() -> None:
+    steps = threading.Semaphore(0)
+    asked: list[int] = []
+
+    class Stepwise(Rule):
+        def invoke_at_step(self, step: int) -> bool:
+            assert steps.acquire(timeout=60)
+            asked.append(step)
+            return False
+
+    runner = RuleRunner(losses(*range(20)), [Stepwise]).start()
+    for _ in range(3):
+        steps.release()
+    while len(asked) < 3:
+        time.sleep(0.01)
+    runner.pause()
+    steps.release()
+    while len(asked) < 4:
+        time.sleep(0.01)
+    for _ in range(30):
+        steps.release()
+    time.sleep(0.2)
+    assert runner.paused
+    assert len(asked) <= 5
+    runner.resume()
+    assert runner.wait(30)
+    assert asked == [step * 10 for step in range(20)]
+
+
+def test_changed_parameters_run_the_rule_anew_and_read_nothing(trained: Any) -> None:
+    history: History = trained()
+    runner = finished(RuleRunner(create_trial(history.path), [VanishingGradient, "LossNotDecreasing"]))
+    assert runner.status["VanishingGradient"] == "NoIssuesFound"
+    read = measurements_of(runner.trial).records_read
+    assert read > 0
+    smallest = {
+        step: min(float(np.abs(g).mean()) for name, g in saved.items() if name.startswith("gradient/"))
+        for step, saved in history.saved.items()
+    }
+    limit = float(np.median(list(smallest.values())))
+    events: list[Any] = []
+    runner.subscribe(events.append)
+    evaluation = runner.set_parameters("VanishingGradient", threshold=str(limit))
+    assert runner.wait(30)
+    assert evaluation.restarts == 1
+    assert [step for step, outcome in evaluation.outcomes.items() if outcome == Outcome.FIRED] == [
+        step for step, value in smallest.items() if value < limit
+    ]
+    assert measurements_of(runner.trial).records_read == read
+    assert {event.rule for event in events} == {"VanishingGradient", ""}
+    assert runner["LossNotDecreasing"].restarts == 0
+    with pytest.raises(RuleParameterError):
+        runner.set_parameters("VanishingGradient", threshold="low")
+    assert runner["VanishingGradient"].rule.threshold == limit
+
+
+def test_each_record_is_read_once_whatever_the_number_of_rules(trained: Any) -> None:
+    history: History = trained()
+    runner = RuleRunner(create_trial(history.path), ["VanishingGradient", "GradientNormSpike", "ExplodingTensor"])
+    runner.add("TensorVariance", collection_names="gradients")
+    runner.add(AllZero, collection_names="gradients", name="zeros")
+    finished(runner)
+    assert measurements_of(runner.trial).records_read == sum(len(saved) for saved in history.saved.values())
+
+
+def test_snapshots_tell_what_is_new() -> None:
+    runner = finished(RuleRunner(losses(0.1, 0.9, 0.1), [Threshold]))
+    evaluation = runner["Threshold"]
+    whole = evaluation.snapshot()
+    assert list(whole.steps) == [0, 10, 20]
+    assert list(whole.outcomes) == [1, 2, 1]
+    assert (whole.done, whole.firings_total, whole.active) == (3, 1, False)
+    assert list(evaluation.snapshot(after=2).steps) == [20]
+    runner.rerun("Threshold")
+    assert runner.wait(30)
+    assert evaluation.snapshot().restarts == 1
+
+
+def test_rules_added_and_removed_while_at_work() -> None:
+    runner = finished(RuleRunner(losses(0.1, 0.9)))
+    runner.add(Threshold, limit=0.95)
+    second = runner.add(Threshold)
+    assert runner.wait(30)
+    assert runner.status == {"Threshold": "NoIssuesFound", "Threshold-2": "IssuesFound"}
+    assert second.name == "Threshold-2"
+    runner.remove("Threshold")
+    assert list(runner.status) == ["Threshold-2"]
+    with pytest.raises(ValueError, match="no rule 'Threshold'"):
+        runner["Threshold"]
+    with pytest.raises(ValueError, match="already"):
+        runner.add(Threshold, name="Threshold-2")
+
+
+def test_stop_at_first_and_actions_run_once() -> None:
+    heard: list[Any] = []
+
+    def failing(*told: Any) -> None:
+        heard.append(told)
+        raise OSError("no network")
+
+    runner = RuleRunner(losses(0.1, 0.9, 0.9, 0.9), stop_at_first=True)
+    evaluation = runner.add(Threshold)
+    evaluation.rule.actions = type(evaluation.rule.actions)(Call(failing))
+    finished(runner)
+    assert evaluation.outcomes == {0: Outcome.PASSED, 10: Outcome.FIRED}
+    assert heard == [("Threshold", 10, "loss: 0.9 against a limit of 0.5")]
+    assert evaluation.status == "IssuesFound"
+    assert "Action call failed: no network" in evaluation.status_details()
+
+
+def test_a_range_of_steps_and_a_run_that_goes_on(tmp_path: Path) -> None:
+    runner = finished(RuleRunner(losses(*[0.9] * 6), [Threshold], start_step=15, end_step=40))
+    assert list(runner["Threshold"].outcomes) == [20, 30]
+    hook = Hook(tmp_path / "run")
+    hook.save_tensor("loss", 0.9, "losses")
+    hook.step()
+    trial = create_trial(tmp_path / "run", wait=30)
+    trial.wait_for_steps([0], timeout=30)
+    assert finished(RuleRunner(trial, [Threshold], follow=False))["Threshold"].fired
+    hook.close()
+
+
+def test_the_run_vanishes(tmp_path: Path) -> None:
+    class Gone(MemoryTrial):
+        def steps(self, mode: modes = modes.GLOBAL) -> list[int]:
+            raise SMDebugError("the bucket is gone")
+
+    runner = finished(RuleRunner(Gone(), [Threshold]))
+    assert runner.status == {"Threshold": "Error"}
+    assert "the bucket is gone" in runner.summary()[0]["StatusDetails"]
+
+
+def test_reprs_are_escaped() -> None:
+    runner = finished(RuleRunner(losses(0.9)))
+    runner.add(Threshold, name="<b>bold</b>")
+    runner.wait(30)
+    assert "<b>" not in runner._repr_html_()
+    assert "IssuesFound" in repr(runner)
+
+
+def test_unknown_rules_and_parameters() -> None:
+    trial = losses(1.0)
+    with pytest.raises(UnknownRule, match="Did you mean 'VanishingGradient'"):
+        RuleRunner(trial, ["VanishingGradeint"])
+    with pytest.raises(RuleParameterError, match="Did you mean 'threshold'"):
+        RuleRunner(trial).add("VanishingGradient", treshold=1)
+    with pytest.raises(RuleParameterError, match="Did you mean 'limit'"):
+        RuleRunner(trial).add(Threshold, limits=1)
+    with pytest.raises(RuleParameterError, match=r"VanishingGradient\.threshold='much' is not a number"):
+        VanishingGradient(trial, threshold="much")
+    with pytest.raises(TypeError):
+        VanishingGradient(trial, 1e-7, 3)
+    with pytest.raises(TypeError):
+        RuleRunner(trial).add(int)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="another trial"):
+        RuleRunner(trial).add(Threshold(losses(1.0)))
+
+
+def test_own_rules_are_described_for_editors() -> None:
+    assert rule_classes()["Threshold"] is Threshold
+    told = describe(Threshold)
+    assert told["builtin"] is False
+    assert told["summary"] == "Fires where the loss is above a limit."
+    assert [parameter["name"] for parameter in told["parameters"]] == ["limit", "names"]
+    told = describe(rule_classes()["WeightUpdateRatio"])
+    assert told["parameters"][0] | {"doc": ""} == {
+        "name": "num_steps", "kind": "integer", "default": None, "text": "None", "doc": "", "unit": "",
+        "minimum": 1, "maximum": None, "optional": True,
+    }  # fmt: skip
+    for rule in rule_classes().values():
+        for parameter in parameters_of(rule).values():
+            parameter.parse(parameter.format(parameter.default))  # what an editor shows can be given back
