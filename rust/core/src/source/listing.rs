@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Local;
+use super::watch::Watch;
 use crate::error::{Error, Result};
 
 /// How finely file systems tell times apart: the coarse ones to two seconds, the others to a tick of the kernel's clock.
@@ -16,10 +17,14 @@ const FINE: Duration = Duration::from_millis(50);
 /// Directories below directories below ...: the format has two.
 const DEEPEST: usize = 4;
 
+/// A directory with so many files below it is watched once it is listed for the second time.
+const MANY: usize = 200;
+
 /// What was seen of the directories below one directory.
 #[derive(Default)]
 pub struct Listing {
     directories: HashMap<String, Seen>,
+    watch: Option<Watch>,
 }
 
 struct Seen {
@@ -30,60 +35,92 @@ struct Seen {
     settled: bool,
     /// The directories in it.
     below: Vec<String>,
+    /// How many files are in it.
+    files: usize,
 }
 
 impl Listing {
-    /// Say `found(key)` for the files in `directory` and below, except in directories that have not changed since they were
-    /// last listed. A file may be said again; none is left out.
+    /// Say `found(directory, name)` for the files in `directory` and below, except for what has not changed since the last
+    /// time. A file may be said again; none is left out.
     pub fn walk(&mut self, run: &Local, directory: &str, found: &mut dyn FnMut(&str, &str)) -> Result<()> {
-        let path = run.path().join(directory);
-        let about = match fs::symlink_metadata(&path) {
-            Ok(about) => about,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                self.directories.remove(directory);
-                return Ok(());
-            }
-            Err(source) => return Err(Error::Io { file: path.display().to_string(), source }),
-        };
-        // A link is not followed, and a file is not a directory of index files.
-        if !about.is_dir() {
+        if let (Some(mut watch), Some(about)) = (self.watch.take(), about(&run.path().join(directory))?)
+            && watch.news(&about, found)
+        {
+            self.watch = Some(watch);
             return Ok(());
         }
-        let below = match self.unchanged(directory, &about) {
-            Some(below) => below,
-            None => {
-                let below = list(&path, &mut |name| found(directory, name));
-                let below = below.inspect_err(|_| drop(self.directories.remove(directory)))?;
-                if let Some(seen) = self.directories.get_mut(directory) {
-                    seen.below.clone_from(&below);
-                }
-                below
-            }
+        let is_large = self.directories.values().map(|seen| seen.files).sum::<usize>() >= MANY;
+        // Watched before it is looked at, so that nothing falls between.
+        let mut watch = if is_large { Watch::new() } else { None };
+        self.look(run, directory, &mut watch, found)?;
+        self.watch = watch;
+        Ok(())
+    }
+
+    /// The same by looking at every directory.
+    fn look(
+        &mut self,
+        run: &Local,
+        directory: &str,
+        watch: &mut Option<Watch>,
+        found: &mut dyn FnMut(&str, &str),
+    ) -> Result<()> {
+        let path = run.path().join(directory);
+        // A link is not followed, and a file is not a directory of index files.
+        let Some(about) = about(&path)?.filter(Metadata::is_dir) else {
+            self.directories.remove(directory);
+            return Ok(());
+        };
+        if watch.as_mut().is_some_and(|watch| !watch.add(&path, directory, &about)) {
+            *watch = None;
+        }
+        // Once more, now that it is watched.
+        let modified = fs::symlink_metadata(&path).and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let unchanged = self.directories.get(directory).filter(|seen| seen.settled && seen.modified == modified);
+        let below = match unchanged {
+            Some(seen) => seen.below.clone(),
+            None => self.list(directory, &path, modified, found)?,
         };
         if directory.matches('/').count() >= DEEPEST {
             return Ok(());
         }
-        below.iter().try_for_each(|name| self.walk(run, &format!("{directory}/{name}"), found))
+        below.iter().try_for_each(|name| self.look(run, &format!("{directory}/{name}"), watch, found))
     }
 
-    /// The directories in a directory that need not be listed again. Notes what its time says.
-    fn unchanged(&mut self, directory: &str, about: &Metadata) -> Option<Vec<String>> {
-        let (now, modified) = (Instant::now(), about.modified().unwrap_or(SystemTime::UNIX_EPOCH));
-        let seen = self.directories.get_mut(directory);
-        if let Some(seen) = seen.filter(|seen| seen.modified == modified) {
-            if seen.settled {
-                return Some(seen.below.clone());
+    /// List a directory; the directories in it.
+    fn list(
+        &mut self,
+        directory: &str,
+        path: &Path,
+        modified: SystemTime,
+        found: &mut dyn FnMut(&str, &str),
+    ) -> Result<Vec<String>> {
+        let before = self.directories.remove(directory).filter(|before| before.modified == modified);
+        let since = before.map_or_else(Instant::now, |before| before.since);
+        // Nothing can be added any more without changing the time: by our own clock, since a server's may be ahead or
+        // behind. Or it is old by any clock, and times are fine.
+        let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+        let settled = since.elapsed() > granularity(modified) || is_fine(modified) && age > FINE;
+        let (mut files, mut below) = (0, Vec::new());
+        list(path, &mut |name, is_directory| {
+            if is_directory {
+                below.push(name.to_owned());
+            } else {
+                files += 1;
+                found(directory, name);
             }
-            // By our own clock alone: a server's may be ahead or behind.
-            seen.settled = now.duration_since(seen.since) > granularity(modified);
-        } else {
-            // First seen now. If it is old, and times are fine, nothing of the same time can come.
-            let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-            let settled = is_fine(modified) && age > FINE;
-            let seen = Seen { modified, since: now, settled, below: Vec::new() };
-            self.directories.insert(directory.to_owned(), seen);
-        }
-        None
+        })?;
+        self.directories.insert(directory.to_owned(), Seen { modified, since, settled, below: below.clone(), files });
+        Ok(below)
+    }
+}
+
+/// What is at a path, if anything is.
+fn about(path: &Path) -> Result<Option<Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(about) => Ok(Some(about)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Io { file: path.display().to_string(), source }),
     }
 }
 
@@ -95,9 +132,9 @@ fn granularity(time: SystemTime) -> Duration {
     if is_fine(time) { FINE } else { COARSE }
 }
 
-/// The names of files in a directory, to `found`; its directories.
+/// The names in a directory, each with whether it is a directory itself.
 #[cfg(target_os = "linux")]
-fn list(path: &Path, found: &mut dyn FnMut(&str)) -> Result<Vec<String>> {
+fn list(path: &Path, found: &mut dyn FnMut(&str, bool)) -> Result<()> {
     use rustix::fs::{FileType, Mode, OFlags, RawDir, open};
     let wrong = |e: rustix::io::Errno| Error::Io { file: path.display().to_string(), source: e.into() };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -105,7 +142,6 @@ fn list(path: &Path, found: &mut dyn FnMut(&str)) -> Result<Vec<String>> {
     // Read in large pieces and without a string for each name: a folder holds up to a thousand steps of every worker.
     let mut buffer = Vec::with_capacity(64 * 1024);
     let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
-    let mut below = Vec::new();
     while let Some(entry) = entries.next() {
         let entry = entry.map_err(wrong)?;
         // A name that is no text is none of ours.
@@ -115,27 +151,21 @@ fn list(path: &Path, found: &mut dyn FnMut(&str)) -> Result<Vec<String>> {
             FileType::Unknown => fs::symlink_metadata(path.join(name)).is_ok_and(|about| about.is_dir()),
             _ => false,
         };
-        match (is_directory, name) {
-            (true, "." | "..") => {}
-            (true, name) => below.push(name.to_owned()),
-            (false, name) => found(name),
+        if name != "." && name != ".." {
+            found(name, is_directory);
         }
     }
-    Ok(below)
+    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn list(path: &Path, found: &mut dyn FnMut(&str)) -> Result<Vec<String>> {
+fn list(path: &Path, found: &mut dyn FnMut(&str, bool)) -> Result<()> {
     let wrong = |source| Error::Io { file: path.display().to_string(), source };
-    let mut below = Vec::new();
     for entry in fs::read_dir(path).map_err(wrong)? {
         let entry = entry.map_err(wrong)?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            below.push(name);
-        } else {
-            found(&name);
-        }
+        // A link to a directory is not followed: its type is that of the link.
+        found(&name, entry.file_type().is_ok_and(|kind| kind.is_dir()));
     }
-    Ok(below)
+    Ok(())
 }

@@ -7,6 +7,7 @@ mod listing;
 mod local;
 mod map;
 mod memory;
+mod watch;
 
 use std::ops::Deref;
 use std::sync::Arc;
