@@ -150,6 +150,10 @@ impl Catalog {
         for shaped in &index.shapes {
             let name = self.name(&shaped.name, guess)?;
             guess = name + 1;
+            if self.meanings[name as usize].1 != Kind::VALUE {
+                // A reduction is one number, and shows under its tensor: its shape is no news.
+                continue;
+            }
             let original = self.name(&shaped.original, name)?;
             let shape = self.shape(&shaped.shape)?;
             rows.push(Row { name, kind: Kind::SHAPE, offset: shape.into(), length: original.into(), crc: None });

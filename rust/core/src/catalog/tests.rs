@@ -1,1 +1,357 @@
+//! The catalog against a model that keeps everything in plain maps and looks at all of it for every answer.
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::Place;
+use crate::index::{Index, Placed, Shaped};
+use crate::reduce::Op;
+
+fn places<'a>(names: &[&'a str]) -> Vec<Placed<'a>> {
+    let place = |(at, name): (usize, &&'a str)| Placed {
+        name: Cow::Borrowed(*name),
+        offset: at as u64 * 100,
+        length: 100,
+        crc: None,
+    };
+    names.iter().enumerate().map(place).collect()
+}
+
+fn index<'a>(mode: Mode, mode_step: i64, names: &[&'a str], shapes: &[&'a str]) -> Index<'a> {
+    let shape = |name: &&'a str| Shaped { name: Cow::Borrowed(*name), original: "own".into(), shape: vec![2, 3] };
+    Index {
+        mode,
+        mode_step,
+        event_file: Some("events/e".into()),
+        places: places(names),
+        shapes: shapes.iter().map(shape).collect(),
+    }
+}
+
+fn take(catalog: &mut Catalog, step: u64, worker: &str, content: Index<'_>) {
+    let key = index_key(step, worker);
+    catalog.add_keys([key.as_str()]).unwrap();
+    let file = catalog.find_key(&key).unwrap();
+    catalog.take_in(vec![Intake { file, stamp: 1, content: Ok(content) }]).unwrap();
+}
+
+fn all() -> Catalog {
+    Catalog::new(0..u64::MAX)
+}
+
+#[test]
+fn names_of_files_answer_for_steps_and_workers() {
+    let mut catalog = all();
+    let keys = [
+        "index/000000000/000000000007_worker_0.json",
+        "index/000000000/000000000005_worker_10.json",
+        "index/000000000/000000000005_worker_2.json",
+        "index/000000000/000000000005_worker_2.json.tmp",
+        "events/000000000005/000000000005_worker_2.tfevents",
+        "index/000000001/000000001000__job-worker_task-1.csv",
+    ];
+    assert_eq!(catalog.add_keys(keys).unwrap(), 4);
+    assert_eq!(catalog.add_keys(keys).unwrap(), 0);
+    assert_eq!(catalog.steps(None), [5, 7, 1000]);
+    assert_eq!(catalog.workers(), ["/job:worker/task:1", "worker_0", "worker_10", "worker_2"]);
+    assert_eq!(catalog.workers_at(5), ["worker_10", "worker_2"]);
+    assert_eq!(
+        (catalog.complete_until(1), catalog.complete_until(2), catalog.complete_until(3)),
+        (Some(1000), Some(5), None)
+    );
+    assert_eq!((catalog.count_after(None), catalog.count_after(Some(5)), catalog.last_step()), (3, 2, Some(1000)));
+    assert!(catalog.has_step(7) && !catalog.has_step(6) && catalog.names().is_empty());
+    let files = catalog.unread(None);
+    let unread: Vec<String> = files.into_iter().map(|file| catalog.index_key(file)).collect();
+    assert_eq!(unread.len(), 4);
+    assert!(unread.contains(&keys[5].to_owned()));
+}
+
+#[test]
+fn of_two_names_for_one_file_smdebugs_own_counts() {
+    let usual = "index/000000000/000000000005_worker_0.json";
+    let odd = "index/000000000/000000000005_worker_0.csv";
+    for keys in [[usual, odd], [odd, usual]] {
+        let mut together = all();
+        assert_eq!(together.add_keys(keys).unwrap(), 1);
+        let mut apart = all();
+        assert_eq!(keys.map(|key| apart.add_keys([key]).unwrap()), [1, 0]);
+        for mut catalog in [together, apart] {
+            let files = catalog.unread(None);
+            assert_eq!((files.len(), catalog.index_key(files[0])), (1, usual.to_owned()));
+        }
+    }
+}
+
+#[test]
+fn a_shape_and_a_value_of_one_name_are_both_there() {
+    let mut catalog = all();
+    take(&mut catalog, 1, "w", index(Mode::Train, 1, &["a"], &["a", "b"]));
+    assert!(catalog.find("a", 1, None, Kind::VALUE).is_some());
+    assert_eq!(catalog.shape_of("a", 1, None), Some(&[2u64, 3][..]));
+    assert_eq!(catalog.find("b", 1, None, Kind::VALUE), None);
+    assert_eq!((catalog.names(), catalog.original_name("b")), (vec!["a", "b"], Some("own")));
+    assert_eq!(catalog.steps_of("b", None), [1]);
+}
+
+#[test]
+fn of_two_entries_with_one_name_the_last_holds() {
+    let mut catalog = all();
+    take(&mut catalog, 1, "w", index(Mode::Train, 1, &["b", "a", "b"], &[]));
+    assert_eq!(catalog.find("b", 1, None, Kind::VALUE).unwrap().offset, 200);
+    assert_eq!(catalog.num_entries(), 2);
+}
+
+#[test]
+fn reductions_show_under_their_tensor() {
+    let mut catalog = all();
+    let min = "smdebug/reductions/min/conv";
+    let abs_l2 = "smdebug/reductions/abs_l2/conv";
+    take(&mut catalog, 1, "w", index(Mode::Train, 1, &[abs_l2, min], &[]));
+    assert_eq!(catalog.names(), ["conv"]);
+    let stored = catalog.stored_reductions("conv", 1, None);
+    let kinds: Vec<(Op, bool)> = stored.iter().map(|(op, abs, _)| (*op, *abs)).collect();
+    assert_eq!(kinds, [(Op::Min, false), (Op::L2, true)]);
+    assert_eq!(stored[0].2.offset, 100);
+    assert_eq!(catalog.find("conv", 1, None, Kind::VALUE), None);
+}
+
+#[test]
+fn reductions_without_digits_go_to_the_one_tensor_that_can_be_meant() {
+    let min = "smdebug/reductions/min/conv";
+    let stored = |names: &[&'static str], of: &str| {
+        let mut catalog = all();
+        take(&mut catalog, 1, "w", index(Mode::Train, 1, names, &[]));
+        (catalog.names().join(" "), catalog.stored_reductions(of, 1, None).len())
+    };
+    assert_eq!(stored(&["conv:0", min], "conv:0"), ("conv:0".into(), 1));
+    // There is a tensor of just that name; two could be meant; both were saved under one name.
+    assert_eq!(stored(&["conv:0", "conv", min], "conv:0"), ("conv conv:0".into(), 0));
+    assert_eq!(stored(&["conv:0", "conv:1", min], "conv:1"), ("conv conv:0 conv:1".into(), 0));
+    assert_eq!(stored(&["conv:0", min, min], "conv:0"), ("conv conv:0".into(), 0));
+    assert_eq!(stored(&["smdebug/reductions/min/conv:0", "conv:0"], "conv:0"), ("conv:0".into(), 1));
+}
+
+#[test]
+fn a_steps_mode_is_that_of_its_first_worker_whatever_came_first() {
+    let modes = [("worker_0", Mode::Train, 7), ("worker_1", Mode::Eval, 0), ("worker_2", Mode::Predict, 1)];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut catalog = all();
+        for at in order {
+            let (worker, mode, mode_step) = modes[at];
+            take(&mut catalog, 9, worker, index(mode, mode_step, &["a"], &[]));
+        }
+        assert_eq!(catalog.mode_of(9), Some((Mode::Train, 7)));
+        assert_eq!((catalog.modes(), catalog.mode_steps(Mode::Train, None)), (vec![Mode::Train], vec![7]));
+        assert_eq!(catalog.global_steps(Mode::Eval, 0).count(), 0);
+    }
+}
+
+#[test]
+fn a_mode_step_that_a_restart_repeats_is_several_global_steps() {
+    let mut catalog = all();
+    for (step, mode_step) in [(0, 0), (1, 1), (2, 2), (3, 1), (4, 2)] {
+        take(&mut catalog, step, "w", index(Mode::Train, mode_step, if step == 3 { &["b"] } else { &["a"] }, &[]));
+    }
+    assert_eq!(catalog.global_steps(Mode::Train, 1).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(catalog.mode_steps(Mode::Train, None), [0, 1, 2]);
+    assert_eq!(catalog.mode_steps(Mode::Train, Some("b")), [1]);
+}
+
+#[test]
+fn a_file_that_was_replaced_is_taken_in_anew() {
+    let mut catalog = all();
+    take(&mut catalog, 1, "w", index(Mode::Train, 1, &["a", "b"], &[]));
+    take(&mut catalog, 2, "w", index(Mode::Train, 2, &["a"], &[]));
+    take(&mut catalog, 1, "w", index(Mode::Eval, 5, &["c"], &[]));
+    assert_eq!(catalog.names(), ["a", "c"]);
+    assert_eq!((catalog.steps_of("a", None), catalog.mode_of(1)), (vec![2], Some((Mode::Eval, 5))));
+    assert_eq!((catalog.mode_steps(Mode::Train, None), catalog.num_entries()), (vec![2], 2));
+    // So often that the holes are closed.
+    for round in 0..200 {
+        let names: Vec<String> = (0..100).map(|at| format!("n{}", (at + round) % 150)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        take(&mut catalog, 1, "w", index(Mode::Eval, 5, &names, &[]));
+    }
+    assert_eq!((catalog.num_entries(), catalog.names().len()), (101, 101));
+    assert!(catalog.memory() < 500_000, "{}", catalog.memory());
+}
+
+#[test]
+fn what_could_not_be_understood_is_a_problem_and_stops_nothing() {
+    let mut catalog = all();
+    let keys = [index_key(1, "w"), index_key(2, "w")];
+    catalog.add_keys(keys.iter().map(String::as_str)).unwrap();
+    let bad = Error::Index { place: Place::new("f", 3), what: "nonsense".into() };
+    let batch = vec![
+        Intake { file: 0, stamp: 7, content: Err(bad) },
+        Intake { file: 1, stamp: 7, content: Ok(index(Mode::Train, 0, &["a"], &[])) },
+    ];
+    assert_eq!(catalog.take_in(batch).unwrap(), 1);
+    assert_eq!((catalog.bad(), catalog.unread(None)), (vec![(0, 7)], vec![]));
+    assert!(catalog.problems()[0].1.contains("nonsense") && catalog.problems()[0].0 == keys[0]);
+    assert_eq!((catalog.steps(None), catalog.names()), (vec![1, 2], vec!["a"]));
+    take(&mut catalog, 1, "w", index(Mode::Train, 9, &["b"], &[]));
+    assert!(catalog.problems().is_empty() && catalog.has("b"));
+}
+
+/// A long run of few names, one of many names, and one of a single scalar a step: with all that is around the entries.
+#[test]
+fn an_entry_costs_no_more_than_a_hundred_bytes() {
+    for (steps, workers, names) in [(100u64, 1, 2000), (200, 8, 100), (20_000, 1, 1), (3000, 3, 2)] {
+        let mut catalog = all();
+        let names: Vec<String> = (0..names).map(|at| format!("layer{}/block/weight_{at}", at / 4)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        for step in 0..steps {
+            for worker in 0..workers {
+                let (key, worker) = (event_key(step, &format!("worker_{worker}")), format!("worker_{worker}"));
+                let content = Index { event_file: Some(key.into()), ..index(Mode::Train, step as i64, &names, &[]) };
+                take(&mut catalog, step, &worker, content);
+            }
+        }
+        let each = catalog.memory() as f64 / catalog.num_entries() as f64;
+        assert!(each <= 100.0, "{each} bytes an entry with {} names", names.len());
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------- against a model
+
+#[derive(Debug, Clone)]
+struct Written {
+    step: u64,
+    worker: usize,
+    mode: Mode,
+    mode_step: i64,
+    /// Name, and whether its shape is saved rather than its value.
+    entries: Vec<(usize, bool)>,
+}
+
+const NAMES: [&str; 6] = ["a", "b/c", "smdebug/reductions/min/a", "smdebug/reductions/abs_max/z", "é", ""];
+const TENSORS: [&str; 5] = ["a", "b/c", "z", "é", ""];
+const WORKERS: [&str; 3] = ["worker_0", "worker_10", "_job-w_task-1"];
+const SHOWN: [&str; 3] = ["worker_0", "worker_10", "/job:w/task:1"];
+
+fn written() -> impl Strategy<Value = Written> {
+    let entries = prop::collection::vec((0..NAMES.len(), prop::bool::weighted(0.2)), 0..6);
+    (0u64..6, 0..WORKERS.len(), 0usize..4, 0i64..4, entries).prop_map(|(step, worker, mode, mode_step, entries)| {
+        Written { step: step * 700, worker, mode: Mode::ALL[mode], mode_step, entries }
+    })
+}
+
+fn index_of(written: &Written) -> Index<'static> {
+    let kept = |shape: bool| written.entries.iter().enumerate().filter(move |(_, (_, is))| *is == shape);
+    Index {
+        mode: written.mode,
+        mode_step: written.mode_step,
+        event_file: Some("events/e".into()),
+        places: kept(false)
+            .map(|(at, (name, _))| Placed {
+                name: NAMES[*name].into(),
+                offset: at as u64,
+                length: 16,
+                crc: (at % 2 == 0).then_some(at as u32),
+            })
+            .collect(),
+        shapes: kept(true)
+            .map(|(at, (name, _))| Shaped { name: NAMES[*name].into(), original: "".into(), shape: vec![at as u64] })
+            .collect(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn answers_are_those_of_a_plain_model(
+        run in prop::collection::vec(written(), 0..25),
+        range in (0u64..3000, 0u64..5000),
+        listed_first: bool,
+    ) {
+        let range = range.0..range.0 + range.1;
+        let mut catalog = Catalog::new(range.clone());
+        // A pair that is written again replaces what was there.
+        let mut model: BTreeMap<(u64, &str), &Written> = BTreeMap::new();
+        if listed_first {
+            let keys: Vec<String> = run.iter().map(|w| index_key(w.step, WORKERS[w.worker])).collect();
+            catalog.add_keys(keys.iter().map(String::as_str)).unwrap();
+        }
+        for written in &run {
+            let key = index_key(written.step, WORKERS[written.worker]);
+            catalog.add_keys([key.as_str()]).unwrap();
+            match catalog.find_key(&key) {
+                Some(file) => {
+                    let content = Ok(index_of(written));
+                    catalog.take_in(vec![Intake { file, stamp: 0, content }]).unwrap();
+                    model.insert((written.step, SHOWN[written.worker]), written);
+                }
+                None => prop_assert!(!range.contains(&written.step)),
+            }
+        }
+        let steps: BTreeSet<u64> = model.keys().map(|(step, _)| *step).collect();
+        prop_assert_eq!(catalog.steps(None), steps.iter().copied().collect::<Vec<_>>());
+        prop_assert_eq!(catalog.num_entries() > 0, catalog.names().iter().any(|name| catalog.has(name)));
+        // The last entry of a kind is the one that holds.
+        let held = |written: &Written, tensor: &str, kind: Kind| {
+            written.entries.iter().enumerate().rev().find_map(|(at, (name, is_shape))| {
+                let is = meaning(NAMES[*name]);
+                let is = if *is_shape && is.1 == Kind::VALUE { (is.0, Kind::SHAPE) } else { is };
+                // Shapes of reductions are passed over.
+                let is = if *is_shape && is.1 != Kind::SHAPE { ("", Kind(99)) } else { is };
+                (is == (tensor, kind)).then_some(at as u64)
+            })
+        };
+        let kinds = [Kind::VALUE, Kind::reduction(Op::Min, false), Kind::reduction(Op::Max, true), Kind::SHAPE];
+        let has = |written: &Written, tensor: &str| kinds.iter().any(|kind| held(written, tensor, *kind).is_some());
+        let mut names = BTreeSet::new();
+        for tensor in TENSORS {
+            let of: Vec<u64> = steps.iter().copied().filter(|s| model.iter().any(|((step, _), w)| step == s && has(w, tensor))).collect();
+            prop_assert_eq!(&catalog.steps_of(tensor, None), &of);
+            if !of.is_empty() {
+                names.insert(tensor);
+            }
+            for step in (0..6).map(|at| at * 700) {
+                let at: Vec<(&str, &Written)> =
+                    model.iter().filter(|((s, _), _)| *s == step).map(|((_, worker), w)| (*worker, *w)).collect();
+                let who: Vec<&str> = at.iter().filter(|(_, w)| has(w, tensor)).map(|(worker, _)| *worker).collect();
+                prop_assert_eq!(catalog.workers_of(tensor, step), who);
+                for (worker, shown) in [(None, None), (Some("_job-w_task-1"), Some("/job:w/task:1")), (Some("worker_10"), Some("worker_10"))] {
+                    for kind in kinds {
+                        let first = at
+                            .iter()
+                            .filter(|(name, _)| shown.is_none_or(|shown| *name == shown))
+                            .find_map(|(_, w)| held(w, tensor, kind));
+                        if kind == Kind::SHAPE {
+                            prop_assert_eq!(catalog.shape_of(tensor, step, worker).map(|shape| shape[0]), first);
+                        } else {
+                            let found = catalog.find(tensor, step, worker, kind);
+                            prop_assert_eq!(found.map(|entry| entry.offset), first);
+                            prop_assert_eq!(found.and_then(|entry| entry.crc), first.filter(|at| at % 2 == 0).map(|at| at as u32));
+                            prop_assert_eq!(catalog.find(tensor, step, shown, kind), found);
+                        }
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(catalog.names(), names.into_iter().collect::<Vec<_>>());
+        // Modes: the first worker by its shown name says.
+        let first = |step: &u64| model.iter().find(|((s, _), _)| s == step).map(|(_, w)| (w.mode, w.mode_step));
+        for mode in Mode::ALL {
+            let of: Vec<u64> = steps.iter().copied().filter(|step| first(step).is_some_and(|(is, _)| is == mode)).collect();
+            prop_assert_eq!(&catalog.steps(Some(mode)), &of);
+            for mode_step in 0..4 {
+                let of: Vec<u64> = of.iter().copied().filter(|step| first(step) == Some((mode, mode_step))).collect();
+                prop_assert_eq!(catalog.global_steps(mode, mode_step).collect::<Vec<_>>(), of);
+            }
+        }
+        for step in &steps {
+            prop_assert_eq!(catalog.mode_of(*step), first(step));
+            let at: Vec<&str> = model.keys().filter(|(s, _)| s == step).map(|(_, worker)| *worker).collect();
+            prop_assert_eq!(catalog.workers_at(*step), at);
+        }
+        for count in 1..=3 {
+            let complete = steps.iter().rev().find(|s| model.keys().filter(|(step, _)| step == *s).count() >= count);
+            prop_assert_eq!(catalog.complete_until(count), complete.copied());
+        }
+    }
+}
