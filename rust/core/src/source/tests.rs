@@ -1,1 +1,221 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::error::Error;
+
+fn write(root: &Path, key: &str, bytes: &[u8]) {
+    let path = root.join(key);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    // As writers of the format do.
+    let unfinished = path.with_extension("tmp");
+    fs::write(&unfinished, bytes).unwrap();
+    fs::rename(unfinished, path).unwrap();
+}
+
+fn run() -> (TempDir, Local, Memory) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut memory = Memory::default();
+    for (key, bytes) in [("events/a", &b"0123456789"[..]), ("index/x/b", b"b"), ("index/c", b"")] {
+        write(directory.path(), key, bytes);
+        memory.insert(key, bytes);
+    }
+    let local = Local::new(directory.path());
+    (directory, local, memory)
+}
+
+#[test]
+fn a_directory_and_memory_are_the_same_to_a_reader() {
+    let (_directory, local, memory) = run();
+    for source in [&local as &dyn Source, &memory] {
+        assert_eq!(source.list("index").unwrap(), ["index/c", "index/x/b"]);
+        assert!(source.list("nothing").unwrap().is_empty());
+        assert_eq!(source.read("events/a").unwrap(), b"0123456789");
+        let blob = source.open("events/a").unwrap();
+        let mut buffer = Vec::new();
+        for (offset, length, found) in
+            [(2, 3, "234"), (8, 5, "89"), (10, 1, ""), (u64::MAX, 1, ""), (0, u64::MAX, "0123456789")]
+        {
+            let count = blob.read_at(offset, length, &mut buffer).unwrap();
+            assert_eq!(&buffer[..count], found.as_bytes());
+        }
+        // A lie about a length makes no more room than there are bytes.
+        assert!(buffer.capacity() < 100);
+        let view = blob.map().unwrap().unwrap();
+        assert_eq!((view.get(2, 3), view.get(8, 3), view.get(u64::MAX, 2)), (Ok(&b"234"[..]), Err(10), Err(10)));
+        assert!(matches!(source.open("events/b"), Err(Error::Io { .. })));
+    }
+}
+
+#[test]
+fn no_key_leads_out_of_the_run() {
+    let (_directory, local, memory) = run();
+    for key in [
+        "",
+        "..",
+        "../x",
+        "events/../../x",
+        "events/..",
+        "/etc/passwd",
+        "\\etc",
+        "C:/x",
+        "c:x",
+        "a\\..\\..\\b",
+        "e\0",
+        "//x/y",
+    ] {
+        for source in [&local as &dyn Source, &memory] {
+            match source.open(key) {
+                Err(Error::OutsideRun { name, .. }) => assert_eq!(name, key),
+                Err(other) => panic!("{key:?}: {other}"),
+                Ok(_) => panic!("{key:?} was opened"),
+            }
+        }
+    }
+    assert!(local.read("events/./a").is_ok() && local.read("events//a").is_ok());
+}
+
+#[cfg(unix)]
+#[test]
+fn no_link_leads_out_of_the_run_and_no_pipe_is_waited_for() {
+    use std::os::unix::fs::symlink;
+    let (directory, local, _) = run();
+    let elsewhere = tempfile::tempdir().unwrap();
+    write(elsewhere.path(), "secret", b"secret");
+    let root = directory.path();
+    symlink(elsewhere.path().join("secret"), root.join("events/out")).unwrap();
+    symlink(elsewhere.path(), root.join("away")).unwrap();
+    symlink("../../../../../../etc/passwd", root.join("events/up")).unwrap();
+    symlink("a", root.join("events/inside")).unwrap();
+    symlink(root.join("events/a"), root.join("events/absolute_inside")).unwrap();
+    for key in ["events/out", "away/secret", "events/up"] {
+        assert!(matches!(local.open_file(key), Err(Error::OutsideRun { .. })), "{key}: {:?}", local.open_file(key));
+    }
+    assert_eq!(local.read("events/inside").unwrap(), b"0123456789");
+    assert_eq!(local.read("events/absolute_inside").unwrap(), b"0123456789");
+    assert!(matches!(local.open_file("events"), Err(Error::OutsideRun { .. } | Error::Io { .. })));
+    let pipe = root.join("events/pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    if made.is_ok_and(|status| status.success()) {
+        assert!(matches!(local.open_file("events/pipe"), Err(Error::OutsideRun { .. })));
+    }
+    // Listing does not follow links either.
+    assert!(local.list("away").unwrap_or_default().iter().all(|key| !key.contains("passwd")));
+}
+
+#[test]
+fn a_mapped_file_that_shrank_is_not_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "e", &[7; 20_000]);
+    let view = Local::new(directory.path()).open("e").unwrap().map().unwrap().unwrap();
+    assert_eq!(view.get(19_000, 1000).unwrap(), [7; 1000]);
+    fs::File::options().write(true).open(directory.path().join("e")).unwrap().set_len(100).unwrap();
+    assert_eq!(view.get(19_000, 1000), Err(100));
+    assert_eq!(view.get(50, 50).unwrap(), [7; 50]);
+}
+
+/// What a listing that is asked again and again has said by now.
+struct Seen {
+    local: Local,
+    listing: Listing,
+    names: BTreeSet<String>,
+    said: usize,
+}
+
+impl Seen {
+    fn look(&mut self) -> &BTreeSet<String> {
+        let Seen { local, listing, names, said } = self;
+        *said = 0;
+        listing
+            .walk(local, "index", &mut |directory, name| {
+                // A file may be told of while it is still being written, which its name says.
+                if !name.ends_with(".tmp") {
+                    *said += 1;
+                    names.insert(format!("{directory}/{name}"));
+                }
+            })
+            .unwrap();
+        names
+    }
+}
+
+fn seen(root: &Path) -> Seen {
+    Seen { local: Local::new(root), listing: Listing::default(), names: BTreeSet::new(), said: 0 }
+}
+
+#[test]
+fn what_has_not_changed_is_not_listed_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut seen = seen(directory.path());
+    assert!(seen.look().is_empty());
+    for step in 0..3 {
+        write(directory.path(), &format!("index/{step}/f"), b"");
+    }
+    assert_eq!(seen.look().len(), 3);
+    // Until no more can come within the same tick of the clock it is listed anew.
+    std::thread::sleep(std::time::Duration::from_millis(120));
+    seen.look();
+    seen.look();
+    assert_eq!(seen.said, 0);
+    write(directory.path(), "index/1/g", b"");
+    assert_eq!((seen.look().len(), seen.said), (4, 2));
+}
+
+#[test]
+fn a_large_directory_tells_only_what_is_new() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut seen = seen(directory.path());
+    for at in 0..300 {
+        write(directory.path(), &format!("index/0/{at}"), b"");
+    }
+    assert_eq!(seen.look().len(), 300);
+    seen.look();
+    for at in 300..320 {
+        write(directory.path(), &format!("index/0/{at}"), b"");
+        assert_eq!(seen.look().len(), at + 1);
+    }
+    // A new folder, then a whole new run in the old one's place.
+    write(directory.path(), "index/1/x", b"");
+    assert_eq!(seen.look().len(), 321);
+    write(directory.path(), "index/1/y", b"");
+    assert_eq!(seen.look().len(), 322);
+    fs::rename(directory.path().join("index"), directory.path().join("old")).unwrap();
+    write(directory.path(), "index/0/new", b"");
+    assert!(seen.look().contains("index/0/new"));
+    fs::remove_dir_all(directory.path().join("index")).unwrap();
+    seen.look();
+    write(directory.path(), "index/5/newer", b"");
+    assert!(seen.look().contains("index/5/newer"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn no_file_is_missed_however_they_come(batches in prop::collection::vec(prop::collection::vec((0u8..4, 0u16..400), 0..120), 1..6)) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut seen = seen(directory.path());
+        let mut there = BTreeSet::new();
+        for batch in batches {
+            for (folder, name) in batch {
+                let key = format!("index/{folder}/{name}");
+                write(directory.path(), &key, b"");
+                there.insert(key);
+            }
+            prop_assert_eq!(seen.look(), &there);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_inside_stays_inside(key in "[a./\\\\:C]{0,8}") {
+        if let Ok(parts) = inside(&key) {
+            let path: std::path::PathBuf = parts.collect();
+            prop_assert!(path.components().all(|part| matches!(part, std::path::Component::Normal(_))));
+        }
+    }
+}

@@ -1,1 +1,262 @@
+use std::sync::Mutex as StdMutex;
+use std::sync::atomic::AtomicU32;
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::catalog::{Catalog, Intake, event_key, index_key};
+use crate::crc::{MaskedCrc, crc32c};
+use crate::index::{Index, Mode, Placed};
+use crate::reduce::{Op, OpSet};
+use crate::source::{Local, Memory};
+use crate::tensor::{DType, Data, Meta, encode_tensor_event};
+
+/// A run in memory, and its catalog.
+#[derive(Default)]
+struct Run {
+    memory: Memory,
+    files: Vec<(u64, String, Vec<u8>, Vec<Placed<'static>>)>,
+}
+
+fn record(tag: &str, values: &[f32], crc: bool) -> (Vec<u8>, Option<u32>) {
+    let content: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let meta = Meta { step: 1, wall_time: 0.0, tag, mode: 1, mode_step: 1 };
+    let (mut payload, behind) = encode_tensor_event(&meta, DType::F32, &[values.len() as u64], &Data::Raw(&content));
+    payload.extend(content);
+    payload.extend(behind);
+    let length = (payload.len() as u64).to_le_bytes();
+    let footer = MaskedCrc::SMDEBUG_CONSTANT.0.to_le_bytes();
+    let crc = crc.then(|| crc32c(&payload));
+    ([&length[..], &MaskedCrc::of(&length).0.to_le_bytes(), &payload, &footer].concat(), crc)
+}
+
+impl Run {
+    fn step(&mut self, step: u64, worker: &str, tensors: &[(&str, Vec<f32>)]) {
+        let (mut events, mut places) = (Vec::new(), Vec::new());
+        for (name, values) in tensors {
+            let (record, crc) = record(name, values, true);
+            let (offset, length) = (events.len() as u64, record.len() as u64);
+            places.push(Placed { name: (*name).to_owned().into(), offset, length, crc });
+            events.extend(record);
+        }
+        self.files.push((step, worker.to_owned(), events, places));
+    }
+
+    fn done(mut self) -> (Catalog, Memory) {
+        let mut catalog = Catalog::new(0..u64::MAX);
+        for (step, worker, events, places) in self.files {
+            let (key, events_key) = (index_key(step, &worker), event_key(step, &worker));
+            catalog.add_keys([key.as_str()]).unwrap();
+            let file = catalog.find_key(&key).unwrap();
+            let (mode, mode_step) = (Mode::Train, step as i64);
+            let index = Index { mode, mode_step, event_file: Some(events_key.clone().into()), places, shapes: vec![] };
+            catalog.take_in(vec![Intake { file, stamp: 0, content: Ok(index) }]).unwrap();
+            self.memory.insert(events_key, events);
+        }
+        (catalog, self.memory)
+    }
+}
+
+fn f64s(column: &Column) -> Vec<f64> {
+    match column.dtype {
+        DType::F32 => column.bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()).into()).collect(),
+        DType::F64 => column.bytes.chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+const SUM: (Op, bool) = (Op::Sum, false);
+
+#[test]
+fn rows_come_in_the_order_of_the_question() {
+    let mut run = Run::default();
+    for step in [0, 1] {
+        run.step(step, "worker_1", &[("b", vec![step as f32]), ("a", vec![10.0 + step as f32])]);
+        run.step(step, "worker_0", &[("a", vec![20.0 + step as f32])]);
+    }
+    let (catalog, memory) = run.done();
+    let sums = |names: Vec<String>, steps: Option<&[u64]>, which: Which<'_>| {
+        let rows = Rows::of(&catalog, names, steps, which, OpSet::ALL, false);
+        f64s(&reductions(&rows, &memory, &Options::default(), &[SUM], false).unwrap().columns[0])
+    };
+    assert_eq!(sums(names(&["a", "b"]), None, Which::First), [20.0, 21.0, 0.0, 1.0]);
+    assert_eq!(sums(names(&["b", "a"]), Some(&[1, 0]), Which::Every), [1.0, 0.0, 21.0, 11.0, 20.0, 10.0]);
+    assert_eq!(sums(names(&["a"]), None, Which::These(&names(&["worker_1"]))), [10.0, 11.0]);
+    assert!(sums(names(&["nothing"]), None, Which::Every).is_empty());
+}
+
+#[test]
+fn stored_reductions_are_given_as_stored_unless_they_are_to_be_computed() {
+    let mut run = Run::default();
+    run.step(0, "w", &[("a", vec![1.0, 2.0]), ("smdebug/reductions/sum/a", vec![99.0])]);
+    run.step(1, "w", &[("smdebug/reductions/sum/a", vec![98.0])]);
+    let (catalog, memory) = run.done();
+    let answer = |recompute| {
+        let asked = [SUM, (Op::Max, false)];
+        let rows = Rows::of(&catalog, names(&["a"]), None, Which::First, asked.into_iter().collect(), recompute);
+        let reduced = reductions(&rows, &memory, &Options::default(), &asked, true).unwrap();
+        assert!(reduced.failed.is_empty());
+        (f64s(&reduced.columns[0]), f64s(&reduced.columns[1]), reduced.counts.unwrap()[0].clone())
+    };
+    let (sum, max, size) = answer(false);
+    assert_eq!((sum, max[0], max[1].is_nan(), size), (vec![99.0, 98.0], 2.0, true, vec![2, -1]));
+    assert_eq!(answer(true).0, [3.0, 98.0]);
+}
+
+#[test]
+fn one_bad_record_is_one_error() {
+    let mut run = Run::default();
+    for step in 0..4 {
+        run.step(step, "w", &[("a", vec![step as f32; 50]), ("b", vec![1.0])]);
+    }
+    // A flipped bit that the index's checksum tells of, a file cut short, a missing file.
+    run.files[0].2[120] ^= 1;
+    run.files[1].2.truncate(300);
+    let (catalog, mut memory) = run.done();
+    memory.remove(&event_key(2, "w"));
+    let rows = Rows::of(&catalog, names(&["a", "b"]), None, Which::First, OpSet::ALL, false);
+    let reduced = reductions(&rows, &memory, &Options::default(), &[SUM], false).unwrap();
+    let failed: Vec<u32> = reduced.failed.iter().map(|(row, _)| *row).collect();
+    assert_eq!(failed, [0, 2, 5, 6]);
+    let says = |at: usize| reduced.failed[at].1.to_string();
+    assert!(
+        says(0).contains("fails the checksum of the index file") && says(0).contains(&event_key(0, "w")),
+        "{}",
+        says(0)
+    );
+    assert!(says(2).contains("the data ends early"), "{}", says(2));
+    let sums = f64s(&reduced.columns[0]);
+    assert_eq!((sums[1].is_nan(), sums[3], sums[4]), (false, 150.0, 1.0));
+    assert!(sums[0].is_nan() && sums[2].is_nan());
+    let rows = Rows::of_files(&catalog, &[0, 1, 2, 3]);
+    let (verified, failed) = verify(&rows, &memory, &Options::default()).unwrap();
+    assert_eq!((verified.records, verified.by_index, verified.unvouched, failed.len()), (4, 4, 0, 4));
+}
+
+#[test]
+fn values_of_one_kind_are_stacked_and_others_kept_beside() {
+    let mut run = Run::default();
+    for step in 0..3 {
+        run.step(step, "w", &[("a", vec![step as f32; if step == 2 { 3 } else { 2 }])]);
+    }
+    let (catalog, memory) = run.done();
+    let rows = Rows::of_values(&catalog, (0..4).map(|step| ("a".to_owned(), step, None)).collect());
+    assert_eq!(rows.rows.len(), 3);
+    let like = first_head(&rows, &memory).unwrap();
+    assert_eq!(like, (DType::F32, vec![2]));
+    let mut bytes = vec![0; 3 * 8];
+    let (others, failed) = stack(&rows, &like, &mut bytes, &memory, &Options::default()).unwrap();
+    assert_eq!((others.keys().collect::<Vec<_>>(), failed.len()), (vec![&2], 0));
+    assert_eq!(bytes[..16], [[0, 0, 0, 0, 0, 0, 0, 0], [0, 0, 128, 63, 0, 0, 128, 63]].concat());
+}
+
+#[test]
+fn heads_take_a_second_look_where_the_first_says_too_little() {
+    let mut run = Run::default();
+    let long = "n".repeat(2000);
+    run.step(0, "w", &[(&long, vec![1.0, 2.0]), ("a", vec![1.0; 3000])]);
+    let (catalog, memory) = run.done();
+    let mut rows = Rows::of_values(&catalog, vec![(long, 0, None), ("a".to_owned(), 0, None)]);
+    let before = rows.plan.clone();
+    let (found, failed) = heads(&mut rows, &memory, &Options::default()).unwrap();
+    assert!(failed.is_empty());
+    assert_eq!(found, [Some((DType::F32, vec![2])), Some((DType::F32, vec![3000]))]);
+    assert_eq!(rows.plan, before);
+}
+
+#[test]
+fn a_sweep_ends_when_it_is_told_to_and_keeps_what_it_has() {
+    let mut run = Run::default();
+    for step in 0..200 {
+        run.step(step, "w", &[("a", vec![1.0; 1000])]);
+    }
+    let (catalog, memory) = run.done();
+    let rows = Rows::of_values(&catalog, (0..200).map(|step| ("a".to_owned(), step, None)).collect());
+    let (flag, given) = (AtomicBool::new(false), AtomicU32::new(0));
+    let options = Options { threads: Some(1), cancel: Some(&flag), ..Options::default() };
+    let ended = execute(&rows.plan, &memory, &options, &|_, _| {
+        if given.fetch_add(1, Ordering::Relaxed) == 20 {
+            flag.store(true, Ordering::Relaxed);
+        }
+    });
+    assert!(matches!(ended, Err(Error::Cancelled)));
+    assert_eq!(given.into_inner(), 21);
+}
+
+#[test]
+fn progress_ends_at_all_there_is_and_can_end_the_sweep() {
+    let mut run = Run::default();
+    for step in 0..50 {
+        run.step(step, "w", &[("a", vec![1.0; 1000])]);
+    }
+    let (catalog, memory) = run.done();
+    let rows = Rows::of_values(&catalog, (0..50).map(|step| ("a".to_owned(), step, None)).collect());
+    let told = std::cell::RefCell::new(Vec::new());
+    let tell = |done, all| {
+        told.borrow_mut().push((done, all));
+        true
+    };
+    execute(&rows.plan, &memory, &Options { progress: Some(&tell), ..Options::default() }, &|_, _| ()).unwrap();
+    assert_eq!(told.borrow().last(), Some(&(rows.plan.bytes(), rows.plan.bytes())));
+    let slow = |_, _: Bytes<'_>| std::thread::sleep(TOLD_EVERY / 5);
+    let refuse = |_, _| false;
+    let ended = execute(&rows.plan, &memory, &Options { progress: Some(&refuse), ..Options::default() }, &slow);
+    assert!(matches!(ended, Err(Error::Cancelled)));
+}
+
+#[test]
+fn a_length_that_lies_makes_no_room() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("e"), [0; 100]).unwrap();
+    let item = |offset, length| Item { file: 0, offset, length };
+    let items = vec![item(0, u64::MAX), item(u64::MAX, u64::MAX), item(50, 1 << 53), item(10, 5)];
+    let plan = Plan { files: vec!["e".into()], items };
+    let found = StdMutex::new(Vec::new());
+    execute(&plan, &Local::new(directory.path()), &Options::default(), &|at, bytes| {
+        found.lock().unwrap().push((at, bytes.is_ok()));
+    })
+    .unwrap();
+    let mut found = found.into_inner().unwrap();
+    found.sort();
+    assert_eq!(found, [(0, false), (1, false), (2, false), (3, true)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn each_item_gets_its_own_bytes_whatever_the_plan(
+        sizes in prop::collection::vec(0usize..200_000, 1..4),
+        items in prop::collection::vec((0usize..4, 0u64..220_000, 0u64..90_000), 0..40),
+        threads in 1usize..4,
+    ) {
+        let mut memory = Memory::default();
+        let content: Vec<Vec<u8>> =
+            sizes.iter().enumerate().map(|(file, size)| (0..*size).map(|at| (at * 31 + file) as u8).collect()).collect();
+        for (file, content) in content.iter().enumerate() {
+            memory.insert(format!("f{file}"), content.clone());
+        }
+        let items: Vec<Item> = items
+            .into_iter()
+            .map(|(file, offset, length)| Item { file: (file % sizes.len()) as u32, offset, length })
+            .collect();
+        let plan = Plan { files: (0..sizes.len()).map(|file| format!("f{file}")).collect(), items };
+        let given: Vec<AtomicU32> = plan.items.iter().map(|_| AtomicU32::new(0)).collect();
+        let wrong = AtomicU32::new(0);
+        execute(&plan, &memory, &Options { threads: Some(threads), ..Options::default() }, &|at, bytes| {
+            given[at].fetch_add(1, Ordering::Relaxed);
+            let Item { file, offset, length } = plan.items[at];
+            let all = &content[file as usize];
+            let right = match bytes {
+                Ok(bytes) => all.get(offset as usize..(offset + length) as usize) == Some(bytes),
+                Err(error) => matches!(&*error, Error::Truncated { .. }) && offset + length > all.len() as u64,
+            };
+            wrong.fetch_add(u32::from(!right), Ordering::Relaxed);
+        }).unwrap();
+        prop_assert_eq!(wrong.into_inner(), 0);
+        prop_assert!(given.into_iter().all(|count| count.into_inner() == 1));
+    }
+}
