@@ -90,7 +90,14 @@ class FaultyProxy:
     """
 
     def __init__(
-        self, upstream: str, *, seed: int = 0, share: float = 0.0, faults: int = 0, latency: float = 0.0
+        self,
+        upstream: str,
+        *,
+        seed: int = 0,
+        share: float = 0.0,
+        faults: int = 0,
+        latency: float = 0.0,
+        keep_alive: bool = True,
     ) -> None:
         target = urlsplit(upstream)
         self._upstream = (str(target.hostname), int(target.port or 80))
@@ -103,7 +110,7 @@ class FaultyProxy:
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+            protocol_version = "HTTP/1.1" if keep_alive else "HTTP/1.0"
 
             def handle_any(self) -> None:
                 proxy._answer(self)
