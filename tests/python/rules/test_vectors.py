@@ -250,6 +250,9 @@ def test_images_channel_last() -> None:
     trial.put(0, "Net_input_0", images)
     assert fired(CheckInputImages(trial, threshold_samples=8, channel=3)) == [0]
     assert fired(CheckInputImages(trial, threshold_samples=8, channel=7)) == []
+    large = np.zeros((8, 16, 16, 3))
+    large[..., 2] = 1.0
+    assert fired(CheckInputImages(series("sequential/inputs", {0: large}), threshold_samples=8)) == [0]
     rule = CheckInputImages(trial, threshold_samples=8, channel=3)
     rule.evaluate(0)
     assert rule.findings[0].message.startswith("mean 1 of channel 2 over 8 images")
@@ -622,3 +625,75 @@ def test_norms_and_spikes_in_limits() -> None:
     assert fired(LossSpike(series("loss", {0: np.nan, 1: np.inf, 2: 1.0}, losses=["loss"]))) == [0, 1]
     weights = {0: np.zeros(4), 1: np.full(4, 0.2), 2: np.full(4, 2.0), 3: np.full(4, 2.01), 4: np.full(4, np.nan)}
     assert fired(WeightNormGrowth(series("w", weights, weights=["w"]))) == [3]
+
+
+@pytest.mark.parametrize(
+    ("rule", "names", "others"),
+    [
+        (
+            DeadRelu,
+            [
+                "hybridsequential0_relu0_relu_output_0",
+                "relu1_output_0",
+                "layer1.0.relu_output_0",
+                "ReLU_output_0",
+                "re_lu_1/outputs",
+                "dense/Relu:0",
+            ],
+            ["gradient/relu_output_0", "relu_input_0", "fc1_output_0", "gradients/re_lu/outputs"],
+        ),
+        (
+            PoorWeightInitialization,
+            ["relu0_relu_input_0", "layer1.0.relu_input_0", "ReLU_input_0", "re_lu/inputs"],
+            ["relu_output_0", "gradient/relu_input_0"],
+        ),
+        (
+            SaturatedActivation,
+            ["dense0_tanh_input_0", "sigmoid_input_0", "Tanh_input_0", "decoder.sigmoid2_input_0", "tanh/inputs"],
+            ["tanh_output_0", "gradient/tanh_input_0"],
+        ),
+        (
+            CheckInputImages,
+            [
+                "hybridsequential0_input_0",
+                "Net_input_0",
+                "ResNet50_input_0",
+                "input_1",
+                "input_layer/outputs",
+                "sequential_1/inputs",
+                "functional/inputs",
+                "images",
+            ],
+            [
+                "conv1_input_0",
+                "ReLU_input_0",
+                "CrossEntropyLoss_input_0",
+                "Conv2d_input_0",
+                "fc1_input_0",
+                "gradient/image",
+            ],
+        ),
+        (
+            NLPSequenceRatio,
+            [
+                "hybridsequential0_embedding0_input_0",
+                "model.embed_tokens_input_0",
+                "embedding/inputs",
+                "Embedding_input_0",
+                "batch/input_ids",
+            ],
+            ["embedding0_output_0", "gradient/embedding_input_0", "Net_embedding.weight"],
+        ),
+        (
+            ClassImbalance,
+            ["labels", "softmax_labels", "CrossEntropyLoss_input_1", "NLLLoss_input_1"],
+            ["CrossEntropyLoss_input_0", "MSELoss_input_1"],
+        ),
+    ],
+)
+def test_default_patterns_find_the_names_of_every_framework(rule: Any, names: list[str], others: list[str]) -> None:
+    trial = MemoryTrial()
+    for name in names + others:
+        trial.put(0, name, 0.0)
+    patterns = next(each.default for each in rule.parameters().values() if each.kind == "patterns")
+    assert trial.tensor_names(regex=list(patterns)) == sorted(names)

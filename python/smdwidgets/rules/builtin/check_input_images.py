@@ -15,6 +15,10 @@ from smdwidgets.rules.parameters import Integer, Patterns, Real
 from smdwidgets.rules.selector import Selector
 
 
+#: Images have no more channels than this: red, green, blue, and how opaque.
+MOST_CHANNELS = 4
+
+
 class _Seen(NamedTuple):
     """Images so far, and for each channel the sum and number of pixels."""
 
@@ -39,7 +43,8 @@ class CheckInputImages(BuiltinRule):
     """The input images are not normalised.
 
     Once `threshold_samples` images were seen, fires when the mean of any colour channel over all images so far is further than
-    `threshold_mean` from 0. Axis 0 is the batch, axis `channel` the channels. Tensors of fewer than three axes, or without that axis, are
+    `threshold_mean` from 0. Axis 0 is the batch, axis `channel` the channels; where
+    axis 1 is asked for, holds more than 4 and the last axis 4 or less, the last one is meant (Keras). Tensors of fewer than three axes, or without that axis, are
     no images. NaN pixels make a mean that fires as well.
 
     The documented pattern finds MXNet's inputs; ours also finds the input of a PyTorch model (named by its class, such as
@@ -57,6 +62,7 @@ class CheckInputImages(BuiltinRule):
             r".*hybridsequential\d+_input_0",
             r"^(?!.*(ReLU|Tanh|Sigmoid|GELU|Loss|Conv|Linear|Pool|Norm|Dropout|Softmax))[A-Z][A-Za-z0-9]*_input_0$",
             r"(?i)(^|/)input(_layer)?(_\d+)?(/|:|$)",
+            r"^(sequential|functional|model)\w*/inputs",
             r"(?i)^(?!gradient).*(image|pixel)",
         ),
         "Names of input tensors.",
@@ -104,9 +110,19 @@ def _seen_at(measurements: Measurements, selector: Selector, channel: int, step:
                     continue
                 if value.dtype.kind not in "fiub" or value.ndim < max(3, channel + 1) or not value.size:
                     continue
-                others = tuple(axis for axis in range(value.ndim) if axis != channel)
+                axis_of_channels = _axis(value.shape, channel)
+                others = tuple(axis for axis in range(value.ndim) if axis != axis_of_channels)
                 sums = value.sum(axis=others, dtype=np.float64)
                 total = _plus(total, {len(sums): _Seen(value.shape[0], sums, value.size // len(sums))})
         return total
 
     return measurements.kept(("image sums", selector, channel, step), count)
+
+
+def _axis(shape: tuple[int, ...], channel: int) -> int:
+    """The axis of the channels: the one asked for, unless the default meets an image with its channels last.
+
+    >>> _axis((8, 3, 32, 32), 1), _axis((8, 32, 32, 3), 1)
+    (1, 3)
+    """
+    return len(shape) - 1 if channel == 1 and shape[1] > MOST_CHANNELS >= shape[-1] else channel

@@ -30,7 +30,7 @@ class DeadRelu(BuiltinRule):
     collections = {"relu_output": {"include_regex": ".*relu_output", "save_interval": "500"}}
 
     tensor_regex = regex_parameter(
-        (r"(?i)^(?!gradient).*relu[^/]*(_|/)output", r"^(?!gradient).*/Relu(_\d+)?:\d"), documented=".*relu_output"
+        (r"(?i)^(?!gradient).*re_?lu[^/]*(_|/)output", r"^(?!gradient).*/Relu(_\d+)?:\d"), documented=".*relu_output"
     )
     threshold_inactivity = Real(1.0, "Activity below this is death.", minimum=0.0, maximum=100.0, unit="%")
     threshold_layer = Real(50.0, "Share of dead units above this fires.", minimum=0.0, maximum=100.0, unit="%")

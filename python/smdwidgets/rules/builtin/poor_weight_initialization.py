@@ -48,7 +48,9 @@ class PoorWeightInitialization(BuiltinRule):
     collections = {"relu_input": {"include_regex": ".*relu_input", "save_interval": "500"}}
 
     activation_inputs_regex = Patterns(
-        (r"(?i)^(?!gradient).*relu[^/]*(_|/)input",), "Which tensors are activation inputs.", documented=".*relu_input"
+        (r"(?i)^(?!gradient).*re_?lu[^/]*(_|/)input",),
+        "Which tensors are activation inputs.",
+        documented=".*relu_input",
     )
     threshold = Real(10.0, "Largest tolerated ratio of variances between layers.", minimum=0.0)
     distribution_range = Real(

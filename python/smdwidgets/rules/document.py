@@ -1,0 +1,98 @@
+"""The page on rules, from what the rules say of themselves: `python -m smdwidgets.rules.document docs/rules.md`.
+
+The page's own text stays; what is between the two marks is written anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+from smdwidgets.rules.builtin import BUILTIN, BuiltinRule
+from smdwidgets.rules.parameters import Parameter
+
+__all__ = ["reference", "with_reference"]
+
+BEGIN, END = "<!-- rules: begin -->", "<!-- rules: end -->"
+
+
+def reference() -> str:
+    """Every built-in rule: what it means, what it reads, its parameters, what to do about it."""
+    theirs = [rule for rule in BUILTIN.values() if rule.sagemaker]
+    ours = [rule for rule in BUILTIN.values() if not rule.sagemaker]
+    parts = ["## SageMaker's rules", *map(_rule, theirs), "## Rules that SageMaker never had", *map(_rule, ours)]
+    return "\n\n".join(parts)
+
+
+def _rule(rule: type[BuiltinRule]) -> str:
+    paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(rule.__doc__ or ""))
+    body = "\n\n".join(_joined(paragraph) for paragraph in paragraphs)
+    saved = ", ".join(f"`{name}`" for name in rule.collections)
+    reads = [f"Its base configuration saves {saved}."] if saved else []
+    return "\n\n".join([f"### {rule.__name__}", body, *reads, _table(rule)])
+
+
+def _joined(paragraph: str) -> str:
+    """A paragraph on one line, a list an item a line."""
+    items = re.split(r"\n(?=- )", paragraph)
+    text = "\n".join(" ".join(item.split()) for item in items)
+    return re.sub(r"^What to do: ", "**What to do:** ", text)
+
+
+def _table(rule: type[BuiltinRule]) -> str:
+    parameters = rule.parameters()
+    if not parameters:
+        return "It has no parameters."
+    rows = [f"| `{name}` | {_kind(each)} | {_default(each)} | {each.doc} |" for name, each in parameters.items()]
+    return "\n".join(["| parameter | type | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def _kind(parameter: Parameter[object]) -> str:
+    spec = parameter.spec()
+    word = {
+        "real": "number",
+        "integer": "whole number",
+        "flag": "True or False",
+        "text": "text",
+        "words": "names, with commas between",
+        "patterns": "regular expressions, with commas between",
+        "numbers": "numbers, with commas between",
+        "choice": "one of " + ", ".join(f"`{choice}`" for choice in spec.get("choices", ())),
+    }[spec["kind"]]
+    low, high = spec.get("minimum"), spec.get("maximum")
+    limits = " to ".join(f"{limit:g}" for limit in (low, high) if limit is not None)
+    if low is not None and high is None:
+        limits = f"at least {limits}"
+    parts = [word, limits, spec["unit"], "or None" if spec.get("optional") else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def _default(parameter: Parameter[object]) -> str:
+    def cell(text: str) -> str:
+        return f"`{text}`".replace("|", "\\|") if text else ""
+
+    shown = (
+        "<br>".join(map(cell, parameter.default))
+        if parameter.kind == "patterns" and isinstance(parameter.default, tuple) and parameter.default
+        else cell(parameter.format(parameter.default))
+    )
+    return shown + (f" (SageMaker's: {cell(parameter.documented)})" if parameter.documented else "")
+
+
+def with_reference(page: str) -> str:
+    """The page with its reference written anew."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{reference()}\n\n{END}{after}"
+
+
+def main() -> None:
+    """Writes the page that is named."""
+    path = Path(sys.argv[1])
+    path.write_text(with_reference(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
