@@ -19,7 +19,6 @@ from run import PEERS, Row, ask, times
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from python.s3.servers import CREDENTIALS, FaultyProxy, moto_server
-
 from smdwidgets import _core, create_trial
 from smdwidgets.storage.s3 import connect
 

@@ -14,7 +14,6 @@ from smdwidgets.rules.measurements import Measurements
 from smdwidgets.rules.parameters import Integer, Patterns, Real
 from smdwidgets.rules.selector import Selector
 
-
 #: Images have no more channels than this: red, green, blue, and how opaque.
 MOST_CHANNELS = 4
 
