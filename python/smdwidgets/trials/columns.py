@@ -35,8 +35,8 @@ class Columns(Mapping[str, NDArray[Any]]):
     pyarrow) takes it as it is. Records that could not be read are in ``errors`` and have no row.
 
     >>> table = Columns({"step": np.array([0, 10]), "mean": np.array([0.5, 0.25])})
-    >>> table["mean"].max()
-    np.float64(0.5)
+    >>> float(table["mean"].max())
+    0.5
     """
 
     def __init__(self, columns: Mapping[str, NDArray[Any]], errors: list[Failure] | None = None) -> None:
@@ -92,8 +92,9 @@ class Columns(Mapping[str, NDArray[Any]]):
         return [[_cell(column[row]) for column in self._columns.values()] for row in range(min(self.num_rows, _ROWS))]
 
     def _more(self) -> str:
-        more = [f"{self.num_rows - _ROWS} more rows"] if self.num_rows > _ROWS else []
-        more += [f"{len(self.errors)} records could not be read, see .errors"] if self.errors else []
+        left, failed = self.num_rows - _ROWS, len(self.errors)
+        more = [f"{left} more row{'s' if left > 1 else ''}"] if left > 0 else []
+        more += [f"{failed} record{'s' if failed > 1 else ''} could not be read, see .errors"] if failed else []
         return "; ".join(more)
 
     def __repr__(self) -> str:
@@ -127,6 +128,8 @@ def _arrow(column: NDArray[Any]) -> Any:
 def _cell(value: object) -> str:
     if isinstance(value, np.ndarray) and value.ndim:
         return f"{value.dtype.name} {value.shape}"
+    if isinstance(value, np.ndarray):
+        value = value[()]
     if isinstance(value, float | np.floating):
         return f"{float(value):.6g}"
     text = str(value)

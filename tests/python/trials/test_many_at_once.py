@@ -95,7 +95,7 @@ def test_damage_is_an_error_of_one_row(trial: Trial) -> None:
     reductions = trial.reductions(["loss", "w"], reductions="mean")
     assert [(failure.name, failure.step) for failure in reductions.errors] == [("w", 3)]
     assert reductions.num_rows == 11
-    assert "1 records could not be read" in repr(reductions)
+    assert "1 record could not be read" in repr(reductions)
 
 
 def test_progress(trial: Trial) -> None:

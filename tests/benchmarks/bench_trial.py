@@ -1,0 +1,139 @@
+"""What a live run costs its reader: one new step in a long run and in a short one; the way to one value; one of very many steps.
+
+    python tests/benchmarks/bench_trial.py
+
+CPU seconds, medians. smdebug sees the same new steps in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import report
+from clock import best, once
+from growing import Growing
+from run import PEERS, Row, ask
+
+from smdwidgets import create_trial
+from smdwidgets._core import StepWriter
+from smdwidgets.config import CollectionManager
+
+SHORT, LONG, VERY_LONG = 100, 10_000, 30_000
+ROUNDS = 100
+
+
+def template(root: Path) -> Path:
+    """One step of two small tensors."""
+    CollectionManager(create_default=True).export(root, "worker_0_collections.json")
+    with StepWriter(root, 0) as step:
+        step.tensor("weight", np.arange(64, dtype=np.float32))
+        step.tensor("loss", np.float32(0.5))
+    return root
+
+
+def refresh(folder: Path, made_of: Path) -> list[Row]:
+    """One new step in a long run beside one in a short run, in turn."""
+    runs = [Growing(folder / str(steps), made_of, steps) for steps in (SHORT, LONG)]
+    # Directories written to a moment ago are listed again, as their times are too coarse to trust; a long run's have rested.
+    time.sleep(3)
+    trials = [create_trial(run.root, lazy=False) for run in runs]
+    taken: list[list[float]] = [[], []]
+    for _ in range(ROUNDS):
+        for run, trial, times in zip(runs, trials, taken, strict=True):
+            step = run.grow()
+            times.append(once(trial.refresh_data)[0])
+            assert trial.has_passed_step(step).name == "AVAILABLE"
+    short, long = map(statistics.median, taken)
+    theirs = [ask(PEERS, "peer_trial.py", str(made_of), str(steps))["refresh"] for steps in (SHORT, LONG)]
+    what = f"one new step in a run of {LONG:,}"
+    return [
+        Row(what, micros(long), f"ours in a run of {SHORT}: {micros(short)}", f"{long / short:.2f}x the time", "<= 2x", long <= 2 * short),
+        Row(what, micros(long), f"smdebug: {micros(theirs[1])}", f"{theirs[1] / long:.0f}x faster", "", True),
+        Row(f"one new step in a run of {SHORT}", micros(short), f"smdebug: {micros(theirs[0])}", f"{theirs[0] / short:.0f}x faster", "", True),
+    ]  # fmt: skip
+
+
+def value(folder: Path, made_of: Path) -> list[Row]:
+    """`Tensor.value` beside the call into the core that it makes."""
+    trial = create_trial(Growing(folder / "value", made_of, SHORT).root)
+    weight, get, steps = trial.tensor("weight"), trial._run.getter(), trial.steps()
+
+    def through_python() -> None:
+        for step in steps:
+            weight.value(step)
+
+    def core_alone() -> None:
+        for step in steps:
+            get("weight", step, None)
+
+    ours, core = (seconds / len(steps) for seconds in best([through_python, core_alone], 200))
+    added = f"{(ours - core) * 1e9:.0f} ns on top"
+    return [
+        Row(
+            "tensor.value(step)",
+            micros(ours),
+            f"the call into the core: {micros(core)}",
+            added,
+            "<= 1 µs",
+            ours - core <= 1e-6,
+        )
+    ]
+
+
+def random_access(folder: Path, made_of: Path) -> list[Row]:
+    """The last of very many steps: opened, and its value read."""
+    root = Growing(folder / "very long", made_of, VERY_LONG).root
+
+    def last(lazy: bool | None) -> float:
+        def work() -> None:
+            trial = create_trial(root, lazy=lazy)
+            assert trial.tensor("weight").value(trial.steps()[-1]).size == 64
+
+        return min(once(work)[1] for _ in range(3))
+
+    lazily, eagerly = last(None), last(False)
+    what = f"open a run of {VERY_LONG:,} steps, read the last"
+    return [
+        Row(
+            what,
+            f"{lazily * 1e3:.0f} ms",
+            f"reading all index files: {eagerly * 1e3:.0f} ms",
+            f"{eagerly / lazily:.1f}x faster",
+            "",
+            lazily < eagerly,
+        )
+    ]
+
+
+def micros(seconds: float) -> str:
+    """Seconds, as a person reads them."""
+    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.1f} ms"
+
+
+def main() -> int:
+    """Measures, prints, writes."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    asked.add_argument("--dry", action="store_true", help="print, do not write")
+    options = asked.parse_args()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        made_of = template(Path(name) / "template")
+        for part in (refresh, value, random_access):
+            for row in part(Path(name), made_of):
+                rows.append(row)
+                print("  ".join(row.cells()), flush=True)
+    if not options.dry:
+        head = ["what", "ours", "peer", "ratio", "target", "met"]
+        body = "`python tests/benchmarks/bench_trial.py`. CPU seconds (wall where runs are opened), medians; runs in the page cache.\n\n"
+        report.write_section("Live and long runs", body + report.table(head, [row.cells() for row in rows]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
