@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import resource
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import pytest
@@ -245,36 +242,40 @@ def test_a_full_disk_costs_the_step_and_no_more(written, caplog):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_killed_at_any_moment_every_visible_step_is_whole(tmp_path):
     """200 trainings die by SIGKILL at random moments; what has an index file reads back, byte for byte."""
-    rng = random.Random(0)
-    seen = 0
-    for attempt in range(200):
-        root = tmp_path / str(attempt)
-        pid = os.fork()
-        if not pid:
-            hook = Hook(root)
-            step = 0
-            while True:
-                for i in range(4):
-                    hook.save_tensor(f"t{i}", np.full(rng.choice((1, 1000, 40_000)), step * 4 + i))
-                hook.step()
-                step += 1
-        deadline = time.monotonic() + 20
-        while not (root / "events").exists() and time.monotonic() < deadline:
-            time.sleep(0.001)
-        time.sleep(rng.random() * 0.015)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        written = Written(root)
-        steps = written.steps()
-        assert steps == list(range(len(steps)))
-        for step in steps:
-            assert written.names(step) == [f"t{i}" for i in range(4)]
-            for i in range(4):
-                assert (written.value(f"t{i}", step) == step * 4 + i).all()
-        assert not written.ended
-        seen += len(steps)
-        shutil.rmtree(root)
-    assert seen > 200  # the moments were not all before the first step
+    done = script(
+        """
+        import os, random, signal, sys, time
+        import numpy as np
+        from smdwidgets.numpy import Hook
+        rng = random.Random(0)
+        for attempt in range(200):
+            root = os.path.join(sys.argv[1], str(attempt))
+            pid = os.fork()
+            if not pid:
+                hook = Hook(root)
+                for step in range(1_000_000):
+                    for i in range(4):
+                        hook.save_tensor(f"t{i}", np.full(rng.choice((1, 1000, 20_000)), step * 4 + i))
+                    hook.step()
+            deadline = time.monotonic() + 20
+            while not os.path.exists(os.path.join(root, "events")) and time.monotonic() < deadline:
+                time.sleep(0.001)
+            time.sleep(rng.random() * 0.01)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    runs = [Written(tmp_path / str(attempt)) for attempt in range(200)]
+    for run in runs:
+        assert run.steps() == list(range(len(run.steps())))
+        for step in run.steps():
+            values = run.values(step)
+            assert list(values) == [f"t{i}" for i in range(4)]
+            assert all((values[f"t{i}"] == step * 4 + i).all() for i in range(4))
+        assert not run.ended
+    assert sum(len(run.steps()) for run in runs) > 200  # the moments were not all before the first step
+    shutil.rmtree(tmp_path)

@@ -25,14 +25,19 @@ class Written:
         return [entry["tensorname"] for entry in self.index(step, worker)["tensor_payload"]]
 
     def value(self, name: str, step: int, worker: str = "worker_0") -> Any:
+        return self.values(step, worker)[name]
+
+    def values(self, step: int, worker: str = "worker_0") -> dict[str, Any]:
+        """All of a step, from one look at its files."""
         index = self.index(step, worker)
         events = (self.root / index["meta"]["event_file_name"]).read_bytes()
-        found = [entry for entry in index["tensor_payload"] if entry["tensorname"] == name]
-        entry = found[-1]
-        record = events[entry["start_idx"] : entry["start_idx"] + entry["length"]]
-        assert len(record) == entry["length"]
-        assert _core.crc32c(record[12:-4]) == entry["crc32c"]
-        return _core.decode(record)
+        found = {}
+        for entry in index["tensor_payload"]:
+            record = events[entry["start_idx"] : entry["start_idx"] + entry["length"]]
+            assert len(record) == entry["length"]
+            assert _core.crc32c(record[12:-4]) == entry["crc32c"]
+            found[entry["tensorname"]] = _core.decode(record)
+        return found
 
     def mode(self, step: int) -> tuple[str, int]:
         meta = self.index(step)["meta"]
