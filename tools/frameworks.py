@@ -1,6 +1,6 @@
 """Trains for real with each deep-learning framework: `python tools/frameworks.py [NAME ...]`.
 
-tests/frameworks/NAME.txt lists what the framework needs, tests/frameworks/test_NAME.py trains with it. Each has a virtual
+tests/frameworks/NAME.txt lists what the framework needs, tests/frameworks/test_NAME*.py train with it. Each has a virtual
 environment of its own, .venv-NAME, because they weigh gigabytes and disagree; the checkout's package is what they import.
 """
 
@@ -45,7 +45,7 @@ def main(names: list[str]) -> int:
         # One abi3 extension module serves every environment of this Python.
         env = {**os.environ, "PYTHONPATH": str(PACKAGE)}
         # A framework's own warnings are its own affair.
-        tests = ["-m", "pytest", "-q", "-W", "default", str(TESTS / f"test_{name}.py")]
+        tests = ["-m", "pytest", "-q", "-W", "default", *map(str, sorted(TESTS.glob(f"test_{name}*.py")))]
         command = [str(setup.python_of(ROOT / f".venv-{name}")), *tests]
         if subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, check=False).returncode:
             failed.append(name)

@@ -19,6 +19,8 @@ __all__ = ["Evaluation", "Outcome", "RuleEvent", "Snapshot", "Status"]
 
 #: Firings of which every detail is kept; the outcome of each step is kept for all.
 FIRINGS_KEPT = 1000
+#: Tensors at fault that are kept of one firing; its message tells how many there were.
+FINDINGS_KEPT = 50
 #: The service's own limit of StatusDetails.
 DETAILS_LIMIT = 1024
 
@@ -112,7 +114,7 @@ class Evaluation:
         with self._lock:
             if outcome == Outcome.FIRED:
                 self.status = Status.ISSUES_FOUND if self.status == Status.IN_PROGRESS else self.status
-            event = RuleEvent(self.name, step, outcome.name.lower(), message, findings, self.status)
+            event = RuleEvent(self.name, step, outcome.name.lower(), message, findings[:FINDINGS_KEPT], self.status)
             self._steps.append(step)
             self._outcomes.append(outcome)
             self._counts[outcome] += 1
@@ -124,7 +126,7 @@ class Evaluation:
         """Take in that the rule fired while nothing came: at the last step, whose outcome is changed."""
         with self._lock:
             self.status = Status.ISSUES_FOUND if self.status == Status.IN_PROGRESS else self.status
-            event = RuleEvent(self.name, step, "fired", message, findings, self.status)
+            event = RuleEvent(self.name, step, "fired", message, findings[:FINDINGS_KEPT], self.status)
             # An outcome of its own, so that whoever has taken in the step's first one sees it.
             self._steps.append(step)
             self._outcomes.append(Outcome.FIRED)

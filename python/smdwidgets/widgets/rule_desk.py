@@ -181,7 +181,7 @@ class RuleDesk:
             "done": now.done,
             "total": max(now.done, self._runners[run].steps_seen),
             "message": now.message[:2000],
-            "params": [_param(p, getattr(rule, name)) for name, p in parameters_of(type(rule)).items()],
+            "params": [_param(p, getattr(rule, name, p.default)) for name, p in parameters_of(type(rule)).items()],
             "firings": firings,
             "firings_total": now.firings_total,
         }
