@@ -43,10 +43,7 @@ impl Vouched {
 /// promised one. The content has not been looked at.
 pub fn frame<'a>(bytes: &'a [u8], promise: &Promise<'_>) -> Result<(Record<'a>, Vouched)> {
     let record = record::whole(bytes, 0)?;
-    if record.size as u64 != promise.length {
-        let what = format!("the index file says {} bytes, the record says {}", promise.length, record.size);
-        return Err(Error::Corrupt { place: Place::memory(0), what });
-    }
+    is_as_long(record.size as u64, promise)?;
     let by_footer = record.footer_value != MaskedCrc::SMDEBUG_CONSTANT.0;
     Ok((record, Vouched { by_footer, by_index: promise.crc.is_some() }))
 }
@@ -79,6 +76,7 @@ pub fn tensor<'a>(record: &Record<'a>, promise: &Promise<'_>) -> Result<TensorVi
 /// Dtype and shape from the beginning of a record. [`Error::Truncated`] where it takes more of it.
 pub fn head(beginning: &[u8], promise: &Promise<'_>) -> Result<(DType, Vec<u64>)> {
     let head = decode_head(beginning)?;
+    is_as_long(head.size, promise)?;
     is_promised(head.tag, promise)?;
     Ok((head.dtype, head.shape))
 }
@@ -97,6 +95,14 @@ pub fn head_in(source: &dyn Source, key: &str, offset: u64, promise: &Promise<'_
             head => return head.map_err(|error| error.within(key, offset)),
         }
     }
+}
+
+fn is_as_long(size: u64, promise: &Promise<'_>) -> Result<()> {
+    if size == promise.length {
+        return Ok(());
+    }
+    let what = format!("the index file says {} bytes, the record says {size}", promise.length);
+    Err(Error::Corrupt { place: Place::memory(0), what })
 }
 
 fn is_promised(tag: &str, promise: &Promise<'_>) -> Result<()> {

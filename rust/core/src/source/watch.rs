@@ -23,7 +23,7 @@ mod linux {
     use rustix::io::Errno;
 
     /// ext2 to ext4, XFS, Btrfs, tmpfs: nothing gets into their directories that this machine's kernel has not put there.
-    const TOLD_OF_ALL: [i64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
+    const TOLD_OF_ALL: [i128; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 
     /// Directories that are watched.
     pub struct Watch {
@@ -44,7 +44,7 @@ mod linux {
 
         /// Watch a directory from now on. False where what is told of it can't be relied upon.
         pub fn add(&mut self, path: &Path, directory: &str, about: &Metadata) -> bool {
-            let told_of_all = statfs(path).is_ok_and(|system| TOLD_OF_ALL.contains(&(system.f_type as i64)));
+            let told_of_all = statfs(path).is_ok_and(|system| TOLD_OF_ALL.contains(&i128::from(system.f_type)));
             let news = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
             let flags = news | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
             match add_watch(&self.events, path, flags) {

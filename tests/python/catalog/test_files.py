@@ -1,0 +1,282 @@
+"""Values as views of event files: what they hold on to, what is checked, what is refused."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smdwidgets import _core
+from smdwidgets.exceptions import (
+    CorruptDataError,
+    OutsideRunError,
+    RunIOError,
+    SMDebugError,
+    TruncatedDataError,
+)
+
+LARGE = 5000
+EVENTS = "events/{0:012d}/{0:012d}_worker_0.tfevents"
+INDEX = "index/000000000/{:012d}_worker_0.json"
+
+
+def edit(run: Path, step: int, change) -> None:
+    """Change an index file's content."""
+    path = run / INDEX.format(step)
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 1024, LARGE])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float32", "complex128"])
+def test_values_are_what_was_saved(run, write, catalog_of, dtype, size):
+    value = np.arange(size).astype(dtype)
+    write(3, {"other": np.zeros(1), "w": value})
+    catalog, files = catalog_of(run), _core.Files(run)
+    for _ in range(3):
+        for got in (
+            files.get(catalog, "w", 3),
+            files.value(catalog.find("w", 3)),
+            files.get(catalog, "w", 3, "worker_0"),
+        ):
+            assert got.dtype == value.dtype
+            assert got.shape == value.shape
+            np.testing.assert_array_equal(got, value)
+            assert not got.flags.writeable
+    assert files.head(catalog.find("w", 3)) == (dtype, (size,))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3), (1, 0, 4), (3, 1, 1, 2, 1, 1)])
+def test_shapes_are_what_was_saved(run, write, catalog_of, shape):
+    write(0, {"w": np.zeros(shape, "f4")})
+    catalog, files = catalog_of(run), _core.Files(run)
+    for _ in range(2):
+        got = files.get(catalog, "w", 0)
+        assert isinstance(got, np.ndarray)
+        assert got.shape == shape
+
+
+@pytest.mark.parametrize("size", [3, LARGE])
+def test_values_live_when_everything_else_is_gone(run, write, catalog_of, size):
+    value = np.arange(size, dtype="f4")
+    write(0, {"w": value})
+    catalog, files = catalog_of(run), _core.Files(run)
+    kept = [files.get(catalog, "w", 0), files.get(catalog, "w", 0)[1:][::2]]
+    files.forget()
+    (run / EVENTS.format(0)).unlink()
+    del catalog, files
+    gc.collect()
+    np.testing.assert_array_equal(kept[0], value)
+    np.testing.assert_array_equal(kept[1], value[1:][::2])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(kept[0])), value)
+
+
+@pytest.mark.parametrize("size", [3, LARGE])
+def test_a_view_cannot_be_written_and_a_copy_can(run, write, catalog_of, size):
+    write(0, {"w": np.arange(size, dtype="f4")})
+    catalog, files = catalog_of(run), _core.Files(run)
+    view = files.get(catalog, "w", 0)
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 1
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        view.flags.writeable = True
+    for copy in (files.get(catalog, "w", 0, copy=True), files.value(catalog.find("w", 0), copy=True)):
+        copy += 1
+        assert copy[0] == 1
+    # What one reader does to the frame of a view is none of another's business.
+    view.shape = (1, size)
+    assert files.get(catalog, "w", 0).shape == (size,)
+    assert files.get(catalog, "w", 0)[0] == 0
+
+
+def test_large_values_are_not_copied(run, write, catalog_of):
+    write(0, {"w": np.zeros(LARGE)})
+    catalog, files = catalog_of(run), _core.Files(run)
+    one, other = files.get(catalog, "w", 0), files.get(catalog, "w", 0)
+    assert one.__array_interface__["data"][0] == other.__array_interface__["data"][0]
+
+
+def test_get_reads_the_index_of_its_step_by_itself(run, write):
+    for step in range(10):
+        write(step, {"w": np.full(2, step)})
+    catalog, files = _core.Catalog(), _core.Files(run)
+    catalog.list_local(run)
+    assert files.get(catalog, "w", 7).tolist() == [7, 7]
+    assert len(catalog.unread()) == 9
+    assert files.get(catalog, "w", 99) is None
+    assert files.get(catalog, "v", 7) is None
+    assert files.get(catalog, "w", 7, "worker_9") is None
+    assert files.get(catalog, "w", -7) is None
+
+
+def test_few_files_are_open_at_a_time(run, write, catalog_of):
+    for step in range(60):
+        write(step, {"w": np.full(LARGE, step)})
+    catalog, files, opened = catalog_of(run), _core.Files(run, max_maps=5), Path("/proc/self/fd")
+
+    def descriptors() -> int:
+        return sum(1 for _ in opened.iterdir()) if opened.is_dir() else 0
+
+    before = descriptors()
+    for step in range(60):
+        assert files.get(catalog, "w", step)[0] == step
+    assert descriptors() <= before + 5
+    assert "5 mapped" in repr(files)
+    files.forget()
+    assert "0 mapped" in repr(files)
+
+
+@pytest.mark.parametrize("size", [3, LARGE])
+def test_a_flipped_bit_is_seen_where_the_index_has_a_checksum(run, write, catalog_of, size):
+    write(0, {"v": np.zeros(size), "w": np.zeros(size)})
+    catalog = catalog_of(run)
+    entry = catalog.find("w", 0)
+    path = run / EVENTS.format(0)
+    content = bytearray(path.read_bytes())
+    content[entry.offset + entry.length // 2] ^= 4
+    path.write_bytes(content)
+    files = _core.Files(run)
+    for ask in (
+        lambda: files.value(entry),
+        lambda: files.get(catalog, "w", 0),
+        lambda: entry.decode(bytes(content)[entry.offset :][: entry.length]),
+    ):
+        with pytest.raises(
+            CorruptDataError, match=r"tfevents, byte \d+: the record fails the checksum of the index file"
+        ):
+            ask()
+    assert not files.get(catalog, "v", 0).any()
+    # Without a checksum of its own the index leaves only smdebug's constant, which tells nothing.
+    edit(run, 0, lambda index: [place.pop("crc32c") for place in index["tensor_payload"]])
+    assert files.get(catalog_of(run), "w", 0).any()
+
+
+def test_a_file_that_was_cut_is_refused_also_when_it_is_mapped(run, write, catalog_of):
+    write(0, {"v": np.zeros(LARGE), "w": np.ones(LARGE)})
+    catalog, files = catalog_of(run), _core.Files(run)
+    assert files.get(catalog, "w", 0)[0] == 1
+    os.truncate(run / EVENTS.format(0), 100)
+    for name in ("v", "w"):
+        with pytest.raises(TruncatedDataError, match=r"tfevents, byte \d+: the data ends early"):
+            files.get(catalog, name, 0)
+
+
+def test_a_missing_event_file_is_said_by_name(run, write, catalog_of):
+    write(0, {"w": np.zeros(3)})
+    catalog, files = catalog_of(run), _core.Files(run)
+    entry = catalog.find("w", 0)
+    assert files.exists(entry)
+    (run / EVENTS.format(0)).unlink()
+    assert not files.exists(entry)
+    for ask in (files.value, files.head):
+        with pytest.raises(RunIOError, match="tfevents") as caught:
+            ask(entry)
+        assert isinstance(caught.value, OSError)
+        assert caught.value.errno == 2
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "../secret",
+        "/etc/passwd",
+        "events/../../secret",
+        "C:/secret",
+        "events\\..\\..\\secret",
+        "events/link",
+        "away/secret",
+        "events",
+        "events/pipe",
+    ],
+)
+def test_nothing_outside_of_the_run_is_opened(run, write, catalog_of, tmp_path, key):
+    write(0, {"w": np.zeros(3)})
+    record = (run / EVENTS.format(0)).read_bytes()
+    (tmp_path / "secret").write_bytes(record)
+    (run / "events" / "link").symlink_to(tmp_path / "secret")
+    (run / "away").symlink_to(tmp_path)
+    os.mkfifo(run / "events" / "pipe")
+    edit(run, 0, lambda index: index["meta"].update(event_file_name=key))
+    catalog, files = catalog_of(run), _core.Files(run)
+    assert catalog.find("w", 0).event_key == key
+    with pytest.raises(OutsideRunError, match="leads out of the run"):
+        files.get(catalog, "w", 0)
+    with pytest.raises(OutsideRunError):
+        files.head(catalog.find("w", 0))
+    columns = _core.sweep(catalog, files, ["w"], reductions=["sum"])
+    assert [type(error) for _, error in columns["error"]] == [OutsideRunError]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"start_idx": 2**53},
+        {"length": 2**53},
+        {"length": 1},
+        {"length": 0},
+        {"start_idx": 1},
+        {"start_idx": 10**9, "length": 10**9},
+        {"tensorname": "other"},
+    ],
+)
+def test_an_index_that_lies_is_found_out(run, write, catalog_of, lie):
+    write(0, {"w": np.arange(50.0)})
+    edit(run, 0, lambda index: index["tensor_payload"][0].update(lie))
+    catalog, files = catalog_of(run), _core.Files(run)
+    (name,) = catalog.names()
+    for ask in (
+        lambda: files.get(catalog, name, 0),
+        lambda: files.value(catalog.find(name, 0)),
+        lambda: files.head(catalog.find(name, 0)),
+    ):
+        with pytest.raises(SMDebugError, match=r"tfevents, byte \d+"):
+            ask()
+    columns = _core.sweep(catalog, files, [name], reductions=["sum"])
+    assert len(columns["error"]) == 1
+
+
+def test_a_true_footer_is_verified(run, write, catalog_of, data):
+    golden = data / "golden" / "full_crc_events" / "run"
+    catalog, files = catalog_of(golden), _core.Files(golden)
+    (name,) = catalog.names()
+    value = files.get(catalog, name, catalog.steps()[0])
+    entry = catalog.find(name, catalog.steps()[0])
+    record = bytearray((golden / entry.event_key).read_bytes()[entry.offset :][: entry.length])
+    np.testing.assert_array_equal(entry.decode(bytes(record)), value)
+    record[40] ^= 1
+    with pytest.raises(CorruptDataError, match="the checksum of its footer"):
+        entry.decode(bytes(record))
+
+
+def test_an_entry_tells_where_its_record_is(run, write, catalog_of):
+    write(5, {"v": np.zeros(2), "w": np.arange(4.0)}, mode=2, mode_step=1)
+    entry = catalog_of(run).find("w", 5)
+    assert (entry.name, entry.step, entry.worker, entry.mode, entry.mode_step) == ("w", 5, "worker_0", 2, 1)
+    assert entry.event_key == EVENTS.format(5)
+    assert entry.index_key == INDEX.format(5)
+    record = (run / entry.event_key).read_bytes()[entry.offset : entry.offset + entry.length]
+    assert struct.unpack("<Q", record[:8])[0] == entry.length - 16
+    assert entry.crc == _core.crc32c(record[12:-4])
+    assert entry.decode(record).tolist() == [0, 1, 2, 3]
+    assert not entry.decode(record).flags.writeable
+    assert entry.decode(record, copy=True).flags.writeable
+    with pytest.raises(TruncatedDataError):
+        entry.decode(record[:-1])
+
+
+def test_text_of_any_rank_is_read(run, write, catalog_of):
+    text = np.array([["a", "é"], ["", "日本"]])
+    write(0, {"t": text})
+    catalog, files = catalog_of(run), _core.Files(run)
+    for _ in range(2):
+        got = files.get(catalog, "t", 0)
+        np.testing.assert_array_equal(got, text)
+        assert not got.flags.writeable
+    assert files.head(catalog.find("t", 0)) == ("str", (2, 2))
