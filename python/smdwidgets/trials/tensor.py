@@ -140,6 +140,10 @@ class Tensor:
         if self.trial._run.partly_read:
             self.trial._run.load([step])
         workers = self._index.workers_of(self.name, step)
+        if not workers and mode != _GLOBAL:
+            # A training that was restarted has been at this step of the mode more than once.
+            step = self._index.global_step(mode.value, step_num, latest=True) or step
+            workers = self._index.workers_of(self.name, step)
         if worker is not None and workers and worker not in workers:
             raise InvalidWorker(worker, workers)
         return step if workers else None

@@ -329,6 +329,23 @@ def test_sixteen_threads_on_one_live_trial(tmp_path: Path) -> None:
     assert trial.loaded_all_steps
 
 
+def test_a_mode_step_that_a_restart_repeated(tmp_path: Path) -> None:
+    runs.collections(tmp_path)
+    for step, at in enumerate([0, 1, 0, 1, 2]):
+        values = {"x": [float(step)], **({"late": [float(step)]} if step > 2 else {})}
+        runs.step(tmp_path, step, values, mode=modes.TRAIN, mode_step=at)
+    trial = create_trial(runs.end(tmp_path))
+    x, late = trial.tensor("x"), trial.tensor("late")
+    assert trial.steps(modes.TRAIN) == x.steps(modes.TRAIN) == [0, 1, 2]
+    assert trial.steps() == x.steps() == [0, 1, 2, 3, 4]
+    assert [trial.global_step(modes.TRAIN, step) for step in range(3)] == [0, 1, 4]
+    assert [x.value(step)[0] for step in range(5)] == [0, 1, 2, 3, 4]  # none hides another
+    assert x.value(1, modes.TRAIN)[0] == 1
+    assert late.steps(modes.TRAIN) == [1, 2]
+    assert late.value(1, modes.TRAIN)[0] == 3
+    assert list(late.values(modes.TRAIN)) == [1, 2]
+
+
 def test_a_hostile_index_reads_nothing_outside(tmp_path: Path) -> None:
     run = tmp_path / "run"
     runs.run(run, range(2))
