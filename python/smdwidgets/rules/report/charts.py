@@ -25,12 +25,15 @@ MOST_POINTS = 2000
 MOST_BARS = 40
 LABEL = 28
 
+#: The style of charts, within whatever has the class smdw-report. In a notebook its theme decides, else the browser's.
 STYLE = """
-:root{color-scheme:light dark;--ink:#1b1f24;--soft:#5b6570;--line:#d5dae0;--page:#fff;--c0:#0072b2;--c1:#d55e00;--c2:#009e73;
+.smdw-report{--ink:var(--jp-content-font-color1,#1b1f24);--soft:var(--jp-content-font-color2,#5b6570);
+--line:var(--jp-border-color2,#d5dae0);--page:var(--jp-layout-color0,#fff);--c0:#0072b2;--c1:#d55e00;--c2:#009e73;
 --c3:#cc79a7;--c4:#56b4e9;--c5:#e69f00;--c6:#7a5195;--c7:#5b6570}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--soft:#9aa5b1;--line:#3a424b;--page:#16191d;--c0:#4aa8e0;--c1:#f08a45;
+@media(prefers-color-scheme:dark){.smdw-report{--ink:var(--jp-content-font-color1,#e6e9ed);--soft:var(--jp-content-font-color2,#9aa5b1);
+--line:var(--jp-border-color2,#3a424b);--page:var(--jp-layout-color0,#16191d);--c0:#4aa8e0;--c1:#f08a45;
 --c2:#35c79c;--c3:#e3a0c5;--c4:#8accf2;--c5:#f2bd4b;--c6:#b08ad0;--c7:#9aa5b1}}
-.smdw-chart{width:100%;max-width:720px;height:auto;font:12px system-ui,sans-serif;display:block}
+.smdw-chart{max-width:100%;height:auto;font:12px system-ui,sans-serif;display:block}
 .smdw-chart text{fill:var(--soft)}.smdw-chart .title{fill:var(--ink)}.smdw-chart .grid{stroke:var(--line);stroke-width:1}
 .smdw-chart .axis{stroke:var(--soft);stroke-width:1}.smdw-chart path{fill:none;stroke-width:1.75;stroke-linejoin:round}
 .smdw-chart .s0{stroke:var(--c0)}.smdw-chart .s1{stroke:var(--c1)}.smdw-chart .s2{stroke:var(--c2)}.smdw-chart .s3{stroke:var(--c3)}
@@ -53,6 +56,7 @@ def lines(
         return _empty("nothing to draw")
     x_low, x_high = _range([x for x, _ in finite.values()])
     y_low, y_high = _range([y for _, y in finite.values()])
+    y_high += 0.05 * (y_high - y_low)  # room above the highest point
     parts = _frame(x_low, x_high, y_low, y_high, x_label, y_label)
     if diagonal:
         parts.append(
@@ -184,7 +188,7 @@ def _legend(parts: list[str], names: Sequence[str]) -> int:
 
 def _svg(parts: Sequence[str], height: float, label: str, width: int = WIDTH) -> str:
     return (
-        f'<svg class="smdw-chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:.0f}" role="img" '
+        f'<svg class="smdw-chart" xmlns="http://www.w3.org/2000/svg" width="{width}" viewBox="0 0 {width} {height:.0f}" role="img" '
         f'aria-label="{escape(label[:300], quote=True)}">{"".join(parts)}</svg>'
     )
 

@@ -22,6 +22,7 @@ __all__ = ["notebook", "page", "write"]
 _PAGE_STYLE = (
     STYLE
     + """
+:root{color-scheme:light dark}
 body{max-width:760px;margin:2rem auto;padding:0 1rem;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
 h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2.2rem;border-top:1px solid var(--line);padding-top:1.2rem}
 p{color:var(--soft);margin:.4rem 0}nav a{margin-right:1rem;color:var(--c0)}
@@ -46,7 +47,7 @@ def page(title: str, introduction: Sequence[str], sections: Sequence[Section]) -
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_PAGE_STYLE}</style></head><body><h1>{escape(title)}</h1>"
+        f"<title>{escape(title)}</title><style>{_PAGE_STYLE}</style></head><body class="smdw-report"><h1>{escape(title)}</h1>"
         + "".join(f"<p>{escape(each)}</p>" for each in introduction)
         + f"<nav>{links}</nav>{body}</body></html>\n"
     )

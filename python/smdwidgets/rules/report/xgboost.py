@@ -38,7 +38,7 @@ class Section:
     remarks: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
-        return f"<style>{charts.STYLE}</style>{self.html}{_remarks(self)}"
+        return f'<style>{charts.STYLE}</style><div class="smdw-report">{self.html}{_remarks(self)}</div>'
 
 
 class XgboostReport:
@@ -224,7 +224,7 @@ class XgboostReport:
             where = np.clip(np.searchsorted(edges, true.reshape(-1), "right") - 1, 0, BINS - 1)
             for each in range(BINS):
                 if (where == each).any():
-                    at, values = series.setdefault(f"{number(edges[each])} to {number(edges[each + 1])}", ([], []))
+                    at, values = series.setdefault(f"{edges[each]:.4g} to {edges[each + 1]:.4g}", ([], []))
                     at.append(step)
                     values.append(float(error[where == each].mean()))
         return Section(title, charts.lines(series, "step", "mean absolute error"))
@@ -256,7 +256,7 @@ class XgboostReport:
 
     def _repr_html_(self) -> str:
         body = "".join(f"<h3>{escape(each.title)}</h3>{each.html}{_remarks(each)}" for each in self.sections())
-        return f"<style>{charts.STYLE}</style>{body}"
+        return f'<style>{charts.STYLE}</style><div class="smdw-report">{body}</div>'
 
     def _named_sections(self) -> list[tuple[str, Section]]:
         names = {
@@ -340,15 +340,16 @@ def _fit_remarks(group: dict[str, tuple[list[int], list[float]]]) -> list[str]:
         low, high = training[key], validation[key]
         series = next(pair for name, pair in group.items() if name.endswith(key) and pair[1][-1] == high)
         best = int(np.nanargmin(series[1])) if np.isfinite(series[1]).any() else len(series[1]) - 1
-        if low > 0 and (high - low) / low > 0.1 and not key.endswith(("auc", "map", "ndcg")):
-            remarks.append(
-                f"{key}: validation is {number(100 * (high - low) / low)} % above training: a sign of overfitting."
-            )
-        if best < len(series[1]) - 1 and not key.endswith(("auc", "map", "ndcg")):
-            remarks.append(
-                f"{key}: validation was best ({number(series[1][best])}) at step {series[0][best]}; later rounds did not help."
-            )
-        elif len(series[1]) > 2 and not key.endswith(("auc", "map", "ndcg")):
+        if key.endswith(("auc", "map", "ndcg")):
+            continue  # these should rise
+        overfit = low > 0 and (high - low) / low > 0.1
+        if overfit:
+            above = number(100 * (high - low) / low)
+            remarks.append(f"{key}: validation is {above} % above training: a sign of overfitting.")
+        if best < len(series[1]) - 1:
+            value, step = number(series[1][best]), series[0][best]
+            remarks.append(f"{key}: validation was best ({value}) at step {step}; later rounds did not help.")
+        elif len(series[1]) > 2 and not overfit:
             remarks.append(f"{key}: validation is best at the last step: more rounds may help (underfitting).")
     return remarks
 
@@ -364,7 +365,7 @@ def _confused(matrix: NDArray[np.int64]) -> list[str]:
 def _histogram(values: NDArray[Any], bins: int) -> dict[str, float]:
     flat = values.reshape(-1).astype(np.float64)
     counts, edges = np.histogram(flat[np.isfinite(flat)], bins)
-    return {f"{number(edges[at])} to {number(edges[at + 1])}": int(count) for at, count in enumerate(counts)}
+    return {f"{edges[at]:.4g} to {edges[at + 1]:.4g}": int(count) for at, count in enumerate(counts)}
 
 
 def _missing(title: str, what: str) -> Section:
