@@ -49,15 +49,6 @@ def page(title: str, introduction: Sequence[str], sections: Sequence[Section]) -
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_PAGE_STYLE}</style></head>"
         f'<body class="smdw-report"><h1>{escape(title)}</h1>'
-        + "".join(f"<p>{escape(r)}</p>" for r in each.remarks)
-        + "</section>"
-        for at, each in enumerate(sections)
-    )
-    return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_PAGE_STYLE}</style></head><body class="smdw-report"><h1>{escape(title)}</h1>"
         + "".join(f"<p>{escape(each)}</p>" for each in introduction)
         + f"<nav>{links}</nav>{body}</body></html>\n"
     )
