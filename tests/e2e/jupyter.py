@@ -30,17 +30,14 @@ READY = """(cells) => {
   return session && session.isReady && session.session && session.kernelDisplayStatus === "idle"
     && panel.content.widgets.length === cells;
 }"""
-RUN = """(index) => {
+# The command's promise settles when the cell has run and its outputs are there; it is noted, not awaited.
+RUN = """([index, run]) => {
   const content = window.jupyterapp.shell.currentWidget.content;
   content.activeCellIndex = index;
   content.deselectAll();
-  window.jupyterapp.commands.execute("notebook:run-cell");
+  window.jupyterapp.commands.execute("notebook:run-cell").then(() => { (window.ranByTest ??= new Set()).add(run); });
 }"""
-COUNT = "(index) => window.jupyterapp.shell.currentWidget.content.widgets[index].model.executionCount"
-RAN = """([index, before]) => {
-  const count = window.jupyterapp.shell.currentWidget.content.widgets[index].model.executionCount;
-  return count !== null && count !== before;
-}"""
+RAN = "(run) => window.ranByTest?.has(run)"
 THEME = """(name) => { window.jupyterapp.commands.execute("apputils:change-theme", { theme: name }); }"""
 
 # Notebook 7 says this of itself on every page.
@@ -174,6 +171,7 @@ class Notebook:
         self.shots = shots
         self.foreign: list[str] = []
         self.errors: list[str] = []
+        self._runs = 0
         page.route("**/*", self._route)
         page.on("pageerror", lambda error: self._error(str(error)))
         page.on("console", self._console)
@@ -204,10 +202,10 @@ class Notebook:
 
     def run(self, index: int, *, wait: bool = True, seconds: float = 60) -> Notebook:
         """Runs a cell; with `wait`, to its end."""
-        before = self.page.evaluate(COUNT, index)
-        self.page.evaluate(RUN, index)
+        self._runs += 1
+        self.page.evaluate(RUN, [index, self._runs])
         if wait:
-            self.page.wait_for_function(RAN, arg=[index, before], timeout=seconds * MS)
+            self.page.wait_for_function(RAN, arg=self._runs, timeout=seconds * MS)
         return self
 
     def output(self, index: int) -> Any:

@@ -110,7 +110,7 @@ def nearest_first(steps: Sequence[int], near: int) -> list[int]:
     """The steps by their distance from where the slider stands; the latest first where it stands nowhere.
 
     >>> nearest_first([0, 10, 20, 30], 20)
-    [20, 30, 10, 0]
+    [20, 10, 30, 0]
     """
     if near < 0:
         return list(reversed(steps))
