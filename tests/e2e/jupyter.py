@@ -158,7 +158,8 @@ class Server:
 
     def page_of(self, name: str) -> str:
         """Address of a notebook."""
-        place = "lab/tree" if self.app == "lab" else "notebooks"
+        # A workspace of its own: JupyterLab would open the notebooks of earlier tests beside this one.
+        place = f"lab/workspaces/{Path(name).parent}/tree" if self.app == "lab" else "notebooks"
         return f"{self.url}/{place}/{name}?token={TOKEN}"
 
 

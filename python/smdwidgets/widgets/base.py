@@ -72,6 +72,7 @@ class RunWidget(anywidget.AnyWidget, ViewState):
             _boot=self._conversation.boot(),
             **chosen,
         )
+        self._own_layout = "layout" not in state
         self.on_msg(_pass_on)
         kept.now_shown_by(self)
         if desk is not None:
@@ -135,7 +136,10 @@ class RunWidget(anywidget.AnyWidget, ViewState):
             conversation.close()
             if conversation.rules is not None:
                 conversation.rules.stop()
+        layout = self.layout if self._own_layout and self.comm is not None else None
         super().close()
+        if layout is not None:  # a model of its own, which ipywidgets would keep for ever
+            layout.close()
 
     # ----------------------------------------------------------------------------------------------------------- shown
 

@@ -455,3 +455,11 @@ def test_packets_say_which_plane_they_are_of(explorer: Any) -> None:
         "tile", role="main", run=0, tensor="fc1.weight", worker="", step=0, axes=[], fixed=[], size=[9, 9]
     )
     assert (packets[0][0]["axes"], packets[0][0]["fixed"]) == ([0, 1], [0, 0])
+
+
+def test_a_closed_widget_leaves_no_model_behind(run: Path) -> None:
+    from ipywidgets.widgets.widget import _instances
+
+    before = set(_instances)
+    smdwidgets.explore(run).close()
+    assert set(_instances) == before

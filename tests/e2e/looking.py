@@ -1,0 +1,94 @@
+"""What a person sees of a widget and does to it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from playwright.sync_api import Locator, Page, expect
+
+from e2e.jupyter import Notebook
+
+
+class Looking:
+    """One view of a widget on a page."""
+
+    def __init__(self, el: Locator) -> None:
+        self.el = el
+        self.page: Page = el.page
+        self.track = el.locator(".smdw-track")
+        self.box = el.locator(".smdw-step-box")
+
+    @classmethod
+    def at(cls, notebook: Notebook, cell: int = 0, nth: int = 0) -> Looking:
+        """The widget in a cell's output, once it is there."""
+        el = notebook.output(cell).locator(".smdw").nth(nth)
+        expect(el).to_be_visible(timeout=30_000)
+        return cls(el)
+
+    def figure(self, name: str) -> Locator:
+        """The picture of a panel."""
+        return self.el.locator(f".smdw-figure-{name}")
+
+    def panel(self, name: str) -> Locator:
+        """A whole panel."""
+        return self.el.locator(f".smdw-panel-{name}")
+
+    def at_step(self, step: int) -> Looking:
+        """Waits until the slider stands at a step."""
+        expect(self.box).to_have_value(str(step))
+        return self
+
+    def drag(self, *shares: float) -> Looking:
+        """Presses the mouse at the first of these places along the track, and moves it over the others."""
+        self.track.scroll_into_view_if_needed()
+        box = self.track.bounding_box()
+        assert box is not None
+        self.page.mouse.move(box["x"] + 8 + shares[0] * (box["width"] - 16), box["y"] + box["height"] / 2)
+        self.page.mouse.down()
+        for share in shares[1:]:
+            self.page.mouse.move(box["x"] + 8 + share * (box["width"] - 16), box["y"] + box["height"] / 2, steps=5)
+        self.page.mouse.up()
+        return self.drawn()
+
+    def drawn(self) -> Looking:
+        """Waits until what was done is on the screen."""
+        self.page.evaluate("() => new Promise((on) => requestAnimationFrame(() => requestAnimationFrame(() => on())))")
+        return self
+
+    def keys(self, *keys: str) -> Looking:
+        """Presses keys with the slider focused."""
+        self.track.focus()
+        for key in keys:
+            self.page.keyboard.press(key)
+        return self
+
+    def go(self, step: int) -> Looking:
+        """Goes to a step by the number box."""
+        self.box.fill(str(step))
+        self.box.press("Enter")
+        return self.at_step(step)
+
+    def choose(self, label: str, nth: int = 0) -> Looking:
+        """Chooses a tensor in the tree."""
+        self.el.locator(".smdw-row").filter(has_text=label).nth(nth).click()
+        return self
+
+    def pixels(self, name: str) -> np.ndarray[Any, Any]:
+        """A figure as it is on the screen, [y, x, rgb]."""
+        figure = self.figure(name)
+        # In the middle: the slider stays at the top and would lie over it.
+        figure.evaluate("(el) => el.scrollIntoView({ block: 'center' })")
+        return np.asarray(Image.open(io.BytesIO(figure.screenshot())).convert("RGB"))
+
+    def hover(self, name: str, x: float, y: float) -> str:
+        """What a panel says of the place under the pointer."""
+        figure = self.figure(name)
+        figure.hover(position={"x": x, "y": y}, force=True)
+        return self.panel(name).locator(".smdw-readout").inner_text()
+
+    def leave(self) -> None:
+        """Takes the pointer away from the pictures."""
+        self.el.locator(".smdw-name").hover()

@@ -1,0 +1,269 @@
+"""What a person sees in a real browser is what numpy says of the same run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from e2e import runs
+from e2e.looking import Looking
+
+SHOW = "import smdwidgets\nw = smdwidgets.explore({path!r}, {more})\nw"
+
+
+def show(path: Path, more: str = "") -> str:
+    return SHOW.format(path=str(path), more=more)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return runs.write(tmp_path / "run", modes=True)
+
+
+def shown(number: float) -> str:
+    """Four digits, as the readouts have them."""
+    return np.format_float_positional(number, 4, fractional=False, trim="-").replace("-", "−")
+
+
+def expect_histogram_of(look: Looking, value: np.ndarray) -> None:
+    words = [f"min {shown(value.min())}", f"max {shown(value.max())}"]
+    expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text(re.compile(r"\s+.*".join(words)))
+
+
+def test_dragging_shows_the_values_that_were_saved(jupyter, run):
+    notebook = jupyter.open(
+        [show(run, "tensor='net/fc.weight', palette='grey', scale_over='step'"), "(w.step, float(w.value().sum()))"]
+    )
+    notebook.run(0)
+    look = Looking.at(notebook).at_step(29)
+    expect(look.panel("history")).to_contain_text("30 steps held")
+    notebook.screenshot(f"explorer-{jupyter.app}-light")
+    look.drag(0.9, 0.2, 0.5)
+    step = int(look.box.input_value())
+    assert 12 <= step <= 17
+    expect_histogram_of(look, runs.weight(step))
+    cells = look.panel("values").locator("[role=row]").nth(1).locator("[role=gridcell]")
+    expect(cells.first).to_have_text(str(runs.weight(step)[0, 0]))
+    assert [cells.nth(i).inner_text() for i in range(3)] == [str(x) for x in runs.weight(step)[0, :3]]
+    notebook.run(1)
+    assert notebook.text(1).endswith(f"({step}, {float(runs.weight(step).sum())})")
+
+    pixels = look.pixels("heatmap").astype(int)
+    value, seen = runs.weight(step), set()
+    inside = [
+        (x, y)
+        for x, y in zip(range(60, 260, 9), range(20, 220, 9), strict=False)
+        if np.ptp(pixels[y - 2 : y + 3, x - 2 : x + 3]) == 0
+    ]
+    for x, y in inside[::4]:
+        look.hover("heatmap", x, y)
+        said = look.panel("heatmap").locator(".smdw-readout")
+        expect(said).to_contain_text(" = ")
+        found = re.match(r"\[(\d+), (\d+)\] = (\S+)", said.inner_text())
+        assert found, said.inner_text()
+        row, column = int(found[1]), int(found[2])
+        assert found[3] == str(value[row, column])
+        share = (value[row, column] - value.min()) / (value.max() - value.min())
+        assert pixels[y, x] == pytest.approx([16 + share * 228] * 3, abs=3)
+        seen.add((row, column))
+    assert len(seen) >= 3
+
+
+def test_numbers_that_are_none_are_counted_and_coloured(lab, run):
+    notebook = lab.open([show(run, "tensor='net/fc.weight', step=7")]).run(0)
+    look = Looking.at(notebook).at_step(7)
+    expect(look.el.locator(".smdw-chips")).to_contain_text(re.compile(r"NaN\s*1.*\+Inf\s*1.*−Inf\s*1", re.S))
+    pixels = look.pixels("heatmap").reshape(-1, 3)
+    for colour in ([255, 0, 200], [255, 140, 0], [0, 160, 255]):
+        assert (pixels == colour).all(1).sum() > 20, colour
+
+
+def test_keys_move_the_slider_and_not_the_notebook(jupyter, run):
+    notebook = jupyter.open([show(run), "1"], dark=True).run(0)
+    look = Looking.at(notebook).at_step(29)
+    look.keys("ArrowLeft", "ArrowLeft").at_step(27)
+    look.keys("Home").at_step(0)
+    look.keys("ArrowRight", "PageUp").at_step(4)
+    expect(look.track).to_have_attribute("aria-valuetext", "step 4 of 29, EVAL step 0, 5 of 30 saved")
+    look.keys("End").at_step(29)
+    look.keys("1", "2", "Enter").at_step(12)
+    look.keys("b", "x", "d", "d")
+    assert notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length") == 2
+    notebook.screenshot(f"explorer-{jupyter.app}-dark")
+
+
+def test_two_views_move_together(lab, run):
+    notebook = lab.open([show(run), "w"])
+    notebook.run(0).run(1)
+    first, second = Looking.at(notebook, 0), Looking.at(notebook, 1)
+    first.go(3)
+    second.at_step(3)
+    second.drag(0.9, 0.999)
+    first.at_step(29)
+
+
+BUSY = """
+import time
+end = time.monotonic() + 10
+while time.monotonic() < end:
+    sum(range(1000))
+"""
+
+
+def test_a_kernel_that_trains_holds_nothing_up(jupyter, run):
+    notebook = jupyter.open([show(run, "tensor='net/fc.weight'"), BUSY]).run(0)
+    look = Looking.at(notebook)
+    expect(look.panel("history")).to_contain_text("30 steps held")
+    notebook.run(1, wait=False)
+    busy = notebook.page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt")
+    expect(busy).to_have_text("[*]:")
+    for share in (0.8, 0.5, 0.1):
+        look.drag(0.9, share)
+        expect_histogram_of(look, runs.weight(int(look.box.input_value())))
+    # Another tensor has to come from the kernel, which answers beside the cell.
+    look.choose("fc.weight").go(11)
+    expect(look.el.locator(".smdw-name")).to_have_text(runs.GRADIENT)
+    expect(look.panel("history")).to_contain_text("30 steps held")
+    words = look.panel("histogram").locator(".smdw-readout")
+    expect(words).to_contain_text(f"max {shown(runs.gradient(11).max())}")
+    expect(busy).to_have_text("[*]:", timeout=1)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import smdwidgets.numpy as smd
+from e2e import runs
+with smd.Hook(sys.argv[1]) as hook:
+    for step, line in enumerate(sys.stdin):
+        for name, (value, collection) in runs.tensors(step).items():
+            hook.save_tensor(name, value, collection)
+        hook.step()
+"""
+
+
+@pytest.fixture
+def writer(tmp_path: Path, repository: Path) -> Iterator[subprocess.Popen[str]]:
+    """A training in another process: saves a step for each line it is sent."""
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "live"), str(repository / "tests")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin
+        yield process
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def saved(writer: subprocess.Popen[str], steps: int) -> None:
+    assert writer.stdin
+    writer.stdin.write("next\n" * steps)
+
+
+def test_steps_that_another_process_saves_appear(lab, writer, tmp_path):
+    saved(writer, 3)
+    notebook = lab.open([f"import smdwidgets\nt = smdwidgets.create_trial({str(tmp_path / 'live')!r})\nt.wait_for_steps([2])",
+                         "w = smdwidgets.explore(t, tensor='net/fc.weight')\nw"])  # fmt: skip
+    notebook.run(0).run(1)
+    look = Looking.at(notebook, 1).at_step(2)
+    saved(writer, 2)
+    look.at_step(4)
+    expect_histogram_of(look, runs.weight(4))
+    look.keys("ArrowLeft").at_step(3)
+    saved(writer, 2)
+    fresh = look.el.locator(".smdw-fresh")
+    expect(fresh).to_have_text("2 new steps", timeout=20_000)
+    look.at_step(3)
+    fresh.click()
+    look.at_step(6)
+    expect_histogram_of(look, runs.weight(6))
+    assert writer.stdin
+    writer.stdin.close()
+    expect(look.el.locator(".smdw-run-status")).to_have_text("ended", timeout=20_000)
+
+
+HELD = "import ipywidgets\nlen(ipywidgets.widgets.widget._instances)"
+
+
+def test_running_a_cell_again_keeps_the_view_and_leaves_nothing(lab, run):
+    notebook = lab.open([show(run), HELD])
+    notebook.run(0)
+    look = Looking.at(notebook)
+    look.choose("fc.weight", nth=1).go(13)
+    before = ""
+    for round_ in range(12):
+        notebook.run(0)
+        look = Looking.at(notebook).at_step(13)
+        expect(look.el.locator(".smdw-name")).to_have_text(runs.WEIGHT)
+        if round_ in {1, 11}:
+            notebook.run(1)
+            before = before or notebook.text(1)
+    assert notebook.text(1).split()[-1] == before.split()[-1]
+    assert notebook.page.locator(".smdw").count() == 1
+
+
+def test_a_click_on_a_firing_goes_to_its_step_and_tensor(lab, run):
+    notebook = lab.open([show(run, "tensor='net/fc.weight', step=3, rules=['VanishingGradient']")]).run(0)
+    look = Looking.at(notebook).at_step(3)
+    rule = look.el.locator(".smdw-rule")
+    expect(rule.locator(".smdw-status")).to_contain_text("IssuesFound", timeout=20_000)
+    rule.locator(".smdw-rule-name").click()
+    rule.get_by_role("button", name=f"step {runs.VANISHES_AT}", exact=True).click()
+    look.at_step(runs.VANISHES_AT)
+    expect(look.el.locator(".smdw-name")).to_have_text(runs.GRADIENT)
+    look.panel("rules").scroll_into_view_if_needed()
+    notebook.screenshot("rules-lab-light")
+
+
+HOSTILE = '<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>'
+
+
+def test_names_and_texts_that_hold_markup_are_only_text(lab, tmp_path):
+    run = runs.write(
+        tmp_path / "<b onclick=alert(1)>&amp;",
+        3,
+        lambda step: {
+            HOSTILE: (np.array([HOSTILE, "plain"]), HOSTILE),
+            "n" * 100_000: (np.float32(step), "weights"),
+        },
+    )
+    notebook = lab.open([show(run, f"tensor={HOSTILE!r}, panels=['values', 'rules']")]).run(0)
+    look = Looking.at(notebook)
+    expect(look.el.locator(".smdw-name")).to_have_text(HOSTILE)
+    expect(look.panel("values").locator("[role=gridcell]").first).to_contain_text("<img")
+    look.choose("nnnn")
+    expect(look.el.locator(".smdw-name")).to_contain_text("n" * 200)
+    assert look.el.locator("img, script, b[onclick]").count() == 0
+    assert notebook.page.evaluate("() => window.pwned") is None
+
+
+def test_an_exported_page_moves_under_its_own_policy(browser, run, tmp_path, shots):
+    import smdwidgets
+
+    page_file = tmp_path / "page.html"
+    widget = smdwidgets.explore(run, tensor=runs.WEIGHT, rules=["VanishingGradient"])
+    assert widget.to_html(page_file) == page_file.stat().st_size
+    widget.close()
+    asked, complaints = [], []
+    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(page_file.as_uri())
+    look = Looking(page.locator(".smdw"))
+    look.at_step(29).drag(0.9, 0.4)
+    step = int(look.box.input_value())
+    assert 8 <= step <= 16
+    expect_histogram_of(look, runs.weight(step))
+    look.keys("ArrowRight").at_step(step + 1)
+    expect_histogram_of(look, runs.weight(step + 1))
+    page.screenshot(path=str(shots / "page-light.png"))
+    page.close()
+    assert asked == [page_file.as_uri()]
+    assert complaints == []
