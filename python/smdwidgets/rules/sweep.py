@@ -178,7 +178,9 @@ def read_column(trial: Trial, name: str, step: int, worker: str | None, column: 
         if column in COUNTS:
             return _count(np.asarray(trial.tensor(name).value(step, worker=worker)), column)
         absolute = column.startswith("abs_")
-        return float(trial.tensor(name).reduction_value(step, column.removeprefix("abs_"), worker=worker, abs=absolute))
+        found = trial.tensor(name).reduction_value(step, column.removeprefix("abs_"), worker=worker, abs=absolute)
+        number = np.asarray(found).reshape(-1)
+        return float(np.abs(number[0]) if number.dtype.kind == "c" else number[0]) if number.size == 1 else None
     except (TensorUnavailable, TensorUnavailableForStep):
         return None
 

@@ -1,0 +1,30 @@
+"""Rules on runs that smdebug itself wrote: whole ones, damaged ones, some that are not finished."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from smdwidgets import create_trial
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.rules import BUILTIN, RuleRunner
+
+GOLDEN = Path(__file__).parents[2] / "data" / "golden"
+NEEDY = {"SimilarAcrossRuns", "CreateXgboostReport", "AllZero", "UnchangedTensor", "TensorVariance"}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir() if (path / "run").is_dir()))
+def test_no_rule_stumbles(name: str) -> None:
+    try:
+        trial = create_trial(GOLDEN / name / "run", skip_bad_index=True)
+    except SMDebugError:
+        return  # of a run that can't be opened there is nothing to judge
+    runner = RuleRunner(trial, [rule for rule in BUILTIN if rule not in NEEDY], follow=False)
+    for rule in ("AllZero", "UnchangedTensor", "TensorVariance"):
+        runner.add(rule, tensor_regex=".", name=f"{rule} of all")
+    runner.add("SimilarAcrossRuns", other_trials=trial)
+    runner.start()
+    assert runner.wait(60)
+    assert {each.name: each.message for each in runner if each.errors} == {}
+    assert not runner["SimilarAcrossRuns"].fired
