@@ -34,7 +34,7 @@ from smdwidgets.hooks.recorder import Captured, Recorder
 from smdwidgets.hooks.run_dir import Resumed, RunDirectory
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 from smdwidgets.modes import ModeKeys, as_mode
-from smdwidgets.stop import StopRequest, stop_requested
+from smdwidgets.stop import STOP_FILE, StopRequest, stop_requested
 
 __all__ = ["Collections", "Hook", "current_hook"]
 
@@ -168,6 +168,7 @@ class Hook:
         self.worker, self.num_workers = self._worker()
         self.run_dir = RunDirectory(out_dir, self.worker, self.num_workers if include_workers == "all" else 1)
         self.out_dir = self.run_dir.url
+        self._stop_file = str(self.run_dir.path / STOP_FILE)
         self.tensorboard_dir = self._tensorboard_dir(export_tensorboard, tensorboard_dir)
         self._writes = not self.dry_run and (include_workers == "all" or self.worker == "worker_0")
         self._staging = Staging(queue_bytes)
@@ -389,7 +390,8 @@ class Hook:
     @property
     def stop_requested(self) -> StopRequest | None:
         """Who asked this training to stop, if anyone did: a rule's StopTraining action leaves a file in the run."""
-        return stop_requested(self.run_dir.path) if self._writes or not self.dry_run else None
+        # Looked at in every step: finding nothing must cost next to nothing.
+        return stop_requested(self.run_dir.path) if os.path.exists(self._stop_file) else None  # noqa: PTH110
 
     def _check_stop(self) -> None:
         """Between two steps: end the training by an exception if it was asked to stop, once."""

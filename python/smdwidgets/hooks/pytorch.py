@@ -120,6 +120,7 @@ class Hook(BaseHook):
         self._roots: list[tuple[str, nn.Module]] = []
         self._handles: list[Any] = []
         self._watched: dict[int, str] = {}
+        self._watching: list[Any] = []
         self._counts: dict[str, int] = {}
         self._from_optimizer = False
         self._tapped = False
@@ -254,12 +255,20 @@ class Hook(BaseHook):
     # ---------------------------------------------------------------------------------------------------- gradients
 
     def _watch(self, name: str, parameter: nn.Parameter) -> None:
-        """Be told when a backward pass has added to a parameter's gradient. Frozen ones are watched once they learn."""
+        """Be told, in this step, when a backward pass has added to a parameter's gradient."""
         if self._from_optimizer or not parameter.is_leaf:
             return
         self._watched[id(parameter)] = f"gradient/{name}"
-        handle = parameter.register_post_accumulate_grad_hook(_Callback(self, Hook._after_gradient))
-        self._handles.append(handle)
+        callback = _Callback(self, Hook._after_gradient)
+        self._watching.append(parameter.register_post_accumulate_grad_hook(callback))
+
+    def _end_step(self) -> None:
+        super()._end_step()
+        # Most steps are not saved, and at those nobody need be told.
+        for handle in self._watching:
+            handle.remove()
+        self._watching.clear()
+        self._watched.clear()
 
     def _after_gradient(self, parameter: torch.Tensor) -> None:
         if self._saving and parameter.grad is not None:
@@ -298,7 +307,6 @@ class Hook(BaseHook):
         self._modules.clear()
         self._roots.clear()
         self._names.clear()
-        self._watched.clear()
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

@@ -264,7 +264,7 @@ def test_bad_arguments_are_refused_at_once(written):
         {"include_workers": "some"},
         {"reduction_config": {"reductions": "min"}},
         {"save_config": 5},
-        {"out_dir": "s3://bucket/run"},
+        {"out_dir": b"bytes"},
         {"overwrite": True, "resume": True},
     ):
         with pytest.raises((SMDebugTypeError, SMDebugValueError)):
