@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from smdwidgets.rules.actions import SMS, ActionList, Call, Command, Email, StopTraining
+from smdwidgets.rules.actions import SMS, Action, ActionList, Actions, Call, Command, Email, StopTraining
 from smdwidgets.rules.builtin import *  # noqa: F403
 from smdwidgets.rules.builtin import BUILTIN
 from smdwidgets.rules.config import rules_from_json
@@ -25,7 +25,9 @@ __all__ = [
     *BUILTIN,
     "BUILTIN",
     "SMS",
+    "Action",
     "ActionList",
+    "Actions",
     "Call",
     "Command",
     "Email",

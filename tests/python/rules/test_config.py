@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import moto
 import numpy as np
 import pytest
 from botocore.stub import ANY, Stubber
@@ -361,3 +362,41 @@ def test_a_run_elsewhere_has_no_stop_file() -> None:
     actions = Actions(StopTraining())
     actions.run("AllZero", 1, "", "s3://bucket/run")
     assert "not a local directory" in actions.failures[0][1]
+
+
+def test_rule_files_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(key, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    code = b"from smdwidgets.rules import Rule\nclass FromS3(Rule):\n    def invoke_at_step(self, step):\n        return True\n"
+    with moto.mock_aws():
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="rules")
+        client.put_object(Bucket="rules", Key="mine/../rules.py", Body=code)
+        client.put_object(Bucket="rules", Key="mine/notes.txt", Body=b"1 / 0")
+        told = {"RuleParameters": {"rule_to_invoke": "FromS3", "source_s3_uri": "s3://rules/mine/"}}
+        assert rules_from_json(told, gradients(), allow_custom=True)["FromS3"].evaluate(0)
+        told["RuleParameters"]["source_s3_uri"] = "s3://rules/none/"
+        with pytest.raises(SMDebugValueError, match="no Python file"):
+            rules_from_json(told, gradients(), allow_custom=True)
+
+
+def test_long_runs_show_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    from smdwidgets.rules import progress
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    with progress.Progress("AllZero", terminal) as shown:
+        shown.update(1, 10)
+    assert terminal.getvalue() == ""  # nothing for what is soon done
+    monkeypatch.setattr(progress, "QUIET_SECONDS", -1.0)
+    monkeypatch.setattr(progress, "BETWEEN", -1.0)
+    with progress.Progress("AllZero", terminal) as shown:
+        shown.update(5, 10, "step 40")
+        assert "AllZero ████████████░░░░░░░░░░░░ 5/10 step 40" in terminal.getvalue()
+    assert terminal.getvalue().endswith(" \r")
