@@ -6,7 +6,7 @@ from smdwidgets._core import __version__
 from smdwidgets.compat import install_as_smdebug
 from smdwidgets.config import Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.modes import ModeKeys, modes
-from smdwidgets.trials import Trial, create_trial
+from smdwidgets.trials import Trial, create_trial, create_trials
 
 if TYPE_CHECKING:
     from smdwidgets.widgets import Explorer, RulePanel, ScalarPanel, StepSlider, TensorInspector, explore
@@ -26,6 +26,7 @@ __all__ = [
     "Trial",
     "__version__",
     "create_trial",
+    "create_trials",
     "explore",
     "install_as_smdebug",
     "modes",

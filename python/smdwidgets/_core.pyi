@@ -150,6 +150,118 @@ def histogram_record(
 ) -> bytes:
     """A record with a histogram, as TensorBoard reads it: `limits` are the buckets' right edges."""
 
+# ---------------------------------------------------------------- TensorBoard's logs
+
+@final
+class EventLog:
+    """What lies where in one run of TensorBoard's: one directory of growing event files, or several.
+
+    `directories` are (path relative to the run, worker's name, mode's number). Files are read on from where they were left;
+    a record that is not whole is not there yet, one that is damaged is a problem, and reading goes on after it. Checksums of
+    all records are verified, but of graphs longer than a piece, which are passed over by their length. The questions are those
+    of `Catalog`. Where a directory has a mode, global steps are four times the log's, plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT,
+    3 for others. Safe to use from many threads.
+
+    >>> log = EventLog([("", "worker_0", 4)])
+    >>> log.refresh_local("run")
+    False
+    >>> log.names()
+    []
+    """
+
+    def __new__(
+        cls,
+        directories: Sequence[tuple[str, str, int]],
+        keep_orphans: bool = False,
+        first_step: int | None = None,
+        end_step: int | None = None,
+    ) -> EventLog: ...
+    def refresh_local(self, root: str, threads: int | None = None) -> bool:
+        """Read what is new of the files in the directories below `root`. Whether there was anything."""
+    def add_keys(self, keys: Sequence[str]) -> None:
+        """Files of a storage: those that lie directly in one of the directories are taken in."""
+    def refresh(self, source: Fetched, threads: int | None = None) -> bool:
+        """Read what is new of all files known."""
+    @property
+    def generation(self) -> int: ...
+    def steps(self, mode: int | None = None) -> list[int]: ...
+    def num_steps(self) -> int: ...
+    def last_step(self) -> int | None: ...
+    def has_step(self, step: int) -> bool: ...
+    def count_after(self, step: int) -> int: ...
+    def complete_until(self, num_workers: int) -> int: ...
+    def workers(self) -> list[str]: ...
+    def workers_at(self, step: int) -> list[str]: ...
+    def modes(self) -> list[int]: ...
+    def mode_of(self, step: int) -> tuple[int, int] | None: ...
+    def mode_steps(self, mode: int, name: str | None = None) -> list[int]: ...
+    def global_step(self, mode: int, mode_step: int) -> int | None: ...
+    def names(self) -> list[str]: ...
+    def names_at(self, step: int, worker: str | None = None) -> list[str]: ...
+    def names_in_mode(self, mode: int) -> list[str]: ...
+    def has(self, name: str) -> bool: ...
+    def steps_of(self, name: str, mode: int | None = None) -> list[int]: ...
+    def workers_of(self, name: str, step: int) -> list[str]: ...
+    def find(self, name: str, step: int, worker: str | None = None) -> Logged | None: ...
+    def number(self, name: str, step: int, worker: str | None = None) -> float | None:
+        """The value of a scalar; None where there is none, or it is no scalar."""
+    def stored_reductions(self, name: str, step: int, worker: str | None = None) -> list[tuple[str, bool, Any]]:
+        """None: a log has no reductions."""
+    def stored_reduction(self, name: str, step: int, op: str, abs: bool, worker: str | None = None) -> Any: ...
+    def shape_of(self, name: str, step: int, worker: str | None = None) -> tuple[int, ...] | None: ...
+    def original_name(self, name: str) -> str | None:
+        """The tag."""
+    def problems(self) -> list[tuple[str, str]]:
+        """Records and files that could not be used: (file, message), at most a thousand of a file, then their number."""
+    def series(self) -> list[tuple[str, str, str, str, str]]:
+        """(name, tag, kind, plugin, description) of each, in the order of first appearance. Kinds: "scalar", "histogram",
+        "image", "audio", "text", "hparams", "pr_curve", "tensor"."""
+    def num_names(self) -> int: ...
+    def course(
+        self, name: str, mode: int | None = None, orphans: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.uint32]]:
+        """All rows of a name: global steps, steps in the modes' own counts, wall times, values (NaN for what is no number),
+        and which of the directories. With `orphans` only rows that restarts have made void."""
+    def directories(self) -> list[tuple[str, int]]:
+        """(worker, mode's number)."""
+    def files(self) -> list[tuple[str, int, str | None]]:
+        """(key, bytes read, the writer's version)."""
+    def memory(self) -> int:
+        """Bytes held."""
+
+@final
+class Logged:
+    """A value of a log, and where it lies."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def event_key(self) -> str: ...
+    @property
+    def worker(self) -> str: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def wall_time(self) -> float: ...
+    @property
+    def number(self) -> float | None:
+        """A scalar's value."""
+    @property
+    def offset(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+
+def event_of(data: bytes, step: int = 0, wall_time: float = 0.0) -> Event:
+    """The event of a value whose bytes were read from where `EventLog.find` says."""
+
+def hparams(content: bytes) -> dict[str, float | str | bool | None]:
+    """Hyperparameters of a run, from the content of TensorBoard's plugin."""
+
+def decode_png(encoded: bytes, max_pixels: int) -> NDArray[Any]:
+    """A PNG as an array (height, width, channels) of uint8 or uint16, with its alpha. A larger one is an error."""
+
 # ---------------------------------------------------------------- writing a step
 
 @final

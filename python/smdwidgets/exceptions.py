@@ -7,7 +7,7 @@
     ├── a step        StepUnavailable, StepNotYetAvailable, NoMoreData, WaitTimeout
     ├── a tensor      TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep, InvalidWorker, UFuncTypeError
     ├── a collection  UnknownCollection, InvalidCollectionConfiguration, MissingCollectionFiles, CollectionFileError
-    ├── a run         RunNotFound, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
+    ├── a run         RunNotFound, SeveralRuns, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
     ├── its bytes     DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
     ├── a regex       RegexTooSlow
     └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData, TrainingStopped
@@ -52,6 +52,7 @@ __all__ = [
     "SMDebugRuntimeError",
     "SMDebugTypeError",
     "SMDebugValueError",
+    "SeveralRuns",
     "ShapeUnavailableForStep",
     "StepNotYetAvailable",
     "StepUnavailable",
@@ -301,6 +302,27 @@ class RunNotFound(SMDebugError, FileNotFoundError):
         return (
             f"No run at {shown(self.path, 400)}: {why}. Give the out_dir of the hook, which holds collections/, index/ and events/; "
             "for a training that is about to start, pass wait=seconds."
+        )
+
+
+class SeveralRuns(SMDebugValueError):
+    """The directory holds several runs, and which one is meant was not said.
+
+    >>> print(SeveralRuns("logs", ["lr_0.1", "lr_0.01"]))
+    'logs' holds 2 runs: 'lr_0.1', 'lr_0.01'. Open one of them, create_trial('logs/lr_0.1'), or all: create_trials('logs').
+    """
+
+    def __init__(self, path: str, runs: Iterable[str]) -> None:
+        self.path = path
+        self.runs = list(runs)
+        super().__init__(path, self.runs)
+
+    def __str__(self) -> str:
+        names = listed([shown(run) for run in self.runs], 8)
+        one = f"{self.path}/{self.runs[0]}" if self.runs else self.path
+        return (
+            f"{shown(self.path, 400)} holds {len(self.runs)} runs: {names}. Open one of them, "
+            f"create_trial({shown(one, 400)}), or all: create_trials({shown(self.path, 400)})."
         )
 
 

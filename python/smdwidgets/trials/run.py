@@ -88,6 +88,8 @@ class Run(ABC):
     #: Every worker has passed this step: nothing new will come at it or before. Set by the trial, which knows how many
     #: workers there are; -1 asks for everything.
     settled: int = -1
+    #: What its problems are, after their number.
+    damage: str = "index files can't be read"
 
     @abstractmethod
     def check(self) -> None:

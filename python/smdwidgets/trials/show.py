@@ -50,7 +50,7 @@ def _trial_facts(trial: Trial) -> list[tuple[str, str]]:
     facts.append(("collections", listed(collections, 12) if collections else "none"))
     problems = index.problems()
     if problems:
-        facts.append(("problems", f"{len(problems)} index files can't be read: see trial.problems()"))
+        facts.append(("problems", f"{len(problems)} {run.damage}: see trial.problems()"))
     return facts
 
 

@@ -232,7 +232,11 @@ class Trial:
         for key, message in self._run.index.problems():
             if key not in self._problems_told:
                 self._problems_told.add(key)
-                self.logger.warning("%s: %s. The other index files are read.", self.name, message)
+                self._tell(message)
+
+    def _tell(self, message: str) -> None:
+        """Say once that something of the run can't be read."""
+        self.logger.warning("%s: %s. The other index files are read.", self.name, message)
 
     def problems(self) -> list[tuple[str, str]]:
         """Index files that could not be read, as (file, what is wrong). Each is tried again once it has changed."""

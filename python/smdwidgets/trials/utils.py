@@ -7,14 +7,17 @@ from typing import Any
 
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.exceptions import SMDebugNotImplementedError, SMDebugValueError
-from smdwidgets.trials.local import LocalTrial
+from smdwidgets.trials.local import LocalTrial, local_path
+from smdwidgets.trials.tensorboard import TensorBoardTrial, is_log, runs_in
 from smdwidgets.trials.trial import Trial
 
 #: Arguments of smdebug's that change nothing here: values need no cache, and reading is always parallel.
 _WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "cache", "output_dir"})
-_KNOWN = frozenset({"range_steps", "lazy", "wait", "skip_bad_index"})
+_KNOWN = frozenset({"range_steps", "lazy", "wait", "skip_bad_index", "keep_orphans", "live"})
 #: Arguments of runs on S3.
 _ON_S3 = frozenset({"endpoint_url", "session", "client", "concurrency", "cache_bytes", "cache_dir"})
+#: What is said about logs of TensorBoard's only.
+_OF_LOGS = frozenset({"keep_orphans", "live"})
 
 
 def create_trial(
@@ -32,6 +35,12 @@ def create_trial(
 
     ``lazy``: whether index files are read only when a question needs them; None (the default) does so for long runs.
     ``wait``: seconds to wait for a run that is about to begin, and for its collection files; without it the path must exist.
+    A directory with TensorBoard's event files, in it or below, is a run as well (see
+    :class:`~smdwidgets.trials.TensorBoardTrial`). Where it holds several, :class:`~smdwidgets.exceptions.SeveralRuns` names
+    them, and :func:`create_trials` opens all.
+
+    ``keep_orphans``: of a TensorBoard log, keep what a restart from an earlier step has made void.
+    ``live``: whether a TensorBoard log may still grow; None: until nobody has written to it for an hour.
     ``skip_bad_index``: open a run in spite of index files that can't be read; ``trial.problems()`` lists them.
 
     Raises :class:`~smdwidgets.exceptions.RunNotFound`, :class:`~smdwidgets.exceptions.MissingCollectionFiles`,
@@ -61,4 +70,25 @@ def create_trial(
     for given in options:
         if given in _ON_S3:
             raise TypeError(f"{given} is for runs on S3 (s3://bucket/prefix), not for {shown(text, 400)}.")
-    return LocalTrial(name, text, range_steps, **options)
+    if is_log(local_path(text)):
+        of_logs = {key: value for key, value in options.items() if key in _OF_LOGS}
+        return TensorBoardTrial(name, text, range_steps, **of_logs)
+    return LocalTrial(name, text, range_steps, **{key: options[key] for key in options.keys() - _OF_LOGS})
+
+
+def create_trials(
+    path: str | os.PathLike[str], range_steps: tuple[int | None, int | None] | None = None, **kwargs: Any
+) -> dict[str, Trial]:
+    """Open all runs below a directory of TensorBoard logs, by their names: their directories, relative to it.
+
+    Arguments are those of :func:`create_trial`. A directory that is one run itself is called by its own name.
+
+    >>> trials = create_trials("runs")                                 # doctest: +SKIP
+    >>> {name: trial.tensor("loss").value(100) for name, trial in trials.items()}    # doctest: +SKIP
+    """
+    root = local_path(os.fspath(path))
+    runs = [run for run in runs_in(root) if run] if is_log(root) else []
+    own = [] if runs and "" not in runs_in(root) else [create_trial(path, None, range_steps, **kwargs)]
+    opened: dict[str, Trial] = {trial.name: trial for trial in own}
+    options = {key: kwargs[key] for key in kwargs.keys() & _OF_LOGS}
+    return opened | {run: TensorBoardTrial(run, root, range_steps, run=run, **options) for run in runs}

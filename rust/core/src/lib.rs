@@ -14,6 +14,7 @@ pub mod error;
 pub mod events;
 pub mod index;
 pub mod load;
+pub mod log;
 pub mod picture;
 pub mod pool;
 pub mod proto;

@@ -250,6 +250,15 @@ impl Event {
     }
 }
 
+/// The event that a value in `data`, which holds nothing else, makes with a step and a time.
+#[pyfunction]
+#[pyo3(signature = (data, step = 0, wall_time = 0.0))]
+pub fn event_of(data: &Bound<'_, PyBytes>, step: i64, wall_time: f64) -> Event {
+    let size = data.as_bytes().len() as u64;
+    let place = Other { record: 0, at: 0, size, step, wall_time, graph: false };
+    Event { data: data.clone().into_any().unbind(), place }
+}
+
 /// A whole record around a payload, with the payload's true checksum.
 #[pyfunction]
 pub fn write_record<'py>(payload: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
@@ -335,7 +344,7 @@ fn doubles(py: Python<'_>, values: &[f64]) -> PyResult<Py<PyAny>> {
     column(py, DType::F64, values.iter().map(|value| value.to_le_bytes()))
 }
 
-fn column<const N: usize>(py: Python<'_>, of: DType, values: impl Iterator<Item = [u8; N]>) -> PyResult<Py<PyAny>> {
+pub fn column<const N: usize>(py: Python<'_>, of: DType, values: impl Iterator<Item = [u8; N]>) -> PyResult<Py<PyAny>> {
     let values: Vec<[u8; N]> = values.collect();
     let bytes = PyBytes::new(py, values.as_flattened());
     Ok(numpy::over(py, of, &[values.len() as u64], bytes.as_any(), 0)?.unbind())

@@ -8,6 +8,7 @@ mod elements;
 mod errors;
 mod events;
 mod files;
+mod log;
 mod numpy;
 mod picture;
 mod recent;
@@ -32,8 +33,11 @@ mod _core {
 
     #[pymodule_export]
     use super::events::{
-        Event, Events, Scan, histogram_record, read_events, scalar_record, scan, version_record, write_record,
+        Event, Events, Scan, event_of, histogram_record, read_events, scalar_record, scan, version_record, write_record,
     };
+
+    #[pymodule_export]
+    use super::log::{EventLog, Logged, decode_png, hparams};
 
     #[pymodule_export]
     use super::writer::{StepWriter, reduction_name, worker_file_name};

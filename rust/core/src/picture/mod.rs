@@ -5,6 +5,7 @@
 
 mod histogram;
 mod percentiles;
+pub mod png;
 mod pool;
 mod values;
 mod window;

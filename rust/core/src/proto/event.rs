@@ -28,6 +28,8 @@ pub struct Event<'a> {
     pub step: i64,
     /// What it carries.
     pub content: Content<'a>,
+    /// Whether it says that a writer begins anew at this step: what was written of it and of later steps is void.
+    pub restart: bool,
     /// The fields from the first summary on.
     summaries: Fields<'a>,
 }
@@ -44,7 +46,8 @@ impl<'a> Event<'a> {
     }
 
     fn of(mut fields: Fields<'a>) -> Result<Self> {
-        let mut event = Event { wall_time: 0.0, step: 0, content: Content::Empty, summaries: fields.clone() };
+        let summaries = fields.clone();
+        let mut event = Event { wall_time: 0.0, step: 0, content: Content::Empty, restart: false, summaries };
         loop {
             let here = fields.at();
             let Some(field) = fields.step()? else { break };
@@ -61,7 +64,11 @@ impl<'a> Event<'a> {
                 }
                 3 => event.content = Content::FileVersion(field.text()?),
                 4 => event.content = Content::Graph(field.bytes()?),
-                number @ 6..=9 => {
+                7 => {
+                    event.content = Content::Other(7);
+                    event.restart = starts_a_session(field.message("SessionLog")?)?;
+                }
+                number @ (6 | 8 | 9) => {
                     field.bytes()?;
                     event.content = Content::Other(number);
                 }
@@ -79,6 +86,17 @@ impl<'a> Event<'a> {
         }
         Values { events, summary: Fields::new(&[], 0, "Summary") }
     }
+}
+
+/// Whether a session's log says START, which is how a writer marks that it goes on from an earlier step.
+fn starts_a_session(mut fields: Fields<'_>) -> Result<bool> {
+    let mut status = 0;
+    while let Some(field) = fields.step()? {
+        if field.number == 1 {
+            status = field.int()?;
+        }
+    }
+    Ok(status == 1)
 }
 
 /// The values of an event, in order. Ends at the first that can't be read.

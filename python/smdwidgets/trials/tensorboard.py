@@ -1,0 +1,203 @@
+"""TensorBoard's logs as trials: every step, none sampled away, while they grow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smdwidgets import _core
+from smdwidgets.exceptions import RunNotFound, SeveralRuns, TensorUnavailable, TensorUnavailableForStep
+from smdwidgets.modes import ModeKeys, as_mode
+from smdwidgets.storage.local import LocalStorage
+from smdwidgets.storage.protocol import Storage
+from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.local import local_path
+from smdwidgets.trials.tensorboard_layout import Directory, runs_of
+from smdwidgets.trials.tensorboard_run import LocalTensorBoardRun, TensorBoardRun
+from smdwidgets.trials.trial import Trial
+
+#: What lies in a run of smdebug's format, and in no log.
+_SMDEBUG = frozenset({"collections", "index", "claim.smd"})
+
+
+class TensorBoardTrial(Trial):
+    """A run that TensorBoard could show. Mostly made by :func:`smdwidgets.create_trial`.
+
+    Tags are tensors, steps are the log's own. Where directories stand for modes (``train``, ``validation``), each mode counts
+    the log's steps, and a global step is four times that plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT, 3 for the rest.
+
+    ``keep_orphans``: keep what a restart from an earlier step has made void, where it was not written again.
+    ``live``: whether the log may still grow; None: until nobody has written to it for an hour.
+
+    >>> trial = create_trial("runs/mlp")                     # doctest: +SKIP
+    >>> trial.tensor("loss/train").values()                  # doctest: +SKIP
+    """
+
+    _run: TensorBoardRun
+
+    def __init__(
+        self,
+        name: str | None = None,
+        dirname: str | os.PathLike[str] = "",
+        range_steps: tuple[int | None, int | None] | None = None,
+        *,
+        storage: Storage | None = None,
+        run: str | None = None,
+        keep_orphans: bool = False,
+        live: bool | None = None,
+    ) -> None:
+        root = local_path(dirname) if storage is None else storage.url
+        self._opened_with = {
+            "name": name,
+            "dirname": root,
+            "range_steps": range_steps,
+            "storage": storage,
+            "run": run,
+            "keep_orphans": keep_orphans,
+            "live": live,
+        }
+        first, end = Trial.checked_range(range_steps)
+        run, directories = _chosen(root, runs_in(root if storage is None else storage), run)
+        options: dict[str, Any] = {"first_step": first, "end_step": end, "keep_orphans": keep_orphans, "live": live}
+        opened = (
+            LocalTensorBoardRun(root, directories, run=run, **options)
+            if storage is None
+            else TensorBoardRun(storage, directories, run, **options)
+        )
+        last = opened.path.replace(os.sep, "/").rstrip("/").rpartition("/")[2]
+        # Damage in a log is reported, and never stands in the way of the rest.
+        super().__init__(opened, name=last if name is None else name, range_steps=range_steps, skip_bad_index=True)
+
+    def scalars(self, names: Iterable[str] | str | None = None, mode: ModeKeys | str = ModeKeys.GLOBAL) -> Columns:
+        """Scalars with the times at which they were written: name, step, mode, mode_step, worker, wall_time, value.
+
+        ``names`` None is all scalars.
+
+        >>> trial.scalars("loss/train").to_pandas()          # doctest: +SKIP
+        """
+        self.maybe_refresh()
+        log = self._run.log
+        known = [name for name, _, kind, _, _ in log.series() if kind == "scalar"]
+        chosen = known if names is None else [names] if isinstance(names, str) else list(names)
+        for name in chosen:
+            if name not in set(known):
+                raise TensorUnavailable(name, known)
+        return self._table(chosen, as_mode(mode).value, orphans=False)
+
+    def orphans(self, name: str) -> Columns:
+        """What a restart from an earlier step has made void of a tensor, in the columns of :meth:`scalars`.
+
+        Other values than scalars are NaN there; ``keep_orphans=True`` opens a run with all that was not written again.
+        """
+        self.maybe_refresh()
+        if not self.has_tensor(name):
+            raise TensorUnavailable(name, self._run.log.names())
+        return self._table([name], ModeKeys.GLOBAL.value, orphans=True)
+
+    def _table(self, names: list[str], mode: int, orphans: bool) -> Columns:
+        log = self._run.log
+        directories = log.directories()
+        workers = np.array([worker for worker, _ in directories], dtype=object)
+        modes = np.array([ModeKeys(number).name for _, number in directories], dtype=object)
+        courses = [log.course(name, mode, orphans) for name in names]
+        lengths = [len(course[0]) for course in courses]
+        none = [np.empty(0, np.int64)] * 2 + [np.empty(0)] * 2 + [np.empty(0, np.uint32)]
+        steps, mode_steps, times, values, lanes = (
+            np.concatenate(column) for column in zip(none, *courses, strict=True)
+        )
+        return Columns(
+            {
+                "name": np.repeat(np.array(names, dtype=object), lengths),
+                "step": steps,
+                "mode": modes[lanes],
+                "mode_step": mode_steps,
+                "worker": workers[lanes],
+                "wall_time": times,
+                "value": values,
+            }
+        )
+
+    def event(
+        self, name: str, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL, worker: str | None = None
+    ) -> _core.Event:
+        """What was written at a step as it was written: the histogram's own fields, the header of a sound, the encoded image.
+
+        Scalars are not kept so: see :meth:`scalars`.
+        """
+        self.maybe_refresh()
+        mode = as_mode(mode)
+        at = self._global_step(mode, step)
+        place = None if at is None else self._run.log.find(name, at, worker)
+        if place is None or place.number is not None:
+            reason = "" if place is None else "it is a scalar: see trial.scalars()"
+            raise TensorUnavailableForStep(name, step, mode, reason=reason)
+        return self._run.event(place)
+
+    def wall_time(
+        self, name: str, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL, worker: str | None = None
+    ) -> float:
+        """When a value was written, in seconds since 1970."""
+        self.maybe_refresh()
+        mode = as_mode(mode)
+        at = self._global_step(mode, step)
+        place = None if at is None else self._run.log.find(name, at, worker)
+        if place is None:
+            raise TensorUnavailableForStep(name, step, mode)
+        return float(place.wall_time)
+
+    def hparams(self) -> dict[str, Any]:
+        """The hyperparameters of the run, where its writer noted them."""
+        self.maybe_refresh()
+        found: dict[str, Any] = {}
+        for name, _, kind, _, _ in self._run.log.series():
+            if kind == "hparams":
+                for step in self._run.log.steps_of(name):
+                    place = self._run.log.find(name, step)
+                    if place is not None:
+                        found |= _core.hparams(self._run.event(place).plugin_content)
+        return found
+
+    def _tell(self, message: str) -> None:
+        self.logger.warning("%s: %s. All other records are read.", self.name, message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (type(self), self._opened_with)
+
+
+def _reopened(cls: type[TensorBoardTrial], opened_with: dict[str, Any]) -> TensorBoardTrial:
+    """A pickled trial is its run, opened again where it is unpickled."""
+    return cls(**opened_with)
+
+
+def runs_in(place: str | Storage) -> dict[str, list[Directory]]:
+    """The runs of a log directory, or of a storage, by their directories; the empty name is the place itself."""
+    return runs_of((LocalStorage(place) if isinstance(place, str) else place).list(""))
+
+
+def is_log(path: str) -> bool:
+    """Whether a directory holds event files of TensorBoard's, directly or below, and no run of smdebug's format."""
+    try:
+        if any(child.name in _SMDEBUG for child in Path(path).iterdir()):
+            return False
+    except OSError:
+        return False
+    return bool(runs_in(path))
+
+
+def _chosen(root: str, runs: dict[str, list[Directory]], run: str | None) -> tuple[str, list[Directory]]:
+    """The run that was asked for, or the only one, or the one that the place itself is."""
+    if run is not None:
+        if run not in runs:
+            raise RunNotFound(f"{root}/{run}", f"the log holds the runs {', '.join(sorted(runs)) or '(none)'}")
+        return run, runs[run]
+    if not runs:
+        raise RunNotFound(root, "there are no event files of TensorBoard's")
+    if len(runs) == 1:
+        return next(iter(runs.items()))
+    if "" in runs:
+        return "", runs[""]
+    raise SeveralRuns(root, sorted(runs))

@@ -1,0 +1,318 @@
+"""TensorBoard's event files as a run: growing files in place of many finished ones.
+
+The core keeps what lies where (:class:`smdwidgets._core.EventLog`): scalars as columns of numbers, all else by place.
+"""
+# Methods are described in `Run`.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets import _core
+from smdwidgets.config.collection import Collection
+from smdwidgets.config.collection_manager import CollectionManager
+from smdwidgets.exceptions import DataError, RunFileMissing, RunIOError, RunNotFound, UFuncTypeError
+from smdwidgets.modes import ModeKeys
+from smdwidgets.storage.local import LocalStorage
+from smdwidgets.storage.protocol import Range, Storage
+from smdwidgets.trials.patterns import Patterns
+from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
+from smdwidgets.trials.tensor import REDUCTIONS
+from smdwidgets.trials.tensorboard_layout import Directory
+from smdwidgets.trials.tensorboard_values import scalar, value_of
+
+#: Seconds after which a log that nobody has written to is taken for that of a run which has ended.
+QUIET = 3600.0
+
+_KINDS: Final = {
+    "scalar": "scalars",
+    "histogram": "histograms",
+    "image": "images",
+    "audio": "audio",
+    "text": "text",
+    "hparams": "hparams",
+    "pr_curve": "pr_curves",
+    "tensor": "tensors",
+}
+#: Scalars that belong to a collection by what they are called.
+_BY_NAME: Final = {
+    "losses": [r"(?i)loss", r"(?i)(^|[/_])(nll|mse|mae|perplexity|ppl)($|[/_])"],
+    "metrics": [r"(?i)acc", r"(?i)(^|[/_])(auc|f1|precision|recall|bleu|rouge|iou|map|top[_-]?[0-9]+)", r"(?i)metric"],
+}
+
+
+class TensorBoardRun(Run):
+    """One run of a log: a directory of event files, or several that stand for modes."""
+
+    damage = "records can't be used"
+
+    def __init__(
+        self,
+        storage: Storage,
+        directories: Sequence[Directory],
+        run: str = "",
+        *,
+        first_step: int | None = None,
+        end_step: int | None = None,
+        keep_orphans: bool = False,
+        live: bool | None = None,
+    ) -> None:
+        self.storage = storage
+        self.path = "/".join([storage.url.rstrip("/"), run]) if run else storage.url
+        self._paths = [directory.path for directory in directories]
+        lanes = [(directory.path, directory.worker, directory.mode.value) for directory in directories]
+        self.log = _core.EventLog(lanes, keep_orphans, first_step, end_step)
+        self.index = self.log
+        self._live = live
+        self._names_told = -1
+        self._patterns = Patterns()
+        self._fetched = _core.Fetched(self._fetch)
+
+    # ------------------------------------------------------------------------------------------------------ news
+
+    def check(self) -> None:
+        if next(self._event_files(), None) is None:
+            raise RunNotFound(self.path, "there are no event files of TensorBoard's (any more)")
+
+    def _event_files(self) -> Iterator[str]:
+        for path in self._paths:
+            prefix = path + "/" if path else ""
+            for key in self.storage.list(prefix):
+                if "/" not in key[len(prefix) :] and "tfevents" in key[len(prefix) :]:
+                    yield key
+
+    def refresh(self) -> None:
+        self.log.add_keys(list(self._event_files()))
+        self.log.refresh(self._fetched)
+
+    def _fetch(self, key: str, offset: int, length: int) -> bytes:
+        [data] = self.storage.read_ranges([Range(key, offset, length)])
+        return data
+
+    def load(self, steps: Sequence[int] | None = None) -> None:
+        """Everything that was written is known."""
+
+    @property
+    def partly_read(self) -> bool:
+        return False
+
+    def has(self, name: str) -> bool:
+        return self.log.has(name)
+
+    def reread(self, step: int) -> bool:
+        return False
+
+    def end_age(self) -> float | None:
+        if self._live is not None:
+            return None if self._live else QUIET
+        youngest = None
+        for key, read, _ in self.log.files():
+            age = self.storage.age(key) if read else None
+            if age is not None and age < QUIET:
+                return None
+            youngest = age if youngest is None or (age is not None and age < youngest) else youngest
+        return youngest
+
+    def collections(self) -> CollectionFiles | None:
+        if self.log.generation == 0:
+            self.refresh()
+        if self.log.num_names() == self._names_told:
+            return None
+        series = self.log.series()
+        self._names_told = len(series)
+        manager = CollectionManager(create_default=True)
+        manager.add(Collection("all", include_regex=[".*"]))
+        for name, _, kind, _, _ in series:
+            manager.get(_KINDS[kind]).add_tensor_name(name)
+        scalars = [name for name, _, kind, _, _ in series if kind == "scalar"]
+        for collection, patterns in _BY_NAME.items():
+            manager.add(Collection(collection, tensor_names=self._patterns.matching(patterns, scalars)))
+        return CollectionFiles(manager, frozenset(self.log.workers()), 1)
+
+    # ----------------------------------------------------------------------------------------------------- bytes
+
+    def getter(self) -> Getter:
+        number, find = self.log.number, self.log.find
+
+        def get(name: str, step: int, worker: str | None = None) -> NDArray[Any] | None:
+            found = number(name, step, worker)
+            if found is not None:
+                return scalar(found)
+            place = find(name, step, worker)
+            return None if place is None else self.value(place)
+
+        return get
+
+    def event(self, place: _core.Logged) -> _core.Event:
+        """A value that is no scalar, as it was written."""
+        [data] = self.storage.read_ranges([Range(place.event_key, place.offset, place.length)])
+        if len(data) < place.length:
+            raise RunIOError(
+                f"{place.event_key}, byte {place.offset}: {place.length} bytes were there when the log was read, now there are "
+                f"{len(data)}. The file was cut short; open the run again."
+            )
+        return _core.event_of(bytes(data), place.step, place.wall_time)
+
+    def value(self, place: _core.Logged, copy: bool = False) -> NDArray[Any]:
+        if place.number is not None:
+            value: NDArray[Any] = scalar(place.number)
+        else:
+            try:
+                value = value_of(self.event(place), place.kind)
+            except DataError as error:
+                raise type(error)(f"{place.event_key}, byte {place.offset}: {error}") from None
+            if value.flags.owndata:
+                value.flags.writeable = False
+        return np.array(value) if copy else value
+
+    def head(self, place: _core.Logged) -> tuple[str, tuple[int, ...]]:
+        if place.number is not None:
+            return "float64", ()
+        value = self.value(place)
+        return value.dtype.name, value.shape
+
+    def file_there(self, key: str) -> bool:
+        return self.storage.exists(key)
+
+    def reductions(
+        self,
+        names: Sequence[str],
+        steps: Sequence[int] | None,
+        workers: Sequence[str] | None,
+        reductions: Sequence[str] | None,
+        *,
+        counts: bool = False,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        cancel: _core.Cancel | None = None,
+    ) -> dict[str, Any]:
+        kinds = [*REDUCTIONS, *(f"abs_{op}" for op in REDUCTIONS)] if reductions is None else list(reductions)
+        wanted = None if steps is None else set(steps)
+        rows: list[Row] = []
+        for name in names:
+            at = [step for step in self.log.steps_of(name) if wanted is None or step in wanted]
+            for step in at:
+                there = self.log.workers_of(name, step)
+                rows += [
+                    (name, step, one)
+                    for one in (there[:1] if workers is None else there)
+                    if not workers or one in workers
+                ]
+        values, failed = self.values(rows, progress=progress, cancel=cancel)
+        errors = dict(failed)
+        table = np.full((len(kinds), len(rows)), np.nan)
+        counted = np.full((5, len(rows)), -1, dtype=np.int64)
+        operations = [(kind.removeprefix("abs_").removesuffix("_norm"), kind.startswith("abs_")) for kind in kinds]
+        if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == np.float64:
+            _reduce_numbers(values, operations, table, counted)
+        else:
+            for row, value in enumerate(values):
+                if value is None:
+                    continue
+                if np.asarray(value).dtype.kind not in "biufcV":
+                    errors[row] = UFuncTypeError(
+                        f"Tensor {rows[row][0]!r} holds {np.asarray(value).dtype.name}: no numbers."
+                    )
+                    continue
+                found = _core.reduce(np.ascontiguousarray(value), names=operations)
+                table[:, row] = [np.nan if (one := found[key]) is None else float(one) for key in operations]
+                about = _core.stats(np.ascontiguousarray(value)) if counts else {}
+                counted[:, row] = [about.get(key, -1) for key in ("n", "nan", "pos_inf", "neg_inf", "zeros")]
+        modes = [self.log.mode_of(step) or (ModeKeys.GLOBAL.value, step) for _, step, _ in rows]
+        columns: dict[str, Any] = {
+            "name": np.array([name for name, _, _ in rows], dtype=object),
+            "step": np.array([step for _, step, _ in rows], dtype=np.int64),
+            "mode": np.array([mode for mode, _ in modes], dtype=np.int64),
+            "mode_step": np.array([step for _, step in modes], dtype=np.int64),
+            "worker": np.array([worker for _, _, worker in rows], dtype=object),
+            **dict(zip(kinds, table, strict=True)),
+        }
+        if counts:
+            columns |= dict(zip(("size", "nan", "pos_inf", "neg_inf", "zero"), counted, strict=True))
+        columns["error"] = sorted(errors.items())
+        return columns
+
+    def values(
+        self,
+        rows: Sequence[Row],
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        cancel: _core.Cancel | None = None,
+    ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
+        numbers = np.empty(len(rows))
+        places: list[tuple[int, Any]] = []
+        for at, (name, step, worker) in enumerate(rows):
+            number = self.log.number(name, step, worker)
+            if number is None:
+                places.append((at, self.log.find(name, step, worker)))
+            else:
+                numbers[at] = number
+        if not places:
+            return numbers, []
+        values: list[NDArray[Any] | None] = [scalar(number) for number in numbers.tolist()]
+        errors: list[tuple[int, BaseException]] = []
+        for done, (at, place) in enumerate(places):
+            if cancel is not None and cancel.is_set():
+                raise KeyboardInterrupt
+            try:
+                values[at] = None if place is None else self.value(place)
+            except (DataError, RunIOError) as error:
+                values[at] = None
+                errors.append((at, error))
+            if progress is not None and done % 64 == 0:
+                progress(done, len(places))
+        if progress is not None:
+            progress(len(places), len(places))
+        kinds = {(value.dtype, value.shape) for value in values if value is not None}
+        if not errors and len(kinds) == 1 and all(value is not None for value in values):
+            return np.stack([value for value in values if value is not None]), []
+        return values, errors
+
+    def close(self) -> None:
+        self.storage.close()
+
+
+class LocalTensorBoardRun(TensorBoardRun):
+    """A run in a directory of this machine: only files that have changed are looked into."""
+
+    def __init__(self, root: str, directories: Sequence[Directory], **options: Any) -> None:
+        super().__init__(LocalStorage(root), directories, **options)
+        self._root = root
+
+    def check(self) -> None:
+        if not Path(self._root).is_dir():
+            raise RunNotFound(self._root)
+
+    def refresh(self) -> None:
+        self.log.refresh_local(self._root)
+
+    def event(self, place: _core.Logged) -> _core.Event:
+        try:
+            return super().event(place)
+        except RunFileMissing:
+            self.check()
+            raise
+
+
+def _reduce_numbers(
+    values: NDArray[np.float64],
+    operations: Sequence[tuple[str, bool]],
+    table: NDArray[np.float64],
+    counted: NDArray[np.int64],
+) -> None:
+    """All reductions of single numbers: each is the number, its magnitude, or zero."""
+    magnitude = np.abs(values)
+    spread = np.where(np.isfinite(values), 0.0, np.nan)
+    for row, (operation, absolute) in enumerate(operations):
+        if operation in ("std", "variance"):
+            table[row] = spread
+        else:
+            table[row] = magnitude if absolute or operation in ("l1", "l2") else values
+    counted[:] = [np.ones(len(values)), np.isnan(values), values == np.inf, values == -np.inf, values == 0]

@@ -1,0 +1,192 @@
+//! What one file says of one tag: columns of steps, times, and numbers or places.
+
+/// What a tag's values are, whichever of its forms on the wire they have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// One number, kept here.
+    Scalar,
+    /// How values are distributed.
+    Histogram,
+    /// A picture, or several.
+    Image,
+    /// Sound.
+    Audio,
+    /// Text.
+    Text,
+    /// Hyperparameters, which stand in metadata.
+    Hparams,
+    /// Precision and recall over thresholds.
+    PrCurve,
+    /// Any other tensor.
+    Tensor,
+}
+
+impl Class {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Class; 8] = [
+        Class::Scalar,
+        Class::Histogram,
+        Class::Image,
+        Class::Audio,
+        Class::Text,
+        Class::Hparams,
+        Class::PrCurve,
+        Class::Tensor,
+    ];
+
+    /// What a person calls one.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Scalar => "scalar",
+            Class::Histogram => "histogram",
+            Class::Image => "image",
+            Class::Audio => "audio",
+            Class::Text => "text",
+            Class::Hparams => "hparams",
+            Class::PrCurve => "pr_curve",
+            Class::Tensor => "tensor",
+        }
+    }
+
+    /// The class of tensors that belong to a plugin of TensorBoard's.
+    pub fn of_plugin(plugin: &str) -> Class {
+        match plugin {
+            "scalars" => Class::Scalar,
+            "histograms" => Class::Histogram,
+            "images" => Class::Image,
+            "audio" => Class::Audio,
+            "text" => Class::Text,
+            "hparams" => Class::Hparams,
+            "pr_curves" => Class::PrCurve,
+            _ => Class::Tensor,
+        }
+    }
+}
+
+/// Where a value lies in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Where it starts.
+    pub at: u64,
+    /// How many bytes it takes.
+    pub size: u64,
+}
+
+/// One row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cell {
+    /// A number.
+    Number(f64),
+    /// Anything else, by where it lies.
+    Place(Place),
+}
+
+#[derive(Debug)]
+enum Cells {
+    Numbers(Vec<f64>),
+    Places(Vec<Place>),
+}
+
+/// The rows of one tag in one file, in the order they were written.
+#[derive(Debug)]
+pub struct Column {
+    steps: Vec<i64>,
+    wall_times: Vec<f64>,
+    cells: Cells,
+    /// Where rows begin that come after so many restarts: (restarts, first row).
+    restarts: Vec<(u32, usize)>,
+    ascending: bool,
+}
+
+impl Column {
+    /// An empty column of numbers, or of places.
+    pub fn new(class: Class) -> Self {
+        let cells = if class == Class::Scalar { Cells::Numbers(Vec::new()) } else { Cells::Places(Vec::new()) };
+        Column { steps: Vec::new(), wall_times: Vec::new(), cells, restarts: Vec::new(), ascending: true }
+    }
+
+    /// Adds a row, which comes after so many restarts of the writer. A cell of the other kind than the column's is refused.
+    #[inline]
+    pub fn push(&mut self, step: i64, wall_time: f64, cell: Cell, restarts: u32) {
+        match (&mut self.cells, cell) {
+            (Cells::Numbers(numbers), Cell::Number(number)) => numbers.push(number),
+            (Cells::Places(places), Cell::Place(place)) => places.push(place),
+            _ => return,
+        }
+        self.ascending &= self.steps.last().is_none_or(|last| *last < step);
+        if self.restarts.last().is_none_or(|(last, _)| *last != restarts) {
+            self.restarts.push((restarts, self.steps.len()));
+        }
+        self.steps.push(step);
+        self.wall_times.push(wall_time);
+    }
+
+    /// Gives back memory that was only room to grow.
+    pub fn fit(&mut self) {
+        // A file that grows slowly keeps its room; a file that was read in one go doesn't need any.
+        if self.steps.capacity() - self.steps.len() > self.steps.len() / 8 {
+            self.steps.shrink_to_fit();
+            self.wall_times.shrink_to_fit();
+            match &mut self.cells {
+                Cells::Numbers(numbers) => numbers.shrink_to_fit(),
+                Cells::Places(places) => places.shrink_to_fit(),
+            }
+        }
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> &[i64] {
+        &self.steps
+    }
+
+    /// When the rows were written, in seconds since 1970.
+    pub fn wall_times(&self) -> &[f64] {
+        &self.wall_times
+    }
+
+    /// The numbers, if it is a column of these.
+    pub fn numbers(&self) -> Option<&[f64]> {
+        match &self.cells {
+            Cells::Numbers(numbers) => Some(numbers),
+            Cells::Places(_) => None,
+        }
+    }
+
+    /// What stands in a row.
+    pub fn cell(&self, row: usize) -> Option<Cell> {
+        match &self.cells {
+            Cells::Numbers(numbers) => numbers.get(row).copied().map(Cell::Number),
+            Cells::Places(places) => places.get(row).copied().map(Cell::Place),
+        }
+    }
+
+    /// Whether each step is greater than the one before.
+    pub fn is_ascending(&self) -> bool {
+        self.ascending
+    }
+
+    /// Runs of rows between restarts: (restarts before them, first row, end).
+    pub fn runs(&self) -> impl Iterator<Item = (u32, usize, usize)> + '_ {
+        let ends = self.restarts.iter().skip(1).map(|(_, first)| *first).chain([self.steps.len()]);
+        self.restarts.iter().zip(ends).map(|((restarts, first), end)| (*restarts, *first, end))
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> usize {
+        let cells = match &self.cells {
+            Cells::Numbers(numbers) => numbers.capacity() * size_of::<f64>(),
+            Cells::Places(places) => places.capacity() * size_of::<Place>(),
+        };
+        (self.steps.capacity() + self.wall_times.capacity()) * 8 + cells + self.restarts.capacity() * 16
+    }
+}

@@ -1,0 +1,293 @@
+//! TensorBoard's logs: growing files of events, and what lies where in them.
+//!
+//! A run is one directory of event files, or several that stand for modes (`train/`, `validation/`): its *lanes*. Tags are the
+//! names of tensors. Scalars are kept as columns of numbers, all else by where it lies.
+
+mod ask;
+mod column;
+mod scan;
+mod view;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use rayon::prelude::*;
+
+pub use ask::Found;
+pub use column::{Cell, Class, Column, Place};
+pub use scan::{Problem, Scanner, Series};
+pub use view::{Orphans, Range, Row, View};
+
+use crate::error::Result;
+use crate::pool;
+use crate::source::Source;
+
+/// The mode of a step that belongs to none in particular.
+pub const GLOBAL: u8 = 4;
+/// Times of files are this coarse on some systems.
+const TICK: Duration = Duration::from_secs(2);
+
+/// One directory of event files.
+#[derive(Debug)]
+struct Lane {
+    /// The directory, relative to the run; empty for the run's own.
+    directory: String,
+    worker: String,
+    mode: u8,
+    /// In the order of their names, which is that of their times.
+    files: Vec<File>,
+    listed: Option<SystemTime>,
+    /// The least step restarted in each file or a later one.
+    restarted: Vec<i64>,
+    views: Mutex<HashMap<u32, Arc<View>>>,
+}
+
+#[derive(Debug)]
+struct File {
+    key: String,
+    scanner: Scanner,
+    /// Its tags, by the numbers of names: where in the scanner's list each is.
+    series: HashMap<u32, u32>,
+    numbered: usize,
+    seen: Option<Seen>,
+    unreadable: Option<String>,
+}
+
+/// What is known of a file from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    size: u64,
+    identity: u64,
+}
+
+/// The name of a tensor: a tag and what its values are.
+#[derive(Debug)]
+pub struct Name {
+    /// The name: the tag, but where another class of value has taken that.
+    pub name: String,
+    /// The tag.
+    pub tag: String,
+    /// What its values are.
+    pub class: Class,
+    /// The plugin of TensorBoard's.
+    pub plugin: String,
+    /// What the writer says about it.
+    pub description: String,
+}
+
+/// What a run holds.
+#[derive(Debug)]
+pub struct Log {
+    lanes: Vec<Lane>,
+    orphans: Orphans,
+    range: Range,
+    names: Vec<Name>,
+    by_key: HashMap<(Class, String), u32>,
+    by_name: HashMap<String, u32>,
+    generation: u64,
+    steps: Mutex<HashMap<Option<u8>, Arc<Vec<i64>>>>,
+}
+
+impl Log {
+    /// A log of these directories: (directory relative to the run, worker's name, mode). Nothing is read yet.
+    pub fn new(lanes: Vec<(String, String, u8)>, orphans: Orphans, range: Range) -> Self {
+        let lane = |(directory, worker, mode)| Lane {
+            directory,
+            worker,
+            mode,
+            files: Vec::new(),
+            listed: None,
+            restarted: Vec::new(),
+            views: Mutex::default(),
+        };
+        Log {
+            lanes: lanes.into_iter().map(lane).collect(),
+            orphans,
+            range,
+            names: Vec::new(),
+            by_key: HashMap::new(),
+            by_name: HashMap::new(),
+            generation: 0,
+            steps: Mutex::default(),
+        }
+    }
+
+    /// Grows whenever an answer may have changed.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Names of tensors, in the order of their first appearance.
+    pub fn names(&self) -> &[Name] {
+        &self.names
+    }
+
+    /// Lists the directories below `root` that may have changed. Whether there are new files.
+    pub fn list_local(&mut self, root: &Path) -> Result<()> {
+        for lane in 0..self.lanes.len() {
+            let directory = root.join(&self.lanes[lane].directory);
+            let Ok(changed) = fs::metadata(&directory).and_then(|about| about.modified()) else { continue };
+            // What comes within one tick of the last look does not show in the directory's time.
+            let young = changed.elapsed().is_ok_and(|age| age < TICK);
+            if self.lanes[lane].listed == Some(changed) && !young {
+                continue;
+            }
+            let Ok(entries) = fs::read_dir(&directory) else { continue };
+            let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            let files: Vec<String> = names.filter(|name| is_event_file(name)).collect();
+            let own = self.lanes[lane].directory.clone();
+            let key = |name: String| if own.is_empty() { name } else { format!("{own}/{name}") };
+            let keys: Vec<String> = files.into_iter().map(key).filter(|key| root.join(key).is_file()).collect();
+            self.add_files(lane, keys);
+            self.lanes[lane].listed = Some(changed);
+        }
+        Ok(())
+    }
+
+    /// Takes in the keys of a listing: those of event files that lie directly in one of the directories.
+    pub fn add_keys(&mut self, keys: &[String]) {
+        for lane in 0..self.lanes.len() {
+            let own = &self.lanes[lane].directory;
+            let mine = |key: &&String| {
+                let (directory, name) = key.rsplit_once('/').unwrap_or(("", key));
+                directory == own && is_event_file(name)
+            };
+            let mine: Vec<String> = keys.iter().filter(mine).cloned().collect();
+            self.add_files(lane, mine);
+        }
+    }
+
+    fn add_files(&mut self, lane: usize, keys: Vec<String>) {
+        let lane = &mut self.lanes[lane];
+        let known: std::collections::HashSet<&str> = lane.files.iter().map(|file| file.key.as_str()).collect();
+        let new: Vec<String> = keys.into_iter().filter(|key| !known.contains(key.as_str())).collect();
+        if new.is_empty() {
+            return;
+        }
+        lane.files.extend(new.into_iter().map(File::new));
+        lane.files.sort_by(|a, b| a.key.cmp(&b.key));
+        lane.views.get_mut().clear();
+        self.generation += 1;
+    }
+
+    /// Reads what is new in the files, side by side. `local` is where they lie, if they lie in a directory: then only files
+    /// that have changed are opened, and one that was replaced is read anew. Whether there was anything new.
+    pub fn read(&mut self, source: &dyn Source, local: Option<&Path>, threads: Option<usize>) -> Result<bool> {
+        let mut changed: Vec<&mut File> = Vec::new();
+        let mut replaced = false;
+        for file in self.lanes.iter_mut().flat_map(|lane| &mut lane.files) {
+            if let Some(root) = local {
+                // A file that is gone keeps what was read of it.
+                let Some(seen) = Seen::of(&root.join(&file.key)) else { continue };
+                if file.seen == Some(seen) {
+                    continue;
+                }
+                if file.seen.is_some_and(|before| before.identity != seen.identity) || seen.size < file.scanner.end() {
+                    *file = File::new(std::mem::take(&mut file.key));
+                    replaced = true;
+                }
+                file.seen = Some(seen);
+            }
+            changed.push(file);
+        }
+        let news = match changed.as_mut_slice() {
+            [] => false,
+            [one] => one.read(source),
+            many => pool::run(threads, || {
+                many.par_iter_mut().map(|file| file.read(source)).reduce(|| false, |one, other| one | other)
+            })?,
+        };
+        if news || replaced {
+            self.take_in();
+        }
+        Ok(news || replaced)
+    }
+
+    /// Gives new tags names and forgets answers that may have changed.
+    fn take_in(&mut self) {
+        self.generation += 1;
+        self.steps.get_mut().clear();
+        let Log { lanes, names, by_key, by_name, .. } = self;
+        for lane in lanes {
+            lane.views.get_mut().clear();
+            for file in &mut lane.files {
+                for (at, series) in file.scanner.series().iter().enumerate().skip(file.numbered) {
+                    let key = (series.class, series.tag.clone());
+                    let id = *by_key.entry(key).or_insert_with(|| {
+                        let id = names.len() as u32;
+                        // A tag may stand for values of several classes: the first keeps the plain name.
+                        let mut name = series.tag.clone();
+                        while by_name.contains_key(&name) {
+                            name = format!("{name} ({})", series.class.name());
+                        }
+                        by_name.insert(name.clone(), id);
+                        names.push(Name {
+                            name,
+                            tag: series.tag.clone(),
+                            class: series.class,
+                            plugin: series.plugin.clone(),
+                            description: series.description.clone(),
+                        });
+                        id
+                    });
+                    file.series.insert(id, at as u32);
+                }
+                file.numbered = file.scanner.series().len();
+            }
+            lane.restarted = vec![i64::MAX; lane.files.len() + 1];
+            for (at, file) in lane.files.iter().enumerate().rev() {
+                let least = file.scanner.restarts().iter().copied().min().unwrap_or(i64::MAX);
+                lane.restarted[at] = lane.restarted[at + 1].min(least);
+            }
+        }
+    }
+}
+
+impl File {
+    fn new(key: String) -> Self {
+        let scanner = Scanner::default();
+        File { key, scanner, series: HashMap::new(), numbered: 0, seen: None, unreadable: None }
+    }
+
+    fn read(&mut self, source: &dyn Source) -> bool {
+        let read = source.open(&self.key).and_then(|blob| self.scanner.read(blob.as_ref(), source.reach().piece));
+        let was = self.unreadable.take();
+        match read {
+            Ok(news) => news || was.is_some(),
+            Err(error) => {
+                // Tried again with the next look, whatever the file's size.
+                self.seen = None;
+                self.unreadable = Some(error.to_string());
+                self.unreadable != was
+            }
+        }
+    }
+
+    fn column(&self, name: u32) -> Option<&Column> {
+        let at = self.series.get(&name)?;
+        self.scanner.series().get(*at as usize).map(|series| &series.column)
+    }
+}
+
+impl Seen {
+    fn of(path: &Path) -> Option<Seen> {
+        let about = fs::metadata(path).ok()?;
+        #[cfg(unix)]
+        let identity = std::os::unix::fs::MetadataExt::ino(&about);
+        #[cfg(not(unix))]
+        let identity = 0;
+        Some(Seen { size: about.len(), identity })
+    }
+}
+
+/// Whether a file of this name is one of TensorBoard's.
+pub fn is_event_file(name: &str) -> bool {
+    name.contains("tfevents")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+//! One event file that may still be growing: read on from where it was left, past damage, into columns.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::column::{Cell, Class, Column, Place};
+use crate::crc::MaskedCrc;
+use crate::error::{self, Error, Result};
+use crate::proto::{Content, Event, Kind, Value};
+use crate::record::{self, FOOTER, HEADER, Step};
+use crate::source::Blob;
+use crate::tensor::TensorView;
+
+/// A header whose length is more than this is none, when one is looked for among damage.
+const PLAUSIBLE: u64 = 1 << 40;
+/// Problems of a file that are kept in full; the others are counted.
+const MAX_PROBLEMS: usize = 1000;
+
+/// A record that can't be used.
+#[derive(Debug)]
+pub struct Problem {
+    /// Where it starts.
+    pub at: u64,
+    /// What is wrong with it.
+    pub what: String,
+    /// Where reading went on; `None` where nothing sound has followed so far.
+    pub resumed: Option<u64>,
+}
+
+/// What a file says of one tag.
+#[derive(Debug)]
+pub struct Series {
+    /// The tag.
+    pub tag: String,
+    /// What its values are.
+    pub class: Class,
+    /// The plugin of TensorBoard's that the first value named.
+    pub plugin: String,
+    /// What the writer says about the tag, in Markdown.
+    pub description: String,
+    /// Its rows.
+    pub column: Column,
+}
+
+/// The tags of a file. Writers repeat the order of their tags, so the one that followed last time is tried first.
+#[derive(Debug, Default)]
+struct Tags {
+    table: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// Which series came after each.
+    followed: Vec<u32>,
+    last: u32,
+}
+
+/// A growing event file.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    /// The first byte not read.
+    end: u64,
+    /// Where damage began after which no record has been found yet, and what it is.
+    lost: Option<(u64, String)>,
+    version: Option<String>,
+    series: Vec<Series>,
+    tags: Tags,
+    /// Steps at which the writer began anew, in order.
+    restarts: Vec<i64>,
+    problems: Vec<Problem>,
+    more_problems: u64,
+    graphs: u64,
+}
+
+/// What to read next.
+enum Next {
+    /// So many bytes from `end` on, or as many as are best read in one go.
+    Read(u64),
+    /// Nothing: the file ends in the middle of a record, or of damage, or of nothing.
+    Nothing,
+}
+
+impl Scanner {
+    /// The first byte not read: where it goes on when the file has grown.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The writer's version, where it says so.
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
+    /// Its tags, in the order of their first appearance.
+    pub fn series(&self) -> &[Series] {
+        &self.series
+    }
+
+    /// Steps at which the writer said that it begins anew.
+    pub fn restarts(&self) -> &[i64] {
+        &self.restarts
+    }
+
+    /// How many graphs were passed over.
+    pub fn graphs(&self) -> u64 {
+        self.graphs
+    }
+
+    /// What could not be used.
+    pub fn problems(&self) -> impl Iterator<Item = (u64, String)> + '_ {
+        let told = self.problems.iter().map(|problem| {
+            let on = problem.resumed.map_or(String::new(), |at| format!("; reading goes on at byte {at}"));
+            (problem.at, format!("{}{on}", problem.what))
+        });
+        let lost = self.lost.iter().map(|(at, what)| (*at, format!("{what}; nothing sound follows so far")));
+        let more = (self.more_problems > 0).then(|| (self.end, format!("{} more damaged records", self.more_problems)));
+        told.chain(lost).chain(more)
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> usize {
+        let series = |series: &Series| series.tag.capacity() + series.column.memory() + size_of::<Series>();
+        self.series.iter().map(series).sum::<usize>() + self.tags.table.allocation_size()
+    }
+
+    /// Reads what is new, so many bytes in one go. Says whether there was anything.
+    ///
+    /// Holds one piece of the file in memory, or one record where that is longer. Nothing is held on the word of a length: a
+    /// buffer grows by what the file gives.
+    pub fn read(&mut self, blob: &dyn Blob, piece: u64) -> Result<bool> {
+        let (before, mut wanted) = (self.end, piece);
+        let mut buffer = Vec::new();
+        loop {
+            let count = blob.read_at(self.end, wanted, &mut buffer)?;
+            let bytes = buffer.get(..count).unwrap_or(&buffer);
+            let more = count as u64 >= wanted;
+            match self.take(bytes, more, blob)? {
+                Next::Read(bytes) => wanted = bytes.max(piece),
+                Next::Nothing => break,
+            }
+        }
+        if self.end - before > piece {
+            for series in &mut self.series {
+                series.column.fit();
+            }
+        }
+        Ok(self.end != before)
+    }
+
+    /// Takes in records from `bytes`, which lie at `end` and are followed by more or not.
+    fn take(&mut self, bytes: &[u8], more: bool, blob: &dyn Blob) -> Result<Next> {
+        let base = self.end;
+        let mut at = 0;
+        loop {
+            self.end = base + at as u64;
+            if self.lost.is_some() {
+                let Some(found) = header_from(bytes, at) else {
+                    // The last bytes may be the beginning of a header.
+                    self.end = base + at.max((bytes.len() + 1).saturating_sub(HEADER)) as u64;
+                    return Ok(if more { Next::Read(0) } else { Next::Nothing });
+                };
+                at = found;
+                self.found(base + at as u64);
+                continue;
+            }
+            match record::next(bytes, at) {
+                Step::Record(record) => {
+                    if let Err(error) = record.check().and_then(|()| self.event(base + at as u64, record.payload)) {
+                        self.problem(base + at as u64, &error, base + (at + record.size) as u64);
+                    }
+                    at += record.size;
+                }
+                Step::NeedMore(size) if more => {
+                    if self.skips(&bytes[at..], size, blob)? {
+                        return Ok(Next::Read(0));
+                    }
+                    return Ok(Next::Read(size));
+                }
+                Step::NeedMore(_) => return Ok(Next::Nothing),
+                Step::Corrupt(error) => {
+                    self.lost = Some((base + at as u64, said(&error, base + at as u64)));
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// Passes over a long record that is a graph, by its length alone. Whether that was done.
+    fn skips(&mut self, beginning: &[u8], size: u64, blob: &dyn Blob) -> Result<bool> {
+        let Some(payload) = beginning.get(HEADER..).filter(|payload| !payload.is_empty()) else { return Ok(false) };
+        let is_graph = Event::parse_beginning(payload).is_ok_and(|event| matches!(event.content, Content::Graph(_)));
+        if !is_graph {
+            return Ok(false);
+        }
+        let Some(end) = self.end.checked_add(size) else { return Ok(false) };
+        let mut footer = Vec::new();
+        let whole = blob.read_at(end - FOOTER as u64, FOOTER as u64, &mut footer)? == FOOTER;
+        if whole {
+            self.graphs += 1;
+            self.end = end;
+        }
+        Ok(whole)
+    }
+
+    /// A record follows the damage that had begun.
+    #[cold]
+    fn found(&mut self, resumed: u64) {
+        if let Some((at, what)) = self.lost.take() {
+            self.note(Problem { at, what, resumed: Some(resumed) });
+        }
+    }
+
+    #[cold]
+    fn problem(&mut self, at: u64, error: &Error, resumed: u64) {
+        self.note(Problem { at, what: said(error, at), resumed: Some(resumed) });
+    }
+
+    fn note(&mut self, problem: Problem) {
+        if self.problems.len() < MAX_PROBLEMS { self.problems.push(problem) } else { self.more_problems += 1 }
+    }
+
+    #[inline]
+    fn event(&mut self, record: u64, payload: &[u8]) -> Result<()> {
+        let event = Event::parse(payload)?;
+        match event.content {
+            Content::Summary => {
+                for value in event.values() {
+                    self.value(record, &event, &value?)?;
+                }
+            }
+            Content::FileVersion(version) if self.version.is_none() => self.version = Some(version.to_owned()),
+            Content::Graph(_) => self.graphs += 1,
+            Content::Other(7) if event.restart => self.restarts.push(event.step),
+            Content::FileVersion(_) | Content::Empty | Content::Other(_) => {}
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn value(&mut self, record: u64, event: &Event<'_>, value: &Value<'_>) -> Result<()> {
+        let place = Place { at: record + (HEADER + value.at) as u64, size: value.size as u64 };
+        let (class, cell) = match &value.kind {
+            Kind::Scalar(number) => (Class::Scalar, Cell::Number(f64::from(*number))),
+            Kind::Histogram(_) => (Class::Histogram, Cell::Place(place)),
+            Kind::Image(_) => (Class::Image, Cell::Place(place)),
+            Kind::Audio(_) => (Class::Audio, Cell::Place(place)),
+            Kind::Tensor(tensor) => match self.class(value)? {
+                Class::Scalar => match TensorView::of(tensor.clone())?.number() {
+                    Some(number) => (Class::Scalar, Cell::Number(number)),
+                    None => {
+                        return Err(wrong(
+                            value,
+                            "is said to be a scalar, but is a tensor of several elements or of text",
+                        ));
+                    }
+                },
+                class => (class, Cell::Place(place)),
+            },
+            Kind::None if self.class(value)? == Class::Hparams => (Class::Hparams, Cell::Place(place)),
+            Kind::None => return Ok(()),
+            Kind::OldHistogram(_) => {
+                return Err(wrong(value, "is a histogram in a form given up before TensorFlow 1.0"));
+            }
+        };
+        let restarts = self.restarts.len() as u32;
+        let series = self.series_of(value, class)?;
+        series.column.push(event.step, event.wall_time, cell, restarts);
+        Ok(())
+    }
+
+    /// The class of a tensor: that of its plugin, which only the first value of a tag may name.
+    fn class(&self, value: &Value<'_>) -> Result<Class> {
+        if let Some(metadata) = &value.metadata
+            && let Some((plugin, _)) = metadata.plugins().last().transpose()?
+            && !plugin.is_empty()
+        {
+            return Ok(Class::of_plugin(plugin));
+        }
+        let known = |class: &Class| self.find(value.tag, *class).is_some();
+        Ok(Class::ALL.into_iter().find(known).unwrap_or(Class::Tensor))
+    }
+
+    fn find(&self, tag: &str, class: Class) -> Option<u32> {
+        let is = |id: &u32| self.series.get(*id as usize).is_some_and(|one| one.class == class && one.tag == tag);
+        self.tags.table.find(self.tags.hasher.hash_one((class, tag)), is).copied()
+    }
+
+    #[inline]
+    fn series_of(&mut self, value: &Value<'_>, class: Class) -> Result<&mut Series> {
+        let guess = self.tags.followed.get(self.tags.last as usize).copied().unwrap_or_default();
+        let guessed = |one: &Series| one.class == class && one.tag == value.tag;
+        let id = if self.series.get(guess as usize).is_some_and(guessed) {
+            guess
+        } else {
+            let id = match self.find(value.tag, class) {
+                Some(id) => id,
+                None => self.new_series(value, class)?,
+            };
+            if let Some(followed) = self.tags.followed.get_mut(self.tags.last as usize) {
+                *followed = id;
+            }
+            id
+        };
+        self.tags.last = id;
+        Ok(&mut self.series[id as usize])
+    }
+
+    #[cold]
+    fn new_series(&mut self, value: &Value<'_>, class: Class) -> Result<u32> {
+        let id = u32::try_from(self.series.len()).map_err(|_| wrong(value, "is one tag too many"))?;
+        let metadata = value.metadata.as_ref();
+        let plugin = metadata.and_then(|metadata| metadata.plugins().last()).transpose()?.map_or("", |(name, _)| name);
+        self.series.push(Series {
+            tag: value.tag.to_owned(),
+            class,
+            plugin: plugin.to_owned(),
+            description: metadata.map_or("", |metadata| metadata.description).to_owned(),
+            column: Column::new(class),
+        });
+        self.tags.followed.push(0);
+        let Scanner { series, tags, .. } = self;
+        let hash = |id: &u32| {
+            let one = &series[*id as usize];
+            tags.hasher.hash_one((one.class, one.tag.as_str()))
+        };
+        tags.table.insert_unique(tags.hasher.hash_one((class, value.tag)), id, hash);
+        Ok(id)
+    }
+}
+
+/// The first place, from `at` on, with a header whose checksum holds. It holds by chance once in 2^32 places.
+#[cold]
+fn header_from(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = bytes.get(at..)?;
+    let header = |window: &[u8]| {
+        let (length, crc) = window.split_first_chunk::<8>()?;
+        // Whether the length is plausible is the cheaper question, and nearly always enough.
+        let plausible = u64::from_le_bytes(*length) < PLAUSIBLE;
+        (plausible && MaskedCrc::of(length).0.to_le_bytes() == *crc).then_some(())
+    };
+    rest.windows(HEADER).position(|window| header(window).is_some()).map(|found| at + found)
+}
+
+/// What an error says, without its place: that is given beside it.
+fn said(error: &Error, _record: u64) -> String {
+    match error {
+        Error::Corrupt { what, .. } | Error::Unsupported { what, .. } => what.clone(),
+        error => error.to_string(),
+    }
+}
+
+#[cold]
+fn wrong(value: &Value<'_>, what: &str) -> Error {
+    let place = error::Place::memory(value.at as u64);
+    Error::Unsupported { place, what: format!("tag {:?} {what}", value.tag) }
+}

@@ -1,0 +1,405 @@
+//! TensorBoard's logs: what lies where in growing event files.
+
+use std::path::PathBuf;
+
+use parking_lot::RwLock;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+use smdwidgets_core::error::Result as CoreResult;
+use smdwidgets_core::log::{Cell, Log, Orphans};
+use smdwidgets_core::picture::png;
+use smdwidgets_core::proto::Fields;
+use smdwidgets_core::source::Local;
+use smdwidgets_core::tensor::DType;
+
+use crate::errors::to_python;
+use crate::events::column;
+use crate::files::Fetched;
+use crate::numpy;
+use crate::records::detached;
+
+/// What lies where in a run of TensorBoard's.
+#[pyclass(frozen, module = "smdwidgets._core")]
+pub struct EventLog {
+    inner: RwLock<Log>,
+}
+
+impl EventLog {
+    /// Ask; the interpreter is let go while somebody else reads files.
+    fn ask<R: Send>(&self, py: Python<'_>, question: impl FnOnce(&Log) -> R + Send) -> R {
+        match self.inner.try_read() {
+            Some(log) => question(&log),
+            None => py.detach(|| question(&self.inner.read())),
+        }
+    }
+
+    /// Ask about a name; nothing where there is none of it.
+    fn of<R: Send + Default>(&self, py: Python<'_>, name: &str, question: impl FnOnce(&Log, u32) -> R + Send) -> R {
+        self.ask(py, |log| log.id(name).map_or_else(R::default, |id| question(log, id)))
+    }
+
+    fn sorted(&self, py: Python<'_>, question: impl FnOnce(&Log) -> Vec<u32> + Send) -> Vec<String> {
+        self.ask(py, |log| {
+            let name = |id: u32| log.names().get(id as usize).map(|name| name.name.clone());
+            let mut names: Vec<String> = question(log).into_iter().filter_map(name).collect();
+            names.sort_unstable();
+            names
+        })
+    }
+}
+
+fn owned(texts: Vec<&str>) -> Vec<String> {
+    texts.into_iter().map(str::to_owned).collect()
+}
+
+/// A value, and where it lies.
+#[pyclass(frozen, get_all, module = "smdwidgets._core")]
+pub struct Logged {
+    name: String,
+    kind: &'static str,
+    event_key: String,
+    worker: String,
+    step: i64,
+    wall_time: f64,
+    number: Option<f64>,
+    offset: u64,
+    length: u64,
+}
+
+#[pymethods]
+impl Logged {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let name = PyString::new(py, &self.name).repr()?;
+        Ok(format!("<Logged {} {name} at step {} of {}>", self.kind, self.step, self.worker))
+    }
+}
+
+/// A mode's number as the core takes it.
+fn mode_of(mode: Option<i64>) -> Option<u8> {
+    mode.and_then(|mode| u8::try_from(mode).ok()).filter(|mode| *mode != 4)
+}
+
+#[pymethods]
+impl EventLog {
+    #[new]
+    #[pyo3(signature = (directories, keep_orphans = false, first_step = None, end_step = None))]
+    fn new(
+        directories: Vec<(String, String, u8)>,
+        keep_orphans: bool,
+        first_step: Option<i64>,
+        end_step: Option<i64>,
+    ) -> EventLog {
+        let orphans = if keep_orphans { Orphans::Kept } else { Orphans::Dropped };
+        let range = (first_step.unwrap_or(0), end_step.unwrap_or(i64::MAX));
+        EventLog { inner: RwLock::new(Log::new(directories, orphans, range)) }
+    }
+
+    #[pyo3(signature = (root, threads = None))]
+    fn refresh_local(&self, py: Python<'_>, root: PathBuf, threads: Option<usize>) -> PyResult<bool> {
+        let read = py.detach(|| -> CoreResult<bool> {
+            let mut log = self.inner.write();
+            log.list_local(&root)?;
+            log.read(&Local::new(root.clone()), Some(&root), threads)
+        });
+        read.map_err(|error| to_python(py, &error))
+    }
+
+    fn add_keys(&self, py: Python<'_>, keys: Vec<String>) {
+        py.detach(|| self.inner.write().add_keys(&keys));
+    }
+
+    #[pyo3(signature = (source, threads = None))]
+    fn refresh(&self, py: Python<'_>, source: &Fetched, threads: Option<usize>) -> PyResult<bool> {
+        let source = source.source();
+        let read = py.detach(|| self.inner.write().read(&source, None, threads));
+        read.map_err(|error| to_python(py, &error))
+    }
+
+    #[getter]
+    fn generation(&self, py: Python<'_>) -> u64 {
+        self.ask(py, Log::generation)
+    }
+
+    #[pyo3(signature = (mode = None))]
+    fn steps(&self, py: Python<'_>, mode: Option<i64>) -> Vec<i64> {
+        self.ask(py, |log| log.steps(mode_of(mode)).to_vec())
+    }
+
+    fn num_steps(&self, py: Python<'_>) -> usize {
+        self.ask(py, |log| log.steps(None).len())
+    }
+
+    fn last_step(&self, py: Python<'_>) -> Option<i64> {
+        self.ask(py, Log::last_step)
+    }
+
+    fn has_step(&self, py: Python<'_>, step: i64) -> bool {
+        self.ask(py, |log| log.has_step(step))
+    }
+
+    fn count_after(&self, py: Python<'_>, step: i64) -> usize {
+        self.ask(py, |log| {
+            if log.last_step().is_none_or(|last| last <= step) {
+                return 0;
+            }
+            let steps = log.steps(None);
+            steps.len() - steps.partition_point(|one| *one <= step)
+        })
+    }
+
+    #[allow(unused_variables, reason = "a step of a log is there when it is written: no worker waits for another")]
+    fn complete_until(&self, py: Python<'_>, num_workers: usize) -> i64 {
+        self.ask(py, |log| log.last_step().unwrap_or(-1))
+    }
+
+    fn workers(&self, py: Python<'_>) -> Vec<String> {
+        self.ask(py, |log| {
+            let mut workers = owned(log.workers());
+            workers.sort_unstable();
+            workers
+        })
+    }
+
+    fn workers_at(&self, py: Python<'_>, step: i64) -> Vec<String> {
+        self.ask(py, |log| owned(log.workers_at(step)))
+    }
+
+    fn modes(&self, py: Python<'_>) -> Vec<u8> {
+        self.ask(py, Log::modes)
+    }
+
+    fn mode_of(&self, py: Python<'_>, step: i64) -> Option<(u8, i64)> {
+        self.ask(py, |log| log.mode_of(step))
+    }
+
+    #[pyo3(signature = (mode, name = None))]
+    fn mode_steps(&self, py: Python<'_>, mode: u8, name: Option<&str>) -> Vec<i64> {
+        match name {
+            Some(name) => self.of(py, name, |log, id| log.mode_steps(mode, Some(id))),
+            None => self.ask(py, |log| log.mode_steps(mode, None)),
+        }
+    }
+
+    fn global_step(&self, py: Python<'_>, mode: u8, mode_step: i64) -> Option<i64> {
+        self.ask(py, |log| log.global_step(mode, mode_step))
+    }
+
+    fn names(&self, py: Python<'_>) -> Vec<String> {
+        self.sorted(py, |log| (0..log.names().len() as u32).collect())
+    }
+
+    #[pyo3(signature = (step, worker = None))]
+    fn names_at(&self, py: Python<'_>, step: i64, worker: Option<&str>) -> Vec<String> {
+        self.sorted(py, |log| log.names_at(step, worker))
+    }
+
+    fn names_in_mode(&self, py: Python<'_>, mode: u8) -> Vec<String> {
+        self.sorted(py, |log| log.names_in_mode(mode))
+    }
+
+    fn has(&self, py: Python<'_>, name: &str) -> bool {
+        self.ask(py, |log| log.id(name).is_some())
+    }
+
+    #[pyo3(signature = (name, mode = None))]
+    fn steps_of(&self, py: Python<'_>, name: &str, mode: Option<i64>) -> Vec<i64> {
+        self.of(py, name, |log, id| log.steps_of(id, mode_of(mode)))
+    }
+
+    fn workers_of(&self, py: Python<'_>, name: &str, step: i64) -> Vec<String> {
+        self.of(py, name, |log, id| owned(log.workers_of(id, step)))
+    }
+
+    #[pyo3(signature = (name, step, worker = None))]
+    fn find(&self, py: Python<'_>, name: &str, step: i64, worker: Option<&str>) -> Option<Logged> {
+        self.of(py, name, |log, id| {
+            let found = log.find(id, step, worker)?;
+            let (number, offset, length) = match found.cell {
+                Cell::Number(number) => (Some(number), 0, 0),
+                Cell::Place(place) => (None, place.at, place.size),
+            };
+            Some(Logged {
+                name: name.to_owned(),
+                kind: log.names().get(id as usize)?.class.name(),
+                event_key: found.key.to_owned(),
+                worker: found.worker.to_owned(),
+                step,
+                wall_time: found.wall_time,
+                number,
+                offset,
+                length,
+            })
+        })
+    }
+
+    /// The number of a scalar; the quick way to it.
+    #[pyo3(signature = (name, step, worker = None))]
+    fn number(&self, py: Python<'_>, name: &str, step: i64, worker: Option<&str>) -> Option<f64> {
+        self.of(py, name, |log, id| match log.find(id, step, worker)?.cell {
+            Cell::Number(number) => Some(number),
+            Cell::Place(_) => None,
+        })
+    }
+
+    #[allow(unused_variables, reason = "a log holds no reductions")]
+    #[pyo3(signature = (name, step, worker = None))]
+    fn stored_reductions(&self, name: &str, step: i64, worker: Option<&str>) -> Vec<(String, bool, i64)> {
+        Vec::new()
+    }
+
+    #[allow(unused_variables, reason = "a log holds no reductions")]
+    #[pyo3(signature = (name, step, op, abs, worker = None))]
+    fn stored_reduction(&self, name: &str, step: i64, op: &str, abs: bool, worker: Option<&str>) -> Option<i64> {
+        None
+    }
+
+    #[allow(unused_variables, reason = "a log holds no shapes without values")]
+    #[pyo3(signature = (name, step, worker = None))]
+    fn shape_of(&self, name: &str, step: i64, worker: Option<&str>) -> Option<Vec<u64>> {
+        None
+    }
+
+    fn original_name(&self, py: Python<'_>, name: &str) -> Option<String> {
+        self.of(py, name, |log, id| log.names().get(id as usize).map(|name| name.tag.clone()))
+    }
+
+    fn problems(&self, py: Python<'_>) -> Vec<(String, String)> {
+        self.ask(py, |log| {
+            let said = |(key, at, what): (&str, u64, String)| {
+                (key.to_owned(), format!("{}, byte {at}: {what}", key.escape_debug()))
+            };
+            log.problems().into_iter().map(said).collect()
+        })
+    }
+
+    /// What the names are: (name, tag, kind, plugin, description), in the order of first appearance.
+    fn series(&self, py: Python<'_>) -> Vec<(String, String, &'static str, String, String)> {
+        self.ask(py, |log| {
+            let of = |name: &smdwidgets_core::log::Name| {
+                let (plugin, description) = (name.plugin.clone(), name.description.clone());
+                (name.name.clone(), name.tag.clone(), name.class.name(), plugin, description)
+            };
+            log.names().iter().map(of).collect()
+        })
+    }
+
+    fn num_names(&self, py: Python<'_>) -> usize {
+        self.ask(py, |log| log.names().len())
+    }
+
+    /// The course of a name: (steps, mode steps, wall times, values, directories' numbers).
+    #[pyo3(signature = (name, mode = None, orphans = false))]
+    #[allow(clippy::type_complexity, reason = "five columns")]
+    fn course(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        mode: Option<i64>,
+        orphans: bool,
+    ) -> PyResult<(Py<PyAny>, Py<PyAny>, Py<PyAny>, Py<PyAny>, Py<PyAny>)> {
+        let course = py.detach(|| {
+            let log = self.inner.read();
+            log.id(name).map(|id| log.course(id, mode_of(mode), orphans)).unwrap_or_default()
+        });
+        let integers = |all: &[i64]| column(py, DType::I64, all.iter().map(|one| one.to_le_bytes()));
+        let floats = |all: &[f64]| column(py, DType::F64, all.iter().map(|one| one.to_le_bytes()));
+        Ok((
+            integers(&course.steps)?,
+            integers(&course.mode_steps)?,
+            floats(&course.wall_times)?,
+            floats(&course.values)?,
+            column(py, DType::U32, course.lanes.iter().map(|one| one.to_le_bytes()))?,
+        ))
+    }
+
+    /// The directories: (worker, mode's number).
+    fn directories(&self, py: Python<'_>) -> Vec<(String, u8)> {
+        self.ask(py, |log| log.lanes().map(|(worker, mode)| (worker.to_owned(), mode)).collect())
+    }
+
+    /// The files: (key, bytes read, the writer's version).
+    fn files(&self, py: Python<'_>) -> Vec<(String, u64, Option<String>)> {
+        self.ask(py, |log| {
+            log.files().map(|(key, read, version)| (key.to_owned(), read, version.map(str::to_owned))).collect()
+        })
+    }
+
+    fn memory(&self, py: Python<'_>) -> usize {
+        self.ask(py, Log::memory)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        self.ask(py, |log| format!("<EventLog of {} files, {} names>", log.files().count(), log.names().len()))
+    }
+}
+
+/// Hyperparameters of a run, from the content of TensorBoard's plugin.
+#[pyfunction]
+pub fn hparams<'py>(content: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyDict>> {
+    let py = content.py();
+    let found = hparams_of(content.as_bytes()).map_err(|error| to_python(py, &error))?;
+    let dict = PyDict::new(py);
+    for (name, value) in found {
+        match value {
+            Hparam::Null => dict.set_item(name, py.None())?,
+            Hparam::Number(number) => dict.set_item(name, number)?,
+            Hparam::Text(text) => dict.set_item(name, text)?,
+            Hparam::Bool(truth) => dict.set_item(name, truth)?,
+        }
+    }
+    Ok(dict)
+}
+
+enum Hparam {
+    Null,
+    Number(f64),
+    Text(String),
+    Bool(bool),
+}
+
+fn hparams_of(content: &[u8]) -> CoreResult<Vec<(String, Hparam)>> {
+    let mut found = Vec::new();
+    let mut data = Fields::new(content, 0, "HParamsPluginData");
+    while let Some(field) = data.step()? {
+        if field.number != 3 {
+            continue;
+        }
+        let mut session = field.message("SessionStartInfo")?;
+        while let Some(field) = session.step()? {
+            if field.number != 1 {
+                continue;
+            }
+            let (mut name, mut value) = (String::new(), Hparam::Null);
+            let mut entry = field.message("SessionStartInfo.hparams")?;
+            while let Some(field) = entry.step()? {
+                match field.number {
+                    1 => field.text()?.clone_into(&mut name),
+                    2 => {
+                        let mut kinds = field.message("Value")?;
+                        while let Some(kind) = kinds.step()? {
+                            value = match kind.number {
+                                2 => Hparam::Number(kind.double()?),
+                                3 => Hparam::Text(kind.text()?.to_owned()),
+                                4 => Hparam::Bool(kind.int()? != 0),
+                                _ => Hparam::Null,
+                            };
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            found.push((name, value));
+        }
+    }
+    Ok(found)
+}
+
+/// A PNG as an array (height, width, channels).
+#[pyfunction]
+pub fn decode_png<'py>(encoded: &Bound<'py, PyBytes>, max_pixels: u64) -> PyResult<Bound<'py, PyAny>> {
+    let py = encoded.py();
+    let bytes = encoded.as_bytes();
+    let image = detached(py, bytes.len(), || png::decode(bytes, max_pixels));
+    let image = image.map_err(|error| to_python(py, &error))?;
+    numpy::over(py, image.dtype, &image.shape, PyBytes::new(py, &image.data).as_any(), 0)
+}
