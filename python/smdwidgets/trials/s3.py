@@ -207,6 +207,31 @@ class S3Run(StorageRun):
         return super().values(rows, threads=threads or self._concurrency, progress=progress)
 
 
+def open_storage(
+    url: str,
+    *,
+    endpoint_url: str | None = None,
+    session: boto3.Session | None = None,
+    client: Any = None,
+    concurrency: int = DEFAULT_CONCURRENCY,
+    cache_bytes: int = DEFAULT_CACHE_BYTES,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> S3Storage:
+    """The objects below a URL, reached as :class:`S3Trial` is told to."""
+    bucket, prefix = split_url(url)
+    return S3Storage(
+        bucket,
+        prefix,
+        client=connect(session=session, endpoint_url=endpoint_url, concurrency=concurrency)
+        if client is None
+        else client,
+        concurrency=concurrency,
+        cache_bytes=cache_bytes,
+        cache_dir=cache_dir,
+        owns_client=client is None,
+    )
+
+
 class S3Trial(Trial):
     """A run on S3. Mostly made by :func:`smdwidgets.create_trial`.
 
@@ -239,16 +264,14 @@ class S3Trial(Trial):
     ) -> None:
         bucket, prefix = split_url(url)
         first, end = Trial.checked_range(range_steps)
-        storage = S3Storage(
-            bucket,
-            prefix,
-            client=connect(session=session, endpoint_url=endpoint_url, concurrency=concurrency)
-            if client is None
-            else client,
+        storage = open_storage(
+            url,
+            endpoint_url=endpoint_url,
+            session=session,
+            client=client,
             concurrency=concurrency,
             cache_bytes=cache_bytes,
             cache_dir=cache_dir,
-            owns_client=client is None,
         )
         try:
             super().__init__(

@@ -24,7 +24,7 @@ from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.patterns import Patterns
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
 from smdwidgets.trials.tensor import REDUCTIONS
-from smdwidgets.trials.tensorboard_layout import Directory
+from smdwidgets.trials.tensorboard_layout import Directory, is_event_file
 from smdwidgets.trials.tensorboard_values import scalar, value_of
 
 #: Seconds after which a log that nobody has written to is taken for that of a run which has ended.
@@ -73,6 +73,7 @@ class TensorBoardRun(Run):
         self._names_told = -1
         self._patterns = Patterns()
         self._fetched = _core.Fetched(self._fetch)
+        self._sizes: dict[str, int] = {}
 
     # ------------------------------------------------------------------------------------------------------ news
 
@@ -83,17 +84,32 @@ class TensorBoardRun(Run):
     def _event_files(self) -> Iterator[str]:
         for path in self._paths:
             prefix = path + "/" if path else ""
-            for key in self.storage.list(prefix):
-                if "/" not in key[len(prefix) :] and "tfevents" in key[len(prefix) :]:
+            for key in self._listed(prefix):
+                if "/" not in key[len(prefix) :] and is_event_file(key):
                     yield key
+
+    def _listed(self, prefix: str) -> Iterator[str]:
+        """Keys below a prefix. Where a listing tells sizes, they are noted: what has not grown is not asked for."""
+        listing = getattr(self.storage, "listing", None)
+        if listing is None:
+            yield from self.storage.list(prefix)
+            return
+        for found in listing(prefix):
+            self._sizes[found.key] = found.size
+            yield found.key
 
     def refresh(self) -> None:
         self.log.add_keys(list(self._event_files()))
         self.log.refresh(self._fetched)
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
+        size = self._sizes.get(key)
+        if size is not None:
+            length = min(length, size - offset)
+            if length <= 0:
+                return b""
         [data] = self.storage.read_ranges([Range(key, offset, length)])
-        return data
+        return bytes(data)
 
     def load(self, steps: Sequence[int] | None = None) -> None:
         """Everything that was written is known."""

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from smdwidgets._text import did_you_mean, shown
-from smdwidgets.exceptions import SMDebugNotImplementedError, SMDebugValueError
+from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError, SMDebugValueError
 from smdwidgets.trials.local import LocalTrial, local_path
 from smdwidgets.trials.tensorboard import TensorBoardTrial, is_log, runs_in
 from smdwidgets.trials.trial import Trial
@@ -62,9 +62,21 @@ def create_trial(
         raise SMDebugValueError("The path of the run is empty.")
     scheme, mark, _ = text.partition("://")
     if mark and scheme.lower() in {"s3", "s3a", "s3n"}:
-        from smdwidgets.trials.s3 import S3Trial  # boto3 is imported only for runs on S3
+        from smdwidgets.trials.s3 import S3Trial, open_storage  # boto3 is imported only for runs on S3
 
-        return S3Trial(name, text, range_steps, **options)
+        of_logs = {key: options.pop(key) for key in options.keys() & _OF_LOGS}
+        try:
+            return S3Trial(name, text, range_steps, **options)
+        except RunNotFound:
+            storage = open_storage(text, **{key: options[key] for key in options.keys() & _ON_S3})
+            try:
+                if runs_in(storage):
+                    return TensorBoardTrial(name, range_steps=range_steps, storage=storage, **of_logs)
+            except BaseException:
+                storage.close()
+                raise
+            storage.close()
+            raise
     if mark and scheme.lower() != "file":
         raise SMDebugValueError(f"Runs at {shown(scheme + mark)} can't be opened: give a directory, file://… or s3://…")
     for given in options:

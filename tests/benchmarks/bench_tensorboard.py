@@ -1,0 +1,132 @@
+"""Reading TensorBoard's logs: ours beside EventAccumulator, tbparse and TensorBoard's server in Rust.
+
+    python tests/benchmarks/bench_tensorboard.py [--scale 0.1]
+
+Two logs: 1,000,000 scalars in 50 tags, and 5,000 histograms with 500 images. Ours verifies every checksum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import report
+from PIL import Image
+from run import ask
+
+from smdwidgets import _core
+
+HERE = Path(__file__).resolve().parent
+PYTHON = HERE.parents[1] / ".venv" / "bin" / "python"
+
+READERS = {
+    "EventAccumulator": (PYTHON, "accumulator"),
+    "tbparse": (PYTHON, "tbparse"),
+    "TensorBoard's server, no checksums": (PYTHON, "server"),
+    "TensorBoard's server, checksums": (PYTHON, "server_checked"),
+}
+TARGETS = {
+    "EventAccumulator": "100× in time, 5× in memory",
+    "tbparse": "–",
+    "TensorBoard's server, no checksums": "2× in time",
+    "TensorBoard's server, checksums": "–",
+}
+
+
+def scalars(path: Path, count: int) -> None:
+    """A log of so many scalars in 50 tags."""
+    path.mkdir()
+    with (path / "events.out.tfevents.1700000000.host").open("wb") as out:
+        out.write(_core.version_record(1.0))
+        for step in range(count // 50):
+            for tag in range(50):
+                out.write(_core.scalar_record(f"metrics/number_{tag:02d}", step, 1.7e9 + step, step / (tag + 1)))
+
+
+def pictures(path: Path, histograms: int) -> None:
+    """A log of so many histograms of 100 buckets, and a tenth of that of images."""
+    path.mkdir()
+    rng = np.random.default_rng(0)
+    limits = np.linspace(-3, 3, 100).tolist()
+    with (path / "events.out.tfevents.1700000000.host").open("wb") as out:
+        out.write(_core.version_record(1.0))
+        for at in range(histograms):
+            counts = rng.integers(0, 1000, 100).astype(float).tolist()
+            out.write(
+                _core.histogram_record(
+                    f"layer_{at % 10}/weights", at // 10, 1.7e9 + at, limits, counts,
+                    min=-3, max=3, num=sum(counts), sum=0, sum_squares=1,
+                )
+            )  # fmt: skip
+            if at % 10 == 0:
+                png = io.BytesIO()
+                Image.fromarray(rng.integers(0, 255, (64, 64, 3), dtype=np.uint8)).save(png, "PNG")
+                out.write(_image_record("picture", at // 10, png.getvalue()))
+
+
+def _image_record(tag: str, step: int, encoded: bytes) -> bytes:
+    def field(number: int, content: bytes) -> bytes:
+        return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+    image = b"\x08\x40\x10\x40\x18\x03" + field(4, encoded)
+    summary = field(5, field(1, field(1, tag.encode()) + field(4, image)))
+    return _core.write_record(b"\x10" + _varint(step) + summary)
+
+
+def _varint(value: int) -> bytes:
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def compare(name: str, path: Path, scale: float) -> tuple[list[list[str]], float]:
+    """A row for each reader; ours is measured five times, in turn with the others."""
+    rows = []
+    size = sum(file.stat().st_size for file in path.iterdir()) / 1e6
+    ours = sorted(
+        (ask(PYTHON, "tensorboard_readers.py", "ours", str(path)) for _ in range(5)), key=lambda one: one["cpu"]
+    )[2]
+    for peer, (python, who) in READERS.items():
+        if who == "tbparse" and name != "scalars":
+            continue
+        theirs = ask(python, "tensorboard_readers.py", who, str(path))
+        rows.append(
+            [
+                f"{name} ({size:.0f} MB)", peer,
+                f"{ours['cpu']:.3f} s, {ours['megabytes']:.0f} MB", f"{theirs['cpu']:.2f} s, {theirs['megabytes']:.0f} MB",
+                f"{theirs['cpu'] / ours['cpu']:.1f}×", f"{theirs['megabytes'] / max(ours['megabytes'], 0.1):.1f}×", TARGETS[peer],
+            ]
+        )  # fmt: skip
+        print(rows[-1], flush=True)
+    return rows, scale
+
+
+def main() -> None:
+    """Write the logs, time the readers, print and keep the table."""
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("--scale", type=float, default=1.0, help="how large the logs are: 1 is a million scalars")
+    scale = given.parse_args().scale
+    with tempfile.TemporaryDirectory() as folder:
+        logs = {"scalars": Path(folder, "scalars"), "histograms and images": Path(folder, "pictures")}
+        scalars(logs["scalars"], int(1_000_000 * scale))
+        pictures(logs["histograms and images"], int(5_000 * scale))
+        rows = [row for name, path in logs.items() for row in compare(name, path, scale)[0]]
+    head = ["log", "peer", "ours", "theirs", "time", "memory", "target"]
+    body = (
+        "From nothing to every scalar in memory and all else by its place, one thread, CPU seconds; memory beyond what importing "
+        f"the reader took. Ours verifies every checksum. {int(1_000_000 * scale):,} scalars in 50 tags; "
+        f"{int(5_000 * scale):,} histograms of 100 buckets and {int(500 * scale):,} images.\n\n"
+        + report.table(head, rows)
+    )
+    print(body)
+    if scale == 1:
+        report.write_section("TensorBoard's logs: bench_tensorboard.py", body)
+
+
+if __name__ == "__main__":
+    main()
