@@ -85,3 +85,32 @@ def test_gradient_tape(run, tmp_path, graph):  # noqa: F811
 def test_wrap_tape_takes_tapes(run):  # noqa: F811
     with smd.Hook(run, dry_run=True) as hook, pytest.raises(SMDebugTypeError, match="GradientTape"):
         hook.wrap_tape(object())
+
+
+def test_a_log_of_the_tensorboard_callback_is_a_trial(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
+    from smdwidgets import create_trial, modes
+
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, name="dense"), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["mae"])
+    x, y = np.random.default_rng(0).normal(size=(64, 4)), np.ones((64, 1))
+    callback = keras.callbacks.TensorBoard(str(tmp_path), histogram_freq=1, update_freq=1)
+    model.fit(x, y, validation_data=(x, y), epochs=3, batch_size=16, verbose=0, callbacks=[callback])
+    with tf.summary.create_file_writer(str(tmp_path / "train")).as_default():
+        tf.summary.text("notes", "naïve", step=1)
+        tf.summary.image("picture", np.zeros((2, 4, 6, 3), np.uint8), step=1)
+    with create_trial(tmp_path) as trial:
+        assert trial.problems() == []
+        assert trial.modes() == [modes.TRAIN, modes.EVAL]
+        for folder, mode in (("train", modes.TRAIN), ("validation", modes.EVAL)):
+            theirs = EventAccumulator(str(tmp_path / folder), size_guidance={"tensors": 0}).Reload()
+            for event in theirs.Tensors("epoch_loss"):
+                assert trial.tensor("epoch_loss").value(event.step, mode) == make_ndarray(event.tensor_proto)
+        assert trial.tensor("epoch_loss").steps(modes.EVAL) == [0, 1, 2]
+        assert trial.tensor("notes").value(1, modes.TRAIN).item() == "naïve"
+        assert trial.tensor("picture").value(1, modes.TRAIN).shape == (2, 4, 6, 3)
+        [kernel] = [name for name in trial.tensor_names(collection="histograms") if name.startswith("dense/kernel")][:1]
+        assert trial.tensor(kernel).value(2, modes.TRAIN)[:, 2].sum() == 12
+        assert "epoch_loss" in trial.tensor_names(collection="losses")

@@ -444,3 +444,31 @@ def test_keras_on_the_torch_backend(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout
     assert "6 passed" in done.stdout, done.stdout
+
+
+def test_a_log_of_summary_writer_is_a_trial(tmp_path):
+    from torch.utils.tensorboard import SummaryWriter
+
+    from smdwidgets import create_trial
+
+    with SummaryWriter(str(tmp_path)) as log:
+        for step in range(5):
+            log.add_scalar("loss", 1 / (step + 1), step)
+            log.add_scalar("precise", step / 3, step, new_style=True, double_precision=True)
+            log.add_histogram("weights", torch.arange(10.0) * step, step)
+            log.add_image("picture", torch.full((3, 4, 6), step / 5), step)
+            log.add_text("notes", f"step {step}", step)
+        log.add_graph(Net(), torch.zeros(1, 6))
+    with SummaryWriter(str(tmp_path), purge_step=3, filename_suffix=".later") as log:
+        log.add_scalar("loss", 9.0, 3)
+    scalars, histograms = reading.tensorboard(tmp_path)
+    with create_trial(tmp_path) as trial:
+        assert trial.problems() == []
+        assert [*trial.scalars("loss")["value"]] == [value for _, value in scalars["loss"]]
+        assert trial.tensor("loss").steps() == [step for step, _ in scalars["loss"]] == [0, 1, 2, 3]
+        assert trial.tensor("precise").value(2).item() == 2 / 3
+        assert len(trial.tensor("weights").steps()) == histograms["weights"] == 3
+        assert trial.tensor("weights").value(2)[:, 2].sum() == 10
+        assert trial.tensor("picture").value(2).shape == (4, 6, 3)
+        assert trial.tensor("notes/text_summary").value(1).item() == "step 1"
+        assert trial.orphans("loss")["step"].tolist() == [3, 4]

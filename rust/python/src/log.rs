@@ -180,7 +180,9 @@ impl EventLog {
         }
     }
 
-    fn global_step(&self, py: Python<'_>, mode: u8, mode_step: i64) -> Option<i64> {
+    #[allow(unused_variables, reason = "a mode's step has one global step here")]
+    #[pyo3(signature = (mode, mode_step, latest = false))]
+    fn global_step(&self, py: Python<'_>, mode: u8, mode_step: i64, latest: bool) -> Option<i64> {
         self.ask(py, |log| log.global_step(mode, mode_step))
     }
 
