@@ -93,11 +93,11 @@ def test_a_log_of_the_tensorboard_callback_is_a_trial(tmp_path):
 
     from smdwidgets import create_trial, modes
 
-    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, name="dense"), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", metrics=["mae"])
+    net = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, name="first"), keras.layers.Dense(1)])
+    net.compile("sgd", "mse", metrics=["mae"])
     x, y = np.random.default_rng(0).normal(size=(64, 4)), np.ones((64, 1))
     callback = keras.callbacks.TensorBoard(str(tmp_path), histogram_freq=1, update_freq=1)
-    model.fit(x, y, validation_data=(x, y), epochs=3, batch_size=16, verbose=0, callbacks=[callback])
+    net.fit(x, y, validation_data=(x, y), epochs=3, batch_size=16, verbose=0, callbacks=[callback])
     with tf.summary.create_file_writer(str(tmp_path / "train")).as_default():
         tf.summary.text("notes", "naïve", step=1)
         tf.summary.image("picture", np.zeros((2, 4, 6, 3), np.uint8), step=1)
@@ -111,6 +111,6 @@ def test_a_log_of_the_tensorboard_callback_is_a_trial(tmp_path):
         assert trial.tensor("epoch_loss").steps(modes.EVAL) == [0, 1, 2]
         assert trial.tensor("notes").value(1, modes.TRAIN).item() == "naïve"
         assert trial.tensor("picture").value(1, modes.TRAIN).shape == (2, 4, 6, 3)
-        [kernel] = [name for name in trial.tensor_names(collection="histograms") if name.startswith("dense/kernel")][:1]
+        [kernel] = [name for name in trial.tensor_names(collection="histograms") if name.startswith("first/kernel")][:1]
         assert trial.tensor(kernel).value(2, modes.TRAIN)[:, 2].sum() == 12
         assert "epoch_loss" in trial.tensor_names(collection="losses")
