@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from typing import Any
 
@@ -53,6 +54,15 @@ def _front_end() -> None:
         frontend.build()
     except frontend.FrontEndError as error:
         sys.exit(f"error: {error}")
+    _notebooks()
+
+
+def _notebooks() -> None:
+    """Puts the checkout's notebooks where the package holds them; an sdist holds them already."""
+    source, target = frontend.ROOT / "notebooks", frontend.ROOT / "python" / "smdwidgets" / "demo" / "notebooks"
+    if source.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*", "runs"))
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:

@@ -3,55 +3,96 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
-from smdwidgets import create_trial
+from smdwidgets import cli, create_trial, demo
 from smdwidgets.demo import training
 from smdwidgets.rules import RuleRunner
 
 
-def test_rules_find_the_two_planted_faults_and_call_the_rest_healthy(tmp_path):
-    training.train(tmp_path / "run", seconds=4)
-    trial = create_trial(tmp_path / "run")
-    rules = ["LossSpike", "DeadRelu", "ExplodingTensor", "PoorWeightInitialization"]
-    with RuleRunner(trial, rules, follow=False).start() as runner:
-        assert runner.wait(timeout=60)
-        said = {name: status.name for name, status in runner.status.items()}
-    assert said["LossSpike"] == said["DeadRelu"] != said["ExplodingTensor"] == said["PoorWeightInitialization"]
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("demo") / "run"
+    training.train(path)
+    return path
 
 
-def test_the_headless_check_prints_what_a_person_would_see():
-    command = [sys.executable, "-m", "smdwidgets", "demo", "--headless-check", "--seconds", "6"]
+def test_rules_find_the_two_planted_mistakes_and_call_the_rest_healthy(run):
+    runner = RuleRunner(create_trial(run))
+    for name, parameters in {**demo.RULES, "VanishingGradient": {}, "PoorWeightInitialization": {}}.items():
+        runner.add(name, **parameters)
+    runner.start().wait(timeout=60)
+    fired = {each.name: each.first_firing.step if each.fired else None for each in runner}
+    assert fired["UnchangedTensor"] == 2
+    # One evaluation follows every ten steps of training.
+    slip = training.SLIP_AT * 11 // 10
+    assert slip < fired["LossSpike"] <= slip + 10
+    assert slip < fired["DeadRelu"] <= slip + 10
+    assert fired["VanishingGradient"] is None
+    assert fired["PoorWeightInitialization"] is None
+
+
+def test_the_model_learns_until_the_slip(run):
+    trial = create_trial(run)
+    accuracy = trial.tensor("accuracy")
+    before = training.SLIP_AT // training.EVALUATE_EVERY - 1
+    assert accuracy.value(0, "EVAL") < 0.6
+    assert accuracy.value(before, "EVAL") > 0.75
+
+
+def test_the_headless_check_starts_everything_and_prints_what_a_person_would_see():
+    command = [sys.executable, "-m", "smdwidgets", "demo", "--headless-check", "--seconds", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    during, after = done.stdout.split("=== 01_look_around.ipynb, when it has ended")
-    assert "units active" in during
-    assert ", 0 of 48 units active" in after
-    assert "DeadRelu: IssuesFound" in after
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "JupyterLab serves 01_look_around.ipynb" in done.stdout
+    assert "Explorer: run 'demo'" in done.stdout
+    assert "DeadRelu: fired at step" in done.stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM to end a program with")
 def test_ending_the_demo_ends_the_training_and_the_server(tmp_path, free_port):
     command = [sys.executable, "-m", "smdwidgets", "demo", "--no-browser", f"--out={tmp_path}", f"--port={free_port}"]
-    demo = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not (tmp_path / "run" / "index").is_dir():
-        assert demo.poll() is None
-        time.sleep(0.1)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert str(tmp_path / "runs" / "demo") in process.stdout.readline()
+    assert f"http://127.0.0.1:{free_port}/lab/tree/01_look_around.ipynb?token=" in process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    steps = create_trial(tmp_path / "runs" / "demo", wait=5).steps()
     time.sleep(1)
-    demo.send_signal(signal.SIGTERM)
-    assert demo.wait(30) == 0
-    steps = create_trial(tmp_path / "run").steps()
-    time.sleep(1)
-    assert create_trial(tmp_path / "run").steps() == steps
+    assert create_trial(tmp_path / "runs" / "demo").steps() == steps
+    with socket.socket() as sock:
+        assert sock.connect_ex(("127.0.0.1", free_port))
+
+
+def test_a_training_ends_when_its_parent_is_gone(tmp_path, run_python):
+    code = f"import os; from smdwidgets import demo; demo.run(60, {str(tmp_path / 'run')!r}); os._exit(0)"
+    run_python(code)
+    end = tmp_path / "run" / "training_job_end.ts"
+    for _ in range(200):
+        if end.exists():
+            break
+        time.sleep(0.05)
+    assert end.exists()
+    assert len(create_trial(tmp_path / "run").steps()) < training.STEPS
+
+
+def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path, capsys):
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        assert cli.main(["demo", "--no-browser", f"--port={port}", f"--out={tmp_path / 'out'}"]) == 2
+    assert f"Port {port} is taken" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_without_jupyterlab_the_way_to_get_it_is_said(monkeypatch, capsys):
-    from smdwidgets import cli
-
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["demo"]) == 2
     assert "pip install 'smdwidgets[lab]'" in capsys.readouterr().err

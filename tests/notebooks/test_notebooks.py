@@ -19,6 +19,7 @@ def execute(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> nbform
         place.mkdir()
         monkeypatch.setenv(name, str(place))
     monkeypatch.setenv("CI", "true")
+    monkeypatch.setenv("SMDWIDGETS_DEMO_SECONDS", "0")  # what a person watches for two minutes
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     client.execute()

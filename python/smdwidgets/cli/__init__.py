@@ -19,7 +19,12 @@ from smdwidgets.exceptions import SMDebugError
 # Names of modules of this package, in the order in which help lists them.
 COMMANDS: tuple[str, ...] = (
     "demo",
+    "inspect",
+    "show",
+    "verify",
     "check",
+    "report",
+    "completion",
 )
 
 

@@ -1,161 +1,154 @@
-"""Train a small network in a process of its own and look at it, while it trains, in JupyterLab.
+"""A live training to look at, and JupyterLab on the notebook that shows it.
 
-The training writes for two minutes, with two faults planted in it that rules will find. Ctrl-C ends everything.
+A small classifier trains for two minutes in a process of its own and writes every step. Two mistakes are planted in it,
+and rules find them. Ctrl-C ends everything.
 
 Examples:
   smdwidgets demo
-  smdwidgets demo --no-browser --port 8899
-  smdwidgets demo --headless-check --seconds 10     execute the notebook here and print what it shows
+  smdwidgets demo --no-browser --port 8899 --out ~/look
+  smdwidgets demo --headless-check
+
+Exit codes: 0 ended by Ctrl-C or checked well, 1 the check found something wrong, 2 it could not be started
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import resources
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from smdwidgets.exceptions import SMDebugRuntimeError
+from smdwidgets import demo
+from smdwidgets._text import shown
+from smdwidgets.demo.lab import Lab, executed, free_port, require_lab
+from smdwidgets.exceptions import RunIOError, SMDebugValueError
 
-NOTEBOOK = "01_look_around.ipynb"
+FIRST = "01_look_around.ipynb"
+#: The headless check does not watch; it trains as fast as it can.
+CHECK_SECONDS = 15.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what the command takes."""
+    parser.add_argument("--out", metavar="DIR", help="where the run and the notebooks go (default: ./smdwidgets-demo)")
+    parser.add_argument("--port", type=int, metavar="N", help="JupyterLab's port (default: 8888, or a free one)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="how long the training lasts (default: 120)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to put run and notebook (default: a temporary one)"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=120, metavar="N", help="how long to train (default: %(default)g)"
-    )
-    parser.add_argument("--port", type=int, help="JupyterLab's port (default: a free one near 8888)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
-    parser.add_argument(
-        "--headless-check", action="store_true", help="without JupyterLab: execute the notebook, print what it shows"
+        "--headless-check",
+        action="store_true",
+        help="start everything, execute the notebook in a real kernel, print what a person would see, and end",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains and shows, until the person has seen enough."""
-    _need("nbclient" if args.headless_check else "jupyterlab")
-    with _folder(args.out) as folder, _training(folder / "run", args.seconds) as training:
-        notebook = folder / NOTEBOOK
-        packaged = resources.files("smdwidgets.demo") / "look_around.ipynb"
-        notebook.write_bytes(packaged.read_bytes())
-        print(f"A training writes into {folder / 'run'} for {args.seconds:g} s.", flush=True)
-        if args.headless_check:
-            return _check(notebook, training)
-        return _lab(notebook, args.port, browser=not args.no_browser)
-
-
-def _need(package: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise SMDebugRuntimeError("The demo needs JupyterLab: pip install 'smdwidgets[lab]'")
-
-
-@contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        yield out.resolve()
-        return
-    folder = Path(tempfile.mkdtemp(prefix="smdwidgets-demo-"))
+    """Starts the training and JupyterLab, and ends them."""
+    require_lab()
+    if args.seconds is not None and not 0 <= args.seconds < 1e6:
+        raise SMDebugValueError("--seconds takes a number of seconds from 0 on.")
+    port = free_port(args.port)
+    # `kill` is to leave as little behind as Ctrl-C.
+    before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _training(run: Path, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "smdwidgets.demo.training", str(run), "--seconds", str(seconds)]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes], patience: float = 10) -> None:
-    """Asks a process to end, and makes it."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(patience)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _lab(notebook: Path, port: int | None, *, browser: bool) -> int:
-    command = [sys.executable, "-m", "jupyterlab", str(notebook), f"--ServerApp.root_dir={notebook.parent}"]
-    command += ["--ServerApp.ip=127.0.0.1", "--LabApp.news_url="]
-    command += [f"--ServerApp.port={port}"] if port else []
-    command += [] if browser else ["--no-browser"]
-    command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    # A session of its own keeps Ctrl-C from reaching the server twice, which would make it ask whether we are sure.
-    lab = subprocess.Popen(command, start_new_session=os.name != "nt")
-    try:
-        with _terminated_like_interrupted():
-            return lab.wait()
-    except KeyboardInterrupt:
-        print("\nEnding the demo.", file=sys.stderr)
-        return 0
-    finally:
-        _end(lab)
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Within, SIGTERM ends the demo as Ctrl-C does, so that nothing stays behind."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
+        if not args.headless_check:
+            return _show(Path(args.out or "smdwidgets-demo").expanduser().absolute(), port, args)
+        if args.out:
+            return _check(Path(args.out).expanduser().absolute(), port, args)
+        with tempfile.TemporaryDirectory(prefix="smdwidgets-demo-", ignore_cleanup_errors=True) as folder:
+            return _check(Path(folder), port, args)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _check(notebook: Path, training: subprocess.Popen[bytes]) -> int:
-    """Executes the notebook when half of the training is there, and again when it has ended."""
-    for when in ("while it trains", "when it has ended"):
-        if when != "while it trains" and training.wait():
-            raise SMDebugRuntimeError(f"The training ended with {training.returncode}")
-        began = time.monotonic()
-        shown = _execute(notebook)
-        print(f"\n=== {NOTEBOOK}, {when} ({time.monotonic() - began:.1f} s)\n")
-        print("\n\n".join(shown))
-    return 0
+def _as_interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
 
 
-def _execute(path: Path) -> list[str]:
-    """The text that each cell shows. A cell that raises is an error."""
-    import nbformat
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError
+def _show(out: Path, port: int, args: argparse.Namespace) -> int:
+    def stay(lab: Lab, training: demo.TrainingProcess) -> int:
+        print(f"The run:      {training.directory}")
+        print(f"The notebook: {lab.url}")
+        print("Ctrl-C ends both.", flush=True)
+        try:
+            while lab.running:
+                time.sleep(0.2)
+        except KeyboardInterrupt:
+            print("\nEnding the training and JupyterLab …", flush=True)
+        return 0
 
-    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}})
+    return _with_both(out, port, args.seconds or demo.SECONDS, stay, browser=not args.no_browser)
+
+
+def _check(out: Path, port: int, args: argparse.Namespace) -> int:
+    def look(lab: Lab, training: demo.TrainingProcess) -> int:
+        lab.wait_until_up()
+        print(f"JupyterLab serves {lab.notebook}\n", flush=True)
+        os.environ[demo.RUN_VARIABLE] = training.directory
+        try:
+            for source, shows in executed(out / lab.notebook):
+                print("\n".join(f"    {line}" for line in source.splitlines()))
+                print("\n".join(shows), end="\n\n" if shows else "\n", flush=True)
+        finally:
+            del os.environ[demo.RUN_VARIABLE]
+        training.wait()
+        return _rules_find_the_mistakes(training.directory)
+
+    seconds = CHECK_SECONDS if args.seconds is None else args.seconds
+    return _with_both(out, port, seconds, look, browser=False)
+
+
+def _rules_find_the_mistakes(run: str) -> int:
+    from smdwidgets.rules import RuleRunner
+    from smdwidgets.trials import create_trial
+
+    with create_trial(run) as trial:
+        runner = RuleRunner(trial)
+        for name, parameters in demo.RULES.items():
+            runner.add(name, **parameters)
+        runner.start().wait()
+        for evaluation in runner:
+            first = evaluation.first_firing
+            print(f"{evaluation.name}: " + (f"fired at step {first.step}, {first.message}" if first else "not fired"))
+        return 0 if all(evaluation.fired for evaluation in runner) else 1
+
+
+def _with_both(
+    out: Path, port: int, seconds: float, do: Callable[[Lab, demo.TrainingProcess], int], *, browser: bool
+) -> int:
+    """Run something while both processes are there, and end them whatever happens."""
+    _lay_out(out)
+    training = demo.TrainingProcess(str(out / "runs" / "demo"), seconds)
     try:
-        client.execute()
-    except CellExecutionError as error:
-        raise SMDebugRuntimeError(f"{path.name} failed: {error}") from error
-    return [text for cell in notebook.cells for output in cell.get("outputs", []) if (text := _text(output))]
+        training.wait_for_first_steps()
+        lab = Lab(
+            out,
+            FIRST,
+            port,
+            browser=browser,
+            log=out / "jupyterlab.log",
+            environment={demo.RUN_VARIABLE: training.directory},
+        )
+        try:
+            return do(lab, training)
+        finally:
+            lab.stop()
+    finally:
+        training.stop()
 
 
-def _text(output: Any) -> str:
-    found = output.get("text") or output.get("data", {}).get("text/plain", "")
-    return str(found).rstrip()
+def _lay_out(out: Path) -> None:
+    """The folder with copies of the notebooks; those that are there already, which a person may have changed, stay."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for notebook in sorted(demo.notebooks().glob("*.ipynb")):
+            if not (out / notebook.name).exists():
+                shutil.copyfile(notebook, out / notebook.name)
+    except OSError as error:
+        raise RunIOError(
+            error.errno, f"The demo can't be laid out in {shown(str(out), 400)}: {error.strerror}"
+        ) from error

@@ -1,149 +1,184 @@
-"""Trains a small network that tells three spirals apart, in plain numpy, and saves what happens.
+"""The demo's training: a small classifier of drawn shapes, in numpy, with two mistakes planted in it.
 
-`python -m smdwidgets.demo.training RUN --seconds 120`
+The mistakes are ones that people make. Both leave the program running and the loss, for a while, falling:
 
-Two faults are planted. At two fifths of the time one batch arrives unscaled: the loss jumps, and comes back. At seven tenths
-an oversized step takes the second layer's biases far below zero: its units are never active again, and everything before
-them stops learning.
+1. The second layer was never handed to the optimiser: its weights stay what they were at the start.
+2. The learning rate's schedule has a slip of the decimal point at two thirds of the training: the loss jumps, and units
+   of the first layer die for good.
+
+``python -m smdwidgets.demo.training DIRECTORY --seconds 120`` runs it. It ends early when its standard input is closed, so
+that it never outlives the program that started it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.modes import modes
-from smdwidgets.numpy import Hook, SaveConfig
+from smdwidgets.modes import ModeKeys
+from smdwidgets.numpy import Hook
 
 Array = NDArray[np.float32]
 
-CLASSES, UNITS, BATCH = 3, 48, 64
-STEPS_A_SECOND = 25
-SAVE_EVERY = 5
-UNSCALED_BATCH, DEAD_UNITS = 0.4, 0.7  # shares of the training
+SHAPES = ("ring", "cross", "bar", "dash", "slope", "dot")
+SIDE = 16
+#: Training steps; after each tenth comes a step of evaluation.
+STEPS = 300
+EVALUATE_EVERY = 10
+BATCH = 64
+#: Where the schedule's slip lies, and what it makes of the learning rate.
+SLIP_AT, SLIP_TO = 200, 3.0
+RATE = 0.15
 
 
-@dataclass
-class Layer:
-    """A weight matrix and its biases, with momentum."""
+def draw(labels: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    """Noisy pictures of shapes, each somewhere near the middle, as rows of SIDE * SIDE numbers."""
+    n = len(labels)
+    y, x = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32)[:, None] - (SIDE - 1) / 2
+    x = x - rng.uniform(-2, 2, (n, 1, 1)).astype(np.float32)
+    y = y - rng.uniform(-2, 2, (n, 1, 1)).astype(np.float32)
+    size = rng.uniform(3.0, 5.0, (n, 1, 1)).astype(np.float32)
 
-    weight: Array
-    bias: Array
+    def line(distance: Array, along: Array) -> Array:
+        return np.exp(-(distance**2)) * (np.abs(along) < size)
 
-    def __post_init__(self) -> None:
-        self.speed = [np.zeros_like(self.weight), np.zeros_like(self.bias)]
-
-    def learn(self, gradients: tuple[Array, Array], rate: float) -> None:
-        """One step of gradient descent."""
-        for value, speed, gradient in zip((self.weight, self.bias), self.speed, gradients, strict=True):
-            speed *= 0.9
-            speed -= rate * gradient
-            value += speed
-
-
-class Network:
-    """Two hidden ReLU layers and a softmax."""
-
-    def __init__(self, random: np.random.Generator) -> None:
-        sizes = (2, UNITS, UNITS, CLASSES)
-        self.layers = [
-            Layer(
-                (random.standard_normal((fan_in, fan_out)) * np.sqrt(2 / fan_in)).astype(np.float32),
-                np.zeros(fan_out, np.float32),
-            )
-            for fan_in, fan_out in pairwise(sizes)
-        ]
-
-    def forward(self, inputs: Array) -> list[Array]:
-        """Every layer's output, the inputs first and the probabilities last."""
-        outputs = [inputs]
-        for layer in self.layers[:-1]:
-            outputs.append(np.maximum(outputs[-1] @ layer.weight + layer.bias, 0))
-        last = outputs[-1] @ self.layers[-1].weight + self.layers[-1].bias
-        grown = np.exp(last - last.max(1, keepdims=True))
-        return [*outputs, grown / grown.sum(1, keepdims=True)]
-
-    def backward(self, outputs: list[Array], labels: NDArray[np.intp]) -> list[tuple[Array, Array]]:
-        """The gradients of each layer's weight and bias."""
-        blame = outputs[-1].copy()
-        blame[np.arange(len(labels)), labels] -= 1
-        blame /= len(labels)
-        found = []
-        for layer, inputs in zip(reversed(self.layers), reversed(outputs[:-1]), strict=True):
-            found.append((inputs.T @ blame, blame.sum(0)))
-            blame = (blame @ layer.weight.T) * (inputs > 0)
-        return found[::-1]
+    radius = np.hypot(x, y)
+    drawn = [
+        np.exp(-((radius - size) ** 2)),
+        np.maximum(line(x, y), line(y, x)),
+        line(x, y),
+        line(y, x),
+        line((x - y) / np.float32(np.sqrt(2)), x),
+        np.exp(-(radius**2) / 4),
+    ]
+    pictures = np.choose(labels[:, None, None], drawn)
+    noisy: Array = (pictures + rng.normal(0, 0.25, pictures.shape)).astype(np.float32).reshape(n, -1)
+    return noisy
 
 
-def spirals(random: np.random.Generator) -> Iterator[tuple[Array, NDArray[np.intp]]]:
-    """Batches of points on three spirals, without end."""
-    while True:
-        labels = random.integers(0, CLASSES, BATCH)
-        radius = random.uniform(0.05, 1, BATCH)
-        angle = 4 * radius + labels * (2 * np.pi / CLASSES) + random.normal(0, 0.15, BATCH)
-        yield np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).astype(np.float32), labels
+class Classifier:
+    """Three dense layers, ReLU between them."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.parameters: dict[str, Array] = {}
+        for name, inputs, outputs in (("fc1", SIDE * SIDE, 48), ("fc2", 48, 32), ("fc3", 32, len(SHAPES))):
+            scale = np.sqrt(2 / inputs)
+            self.parameters[f"{name}.weight"] = rng.normal(0, scale, (inputs, outputs)).astype(np.float32)
+            self.parameters[f"{name}.bias"] = np.zeros(outputs, np.float32)
+        # The first mistake: here somebody froze a layer to try something, and forgot about it.
+        self.optimised = [name for name in self.parameters if not name.startswith("fc2")]
+
+    def forward(self, pictures: Array) -> tuple[Array, dict[str, Array]]:
+        """Probabilities of the shapes, and what the layers gave."""
+        p = self.parameters
+        h1 = np.maximum(pictures @ p["fc1.weight"] + p["fc1.bias"], 0)
+        h2 = np.maximum(h1 @ p["fc2.weight"] + p["fc2.bias"], 0)
+        logits = h2 @ p["fc3.weight"] + p["fc3.bias"]
+        logits -= logits.max(axis=1, keepdims=True)
+        exp = np.exp(logits)
+        return exp / exp.sum(axis=1, keepdims=True), {"fc1.relu_output": h1, "fc2.relu_output": h2}
+
+    def gradients(
+        self, pictures: Array, labels: NDArray[np.int64], probabilities: Array, outputs: dict[str, Array]
+    ) -> dict[str, Array]:
+        """The gradient of the mean cross-entropy with respect to every parameter."""
+        p, h1, h2 = self.parameters, outputs["fc1.relu_output"], outputs["fc2.relu_output"]
+        d3 = probabilities.copy()
+        d3[np.arange(len(labels)), labels] -= 1
+        d3 /= len(labels)
+        d2 = (d3 @ p["fc3.weight"].T) * (h2 > 0)
+        d1 = (d2 @ p["fc2.weight"].T) * (h1 > 0)
+        found = {"fc3": (h2, d3), "fc2": (h1, d2), "fc1": (pictures, d1)}
+        gradients = {}
+        for name, (inputs, d) in found.items():
+            gradients[f"{name}.weight"] = inputs.T @ d
+            gradients[f"{name}.bias"] = d.sum(axis=0)
+        return gradients
 
 
-def loss_of(outputs: list[Array], labels: NDArray[np.intp]) -> Array:
-    """Cross-entropy."""
-    loss = -np.log(np.maximum(outputs[-1][np.arange(len(labels)), labels], 1e-12))
-    return np.asarray(loss.mean(dtype=np.float32))
+def loss_of(probabilities: Array, labels: NDArray[np.int64]) -> float:
+    """The mean cross-entropy."""
+    return float(-np.log(np.maximum(probabilities[np.arange(len(labels)), labels], 1e-9)).mean())
 
 
-def save(hook: Hook, network: Network, outputs: list[Array], gradients: list[tuple[Array, Array]], loss: Any) -> None:
-    """Hands one step's tensors to the hook."""
-    hook.save_tensor("loss", loss, "losses")
-    for number, (layer, gradient) in enumerate(zip(network.layers, gradients, strict=True), 1):
-        hook.save_tensor(f"fc{number}.weight", layer.weight, "weights")
-        hook.save_tensor(f"fc{number}.bias", layer.bias, "biases")
-        hook.save_tensor(f"gradient/fc{number}.weight", gradient[0], "gradients")
-        hook.save_tensor(f"gradient/fc{number}.bias", gradient[1], "gradients")
-    for number, output in enumerate(outputs[1:-1], 1):
-        hook.save_tensor(f"fc{number}.relu_output_0", output, "relu_output")
+def learning_rate(step: int) -> float:
+    """The schedule, slowly falling, with the second mistake: 3.0 where 0.03 was meant, for six steps."""
+    if SLIP_AT <= step < SLIP_AT + 6:
+        return SLIP_TO
+    return float(RATE * 0.5 ** (step / STEPS))
 
 
-def train(run: Path, seconds: float) -> None:
-    """Trains for so long, and saves every few steps into `run`."""
-    random = np.random.default_rng(3)
-    network, batches = Network(random), spirals(random)
-    steps = max(20 * SAVE_EVERY, int(seconds * STEPS_A_SECOND))
-    with Hook(str(run), save_config=SaveConfig(save_interval=SAVE_EVERY), overwrite=True) as hook:
+def train(
+    directory: str | os.PathLike[str], seconds: float = 0.0, stop: threading.Event | None = None, seed: int = 0
+) -> None:
+    """Train once, saving every step; spread over so many seconds, so that a person can watch."""
+    stop = stop or threading.Event()
+    rng = np.random.default_rng(seed)
+    model = Classifier(rng)
+    test_labels = rng.integers(0, len(SHAPES), 256)
+    test_pictures = draw(test_labels, rng)
+    with Hook(directory, overwrite=True) as hook:
         began = time.monotonic()
-        for step in range(steps):
-            hook.set_mode(modes.TRAIN)
-            inputs, labels = next(batches)
-            if step == int(steps * UNSCALED_BATCH) // SAVE_EVERY * SAVE_EVERY:
-                inputs = inputs * 40
-            if step == int(steps * DEAD_UNITS) // SAVE_EVERY * SAVE_EVERY:
-                network.layers[1].bias -= 25
-            outputs = network.forward(inputs)
-            gradients = network.backward(outputs, labels)
-            if hook.should_save_step():
-                save(hook, network, outputs, gradients, loss_of(outputs, labels))
-            hook.step()
-            for layer, gradient in zip(network.layers, gradients, strict=True):
-                layer.learn(gradient, 0.02)
-            # At a person's pace, so that there is something to watch.
-            time.sleep(max(0.0, began + (step + 1) * seconds / steps - time.monotonic()))
+        for step in range(STEPS):
+            hook.set_mode(ModeKeys.TRAIN)
+            _train_step(model, hook, rng, step)
+            if step % EVALUATE_EVERY == EVALUATE_EVERY - 1:
+                hook.set_mode(ModeKeys.EVAL)
+                _evaluate(model, hook, test_pictures, test_labels)
+            if stop.wait(max(0.0, began + seconds * (step + 1) / STEPS - time.monotonic())):
+                return
+
+
+def _train_step(model: Classifier, hook: Hook, rng: np.random.Generator, step: int) -> None:
+    labels = rng.integers(0, len(SHAPES), BATCH)
+    pictures = draw(labels, rng)
+    probabilities, outputs = model.forward(pictures)
+    gradients = model.gradients(pictures, labels, probabilities, outputs)
+    rate = learning_rate(step)
+
+    for name, value in model.parameters.items():
+        hook.save_tensor(name, value, "weights" if name.endswith("weight") else "biases")
+        hook.save_tensor(f"gradient/{name}", gradients[name], "gradients")
+    for name, value in outputs.items():
+        hook.save_tensor(name, value, "outputs")
+    hook.save_tensor("loss", np.float32(loss_of(probabilities, labels)), "losses")
+    hook.save_tensor("learning_rate", np.float32(rate), "metrics")
+    hook.step()
+
+    for name in model.optimised:
+        model.parameters[name] = model.parameters[name] - np.float32(rate) * gradients[name]
+
+
+def _evaluate(model: Classifier, hook: Hook, pictures: Array, labels: NDArray[np.int64]) -> None:
+    probabilities, _ = model.forward(pictures)
+    hook.save_tensor("loss", np.float32(loss_of(probabilities, labels)), "losses")
+    hook.save_tensor("accuracy", np.float32((probabilities.argmax(axis=1) == labels).mean()), "metrics")
+    hook.step()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parses the command line and trains."""
-    asked = argparse.ArgumentParser(prog="python -m smdwidgets.demo.training")
-    asked.add_argument("run", type=Path, help="directory to write into; what it holds is deleted")
-    asked.add_argument("--seconds", type=float, default=120, help="how long to train (default: %(default)s)")
-    options = asked.parse_args(argv)
+    """The process that `smdwidgets demo` starts."""
+    parser = argparse.ArgumentParser(prog="python -m smdwidgets.demo.training")
+    parser.add_argument("directory")
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    stop = threading.Event()
+
+    def until_closed() -> None:
+        sys.stdin.buffer.read()
+        stop.set()
+
+    threading.Thread(target=until_closed, daemon=True).start()
     try:
-        train(options.run, options.seconds)
+        train(args.directory, args.seconds, stop, args.seed)
     except KeyboardInterrupt:
         return 130
     return 0

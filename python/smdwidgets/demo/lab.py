@@ -1,0 +1,141 @@
+"""JupyterLab as a process, and a notebook executed in a real kernel."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from smdwidgets._text import shown
+from smdwidgets.exceptions import SMDebugRuntimeError
+
+_PATIENCE = 90.0
+
+
+def require_lab() -> None:
+    """Raise, with what to do, where JupyterLab is not installed."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise SMDebugRuntimeError(
+            "JupyterLab is not installed in this environment. Get it with:  pip install 'smdwidgets[lab]'"
+        )
+
+
+def free_port(wanted: int | None = None) -> int:
+    """The port asked for, if nobody has it; else 8888 or one that is free."""
+    for port in [wanted] if wanted is not None else [8888, 0]:
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found: int = sock.getsockname()[1]
+            return found
+    raise SMDebugRuntimeError(f"Port {wanted} is taken: give another with --port, or none to have one chosen.")
+
+
+class Lab:
+    """A JupyterLab server on loopback, with a token of its own."""
+
+    def __init__(
+        self, root: Path, notebook: str, port: int, *, browser: bool, log: Path, environment: dict[str, str]
+    ) -> None:
+        self.notebook = notebook
+        self.port = port
+        self.log = log
+        self._token = secrets.token_urlsafe(16)
+        command = [
+            sys.executable,
+            "-m",
+            "jupyterlab",
+            "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.port={port}",
+            "--ServerApp.port_retries=0",
+            f"--ServerApp.root_dir={root}",
+            *([] if browser else ["--no-browser"]),
+            *(["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
+            str(root / notebook),
+        ]
+        own_group: dict[str, Any] = {"process_group": 0}
+        if sys.platform == "win32":
+            own_group = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                command,
+                cwd=root,
+                # Not on the command line, where everybody on the machine could read it.
+                env={**os.environ, **environment, "JUPYTER_TOKEN": self._token},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                **own_group,
+            )
+
+    @property
+    def url(self) -> str:
+        """The notebook's address, for a person's browser."""
+        return f"http://127.0.0.1:{self.port}/lab/tree/{self.notebook}?token={self._token}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the server is there."""
+        return self._process.poll() is None
+
+    def wait_until_up(self, timeout: float = _PATIENCE) -> None:
+        """Return once the notebook's page is served."""
+        end = time.monotonic() + timeout
+        while self.running and time.monotonic() < end:
+            try:
+                with urllib.request.urlopen(self.url, timeout=10):
+                    return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        said = self.log.read_text("utf-8", "replace").strip().splitlines()
+        why = f": {said[-1]}" if said else ""
+        raise SMDebugRuntimeError(f"JupyterLab did not come up (its log is {shown(str(self.log), 400)}){why}")
+
+    def stop(self, timeout: float = 15.0) -> None:
+        """End the server; it ends its kernels."""
+        if self.running:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(timeout)
+
+
+def executed(notebook: Path, timeout: int = 120) -> Iterator[tuple[str, list[str]]]:
+    """Run a notebook from top to bottom in a real kernel: each code cell, and what it shows as text.
+
+    A cell that raises ends it with :class:`SMDebugRuntimeError`.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
+    book = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    client = NotebookClient(
+        book, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(notebook.parent)}}
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        raise SMDebugRuntimeError(f"{notebook.name}: a cell raised {error.ename}: {error.evalue}") from None
+    for cell in book.cells:
+        if cell.cell_type == "code":
+            yield cell.source, [text for output in cell.outputs if (text := _text_of(output))]
+
+
+def _text_of(output: Any) -> str:
+    if output.output_type == "stream":
+        return str(output.text).rstrip()
+    return str(output.get("data", {}).get("text/plain", "")).rstrip()

@@ -1,0 +1,209 @@
+"""inspect, show, verify, report, completion: what they print, to whom, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from smdwidgets import cli
+from smdwidgets.modes import ModeKeys
+from smdwidgets.numpy import Hook
+
+HOSTILE = "evil\x1b[2J\rname"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Ten steps of training, each followed by one of evaluation."""
+    path = tmp_path / "run"
+    with Hook(path) as hook:
+        for step in range(10):
+            hook.set_mode(ModeKeys.TRAIN)
+            hook.save_tensor("w", np.arange(24, dtype=np.float32).reshape(4, 6) * step, "weights")
+            hook.save_tensor(HOSTILE, np.float32(1.5), "losses")
+            hook.step()
+            hook.set_mode(ModeKeys.EVAL)
+            hook.save_tensor("accuracy", np.float64(step / 10), "metrics")
+            hook.step()
+    return path
+
+
+def say(capsys, *arguments):
+    code = cli.main([str(each) for each in arguments])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def test_inspect_tells_what_the_run_holds(run, capsys):
+    code, out, err = say(capsys, "inspect", run)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert "state        ended" in lines
+    assert "steps        20, 0 to 19" in lines
+    assert "  TRAIN      10, 0 to 9" in lines
+    assert any(line.split() == ["w", "float32", "4x6", "10"] for line in lines)
+    assert "3 tensors" in out
+
+
+def test_inspect_as_json(run, capsys):
+    code, out, _ = say(capsys, "inspect", run, "--json", "--tensors", "^w$")
+    told = json.loads(out)
+    assert code == 0
+    assert told["ended"] is True
+    assert told["modes"]["EVAL"] == {"count": 10, "first": 0, "last": 9}
+    assert told["collections"]["weights"] == 1
+    assert told["bytes"] == sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
+    steps = {"count": 10, "first": 0, "last": 18}
+    assert told["tensors"] == [{"name": "w", "steps": steps, "dtype": "float32", "shape": [4, 6]}]
+
+
+def test_names_do_nothing_to_a_terminal(run, capsys):
+    for command in (["inspect", run], ["show", run, HOSTILE]):
+        code, out, _ = say(capsys, *command)
+        assert code == 0
+        assert "\x1b" not in out
+        assert "\r" not in out
+        assert "evil\\x1b[2J\\rname" in out
+
+
+def test_show_draws_the_histogram(run, capsys):
+    code, out, _ = say(capsys, "show", run, "w", "--step", "2", "--bins", "2")
+    assert code == 0
+    assert "step 2 (TRAIN 1)  float32 (4, 6), 96 B" in out
+    assert "min 0  max 23  mean 11.5" in out
+    assert [line.split()[-1] for line in out.splitlines()[-2:]] == ["12", "12"]
+
+
+def test_show_takes_steps_in_the_count_of_a_mode(run, capsys):
+    code, out, _ = say(capsys, "show", run, "accuracy", "--mode", "eval", "--step", "3", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert (told["step"], told["mode"], told["mode_step"], told["values"]) == (7, "EVAL", 3, [0.3])
+
+
+def test_show_of_a_step_or_tensor_that_is_not_there(run, capsys):
+    code, out, err = say(capsys, "show", run, "w", "--step", "99")
+    assert (code, out) == (2, "")
+    assert "99" in err
+    code, _, err = say(capsys, "show", run, "accurac")
+    assert code == 2
+    assert "Did you mean 'accuracy'?" in err
+
+
+def test_verify_finds_nothing_in_a_sound_run(run, capsys):
+    code, out, err = say(capsys, "verify", run)
+    assert (code, err) == (0, "")
+    assert "30 records" in out
+    assert out.endswith("No fault.\n")
+
+
+def test_verify_names_file_and_offset_of_a_flipped_bit(run, capsys):
+    [victim] = (run / "events").rglob("000000000004_worker_0.tfevents")
+    data = bytearray(victim.read_bytes())
+    at = data.rindex(np.float32(46).tobytes())  # the last element of w
+    data[at] ^= 1
+    victim.write_bytes(data)
+    code, out, _ = say(capsys, "verify", run, "--json")
+    [fault] = json.loads(out)["faults"]
+    assert code == 1
+    assert fault["file"] == victim.relative_to(run).as_posix()
+    assert (fault["tensor"], fault["step"]) == ("w", 4)
+    assert fault["offset"] <= at
+    code, out, _ = say(capsys, "verify", run)
+    assert code == 1
+    assert f"{fault['file']} at byte" in out
+    assert out.endswith("1 fault.\n")
+    assert say(capsys, "verify", run, "--steps", "5:")[0] == 0
+
+
+@pytest.mark.parametrize("wrong", ["truncated", "index", "no index", "collections"])
+def test_verify_finds_what_is_wrong(run, capsys, wrong):
+    [events] = (run / "events").rglob("000000000004_worker_0.tfevents")
+    [index] = (run / "index").rglob("000000000004_worker_0.json")
+    [collections] = (run / "collections").rglob("*.json")
+    if wrong == "truncated":
+        os.truncate(events, events.stat().st_size - 3)
+    elif wrong == "index":
+        index.write_text("{")
+    elif wrong == "no index":
+        index.unlink()
+    else:
+        collections.write_text("[")
+    code, out, _ = say(capsys, "verify", run, "--json")
+    assert code == 1
+    file = {"truncated": events, "no index": events, "index": index}.get(wrong, collections.parents[1])
+    assert {fault["file"].rstrip("/") for fault in json.loads(out)["faults"]} >= {file.relative_to(run).as_posix()}
+
+
+def test_report_writes_one_page_that_asks_for_nothing(run, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    code, out, _ = say(capsys, "report", run, "-o", page, "--rules", "UnchangedTensor,LossSpike")
+    assert code == 2  # UnchangedTensor has to be told which tensors
+    assert not page.exists()
+    code, out, _ = say(capsys, "report", run, "-o", page, "--rules", "LossSpike")
+    assert code == 0
+    text = page.read_text("utf-8")
+    assert "default-src 'none'" in text
+    assert "smdw-packet" in text
+    assert "0 of 1 rules fired" in out
+    assert [file.name for file in tmp_path.iterdir() if file != run] == ["page.html"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_knows_the_commands(capsys, shell):
+    code, out, _ = say(capsys, "completion", shell)
+    assert code == 0
+    assert all(name in out for name in cli.COMMANDS)
+
+
+def test_every_command_has_help_with_an_example_and_exit_codes(capsys):
+    for name in cli.COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            cli.main([name, "--help"])
+        told = capsys.readouterr().out
+        assert ended.value.code == 0
+        assert f"  smdwidgets {name}" in told
+        assert "Exit code" in told
+
+
+def test_a_reader_that_goes_away_is_no_error(run):
+    reader = subprocess.run(
+        f"{sys.executable} -m smdwidgets inspect {run} --json | head -c 1", shell=True, capture_output=True, check=False
+    )
+    assert reader.stderr == b""
+
+
+# ------------------------------------------------------------------------------------------ the first five minutes
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "report"])
+def test_a_wrong_path(tmp_path, capsys, command):
+    code, out, err = say(capsys, command, tmp_path / "none")
+    assert (code, out) == (2, "")
+    assert "there is no such directory. Give the out_dir of the hook" in err
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "report"])
+def test_an_empty_directory_is_not_waited_for(tmp_path, capsys, command):
+    code, _, err = say(capsys, command, tmp_path)
+    assert code == 2
+    assert "the directory is empty" in err
+
+
+def test_a_file_in_place_of_a_directory(tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    code, _, err = say(capsys, "inspect", tmp_path / "file")
+    assert code == 2
+    assert "that is a file, not a directory" in err
+
+
+def test_without_boto3_the_way_to_get_it_is_said(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    code, _, err = say(capsys, "inspect", "s3://bucket/run")
+    assert code == 2
+    assert "smdwidgets[s3]" in err
