@@ -30,6 +30,7 @@ from smdwidgets.trials.missing import wait_for_event_file
 from smdwidgets.trials.run import dtype_named, possible
 
 if TYPE_CHECKING:
+    from smdwidgets.plots import TensorPlots
     from smdwidgets.trials.trial import Trial
 
 #: Names of reductions, in the order in which they are stored and shown.
@@ -291,6 +292,13 @@ class Tensor:
         )
 
     # ------------------------------------------------------------------------------------------------------- rest
+
+    @property
+    def plot(self) -> TensorPlots:
+        """Matplotlib pictures of it: :class:`~smdwidgets.plots.TensorPlots`."""
+        from smdwidgets.plots import TensorPlots  # what draws stands above what reads
+
+        return TensorPlots(self)
 
     def _close(self) -> None:
         trial = self.trial

@@ -35,6 +35,7 @@ from smdwidgets.trials.tensor import StepState, Tensor
 from smdwidgets.trials.wait import logger, wait_until
 
 if TYPE_CHECKING:
+    from smdwidgets.plots import TrialPlots
     from smdwidgets.trials.columns import Columns
 
 T = TypeVar("T")
@@ -586,6 +587,13 @@ class Trial:
         self.close()
 
     # ------------------------------------------------------------------------------------------------- for a person
+
+    @property
+    def plot(self) -> TrialPlots:
+        """Matplotlib pictures of the run: :class:`~smdwidgets.plots.TrialPlots`."""
+        from smdwidgets.plots import TrialPlots  # what draws stands above what reads
+
+        return TrialPlots(self)
 
     def __eq__(self, other: object) -> bool:
         return (self.name, self.path) == (other.name, other.path) if isinstance(other, Trial) else NotImplemented

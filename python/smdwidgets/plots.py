@@ -1,0 +1,186 @@
+"""Pictures for a paper: matplotlib figures of tensors and runs, drawn from the same frames as the widgets.
+
+Each takes ``ax=``, returns the Axes, and never calls ``show``. Needs matplotlib: ``pip install 'smdwidgets[plots]'``.
+
+>>> trial.tensor("fc1.weight").plot.histogram(step=100)        # doctest: +SKIP
+>>> trial.plot.scalars("loss").figure.savefig("loss.pdf")      # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smdwidgets._text import shown
+from smdwidgets.exceptions import SMDebugRuntimeError, SMDebugValueError, TensorUnavailable
+from smdwidgets.pictures.frames import PERCENTILES, Frame, HistogramWanted, Wanted, make_frame
+from smdwidgets.pictures.plane import ImageWanted
+from smdwidgets.pictures.view import TensorView
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from smdwidgets.trials.tensor import Tensor
+    from smdwidgets.trials.trial import Trial
+
+#: Palette codes above this are -inf, +inf and NaN.
+_LAST_COLOUR = 252
+
+
+def _axes(ax: Axes | None) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise SMDebugRuntimeError("Plots need matplotlib: pip install 'smdwidgets[plots]'") from None
+    return pyplot.subplots()[1]
+
+
+def _label(name: str) -> str:
+    """A name as matplotlib shows it: a dollar sign would begin a formula, control characters are spelled out."""
+    text = shown(name)
+    return (text[1:-1] if text[-1:] in "'\"" else text).replace("$", r"\$")
+
+
+class TensorPlots:
+    """What can be drawn of a tensor: ``tensor.plot``. Steps are global steps; an empty ``worker`` is the first by name."""
+
+    def __init__(self, tensor: Tensor, worker: str = "") -> None:
+        self._view = TensorView(tensor.trial, tensor.name, worker)
+
+    def _step(self, step: int | None) -> int:
+        if step is not None:
+            return step
+        steps = self._view.steps()
+        if not steps:
+            raise TensorUnavailable(self._view.name)
+        return steps[-1]
+
+    def _frame(self, step: int, wanted: Wanted, edges: Any = None) -> Frame:
+        frame = make_frame(self._view, step, wanted, edges)
+        if frame.error is not None:
+            # The same question, asked so that it raises what is wrong.
+            self._view.value(step)
+            raise SMDebugRuntimeError(frame.error["message"])
+        return frame
+
+    def histogram(
+        self, step: int | None = None, *, bins: int = 128, scale: str = "linear", ax: Axes | None = None
+    ) -> Axes:
+        """How the elements are distributed at a step (None: the newest). ``scale`` is linear, log or symlog."""
+        ax = _axes(ax)
+        step = self._step(step)
+        frame = self._frame(step, Wanted(histogram=HistogramWanted(scale, bins, "own"), image=None, percentiles=False))
+        if frame.hist is None or frame.edges is None:
+            raise SMDebugValueError(f"{shown(self._view.name)} at step {step} has no numbers to count.")
+        ax.stairs(frame.hist, frame.edges, fill=True)
+        if scale != "linear":
+            ax.set_xscale("log" if scale == "log" else "symlog")
+        ax.set(xlabel="|value|" if scale == "log" else "value", ylabel="elements")
+        ax.set_title(f"{_label(self._view.name)}, step {step}")
+        return ax
+
+    def distribution(self, steps: Sequence[int] | None = None, *, ax: Axes | None = None) -> Axes:
+        """Median and bands of percentiles (25 to 75, 5 to 95, 1 to 99) over steps (None: all)."""
+        ax = _axes(ax)
+        wanted = Wanted(histogram=None, image=None)
+        found = [
+            (frame.step, frame.percentiles)
+            for step in (self._view.steps() if steps is None else steps)
+            if (frame := self._frame(step, wanted)).percentiles is not None
+        ]
+        if not found:
+            raise SMDebugValueError(f"{shown(self._view.name)} has no values to draw: only reductions were saved.")
+        at = [step for step, _ in found]
+        rows = np.array([percentiles for _, percentiles in found])
+        for low, high, alpha in ((0, 6, 0.15), (1, 5, 0.25), (2, 4, 0.4)):
+            ax.fill_between(
+                at, rows[:, low], rows[:, high], alpha=alpha, color="C0", linewidth=0,
+                label=f"{PERCENTILES[low]:g} % to {PERCENTILES[high]:g} %",
+            )  # fmt: skip
+        ax.plot(at, rows[:, 3], color="C0", label="median")
+        ax.set(xlabel="step", ylabel="value", title=_label(self._view.name))
+        ax.legend()
+        return ax
+
+    def heatmap(
+        self, step: int | None = None, *, pool: str = "maxabs", cells: int = 1 << 16, ax: Axes | None = None
+    ) -> Axes:
+        """The plane of the last two axes at a step (None: the newest), pooled to at most so many cells."""
+        ax = _axes(ax)
+        step = self._step(step)
+        image = ImageWanted(pool=pool, cells=cells)
+        frame = self._frame(step, Wanted(histogram=None, image=image, percentiles=False))
+        if frame.image is None:
+            raise SMDebugValueError(f"{shown(self._view.name)} at step {step} has no plane to show.")
+        low, high = frame.image.limits
+        codes = frame.image.codes.astype(np.float64)
+        values = np.where(codes <= _LAST_COLOUR, low + (high - low) * codes / _LAST_COLOUR, np.nan)
+        rows, columns = frame.image.size
+        if low < 0 < high:
+            colours: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -max(-low, high), "vmax": max(-low, high)}
+        else:
+            colours = {"cmap": "viridis", "vmin": low, "vmax": high}
+        shown_image = ax.imshow(
+            values, extent=(-0.5, columns - 0.5, rows - 0.5, -0.5), interpolation="nearest", **colours
+        )
+        ax.figure.colorbar(shown_image, ax=ax)
+        ax.set_title(f"{_label(self._view.name)}, step {step}")
+        return ax
+
+
+class TrialPlots:
+    """What can be drawn of a run: ``trial.plot``."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+
+    def scalars(self, regex: str | Sequence[str] = ".*", *, ax: Axes | None = None) -> Axes:
+        """Curves of the single numbers whose names match, over global steps; a line for each mode."""
+        ax = _axes(ax)
+        if not _curves(ax, self._trial, regex, ""):
+            raise SMDebugValueError(f"No tensor that is a single number matches {shown(regex)}.")
+        ax.set(xlabel="step", ylabel="value", title=_label(self._trial.name))
+        ax.legend()
+        return ax
+
+    def compare(
+        self, others: Trial | Sequence[Trial], regex: str | Sequence[str] = "loss", *, ax: Axes | None = None
+    ) -> Axes:
+        """The same curves of this run and of others, in one picture."""
+        ax = _axes(ax)
+        trials = [self._trial, *([others] if not isinstance(others, Sequence) else others)]
+        if not sum(_curves(ax, trial, regex, f"{trial.name}: ") for trial in trials):
+            raise SMDebugValueError(f"No tensor that is a single number matches {shown(regex)} in any of the runs.")
+        ax.set(xlabel="step", ylabel="value")
+        ax.legend()
+        return ax
+
+
+def _curves(ax: Any, trial: Trial, regex: str | Sequence[str], prefix: str) -> int:
+    """Draw them; how many there were."""
+    names = trial.tensor_names(regex=regex)
+    if not names:
+        return 0
+    table = trial.reductions(names, reductions=["mean"], counts=True)
+    drawn = 0
+    # -1: the value itself was not saved, its mean is a number all the same.
+    single = (table["size"] == 1) | (table["size"] == -1)
+    for name in names:
+        mine = single & (table["name"] == name)
+        for mode in dict.fromkeys(table["mode"][mine].tolist()):
+            rows = mine & (table["mode"] == mode)
+            several = len(np.unique(table["mode"][mine])) > 1
+            label = _label(prefix + name) + (f" ({_mode_name(mode)})" if several else "")
+            ax.plot(table["step"][rows], table["mean"][rows], label=label)
+            drawn += 1
+    return drawn
+
+
+def _mode_name(mode: Any) -> str:
+    from smdwidgets.modes import ModeKeys
+
+    return str(ModeKeys(int(mode)).name) if isinstance(mode, int | np.integer) else str(mode)
