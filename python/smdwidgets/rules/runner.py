@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
@@ -18,6 +17,7 @@ from smdwidgets.rules.evaluation import Evaluation, Outcome, RuleEvent, Status
 from smdwidgets.rules.follow import Feed
 from smdwidgets.rules.invoke import UNAVAILABLE
 from smdwidgets.rules.making import make_rule, remade
+from smdwidgets.rules.news import Listener, News
 from smdwidgets.rules.prefetch import needs_of, portions
 from smdwidgets.rules.rule import Rule
 from smdwidgets.rules.sweep import Cancelled
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["RuleRunner"]
 
 _log = logging.getLogger("smdwidgets.rules")
-
-Listener = Callable[[RuleEvent], object]
 
 
 class RuleRunner:
@@ -79,7 +77,7 @@ class RuleRunner:
         self._idle = threading.Event()
         self._idle.set()
         self._thread: threading.Thread | None = None
-        self._listeners: list[Listener] = []
+        self._news = News()
         for rule in [rules] if isinstance(rules, str | Rule | type) else rules:
             self.add(rule)
 
@@ -361,53 +359,20 @@ class RuleRunner:
                 self._begin()  # without being idle in between: whoever waits goes on waiting
             else:
                 self._idle.set()
-                self._tell(RuleEvent("", None, "idle"))
+                self._news.idle()
 
     # --------------------------------------------------------------------------------------------------------- events
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Have a function called with every event, on the working thread, so it should be quick. Returns what ends it."""
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return unsubscribe
+        return self._news.subscribe(listener)
 
     def events(self, timeout: float | None = None) -> Iterator[RuleEvent]:
         """Events from now on, until the runner has nothing left to do; `timeout` ends after that many seconds without one."""
-        news: queue.SimpleQueue[RuleEvent] = queue.SimpleQueue()
-        unsubscribe = self.subscribe(news.put)
-        return self._stream(news, unsubscribe, timeout)
-
-    def _stream(
-        self, news: queue.SimpleQueue[RuleEvent], unsubscribe: Callable[[], None], timeout: float | None
-    ) -> Iterator[RuleEvent]:
-        waited = 0.0
-        try:
-            while True:
-                try:
-                    event = news.get(timeout=0.2)
-                except queue.Empty:
-                    waited += 0.2
-                    if self._idle.is_set() or (timeout is not None and waited >= timeout):
-                        return
-                    continue
-                waited = 0.0
-                if event.kind != "idle":
-                    yield event
-                elif self._idle.is_set() and news.empty():
-                    return
-        finally:
-            unsubscribe()
+        return self._news.stream(self._idle.is_set, timeout)
 
     def _tell(self, event: RuleEvent) -> None:
-        for listener in list(self._listeners):
-            try:
-                listener(event)
-            except Exception:
-                _log.exception("A listener to rules failed.")
+        self._news.tell(event)
 
     def _tell_end(self, evaluation: Evaluation) -> None:
         self._tell(RuleEvent(evaluation.name, None, "finished", evaluation.message, (), evaluation.status))
