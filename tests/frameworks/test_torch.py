@@ -446,7 +446,7 @@ def test_keras_on_the_torch_backend(tmp_path):
     assert "6 passed" in done.stdout, done.stdout
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated")  # how SummaryWriter makes its graph
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:FutureWarning")  # how SummaryWriter makes its graph
 def test_a_log_of_summary_writer_is_a_trial(tmp_path):
     from torch.utils.tensorboard import SummaryWriter
 
