@@ -50,7 +50,10 @@ def run(args: argparse.Namespace) -> int:
         if not names:
             raise SMDebugValueError("The run has no tensor" + (" of such a name." if args.tensors else " yet."))
         runner = None if args.no_rules else _judged(trial, args.rules)
-        explorer = Explorer(trial, rules=runner, tensor=names[0])
+        # A weight comes into view first, as in a notebook, unless it was said which tensors matter.
+        explorer = Explorer(trial, rules=runner, **({"tensor": names[0]} if args.tensors else {}))
+        if explorer.tensor not in names:
+            explorer.tensor = names[0]
         try:
             size = explorer.to_html(args.output, tensors=names, limit=int(args.limit_mb * 1e6))
         finally:
