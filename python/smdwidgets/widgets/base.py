@@ -35,6 +35,7 @@ class RunWidget(anywidget.AnyWidget, ViewState):
     _boot = traitlets.List(traitlets.Bytes()).tag(sync=True, echo_update=False)
 
     KIND: ClassVar[str] = "explorer"
+    _own_layout = False
 
     @property
     def _esm(self) -> str | Path:

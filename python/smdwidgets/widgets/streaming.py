@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from smdwidgets.exceptions import SMDebugError
@@ -16,6 +18,9 @@ from smdwidgets.pictures.view import TensorView
 
 _FIRST = 8
 """Steps in the first packet: a picture must be there long before all of them are."""
+
+makers = ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="smdwidgets-frames")
+"""Where frames are made: apart from where questions are answered, which wait for these."""
 
 
 class FrameStream:
@@ -32,6 +37,7 @@ class FrameStream:
         self._laid = False
         self._sent: set[int] = set()
         self._lock = threading.Lock()
+        self._laying = threading.Lock()
 
     def plan(self) -> bytes:
         """What is known before any frame is made."""
@@ -62,11 +68,13 @@ class FrameStream:
             fresh = [step for step in steps if step > max(self._sent)]
             if not fresh:
                 return []
+            self._lay(steps)
             frames = [self._make(step, steps) for step in fresh]
             packets: list[bytes] = []
             if self._edges is not None and any(self._edges.misses(f.stats[0], f.stats[1]) for f in frames):
                 self._laid = False
                 self.edition += 1
+                self._lay(steps)
                 frames = [self._make(step, steps) for step in steps]
         for batch in _cut(frames):
             packets += self._packets(batch)
@@ -80,21 +88,24 @@ class FrameStream:
         size = _FIRST
         at = 0
         while at < len(order):
-            batch: list[Frame] = []
-            for step in order[at : at + size]:
-                if cancelled():
-                    return
-                with self._lock:
-                    batch.append(self._make(step, steps))
+            self._lay(steps)
+            made = makers.map(lambda step: None if cancelled() else self._make(step, steps), order[at : at + size])
+            batch = [frame for frame in made if frame is not None]
+            if cancelled():
+                return
             at += size
             size = min(size * 2, _steps_a_packet(batch))
             yield batch
 
-    def _make(self, step: int, steps: Sequence[int]) -> Frame:
+    def _lay(self, steps: Sequence[int]) -> None:
+        """Lay the edges that all steps share, once."""
         histogram = self.wanted.histogram
-        if histogram is not None and histogram.edges == "shared" and not self._laid:
-            self._edges = shared_edges(self.view, list(steps), histogram.scale, histogram.bins)
-            self._laid = True
+        with self._laying:
+            if histogram is not None and histogram.edges == "shared" and not self._laid:
+                self._edges = shared_edges(self.view, list(steps), histogram.scale, histogram.bins)
+                self._laid = True
+
+    def _make(self, step: int, steps: Sequence[int]) -> Frame:
         at = bisect_left(steps, step)
         return make_frame(self.view, step, self.wanted, self._edges, steps[at - 1] if at else None)
 

@@ -16,6 +16,7 @@ import pytest
 
 import smdwidgets
 from python.widgets.talk import Page, begin, by_step, end, save, weights
+from smdwidgets.pictures.frames import PERCENTILES, spread
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.rules import Rule
@@ -463,3 +464,14 @@ def test_a_closed_widget_leaves_no_model_behind(run: Path) -> None:
     before = set(_instances)
     smdwidgets.explore(run).close()
     assert set(_instances) == before
+
+
+@pytest.mark.parametrize("shape", [(1024, 1024), (1000, 999), (7, 300_000)])
+def test_percentiles_of_a_large_tensor_are_right_to_less_than_one(shape: tuple[int, ...]) -> None:
+    # Columns far apart from each other: a choice that met some more often would be far off.
+    value = np.random.default_rng(0).normal(size=shape) + np.arange(shape[1]) % 64
+    chosen = spread(value)
+    assert 50_000 < chosen.size <= 1 << 16
+    for q in PERCENTILES:
+        rank = (value < np.percentile(chosen, q)).mean() * 100
+        assert rank == pytest.approx(q, abs=1)
