@@ -51,7 +51,7 @@ format:  ## Formats all sources
 bench:  ## Ours beside the peers; writes tests/benchmarks/RESULTS.md
 	@$(PYTHON) tools/setup.py python front-end extension peers
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
-	@$(BIN)/python tests/benchmarks/bench_rules.py
+	@for name in reduce trial rules s3; do $(BIN)/python tests/benchmarks/bench_$$name.py || exit 1; done
 
 fuzz:  ## Each fuzz target for 30 seconds (SECONDS=300 for longer); needs a nightly Rust and cargo-fuzz
 	@$(PYTHON) tools/fuzz.py $(or $(SECONDS),30)
