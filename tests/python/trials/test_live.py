@@ -53,7 +53,9 @@ def test_a_reader_follows_a_writer_that_is_killed_and_restarted(tmp_path: Path) 
     trial = create_trial(tmp_path)
     seen: list[int] = []
     kills = 0
-    while not trial.loaded_all_steps:
+    ended = False
+    while not ended:
+        ended = trial.loaded_all_steps  # asked first: the end may come while the news are read
         steps = trial.steps()
         news = steps[len(seen) :]
         assert steps[: len(seen)] == seen  # none goes, none moves, none comes before
