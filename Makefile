@@ -58,7 +58,7 @@ fuzz:  ## Each fuzz target for 30 seconds (SECONDS=300 for longer); needs a nigh
 
 docs:  ## The documentation site, in site/
 	@$(PYTHON) tools/setup.py python front-end extension docs
-	@$(BIN)/zensical build --clean --strict
+	@$(BIN)/zensical build --strict
 
 conformance:  ## The same runs read by smdebug 1.0.34 and by us
 	@$(PYTHON) tools/test.py conformance
