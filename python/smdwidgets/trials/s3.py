@@ -18,7 +18,7 @@ from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3 import CacheInfo, RequestCount, S3Storage, connect, split_url
 from smdwidgets.storage.s3.storage import DEFAULT_CACHE_BYTES, DEFAULT_CONCURRENCY
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row
-from smdwidgets.trials.smdebug_run import END_OF_JOB, StorageRun
+from smdwidgets.trials.smdebug_run import END_OF_JOB, StorageRun, collection_files
 from smdwidgets.trials.trial import Trial
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class S3Run(StorageRun):
                 self.storage.enter(folder)
             keys = list(self.storage.list(COLLECTIONS_PREFIX + "/"))
             if keys or any(next(self.storage.list(sign), None) for sign in ("index/", "events/", END_OF_JOB)):
-                self._keys_listed = [key for key in keys if key.endswith(".json")]
+                self._keys_listed = collection_files(keys)
                 self.path = self.storage.url
                 return
         prefix = self.storage.prefix = self.storage.prefix.removesuffix(SAGEMAKER_FOLDER).strip("/")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -112,7 +112,7 @@ class SmdebugRun(Run):
         return self._collection_keys()
 
     def _collection_keys(self) -> list[str]:
-        return [key for key in self.storage.list(COLLECTIONS_PREFIX + "/") if _worker_of(key) is not None]
+        return collection_files(self.storage.list(COLLECTIONS_PREFIX + "/"))
 
     # ----------------------------------------------------------------------------------------------------- bytes
 
@@ -234,6 +234,15 @@ def _worker_of(key: str) -> str | None:
     worker = match["worker"]
     # A device of TensorFlow, its slashes and colons replaced: `/job:worker/replica:0`.
     return worker.replace("_", "/").replace("-", ":") if worker.startswith("_") else worker
+
+
+def collection_files(keys: Iterable[str]) -> list[str]:
+    """Those of the keys that are collection files.
+
+    >>> collection_files(["collections/000000000/worker_0_collections.json", "collections/notes.json"])
+    ['collections/000000000/worker_0_collections.json']
+    """
+    return [key for key in keys if _worker_of(key) is not None]
 
 
 def merge_collections(storage: Storage, keys: Sequence[str]) -> CollectionFiles | None:

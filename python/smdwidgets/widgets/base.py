@@ -194,7 +194,7 @@ def _desk(trials: list[Trial], rules: Any) -> RuleDesk | None:
 
 
 def _first_tensor(trial: Trial) -> str:
-    """The tensor to begin with: a loss if there is one, for that is what people look at first... then a weight."""
+    """The tensor to begin with: a weight if there is one, which has the most to show; else a gradient, else a loss."""
     names = trial.tensor_names()
     for collection in ("weights", "gradients", "losses"):
         try:
