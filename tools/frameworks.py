@@ -20,13 +20,19 @@ PACKAGE = ROOT / "python"
 def environment(name: str) -> Step:
     """The virtual environment of a framework."""
     venv = ROOT / f".venv-{name}"
+    needed = [*setup.dependencies(), *setup.pins("pytest", "pytest-timeout", "hypothesis", "sybil")]
 
     def make() -> None:
         setup.make_venv(venv)
-        needed = [*setup.dependencies(), *setup.pins("pytest", "pytest-timeout", "hypothesis")]
         run(setup.python_of(venv), "-m", "pip", "install", "--quiet", "-r", TESTS / f"{name}.txt", *needed)
 
-    return Step(f"framework-{name}", make, made_from=(TESTS / f"{name}.txt",), makes=(setup.python_of(venv),))
+    return Step(
+        f"framework-{name}",
+        make,
+        made_from=(TESTS / f"{name}.txt",),
+        makes=(setup.python_of(venv),),
+        settings=tuple(needed),
+    )
 
 
 def main(names: list[str]) -> int:

@@ -122,6 +122,7 @@ SUITES = (
     pytest("e2e", "tests/e2e", needs=(*EXTENSION, "browser"), turn="browser"),
     pytest("python", "tests/python", "-n", _workers(4)),
     pytest("examples", "--doctest-modules", "--doctest-ignore-import-errors", "python/smdwidgets", "tests/examples"),
+    pytest("pages", "tests/pages"),
     pytest("conformance", "tests/conformance", needs=(*EXTENSION, "peers")),
     pytest("packaging", "tests/packaging", turn="cargo"),
     pytest("notebooks", "tests/notebooks"),

@@ -82,6 +82,14 @@ def test_a_training_ends_when_its_parent_is_gone(tmp_path, run_python):
     assert len(create_trial(tmp_path / "run").steps()) < training.STEPS
 
 
+def test_a_training_that_comes_to_its_end_ends_well(tmp_path):
+    process = demo.TrainingProcess(str(tmp_path / "run"), seconds=0)
+    try:
+        assert process.wait(60) == 0
+    finally:
+        process.stop()
+
+
 def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path, capsys):
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

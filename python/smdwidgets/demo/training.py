@@ -173,7 +173,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = threading.Event()
 
     def until_closed() -> None:
-        sys.stdin.buffer.read()
+        # Not through sys.stdin: its lock, held by a thread that waits, would abort the interpreter at its end.
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
         stop.set()
 
     threading.Thread(target=until_closed, daemon=True).start()

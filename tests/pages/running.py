@@ -1,0 +1,62 @@
+"""A page run in a directory of its own, after which nothing is left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sybil import Document
+
+from pages.blocks import Page, blocks
+from pages.prepare import Prepare
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+
+def pages_for(environment: str) -> list[Path]:
+    """Those with a block for this framework."""
+    return [page for page in PAGES if any(block.needs == environment for block in blocks(Document.parse(str(page))))]
+
+
+def name_of(page: Path) -> str:
+    """As a person would name it."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def run_page(page: Path, folder: Path, environment: str = "", kept: Path | None = None) -> int:
+    """Run a page's blocks for an environment (a framework's name, or none); how many there were.
+
+    What is prepared is kept in a folder, if one is given, for the next page.
+    """
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as cleared:
+        patch.chdir(folder)
+        cleared.enter_context(_without_smdebug())
+        cleared.enter_context(_closed_widgets())
+        return Page(page, {"prepare": Prepare(kept or folder / ".prepared", cleared, patch)}, environment).run()
+
+
+@contextlib.contextmanager
+def _without_smdebug() -> Iterator[None]:
+    """A page may install this package as smdebug; the next test shall not find it so."""
+    finders = list(sys.meta_path)
+    try:
+        yield
+    finally:
+        sys.meta_path[:] = finders
+        for name in [name for name in sys.modules if name.partition(".")[0] == "smdebug"]:
+            del sys.modules[name]
+
+
+@contextlib.contextmanager
+def _closed_widgets() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if "ipywidgets" in sys.modules:
+            sys.modules["ipywidgets"].Widget.close_all()
+        if "matplotlib.pyplot" in sys.modules:
+            sys.modules["matplotlib.pyplot"].close("all")

@@ -1,0 +1,99 @@
+"""Every code block of README.md and docs/ does what the page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sybil import Document
+
+from pages.blocks import Page, blocks
+from pages.running import PAGES, ROOT, name_of, run_page
+
+#: Blocks that nothing here can run, by page. A new one needs a good reason.
+NOT_RUN: dict[str, list[str]] = {}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("prepared")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_blocks_of_a_page_run(page, tmp_path, prepared, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    run_page(page, tmp_path, kept=prepared)
+
+
+def test_a_block_that_is_not_run_is_known_here():
+    found = {
+        name_of(page): [block.not_run for block in blocks(Document.parse(str(page))) if block.not_run] for page in PAGES
+    }
+    assert {page: reasons for page, reasons in found.items() if reasons} == NOT_RUN
+
+
+def test_a_block_for_a_framework_is_run_by_its_tests():
+    needed = {block.needs for page in PAGES for block in blocks(Document.parse(str(page)))} - {""}
+    frameworks = ROOT / "tests" / "frameworks"
+    for framework in needed:
+        assert (frameworks / f"test_{framework}_pages.py").is_file(), framework
+
+
+def written(folder: Path, text: str) -> Path:
+    page = folder / "page.md"
+    page.write_text(text.replace("'''", "```"), encoding="utf-8")
+    return page
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("'''python\n1 / 0\n'''\n", "division by zero"),
+        ("'''python\n>>> 1 + 1\n3\n'''\n", "Expected:\n    3"),
+        ("'''\nnothing\n'''\n", "a block of no language is not known"),
+        ("'''sh\nsmdwidgets inspect nowhere\n'''\n", "ended with 2"),
+        ("'''sh\nmake nothing\n'''\n", "no such target"),
+        ("'''console\n$ smdwidgets --version\nsmdwidgets 0\n'''\n", "and not\nsmdwidgets 0"),
+        ("'''json\n{]\n'''\n", "line 1 column 2"),
+        ("<!-- invisible-code-block: python\n1 / 0\n-->\n", "division by zero"),
+        ("<!-- needs: torch -->\n'''python\nx\n'''\n\n'''python\n1 / 0\n'''\n", "division by zero"),
+    ],
+)
+def test_what_is_wrong_is_noticed(text, wrong, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Exception) as raised:
+        Page(written(tmp_path, text), {}).run()
+    assert wrong in str(raised.value)
+
+
+def test_blocks_see_what_came_before_and_marked_ones_wait_for_their_framework(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = """
+'''python title="told.py"
+print("x is", 1)
+x = 1
+'''
+
+<!-- needs: torch -->
+'''python
+x = 2
+'''
+
+<!-- not run: it is wrong -->
+'''python
+1 / 0
+'''
+
+'''python
+>>> x
+1
+'''
+
+'''console
+$ python told.py
+x is ...
+'''
+"""
+    page = written(tmp_path, text)
+    assert Page(page, {}).run() == 3
+    assert Page(page, {}, "torch").run() == 1
