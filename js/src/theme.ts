@@ -58,9 +58,11 @@ export class ThemeWatch {
   ) {
     this.theme = this.#read();
     const look = () => {
-      const before = JSON.stringify(this.theme);
-      this.theme = this.#read();
-      if (JSON.stringify(this.theme) !== before) changed();
+      const now = this.#read();
+      // The same colours stay the same object: what is kept of pictures is compared by it.
+      if (JSON.stringify(now) === JSON.stringify(this.theme)) return;
+      this.theme = now;
+      changed();
     };
     // A theme is a class or an attribute first, and its style sheet may come a little later.
     let later: ReturnType<typeof setTimeout> | undefined;

@@ -26,11 +26,21 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
     if (!frame && !signal.aborted) frame = requestAnimationFrame(draw);
   };
   const themes = new ThemeWatch(el, redraw, signal);
-  const context: Context = { session, signal, keys: new Keys(el, signal), theme: () => themes.theme, redraw };
+  const pictures: (() => void)[] = [];
+  const context: Context = {
+    session,
+    signal,
+    keys: new Keys(el, signal),
+    theme: () => themes.theme,
+    redraw,
+    paint: (picture) => pictures.push(picture),
+  };
   const root = layout(session.state.get("_kind"), context);
   const draw = () => {
     frame = 0;
-    if (!signal.aborted) root.update(session.scene());
+    if (signal.aborted) return;
+    root.update(session.scene());
+    for (const picture of pictures.splice(0)) picture();
   };
   el.replaceChildren(root.el);
   session.state.onChange(redraw, signal);

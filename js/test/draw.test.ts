@@ -214,12 +214,12 @@ describe("timelines", () => {
   test("of outcomes in one column the worst is seen", () => {
     const p = pen();
     drawOutcomes(p, size, theme, {
-      steps: [],
       outcomes: new Map([
         [50_000, 1],
         [50_001, 2],
         [50_002, 3],
       ]),
+      version: 1,
       step: Number.NaN,
       range: [0, 100_000],
     });

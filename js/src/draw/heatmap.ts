@@ -29,28 +29,29 @@ export interface HeatmapPicture {
 }
 
 /** Values as RGBA through a colour table; NaN and infinities in their own marks. */
-export function colourPixels(image: Image, table: Table, [lo, hi]: [number, number]): Pixels {
+export function colourPixels(image: Image, table: Table, domain: [number, number]): Pixels {
   const { width, height } = image;
   const data = new Uint8ClampedArray(width * height * 4);
-  const scale = 255 / (hi - lo || 1);
-  for (let i = 0; i < width * height; i++) {
-    const value = imageValue(image, i);
-    const at = 4 * i;
-    data[at + 3] = 255;
-    if (Number.isFinite(value)) {
-      const t = (value - lo) * scale;
-      const k = 3 * (t <= 0 ? 0 : t >= 255 ? 255 : Math.round(t));
-      data[at] = table[k] as number;
-      data[at + 1] = table[k + 1] as number;
-      data[at + 2] = table[k + 2] as number;
-    } else {
-      const mark = NOT_FINITE[Number.isNaN(value) ? "nan" : value > 0 ? "posInf" : "negInf"];
-      data[at] = mark[0];
-      data[at + 1] = mark[1];
-      data[at + 2] = mark[2];
-    }
-  }
+  const out = new Uint32Array(data.buffer);
+  // A byte has 256 colours: each is worked out once.
+  if (image.data instanceof Uint8Array) {
+    const codes = { ...image, data: Uint8Array.from({ length: 256 }, (_, code) => code) };
+    const colours = Uint32Array.from({ length: 256 }, (_, code) => colourOf(imageValue(codes, code), table, domain));
+    for (let i = 0; i < out.length; i++) out[i] = colours[image.data[i] as number] as number;
+  } else for (let i = 0; i < out.length; i++) out[i] = colourOf(imageValue(image, i), table, domain);
   return { data, width, height };
+}
+
+const LITTLE = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1;
+const rgba = (r: number, g: number, b: number) =>
+  (LITTLE ? (255 << 24) | (b << 16) | (g << 8) | r : (r << 24) | (g << 16) | (b << 8) | 255) >>> 0;
+
+function colourOf(value: number, table: Table, [lo, hi]: [number, number]): number {
+  if (!Number.isFinite(value))
+    return rgba(...NOT_FINITE[Number.isNaN(value) ? "nan" : value > 0 ? "posInf" : "negInf"]);
+  const t = ((value - lo) * 255) / (hi - lo || 1);
+  const k = 3 * (t <= 0 ? 0 : t >= 255 ? 255 : Math.round(t));
+  return rgba(table[k] as number, table[k + 1] as number, table[k + 2] as number);
 }
 
 const LEGEND = 68;
@@ -96,9 +97,11 @@ export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: Heatmap
       pen.rect(toX(col), toY(row), w, h, { stroke: theme.ink, width: 1.5 });
     }
   });
-  pen.rect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1, { stroke: theme.rule });
-  cellTicks(pen, box, picture.window, theme);
-  legend(pen, box, size, theme, picture);
+  pen.still([...picture.window, ...picture.domain, picture.table], (paper) => {
+    paper.rect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1, { stroke: theme.rule });
+    cellTicks(paper, box, picture.window, theme);
+    legend(paper, box, size, theme, picture);
+  });
 }
 
 function cellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: Window, theme: Theme) {

@@ -108,7 +108,12 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
   if (!layout) return message(pen, size.width, size.height, picture.nothing, theme);
   const { box, x, y } = layout;
   const base = box.y + box.height;
-  leftAxis(pen, box, y, theme, picture.logCounts ? {} : { format: (tick) => compactCount(tick.value) });
+  const shape = (picture.hist ?? picture.other) as Hist;
+  const near = shape.scale === "symlog" ? linearWidth(shape.edges) : 0;
+  pen.still([shape.scale, near, box.x, box.width, ...x.domain, ...y.domain, picture.logCounts], (paper) => {
+    leftAxis(paper, box, y, theme, picture.logCounts ? {} : { format: (tick) => compactCount(tick.value) });
+    bottomAxis(paper, box, x, theme);
+  });
   pen.clip(box.x, box.y - 4, box.width, box.height + 5, () => {
     if (picture.marked.length === 2) {
       const [a, b] = picture.marked as [number, number];
@@ -125,7 +130,6 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
     if (x.domain[0] < 0 && x.domain[1] > 0)
       line(pen, crisp(x(0)), box.y, crisp(x(0)), base, { stroke: theme.ink2, dash: [2, 3], opacity: 0.6 });
   });
-  bottomAxis(pen, box, x, theme);
   percentileMarks(pen, layout, picture, theme);
   drawBeside(pen, layout, picture, size, theme);
 }

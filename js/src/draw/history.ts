@@ -107,21 +107,25 @@ export function drawStrip(
   const layout = layoutHistory(picture, size, false);
   if (!layout || !pixels) return message(pen, size.width, size.height, picture.nothing, theme);
   const { box, x, y } = layout;
-  pen.image(pixels, box.x, box.y, box.width, box.height);
-  pen.clip(box.x, box.y, box.width, box.height, () => {
-    for (const [q, opacity] of LINES) {
-      const points: number[] = [];
-      for (const frame of picture.frames) {
-        const value = frame.percentiles?.values[frame.percentiles.q.indexOf(q)];
-        const log = frame.hists.get(picture.key)?.scale === "log";
-        points.push(x(frame.step), value === undefined || log ? Number.NaN : y(value));
-      }
-      pen.path(points, { stroke: theme.ink, opacity: opacity * 0.8, dash: q === 50 ? [] : [3, 2] });
-    }
+  pen.still([pixels, ...picture.domain, ...picture.range], (paper) => {
+    paper.image(pixels, box.x, box.y, box.width, box.height);
+    paper.clip(box.x, box.y, box.width, box.height, () => percentileLines(paper, layout, picture, theme));
+    leftAxis(paper, box, y, theme, { grid: false });
+    bottomAxis(paper, box, x, theme, "step");
   });
-  leftAxis(pen, box, y, theme, { grid: false });
-  bottomAxis(pen, box, x, theme, "step");
   cursor(pen, box, x(picture.step), theme);
+}
+
+function percentileLines(pen: Pen, { x, y }: HistoryLayout, picture: HistoryPicture, theme: Theme) {
+  for (const [q, opacity] of LINES) {
+    const points: number[] = [];
+    for (const frame of picture.frames) {
+      const value = frame.percentiles?.values[frame.percentiles.q.indexOf(q)];
+      const log = frame.hists.get(picture.key)?.scale === "log";
+      points.push(x(frame.step), value === undefined || log ? Number.NaN : y(value));
+    }
+    pen.path(points, { stroke: theme.ink, opacity: opacity * 0.8, dash: q === 50 ? [] : [3, 2] });
+  }
 }
 
 export function cursor(pen: Pen, box: Box, x: number, theme: Theme): void {

@@ -126,31 +126,36 @@ export function drawLines(pen: Pen, size: Size, theme: Theme, picture: LinesPict
   const layout = layoutLines(picture, size);
   if (!layout) return message(pen, size.width, size.height, picture.nothing, theme);
   const { box, x, y } = layout;
-  leftAxis(pen, box, y, theme);
+  const parts = picture.curves.flatMap((curve) => [curve.x, curve.y, curve.smooth, curve.colour, curve.dash?.join()]);
+  pen.still([...parts, ...x.domain, ...y.domain, picture.logX, picture.logY, picture.xLabel], (paper) => {
+    leftAxis(paper, box, y, theme);
+    paper.clip(box.x, box.y - 3, box.width + 1, box.height + 6, () => {
+      for (const curve of picture.curves) {
+        const raw = tracePoints(curve, x, y, picture.logX, picture.logY);
+        const style = { stroke: curve.colour, dash: curve.dash ?? [] };
+        paper.path(raw, curve.smooth ? { ...style, opacity: 0.28 } : { ...style, width: 1.5 });
+        if (curve.smooth)
+          paper.path(tracePoints({ x: curve.x, y: curve.smooth }, x, y, picture.logX, picture.logY), {
+            ...style,
+            width: 1.75,
+          });
+        lonePoints(paper, curve, x, y);
+      }
+    });
+    bottomAxis(paper, box, x, theme, picture.xLabel);
+  });
   pen.clip(box.x, box.y - 3, box.width + 1, box.height + 6, () => {
     if (picture.marked.length === 2) {
       const [a, b] = picture.marked as [number, number];
       pen.rect(x(a), box.y, x(b) - x(a), box.height, { fill: theme.accent, opacity: 0.12 });
     }
-    for (const curve of picture.curves) {
-      const raw = tracePoints(curve, x, y, picture.logX, picture.logY);
-      const style = { stroke: curve.colour, dash: curve.dash ?? [] };
-      pen.path(raw, curve.smooth ? { ...style, opacity: 0.28 } : { ...style, width: 1.5 });
-      if (curve.smooth)
-        pen.path(tracePoints({ x: curve.x, y: curve.smooth }, x, y, picture.logX, picture.logY), {
-          ...style,
-          width: 1.75,
-        });
-      lonePoints(pen, curve, x, y);
-      at(pen, curve, layout, picture.step, theme);
-    }
+    for (const curve of picture.curves) at(pen, curve, x, y, picture.step, theme);
   });
-  bottomAxis(pen, box, x, theme, picture.xLabel);
   cursor(pen, box, x(picture.step), theme);
 }
 
 /** A value between two gaps has no line; it gets a dot. */
-function lonePoints(pen: Pen, curve: Curve, x: Scale, y: Scale) {
+export function lonePoints(pen: Pen, curve: Curve, x: Scale, y: Scale): void {
   if (curve.y.length > 2000) return;
   for (let i = 0; i < curve.y.length; i++) {
     const lone = !Number.isFinite(curve.y[i - 1] ?? Number.NaN) && !Number.isFinite(curve.y[i + 1] ?? Number.NaN);
@@ -160,7 +165,7 @@ function lonePoints(pen: Pen, curve: Curve, x: Scale, y: Scale) {
 }
 
 /** A dot where the step slider stands. */
-function at(pen: Pen, curve: Curve, { x, y }: LinesLayout, step: number, theme: Theme) {
+export function at(pen: Pen, curve: Curve, x: Scale, y: Scale, step: number, theme: Theme): void {
   const i = lastAtOrBefore(curve.x, step);
   const value = i < 0 ? Number.NaN : ((curve.smooth ?? curve.y)[i] as number);
   if (!Number.isFinite(value)) return;
@@ -168,26 +173,4 @@ function at(pen: Pen, curve: Curve, { x, y }: LinesLayout, step: number, theme: 
   const py = y(value);
   pen.rect(px - 3.5, py - 3.5, 7, 7, { fill: theme.surface });
   pen.rect(px - 2.5, py - 2.5, 5, 5, { fill: curve.colour });
-}
-
-/** The part of a statistics row: a small curve with its own scale, the least and the most written beside. */
-export function drawSpark(pen: Pen, size: Size, theme: Theme, picture: LinesPicture, x: Scale): Scale | undefined {
-  const [lo, hi] = extent(picture.curves, picture.range, picture.logY);
-  if (!Number.isFinite(lo)) {
-    pen.text(x.domain ? x(x.domain[0]) : 0, size.height / 2, picture.nothing, { fill: theme.ink2, baseline: "middle" });
-    return undefined;
-  }
-  const up: [number, number] = [size.height - 5, 5];
-  const y = picture.logY ? log(lo / 1.05, hi * 1.05, up) : linear(lo, hi, up);
-  if (!picture.logY && lo < 0 && hi > 0) pen.path([x(x.domain[0]), y(0), x(x.domain[1]), y(0)], { stroke: theme.grid });
-  for (const curve of picture.curves) {
-    pen.path(tracePoints(curve, x, y, picture.logX, picture.logY), {
-      stroke: curve.colour,
-      width: 1.25,
-      dash: curve.dash ?? [],
-    });
-    lonePoints(pen, curve, x, y);
-    at(pen, curve, { box: { x: 0, y: 0, width: 0, height: 0 }, x, y }, picture.step, theme);
-  }
-  return y;
 }

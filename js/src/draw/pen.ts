@@ -47,6 +47,11 @@ export interface Pen {
     from?: readonly [number, number, number, number],
   ): void;
   clip(x: number, y: number, width: number, height: number, draw: () => void): void;
+  /**
+   * A part that stays as it is while steps go by: drawn once, and again only when one of `of` (compared one by one, by identity),
+   * the size or the theme is another.
+   */
+  still(of: readonly unknown[], draw: (pen: Pen) => void): void;
   measure(text: string, style: TextStyle): number;
 }
 
@@ -59,19 +64,39 @@ function font(theme: Theme, style: TextStyle): string {
   return `${style.bold ? "600 " : ""}${style.size ?? 11}px ${style.mono ? theme.mono : theme.font}`;
 }
 
+/** What a canvas keeps of a still part. */
+interface Kept {
+  of: readonly unknown[];
+  canvas: HTMLCanvasElement;
+  pen: CanvasPen;
+}
+
 export class CanvasPen implements Pen {
+  /** still parts by their place in the drawing */
+  readonly #kept: Kept[] = [];
+  #stills = 0;
+  #ratio = 1;
+  #size: Size = { width: 0, height: 0 };
   #scratch: HTMLCanvasElement | undefined;
   #last: Pixels | undefined;
   /** what the canvas has: setting a font anew costs as much as writing with it */
   #font = "";
-  constructor(
-    private readonly c: CanvasRenderingContext2D,
-    private readonly theme: Theme,
-  ) {}
+  #theme: Theme | undefined;
+  constructor(private readonly c: CanvasRenderingContext2D) {}
 
+  /** Begins a picture anew on a canvas of the right size. */
   begin(width: number, height: number, ratio: number, theme: Theme): void {
-    Object.assign(this, { theme });
-    this.#font = "";
+    const { canvas } = this.c;
+    const [w, hgt] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (canvas.width !== w || canvas.height !== hgt) {
+      canvas.width = w;
+      canvas.height = hgt;
+      this.#font = "";
+    }
+    this.#theme = theme;
+    this.#stills = 0;
+    this.#size = { width, height };
+    this.#ratio = ratio;
     this.c.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.c.clearRect(0, 0, width, height);
   }
@@ -158,13 +183,34 @@ export class CanvasPen implements Pen {
     this.c.beginPath();
     this.c.rect(x, y, width, height);
     this.c.clip();
+    const font = this.#font;
     draw();
     this.c.restore();
-    this.#font = "";
+    this.#font = font;
+  }
+
+  still(of: readonly unknown[], draw: (pen: Pen) => void): void {
+    const at = this.#stills++;
+    const { width, height } = this.#size;
+    const now = [...of, width, height, this.#ratio, this.#theme];
+    let kept = this.#kept[at];
+    if (!kept || kept.of.length !== now.length || kept.of.some((each, i) => each !== now[i])) {
+      const canvas = kept?.canvas ?? document.createElement("canvas");
+      const context = canvas.getContext("2d");
+      if (!context) return draw(this);
+      kept = { of: now, canvas, pen: kept?.pen ?? new CanvasPen(context) };
+      this.#kept[at] = kept;
+      kept.pen.begin(width, height, this.#ratio, this.#theme as Theme);
+      draw(kept.pen);
+    }
+    this.c.save();
+    this.c.setTransform(1, 0, 0, 1, 0, 0);
+    this.c.drawImage(kept.canvas, 0, 0);
+    this.c.restore();
   }
 
   #setFont(style: TextStyle) {
-    const wanted = font(this.theme, style);
+    const wanted = font(this.#theme as Theme, style);
     if (wanted === this.#font) return;
     this.#font = wanted;
     this.c.font = wanted;
@@ -262,6 +308,10 @@ export class SvgPen implements Pen {
     );
     draw();
     this.#out.push("</g>");
+  }
+
+  still(_of: readonly unknown[], draw: (pen: Pen) => void): void {
+    draw(this);
   }
 
   measure(text: string, style: TextStyle): number {

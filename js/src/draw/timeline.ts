@@ -102,25 +102,29 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
     });
 }
 
+export interface OutcomesPicture {
+  outcomes: ReadonlyMap<number, number>;
+  /** another one when the outcomes are */
+  version: number;
+  step: number;
+  range: readonly [number, number];
+}
+
 /** Outcomes of one rule over the steps of a run. Fired and error are tall, so that they are told apart without colour. */
-export function drawOutcomes(
-  pen: Pen,
-  size: Size,
-  theme: Theme,
-  picture: {
-    steps: ArrayLike<number>;
-    outcomes: ReadonlyMap<number, number>;
-    step: number;
-    range: readonly [number, number];
-  },
-): void {
+export function drawOutcomes(pen: Pen, size: Size, theme: Theme, picture: OutcomesPicture): void {
   const x = linear(picture.range[0], picture.range[1], [4, size.width - 4]);
+  pen.still([picture.version, ...picture.range], (paper) => outcomeMarks(paper, size, theme, picture, x));
+  if (Number.isFinite(picture.step))
+    line(pen, crisp(x(picture.step)), 0, crisp(x(picture.step)), size.height, { stroke: theme.ink });
+}
+
+function outcomeMarks(pen: Pen, size: Size, theme: Theme, { outcomes }: OutcomesPicture, x: Scale) {
   const base = size.height - 3;
   pen.rect(4, base, size.width - 8, 1, { fill: theme.grid });
   const columns = new Map<number, number>();
   // Of the steps in one column the worst is shown: 4 error, 2 fired, 1 passed, 3 skipped.
   const worse = [0, 2, 3, 1, 4];
-  for (const [step, outcome] of picture.outcomes) {
+  for (const [step, outcome] of outcomes) {
     const px = Math.round(x(step));
     const now = columns.get(px) ?? 0;
     if ((worse[outcome] ?? 0) > (worse[now] ?? 0)) columns.set(px, outcome);
@@ -136,6 +140,4 @@ export function drawOutcomes(
         width: 1.5,
       });
   }
-  if (Number.isFinite(picture.step))
-    line(pen, crisp(x(picture.step)), 0, crisp(x(picture.step)), size.height, { stroke: theme.ink });
 }

@@ -3,6 +3,7 @@
 import { CanvasPen, type Drawing, type Pixels, type Size, SvgPen } from "../draw/pen";
 import { h } from "../lib/dom";
 import type { Theme } from "../theme";
+import type { Context } from "./panel";
 
 export interface Pointer {
   x: number;
@@ -22,37 +23,54 @@ export class Figure {
   readonly #pen: CanvasPen | undefined;
   #drawing: Drawing | undefined;
   #theme: Theme | undefined;
+  #inSight = true;
+  #due = false;
 
-  constructor(name: string, resized: () => void, signal: AbortSignal) {
+  constructor(
+    name: string,
+    private readonly context: Context,
+    signal: AbortSignal = context.signal,
+  ) {
     this.canvas = h("canvas", { role: "img" });
     this.el = h("div", { class: `smdw-figure smdw-figure-${name}` }, this.canvas);
-    const context = this.canvas.getContext("2d");
-    if (context) this.#pen = new CanvasPen(context, {} as Theme);
+    const canvas = this.canvas.getContext("2d");
+    if (canvas) this.#pen = new CanvasPen(canvas);
     const observer = new ResizeObserver(() => {
       const { clientWidth: width, clientHeight: height } = this.el;
       if (width === this.size.width && height === this.size.height) return;
       this.size = { width, height };
-      resized();
+      context.redraw();
     });
     observer.observe(this.el);
-    signal.addEventListener("abort", () => observer.disconnect());
+    const sight = new IntersectionObserver((entries) => {
+      this.#inSight = entries.at(-1)?.isIntersecting ?? true;
+      if (this.#inSight && this.#due) this.#draw();
+    });
+    sight.observe(this.el);
+    signal.addEventListener("abort", () => {
+      observer.disconnect();
+      sight.disconnect();
+    });
   }
 
   get visible(): boolean {
     return this.size.width > 0 && this.size.height > 0;
   }
 
+  /** Draws once the elements of this frame are written (text on a canvas would have the page laid out each time), if it is in sight. */
   paint(drawing: Drawing, theme: Theme): void {
     this.#drawing = drawing;
     this.#theme = theme;
-    if (!this.visible || !this.#pen) return;
+    this.#due = true;
+    if (this.#inSight) this.context.paint(() => this.#draw());
+  }
+
+  #draw() {
+    if (!this.visible || !this.#pen || !this.#drawing || !this.#theme) return;
+    this.#due = false;
     const { width, height } = this.size;
-    const ratio = Math.min(3, globalThis.devicePixelRatio || 1);
-    const [w, hgt] = [Math.round(width * ratio), Math.round(height * ratio)];
-    if (this.canvas.width !== w) this.canvas.width = w;
-    if (this.canvas.height !== hgt) this.canvas.height = hgt;
-    this.#pen.begin(width, height, ratio, theme);
-    drawing(this.#pen, this.size, theme);
+    this.#pen.begin(width, height, Math.min(3, globalThis.devicePixelRatio || 1), this.#theme);
+    this.#drawing(this.#pen, this.size, this.#theme);
   }
 
   /** What the picture says, for those who do not see it. */
@@ -69,10 +87,10 @@ export class Figure {
 
   png(): Promise<Blob | undefined> {
     const { width, height } = this.size;
-    const canvas = h("canvas", { width: width * 2, height: height * 2 });
+    const canvas = h("canvas");
     const context = canvas.getContext("2d");
     if (!context || !this.#drawing || !this.#theme) return Promise.resolve(undefined);
-    const pen = new CanvasPen(context, this.#theme);
+    const pen = new CanvasPen(context);
     pen.begin(width, height, 2, this.#theme);
     pen.rect(0, 0, width, height, { fill: this.#theme.surface });
     this.#drawing(pen, this.size, this.#theme);

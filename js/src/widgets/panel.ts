@@ -14,6 +14,8 @@ export interface Context {
   theme(): Theme;
   /** draw again at the next frame */
   redraw(): void;
+  /** what is drawn on canvases waits until all elements are up to date */
+  paint(picture: () => void): void;
 }
 
 export interface Part {
@@ -195,7 +197,7 @@ export abstract class PicturePanel extends Panel {
   protected readonly figure: Figure;
   constructor(name: string, title: string, context: Context) {
     super(name, title, context);
-    this.figure = new Figure(name, context.redraw, context.signal);
+    this.figure = new Figure(name, context);
     this.body.append(this.figure.el);
   }
 }

@@ -36,7 +36,6 @@ export class RuleRow {
   readonly #details = h("div", { class: "smdw-rule-details", hidden: true });
   readonly #params: ParamFields;
   readonly #firings = h("ul", { class: "smdw-firings" });
-  #drawn = "";
   #firingsKey = "";
   #rule: RuleState | undefined;
   #hover: number | undefined;
@@ -49,7 +48,7 @@ export class RuleRow {
     const { session } = context;
     const { signal } = this.#control;
     context.signal.addEventListener("abort", () => this.#control.abort(), { signal });
-    this.#figure = new Figure("outcomes", context.redraw, signal);
+    this.#figure = new Figure("outcomes", context, signal);
     this.#figure.canvas.setAttribute("aria-hidden", "true");
     this.#strip = h(
       "div",
@@ -124,14 +123,11 @@ export class RuleRow {
     const steps = session.store.axis(info.run, "").steps;
     const range = [steps[0] ?? 0, Math.max((steps[0] ?? 0) + 1, steps[steps.length - 1] ?? 1)] as const;
     const step = other ? Number.NaN : scene.step;
-    const key = `${rule.version}/${this.#figure.size.width}/${range}/${step}/${JSON.stringify(theme())}`;
-    if (key !== this.#drawn) {
-      this.#drawn = key;
-      this.#figure.paint(
-        (pen, size, colours) => drawOutcomes(pen, size, colours, { steps, outcomes, step, range }),
-        theme(),
-      );
-    }
+    const { version } = rule;
+    this.#figure.paint(
+      (pen, size, colours) => drawOutcomes(pen, size, colours, { outcomes, version, step, range }),
+      theme(),
+    );
     const outcome = OUTCOMES[outcomes.get(scene.step) ?? 0];
     attrs(this.#strip, {
       "aria-label": `Steps of ${clipped(info.name, 60)}`,

@@ -6,12 +6,15 @@ import { field, h, Select, show, Toggle, text, textButton } from "../lib/dom";
 import { clipped, count, num, plural } from "../lib/format";
 import { pyString } from "../lib/save";
 import { smooth } from "../lib/smooth";
-import { type Line, MODES, REDUCTIONS } from "../protocol";
+import { type Line, MODES, type ModeName, REDUCTIONS } from "../protocol";
 import type { Scene } from "../session";
-import { seriesKey } from "../store";
+import { type Series, seriesKey } from "../store";
 import { type Context, PicturePanel, type Rows } from "./panel";
 
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+
+/** Steps and values of each mode. */
+type Cut = [mode: number, x: Float64Array, y: Float64Array][];
 
 interface Shown {
   line: Required<Line>;
@@ -40,6 +43,7 @@ export class ScalarPanel extends PicturePanel {
   #picture: LinesPicture | undefined;
   #shown: Shown[] = [];
   #smoothed = new Map<string, { y: ArrayLike<number>; width: number; out: Float64Array }>();
+  readonly #cuts = new WeakMap<Series, { key: string; cut: Cut }>();
   #hover: number | undefined;
   #legendKey = "";
 
@@ -157,11 +161,7 @@ export class ScalarPanel extends PicturePanel {
       const data = store.series.get(key);
       if (!data) continue;
       const which = tensors.indexOf(`${line.tensor}/${line.stat}`);
-      for (const [mode, x, y] of byMode(
-        data,
-        (step) => store.modeOf(line.run, step)?.mode ?? 4,
-        traits.mode === "" ? 0 : MODES.indexOf(traits.mode),
-      )) {
+      for (const [mode, x, y] of this.#cut(line.run, data, traits.mode)) {
         const place = `${key}/${mode}`;
         used.add(place);
         // One tensor: modes are coloured as on the slider. Several runs: a colour a run. Else a colour a tensor.
@@ -198,6 +198,18 @@ export class ScalarPanel extends PicturePanel {
     }
     for (const place of this.#smoothed.keys()) if (!used.has(place)) this.#smoothed.delete(place);
     return out;
+  }
+
+  /** A series cut by mode, once for as long as neither the series nor the steps of its run change. */
+  #cut(run: number, data: Series, mode: ModeName): Cut {
+    const { store } = this.context.session;
+    const key = `${store.runs.get(run)?.version}/${mode}`;
+    const known = this.#cuts.get(data);
+    if (known?.key === key) return known.cut;
+    const only = mode === "" ? 0 : MODES.indexOf(mode);
+    const cut = byMode(data, (step) => store.modeOf(run, step)?.mode ?? 4, only);
+    this.#cuts.set(data, { key, cut });
+    return cut;
   }
 
   #smooth(place: string, x: ArrayLike<number>, y: Float64Array, width: number): Float64Array {
@@ -298,11 +310,7 @@ function unique(lines: Required<Line>[]): Line[] {
 }
 
 /** A series cut by the mode of its steps: a curve that jumps between training and evaluation shows neither. */
-function byMode(
-  data: { step: Float64Array; y: Float64Array },
-  modeOf: (step: number) => number,
-  only: number,
-): [number, Float64Array, Float64Array][] {
+function byMode(data: Series, modeOf: (step: number) => number, only: number): Cut {
   const rows = new Map<number, number[]>();
   for (let i = 0; i < data.step.length; i++) {
     const mode = modeOf(data.step[i] as number);

@@ -39,7 +39,7 @@ export class StepSlider implements Part {
 
   constructor(private readonly context: Context) {
     const { signal, session, keys } = context;
-    this.#figure = new Figure("track", context.redraw, signal);
+    this.#figure = new Figure("track", context);
     this.#figure.canvas.setAttribute("aria-hidden", "true");
     this.#thumb = h("div", { class: "smdw-thumb" });
     this.#track = h(

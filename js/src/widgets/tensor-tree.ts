@@ -3,6 +3,7 @@ import { attrs, h, Segments, show, text } from "../lib/dom";
 import { clipped, count, plural } from "../lib/format";
 import { find, type Match } from "../lib/match";
 import { type Row, Tree } from "../lib/tree";
+import { Viewport } from "../lib/viewport";
 import { offsets } from "../lib/virtual";
 import type { Scene } from "../session";
 import type { Context, Part } from "./panel";
@@ -25,6 +26,7 @@ export class TensorTree implements Part {
   });
   readonly #kind: Segments<"fuzzy" | "regex">;
   readonly #scroll = h("div", { class: "smdw-tree", role: "tree", tabindex: 0, "aria-label": "Tensors" });
+  readonly #view: Viewport;
   readonly #space = h("div", { class: "smdw-scroll-space" });
   readonly #foot = h("div", { class: "smdw-readout" });
   readonly #pool: HTMLElement[] = [];
@@ -61,7 +63,7 @@ export class TensorTree implements Part {
     );
     this.el = h("nav", { class: "smdw-tensors", "aria-label": "Tensors" }, h("div", { class: "smdw-tree-box" }, stick));
     this.#filter.addEventListener("input", () => session.state.set({ filter: this.#filter.value }), { signal });
-    this.#scroll.addEventListener("scroll", context.redraw, { signal, passive: true });
+    this.#view = new Viewport(this.#scroll, context.redraw, signal);
     this.#scroll.addEventListener(
       "click",
       (event) => {
@@ -72,9 +74,6 @@ export class TensorTree implements Part {
       },
       { signal },
     );
-    const observer = new ResizeObserver(context.redraw);
-    observer.observe(this.#scroll);
-    signal.addEventListener("abort", () => observer.disconnect());
     keys.on(this.#scroll, (event) => this.#key(event));
     keys.on(this.#filter, (event) => {
       if (event.key === "ArrowDown" || event.key === "Enter") {
@@ -143,7 +142,7 @@ export class TensorTree implements Part {
 
   #rows(tensor: string) {
     const n = this.#entries.length;
-    const seen = offsets(n, ROW, this.#scroll.scrollTop, this.#scroll.clientHeight);
+    const seen = offsets(n, ROW, this.#view.top, this.#view.height);
     const shown = [
       this.#entriesKey.join("|"),
       tensor,

@@ -1,5 +1,6 @@
 import { attrs, h, text } from "../lib/dom";
 import { clipped, count } from "../lib/format";
+import { Viewport } from "../lib/viewport";
 import { type Offsets, offsets } from "../lib/virtual";
 import { type Matrix, matrixOf } from "../matrix";
 import { pythonValue, sliceText } from "../python";
@@ -20,6 +21,7 @@ const REST = 120;
 /** Exact numbers of a tensor of any size: only the rows and columns in view exist. */
 export class ValuesPanel extends Panel {
   readonly #scroll = h("div", { class: "smdw-scroll", tabindex: 0, role: "group", "aria-label": "Values" });
+  readonly #view: Viewport;
   readonly #canvas = h("div", { class: "smdw-scroll-space", role: "presentation" });
   readonly #cells = h("div", { class: "smdw-cells", role: "presentation" });
   readonly #pool: HTMLElement[] = [];
@@ -29,19 +31,16 @@ export class ValuesPanel extends Panel {
   #rest: ReturnType<typeof setTimeout> | undefined;
   #visible: { rows: Offsets; cols: Offsets } | undefined;
   #last: Values | undefined;
+  /** what the cells on screen were made from */
+  #table: readonly unknown[] = [];
 
   constructor(context: Context) {
     super("values", "Values", context);
     const { signal, session } = context;
     this.#scroll.append(this.#canvas, this.#cells);
     this.body.append(this.#scroll);
-    this.#scroll.addEventListener("scroll", context.redraw, { signal, passive: true });
-    const observer = new ResizeObserver(context.redraw);
-    observer.observe(this.#scroll);
-    signal.addEventListener("abort", () => {
-      observer.disconnect();
-      clearTimeout(this.#rest);
-    });
+    this.#view = new Viewport(this.#scroll, context.redraw, signal);
+    signal.addEventListener("abort", () => clearTimeout(this.#rest));
     context.keys.on(this.#scroll, (event) => {
       const by = {
         ArrowUp: [0, -ROW],
@@ -76,6 +75,7 @@ export class ValuesPanel extends Panel {
       attrs(this.#scroll, { role: "group", "aria-rowcount": undefined, "aria-colcount": undefined });
       this.#cells.replaceChildren(h("p", { class: "smdw-empty" }, nothing(main, "table")));
       this.#pool.length = 0;
+      this.#table = [];
       this.#canvas.style.width = this.#canvas.style.height = "0";
       this.note(waiting);
       this.readout("");
@@ -84,9 +84,9 @@ export class ValuesPanel extends Panel {
     // A small tensor needs no empty rows; the last 16 pixels are for a scroll bar.
     const height = `${Math.min(12, m.rows + 1) * ROW + (m.rows > 11 ? 0 : 16)}px`;
     if (this.#scroll.style.height !== height) this.#scroll.style.height = height;
-    const { clientWidth, clientHeight, scrollLeft, scrollTop } = this.#scroll;
-    const rows = offsets(m.rows, ROW, scrollTop, clientHeight - ROW);
-    const cols = offsets(m.cols, COL, scrollLeft, clientWidth - HEAD);
+    const { left, top, width: inner, height: tall } = this.#view;
+    const rows = offsets(m.rows, ROW, top, tall - ROW);
+    const cols = offsets(m.cols, COL, left, inner - HEAD);
     this.#visible = { rows, cols };
     this.#canvas.style.height = `${rows.total + ROW}px`;
     this.#canvas.style.width = `${cols.total + HEAD}px`;
@@ -106,7 +106,13 @@ export class ValuesPanel extends Panel {
     const shown = held ?? this.#last;
     if (held) this.#last = held;
     const stale = !held || main.pending;
-    this.#fill(m, rows, cols, shown && (held || this.#fits(shown, main.tensor)) ? shown : undefined, stale);
+    const written = shown && (held || this.#fits(shown, main.tensor)) ? shown : undefined;
+    // A drag leaves the numbers as they are until it rests.
+    const table = [written, stale, left, top, inner, tall, m.rows, m.cols, m.axes.join()];
+    if (table.some((part, i) => part !== this.#table[i])) {
+      this.#table = table;
+      this.#fill(m, rows, cols, written, stale);
+    }
     this.note(waiting, stale && !waiting ? (session.kernelless ? "not in this page" : "") : "");
     attrs(this.#scroll, { role: "grid", "aria-rowcount": m.rows + 1, "aria-colcount": m.cols + 1 });
     const where = `rows ${count(rows.first)}\u2013${count(rows.last - 1)} of ${count(m.rows)}, columns ${count(cols.first)}\u2013${count(cols.last - 1)} of ${count(m.cols)}`;
@@ -114,7 +120,7 @@ export class ValuesPanel extends Panel {
     this.summary(
       `Values of ${clipped(traits.tensor, 80)}${sliceText(m.shape.length, m.axes, m.fixed)} at step ${main.from}: ${where}.`,
     );
-    if (!held && !session.kernelless && !main.pending) this.#ask(m, rows, cols);
+    if (!held && !session.kernelless && !main.pending && inner > 0) this.#ask(m, rows, cols);
   }
 
   #fits(values: Values, tensor: string): boolean {
@@ -122,7 +128,7 @@ export class ValuesPanel extends Panel {
   }
 
   #fill(m: Matrix, rows: Offsets, cols: Offsets, values: Values | undefined, stale: boolean) {
-    const { scrollLeft, scrollTop } = this.#scroll;
+    const { left: scrollLeft, top: scrollTop } = this.#view;
     const place = (c: number) => HEAD + c * COL - cols.shift;
     const columns = Array.from({ length: cols.last - cols.first }, (_, i) => cols.first + i);
     const corner = m.axes.length === 2 ? `${m.axes[0]} \\ ${m.axes[1]}` : "";

@@ -1,0 +1,107 @@
+/** Statistics over steps, a row each with a scale of its own: a mean of 1e-3 is not flattened by a norm of 100. */
+import { linear, log, type Scale } from "../lib/scale";
+import type { Theme } from "../theme";
+import { bottomAxis, message } from "./axes";
+import { cursor } from "./history";
+import { at, type Curve, extent, lonePoints, tracePoints } from "./lines";
+import { line, type Pen, type Size } from "./pen";
+
+export const ROW = 46;
+const NAME = 112;
+const NOW = 92;
+export const FOOT = 24;
+
+export interface StatisticsRow {
+  name: string;
+  curves: readonly Curve[];
+  log: boolean;
+  /** values at the step in view, of each curve */
+  now: readonly string[];
+  written(x: number): string;
+}
+
+export interface StatisticsPicture {
+  rows: readonly StatisticsRow[];
+  logX: boolean;
+  /** steps from and to, and whether only they count for the scales */
+  range: readonly [number, number];
+  cut: boolean;
+  step: number;
+  nothing: string;
+}
+
+export function statisticsScale({ range, logX }: StatisticsPicture, width: number): Scale {
+  const span: [number, number] = [NAME, Math.max(NAME + 20, width - NOW)];
+  return logX ? log(Math.max(1, range[0]), Math.max(2, range[1]), span) : linear(range[0], range[1], span);
+}
+
+export function drawStatistics(pen: Pen, size: Size, theme: Theme, picture: StatisticsPicture): void {
+  if (!picture.rows.some(({ curves }) => curves.some((curve) => curve.x.length)))
+    return message(pen, size.width, size.height, picture.nothing, theme);
+  const x = statisticsScale(picture, size.width);
+  const sparks = picture.rows.map((row, i) => sparkOf(row, i * ROW, picture));
+  const parts = picture.rows.flatMap(({ name, log, curves }) => [name, log, ...curves.flatMap((c) => [c.y, c.colour])]);
+  pen.still([...parts, ...picture.range, picture.cut, picture.logX], (paper) => {
+    for (const spark of sparks) drawSpark(paper, spark, x, size, theme, picture.logX);
+    const box = { x: x(x.domain[0]), y: 0, width: x(x.domain[1]) - x(x.domain[0]), height: size.height - FOOT };
+    bottomAxis(paper, box, x, theme);
+  });
+  for (const { row, top, y } of sparks)
+    row.curves.forEach((curve, i) => {
+      if (y) at(pen, curve, x, y, picture.step, theme);
+      pen.text(size.width, top + 18 + 16 * i, row.now[i] ?? "", {
+        fill: i ? curve.colour : theme.ink,
+        size: i ? 11 : 12,
+        align: "right",
+        mono: true,
+      });
+    });
+  cursor(pen, { x: NAME, y: 0, width: size.width - NAME - NOW, height: size.height - FOOT }, x(picture.step), theme);
+}
+
+interface Spark {
+  row: StatisticsRow;
+  top: number;
+  ends: [number, number];
+  /** undefined: nothing to show */
+  y: Scale | undefined;
+}
+
+/** Ends of curves, which are looked at anew only for other curves: a drag asks at each frame. */
+const known = new WeakMap<ArrayLike<number>, { key: string; ends: [number, number] }>();
+
+function endsOf(curve: Curve, range: readonly [number, number] | undefined, log: boolean): [number, number] {
+  const key = `${range}/${log}`;
+  const before = known.get(curve.y);
+  if (before?.key === key) return before.ends;
+  const ends = extent([curve], range && [...range], log);
+  known.set(curve.y, { key, ends });
+  return ends;
+}
+
+function sparkOf(row: StatisticsRow, top: number, picture: StatisticsPicture): Spark {
+  const each = row.curves.map((curve) => endsOf(curve, picture.cut ? picture.range : undefined, row.log));
+  const [lo, hi] = [Math.min(...each.map((e) => e[0])), Math.max(...each.map((e) => e[1]))];
+  const up: [number, number] = [top + ROW - 5, top + 5];
+  const y = Number.isFinite(lo) ? (row.log ? log(lo / 1.05, hi * 1.05, up) : linear(lo, hi, up)) : undefined;
+  return { row, top, ends: [lo, hi], y };
+}
+
+function drawSpark(pen: Pen, { row, top, ends, y }: Spark, x: Scale, size: Size, theme: Theme, logX: boolean) {
+  const [lo, hi] = ends;
+  const [left, right] = [x(x.domain[0]), x(x.domain[1])];
+  if (top) line(pen, 0, top + 0.5, size.width, top + 0.5, { stroke: theme.grid });
+  pen.text(0, top + 18, row.name, { fill: theme.ink, size: 12 });
+  if (!y) {
+    const words = row.log ? "nothing above 0" : "\u2013";
+    return pen.text(left, top + ROW / 2, words, { fill: theme.ink2, baseline: "middle" });
+  }
+  const words = lo === hi ? "constant" : `${row.written(lo)} \u2026 ${row.written(hi)}`;
+  pen.text(0, top + 33, words, { fill: theme.ink2, size: 10, most: NAME - 6 });
+  if (!row.log && lo < 0 && hi > 0) pen.path([left, y(0), right, y(0)], { stroke: theme.grid });
+  for (const curve of row.curves) {
+    const style = { stroke: curve.colour, width: 1.25, dash: curve.dash ?? [] };
+    pen.path(tracePoints(curve, x, y, logX, row.log), style);
+    lonePoints(pen, curve, x, y);
+  }
+}
