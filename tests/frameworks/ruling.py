@@ -1,12 +1,26 @@
-"""Where a rule first fires on a run."""
+"""Where a rule first fires on a run, whichever library's hook has written it."""
 
 from __future__ import annotations
 
+import importlib
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from smdwidgets import create_trial
 from smdwidgets.rules import RuleRunner
+
+#: Whose hooks write the runs: ours, and smdebug 1.0.34's own.
+LIBRARIES = ("smdwidgets", "smdebug")
+
+
+def hooks_of(library: str, framework: str) -> ModuleType:
+    """The module with a library's hook for a framework; smdebug's has the same names."""
+    with warnings.catch_warnings():  # what smdebug imports is of its time
+        warnings.simplefilter("ignore")
+        return importlib.import_module(f"{library}.{framework}")
 
 
 def first_firing(run: Path, rule: str, **parameters: Any) -> int | None:
@@ -18,3 +32,13 @@ def first_firing(run: Path, rule: str, **parameters: Any) -> int | None:
     assert not evaluation.errors, evaluation.message
     assert evaluation.judged, evaluation.message
     return evaluation.first_firing.step if evaluation.first_firing else None
+
+
+def on_both(train: Callable[[str], Path], rule: str, **parameters: Any) -> dict[str, int | None]:
+    """The first firing on the same training, saved by each library's hook."""
+    return {library: first_firing(train(library), rule, **parameters) for library in LIBRARIES}
+
+
+def both(step: int | None) -> dict[str, int | None]:
+    """What :func:`on_both` says when both agree on this step."""
+    return dict.fromkeys(LIBRARIES, step)

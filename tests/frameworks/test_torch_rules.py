@@ -1,8 +1,13 @@
-"""Rules on real trainings with PyTorch: a fault planted in each, and a healthy one."""
+"""Rules on real trainings with PyTorch: a fault planted in each, and a healthy one; each saved by our hook and by smdebug's own.
+
+Where the first firing is not where the fault was planted by construction, it is worked out with plain numpy.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,148 +16,297 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from ruling import first_firing
+from ruling import LIBRARIES, both, first_firing, on_both
+from torch_trainings import Net, classes, hooked, images, sentences, train, workers
 
 from smdwidgets import create_trial, modes
-from smdwidgets.pytorch import Hook, SaveConfig
-
-
-class Net(nn.Module):
-    def __init__(self, depth=2, activation=nn.ReLU, bias=None):
-        super().__init__()
-        self.activation = activation.__name__.lower()
-        sizes = [8] + [16] * depth
-        for i in range(depth):
-            layer = nn.Linear(sizes[i], sizes[i + 1])
-            if bias is not None:
-                nn.init.constant_(layer.bias, bias)
-            self.add_module(f"fc{i}", layer)
-            self.add_module(f"{self.activation}{i}", activation())
-        self.out = nn.Linear(16, 3)
-        self.depth = depth
-
-    def forward(self, x):
-        for i in range(self.depth):
-            x = getattr(self, f"{self.activation}{i}")(getattr(self, f"fc{i}")(x))
-        return self.out(x)
-
-
-def train(path, *, steps=20, rate=0.05, change=None, frozen=False, evaluate=0, noise=0.0, **net):
-    torch.manual_seed(0)
-    model = Net(**net)
-    x = torch.randn(64, 8)
-    y = (x[:, :3] + noise * torch.randn(64, 3)).argmax(1)
-    held = torch.randn(64, 8), torch.randint(0, 3, (64,))
-    loss_of = nn.CrossEntropyLoss()
-    if frozen:
-        model.fc1.requires_grad_(False)
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=rate)
-    hook = Hook(path, save_all=True, save_config=SaveConfig(save_interval=1))
-    hook.register_module(model)
-    hook.register_loss(loss_of)
-    for step in range(steps):
-        if change and step in change:
-            change[step](model, optimizer)
-        hook.set_mode(modes.TRAIN)
-        optimizer.zero_grad()
-        loss = loss_of(model(x), y)
-        loss.backward()
-        optimizer.step()
-        if evaluate and step % evaluate == evaluate - 1:
-            hook.set_mode(modes.EVAL)
-            with torch.no_grad():
-                loss_of(model(held[0]), held[1])
-    hook.close()
-    return path
+from smdwidgets.rules import RuleRunner
 
 
 @pytest.fixture(scope="module")
-def healthy(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("healthy") / "run")
+def trained(tmp_path_factory):
+    """A training by name of the function and its faults, saved by a library's hook, done once."""
+    made: dict[str, Path] = {}
+
+    def with_faults(faults: dict[str, object], training: Callable[..., Path] = train) -> Callable[[str], Path]:
+        def run(library: str) -> Path:
+            key = f"{training.__name__} {library} {sorted((name, repr(value)) for name, value in faults.items())}"
+            if key not in made:
+                made[key] = training(tmp_path_factory.mktemp("training") / "run", library, **faults)
+            return made[key]
+
+        return run
+
+    return with_faults
+
+
+def first(path: Path, test: Callable[[dict[str, np.ndarray]], bool]) -> int:
+    """The first step whose tensors pass a test, read without any rule."""
+    trial = create_trial(path)
+    return next(
+        step
+        for step in trial.steps()
+        if test({name: np.asarray(trial.tensor(name).value(step)) for name in trial.tensor_names(step=step)})
+    )
+
+
+def part(tensors: dict[str, np.ndarray], *ends: str) -> list[np.ndarray]:
+    return [value for name, value in tensors.items() if name.endswith(ends) and not name.startswith("gradient")]
+
+
+# ----------------------------------------------------------------------------------------- faults that training plants
+
+
+def freeze(model: Net, optimizer: torch.optim.Optimizer) -> None:
+    model.fc1.requires_grad_(False)
+    optimizer.param_groups[0]["params"] = [p for p in model.parameters() if p.requires_grad]
+    optimizer.zero_grad()
+
+
+def stop_learning(model: Net, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.param_groups[0]["lr"] = 0.0
+
+
+def learn_wildly(model: Net, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.param_groups[0]["lr"] = 30.0
+
+
+def kill(model: Net, optimizer: torch.optim.Optimizer) -> None:
+    nn.init.constant_(model.fc0.bias, -50.0)
+
+
+def times(factor: float) -> Callable[[Net, torch.optim.Optimizer], None]:
+    def scale(model: Net, optimizer: torch.optim.Optimizer) -> None:
+        with torch.no_grad():
+            model.fc0.weight.mul_(factor)
+
+    scale.__qualname__ = f"times {factor}"  # what the fixture knows a training by
+    return scale
+
+
+def collapse(model: Net, optimizer: torch.optim.Optimizer) -> None:
+    with torch.no_grad():
+        model.fc1.weight.mul_(1e-5)
+        model.fc1.bias.fill_(1.0)
+
+
+def resumed_without_its_schedule(step: int) -> float:
+    return 0.9 ** (step if step < 12 else step - 12)
+
+
+def non_finite(tensors: dict[str, np.ndarray]) -> bool:
+    return any(not np.isfinite(value).all() for value in tensors.values() if value.dtype.kind == "f")
+
+
+def mostly_zero_weights(tensors: dict[str, np.ndarray]) -> bool:
+    return any((value == 0).all() for value in part(tensors, "relu0_output_0"))
+
+
+#: Rule, faults of `train`, parameters, and the first firing: a step, or a test of a step's tensors.
+FAULTS = [
+    ("VanishingGradient", {"depth": 16, "activation": nn.Sigmoid, "steps": 4}, {}, 0),
+    ("ExplodingTensor", {"rate": 1e3, "regression": True}, {}, non_finite),
+    ("PoorWeightInitialization", {"scale": 8.0}, {}, 0),
+    ("SaturatedActivation", {"activation": nn.Tanh, "change": {6: times(1e6)}}, {}, 6),
+    ("DeadRelu", {"bias": -20.0, "steps": 3}, {}, 0),
+    ("DeadRelu", {"change": {7: kill}}, {}, 7),
+    ("WeightUpdateRatio", {"rate": 1e-12}, {}, 1),
+    ("WeightUpdateRatio", {"frozen": True}, {}, 1),
+    (
+        "TensorVariance",
+        {"change": {9: times(50.0)}, "clip": 1e-3},
+        {"collection_names": "weights", "max_threshold": "10"},
+        9,
+    ),
+    ("UnchangedTensor", {"frozen": True}, {"collection_names": "weights"}, 2),
+    ("UnchangedTensor", {"change": {8: freeze}}, {"collection_names": "weights"}, 10),
+    ("AllZero", {"scale": 0.0, "bias": 0.0, "steps": 3}, {"tensor_regex": "relu.*output"}, 0),
+    ("AllZero", {"change": {7: kill}}, {"tensor_regex": "relu.*output"}, mostly_zero_weights),
+    ("LossNotDecreasing", {"steps": 30, "change": {10: stop_learning}}, {}, 20),
+    ("GradientNormSpike", {"spoilt": {13: 100.0}, "clip": None}, {}, 13),
+    ("LossSpike", {"spoilt": {13: 100.0}}, {}, 13),
+    ("LossSpike", {"rate": 1e18}, {}, lambda tensors: non_finite({"": part(tensors, "Loss_output_0")[0]})),
+    (
+        "WeightNormGrowth",
+        {"change": {10: learn_wildly}, "clip": 1.0, "regression": True},
+        {},
+        lambda tensors: any(rms(value) > 1.0 and rms(value) > 10.0 * START[value.shape] for value in weights(tensors)),
+    ),
+    ("ActivationCollapse", {"change": {5: collapse}}, {}, 5),
+    ("LearningRateSchedule", {"schedule": resumed_without_its_schedule}, {"shape": "decreasing"}, 12),
+    ("LearningRateSchedule", {"schedule": lambda step: 1.0 if step < 9 else 50.0}, {}, 9),
+]
+
+#: The root mean square of each layer's initial weights, all drawn with the seed that the training has too.
+START: dict[tuple[int, ...], float] = {}
+
+
+def rms(value: np.ndarray) -> float:
+    return float(np.sqrt((value.astype(np.float64) ** 2).mean()))
+
+
+def weights(tensors: dict[str, np.ndarray]) -> list[np.ndarray]:
+    return part(tensors, ".weight")
 
 
 @pytest.mark.parametrize(
-    ("rule", "parameters"),
+    ("rule", "faults", "told", "step"), FAULTS, ids=[f"{case[0]}-{'-'.join(case[1])}" for case in FAULTS]
+)
+def test_a_planted_fault(trained, rule, faults, told, step):
+    training = trained(faults)
+    if callable(step):
+        if not START:
+            torch.manual_seed(0)
+            START.update((tuple(p.shape), rms(p.detach().numpy())) for p in Net().parameters() if p.ndim == 2)
+        step = first(training("smdwidgets"), step)
+    assert on_both(training, rule, **told) == both(step)
+
+
+HEALTHY = [
+    ("VanishingGradient", {}),
+    ("ExplodingTensor", {}),
+    ("PoorWeightInitialization", {}),
+    ("DeadRelu", {}),
+    ("WeightUpdateRatio", {}),
+    ("TensorVariance", {"collection_names": "weights", "max_threshold": 10, "min_threshold": 1e-5}),
+    ("UnchangedTensor", {"collection_names": "weights"}),
+    ("AllZero", {"collection_names": "weights"}),
+    ("ClassImbalance", {"samples": 512, "threshold_misprediction": 1}),
+    ("LossNotDecreasing", {"mode": "TRAIN"}),
+    ("Overfit", {}),
+    ("Overtraining", {}),
+    ("GradientNormSpike", {}),
+    ("LossSpike", {}),
+    ("WeightNormGrowth", {}),
+    ("ActivationCollapse", {}),
+    ("LearningRateSchedule", {"shape": "decreasing"}),
+]
+
+
+@pytest.mark.parametrize(("rule", "told"), HEALTHY, ids=[rule for rule, _ in HEALTHY])
+def test_silence_on_a_healthy_training(trained, rule, told):
+    healthy = trained({"samples": 512, "evaluate": 5, "rate": 0.3, "schedule": (0.97).__pow__})
+    assert on_both(healthy, rule, **told) == both(None)
+
+
+def test_silence_on_a_healthy_training_with_tanh(trained):
+    assert on_both(trained({"activation": nn.Tanh}), "SaturatedActivation") == both(None)
+
+
+# --------------------------------------------------------------------------------------------- training and validation
+
+
+def losses(path: Path) -> list[tuple[int, modes, float]]:
+    trial = create_trial(path)
+    loss = trial.tensor("CrossEntropyLoss_output_0")
+    return [(step, trial.mode(step), float(loss.value(step))) for step in trial.steps()]
+
+
+def test_overfit(trained):
+    training = trained({"steps": 60, "rate": 0.5, "evaluate": 5, "noise": 2.0})
+    stretch: list[float] = []
+    expected = None
+    for step, mode, loss in losses(training("smdwidgets")):
+        if mode is modes.TRAIN:
+            stretch = [*(stretch if len(stretch) < 5 else []), loss]
+        elif expected is None and (loss - np.mean(stretch)) / np.mean(stretch) > 0.1:
+            expected = step
+    assert expected
+    assert on_both(training, "Overfit") == both(expected)
+
+
+def test_overtraining(trained):
+    training = trained({"steps": 60, "evaluate": 2, "samples": 512, "change": {20: stop_learning}})
+    best, since = {modes.TRAIN: np.inf, modes.EVAL: np.inf}, {modes.TRAIN: 0, modes.EVAL: 0}
+    expected = None
+    for step, mode, loss in losses(training("smdwidgets")):
+        better = loss <= best[mode] - 0.01
+        best[mode], since[mode] = (loss, 0) if better else (best[mode], since[mode] + 1)
+        if expected is None and since[modes.TRAIN] >= 5 and since[modes.EVAL] >= 10:
+            expected = step
+    assert expected
+    assert on_both(training, "Overtraining") == both(expected)
+
+
+def test_similar_across_runs(trained):
+    def faster(model, optimizer):
+        optimizer.param_groups[0]["lr"] = 0.06
+
+    base, again, other = trained({}), trained({"change": {99: faster}}), trained({"change": {6: faster}})
+    for library in LIBRARIES:
+        told = {"other_trials": str(base(library))}
+        assert first_firing(other(library), "SimilarAcrossRuns", **told) == 7
+        assert first_firing(again(library), "SimilarAcrossRuns", **told) is None
+    # What the two hooks save of one training is the same to the last bit.
+    assert first_firing(base("smdebug"), "SimilarAcrossRuns", other_trials=str(base("smdwidgets"))) is None
+
+
+# ----------------------------------------------------------------------------------------------------- data and classes
+
+
+@pytest.mark.parametrize(
+    ("rule", "training", "faults", "told", "step"),
     [
-        ("VanishingGradient", {}),
-        ("ExplodingTensor", {}),
-        ("DeadRelu", {}),
-        ("WeightUpdateRatio", {}),
-        ("LossNotDecreasing", {}),
-        ("UnchangedTensor", {"collection_names": "weights"}),
-        ("AllZero", {"collection_names": "weights"}),
-        ("TensorVariance", {"collection_names": "weights", "max_threshold": 10}),
-        ("GradientNormSpike", {}),
-        ("LossSpike", {}),
-        ("WeightNormGrowth", {}),
-        ("ActivationCollapse", {}),
-        ("ClassImbalance", {"samples": 64, "threshold_misprediction": 1}),
+        ("ClassImbalance", classes, {"rare": 0.03}, {"argmax": "True"}, 7),  # 512 labels
+        (
+            "Confusion",
+            classes,
+            {"swapped": 12},
+            {"labels": "CrossEntropyLoss_input_1", "predictions": "CrossEntropyLoss_input_0"},
+            12,
+        ),
+        ("CheckInputImages", images, {"mean": 0.5}, {}, 7),  # 512 images
+        ("NLPSequenceRatio", sentences, {"padded_from": 5}, {}, 5),
     ],
 )
-def test_silence_on_a_healthy_training(healthy, rule, parameters):
-    assert first_firing(healthy, rule, **parameters) is None
+def test_faults_in_the_data(trained, rule, training, faults, told, step):
+    assert on_both(trained(faults, training), rule, **told) == both(step)
+    assert on_both(trained({}, training), rule, **told) == both(None)
 
 
-def test_vanishing_gradient(tmp_path):
-    assert first_firing(train(tmp_path / "run", depth=16, activation=nn.Sigmoid, steps=4), "VanishingGradient") == 0
+def test_workers_that_no_longer_average_their_gradients(trained):
+    assert on_both(trained({"lost_at": 6}, workers), "WorkerDivergence") == both(7)
+    assert on_both(trained({}, workers), "WorkerDivergence") == both(None)
+    assert len(create_trial(trained({}, workers)("smdebug")).workers()) == 2
 
 
-def test_exploding_tensor(tmp_path):
-    run = train(tmp_path / "run", rate=1e18, steps=12)
-    trial = create_trial(run)
-    expected = next(
-        step
-        for step in trial.steps()
-        if any(
-            not np.isfinite(value).all()
-            for name in trial.tensor_names(step=step)
-            if (value := trial.tensor(name).value(step)).dtype.kind == "f"
-        )
-    )
-    assert first_firing(run, "ExplodingTensor") == expected
-    assert first_firing(run, "LossSpike") is not None
+# -------------------------------------------------------------------------------------------------------------- silence
 
 
-def test_dead_relu(tmp_path):
-    assert first_firing(train(tmp_path / "run", bias=-20.0, steps=3), "DeadRelu") == 0
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_stalled_training(tmp_path, library):
+    goes_on, stalls = threading.Event(), threading.Event()
 
-    def kill(model, optimizer):
-        nn.init.constant_(model.fc0.bias, -50.0)
+    def training():
+        torch.manual_seed(0)
+        model, loss_of = Net(), nn.CrossEntropyLoss()
+        hook, _ = hooked(tmp_path / "run", library, model, loss_of)
+        for step in range(6):
+            if step == 4:
+                stalls.set()
+                assert goes_on.wait(120)
+            loss_of(model(torch.randn(8, 8)), torch.zeros(8, dtype=torch.long)).backward()
+        hook.close()
 
-    assert first_firing(train(tmp_path / "later", change={7: kill}), "DeadRelu") == 7
-
-
-def test_saturated_activation(tmp_path):
-    def scale(model, optimizer):
-        with torch.no_grad():
-            model.fc0.weight.mul_(1e6)
-
-    run = train(tmp_path / "run", activation=nn.Tanh, change={6: scale})
-    assert first_firing(run, "SaturatedActivation") == 6
-
-
-def test_weights_that_do_not_move(tmp_path):
-    assert first_firing(train(tmp_path / "slow", rate=1e-12), "WeightUpdateRatio") == 1
-    frozen = train(tmp_path / "frozen", frozen=True)
-    assert first_firing(frozen, "WeightUpdateRatio") == 1
-    assert first_firing(frozen, "UnchangedTensor", collection_names="weights") == 2
-
-    def stop(model, optimizer):
-        optimizer.param_groups[0]["lr"] = 0.0
-
-    assert first_firing(train(tmp_path / "stopped", steps=30, change={10: stop}), "LossNotDecreasing") == 20
-
-
-def test_overfit(tmp_path):
-    run = train(tmp_path / "run", steps=60, rate=0.5, evaluate=5)
-    trial = create_trial(run)
-    loss = trial.tensor("CrossEntropyLoss_output_0")
-    training, expected = [], None
-    for step in trial.steps():
-        if trial.mode(step) is modes.TRAIN:
-            training = [] if len(training) == 5 else training
-            training.append(float(loss.value(step)))
-        elif expected is None and (float(loss.value(step)) - np.mean(training)) / np.mean(training) > 0.1:
-            expected = step
-    assert expected is not None
-    assert first_firing(run, "Overfit") == expected
+    thread = threading.Thread(target=training)
+    thread.start()
+    try:
+        assert stalls.wait(60)
+        trial = create_trial(tmp_path / "run", wait=60)
+        runner = RuleRunner(trial)
+        runner.add("StalledTrainingRule", threshold="1")
+        events = runner.events(timeout=120)
+        runner.start()
+        message = next(event.message for event in events if event.kind == "fired")
+        assert "no new step for" in message
+    finally:
+        goes_on.set()
+        thread.join(120)
+    assert runner.wait(60)
+    assert runner.status == {"StalledTrainingRule": "IssuesFound"}
+    assert trial.steps() == list(range(6))
+    # Now the run has ended: that nothing comes any more is as it should be.
+    done = RuleRunner(create_trial(tmp_path / "run"))
+    done.add("StalledTrainingRule", threshold="0")
+    assert done.start().wait(60)
+    assert done.status == {"StalledTrainingRule": "NoIssuesFound"}
