@@ -60,6 +60,10 @@ docs:  ## The documentation site, in site/
 	@$(PYTHON) tools/setup.py python front-end extension docs
 	@$(BIN)/zensical build --strict
 
+pictures:  ## The pictures in README.md and docs/, from the real widgets
+	@$(PYTHON) tools/setup.py python front-end extension browser
+	@$(BIN)/python tools/pictures.py
+
 conformance:  ## The same runs read by smdebug 1.0.34 and by us
 	@$(PYTHON) tools/test.py conformance
 

@@ -1,0 +1,167 @@
+"""Remakes the pictures of the README and the docs from the real widgets: `python tools/pictures.py`.
+
+The demo's training runs to its end, the explorer opens it, and a Chromium without a display draws it, light and dark, at twice
+the density of an ordinary screen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import smdwidgets
+from smdwidgets.demo import training
+from smdwidgets.rules import RuleRunner
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+THEMES = ("light", "dark")
+#: The step at which the learning rate slips, in the count of all steps, and where the pictures begin to look.
+SLIP = training.SLIP_AT * (training.EVALUATE_EVERY + 1) // training.EVALUATE_EVERY
+RULES = ("LossSpike", "DeadRelu", "VanishingGradient")
+FRAMES = 24
+
+
+def main() -> None:
+    """Writes them all."""
+    mpl.use("agg")
+    PICTURES.mkdir(exist_ok=True)
+    with scratch(), chromium() as browser:
+        training.train("runs/demo")
+        plots()
+        exported("explorer.html", tensor="fc1.weight", step=SLIP + 12)
+        for theme in THEMES:
+            with opened(browser, "explorer.html", theme, density=2) as page:
+                save(shot(page), f"explorer-{theme}")
+        exported("drag.html", tensor="fc1.weight", panels=["histogram", "heatmap", "history"])
+        for theme in THEMES:
+            with opened(browser, "drag.html", theme, density=1, width=1000) as page:
+                save_moving(dragged(page), f"drag-{theme}")
+
+
+def plots() -> None:
+    """The figure of the page on plots."""
+    trial = smdwidgets.create_trial("runs/demo")
+    weight = trial.tensor("fc1.weight")
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6), layout="constrained")
+    weight.plot.histogram(SLIP, ax=axes[0, 0])
+    weight.plot.heatmap(SLIP + 12, ax=axes[0, 1])
+    weight.plot.distribution(ax=axes[1, 0])
+    trial.plot.scalars("loss", ax=axes[1, 1])
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=200)
+    save(Image.open(drawn).convert("RGB"), "plots")
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[None]:
+    """An empty directory to work in, so that pictures show a relative path and no machine's own."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """The Chromium that the tests drive too."""
+    told = subprocess.run(
+        ["node", ROOT / "js" / "scripts" / "chromium.mjs"], capture_output=True, text=True, check=False
+    )
+    if told.returncode:
+        sys.exit(f"error: {told.stderr.strip()}")
+    where = json.loads(told.stdout)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=where["path"], args=where["args"])
+        yield browser
+        browser.close()
+
+
+def exported(file: str, **state: Any) -> None:
+    """The explorer on the demo's run, as a page, once its rules have judged every step."""
+    state.setdefault("panels", ["histogram", "heatmap", "history", "statistics", "rules"])
+    with smdwidgets.create_trial("runs/demo") as trial:
+        runner = RuleRunner(trial, RULES).start()
+        runner.wait()
+        widget = smdwidgets.explore(trial, rules=runner, **state)
+        widget.to_html(file)
+        widget.close()
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, file: str, theme: str, density: int, width: int = 1080) -> Iterator[Page]:
+    """The page, drawn."""
+    page = browser.new_page(
+        viewport={"width": width, "height": 760},
+        device_scale_factor=density,
+        color_scheme=theme,  # type: ignore[arg-type]
+    )
+    page.goto(Path(file).absolute().as_uri())
+    page.locator(".smdw canvas").first.wait_for()
+    settle(page)
+    yield page
+    page.close()
+
+
+def settle(page: Page) -> None:
+    """Two frames later all is drawn that was asked for."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def shot(page: Page) -> Image.Image:
+    """What the widget shows. The folder that the run lies in is this program's own, and is left out."""
+    page.evaluate("() => { document.querySelector('.smdw-run-name').textContent = 'runs/demo'; }")
+    return Image.open(io.BytesIO(page.locator(".smdw").first.screenshot())).convert("RGB")
+
+
+def dragged(page: Page) -> list[Image.Image]:
+    """Frames of a drag over the slider, across the step at which the training goes wrong."""
+    track = page.locator(".smdw-slider canvas").first.bounding_box()
+    assert track is not None
+    y = track["y"] + track["height"] / 2
+    page.mouse.move(track["x"] + 0.3 * track["width"], y)
+    page.mouse.down()
+    frames = []
+    for number in range(FRAMES):
+        page.mouse.move(track["x"] + (0.3 + 0.6 * number / (FRAMES - 1)) * track["width"], y)
+        settle(page)
+        frames.append(shot(page))
+    page.mouse.up()
+    return frames
+
+
+def save(picture: Image.Image, name: str) -> None:
+    """Sharp, and small."""
+    path = PICTURES / f"{name}.webp"
+    picture.save(path, lossless=True, quality=100, method=6)
+    print(f"{path.relative_to(ROOT)}: {picture.width} x {picture.height}, {path.stat().st_size / 1e3:.0f} kB")
+
+
+def save_moving(frames: list[Image.Image], name: str) -> None:
+    """Forth and back, for ever."""
+    path = PICTURES / f"{name}.webp"
+    there_and_back = frames + frames[-2:0:-1]
+    there_and_back[0].save(
+        path, save_all=True, append_images=there_and_back[1:], duration=100, loop=0, quality=60, method=5
+    )
+    print(f"{path.relative_to(ROOT)}: {len(there_and_back)} frames, {path.stat().st_size / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
