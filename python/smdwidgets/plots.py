@@ -77,8 +77,13 @@ class TensorPlots:
         if frame.hist is None or frame.edges is None:
             raise SMDebugValueError(f"{shown(self._view.name)} at step {step} has no numbers to count.")
         ax.stairs(frame.hist, frame.edges, fill=True)
-        if scale != "linear":
-            ax.set_xscale("log" if scale == "log" else "symlog")
+        if scale == "log":
+            ax.set_xscale("log")
+        elif scale == "symlog":
+            largest = float(np.abs(frame.edges).max())
+            ax.set_xscale("asinh", linear_width=largest / 1e3)
+            power = 10.0 ** np.floor(np.log10(largest))
+            ax.set_xticks([-power, -power / 10, 0, power / 10, power])
         ax.set(xlabel="|value|" if scale == "log" else "value", ylabel="elements")
         ax.set_title(f"{_label(self._view.name)}, step {step}")
         return ax
@@ -96,14 +101,18 @@ class TensorPlots:
             raise SMDebugValueError(f"{shown(self._view.name)} has no values to draw: only reductions were saved.")
         at = [step for step, _ in found]
         rows = np.array([percentiles for _, percentiles in found])
-        for low, high, alpha in ((0, 6, 0.15), (1, 5, 0.25), (2, 4, 0.4)):
-            ax.fill_between(
-                at, rows[:, low], rows[:, high], alpha=alpha, color="C0", linewidth=0,
-                label=f"{PERCENTILES[low]:g} % to {PERCENTILES[high]:g} %",
-            )  # fmt: skip
+        for low, alpha in ((0, 0.15), (1, 0.35), (2, 0.6)):
+            high, label = 6 - low, f"{PERCENTILES[low]:g} % to {PERCENTILES[6 - low]:g} %"
+            # Each band without the ones inside it, so that its colour is the one that the legend shows.
+            for edge, inner in ((low, low + 1), (high, high - 1)):
+                ax.fill_between(
+                    at, rows[:, edge], rows[:, inner], alpha=alpha, color="C0", linewidth=0,
+                    label=label if edge == low else None,
+                )  # fmt: skip
         ax.plot(at, rows[:, 3], color="C0", label="median")
         ax.set(xlabel="step", ylabel="value", title=_label(self._view.name))
-        ax.legend()
+        ax.margins(x=0)
+        ax.legend(loc="upper left")  # a training's values tend to spread: there is room where it begins
         return ax
 
     def heatmap(
@@ -125,9 +134,14 @@ class TensorPlots:
         else:
             colours = {"cmap": "viridis", "vmin": low, "vmax": high}
         shown_image = ax.imshow(
-            values, extent=(-0.5, columns - 0.5, rows - 0.5, -0.5), interpolation="nearest", **colours
+            values,
+            extent=(-0.5, columns - 0.5, rows - 0.5, -0.5),
+            interpolation="nearest",
+            aspect="auto",
+            **colours,
         )
         ax.figure.colorbar(shown_image, ax=ax)
+        ax.locator_params(integer=True)
         ax.set_title(f"{_label(self._view.name)}, step {step}")
         return ax
 

@@ -41,12 +41,24 @@ def test_a_histogram_counts_every_element(trial):
     assert ax.get_title() == "w, step 2"
 
 
+def test_a_symmetric_scale_shows_the_decades_on_both_sides_of_zero(trial):
+    ax = trial.tensor("w").plot.histogram(0, scale="symlog")
+    ax.figure.canvas.draw()
+    assert ax.get_xscale() == "asinh"
+    assert ax.get_xticks().tolist() == [-1, -0.1, 0, 0.1, 1]
+    [stairs] = ax.patches
+    assert stairs.get_data().values.sum() == VALUES[0].size
+
+
 def test_a_distribution_draws_the_median_over_steps(trial):
     ax = trial.tensor("w").plot.distribution()
     [median] = ax.lines
     assert median.get_xdata().tolist() == list(range(6))
     assert median.get_ydata() == pytest.approx(np.median(VALUES, axis=(1, 2)), rel=1e-6)
-    assert len(ax.collections) == 3
+    # Three bands, each above and below the ones inside it; the legend shows their very colours.
+    assert len(ax.collections) == 6
+    patches = [handle.get_facecolor() for handle in ax.get_legend().legend_handles[:3]]
+    assert patches == [tuple(band.get_facecolor()[0]) for band in ax.collections[::2]]
 
 
 def test_a_heatmap_shows_every_cell_and_takes_the_axes_given(trial):
