@@ -38,6 +38,13 @@ RUN = """([index, run]) => {
   window.jupyterapp.commands.execute("notebook:run-cell").then(() => { (window.ranByTest ??= new Set()).add(run); });
 }"""
 RAN = "(run) => window.ranByTest?.has(run)"
+CLEAR = """(index) => {
+  const content = window.jupyterapp.shell.currentWidget.content;
+  content.activeCellIndex = index;
+  content.deselectAll();
+  window.jupyterapp.commands.execute("notebook:clear-cell-output");
+}"""
+CLEARED = "(index) => window.jupyterapp.shell.currentWidget.content.widgets[index].model.outputs.length === 0"
 THEME = """(name) => { window.jupyterapp.commands.execute("apputils:change-theme", { theme: name }); }"""
 
 # Notebook 7 says this of itself on every page.
@@ -64,7 +71,8 @@ def notebook_json(cells: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
@@ -78,7 +86,7 @@ class Server:
         self.app = app
         self.files = root / "files"
         self.log = root / "server.log"
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process = self._start(root)
 
@@ -208,6 +216,11 @@ class Notebook:
         if wait:
             self.page.wait_for_function(RAN, arg=self._runs, timeout=seconds * MS)
         return self
+
+    def clear(self, index: int) -> None:
+        """Clears a cell's output, as a person does."""
+        self.page.evaluate(CLEAR, index)
+        self.page.wait_for_function(CLEARED, arg=index)
 
     def output(self, index: int) -> Any:
         """Locator of a cell's output area."""
