@@ -99,6 +99,9 @@ class Event:
     def value(self) -> Any:
         """A tensor: a read-only view of the log (strings: an object array of bytes). A histogram, image or sound: a dict of
         its fields. A graph: its bytes."""
+    @property
+    def buckets(self) -> NDArray[np.float64] | None:
+        """A histogram as (buckets, 3): left edge, right edge, count. None of anything else."""
 
 @final
 class Events:
@@ -156,13 +159,14 @@ def histogram_record(
 class EventLog:
     """What lies where in one run of TensorBoard's: one directory of growing event files, or several.
 
-    `directories` are (path relative to the run, worker's name, mode's number). Files are read on from where they were left;
+    `directories` are (path relative to the run, worker's name, mode's number, what is put behind its tags). Files are read on from where they were left;
     a record that is not whole is not there yet, one that is damaged is a problem, and reading goes on after it. Checksums of
     all records are verified, but of graphs longer than a piece, which are passed over by their length. The questions are those
     of `Catalog`. Where a directory has a mode, global steps are four times the log's, plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT,
-    3 for others. Safe to use from many threads.
+    3 for others. `cache` is a directory that keeps what is read of large files, and what to call this log there: what fits a
+    file as it is now is not read again. Safe to use from many threads.
 
-    >>> log = EventLog([("", "worker_0", 4)])
+    >>> log = EventLog([("", "worker_0", 4, "")])
     >>> log.refresh_local("run")
     False
     >>> log.names()
@@ -171,11 +175,14 @@ class EventLog:
 
     def __new__(
         cls,
-        directories: Sequence[tuple[str, str, int]],
+        directories: Sequence[tuple[str, str, int, str]],
         keep_orphans: bool = False,
         first_step: int | None = None,
         end_step: int | None = None,
+        cache: tuple[str, str] | None = None,
     ) -> EventLog: ...
+    def lay_out(self, directories: Sequence[tuple[str, str, int, str]]) -> None:
+        """The log is found to be one of these directories. What was read of those that it had is kept."""
     def refresh_local(self, root: str, threads: int | None = None) -> bool:
         """Read what is new of the files in the directories below `root`. Whether there was anything."""
     def add_keys(self, keys: Sequence[str]) -> None:
@@ -222,10 +229,28 @@ class EventLog:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.uint32]]:
         """All rows of a name: global steps, steps in the modes' own counts, wall times, values (NaN for what is no number),
         and which of the directories. With `orphans` only rows that restarts have made void."""
+    def values(
+        self,
+        files: Files | Fetched,
+        rows: Sequence[tuple[str, int, str | None]],
+        *,
+        threads: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
+        cancel: Cancel | None = None,
+    ) -> tuple[
+        NDArray[np.float64] | list[float | NDArray[np.float64] | tuple[Logged, Event] | None],
+        list[tuple[int, BaseException]],
+    ]:
+        """Values of rows (name, global step, worker or None), in one pass over the files, and what failed: (row, error).
+
+        One array where all are numbers, or histograms of as many buckets. Else each as it is: a number, the buckets of a
+        histogram, where it lies and what was written, None where there is nothing."""
     def directories(self) -> list[tuple[str, int]]:
         """(worker, mode's number)."""
     def files(self) -> list[tuple[str, int, str | None]]:
         """(key, bytes read, the writer's version)."""
+    def cached_bytes(self) -> int:
+        """Bytes of the files that were not read, because the cache knew what is in them."""
     def memory(self) -> int:
         """Bytes held."""
 
@@ -353,6 +378,8 @@ class Catalog:
         """Read index files that are unread, or failed before and have changed since; the number of files read now."""
     def has_local(self, root: str, name: str) -> bool:
         """Whether a tensor of this name exists, reading unread index files newest first until it is found."""
+    def lay_out(self, directories: Sequence[tuple[str, str, int, str]]) -> None:
+        """The log is found to be one of these directories. What was read of those that it had is kept."""
     def refresh_local(self, root: str, steps: Sequence[int]) -> int:
         """Read index files of these steps again if they were replaced since (a restarted training writes steps twice);
         the number that had been."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from smdwidgets.exceptions import OutsideRunError, RunFileMissing, RunIOError
@@ -60,13 +61,14 @@ class LocalStorage:
     def read_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes]:
         """Parts of files, in the order asked for."""
         parts = []
-        for key, offset, length in ranges:
+        for key, wanted in groupby(ranges, key=lambda one: one.key):
             try:
                 with open(self._path(key), "rb") as file:
                     # A lying length must not become an allocation.
                     size = os.fstat(file.fileno()).st_size
-                    file.seek(offset)
-                    parts.append(file.read(max(0, min(length, size - offset))))
+                    for _, offset, length in wanted:
+                        file.seek(offset)
+                        parts.append(file.read(max(0, min(length, size - offset))))
             except OSError as error:
                 raise _said(key, error) from error
         return parts

@@ -14,9 +14,9 @@ from smdwidgets.exceptions import RunNotFound, SeveralRuns, TensorUnavailable, T
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Storage
-from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.local import local_path
-from smdwidgets.trials.tensorboard_layout import Directory, runs_of
+from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, runs_of
 from smdwidgets.trials.tensorboard_run import LocalTensorBoardRun, TensorBoardRun
 from smdwidgets.trials.trial import Trial
 
@@ -32,12 +32,16 @@ class TensorBoardTrial(Trial):
 
     ``keep_orphans``: keep what a restart from an earlier step has made void, where it was not written again.
     ``live``: whether the log may still grow; None: until nobody has written to it for an hour.
+    ``cache``: a directory that keeps what was read of large files for the next time, or True for one of the user's; it may be
+    shared by processes and deleted at any time. What does not fit a file as it is now is not used.
 
     >>> trial = create_trial("runs/mlp")                     # doctest: +SKIP
     >>> trial.tensor("loss/train").values()                  # doctest: +SKIP
     """
 
     _run: TensorBoardRun
+    #: The run's directory in the log; empty where it is the log's own.
+    run: str
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class TensorBoardTrial(Trial):
         run: str | None = None,
         keep_orphans: bool = False,
         live: bool | None = None,
+        cache: bool | str | os.PathLike[str] | None = None,
     ) -> None:
         root = local_path(dirname) if storage is None else storage.url
         self._opened_with = {
@@ -59,10 +64,18 @@ class TensorBoardTrial(Trial):
             "run": run,
             "keep_orphans": keep_orphans,
             "live": live,
+            "cache": cache,
         }
         first, end = Trial.checked_range(range_steps)
-        run, directories = _chosen(root, runs_in(root if storage is None else storage), run)
-        options: dict[str, Any] = {"first_step": first, "end_step": end, "keep_orphans": keep_orphans, "live": live}
+        self.run, directories = _chosen(root, runs_in(root if storage is None else storage), run)
+        run = self.run
+        options: dict[str, Any] = {
+            "first_step": first,
+            "end_step": end,
+            "keep_orphans": keep_orphans,
+            "live": live,
+            "cache": cache_directory(cache),
+        }
         opened = (
             LocalTensorBoardRun(root, directories, run=run, **options)
             if storage is None
@@ -72,6 +85,10 @@ class TensorBoardTrial(Trial):
         # Damage in a log is reported, and never stands in the way of the rest.
         super().__init__(opened, name=last if name is None else name, range_steps=range_steps, skip_bad_index=True)
 
+    def runs(self) -> list[str]:
+        """All runs of the log that this one is of: their directories, relative to it."""
+        return list(runs_in(self._run.storage))
+
     def scalars(self, names: Iterable[str] | str | None = None, mode: ModeKeys | str = ModeKeys.GLOBAL) -> Columns:
         """Scalars with the times at which they were written: name, step, mode, mode_step, worker, wall_time, value.
 
@@ -80,13 +97,37 @@ class TensorBoardTrial(Trial):
         >>> trial.scalars("loss/train").to_pandas()          # doctest: +SKIP
         """
         self.maybe_refresh()
-        log = self._run.log
-        known = [name for name, _, kind, _, _ in log.series() if kind == "scalar"]
+        return self._table(self._chosen("scalar", names), as_mode(mode).value, orphans=False)
+
+    def histograms(self, names: Iterable[str] | str | None = None, mode: ModeKeys | str = ModeKeys.GLOBAL) -> Columns:
+        """Histograms with the times at which they were written, in the columns of :meth:`scalars`.
+
+        A ``value`` is (buckets, 3): left edge, right edge, count. All are read in one pass over the files; where all have as many
+        buckets the column is one array (rows, buckets, 3). ``names`` None is all histograms.
+
+        >>> trial.histograms("layer1/weights")["value"][:, :, 2]    # doctest: +SKIP
+        """
+        self.maybe_refresh()
+        chosen = self._chosen("histogram", names)
+        table = self._table(chosen, as_mode(mode).value, orphans=False)
+        rows = list(zip(table["name"].tolist(), table["step"].tolist(), table["worker"].tolist(), strict=True))
+        values, failed = self._run.values(rows)
+        errors = [Failure(*rows[at], error) for at, error in failed]
+        keep = [at for at, value in enumerate(values) if value is not None]
+        columns = {name: column[keep] if errors else column for name, column in table.items()}
+        if isinstance(values, list):
+            cells, values = values, np.empty(len(keep), dtype=object)
+            for row, at in enumerate(keep):
+                values[row] = cells[at]
+        return Columns(columns | {"value": values}, errors)
+
+    def _chosen(self, wanted: str, names: Iterable[str] | str | None) -> list[str]:
+        known = [name for name, _, kind, _, _ in self._run.log.series() if kind == wanted]
         chosen = known if names is None else [names] if isinstance(names, str) else list(names)
         for name in chosen:
             if name not in set(known):
                 raise TensorUnavailable(name, known)
-        return self._table(chosen, as_mode(mode).value, orphans=False)
+        return chosen
 
     def orphans(self, name: str) -> Columns:
         """What a restart from an earlier step has made void of a tensor, in the columns of :meth:`scalars`.
@@ -135,7 +176,24 @@ class TensorBoardTrial(Trial):
         if place is None or place.number is not None:
             reason = "" if place is None else "it is a scalar: see trial.scalars()"
             raise TensorUnavailableForStep(name, step, mode, reason=reason)
-        return self._run.event(place)
+        [event] = self._run.events([place])
+        return event
+
+    def events(self, name: str, mode: ModeKeys | str = ModeKeys.GLOBAL) -> dict[int, _core.Event]:
+        """What was written of a tensor that is no scalar at all its steps, as it was written, read in one go.
+
+        >>> trial.events("samples")[100].value["encoded"][:4]    # doctest: +SKIP
+        b'\\x89PNG'
+        """
+        self.maybe_refresh()
+        mode = as_mode(mode)
+        if not self.has_tensor(name):
+            raise TensorUnavailable(name, self._run.log.names())
+        steps = self._run.log.steps_of(name, mode.value)
+        places = [place for step in steps if (place := self._run.log.find(name, step)) and place.number is None]
+        own = {place.step: self._run.log.mode_of(place.step) or (0, place.step) for place in places}
+        told = [place.step if mode == ModeKeys.GLOBAL else own[place.step][1] for place in places]
+        return dict(zip(told, self._run.events(places), strict=True))
 
     def wall_time(
         self, name: str, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL, worker: str | None = None
@@ -158,7 +216,8 @@ class TensorBoardTrial(Trial):
                 for step in self._run.log.steps_of(name):
                     place = self._run.log.find(name, step)
                     if place is not None:
-                        found |= _core.hparams(self._run.event(place).plugin_content)
+                        [event] = self._run.events([place])
+                        found |= _core.hparams(event.plugin_content)
         return found
 
     def _tell(self, message: str) -> None:
@@ -175,7 +234,23 @@ def _reopened(cls: type[TensorBoardTrial], opened_with: dict[str, Any]) -> Tenso
 
 def runs_in(place: str | Storage) -> dict[str, list[Directory]]:
     """The runs of a log directory, or of a storage, by their directories; the empty name is the place itself."""
-    return runs_of((LocalStorage(place) if isinstance(place, str) else place).list(""))
+    storage = LocalStorage(place) if isinstance(place, str) else place
+    return runs_of(storage.list(""), FirstTags(storage))
+
+
+def cache_directory(given: bool | str | os.PathLike[str] | None) -> str | None:
+    """Where what was read of logs is kept: nowhere unless asked for.
+
+    >>> cache_directory(None), cache_directory("/tmp/kept")
+    (None, '/tmp/kept')
+    """
+    if given is None or given is False:
+        return None
+    if given is not True:
+        return local_path(given)
+    named, usual = ("LOCALAPPDATA", "AppData/Local") if os.name == "nt" else ("XDG_CACHE_HOME", ".cache")
+    base = Path(os.environ.get(named) or Path.home() / usual)
+    return str(base / "smdwidgets" / "logs")
 
 
 def is_log(path: str) -> bool:

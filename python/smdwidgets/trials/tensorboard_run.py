@@ -7,6 +7,8 @@ The core keeps what lies where (:class:`smdwidgets._core.EventLog`): scalars as 
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,11 +26,13 @@ from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.patterns import Patterns
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
 from smdwidgets.trials.tensor import REDUCTIONS
-from smdwidgets.trials.tensorboard_layout import Directory, is_event_file
+from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, is_event_file, runs_of
 from smdwidgets.trials.tensorboard_values import scalar, value_of
 
 #: Seconds after which a log that nobody has written to is taken for that of a run which has ended.
 QUIET = 3600.0
+#: Times of directories are this coarse on some systems, in nanoseconds.
+_TICK: Final = 2_000_000_000
 
 _KINDS: Final = {
     "scalar": "scalars",
@@ -62,34 +66,33 @@ class TensorBoardRun(Run):
         end_step: int | None = None,
         keep_orphans: bool = False,
         live: bool | None = None,
+        cache: str | None = None,
     ) -> None:
         self.storage = storage
         self.path = "/".join([storage.url.rstrip("/"), run]) if run else storage.url
-        self._paths = [directory.path for directory in directories]
-        lanes = [(directory.path, directory.worker, directory.mode.value) for directory in directories]
-        self.log = _core.EventLog(lanes, keep_orphans, first_step, end_step)
+        self._name = run
+        self._directories = list(directories)
+        lanes = [_lane(directory) for directory in directories]
+        kept = None if cache is None else (cache, storage.url)
+        self.log = _core.EventLog(lanes, keep_orphans, first_step, end_step, kept)
         self.index = self.log
+        self._first_tag = FirstTags(storage)
         self._live = live
         self._names_told = -1
         self._patterns = Patterns()
         self._fetched = _core.Fetched(self._fetch)
+        self._files: _core.Files | _core.Fetched = self._fetched
         self._sizes: dict[str, int] = {}
 
     # ------------------------------------------------------------------------------------------------------ news
 
     def check(self) -> None:
-        if next(self._event_files(), None) is None:
+        if not any(is_event_file(key) for key in self._listed()):
             raise RunNotFound(self.path, "there are no event files of TensorBoard's (any more)")
 
-    def _event_files(self) -> Iterator[str]:
-        for path in self._paths:
-            prefix = path + "/" if path else ""
-            for key in self._listed(prefix):
-                if "/" not in key[len(prefix) :] and is_event_file(key):
-                    yield key
-
-    def _listed(self, prefix: str) -> Iterator[str]:
-        """Keys below a prefix. Where a listing tells sizes, they are noted: what has not grown is not asked for."""
+    def _listed(self) -> Iterator[str]:
+        """Keys of the run. Where a listing tells sizes, they are noted: what has not grown is not asked for."""
+        prefix = self._name + "/" if self._name else ""
         listing = getattr(self.storage, "listing", None)
         if listing is None:
             yield from self.storage.list(prefix)
@@ -99,8 +102,17 @@ class TensorBoardRun(Run):
             yield found.key
 
     def refresh(self) -> None:
-        self.log.add_keys(list(self._event_files()))
+        keys = [key for key in self._listed() if is_event_file(key)]
+        self._lay_out(keys)
+        self.log.add_keys(keys)
         self.log.refresh(self._fetched)
+
+    def _lay_out(self, keys: Sequence[str]) -> None:
+        """See whether directories have come: validation begins after the first epoch."""
+        directories = runs_of(keys, self._first_tag).get(self._name)
+        if directories is not None and directories != self._directories:
+            self.log.lay_out([_lane(directory) for directory in directories])
+            self._directories = directories
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
         size = self._sizes.get(key)
@@ -165,26 +177,25 @@ class TensorBoardRun(Run):
 
         return get
 
-    def event(self, place: _core.Logged) -> _core.Event:
-        """A value that is no scalar, as it was written."""
-        [data] = self.storage.read_ranges([Range(place.event_key, place.offset, place.length)])
-        if len(data) < place.length:
-            raise RunIOError(
-                f"{place.event_key}, byte {place.offset}: {place.length} bytes were there when the log was read, now there are "
-                f"{len(data)}. The file was cut short; open the run again."
-            )
-        return _core.event_of(bytes(data), place.step, place.wall_time)
+    def events(self, places: Sequence[_core.Logged]) -> list[_core.Event]:
+        """Values that are no scalars, as they were written."""
+        read = self.storage.read_ranges([Range(place.event_key, place.offset, place.length) for place in places])
+        for place, data in zip(places, read, strict=True):
+            if len(data) < place.length:
+                raise RunIOError(
+                    f"{place.event_key}, byte {place.offset}: {place.length} bytes were there when the log was read, now "
+                    f"there are {len(data)}. The file was cut short; open the run again."
+                )
+        return [
+            _core.event_of(bytes(data), place.step, place.wall_time) for place, data in zip(places, read, strict=True)
+        ]
 
     def value(self, place: _core.Logged, copy: bool = False) -> NDArray[Any]:
         if place.number is not None:
             value: NDArray[Any] = scalar(place.number)
         else:
-            try:
-                value = value_of(self.event(place), place.kind)
-            except DataError as error:
-                raise type(error)(f"{place.event_key}, byte {place.offset}: {error}") from None
-            if value.flags.owndata:
-                value.flags.writeable = False
+            [event] = self.events([place])
+            value = _decoded(place, event)
         return np.array(value) if copy else value
 
     def head(self, place: _core.Logged) -> tuple[str, tuple[int, ...]]:
@@ -262,34 +273,27 @@ class TensorBoardRun(Run):
         progress: Progress | None = None,
         cancel: _core.Cancel | None = None,
     ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
-        numbers = np.empty(len(rows))
-        places: list[tuple[int, Any]] = []
-        for at, (name, step, worker) in enumerate(rows):
-            number = self.log.number(name, step, worker)
-            if number is None:
-                places.append((at, self.log.find(name, step, worker)))
+        found, failed = self.log.values(
+            self._files, rows, threads=threads, progress=progress, cancel=cancel or _core.Cancel()
+        )
+        if isinstance(found, np.ndarray):
+            return found, failed
+        values: list[NDArray[Any] | None] = []
+        for at, one in enumerate(found):
+            if isinstance(one, tuple):
+                if cancel is not None and cancel.is_set():
+                    raise KeyboardInterrupt
+                try:
+                    values.append(_decoded(*one))
+                except DataError as error:
+                    values.append(None)
+                    failed.append((at, error))
             else:
-                numbers[at] = number
-        if not places:
-            return numbers, []
-        values: list[NDArray[Any] | None] = [scalar(number) for number in numbers.tolist()]
-        errors: list[tuple[int, BaseException]] = []
-        for done, (at, place) in enumerate(places):
-            if cancel is not None and cancel.is_set():
-                raise KeyboardInterrupt
-            try:
-                values[at] = None if place is None else self.value(place)
-            except (DataError, RunIOError) as error:
-                values[at] = None
-                errors.append((at, error))
-            if progress is not None and done % 64 == 0:
-                progress(done, len(places))
-        if progress is not None:
-            progress(len(places), len(places))
+                values.append(scalar(one) if isinstance(one, float) else one)
         kinds = {(value.dtype, value.shape) for value in values if value is not None}
-        if not errors and len(kinds) == 1 and all(value is not None for value in values):
+        if not failed and len(kinds) == 1 and all(value is not None for value in values):
             return np.stack([value for value in values if value is not None]), []
-        return values, errors
+        return values, sorted(failed, key=lambda failure: failure[0])
 
     def close(self) -> None:
         self.storage.close()
@@ -301,20 +305,57 @@ class LocalTensorBoardRun(TensorBoardRun):
     def __init__(self, root: str, directories: Sequence[Directory], **options: Any) -> None:
         super().__init__(LocalStorage(root), directories, **options)
         self._root = root
+        self._files = _core.Files(root)
+        self._seen: dict[Path, int] = {}
 
     def check(self) -> None:
         if not Path(self._root).is_dir():
             raise RunNotFound(self._root)
 
     def refresh(self) -> None:
+        if self._directories_changed():
+            self._lay_out(list(self._listed()))
         self.log.refresh_local(self._root)
 
-    def event(self, place: _core.Logged) -> _core.Event:
+    def _directories_changed(self) -> bool:
+        """Whether there may be new directories in the run: a directory's time tells of what is directly in it."""
+        now, top = time.time_ns(), Path(self._root, self._name)
+        seen = {path: _written(path) for path in self._seen or [top]}
+        # What comes within one tick of the last look does not show in the time.
+        if seen == self._seen and all(now - written >= _TICK for written in seen.values()):
+            return False
+        self._seen = {path: _written(path) for path in map(Path, (folder for folder, _, _ in os.walk(top)))}
+        return True
+
+    def events(self, places: Sequence[_core.Logged]) -> list[_core.Event]:
         try:
-            return super().event(place)
+            return super().events(places)
         except RunFileMissing:
             self.check()
             raise
+
+
+def _lane(directory: Directory) -> tuple[str, str, int, str]:
+    return directory.path, directory.worker, directory.mode.value, directory.suffix
+
+
+def _written(path: Path) -> int:
+    """When a directory was written to, in nanoseconds; 0 where it is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _decoded(place: _core.Logged, event: _core.Event) -> NDArray[Any]:
+    """The value of an event, which can't be written to."""
+    try:
+        value = value_of(event, place.kind)
+    except DataError as error:
+        raise type(error)(f"{place.event_key}, byte {place.offset}: {error}") from None
+    if value.flags.owndata:
+        value.flags.writeable = False
+    return value
 
 
 def _reduce_numbers(

@@ -46,9 +46,10 @@ def value_of(event: _core.Event, kind: str) -> NDArray[Any]:
     """The value of an event of this kind."""
     if kind == "hparams":
         return np.array(json.dumps(_core.hparams(event.plugin_content)))
+    buckets = event.buckets
+    if buckets is not None:
+        return buckets
     found = event.value
-    if kind == "histogram":
-        return histogram(found) if isinstance(found, dict) else np.asarray(found)
     if kind == "image":
         return _images([found["encoded"]] if isinstance(found, dict) else _encoded(found))
     if kind == "audio":
@@ -57,21 +58,6 @@ def value_of(event: _core.Event, kind: str) -> NDArray[Any]:
     if isinstance(found, np.ndarray) and found.dtype == object:
         return _text(found)
     return np.asarray(found)
-
-
-def histogram(fields: dict[str, Any]) -> NDArray[np.float64]:
-    """Buckets (left, right, count) of a histogram that was written by its right edges.
-
-    >>> histogram({"min": 0.0, "max": 3.0, "limits": np.array([1.0, 4.0]), "counts": np.array([2.0, 5.0])})
-    array([[0., 1., 2.],
-           [1., 3., 5.]])
-    """
-    limits, counts = fields["limits"], fields["counts"]
-    if len(limits) != len(counts):
-        raise CorruptDataError(f"A histogram of {len(limits)} limits and {len(counts)} counts.")
-    inner = limits[:-1]
-    ends = [fields["min"]] if len(limits) else []
-    return np.column_stack([[*ends, *inner], [*inner, *([fields["max"]] if len(limits) else [])], counts]).astype(float)
 
 
 def image(encoded: bytes) -> NDArray[Any]:

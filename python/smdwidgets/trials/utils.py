@@ -6,18 +6,18 @@ import os
 from typing import Any
 
 from smdwidgets._text import did_you_mean, shown
-from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError, SMDebugValueError
+from smdwidgets.exceptions import RunNotFound, SeveralRuns, SMDebugNotImplementedError, SMDebugValueError
 from smdwidgets.trials.local import LocalTrial, local_path
-from smdwidgets.trials.tensorboard import TensorBoardTrial, is_log, runs_in
+from smdwidgets.trials.tensorboard import TensorBoardTrial, is_log
 from smdwidgets.trials.trial import Trial
 
-#: Arguments of smdebug's that change nothing here: values need no cache, and reading is always parallel.
-_WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "cache", "output_dir"})
-_KNOWN = frozenset({"range_steps", "lazy", "wait", "skip_bad_index", "keep_orphans", "live"})
+#: Arguments of smdebug's that change nothing here: reading is always parallel.
+_WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "output_dir"})
+_KNOWN = frozenset({"range_steps", "lazy", "wait", "skip_bad_index", "keep_orphans", "live", "cache"})
 #: Arguments of runs on S3.
 _ON_S3 = frozenset({"endpoint_url", "session", "client", "concurrency", "cache_bytes", "cache_dir"})
-#: What is said about logs of TensorBoard's only.
-_OF_LOGS = frozenset({"keep_orphans", "live"})
+#: What is said about logs of TensorBoard's only: values of smdebug's format need no cache.
+_OF_LOGS = frozenset({"keep_orphans", "live", "cache"})
 
 
 def create_trial(
@@ -41,6 +41,7 @@ def create_trial(
 
     ``keep_orphans``: of a TensorBoard log, keep what a restart from an earlier step has made void.
     ``live``: whether a TensorBoard log may still grow; None: until nobody has written to it for an hour.
+    ``cache``: a directory (True: the user's) that keeps what was read of large TensorBoard logs, so that they open at once.
     ``skip_bad_index``: open a run in spite of index files that can't be read; ``trial.problems()`` lists them.
 
     Raises :class:`~smdwidgets.exceptions.RunNotFound`, :class:`~smdwidgets.exceptions.MissingCollectionFiles`,
@@ -61,46 +62,71 @@ def create_trial(
     if not text:
         raise SMDebugValueError("The path of the run is empty.")
     scheme, mark, _ = text.partition("://")
-    if mark and scheme.lower() in {"s3", "s3a", "s3n"}:
-        from smdwidgets.trials.s3 import S3Trial, open_storage  # boto3 is imported only for runs on S3
+    if _on_s3(text):
+        from smdwidgets.trials.s3 import S3Trial  # boto3 is imported only for runs on S3
 
-        of_logs = {key: options.pop(key) for key in options.keys() & _OF_LOGS}
         try:
-            return S3Trial(name, text, range_steps, **options)
-        except RunNotFound:
-            storage = open_storage(text, **{key: options[key] for key in options.keys() & _ON_S3})
+            return S3Trial(name, text, range_steps, **{key: options[key] for key in options.keys() - _OF_LOGS})
+        except RunNotFound as missing:
             try:
-                if runs_in(storage):
-                    return TensorBoardTrial(name, range_steps=range_steps, storage=storage, **of_logs)
-            except BaseException:
-                storage.close()
-                raise
-            storage.close()
-            raise
+                return _open_log(text, name, range_steps, options, None)
+            except RunNotFound:
+                raise missing from None
     if mark and scheme.lower() != "file":
         raise SMDebugValueError(f"Runs at {shown(scheme + mark)} can't be opened: give a directory, file://… or s3://…")
     for given in options:
         if given in _ON_S3:
             raise TypeError(f"{given} is for runs on S3 (s3://bucket/prefix), not for {shown(text, 400)}.")
     if is_log(local_path(text)):
-        of_logs = {key: value for key, value in options.items() if key in _OF_LOGS}
-        return TensorBoardTrial(name, text, range_steps, **of_logs)
+        return _open_log(text, name, range_steps, options, None)
     return LocalTrial(name, text, range_steps, **{key: options[key] for key in options.keys() - _OF_LOGS})
 
 
 def create_trials(
     path: str | os.PathLike[str], range_steps: tuple[int | None, int | None] | None = None, **kwargs: Any
 ) -> dict[str, Trial]:
-    """Open all runs below a directory of TensorBoard logs, by their names: their directories, relative to it.
+    """Open all runs below a directory of TensorBoard logs, or a prefix on S3, by their names: their directories, relative to it.
 
     Arguments are those of :func:`create_trial`. A directory that is one run itself is called by its own name.
 
     >>> trials = create_trials("runs")                                 # doctest: +SKIP
     >>> {name: trial.tensor("loss").value(100) for name, trial in trials.items()}    # doctest: +SKIP
     """
-    root = local_path(os.fspath(path))
-    runs = [run for run in runs_in(root) if run] if is_log(root) else []
-    own = [] if runs and "" not in runs_in(root) else [create_trial(path, None, range_steps, **kwargs)]
-    opened: dict[str, Trial] = {trial.name: trial for trial in own}
-    options = {key: kwargs[key] for key in kwargs.keys() & _OF_LOGS}
-    return opened | {run: TensorBoardTrial(run, root, range_steps, run=run, **options) for run in runs}
+    opened: dict[str, Trial] = {}
+    try:
+        own = create_trial(path, None, range_steps, **kwargs)
+    except SeveralRuns as several:
+        below = several.runs
+    else:
+        if not isinstance(own, TensorBoardTrial):
+            return {own.name: own}
+        opened[own.run or own.name] = own
+        below = [run for run in own.runs() if run != own.run]
+    for run in below:
+        opened[run] = _open_log(os.fspath(path), run, range_steps, kwargs, run)
+    return opened
+
+
+def _open_log(
+    text: str,
+    name: str | None,
+    range_steps: tuple[int | None, int | None] | None,
+    options: dict[str, Any],
+    run: str | None,
+) -> TensorBoardTrial:
+    of_logs = {key: options[key] for key in options.keys() & _OF_LOGS}
+    if not _on_s3(text):
+        return TensorBoardTrial(name, text, range_steps, run=run, **of_logs)
+    from smdwidgets.trials.s3 import open_storage  # boto3 is imported only for runs on S3
+
+    storage = open_storage(text.strip(), **{key: options[key] for key in options.keys() & _ON_S3})
+    try:
+        return TensorBoardTrial(name, range_steps=range_steps, storage=storage, run=run, **of_logs)
+    except BaseException:
+        storage.close()
+        raise
+
+
+def _on_s3(text: str) -> bool:
+    scheme, mark, _ = text.strip().partition("://")
+    return bool(mark) and scheme.lower() in {"s3", "s3a", "s3n"}

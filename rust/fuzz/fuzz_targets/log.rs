@@ -3,13 +3,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use smdwidgets_core::log::{GLOBAL, Log, Orphans};
+use smdwidgets_core::log::{Directory, GLOBAL, Log, Orphans};
 use smdwidgets_core::source::Memory;
 
 const KEY: &str = "events.out.tfevents.1";
 
 fn empty() -> Log {
-    Log::new(vec![(String::new(), "worker_0".into(), GLOBAL)], Orphans::Dropped, (0, i64::MAX))
+    Log::new(vec![Directory { worker: "worker_0".into(), mode: GLOBAL, ..Directory::default() }], Orphans::Dropped, (0, i64::MAX))
 }
 
 fn read(log: &mut Log, bytes: &[u8]) {

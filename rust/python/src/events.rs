@@ -6,12 +6,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use smdwidgets_core::error::Error;
 use smdwidgets_core::events::{self, Other, Problem, Walk};
+use smdwidgets_core::log;
 use smdwidgets_core::proto::{Kind, Value, encode};
 use smdwidgets_core::record::{self, Footer};
 use smdwidgets_core::tensor::{DType, Data, TensorView};
 
 use crate::buffer::Bytes;
 use crate::errors::to_python;
+use crate::log::bucket_array;
 use crate::numpy;
 use crate::records::detached;
 
@@ -241,6 +243,19 @@ impl Event {
                 Some(Kind::OldHistogram(_) | Kind::None) => return Ok(py.None().into_bound(py)),
             }
             Ok(dict.into_any())
+        })
+    }
+
+    /// A histogram's buckets.
+    #[getter]
+    fn buckets<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.with(py, |_, value| match value.map(|value| value.kind) {
+            Some(Kind::Histogram(histogram)) => {
+                let buckets =
+                    log::buckets(&histogram).map_err(|error| to_python(py, &error.within("", self.place.at)))?;
+                bucket_array(py, &buckets).map(Some)
+            }
+            _ => Ok(None),
         })
     }
 

@@ -4,19 +4,20 @@ use std::path::PathBuf;
 
 use parking_lot::RwLock;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
 use smdwidgets_core::error::Result as CoreResult;
-use smdwidgets_core::log::{Cell, Log, Orphans};
+use smdwidgets_core::log::{Cache, Cell, Content, Directory, Log, Orphans, Values};
 use smdwidgets_core::picture::png;
 use smdwidgets_core::proto::Fields;
 use smdwidgets_core::source::Local;
 use smdwidgets_core::tensor::DType;
 
 use crate::errors::to_python;
-use crate::events::column;
+use crate::events::{column, event_of};
 use crate::files::Fetched;
 use crate::numpy;
 use crate::records::detached;
+use crate::sweep::{self, Cancel, From, Manner, Questions};
 
 /// What lies where in a run of TensorBoard's.
 #[pyclass(frozen, module = "smdwidgets._core")]
@@ -74,6 +75,14 @@ impl Logged {
     }
 }
 
+/// Directories as Python gives them: (path, worker, mode's number, what is put behind its tags).
+type Directories = Vec<(String, String, u8, String)>;
+
+fn laid_out(directories: Directories) -> Vec<Directory> {
+    let one = |(path, worker, mode, suffix)| Directory { path, worker, mode, suffix };
+    directories.into_iter().map(one).collect()
+}
+
 /// A mode's number as the core takes it.
 fn mode_of(mode: Option<i64>) -> Option<u8> {
     mode.and_then(|mode| u8::try_from(mode).ok()).filter(|mode| *mode != 4)
@@ -82,16 +91,27 @@ fn mode_of(mode: Option<i64>) -> Option<u8> {
 #[pymethods]
 impl EventLog {
     #[new]
-    #[pyo3(signature = (directories, keep_orphans = false, first_step = None, end_step = None))]
+    #[pyo3(signature = (directories, keep_orphans = false, first_step = None, end_step = None, cache = None))]
     fn new(
-        directories: Vec<(String, String, u8)>,
+        directories: Directories,
         keep_orphans: bool,
         first_step: Option<i64>,
         end_step: Option<i64>,
+        cache: Option<(PathBuf, String)>,
     ) -> EventLog {
         let orphans = if keep_orphans { Orphans::Kept } else { Orphans::Dropped };
         let range = (first_step.unwrap_or(0), end_step.unwrap_or(i64::MAX));
-        EventLog { inner: RwLock::new(Log::new(directories, orphans, range)) }
+        let log = Log::new(laid_out(directories), orphans, range);
+        let log = match cache {
+            Some((directory, name)) => log.cached(Cache::new(directory, name)),
+            None => log,
+        };
+        EventLog { inner: RwLock::new(log) }
+    }
+
+    /// The log is found to be one of these directories.
+    fn lay_out(&self, py: Python<'_>, directories: Directories) {
+        py.detach(|| self.inner.write().lay_out(laid_out(directories)));
     }
 
     #[pyo3(signature = (root, threads = None))]
@@ -314,6 +334,32 @@ impl EventLog {
         ))
     }
 
+    /// The values of many rows, (name, global step, worker or the first), in one pass over the files: one array where all are
+    /// numbers, or histograms of as many buckets; else a list of numbers, arrays of buckets, pairs of what and where, and None.
+    #[pyo3(signature = (files, rows, *, threads = None, progress = None, cancel = None))]
+    fn values<'py>(
+        &self,
+        py: Python<'py>,
+        files: &Bound<'py, PyAny>,
+        rows: Questions,
+        threads: Option<usize>,
+        progress: Option<Bound<'py, PyAny>>,
+        cancel: Option<Bound<'py, Cancel>>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
+        let from = From::of(files)?;
+        let (values, failed) = sweep::run(py, &Manner { threads, progress, cancel }, |options| {
+            let questions = rows.iter().map(|(name, step, worker)| (name.as_str(), *step, worker.as_deref()));
+            let mut values = Values::of(&self.inner.read(), questions);
+            let failed = values.read(from.source(), options)?;
+            Ok((values, failed))
+        })?;
+        let found = match in_one_array(py, &values)? {
+            Some(array) => array,
+            None => one_by_one(py, rows, values)?.into_any(),
+        };
+        Ok((found, sweep::failures(py, &failed)?))
+    }
+
     /// The directories: (worker, mode's number).
     fn directories(&self, py: Python<'_>) -> Vec<(String, u8)> {
         self.ask(py, |log| log.lanes().map(|(worker, mode)| (worker.to_owned(), mode)).collect())
@@ -326,6 +372,11 @@ impl EventLog {
         })
     }
 
+    /// Bytes of the files that need not be read, because the cache knew what is in them.
+    fn cached_bytes(&self, py: Python<'_>) -> u64 {
+        self.ask(py, Log::cached_bytes)
+    }
+
     fn memory(&self, py: Python<'_>) -> usize {
         self.ask(py, Log::memory)
     }
@@ -333,6 +384,65 @@ impl EventLog {
     fn __repr__(&self, py: Python<'_>) -> String {
         self.ask(py, |log| format!("<EventLog of {} files, {} names>", log.files().count(), log.names().len()))
     }
+}
+
+/// All values as rows of one array, where they are alike.
+fn in_one_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let mut shape = vec![values.contents.len() as u64];
+    let like = values.contents.first().and_then(|first| match first {
+        Some(Content::Buckets(buckets)) => Some(buckets.len()),
+        _ => None,
+    });
+    shape.extend(like.into_iter().flat_map(|buckets| [buckets as u64, 3]));
+    let rows = values.contents.iter().map(|content| match (content, like) {
+        (Some(Content::Number(number)), None) => Some(std::slice::from_ref(number)),
+        (Some(Content::Buckets(buckets)), Some(count)) if buckets.len() == count => Some(buckets.as_flattened()),
+        _ => None,
+    });
+    if rows.clone().any(|row| row.is_none()) {
+        return Ok(None);
+    }
+    let size = 8 * values.contents.len() * like.map_or(1, |buckets| 3 * buckets);
+    let bytes = PyByteArray::new_with(py, size, |bytes| {
+        let numbers = rows.flatten().flatten();
+        bytes.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
+        Ok(())
+    })?;
+    numpy::over(py, DType::F64, &shape, bytes.as_any(), 0).map(Some)
+}
+
+/// Each value as what it is.
+fn one_by_one(py: Python<'_>, rows: Questions, values: Values) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for ((content, asked), (name, step, worker)) in values.contents.into_iter().zip(values.rows).zip(rows) {
+        match (content, asked) {
+            (Some(Content::Number(number)), _) => list.append(number)?,
+            (Some(Content::Buckets(buckets)), _) => list.append(bucket_array(py, &buckets)?)?,
+            (Some(Content::Written(bytes)), Some(asked)) => {
+                let event = event_of(&PyBytes::new(py, &bytes), step, asked.wall_time);
+                let logged = Logged {
+                    name,
+                    kind: asked.class.name(),
+                    event_key: asked.key,
+                    worker: worker.unwrap_or_default(),
+                    step,
+                    wall_time: asked.wall_time,
+                    number: None,
+                    offset: asked.place.at,
+                    length: asked.place.size,
+                };
+                list.append((logged, event))?;
+            }
+            _ => list.append(py.None())?,
+        }
+    }
+    Ok(list)
+}
+
+/// Buckets as an array (buckets, 3).
+pub fn bucket_array<'py>(py: Python<'py>, buckets: &[[f64; 3]]) -> PyResult<Bound<'py, PyAny>> {
+    let bytes: Vec<u8> = buckets.as_flattened().iter().flat_map(|number| number.to_le_bytes()).collect();
+    numpy::over(py, DType::F64, &[buckets.len() as u64, 3], PyBytes::new(py, &bytes).as_any(), 0)
 }
 
 /// Hyperparameters of a run, from the content of TensorBoard's plugin.

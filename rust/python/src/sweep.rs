@@ -45,13 +45,13 @@ impl Cancel {
 }
 
 /// Where the bytes come from.
-enum From {
+pub enum From {
     Local(Local),
     Remote(Remote),
 }
 
 impl From {
-    fn of(files: &Bound<'_, PyAny>) -> PyResult<From> {
+    pub fn of(files: &Bound<'_, PyAny>) -> PyResult<From> {
         if let Ok(fetched) = files.cast::<Fetched>() {
             Ok(From::Remote(fetched.get().source()))
         } else {
@@ -59,7 +59,7 @@ impl From {
         }
     }
 
-    fn source(&self) -> &dyn Source {
+    pub fn source(&self) -> &dyn Source {
         match self {
             From::Local(run) => run,
             From::Remote(remote) => remote,
@@ -68,14 +68,14 @@ impl From {
 }
 
 /// How a caller wants to hear of it and stop it.
-struct Manner<'py> {
-    threads: Option<usize>,
-    progress: Option<Bound<'py, PyAny>>,
-    cancel: Option<Bound<'py, Cancel>>,
+pub struct Manner<'py> {
+    pub threads: Option<usize>,
+    pub progress: Option<Bound<'py, PyAny>>,
+    pub cancel: Option<Bound<'py, Cancel>>,
 }
 
 /// Run `work` with the interpreter let go. Signals and the progress function are seen to in between, in this thread.
-fn run<R: Send>(
+pub fn run<R: Send>(
     py: Python<'_>,
     manner: &Manner<'_>,
     work: impl FnOnce(&Options<'_>) -> Result<R> + Send,
@@ -131,7 +131,7 @@ fn asked(reductions: Option<Vec<String>>) -> PyResult<Vec<(String, (Op, bool))>>
     }
 }
 
-fn failures<'py>(py: Python<'py>, failed: &Failed) -> PyResult<Bound<'py, PyList>> {
+pub fn failures<'py>(py: Python<'py>, failed: &Failed) -> PyResult<Bound<'py, PyList>> {
     let list = failed.iter().map(|(row, error)| (*row, to_python(py, error)));
     PyList::new(py, list.map(|(row, error)| (row, error.into_value(py))))
 }
@@ -236,7 +236,7 @@ pub fn sweep<'py>(
     Ok(table)
 }
 
-type Questions = Vec<(String, i64, Option<String>)>;
+pub type Questions = Vec<(String, i64, Option<String>)>;
 
 fn rows_of(catalog: &Catalog, questions: Questions) -> Rows {
     let questions = questions.into_iter().map(|(name, step, worker)| (name, global_step(step), worker)).collect();

@@ -14,6 +14,16 @@ from tensorboardX import SummaryWriter
 
 from smdwidgets import _core
 
+FILE = "events.out.tfevents.1700000000.host"
+
+
+def log(directory: Path, content: bytes, file: str = FILE) -> Path:
+    """Write, or write on, an event file of a directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / file).open("ab") as out:
+        out.write(content)
+    return directory
+
 
 def field(number: int, content: bytes | str) -> bytes:
     """A length-delimited field of a protobuf message."""

@@ -13,21 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from python.logs.logs import event, field, integer, scalars, value, writer
+from python.logs.logs import FILE, event, field, integer, log, scalars, value, writer
 from smdwidgets import ModeKeys, create_trial, create_trials
 from smdwidgets.exceptions import CorruptDataError, RunNotFound, SeveralRuns, UnsupportedDataError
 from smdwidgets.storage import LocalStorage
 from smdwidgets.trials import LocalTrial, TensorBoardTrial
 from smdwidgets.trials.tensorboard_values import image
-
-FILE = "events.out.tfevents.1700000000.host"
-
-
-def log(directory: Path, content: bytes, file: str = FILE) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / file).open("ab") as out:
-        out.write(content)
-    return directory
 
 
 def steps_and_values(trial: TensorBoardTrial, name: str) -> dict[int, float]:

@@ -183,7 +183,7 @@ impl Log {
     pub fn workers(&self) -> Vec<&str> {
         // A directory may be expected that isn't there yet.
         let there = self.lanes.iter().filter(|lane| !lane.files.is_empty());
-        there.map(|lane| lane.worker.as_str()).collect()
+        distinct(there.map(|lane| lane.worker.as_str()))
     }
 
     /// Modes in which there is anything, ascending.
@@ -252,7 +252,7 @@ impl Log {
     /// Workers that wrote a name at a global step.
     pub fn workers_of(&self, name: u32, step: i64) -> Vec<&str> {
         let wrote = self.lanes_at(step).filter(|(lane, own)| lane.row(self, name, *own).is_some());
-        wrote.map(|(lane, _)| lane.worker.as_str()).collect()
+        distinct(wrote.map(|(lane, _)| lane.worker.as_str()))
     }
 
     /// Workers that wrote anything at a global step.
@@ -260,7 +260,7 @@ impl Log {
         let names = 0..self.names.len() as u32;
         let wrote =
             self.lanes_at(step).filter(|(lane, own)| names.clone().any(|name| lane.row(self, name, *own).is_some()));
-        wrote.map(|(lane, _)| lane.worker.as_str()).collect()
+        distinct(wrote.map(|(lane, _)| lane.worker.as_str()))
     }
 
     /// The value of a name at a global step: of a worker, or of the first that has one.
@@ -328,10 +328,26 @@ impl Log {
         files.map(|file| (file.key.as_str(), file.scanner.end(), file.scanner.version()))
     }
 
+    /// Bytes of all files that need not be read, because a cache knew what is in them.
+    pub fn cached_bytes(&self) -> u64 {
+        self.lanes.iter().flat_map(|lane| &lane.files).map(|file| file.cached).sum()
+    }
+
     /// Bytes held.
     pub fn memory(&self) -> usize {
         self.lanes.iter().flat_map(|lane| &lane.files).map(|file| file.scanner.memory()).sum()
     }
+}
+
+/// Each once, in the order of first appearance.
+fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut all: Vec<&str> = Vec::new();
+    for name in names {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
 }
 
 /// Rows that are in no view.

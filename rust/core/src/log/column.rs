@@ -81,8 +81,9 @@ pub enum Cell {
     Place(Place),
 }
 
+/// The cells of a column.
 #[derive(Debug)]
-enum Cells {
+pub(super) enum Cells {
     Numbers(Vec<f64>),
     Places(Vec<Place>),
 }
@@ -92,7 +93,7 @@ enum Cells {
 pub struct Column {
     steps: Vec<i64>,
     wall_times: Vec<f64>,
-    cells: Cells,
+    pub(super) cells: Cells,
     /// Where rows begin that come after so many restarts: (restarts, first row).
     restarts: Vec<(u32, usize)>,
     ascending: bool,
@@ -103,6 +104,12 @@ impl Column {
     pub fn new(class: Class) -> Self {
         let cells = if class == Class::Scalar { Cells::Numbers(Vec::new()) } else { Cells::Places(Vec::new()) };
         Column { steps: Vec::new(), wall_times: Vec::new(), cells, restarts: Vec::new(), ascending: true }
+    }
+
+    /// A column of rows that are there already: as many steps as times and cells, and where rows begin after so many restarts.
+    pub(super) fn of(steps: Vec<i64>, wall_times: Vec<f64>, cells: Cells, restarts: Vec<(u32, usize)>) -> Self {
+        let ascending = steps.is_sorted_by(|one, next| one < next);
+        Column { steps, wall_times, cells, restarts, ascending }
     }
 
     /// Adds a row, which comes after so many restarts of the writer. A cell of the other kind than the column's is refused.

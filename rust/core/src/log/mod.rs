@@ -4,8 +4,10 @@
 //! names of tensors. Scalars are kept as columns of numbers, all else by where it lies.
 
 mod ask;
+mod cache;
 mod column;
 mod scan;
+mod values;
 mod view;
 
 use std::collections::HashMap;
@@ -18,9 +20,13 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 
 pub use ask::Found;
+pub use cache::Cache;
 pub use column::{Cell, Class, Column, Place};
 pub use scan::{Problem, Scanner, Series};
+pub use values::{Asked, Content, Values, buckets};
 pub use view::{Orphans, Range, Row, View};
+
+use cache::About;
 
 use crate::error::Result;
 use crate::pool;
@@ -38,12 +44,27 @@ struct Lane {
     directory: String,
     worker: String,
     mode: u8,
+    /// What its tags are called by: tag and suffix.
+    suffix: String,
     /// In the order of their names, which is that of their times.
     files: Vec<File>,
     listed: Option<SystemTime>,
     /// The least step restarted in each file or a later one.
     restarted: Vec<i64>,
     views: Mutex<HashMap<u32, Arc<View>>>,
+}
+
+/// A directory of event files, and what it is in its run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Directory {
+    /// Where it is, relative to the run; empty for the run's own.
+    pub path: String,
+    /// The worker's name.
+    pub worker: String,
+    /// The mode's number.
+    pub mode: u8,
+    /// What is put behind its tags, to make them names.
+    pub suffix: String,
 }
 
 #[derive(Debug)]
@@ -55,12 +76,16 @@ struct File {
     numbered: usize,
     seen: Option<Seen>,
     unreadable: Option<String>,
+    /// Bytes that need not be read, because a cache knew what is in them.
+    cached: u64,
+    /// How far reading had come when it was last kept in a cache.
+    kept: u64,
 }
 
 /// What is known of a file from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
-    size: u64,
+    about: About,
     identity: u64,
 }
 
@@ -90,22 +115,14 @@ pub struct Log {
     by_name: HashMap<String, u32>,
     generation: u64,
     steps: Mutex<HashMap<Option<u8>, Arc<Vec<i64>>>>,
+    cache: Option<Cache>,
 }
 
 impl Log {
-    /// A log of these directories: (directory relative to the run, worker's name, mode). Nothing is read yet.
-    pub fn new(lanes: Vec<(String, String, u8)>, orphans: Orphans, range: Range) -> Self {
-        let lane = |(directory, worker, mode)| Lane {
-            directory,
-            worker,
-            mode,
-            files: Vec::new(),
-            listed: None,
-            restarted: Vec::new(),
-            views: Mutex::default(),
-        };
+    /// A log of these directories. Nothing is read yet.
+    pub fn new(directories: Vec<Directory>, orphans: Orphans, range: Range) -> Self {
         Log {
-            lanes: lanes.into_iter().map(lane).collect(),
+            lanes: directories.into_iter().map(Lane::new).collect(),
             orphans,
             range,
             names: Vec::new(),
@@ -113,7 +130,29 @@ impl Log {
             by_name: HashMap::new(),
             generation: 0,
             steps: Mutex::default(),
+            cache: None,
         }
+    }
+
+    /// The log is found to be one of these directories. What was read of those that it had is kept.
+    pub fn lay_out(&mut self, directories: Vec<Directory>) {
+        let mut known = std::mem::take(&mut self.lanes);
+        let lay = |directory: Directory| {
+            let mut lane = Lane::new(directory);
+            let own = |one: &Lane| one.directory == lane.directory && one.suffix == lane.suffix;
+            if let Some(at) = known.iter().position(own) {
+                lane.files = known.swap_remove(at).files;
+            }
+            lane
+        };
+        self.lanes = directories.into_iter().map(lay).collect();
+        self.take_in();
+    }
+
+    /// The same log, which keeps what it reads of large files there, and finds there what was kept of them.
+    #[must_use]
+    pub fn cached(self, cache: Cache) -> Self {
+        Log { cache: Some(cache), ..self }
     }
 
     /// Grows whenever an answer may have changed.
@@ -179,6 +218,7 @@ impl Log {
     pub fn read(&mut self, source: &dyn Source, local: Option<&Path>, threads: Option<usize>) -> Result<bool> {
         let mut changed: Vec<&mut File> = Vec::new();
         let mut replaced = false;
+        let cache = self.cache.as_ref();
         for file in self.lanes.iter_mut().flat_map(|lane| &mut lane.files) {
             if let Some(root) = local {
                 // A file that is gone keeps what was read of it.
@@ -186,7 +226,9 @@ impl Log {
                 if file.seen == Some(seen) {
                     continue;
                 }
-                if file.seen.is_some_and(|before| before.identity != seen.identity) || seen.size < file.scanner.end() {
+                if file.seen.is_some_and(|before| before.identity != seen.identity)
+                    || seen.about.size < file.scanner.end()
+                {
                     *file = File::new(std::mem::take(&mut file.key));
                     replaced = true;
                 }
@@ -196,9 +238,9 @@ impl Log {
         }
         let news = match changed.as_mut_slice() {
             [] => false,
-            [one] => one.read(source),
+            [one] => one.read(source, cache),
             many => pool::run(threads, || {
-                many.par_iter_mut().map(|file| file.read(source)).reduce(|| false, |one, other| one | other)
+                many.par_iter_mut().map(|file| file.read(source, cache)).reduce(|| false, |one, other| one | other)
             })?,
         };
         if news || replaced {
@@ -216,11 +258,12 @@ impl Log {
             lane.views.get_mut().clear();
             for file in &mut lane.files {
                 for (at, series) in file.scanner.series().iter().enumerate().skip(file.numbered) {
-                    let key = (series.class, series.tag.clone());
+                    let full = format!("{}{}", series.tag, lane.suffix);
+                    let key = (series.class, full.clone());
                     let id = *by_key.entry(key).or_insert_with(|| {
                         let id = names.len() as u32;
                         // A tag may stand for values of several classes: the first keeps the plain name.
-                        let mut name = series.tag.clone();
+                        let mut name = full;
                         while by_name.contains_key(&name) {
                             name = format!("{name} ({})", series.class.name());
                         }
@@ -247,14 +290,36 @@ impl Log {
     }
 }
 
+impl Lane {
+    fn new(directory: Directory) -> Lane {
+        let Directory { path, worker, mode, suffix } = directory;
+        let (files, restarted) = (Vec::new(), Vec::new());
+        Lane { directory: path, worker, mode, suffix, files, listed: None, restarted, views: Mutex::default() }
+    }
+}
+
 impl File {
     fn new(key: String) -> Self {
         let scanner = Scanner::default();
-        File { key, scanner, series: HashMap::new(), numbered: 0, seen: None, unreadable: None }
+        File { key, scanner, series: HashMap::new(), numbered: 0, seen: None, unreadable: None, cached: 0, kept: 0 }
     }
 
-    fn read(&mut self, source: &dyn Source) -> bool {
-        let read = source.open(&self.key).and_then(|blob| self.scanner.read(blob.as_ref(), source.reach().piece));
+    fn read(&mut self, source: &dyn Source, cache: Option<&Cache>) -> bool {
+        let read = source.open(&self.key).and_then(|blob| {
+            let about = self.seen.map_or_else(Default::default, |seen| seen.about);
+            let mut resumed = false;
+            if let Some(cache) = cache.filter(|_| self.scanner.end() == 0)
+                && let Some(scanner) = cache.load(&self.key, blob.as_ref(), about)
+            {
+                (self.cached, self.kept, resumed) = (scanner.end(), scanner.end(), true);
+                self.scanner = scanner;
+            }
+            let news = self.scanner.read(blob.as_ref(), source.reach().piece)?;
+            if let Some(cache) = cache {
+                self.kept = cache.keep(&self.key, blob.as_ref(), about, &self.scanner, self.kept);
+            }
+            Ok(news || resumed)
+        });
         let was = self.unreadable.take();
         match read {
             Ok(news) => news || was.is_some(),
@@ -280,7 +345,9 @@ impl Seen {
         let identity = std::os::unix::fs::MetadataExt::ino(&about);
         #[cfg(not(unix))]
         let identity = 0;
-        Some(Seen { size: about.len(), identity })
+        let since = about.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let written = since.map_or(0, |since| since.as_nanos() as u64);
+        Some(Seen { about: About { size: about.len(), written }, identity })
     }
 }
 

@@ -7,7 +7,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use super::column::{Cell, Class, Column, Place};
 use crate::crc::MaskedCrc;
 use crate::error::{self, Error, Result};
-use crate::proto::{Content, Event, Kind, Value};
+use crate::proto::{Content, Event, Kind, Number, Value};
 use crate::record::{self, FOOTER, HEADER, Step};
 use crate::source::Blob;
 use crate::tensor::TensorView;
@@ -53,21 +53,32 @@ struct Tags {
     last: u32,
 }
 
+impl Tags {
+    /// Notes which came after the last one.
+    #[inline]
+    fn follow(&mut self, id: u32) {
+        if let Some(followed) = self.followed.get_mut(self.last as usize) {
+            *followed = id;
+        }
+        self.last = id;
+    }
+}
+
 /// A growing event file.
 #[derive(Debug, Default)]
 pub struct Scanner {
     /// The first byte not read.
-    end: u64,
+    pub(super) end: u64,
     /// Where damage began after which no record has been found yet, and what it is.
-    lost: Option<(u64, String)>,
-    version: Option<String>,
-    series: Vec<Series>,
+    pub(super) lost: Option<(u64, String)>,
+    pub(super) version: Option<String>,
+    pub(super) series: Vec<Series>,
     tags: Tags,
     /// Steps at which the writer began anew, in order.
-    restarts: Vec<i64>,
-    problems: Vec<Problem>,
-    more_problems: u64,
-    graphs: u64,
+    pub(super) restarts: Vec<i64>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) more_problems: u64,
+    pub(super) graphs: u64,
 }
 
 /// What to read next.
@@ -219,6 +230,14 @@ impl Scanner {
 
     #[inline]
     fn event(&mut self, record: u64, payload: &[u8]) -> Result<()> {
+        if let Some(number) = Number::of(payload)
+            && let Some(id) = self.known_scalar(number.tag)
+        {
+            let restarts = self.restarts.len() as u32;
+            let cell = Cell::Number(f64::from(number.value));
+            self.series[id as usize].column.push(number.step, number.wall_time, cell, restarts);
+            return Ok(());
+        }
         let event = Event::parse(payload)?;
         match event.content {
             Content::Summary => {
@@ -285,44 +304,65 @@ impl Scanner {
 
     #[inline]
     fn series_of(&mut self, value: &Value<'_>, class: Class) -> Result<&mut Series> {
-        let guess = self.tags.followed.get(self.tags.last as usize).copied().unwrap_or_default();
-        let guessed = |one: &Series| one.class == class && one.tag == value.tag;
-        let id = if self.series.get(guess as usize).is_some_and(guessed) {
-            guess
-        } else {
-            let id = match self.find(value.tag, class) {
+        let id = match self.guess(value.tag.as_bytes(), class) {
+            Some(id) => id,
+            None => match self.find(value.tag, class) {
                 Some(id) => id,
                 None => self.new_series(value, class)?,
-            };
-            if let Some(followed) = self.tags.followed.get_mut(self.tags.last as usize) {
-                *followed = id;
-            }
-            id
+            },
         };
-        self.tags.last = id;
+        self.tags.follow(id);
         Ok(&mut self.series[id as usize])
+    }
+
+    /// The scalars of a tag, if there are any yet.
+    #[inline]
+    fn known_scalar(&mut self, tag: &[u8]) -> Option<u32> {
+        let id = match self.guess(tag, Class::Scalar) {
+            Some(id) => id,
+            None => self.find(std::str::from_utf8(tag).ok()?, Class::Scalar)?,
+        };
+        self.tags.follow(id);
+        Some(id)
+    }
+
+    #[inline]
+    fn guess(&self, tag: &[u8], class: Class) -> Option<u32> {
+        let guess = self.tags.followed.get(self.tags.last as usize).copied().unwrap_or_default();
+        let one = self.series.get(guess as usize)?;
+        (one.class == class && one.tag.as_bytes() == tag).then_some(guess)
     }
 
     #[cold]
     fn new_series(&mut self, value: &Value<'_>, class: Class) -> Result<u32> {
-        let id = u32::try_from(self.series.len()).map_err(|_| wrong(value, "is one tag too many"))?;
         let metadata = value.metadata.as_ref();
         let plugin = metadata.and_then(|metadata| metadata.plugins().last()).transpose()?.map_or("", |(name, _)| name);
-        self.series.push(Series {
+        let series = Series {
             tag: value.tag.to_owned(),
             class,
             plugin: plugin.to_owned(),
             description: metadata.map_or("", |metadata| metadata.description).to_owned(),
             column: Column::new(class),
-        });
+        };
+        self.put(series).ok_or_else(|| wrong(value, "is one tag too many"))
+    }
+
+    /// Takes a series in; its number, or `None` if there is one of this tag and class already.
+    pub(super) fn put(&mut self, new: Series) -> Option<u32> {
+        let id = u32::try_from(self.series.len()).ok()?;
+        if self.find(&new.tag, new.class).is_some() {
+            return None;
+        }
+        let own = self.tags.hasher.hash_one((new.class, new.tag.as_str()));
+        self.series.push(new);
         self.tags.followed.push(0);
         let Scanner { series, tags, .. } = self;
         let hash = |id: &u32| {
             let one = &series[*id as usize];
             tags.hasher.hash_one((one.class, one.tag.as_str()))
         };
-        tags.table.insert_unique(tags.hasher.hash_one((class, value.tag)), id, hash);
-        Ok(id)
+        tags.table.insert_unique(own, id, hash);
+        Some(id)
     }
 }
 

@@ -15,7 +15,7 @@ fn event(step: i64, wall: f64, field: u32, content: &[u8]) -> Vec<u8> {
     frame(&event)
 }
 
-fn scalar(tag: &str, step: i64, number: f32) -> Vec<u8> {
+pub(super) fn scalar(tag: &str, step: i64, number: f32) -> Vec<u8> {
     let mut value = Vec::new();
     encode::bytes(&mut value, 1, tag.as_bytes());
     encode::float(&mut value, 2, number);
@@ -24,12 +24,16 @@ fn scalar(tag: &str, step: i64, number: f32) -> Vec<u8> {
     event(step, 100.0 + step as f64, 5, &summary)
 }
 
-fn restart(step: i64) -> Vec<u8> {
+pub(super) fn restart(step: i64) -> Vec<u8> {
     event(step, 0.0, 7, &[8, 1])
 }
 
+pub(super) fn directory(path: &str, worker: &str, mode: u8) -> Directory {
+    Directory { path: path.into(), worker: worker.into(), mode, suffix: String::new() }
+}
+
 fn log_of(orphans: Orphans) -> Log {
-    Log::new(vec![(String::new(), "worker_0".into(), GLOBAL)], orphans, (0, i64::MAX))
+    Log::new(vec![directory("", "worker_0", GLOBAL)], orphans, (0, i64::MAX))
 }
 
 fn read(log: &mut Log, files: &[(&str, Vec<u8>)]) {
@@ -126,7 +130,7 @@ fn a_restart_voids_what_it_writes_anew() {
 
 #[test]
 fn directories_that_stand_for_modes_share_the_global_steps() {
-    let lanes = vec![("train".into(), "train".into(), 1), ("validation".into(), "validation".into(), 2)];
+    let lanes = vec![directory("train", "train", 1), directory("validation", "validation", 2)];
     let mut log = Log::new(lanes, Orphans::Dropped, (0, i64::MAX));
     let file = |number: f32| [scalar("loss", 0, number), scalar("loss", 7, number)].concat();
     read(&mut log, &[("train/tfevents", file(1.0)), ("validation/tfevents", file(2.0))]);
@@ -140,6 +144,25 @@ fn directories_that_stand_for_modes_share_the_global_steps() {
     assert_eq!((found.worker, found.cell), ("validation", Cell::Number(2.0)));
     assert_eq!(log.find(loss, 30, None), None);
     assert_eq!(log.modes(), [1, 2]);
+}
+
+#[test]
+fn a_log_that_turns_out_to_have_more_directories_keeps_what_was_read() {
+    let mut log = log_of(Orphans::Dropped);
+    let own = [scalar("loss", 1, 1.0), scalar("loss", 2, 2.0)].concat();
+    read(&mut log, &[("tfevents", own)]);
+    let below = Directory { suffix: "/x".into(), ..directory("loss_x", "worker_0", GLOBAL) };
+    let (before, generation) = (log.steps(None), log.generation());
+    log.lay_out(vec![directory("", "worker_0", GLOBAL), below]);
+    assert!(log.generation() > generation);
+    assert_eq!(log.steps(None), before);
+    read(&mut log, &[("loss_x/tfevents", scalar("loss", 2, 7.0))]);
+    assert_eq!(course(&log, "loss"), [(1, 1.0), (2, 2.0)]);
+    assert_eq!(course(&log, "loss/x"), [(2, 7.0)]);
+    assert_eq!(log.workers(), ["worker_0"]);
+    // A mode, too: the steps are told apart from then on.
+    log.lay_out(vec![directory("", "worker_0", 1), directory("eval", "eval", 2)]);
+    assert_eq!(*log.steps(None), [4, 8]);
 }
 
 #[test]

@@ -5,11 +5,13 @@
 
 pub mod encode;
 mod event;
+mod number;
 mod summary;
 mod tensor;
 mod wire;
 
 pub use event::{Content, Event, Values};
+pub use number::Number;
 pub use summary::{Audio, Histogram, Image, Kind, Metadata, Plugins, Value};
 pub use tensor::{MAX_RANK, Shape, TensorProto};
 pub use wire::{Field, Fields, Wire};

@@ -1,0 +1,137 @@
+//! Values of many rows in one pass over their files.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::column::{Cell, Class, Place};
+use super::{Found, Log};
+use crate::error::{self, Error, Result};
+use crate::proto::{Histogram, Kind, Value};
+use crate::source::Source;
+use crate::sweep::{Item, Options, Plan, execute};
+
+/// What stands in a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// A number.
+    Number(f64),
+    /// A histogram: the left edge, the right edge and the count of each bucket.
+    Buckets(Vec<[f64; 3]>),
+    /// Anything else: the value as it was written.
+    Written(Vec<u8>),
+}
+
+/// A row that was asked for and is there.
+#[derive(Debug)]
+pub struct Asked {
+    /// The file.
+    pub key: String,
+    /// Where it lies, if it is no number.
+    pub place: Place,
+    /// What it is.
+    pub class: Class,
+    /// When it was written, in seconds since 1970.
+    pub wall_time: f64,
+}
+
+/// Values to be read: plain data, for which a log need not be held.
+#[derive(Debug, Default)]
+pub struct Values {
+    /// The rows, in the order of the questions; `None` where nothing was written.
+    pub rows: Vec<Option<Asked>>,
+    /// What is in each; at first only the numbers.
+    pub contents: Vec<Option<Content>>,
+    plan: Plan,
+    /// Which row each of the plan's items is for.
+    items: Vec<u32>,
+}
+
+impl Values {
+    /// The rows of these questions: (name, global step, worker or the first).
+    pub fn of<'q>(log: &Log, questions: impl Iterator<Item = (&'q str, i64, Option<&'q str>)>) -> Values {
+        let mut values = Values::default();
+        let mut files: HashMap<String, u32> = HashMap::new();
+        let mut last: Option<(&str, Option<u32>)> = None;
+        for (name, step, worker) in questions {
+            // Questions about one name mostly stand together.
+            let id = match last {
+                Some((known, id)) if known == name => id,
+                _ => log.id(name),
+            };
+            last = Some((name, id));
+            let found = id.and_then(|id| Some((log.find(id, step, worker)?, log.names().get(id as usize)?.class)));
+            values.add(&mut files, found);
+        }
+        values
+    }
+
+    fn add(&mut self, files: &mut HashMap<String, u32>, found: Option<(Found<'_>, Class)>) {
+        let Some((Found { key, cell, wall_time, .. }, class)) = found else {
+            self.rows.push(None);
+            self.contents.push(None);
+            return;
+        };
+        let (place, content) = match cell {
+            Cell::Number(number) => (Place { at: 0, size: 0 }, Some(Content::Number(number))),
+            Cell::Place(place) => {
+                let file = files.get(key).copied().unwrap_or_else(|| {
+                    let file = self.plan.files.len() as u32;
+                    self.plan.files.push(key.to_owned());
+                    files.insert(key.to_owned(), file);
+                    file
+                });
+                self.plan.items.push(Item { file, offset: place.at, length: place.size });
+                self.items.push(self.rows.len() as u32);
+                (place, None)
+            }
+        };
+        self.rows.push(Some(Asked { key: key.to_owned(), place, class, wall_time }));
+        self.contents.push(content);
+    }
+
+    /// Reads what isn't there yet. Rows that failed, with the reason, in order.
+    pub fn read(&mut self, source: &dyn Source, options: &Options<'_>) -> Result<Vec<(u32, Arc<Error>)>> {
+        let Values { contents, plan, items, .. } = self;
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let contents = Mutex::new(contents);
+        let failed = Mutex::new(Vec::new());
+        execute(plan, source, options, &|item, bytes| {
+            let (row, place) = (items[item], plan.items[item]);
+            let key = &plan.files[place.file as usize];
+            let content = bytes.and_then(|bytes| content(bytes).map_err(|e| Arc::new(e.within(key, place.offset))));
+            match content {
+                Ok(content) => contents.lock()[row as usize] = Some(content),
+                Err(error) => failed.lock().push((row, error)),
+            }
+        })?;
+        let mut failed = failed.into_inner();
+        failed.sort_by_key(|(row, _)| *row);
+        Ok(failed)
+    }
+}
+
+fn content(bytes: &[u8]) -> Result<Content> {
+    Ok(match Value::parse(bytes)?.kind {
+        Kind::Histogram(histogram) => Content::Buckets(buckets(&histogram)?),
+        _ => Content::Written(bytes.to_vec()),
+    })
+}
+
+/// The buckets of a histogram that was written by its right edges: left edge, right edge, count.
+pub fn buckets(histogram: &Histogram) -> Result<Vec<[f64; 3]>> {
+    let Histogram { min, max, limits, counts, .. } = histogram;
+    if limits.len() != counts.len() {
+        let what = format!("a histogram of {} limits and {} counts", limits.len(), counts.len());
+        return Err(Error::Corrupt { place: error::Place::memory(0), what });
+    }
+    let last = limits.len().wrapping_sub(1);
+    let bucket = |at: usize| {
+        let left = if at == 0 { *min } else { limits[at - 1] };
+        [left, if at == last { *max } else { limits[at] }, counts[at]]
+    };
+    Ok((0..limits.len()).map(bucket).collect())
+}

@@ -1,0 +1,158 @@
+"""Which directories make up a run, also when they come later; caches of what was read; values in bulk."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from python.logs.logs import FILE, accumulated, log, scalars, writer
+from smdwidgets import ModeKeys, _core, create_trial, create_trials
+from smdwidgets.trials import TensorBoardTrial
+
+
+def test_curves_of_add_scalars_belong_to_their_writers_run(tmp_path: Path) -> None:
+    with writer(tmp_path) as out:
+        for step in range(5):
+            out.add_scalar("lr", 0.1, step)
+            out.add_scalars("loss", {"train": step, "validation": step + 1}, step)
+            out.add_scalars("deep/er", {"some curve": 2 * step}, step)
+    with create_trial(tmp_path) as trial:
+        assert isinstance(trial, TensorBoardTrial)
+        assert trial.tensor_names() == ["deep/er/some curve", "loss/train", "loss/validation", "lr"]
+        assert trial.steps() == [0, 1, 2, 3, 4]
+        assert trial.workers() == ["worker_0"]
+        assert [trial.tensor(name).value(3).item() for name in ("loss/train", "loss/validation")] == [3, 4]
+        assert trial.tensor_names(collection="losses") == ["loss/train", "loss/validation"]
+        assert trial.scalars("deep/er/some curve")["value"].tolist() == [0, 2, 4, 6, 8]
+    assert list(create_trials(tmp_path)) == [tmp_path.name]
+
+
+def test_curves_as_pytorch_lays_them_out_and_runs_that_only_look_like_them(tmp_path: Path) -> None:
+    log(tmp_path, scalars({"x": [1]}))
+    log(tmp_path / "a_loss_train", scalars({"a/loss": [1, 2]}))
+    log(tmp_path / "a_loss_val", scalars({"a/loss": [3, 4]}))
+    log(tmp_path / "other_run", scalars({"loss": [5]}))
+    with create_trial(tmp_path) as trial:
+        assert trial.tensor_names() == ["a/loss/train", "a/loss/val", "x"]
+    assert list(create_trials(tmp_path)) == [tmp_path.name, "other_run"]
+
+
+def test_directories_that_come_later_are_found(tmp_path: Path) -> None:
+    with create_trial(log(tmp_path, scalars({"loss": [1, 2]})), live=True) as trial:
+        assert trial.steps() == [0, 1]
+        log(tmp_path / "loss_good", scalars({"loss": [7, 8]}))
+        assert trial.tensor_names() == ["loss", "loss/good"]
+        assert trial.tensor("loss/good").value(1).item() == 8
+        # An evaluation: from now on the modes' steps are told apart.
+        log(tmp_path / "eval", scalars({"loss": [3]}))
+        assert trial.modes() == [ModeKeys.TRAIN, ModeKeys.EVAL]
+        assert trial.tensor("loss").value(0, ModeKeys.EVAL).item() == 3
+        assert trial.tensor("loss").value(1, ModeKeys.TRAIN).item() == 2
+        assert trial.tensor("loss/good").value(1, ModeKeys.TRAIN).item() == 8
+
+
+def test_a_mode_called_something_else_that_comes_later(tmp_path: Path) -> None:
+    log(tmp_path / "run" / "Train", scalars({"loss": [1]}))
+    with create_trial(tmp_path / "run", live=True) as trial:
+        assert trial.modes() == [ModeKeys.TRAIN]
+        log(tmp_path / "run" / "dev", scalars({"loss": [2]}))
+        assert trial.modes() == [ModeKeys.TRAIN, ModeKeys.EVAL]
+        assert trial.workers() == ["Train", "dev"]
+
+
+def test_histograms_as_one_table(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = [rng.normal(size=200) for _ in range(6)]
+    with writer(tmp_path) as out:
+        for step, value in enumerate(values):
+            out.add_histogram("w", value, step, bins=np.linspace(-4, 4, 9))
+    theirs = accumulated(tmp_path)["histograms"]["w"]
+    with create_trial(tmp_path) as trial:
+        assert isinstance(trial, TensorBoardTrial)
+        table = trial.histograms()
+        assert table["step"].tolist() == [0, 1, 2, 3, 4, 5]
+        assert [*table["wall_time"]] == [row[1] for row in theirs]
+        assert len(table["value"]) == 6
+        for mine, (step, _, (low, high, _, _, _, limits, counts)) in zip(table["value"], theirs, strict=True):
+            np.testing.assert_array_equal(mine, trial.tensor("w").value(step))
+            assert (mine[0, 0], mine[-1, 1]) == (low, high)
+            assert (mine[:-1, 1].tolist(), mine[:, 2].tolist()) == (limits[:-1], counts)
+        # Of as many buckets they are one array; a damaged one is an error of its own.
+        even = [_histogram(step, 3) for step in range(4)]
+        log(tmp_path / "even", b"".join(even))
+    with create_trial(tmp_path / "even") as trial:
+        assert isinstance(trial, TensorBoardTrial)
+        assert trial.histograms("h")["value"].shape == (4, 3, 3)
+        assert trial.values("h")["value"].shape == (4, 3, 3)
+        path = tmp_path / "even" / FILE
+        whole = bytearray(path.read_bytes())
+        whole[len(even[0]) + 40] ^= 0xFF
+        path.write_bytes(whole)
+        # What was found sound is read again when its value is asked for: now it is none, or another.
+        found = trial.histograms("h")
+        assert found.num_rows + len(found.errors) == 4
+
+
+def _histogram(step: int, buckets: int) -> bytes:
+    counts = [float(step + bucket) for bucket in range(buckets)]
+    limits = [float(bucket) for bucket in range(buckets)]
+    return _core.histogram_record(
+        "h", step, 1.0 + step, limits, counts, min=-1, max=9, num=sum(counts), sum=0, sum_squares=0
+    )
+
+
+def test_what_was_read_is_kept_in_a_cache(tmp_path: Path) -> None:
+    content = scalars({f"tag{at}": [float(step) for step in range(3000)] for at in range(10)})
+    run, cache = log(tmp_path / "run", content), tmp_path / "kept"
+    with create_trial(run, cache=cache) as first:
+        expected = first.scalars()
+        assert first._run.log.cached_bytes() == 0
+    [kept] = cache.iterdir()
+    assert kept.stat().st_size < len(content) / 2
+    with create_trial(run, cache=cache) as second:
+        assert second._run.log.cached_bytes() == len(content)
+        for name, column in second.scalars().items():
+            assert column.tolist() == expected[name].tolist()
+    log(run, scalars({"tag0": [-1.0]}, first=3000))
+    with create_trial(run, cache=cache) as grown:
+        assert grown._run.log.cached_bytes() == len(content)
+        assert grown.tensor("tag0").value(3000).item() == -1
+    for damage in (b"", b"smdlog\0\1" + b"\xff" * 100, kept.read_bytes()[:-9]):
+        kept.write_bytes(damage)
+        with create_trial(run, cache=cache) as trial:
+            assert trial._run.log.cached_bytes() == 0
+            assert len(trial.steps()) == 3001
+    shutil.rmtree(cache)
+    with create_trial(run, cache=cache) as trial:
+        assert len(trial.steps()) == 3001
+    # Of another directory it is another log, whatever its content.
+    copied = shutil.copytree(run, tmp_path / "copy")
+    with create_trial(copied, cache=cache) as trial:
+        assert trial._run.log.cached_bytes() == 0
+
+
+def test_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
+    run = log(tmp_path / "run", scalars({"loss": [float(step) for step in range(30_000)]}))
+    with create_trial(run) as trial:
+        assert len(trial.steps()) == 30_000
+    assert not (tmp_path / "cache").exists(), "nothing is kept unless asked for"
+    with create_trial(run, cache=True) as trial:
+        assert len(trial.steps()) == 30_000
+    assert len(list((tmp_path / "cache" / "smdwidgets" / "logs").iterdir())) == 1
+    with create_trial(run, cache=True) as trial:
+        assert trial._run.log.cached_bytes() > 0
+
+
+def test_many_files_are_merged_in_the_order_of_their_times(tmp_path: Path) -> None:
+    for at in range(12):
+        log(tmp_path, scalars({"loss": [float(at)] * 10}, first=10 * at), f"events.out.tfevents.{1700000000 + at}.host")
+    with create_trial(tmp_path) as trial:
+        assert trial.tensor("loss").steps() == list(range(120))
+        assert [trial.tensor("loss").value(step).item() for step in (0, 55, 119)] == [0, 5, 11]
+    [(_, *_), *_] = theirs = accumulated(tmp_path)["scalars"]["loss"]
+    assert len(theirs) == 120
