@@ -3,6 +3,7 @@
  * inline module, which then finds its data in that page.
  */
 import type { InitializeProps, RenderProps } from "@anywidget/types";
+import { lacking, refuse } from "./lib/support";
 import { start } from "./page";
 import { KernelSource } from "./request";
 import { Session } from "./session";
@@ -28,10 +29,12 @@ export default () => {
   let session: Session | undefined;
   return {
     initialize({ model, signal }: InitializeProps): void {
-      session = open(model as unknown as Model, signal);
+      if (!lacking().length) session = open(model as unknown as Model, signal);
     },
     render({ model, el, signal }: RenderProps): void {
-      mount(session ?? open(model as unknown as Model, signal), el, signal);
+      const missing = lacking();
+      if (missing.length) refuse(el, missing);
+      else mount(session ?? open(model as unknown as Model, signal), el, signal);
     },
   };
 };
@@ -39,5 +42,7 @@ export default () => {
 // An inline module has the page's own address; one that a notebook loads never has.
 if (import.meta.url.split("#")[0] === document.baseURI.split("#")[0]) {
   const el = document.querySelector<HTMLElement>(".smdw-page");
-  if (el) start(document, el, new AbortController().signal);
+  const missing = lacking();
+  if (el && missing.length) refuse(el, missing);
+  else if (el) start(document, el, new AbortController().signal);
 }

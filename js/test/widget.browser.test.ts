@@ -3,6 +3,24 @@ import { PlainModel } from "../src/state";
 import widget from "../src/widget";
 import css from "../src/widget.css?inline";
 
+test("an old browser is told what it lacks, in the widget's place", () => {
+  const el = document.createElement("div");
+  const { findLast } = Array.prototype;
+  const shown = widget();
+  const control = new AbortController();
+  const props = { el, model: new PlainModel({ _kind: "explorer" }), signal: control.signal } as never;
+  try {
+    Reflect.deleteProperty(Array.prototype, "findLast");
+    shown.initialize(props);
+    shown.render(props);
+  } finally {
+    Object.defineProperty(Array.prototype, "findLast", { value: findLast, writable: true, configurable: true });
+  }
+  expect(el.textContent).toContain("it lacks Array.prototype.findLast");
+  expect(el.textContent).toContain("Firefox 115");
+  control.abort();
+});
+
 test("a widget takes JupyterLab's text colour where there is one", () => {
   const el = document.createElement("div");
   const style = Object.assign(document.createElement("style"), { textContent: css });

@@ -25,6 +25,7 @@ Where Python has a class of the same meaning, ours is one of that kind too: ``ex
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePath
 
 from smdwidgets._text import did_you_mean, listed, shown
 from smdwidgets.modes import ModeKeys
@@ -292,15 +293,21 @@ class CollectionFileError(SMDebugValueError):
 class RunNotFound(SMDebugError, FileNotFoundError):
     """There is nothing at the given path."""
 
-    def __init__(self, path: str, reason: str = "") -> None:
+    def __init__(self, path: str, reason: str = "", beside: Iterable[str] = ()) -> None:
         super().__init__(path, reason)
         self.path = path
         self.reason = reason
+        self._beside = list(beside)
+
+    @property
+    def what(self) -> str:
+        """What was found in place of a run, without what to do about it."""
+        hint = did_you_mean(PurePath(self.path).name, self._beside)
+        return f"No run at {shown(self.path, 400)}: {self.reason or 'there is no such directory'}.{hint}"
 
     def __str__(self) -> str:
-        why = self.reason or "there is no such directory"
         return (
-            f"No run at {shown(self.path, 400)}: {why}. Give the out_dir of the hook, which holds collections/, index/ and events/; "
+            f"{self.what} Give the out_dir of the hook, which holds collections/, index/ and events/; "
             "for a training that is about to start, pass wait=seconds."
         )
 

@@ -100,6 +100,12 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("port", ["0", "65536", "99999999"])
+def test_a_port_that_cannot_be(capsys, port):
+    assert cli.main(["demo", "--port", port]) == 2
+    assert "--port takes a number from 1 to 65535" in capsys.readouterr().err
+
+
 def test_without_jupyterlab_the_way_to_get_it_is_said(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["demo"]) == 2

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from smdwidgets._core import __version__
-from smdwidgets.exceptions import SMDebugError
+from smdwidgets.exceptions import RunNotFound, SMDebugError
 
 # Names of modules of this package, in the order in which help lists them.
 COMMANDS: tuple[str, ...] = (
@@ -26,6 +26,9 @@ COMMANDS: tuple[str, ...] = (
     "report",
     "completion",
 )
+
+
+_A_RUN = "A run is the directory that a hook writes to (it holds collections/, index/ and events/), or one of TensorBoard's logs."
 
 
 def _commands() -> list[ModuleType]:
@@ -69,6 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args._run(args)
         sys.stdout.flush()
         return code
+    except RunNotFound as error:
+        print(f"error: {error.what} {_A_RUN}", file=sys.stderr)
+        return 2
     except SMDebugError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

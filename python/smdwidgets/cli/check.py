@@ -21,6 +21,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from smdwidgets._text import did_you_mean, shown
+from smdwidgets.cli._run import check_not_empty
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules import BUILTIN, Rule, RuleRunner, describe
 from smdwidgets.rules.actions import Actions, StopTraining
@@ -29,6 +30,9 @@ from smdwidgets.rules.evaluation import Evaluation
 from smdwidgets.rules.making import make_rule
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial, create_trial
+
+#: How many seconds `--follow` waits for a run to begin, where no --timeout is given.
+WAIT_TO_BEGIN = 600.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-custom", action="store_true", help="let --config execute rule files that it names")
     parser.add_argument("--start-step", type=int, default=0, metavar="N", help="the first step to judge")
     parser.add_argument("--end-step", type=int, metavar="N", help="the step to end before")
-    parser.add_argument("--follow", action="store_true", help="go on until the run has ended")
+    parser.add_argument("--follow", action="store_true", help="wait for the run to begin, and go on until it has ended")
     parser.add_argument(
         "--timeout",
         type=float,
@@ -73,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.run is None:
         raise SMDebugValueError("Which run? Give its directory or s3:// address; --list lists the rules.")
-    trial = create_trial(args.run)
+    trial = _opened(args)
     runner = RuleRunner(trial, start_step=args.start_step, end_step=args.end_step, follow=args.follow)
     named = _add_rules(runner, trial, args)
     if not len(runner):
@@ -90,6 +94,14 @@ def run(args: argparse.Namespace) -> int:
     if "-" not in (args.json, args.junit):
         print(result.text(sys.stdout.encoding))
     return result.exit_code
+
+
+def _opened(args: argparse.Namespace) -> Trial:
+    if not args.follow:
+        check_not_empty(args.run)
+        return create_trial(args.run)
+    # It may be about to begin: CI starts the training and its guard together.
+    return create_trial(args.run, wait=WAIT_TO_BEGIN if args.timeout is None else args.timeout)
 
 
 def _add_rules(runner: RuleRunner, trial: Trial, args: argparse.Namespace) -> bool:

@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
     require_lab()
     if args.seconds is not None and not 0 <= args.seconds < 1e6:
         raise SMDebugValueError("--seconds takes a number of seconds from 0 on.")
+    if args.port is not None and not 0 < args.port < 1 << 16:
+        raise SMDebugValueError("--port takes a number from 1 to 65535.")
     port = free_port(args.port)
     # `kill` is to leave as little behind as Ctrl-C.
     before = signal.signal(signal.SIGTERM, _as_interrupt)

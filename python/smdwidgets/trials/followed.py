@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 #: How long a new trial waits for collection files, if nothing else is said.
 WAIT_FOR_COLLECTIONS = 600.0
+#: After so many seconds it says so.
+_TELL_SOON = 1.0
 
 
 class Followed:
@@ -86,7 +88,9 @@ class Followed:
             wait_until(self._is_there, lambda: f"a run to begin at {self.path}", wait)
         else:
             self._run.check()
-        wait_until(self._collections_complete, lambda: self._what_is_missing(), wait)
+        # Most often the path is wrong, or the training has not begun: said soon, with what can be done.
+        hint = "create_trial(path, wait=seconds) sets how long; Ctrl-C ends it."
+        wait_until(self._collections_complete, self._what_is_missing, wait, hint=hint, tell_after=_TELL_SOON)
         self._run.refresh()
         self._after_refresh()
         problems = self._run.index.problems()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import time
 from collections.abc import Sequence
@@ -28,6 +29,15 @@ _TICK_NS = 2_000_000_000
 _SIGNS = ("collections", "index", "events", "training_job_end.ts", "claim.smd", "tensorboard")
 
 
+def _beside(path: str) -> list[str]:
+    """Directories where a path that is not there was looked for: one of them may be meant."""
+    try:
+        with os.scandir(os.path.dirname(path)) as entries:
+            return [entry.name for entry in itertools.islice(entries, 1000) if entry.is_dir()]
+    except OSError:
+        return []
+
+
 class LocalRun(SmdebugRun):
     """A run in a directory."""
 
@@ -47,12 +57,14 @@ class LocalRun(SmdebugRun):
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
-            raise RunNotFound(self.path) from None
+            raise RunNotFound(self.path, beside=_beside(self.path)) from None
         except NotADirectoryError:
             raise RunNotFound(self.path, "that is a file, not a directory") from None
         except OSError as error:
             raise RunNotFound(self.path, str(error.strerror)) from error
         if names and not any(sign in names for sign in _SIGNS):
+            if any("tfevents" in name for name in names):
+                raise RunNotFound(self.path, "these are TensorBoard's logs, which smdwidgets.create_trial opens")
             raise RunNotFound(self.path, "the directory holds none of collections/, index/ and events/")
 
     def _list(self) -> int:

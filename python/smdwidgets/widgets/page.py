@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from smdwidgets.widgets.base import RunWidget
 
 
+_TOO_OLD = (
+    "This page draws with JavaScript, which this browser does not run. Open it in Chrome or Edge 111, Firefox 115, "
+    "Safari 16.4, or newer."
+)
+
+
 def write_page(widget: RunWidget, path: str, tensors: list[str] | None, limit: int) -> int:
     """Write the page of a widget; its size in bytes."""
     text = make_page(widget, tensors, limit).encode("utf-8")
@@ -41,7 +47,11 @@ def make_page(widget: RunWidget, tensors: list[str] | None, limit: int) -> str:
     script, style = bundle.text("widget.js"), bundle.text("widget.css")
     room = limit - len(script.encode()) - len(style.encode()) - 4096
     packets = _packets(widget, tensors, room * 3 // 4)
-    page_style = "body{margin:16px;font-family:system-ui,sans-serif}"
+    # The words that a browser shows which does not run the script; one that does has replaced them long before they appear.
+    page_style = (
+        "body{margin:16px;font-family:system-ui,sans-serif}"
+        ".smdw-page>.late{opacity:0;animation:late 0s 3s forwards}@keyframes late{to{opacity:1}}"
+    )
     policy = (
         "default-src 'none'; "
         f"script-src 'sha256-{_digest(script)}'; "
@@ -58,7 +68,7 @@ def make_page(widget: RunWidget, tensors: list[str] | None, limit: int) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n'
         f"<style>{style}</style>\n<style>{page_style}</style>\n</head>\n<body>\n"
-        f'<div class="smdw-page"></div>\n{blocks}\n<script type="module">{script}</script>\n</body>\n</html>\n'
+        f'<div class="smdw-page"><p class="late">{_TOO_OLD}</p></div>\n{blocks}\n<script type="module">{script}</script>\n</body>\n</html>\n'
     )
 
 

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from tensorboardX import SummaryWriter
 
 from smdwidgets import cli
 from smdwidgets.modes import ModeKeys
@@ -154,7 +155,7 @@ def test_report_writes_one_page_that_asks_for_nothing(run, tmp_path, capsys):
     assert [file.name for file in tmp_path.iterdir() if file != run] == ["page.html"]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_the_commands(capsys, shell):
     code, out, _ = say(capsys, "completion", shell)
     assert code == 0
@@ -181,14 +182,15 @@ def test_a_reader_that_goes_away_is_no_error(run):
 # ------------------------------------------------------------------------------------------ the first five minutes
 
 
-@pytest.mark.parametrize("command", ["inspect", "verify", "report"])
-def test_a_wrong_path(tmp_path, capsys, command):
-    code, out, err = say(capsys, command, tmp_path / "none")
+@pytest.mark.parametrize("command", ["inspect", "verify", "report", "check"])
+def test_a_wrong_path(run, capsys, command):
+    code, out, err = say(capsys, command, run.with_name(run.name + "s"))
     assert (code, out) == (2, "")
-    assert "there is no such directory. Give the out_dir of the hook" in err
+    assert f"there is no such directory. Did you mean {run.name!r}? A run is the directory that a hook writes to" in err
+    assert "wait=" not in err  # which is said in Python, not here
 
 
-@pytest.mark.parametrize("command", ["inspect", "verify", "report"])
+@pytest.mark.parametrize("command", ["inspect", "verify", "report", "check"])
 def test_an_empty_directory_is_not_waited_for(tmp_path, capsys, command):
     code, _, err = say(capsys, command, tmp_path)
     assert code == 2
@@ -200,6 +202,31 @@ def test_a_file_in_place_of_a_directory(tmp_path, capsys):
     code, _, err = say(capsys, "inspect", tmp_path / "file")
     assert code == 2
     assert "that is a file, not a directory" in err
+
+
+def test_a_directory_that_is_empty_and_followed_is_waited_for_and_that_is_said(tmp_path, capsys, caplog):
+    code, _, err = say(capsys, "check", tmp_path, "--follow", "--timeout", "1.5")
+    assert code == 2
+    assert "Waited 1.5 s for" in err
+    assert f"Still waiting for the first collection file of {tmp_path}" in caplog.text
+
+
+@pytest.fixture
+def log(tmp_path):
+    with SummaryWriter(str(tmp_path / "log")) as writer:
+        for step in range(8):
+            writer.add_scalar("loss", 1 / (step + 1), step)
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize(("command", "code"), [("inspect", 0), ("check", 0), ("report", 0), ("show", 0), ("verify", 2)])
+def test_a_log_of_tensorboards(log, tmp_path, monkeypatch, capsys, command, code):
+    monkeypatch.chdir(tmp_path)
+    more = ["loss"] if command == "show" else []
+    ended, _, err = say(capsys, command, log, *more)
+    assert ended == code
+    if code:
+        assert "these are TensorBoard's logs, which smdwidgets.create_trial opens" in err
 
 
 def test_without_boto3_the_way_to_get_it_is_said(monkeypatch, capsys):

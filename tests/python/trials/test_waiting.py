@@ -15,11 +15,12 @@ from smdwidgets import create_trial, modes
 from smdwidgets.exceptions import (
     MissingCollectionFiles,
     NoMoreData,
+    RunNotFound,
     StepUnavailable,
     TensorUnavailableForStep,
     WaitTimeout,
 )
-from smdwidgets.trials import StepState, wait
+from smdwidgets.trials import LocalTrial, StepState, wait
 from smdwidgets.trials.wait import wait_until
 
 
@@ -214,3 +215,17 @@ def test_a_run_that_vanishes(tmp_path: Path) -> None:
     assert trial.steps() == [0, 1]
     with pytest.raises(FileNotFoundError, match="No run at"):
         trial.tensor("x").value(0)
+
+
+def test_a_directory_without_a_run_is_waited_for_and_soon_said_how_to_wait_less(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(WaitTimeout):
+        create_trial(tmp_path, wait=1.2)
+    assert "create_trial(path, wait=seconds) sets how long; Ctrl-C ends it." in caplog.text
+
+
+def test_a_local_trial_of_a_log_says_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "events.out.tfevents.1.host").touch()
+    with pytest.raises(RunNotFound, match="TensorBoard's logs"):
+        LocalTrial("log", tmp_path)

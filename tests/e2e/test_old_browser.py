@@ -1,0 +1,35 @@
+"""A browser that cannot run what a page needs says so, in place of a blank."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+import smdwidgets
+from e2e import runs
+
+
+def test_an_exported_page_without_javascript_says_what_it_needs(browser, tmp_path):
+    run = runs.write(tmp_path / "run", 3)
+    widget = smdwidgets.explore(run)
+    widget.to_html(tmp_path / "page.html")
+    widget.close()
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    words = page.get_by_text("This page draws with JavaScript, which this browser does not run")
+    expect(words).to_have_css("opacity", "1", timeout=20_000)
+    context.close()
+
+
+def test_an_exported_page_in_an_old_browser_says_what_is_missing(browser, tmp_path):
+    run = runs.write(tmp_path / "run", 3)
+    widget = smdwidgets.explore(run)
+    widget.to_html(tmp_path / "page.html")
+    widget.close()
+    page = browser.new_page()
+    page.add_init_script("delete Array.prototype.findLast; delete globalThis.ResizeObserver;")
+    page.goto((tmp_path / "page.html").as_uri())
+    expect(page.get_by_role("alert")).to_contain_text(
+        "This browser is too old for the widget: it lacks Array.prototype.findLast, ResizeObserver.", timeout=20_000
+    )
+    page.close()
