@@ -63,6 +63,7 @@ docs:  ## The documentation site, in site/
 pictures:  ## The pictures in README.md and docs/, from the real widgets
 	@$(PYTHON) tools/setup.py python front-end extension browser
 	@$(BIN)/python tools/pictures.py
+	@$(BIN)/python tools/rule_pictures.py
 
 conformance:  ## The same runs read by smdebug 1.0.34 and by us
 	@$(PYTHON) tools/test.py conformance

@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from smdwidgets.rules.builtin import BUILTIN, BuiltinRule
+from smdwidgets.rules.builtin import BUILTIN, BuiltinRule, CreateXgboostReport
 from smdwidgets.rules.parameters import Parameter
 
 __all__ = ["reference", "with_reference"]
@@ -19,7 +19,7 @@ BEGIN, END = "<!-- rules: begin -->", "<!-- rules: end -->"
 
 
 def reference() -> str:
-    """Every built-in rule: what it means, what it reads, its parameters, what to do about it."""
+    """Every built-in rule: what it means, what to do about it, a run on which it fires, what it reads, its parameters."""
     theirs = [rule for rule in BUILTIN.values() if rule.sagemaker]
     ours = [rule for rule in BUILTIN.values() if not rule.sagemaker]
     parts = ["## SageMaker's rules", *map(_rule, theirs), "## Rules that SageMaker never had", *map(_rule, ours)]
@@ -31,7 +31,13 @@ def _rule(rule: type[BuiltinRule]) -> str:
     body = "\n\n".join(_joined(paragraph) for paragraph in paragraphs)
     saved = ", ".join(f"`{name}`" for name in rule.collections)
     reads = [f"Its base configuration saves {saved}."] if saved else []
-    return "\n\n".join([f"### {rule.__name__}", body, *reads, _table(rule)])
+    return "\n\n".join([f"### {rule.__name__}", body, *_picture(rule), *reads, _table(rule)])
+
+
+def _picture(rule: type[BuiltinRule]) -> list[str]:
+    """A run on which the rule fires, if it ever does; `tools/rule_pictures.py` draws them."""
+    name = rule.__name__
+    return [] if rule is CreateXgboostReport else [f"![A run on which {name} fires](pictures/rules/{name}.webp)"]
 
 
 def _joined(paragraph: str) -> str:

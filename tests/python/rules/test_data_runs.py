@@ -11,39 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from python.rules.data_trainings import boost, classify, data_parallel, embed
 from python.rules.test_trainings import first_firing
 from smdwidgets import create_trial
-from smdwidgets._core import StepWriter
 from smdwidgets.numpy import Hook
 from smdwidgets.rules import Call, RuleRunner, StalledTrainingRule, invoke_rule
 from smdwidgets.rules.report import XgboostReport
 from smdwidgets.stop import stop_requested
-
-
-def classify(
-    path: Path, *, mean: float = 0.0, rare: float = 1 / 3, swapped: int | None = None, steps: int = 12
-) -> None:
-    """Softmax regression on small images of three classes; `rare` is the share of class 2, `swapped` the step from which class 1 is
-    labelled 2 and the other way round, as a data set that was joined wrongly would."""
-    random = np.random.default_rng(1)
-    prototypes = random.normal(size=(3, 48))
-    weight = np.zeros((48, 3))
-    shares = np.array([(1 - rare) / 2, (1 - rare) / 2, rare])
-    with Hook(path) as hook:
-        for step in range(steps):
-            labels = random.choice(3, size=100, p=shares)
-            pixels = prototypes[labels] + 0.1 * random.normal(size=(100, 48))
-            images = (pixels - pixels.mean()).reshape(100, 3, 4, 4) + mean
-            if swapped is not None and step >= swapped:
-                labels = np.array([0, 2, 1])[labels]
-            scores = np.exp(pixels @ weight)
-            scores /= scores.sum(axis=1, keepdims=True)
-            if step:  # before the first update all predictions are equal
-                hook.save_tensor("labels", labels, "labels")
-                hook.save_tensor("predictions", scores, "predictions")
-            hook.save_tensor("Net_input_0", images, "inputs")
-            hook.step()
-            weight += 2.0 * pixels.T @ (np.eye(3)[labels] - scores) / 100
 
 
 def test_class_imbalance(tmp_path: Path) -> None:
@@ -68,52 +42,10 @@ def test_check_input_images(tmp_path: Path) -> None:
 
 
 def test_nlp_sequence_ratio(tmp_path: Path) -> None:
-    for name, padded_from in (("sick", 5), ("healthy", 99)):
-        random = np.random.default_rng(0)
-        table = random.normal(size=(50, 4))
-        with Hook(tmp_path / name) as hook:
-            for step in range(10):
-                tokens = random.integers(1, 50, size=(8, 20))
-                tokens[:, 7 if step >= padded_from else 12 :] = 0
-                table[tokens.reshape(-1)] *= 0.99
-                hook.save_tensor("model.embedding_input_0", tokens, "inputs")
-                hook.step()
+    embed(tmp_path / "sick", padded_from=5)
+    embed(tmp_path / "healthy")
     assert first_firing("NLPSequenceRatio", tmp_path / "sick") == 5
     assert first_firing("NLPSequenceRatio", tmp_path / "healthy") is None
-
-
-def data_parallel(path: Path, *, lost_at: int, workers: int = 3, order: list[int] | None = None) -> None:
-    """Data-parallel least squares: gradients are averaged over workers, but from `lost_at` on worker 1 only uses its own."""
-    (path / "collections" / "000000000").mkdir(parents=True)
-    collection = {
-        "include_regex": [], "reduction_config": None, "save_config": None, "save_histogram": True,
-    }  # fmt: skip
-    for worker in range(workers):
-        told = {
-            "collections": {
-                name: {**collection, "name": name, "tensor_names": [tensor]}
-                for name, tensor in (("weights", "w"), ("gradients", "gradient/w"), ("losses", "loss"))
-            },
-            "_meta": {"num_workers": workers},
-        }
-        target = path / "collections" / "000000000" / f"worker_{worker}_collections.json"
-        target.write_text(json.dumps(told))
-    random = np.random.default_rng(2)
-    truth = random.normal(size=5)
-    weights = [np.zeros(5) for _ in range(workers)]
-    for step in range(12):
-        batches = [random.normal(size=(32, 5)) for _ in range(workers)]
-        errors = [x @ w - x @ truth for x, w in zip(batches, weights, strict=True)]
-        slopes = [2 * x.T @ error / 32 for x, error in zip(batches, errors, strict=True)]
-        mean = np.mean(slopes, axis=0)
-        for worker in order or range(workers):
-            writer = StepWriter(str(path), step, f"worker_{worker}", 4, step)
-            writer.tensor("w", weights[worker])
-            writer.tensor("gradient/w", slopes[worker])
-            writer.tensor("loss", np.float64((errors[worker] ** 2).mean()))
-            writer.finish()
-        weights = [w - 0.1 * (slopes[k] if step >= lost_at and k == 1 else mean) for k, w in enumerate(weights)]
-    (path / "training_job_end.ts").write_text("")
 
 
 def test_worker_divergence(tmp_path: Path) -> None:
@@ -139,40 +71,6 @@ def test_the_order_of_writing_changes_no_verdict(tmp_path: Path) -> None:
         assert runner.wait(60)
         verdicts.append({each.name: each.outcomes for each in runner})
     assert verdicts[0] == verdicts[1]
-
-
-def boost(path: Path, *, depth_from: int = 99, heavy_from: int = 99, task: str = "binary") -> None:
-    """What a boosting's hook saves: metrics that fall, importances, labels, predictions that get better, and trees."""
-    random = np.random.default_rng(3)
-    labels = {
-        "binary": random.integers(0, 2, 80),
-        "multi": random.integers(0, 3, 90),
-        "regression": random.normal(size=80),
-    }[task]
-    with Hook(path) as hook:
-        for step in range(10):
-            if step == 0:
-                hook.save_tensor("hyperparameters/max_depth", np.array(4), "hyperparameters")
-            hook.save_tensor("train-rmse", np.float64(1.0 / (step + 1)), "metrics")
-            hook.save_tensor("validation-rmse", np.float64(1.2 / (step + 1) + 0.1), "metrics")
-            for feature in range(6):
-                weight = 100.0 if feature == 0 and step >= heavy_from else 5.0 + feature
-                for kind in ("weight", "gain", "cover"):
-                    hook.save_tensor(
-                        f"feature_importance/{kind}/f<{feature}>", np.float64(weight), "feature_importance"
-                    )
-            noise = 1.0 / (step + 1)
-            if task == "binary":
-                predictions = np.clip(labels * (1 - noise) + random.random(80) * noise, 0, 1)
-            elif task == "multi":
-                predictions = np.eye(3)[labels] * (1 - noise) + random.random((90, 3)) * noise
-            else:
-                predictions = labels + noise * random.normal(size=80)
-            hook.save_tensor("labels", labels, "labels")
-            hook.save_tensor("predictions", predictions, "predictions")
-            depth = 6 if step >= depth_from else 3
-            hook.save_tensor("trees/Node", np.arange(2 ** (depth + 1) - 1), "trees")
-            hook.step()
 
 
 def test_trees_and_features(tmp_path: Path) -> None:

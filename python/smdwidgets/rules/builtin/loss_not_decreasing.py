@@ -33,6 +33,9 @@ class LossNotDecreasing(BuiltinRule):
     earlier loss that was NaN or infinite is not compared with. Losses are single numbers; other tensors that the selectors
     find are left alone; workers are averaged.
 
+    `diff_percent` is the fall that is asked for, as SageMaker documents it. Its published tests of 2019 use it as a tolerance instead (with
+    20, a loss of 0.30 that was 0.30 before does not fire); the two can't both hold, and here such a loss fires.
+
     `mode` None judges the steps of EVAL if losses were saved in some so far, else those of TRAIN, else all. In a mode, steps
     are that mode's own count. Collection `losses` is looked at unless `use_losses_collection` is False.
 
