@@ -315,8 +315,15 @@ class StepWriter:
         """Write a tensor: an array, or what numpy makes one of. Text may be of any rank.
 
         `dtype` says what the elements really are where numpy has no name for it: "bfloat16" for an array of uint16. A name may come again: readers take the last. A reduction is a tensor named by `reduction_name`."""
-    def tensors(self, ready: Sequence[tuple[str, str, Sequence[int], _Buffer]]) -> None:
-        """Write many tensors, each (name, dtype's name, shape, its bytes in C order), in one go."""
+    def tensors(
+        self,
+        ready: Sequence[tuple[str, str, Sequence[int], _Buffer]],
+        raw: bool = True,
+        reductions: Sequence[tuple[str, bool]] = ...,
+    ) -> None:
+        """Write many tensors, each (name, dtype's name, shape, its bytes in C order), in one go.
+
+        `reductions` of each, by (name, of |x|), are written before it; with `raw` false, in its place."""
     def shape(self, name: str, original: str, shape: Sequence[int]) -> None:
         """Note a tensor's shape in place of, or beside, its value. `original` is the name its framework gave it."""
     def finish(self) -> tuple[str | None, str | None, int]:

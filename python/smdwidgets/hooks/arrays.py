@@ -1,6 +1,6 @@
 """From whatever a training script holds to an array that can be written later.
 
-A hook writes after the training has gone on, so it must own the bytes: :func:`owned` copies, into a buffer that an
+A hook writes after the training has gone on, so it must own the bytes: :func:`owned` copies, into memory that an
 earlier step has used (fresh memory costs more than the copying). What is copied is never converted.
 
 >>> import numpy as np
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
 
-__all__ = ["DTYPES", "Held", "Staging", "as_array", "owned"]
+__all__ = ["DTYPES", "Held", "Slab", "Staging", "as_array", "owned"]
 
 #: The names of the element types that the format has.
 DTYPES = frozenset(
@@ -46,8 +47,12 @@ DTYPES = frozenset(
         "str",
     ]
 )
-#: Below this size a fresh array is as quick as one from the pool.
-_SMALL = 1 << 15
+#: How much memory is asked for at once: enough for the system to give large pages, which are copied to and from faster.
+_SLAB = 8 << 20
+#: Larger tensors get a slab of their own, as large as a whole number of these.
+_OWN = 1 << 20
+#: Where a tensor may begin in a slab.
+_ALIGN = 64
 
 
 @dataclass(slots=True)
@@ -60,7 +65,7 @@ class Held:
     array: NDArray[Any]
     dtype: str
     shape: tuple[int, ...]
-    buffer: NDArray[np.uint8] | None = None
+    slab: Slab | None = None
 
     @property
     def nbytes(self) -> int:
@@ -68,59 +73,87 @@ class Held:
         return int(self.array.nbytes)
 
 
-class Staging:
-    """Buffers that go round: taken for a tensor's copy, given back when it has been written. Holds at most ``limit`` bytes.
+class Slab:
+    """Memory for the copies of several tensors."""
 
-    >>> staging = Staging(limit=1 << 20)
-    >>> first = staging.take(100_000)
-    >>> staging.give_back(first)
-    >>> staging.take(100_000) is first
+    __slots__ = ("memory", "tensors", "used")
+
+    def __init__(self, size: int) -> None:
+        self.memory = np.empty(size, np.uint8)
+        self.used = 0
+        #: How many of those in it are not written yet.
+        self.tensors = 0
+
+
+class Staging:
+    """Memory that goes round: taken for a tensor's copy, given back when that has been written. Keeps ``limit`` bytes at most.
+
+    >>> staging = Staging(limit=1 << 30)
+    >>> array, slab = staging.room(np.dtype("float32"), (10, 10))
+    >>> staging.give_back(slab)
+    >>> again, _ = staging.room(np.dtype("int8"), (400,))
+    >>> np.shares_memory(array, again)
     True
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._free: dict[int, list[NDArray[np.uint8]]] = {}
-        self._held = 0
+        self._free: dict[int, list[Slab]] = {}
+        self._kept = 0
+        self._open: Slab | None = None
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> NDArray[np.uint8]:
-        """A buffer of exactly this size."""
+    def room(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[NDArray[Any], Slab]:
+        """An array to copy into, and the slab to give back when it is done with."""
+        size = dtype.itemsize * prod(shape)
         with self._lock:
-            free = self._free.get(size)
-            if free:
-                self._held -= size
-                return free.pop()
-        return np.empty(size, np.uint8)
+            slab = self._open
+            if slab is None or slab.used + size > _SLAB:
+                slab = self._next(size)
+            at = slab.used
+            slab.used = at + size + -size % _ALIGN
+            slab.tensors += 1
+        return np.ndarray(shape, dtype, slab.memory, at), slab
 
-    def give_back(self, buffer: NDArray[np.uint8]) -> None:
-        """Take a buffer back, to be handed out again if there is room to keep it."""
-        size = buffer.nbytes
+    def give_back(self, slab: Slab) -> None:
+        """One tensor less in this slab; when it was the last, the slab may be filled anew."""
         with self._lock:
-            if self._held + size <= self._limit:
-                self._free.setdefault(size, []).append(buffer)
-                self._held += size
+            slab.tensors -= 1
+            if not slab.tensors:
+                slab.used = 0
+                if slab is not self._open:
+                    self._keep(slab)
 
     def clear(self) -> None:
-        """Keep none."""
+        """Keep nothing, now and later."""
         with self._lock:
             self._free.clear()
-            self._held = 0
+            self._open = None
+            self._limit = 0
 
-    def room(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[np.uint8] | None]:
-        """An array to copy into, and the buffer to give back when it is done with (None where it is not worth it)."""
-        array = np.empty(shape, dtype) if (size := dtype.itemsize * _count(shape)) < _SMALL else None
-        if array is not None:
-            return array, None
-        buffer = self.take(size)
-        return buffer.view(dtype).reshape(shape), buffer
+    def _next(self, size: int) -> Slab:
+        own = size > _SLAB // 2
+        wanted = -(-size // _OWN) * _OWN if own else _SLAB
+        # Tensors whose sizes differ from step to step share what is about right.
+        fitting = min((found for found in self._free if wanted <= found <= 2 * wanted), default=None)
+        if fitting is None:
+            slab = Slab(wanted)
+        else:
+            slab = self._free[fitting].pop()
+            self._kept -= fitting
+            if not self._free[fitting]:
+                del self._free[fitting]
+        if not own:
+            full, self._open = self._open, slab
+            if full is not None and not full.tensors:
+                self._keep(full)
+        return slab
 
-
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
+    def _keep(self, slab: Slab) -> None:
+        size = slab.memory.nbytes
+        if self._kept + size <= self._limit:
+            self._free.setdefault(size, []).append(slab)
+            self._kept += size
 
 
 def as_array(name: str, value: object) -> NDArray[Any]:
@@ -169,6 +202,6 @@ def owned(name: str, value: object, staging: Staging | None = None) -> Held:
         array = array.view(np.uint16)
     if staging is None:
         return Held(np.array(array, order="C", copy=True, subok=False), name_of_type, array.shape)
-    room, buffer = staging.room(array.dtype, array.shape)
+    room, slab = staging.room(array.dtype, array.shape)
     np.copyto(room, array, casting="no")
-    return Held(room, name_of_type, array.shape, buffer)
+    return Held(room, name_of_type, array.shape, slab)

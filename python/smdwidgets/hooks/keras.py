@@ -166,7 +166,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         if self._saving:
             metrics = self.get_collection(CollectionKeys.METRICS)
             for name, value in logs.items():
-                if not self._patterns.match(self.get_collection(CollectionKeys.LOSSES), name):
+                if not self._plan.matches(self.get_collection(CollectionKeys.LOSSES), name):
                     metrics.add_tensor_name(name)
                 self._capture(name, float(value))
             if self.mode is ModeKeys.TRAIN and (optimizer := getattr(self.model, "optimizer", None)) is not None:
@@ -182,7 +182,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
     def _tap(self, function: str) -> None:
         """Put listeners where the wanted tensors arise, before Keras traces its function of one step."""
         model = self.model
-        if not self._prepared:
+        if not self._plan.prepared:
             self._prepare()
         if self._tapped.get(function) is model:
             return
@@ -206,13 +206,12 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         outermost = (f"{model.name}/inputs", f"{model.name}/outputs")
         for collection, name in zip((CollectionKeys.INPUTS, CollectionKeys.OUTPUTS), outermost, strict=True):
             self.get_collection(collection).add_tensor_name(name)
-        collections = self._saved_collections()
         for layer in _layers(model):
             name = self._name_of(layer)
             probes = [
                 f"{name}/{kind}" + (f"_{i}" if i else "") for kind in ("outputs", "inputs") for i in range(_PROBED)
             ]
-            if any(self._patterns.match(one, probe) for one in collections for probe in probes):
+            if self._plan.wants_any(probes):
                 self._wrap(layer, "call", functools.partial(self._tapped_call, name))
         if (optimizer := getattr(model, "optimizer", None)) is not None:
             inner = getattr(optimizer, "inner_optimizer", optimizer)
@@ -272,12 +271,8 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
 
     # ------------------------------------------------------------------------------------------------------ copying
 
-    def _capture(self, name: str, value: Any, shape: tuple[int, ...] | None = None) -> None:
-        if self._saving:
-            super()._capture(name, value, tuple(value.shape) if hasattr(value, "shape") else shape)
-
     def _hold(self, name: str, value: object) -> Held:
-        held = self._taps.hold(name, value, self._staging)
+        held = self._taps.hold(name, value, self._outbox.staging)
         return super()._hold(name, value) if held is None else held
 
     def _untap(self) -> None:

@@ -114,17 +114,16 @@ class Hook(BaseHook):
                 value = get(parameter.list_ctx()[0])
             except (mxnet.gluon.parameter.DeferredInitializationError, RuntimeError):
                 return False
-            self._capture(name, value, tuple(value.shape))
+            self._capture(name, value)
         return True
 
     def _tap_blocks(self) -> None:
         """Listen to the blocks whose inputs or outputs any collection may want."""
         self._tapped = True
-        collections = self._saved_collections()
 
         def tap(block: Any) -> None:
             probes = [f"{block.name}_{kind}_{i}" for kind in ("output", "input") for i in range(_PROBED)]
-            if any(self._patterns.match(one, probe) for one in collections for probe in probes):
+            if self._plan.wants_any(probes):
                 self._handles.append(block.register_forward_hook(self._after_forward))
 
         for root in self._roots:
@@ -139,7 +138,7 @@ class Hook(BaseHook):
         if isinstance(value, mxnet.nd.NDArray):
             index = self._counts.get(prefix, 0)
             self._counts[prefix] = index + 1
-            self._capture(f"{prefix}{index}", value, tuple(value.shape))
+            self._capture(f"{prefix}{index}", value)
         elif isinstance(value, list | tuple):
             for item in value:
                 self._capture_all(prefix, item)

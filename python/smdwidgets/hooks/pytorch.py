@@ -119,8 +119,9 @@ class Hook(BaseHook):
         self._modules: list[nn.Module] = []  # kept, so that an id in _names stays that module's
         self._roots: list[tuple[str, nn.Module]] = []
         self._handles: list[Any] = []
-        self._watched: dict[int, str] = {}
-        self._watching: list[Any] = []
+        self._watched: dict[
+            int, tuple[weakref.ref[nn.Parameter], str, Any]
+        ] = {}  # by id; its gradient's name, the handle
         self._counts: dict[str, int] = {}
         self._from_optimizer = False
         self._tapped = False
@@ -213,10 +214,13 @@ class Hook(BaseHook):
         if not self._tapped:
             self._tap_modules()
         if saves:
-            for name, parameter in self._parameters():
-                self._capture(name, parameter)
-                if parameter.requires_grad and id(parameter) not in self._watched and self._keep(f"gradient/{name}"):
-                    self._watch(name, parameter)
+            with torch.no_grad():
+                for name, parameter in self._parameters():
+                    self._capture(name, parameter)
+                    if parameter.requires_grad:
+                        self._watch(name, parameter)
+        elif self._watched:
+            self._watch_none()
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Every parameter once, under the first of its names."""
@@ -230,12 +234,11 @@ class Hook(BaseHook):
     def _tap_modules(self) -> None:
         """Listen to the modules whose inputs or outputs any collection may want, and to no others: each costs time."""
         self._tapped = True
-        collections = self._saved_collections()
         for _, root in self._roots:
             for module in root.modules():
                 name = self._names[id(module)]
                 probes = [f"{name}_{kind}_{i}" for kind in ("output", "input") for i in range(_PROBED)]
-                if any(self._patterns.match(one, probe) for one in collections for probe in probes):
+                if self._plan.wants_any(probes):
                     self._handles.append(module.register_forward_hook(_ModuleCallback(self, Hook._after_forward)))
 
     def _after_forward(self, module: nn.Module, inputs: object, outputs: object) -> None:
@@ -255,26 +258,23 @@ class Hook(BaseHook):
     # ---------------------------------------------------------------------------------------------------- gradients
 
     def _watch(self, name: str, parameter: nn.Parameter) -> None:
-        """Be told, in this step, when a backward pass has added to a parameter's gradient."""
-        if self._from_optimizer or not parameter.is_leaf:
+        """Be told when a backward pass has added to a parameter's gradient, until a step comes that is not saved."""
+        known = self._watched.get(id(parameter))
+        if known is not None and known[0]() is parameter:
             return
-        self._watched[id(parameter)] = f"gradient/{name}"
-        callback = _Callback(self, Hook._after_gradient)
-        self._watching.append(parameter.register_post_accumulate_grad_hook(callback))
+        gradient = f"gradient/{name}"
+        if not self._from_optimizer and parameter.is_leaf and self._keep(gradient) is not None:
+            handle = parameter.register_post_accumulate_grad_hook(_Callback(self, Hook._after_gradient))
+            self._watched[id(parameter)] = weakref.ref(parameter), gradient, handle
 
-    def _end_step(self) -> None:
-        super()._end_step()
-        # Most steps are not saved, and at those nobody need be told.
-        for handle in self._watching:
+    def _watch_none(self) -> None:
+        for _, _, handle in self._watched.values():
             handle.remove()
-        self._watching.clear()
         self._watched.clear()
 
     def _after_gradient(self, parameter: torch.Tensor) -> None:
-        if self._saving and parameter.grad is not None:
-            name = self._watched.get(id(parameter))
-            if name is not None and not self._from_optimizer:
-                self._capture(name, parameter.grad)
+        if self._saving and parameter.grad is not None and not self._from_optimizer:
+            self._capture(self._watched[id(parameter)][1], parameter.grad)
 
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if self._saving:
@@ -285,15 +285,11 @@ class Hook(BaseHook):
 
     # ------------------------------------------------------------------------------------------------------ copying
 
-    def _capture(self, name: str, value: Any, shape: tuple[int, ...] | None = None) -> None:
-        if self._saving:
-            super()._capture(name, value, tuple(value.shape) if isinstance(value, torch.Tensor) else shape)
-
     def _hold(self, name: str, value: object) -> Held:
         """One copy, from wherever the tensor is straight into the buffer that is written from."""
         if not isinstance(value, torch.Tensor):
             return super()._hold(name, value)
-        return owned_from_torch(name, value, self._staging)
+        return owned_from_torch(name, value, self._outbox.staging)
 
     def _plain(self, value: object) -> object:
         return np.empty(0) if isinstance(value, torch.Tensor) else value
@@ -304,6 +300,7 @@ class Hook(BaseHook):
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._watch_none()
         self._modules.clear()
         self._roots.clear()
         self._names.clear()

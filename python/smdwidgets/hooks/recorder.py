@@ -79,8 +79,8 @@ class Recorder:
             self._drop(error)
         finally:
             for one in captured:
-                if one.held is not None and one.held.buffer is not None:
-                    self._staging.give_back(one.held.buffer)
+                if one.held is not None and one.held.slab is not None:
+                    self._staging.give_back(one.held.slab)
 
     def finish(self) -> None:
         """Make the step visible, all of it at once."""
@@ -133,26 +133,27 @@ class Recorder:
 
     def _write(self, at: At, captured: Sequence[Captured]) -> None:
         writer = self._step_writer(at)
-        ready: list[tuple[str, str, tuple[int, ...], NDArray[Any]]] = []
+        # Tensors of which the same is kept are written by one call, in which the training can use the interpreter.
+        alike: dict[
+            tuple[bool, tuple[tuple[str, bool], ...]], list[tuple[str, str, tuple[int, ...], NDArray[Any]]]
+        ] = {}
         for one in captured:
             held, keep = one.held, one.keep
             if keep.shape:
                 writer.shape(one.name, one.name, one.shape)
             if held is None:
                 continue
-            text = held.dtype == "str"
-            if keep.reductions and not text and held.array.size:
-                found = _core.reduce(held.array, held.dtype, keep.reductions)
-                for (op, absolute), value in found.items():
-                    if value is not None:
-                        writer.tensor(_core.reduction_name(op, absolute, one.name), value)
-            if keep.raw and text:
-                writer.tensor(one.name, held.array)
-            elif keep.raw:
-                ready.append((one.name, held.dtype, held.shape, held.array if held.shape else held.array.reshape(1)))
-            if self._tensorboard is not None and not text and (keep.scalar or keep.histogram is not None):
+            if held.dtype == "str":
+                if keep.raw:
+                    writer.tensor(one.name, held.array)
+                continue
+            if keep.raw or keep.reductions:
+                array = held.array if held.shape else held.array.reshape(1)
+                alike.setdefault((keep.raw, keep.reductions), []).append((one.name, held.dtype, held.shape, array))
+            if self._tensorboard is not None and (keep.scalar or keep.histogram is not None):
                 self._tensorboard.add(one.name, held, keep, at[0], at[1], one.time)
-        writer.tensors(ready)
+        for (raw, reductions), ready in alike.items():
+            writer.tensors(ready, raw, reductions)
 
     def _drop(self, error: OSError) -> None:
         writer, self._writer = self._writer, None

@@ -1,7 +1,7 @@
 """Scalars and histograms for TensorBoard: one event file a mode, with true checksums.
 
 The files lie in ``<directory>/<MODE>/``, so that TensorBoard shows each mode as a run of its own. Nothing of TensorBoard
-is needed to write them: an event is a few protobuf fields.
+is needed to write them.
 
 >>> import tempfile
 >>> export = TensorBoardExport(tempfile.mkdtemp())
@@ -14,14 +14,13 @@ from __future__ import annotations
 import io
 import os
 import socket
-import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets._core import masked_crc
+from smdwidgets import _core
 from smdwidgets.hooks.arrays import Held
 from smdwidgets.hooks.keep import Keep
 from smdwidgets.modes import ModeKeys
@@ -51,13 +50,29 @@ class TensorBoardExport:
 
     def scalar(self, tag: str, value: float, step: int, mode: ModeKeys, timestamp: float) -> None:
         """One number."""
-        self._event(tag, b"\x15" + struct.pack("<f", _as_float32(value)), step, mode, timestamp)
+        self._write(_core.scalar_record(tag, step, timestamp, value), step, mode, timestamp)
 
     def histogram(self, tag: str, values: NDArray[Any], step: int, mode: ModeKeys, timestamp: float) -> None:
         """How the finite elements are distributed; NaN and infinities have no place on its axis."""
-        proto = _histogram(values)
-        if proto is not None:
-            self._event(tag, _field(5, proto), step, mode, timestamp)
+        finite = values if values.dtype.kind != "f" or np.isfinite(values).all() else values[np.isfinite(values)]
+        if not finite.size:
+            return
+        found, stats = _core.histogram(finite, bins=_BINS), _core.stats(finite)
+        with np.errstate(over="ignore"):
+            total, squares = float(finite.sum(dtype=np.float64)), float(np.square(finite, dtype=np.float64).sum())
+        record = _core.histogram_record(
+            tag,
+            step,
+            timestamp,
+            found["edges"][1:].tolist(),
+            found["counts"].tolist(),
+            min=stats["min"],
+            max=stats["max"],
+            num=finite.size,
+            sum=total,
+            sum_squares=squares,
+        )
+        self._write(record, step, mode, timestamp)
 
     def close(self) -> None:
         """Close the files. What follows begins new ones."""
@@ -65,10 +80,9 @@ class TensorBoardExport:
         for file in files.values():
             file.close()
 
-    def _event(self, tag: str, value: bytes, step: int, mode: ModeKeys, timestamp: float) -> None:
+    def _write(self, record: bytes, step: int, mode: ModeKeys, timestamp: float) -> None:
         file = self._files.get(mode) or self._begin(step, mode, timestamp)
-        summary = _field(1, _field(1, tag.encode("utf-8", "replace")) + value)
-        _write(file, _wall_time(timestamp) + b"\x10" + _varint(step) + _field(5, summary))
+        file.write(record)
         file.flush()  # TensorBoard follows the file while it grows
 
     def _begin(self, step: int, mode: ModeKeys, timestamp: float) -> io.BufferedWriter:
@@ -76,37 +90,8 @@ class TensorBoardExport:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{max(step, 0):012d}_{os.getpid()}_{socket.gethostname()}.tfevents"
         file = self._files[mode] = (folder / name).open("ab")
-        _write(file, _wall_time(timestamp) + _field(3, b"brain.Event:2"))
+        file.write(_core.version_record(timestamp))
         return file
-
-
-def _write(file: io.BufferedWriter, event: bytes) -> None:
-    length = struct.pack("<Q", len(event))
-    file.write(length + struct.pack("<I", masked_crc(length)) + event + struct.pack("<I", masked_crc(event)))
-
-
-def _wall_time(timestamp: float) -> bytes:
-    return b"\x09" + struct.pack("<d", timestamp)
-
-
-def _varint(number: int) -> bytes:
-    """A whole number as protobuf writes it: seven bits a byte, the lowest first.
-
-    >>> _varint(300).hex()
-    'ac02'
-    """
-    out = bytearray()
-    number &= (1 << 64) - 1
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """A field with a length: text, bytes or a message."""
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
 def _numbers(held: Held) -> NDArray[Any] | None:
@@ -117,31 +102,3 @@ def _numbers(held: Held) -> NDArray[Any] | None:
         wide: NDArray[np.uint32] = held.array.view(np.uint16).astype(np.uint32) << np.uint32(16)
         return wide.view(np.float32)
     return np.abs(held.array) if held.array.dtype.kind == "c" else held.array
-
-
-def _as_float32(value: float) -> float:
-    """A number that the field can hold: float64 may go beyond float32."""
-    with np.errstate(over="ignore"):
-        return float(np.float32(value))
-
-
-def _histogram(values: NDArray[Any]) -> bytes | None:
-    flat = values.reshape(-1)
-    if flat.dtype.kind == "f":
-        finite = np.isfinite(flat)
-        if not finite.all():
-            flat = flat[finite]
-    if not flat.size:
-        return None
-    numbers = flat.astype(np.float64, copy=False)
-    low, high = float(numbers.min()), float(numbers.max())
-    if low == high:
-        counts, limits = np.array([float(numbers.size)]), np.array([high])
-    else:
-        found, edges = np.histogram(numbers, bins=_BINS, range=(low, high))
-        counts, limits = found.astype(np.float64), edges[1:]
-    with np.errstate(over="ignore"):
-        total, squares = float(numbers.sum()), float(np.square(numbers).sum())
-    numbers_of = (low, high, float(numbers.size), total, squares)
-    fields = b"".join(bytes([number << 3 | 1]) + struct.pack("<d", one) for number, one in enumerate(numbers_of, 1))
-    return fields + _field(6, limits.astype("<f8").tobytes()) + _field(7, counts.astype("<f8").tobytes())

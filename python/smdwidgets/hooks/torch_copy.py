@@ -29,22 +29,23 @@ _NAMES = [
 ]
 #: Older versions of torch lack some of the unsigned ones.
 _DTYPES = {getattr(torch, name): (name, np.dtype(name)) for name in _NAMES if hasattr(torch, name)}
+#: numpy has no such type: its bytes travel as uint16.
+_DTYPES[torch.bfloat16] = ("bfloat16", np.dtype("uint16"))
 
 
 def owned_from_torch(name: str, value: torch.Tensor, staging: Staging) -> Held:
     """A copy of a tensor straight into the buffer that is written from. TypeError for what a run can't hold."""
-    tensor = value.detach()
+    tensor = value.detach() if value.requires_grad else value
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
     shape = tuple(tensor.shape)
-    if tensor.dtype is torch.bfloat16:  # numpy has no such type: its bytes travel as uint16
-        room, buffer = staging.room(np.dtype("uint16"), shape)
-        torch.from_numpy(room.view(np.int16)).view(torch.bfloat16).copy_(tensor)
-        return Held(room, "bfloat16", shape, buffer)
     known = _DTYPES.get(tensor.dtype)
     if known is None:
         raise SMDebugTypeError(f"{shown(name)} is of {tensor.dtype}, which a run can't hold: convert it first.")
     own_name, dtype = known
-    room, buffer = staging.room(dtype, shape)
-    torch.from_numpy(room).copy_(tensor)
-    return Held(room, own_name, shape, buffer)
+    room, slab = staging.room(dtype, shape)
+    if own_name == "bfloat16":
+        torch.from_numpy(room.view(np.int16)).view(torch.bfloat16).copy_(tensor)
+    else:
+        torch.from_numpy(room).copy_(tensor)
+    return Held(room, own_name, shape, slab)

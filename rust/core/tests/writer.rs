@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use smdwidgets_core::crc::crc32c;
 use smdwidgets_core::error::Error;
 use smdwidgets_core::record::{self, Footer};
+use smdwidgets_core::reduce::Op;
 use smdwidgets_core::tensor::{DType, Data, decode_record};
 use smdwidgets_core::writer::{StepWriter, Written, reduction_name};
 
@@ -37,6 +38,28 @@ const INDEX: &str = "index/000000000/000000000005_worker_0.json";
 
 fn writer(root: &Path) -> StepWriter {
     StepWriter::new(root, 5, "worker_0", 1, 3, false).unwrap()
+}
+
+#[test]
+fn reductions_are_tensors_of_their_own() {
+    let run = tempfile::tempdir().unwrap();
+    let mut step = writer(run.path());
+    let content: Vec<u8> = [3.0f32, -4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    step.reductions("w", DType::F32, &content, &[(Op::L2, false), (Op::Min, true)]).unwrap();
+    step.reductions("empty", DType::F32, &[], &[(Op::Min, false), (Op::Sum, false)]).unwrap();
+    assert!(matches!(step.reductions("odd", DType::F32, &[0; 3], &[(Op::Sum, false)]), Err(Error::Invalid(_))));
+    step.finish().unwrap();
+
+    let events = fs::read(run.path().join(EVENTS)).unwrap();
+    let index = json(run.path(), INDEX);
+    let entries = index["tensor_payload"].as_array().unwrap();
+    let names: Vec<_> = entries.iter().map(|entry| entry["tensorname"].as_str().unwrap()).collect();
+    assert_eq!(names, ["smdebug/reductions/l2/w", "smdebug/reductions/abs_min/w", "smdebug/reductions/sum/empty"]);
+    for (entry, expected) in entries.iter().zip([5.0f32, 3.0, 0.0]) {
+        let start = entry["start_idx"].as_u64().unwrap() as usize;
+        let record = &events[start..start + entry["length"].as_u64().unwrap() as usize];
+        assert_eq!(decode_record(record).unwrap().tensor.data, Data::Raw(&expected.to_le_bytes()));
+    }
 }
 
 #[test]

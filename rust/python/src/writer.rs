@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyString};
 use smdwidgets_core::error::Result;
 use smdwidgets_core::tensor::DType;
@@ -13,6 +14,7 @@ use smdwidgets_core::writer;
 use crate::buffer::Bytes;
 use crate::errors::to_python;
 use crate::numpy;
+use crate::reduce::op;
 
 /// Writes one step of one worker: its event file and its index file.
 #[pyclass(frozen, module = "smdwidgets._core")]
@@ -80,7 +82,14 @@ impl StepWriter {
     }
 
     /// Many tensors whose bytes lie ready, with the interpreter let go once for all of them.
-    fn tensors(&self, py: Python<'_>, ready: Vec<(String, String, Vec<u64>, Bound<'_, PyAny>)>) -> PyResult<()> {
+    #[pyo3(signature = (ready, raw = true, reductions = Vec::new()))]
+    fn tensors(
+        &self,
+        py: Python<'_>,
+        ready: Vec<(PyBackedStr, PyBackedStr, Vec<u64>, Bound<'_, PyAny>)>,
+        raw: bool,
+        reductions: Vec<(PyBackedStr, bool)>,
+    ) -> PyResult<()> {
         let mut held = Vec::with_capacity(ready.len());
         for (name, dtype, shape, content) in ready {
             let Some(dtype) = DType::from_name(&dtype) else {
@@ -88,12 +97,15 @@ impl StepWriter {
             };
             held.push((name, dtype, shape, Bytes::of(&content)?));
         }
+        let wanted: Vec<_> = reductions.iter().map(|(name, abs)| Ok((op(name)?, *abs))).collect::<PyResult<_>>()?;
         self.with(py, |writer| {
             let writer = writer.as_mut()?;
-            Some(
-                held.iter()
-                    .try_for_each(|(name, dtype, shape, bytes)| writer.tensor(name, *dtype, shape, bytes.as_slice())),
-            )
+            Some(held.iter().try_for_each(|(name, dtype, shape, bytes)| {
+                if !wanted.is_empty() && !bytes.as_slice().is_empty() {
+                    writer.reductions(name, *dtype, bytes.as_slice(), &wanted)?;
+                }
+                if raw { writer.tensor(name, *dtype, shape, bytes.as_slice()) } else { Ok(()) }
+            }))
         })
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -81,12 +82,62 @@ def test_a_queue_needs_room():
         Background(limit=0)
 
 
+LARGE = 6 << 20  # more than half a slab: on its own
+
+
 def test_staging_keeps_no_more_than_its_limit():
-    staging = Staging(limit=250_000)
-    arrays = [owned("x", np.full(25_000, float(i)), staging) for i in range(3)]
-    for held in arrays:
-        assert held.buffer is not None
-        staging.give_back(held.buffer)
-    again = [owned("x", np.zeros(25_000), staging) for _ in range(3)]
-    reused = [any(held.buffer is earlier.buffer for earlier in arrays) for held in again]
-    assert reused == [True, False, False]  # 200,000 bytes each: one fits
+    staging = Staging(limit=10 << 20)
+    held = [owned("x", np.full(LARGE, i, "u1"), staging) for i in range(3)]
+    for one in held:
+        staging.give_back(one.slab)
+    again = [owned("x", np.zeros(LARGE, "u1"), staging) for _ in range(3)]
+    reused = [any(one.slab is earlier.slab for earlier in held) for one in again]
+    assert reused == [True, False, False]  # one fits
+
+
+def test_tensors_share_memory_only_one_after_the_other():
+    staging = Staging(limit=1 << 30)
+    rng = np.random.default_rng(0)
+    held, seen = [], set()
+    for i in range(2000):
+        array = rng.integers(
+            0, 255, int(rng.choice((0, 1, 63, 5000, 200_000, LARGE), p=(0.1, 0.2, 0.2, 0.3, 0.15, 0.05))), "u1"
+        )
+        held.append((array, owned("x", array, staging)))
+        seen.add(id(held[-1][1].slab))
+        if i % 3 == 2:
+            for _ in range(3):
+                expected, one = held.pop(int(rng.integers(len(held))))
+                assert one.array.tobytes() == expected.tobytes()
+                staging.give_back(one.slab)
+    assert len(seen) < 30
+    first, second = owned("a", np.ones(100_000), staging), owned("b", np.zeros(100_000), staging)
+    assert not np.shares_memory(first.array, second.array)
+
+
+def test_tensors_of_changing_sizes_find_memory_too():
+    staging = Staging(limit=1 << 30)
+    slabs = []
+    for size in (20 << 20, 18 << 20, 15 << 20, 19 << 20):
+        slabs.append(owned("x", np.zeros(size, "u1"), staging).slab)
+        staging.give_back(slabs[-1])
+    assert all(slab is slabs[0] for slab in slabs)
+
+
+def test_many_threads_take_and_give_back():
+    staging = Staging(limit=1 << 30)
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(300):
+            array = rng.integers(0, 255, int(rng.integers(1, 100_000)), "u1")
+            held = owned("x", array, staging)
+            other = owned("x", array[::-1], staging)
+            assert held.array.tobytes() == array.tobytes()
+            staging.give_back(held.slab)
+            assert other.array.tobytes() == array[::-1].tobytes()
+            staging.give_back(other.slab)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(work, seed) for seed in range(8)]:
+            done.result()

@@ -36,7 +36,7 @@ class Framework(Hook):
         for _ in range(steps):
             self._begin_step()
             for name in ("net.weight", "gradient/net.weight", "loss", "relu_output_0"):
-                self._capture(name, np.full((2, 2), self.global_step, "float32"), (2, 2))
+                self._capture(name, np.full((2, 2), self.global_step, "float32"))
 
 
 def saved(written):

@@ -47,15 +47,13 @@ impl Unfinished {
         self.written
     }
 
-    /// Adds parts to its end.
-    pub fn write(&mut self, parts: &[&[u8]]) -> Result<()> {
+    /// Adds to its end.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(file) = &mut self.file else {
             return Err(Error::Invalid(format!("{} is complete", self.path.display())));
         };
-        for part in parts {
-            file.write_all(part).map_err(|source| io_error(&self.temporary, source))?;
-            self.written += part.len() as u64;
-        }
+        file.write_all(bytes).map_err(|source| io_error(&self.temporary, source))?;
+        self.written += bytes.len() as u64;
         Ok(())
     }
 

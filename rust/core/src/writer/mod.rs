@@ -14,10 +14,14 @@ use crate::error::{Error, Result};
 use crate::index::{Index, LARGEST, Mode, Placed, Shaped};
 use crate::proto::MAX_RANK;
 use crate::record;
+use crate::reduce::{self, Op};
 use crate::tensor::{DType, Data, Meta, encode_tensor_event};
 
 use file::Unfinished;
 pub use names::{event_key, index_key, reduction_name, worker_file_name};
+
+/// Content is checksummed and written by pieces of this size: the kernel then copies what the checksum has just brought near.
+const PIECE: usize = 1 << 20;
 
 /// What a finished step left behind: keys relative to the run, `None` for a file that wasn't needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -98,6 +102,20 @@ impl StepWriter {
         self.write(name, DType::Str, shape, &Data::Strings(strings))
     }
 
+    /// Writes reductions of a tensor: `wanted` are kinds, each of x or (with true) of |x|.
+    ///
+    /// What an empty tensor has none of (its minimum) is left out.
+    pub fn reductions(&mut self, name: &str, dtype: DType, content: &[u8], wanted: &[(Op, bool)]) -> Result<()> {
+        let found = reduce::reduce_some(dtype, content, wanted.iter().copied().collect())?;
+        for (op, abs) in wanted {
+            if let Some(number) = found.try_get(*op, *abs) {
+                let name = reduction_name(op.name(), *abs, name);
+                self.tensor(&name, number.dtype(), &[], number.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Notes a tensor's shape in place of, or beside, its value. `original` is the name its framework gave it.
     pub fn shape(&mut self, name: &str, original: &str, shape: &[u64]) -> Result<()> {
         self.usable()?;
@@ -118,7 +136,7 @@ impl StepWriter {
         }
         let mut written = Written { index_key: Some(self.index_key.clone()), ..Written::default() };
         let mut index = Unfinished::create(&self.root, &self.index_key)?;
-        index.write(&[&self.index.to_bytes()])?;
+        index.write(&self.index.to_bytes())?;
         index.complete(self.fsync)?;
         if let Some(events) = &mut self.events {
             events.complete(self.fsync)?;
@@ -164,10 +182,12 @@ impl StepWriter {
         };
         let start = events.written();
         let mut crc = Running::new();
-        [before, content, behind].iter().for_each(|part| crc.add(part));
-        let header = record::header((before.len() + content.len() + behind.len()) as u64);
-        let footer = MaskedCrc::SMDEBUG_CONSTANT.0.to_le_bytes();
-        events.write(&[&header, before, content, behind, &footer])?;
+        events.write(&record::header((before.len() + content.len() + behind.len()) as u64))?;
+        for piece in std::iter::once(before).chain(content.chunks(PIECE)).chain(std::iter::once(behind)) {
+            crc.add(piece);
+            events.write(piece)?;
+        }
+        events.write(&MaskedCrc::SMDEBUG_CONSTANT.0.to_le_bytes())?;
         Ok((start, events.written() - start, crc.value()))
     }
 
