@@ -201,11 +201,18 @@ export class TensorFrames {
   }
 }
 
+/** How many of a frame's values are finite, and how many NaN, +Inf and -Inf. */
+export function finiteness(frame: Frame | undefined): { finite: number; others: number[] } {
+  const [n = 0, ...others] = frame?.counts?.slice(0, 4) ?? [];
+  return { finite: others.reduce((left, each) => left - each, n), others };
+}
+
 /** The value of a named statistic of a frame; shares for the counts. NaN when it is not there. */
 export function statistic(frame: Frame | undefined, name: string): number {
   if (!frame) return Number.NaN;
   const n = frame.counts?.[0] ?? 0;
   const share = (k: number) => (n ? k / n : Number.NaN);
+  if (name === "value") return frame.stats?.[REDUCTIONS.indexOf("mean")] ?? Number.NaN;
   if (name === "update_ratio") return frame.update ?? Number.NaN;
   if (name === "nan") return share(frame.counts?.[1] ?? 0);
   if (name === "inf") return share((frame.counts?.[2] ?? 0) + (frame.counts?.[3] ?? 0));

@@ -19,6 +19,12 @@ export interface Shown {
   pending: boolean;
 }
 
+/** One number a step, as a loss is. */
+export function isScalar(shown: Shown | undefined): boolean {
+  const shape = shown?.frame?.shape ?? shown?.frames.plan?.shape;
+  return shown?.frames.plan?.form !== "text" && shape?.length === 0;
+}
+
 /** What one redraw sees: a consistent picture of traits and data. */
 export interface Scene {
   traits: Traits;

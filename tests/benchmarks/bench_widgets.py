@@ -2,19 +2,17 @@
 
     python tests/benchmarks/bench_widgets.py
 
-The kernel's side is asked as a browser asks it; a movement is timed in Chromium, from the pointer event to after the frame it
-led to was painted, on an exported page of 1,000 steps, which runs the same bundle with nobody to ask.
+The kernel's side is asked as a browser asks it; what a person sees is timed in a real JupyterLab in Chromium without a graphics
+card, to after the frame that shows it was painted. Needs 6 GB of disk.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +22,10 @@ from report import table, write_section
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from playwright.sync_api import sync_playwright  # noqa: E402
+import in_lab  # noqa: E402
 
 import smdwidgets  # noqa: E402
-from python.widgets.talk import Page, begin, end, save  # noqa: E402
+from python.widgets.talk import Page, begin, end, save, weights  # noqa: E402
 
 WANT = {
     "stats": True,
@@ -35,27 +33,28 @@ WANT = {
     "image": {"axes": [], "fixed": [], "pool": "maxabs", "cells": 4096},
     "percentiles": True,
 }
-WATCH = """() => {
-  window.took = [];
-  const channel = new MessageChannel();
-  const due = [];
-  channel.port1.onmessage = () => { for (const at of due.splice(0)) window.took.push(performance.now() - at); };
-  addEventListener("pointermove", (event) => {
-    const at = event.timeStamp;
-    requestAnimationFrame(() => { due.push(at); channel.port2.postMessage(0); });
-  }, { capture: true });
-}"""
+BUSY = """
+import time
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    sum(range(1000))
+"""
 
 
-def frames(work: Path) -> list[list[str]]:
-    """200 steps of a tensor of a million elements."""
-    root = begin(work / "large")
+def large_run(root: Path, steps: int) -> Path:
+    """A tensor of a million elements."""
+    begin(root)
     value = np.random.default_rng(0).normal(size=(1000, 1000)).astype(np.float32)
-    for step in range(200):
-        save(root, step, {"w": value * np.float32(1 + step / 200)})
-    widget = smdwidgets.explore(end(root), tensor="w")
+    small = value[:40, :40].copy()
+    for step in range(steps):
+        save(root, step, {"w": value * np.float32(1 + step / steps), "small": small})
+    return end(root)
+
+
+def frames(run: Path) -> list[list[str]]:
+    """200 steps of a tensor of a million elements, on the kernel's side alone."""
+    widget = smdwidgets.explore(run, tensor="w")
     page = Page(widget)
-    tracemalloc.start()
     start, busy = time.perf_counter(), time.process_time()
     number = page.start("frames", role="main", run=0, tensor="w", worker="", near=199, want=WANT)
     seen = 0
@@ -64,80 +63,137 @@ def frames(work: Path) -> list[list[str]]:
         message, packets = page._replies[number].get(timeout=120)
         seen += sum(len(arrays["step"]) for head, arrays in packets if head["kind"] == "frames")
         first = first or (time.perf_counter() - start if seen else 0.0)
-        del packets
         if message["kind"] == "answer":
             break
     whole, busy = time.perf_counter() - start, time.process_time() - busy
-    held, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
     widget.close()
     assert seen == 200
     return [
-        ["first picture of 1,000,000 elements", f"{first * 1000:.0f} ms", "<= 0.5 s"],
-        ["frames of 200 steps of it", f"{whole:.2f} s ({busy:.2f} s of CPU)", "<= 3 s"],
-        ["memory of Python's own for it: held, peak", f"{held / 1e6:.1f} MB, {peak / 1e6:.1f} MB", "<= 2 MB + frames"],
+        ["kernel: first frames of 1,000,000 elements", f"{first * 1000:.0f} ms", ""],
+        ["kernel: frames of 200 steps of it", f"{whole:.2f} s ({busy:.2f} s of CPU)", ""],
     ]
 
 
-def opening(work: Path) -> list[list[str]]:
-    """An explorer on 2,000 tensors at 1,000 steps."""
-    root = begin(work / "many")
+HELD = """
+import gc, re, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import bench_widgets, smdwidgets
+from python.widgets.talk import Page
+
+def held():
+    gc.collect()
+    return int(re.search(r"RssAnon:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+widget = smdwidgets.explore(sys.argv[1], tensor="small")
+page = Page(widget)
+def look(name):
+    size = 0
+    number = page.start("frames", role="main", run=0, tensor=name, worker="", near=199, want=bench_widgets.WANT)
+    while True:
+        message, packets = page._replies[number].get(timeout=120)
+        size += sum(array.nbytes for _, arrays in packets for array in arrays.values())
+        del packets
+        if message["kind"] == "answer":
+            return size / 2**20
+look("small")
+before = held()
+size = look("w")
+print(held() - before, size)
+"""
+
+
+def memory(run: Path) -> list[list[str]]:
+    """What a kernel holds once a tensor is in view, Rust's part included: pages of its own, beyond those before."""
+    if not Path("/proc/self/status").is_file():
+        return []
+    command = [sys.executable, "-c", HELD, str(run), str(ROOT / "tests")]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=env).stdout
+    more, size = map(float, told.split())
+    return [
+        [
+            "kernel: memory held for it, Rust's part included",
+            f"{more:.1f} MB ({size:.1f} MB of frames were sent)",
+            "<= 2 MB + frames",
+        ]
+    ]
+
+
+def many_run(root: Path) -> Path:
+    """2,000 tensors at 1,000 steps."""
+    begin(root)
     tensors = {f"net/block{i // 20}/part{i % 20}.weight": np.zeros(4, np.float32) for i in range(2000)}
     for step in range(1000):
         save(root, step, tensors)
-    end(root)
-    start, busy = time.perf_counter(), time.process_time()
-    widget = smdwidgets.explore(root)
-    made = time.perf_counter() - start
-    Page(widget).ask("hello", protocol=1, again=False)
-    whole, busy = time.perf_counter() - start, time.process_time() - busy
-    widget.close()
-    return [
-        ["explorer on 2,000 tensors x 1,000 steps: made", f"{made:.2f} s", ""],
-        ["the same, and the browser told", f"{whole:.2f} s ({busy:.2f} s of CPU)", "<= 1.5 s"],
-    ]
+    return end(root)
 
 
-def dragging(work: Path) -> list[list[str]]:
-    """A slider dragged over 1,000 steps."""
-    root = begin(work / "long")
-    for step in range(1000):
-        save(root, step, {"w": np.random.default_rng(step).normal(size=(100, 100)).astype(np.float32)})
-    target = work / "page.html"
-    widget = smdwidgets.explore(end(root), tensor="w")
-    widget.to_html(target)
-    widget.close()
-    told: dict[str, Any] = json.loads(
-        subprocess.run(
-            ["node", str(ROOT / "js" / "scripts" / "chromium.mjs")], capture_output=True, text=True, check=True
-        ).stdout
-    )
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=told["path"], args=told["args"])
-        page = browser.new_page(viewport={"width": 1280, "height": 1100})
-        page.goto(target.as_uri())
-        box = page.locator(".smdw-track").bounding_box()
-        assert box
-        page.evaluate(WATCH)
-        y = box["y"] + box["height"] / 2
-        page.mouse.move(box["x"] + 5, y)
-        page.mouse.down()
-        page.mouse.move(box["x"] + box["width"] - 5, y, steps=1000)
-        page.mouse.up()
-        page.wait_for_function("() => window.took.length > 900")
-        took = np.array(page.evaluate("() => window.took"))
-        browser.close()
-    p50, p95 = np.percentile(took, [50, 95])
+def in_the_notebook(work: Path, large: Path) -> list[list[str]]:
+    """What a person sees in JupyterLab."""
+    several = begin(work / "several")
+    for step in range(200):
+        save(several, step, {f"w{i}": weights(step + i, (256, 256)) for i in range(12)} | {"small": weights(step)})
+    end(several)
+    many, longest, live = many_run(work / "many"), large_run(work / "longest", 1000), begin(work / "live")
+    with in_lab.jupyter(work) as (lab, port):
+        chosen = [in_lab.choosing(lab, large)[0] for _ in range(3)]
+        opened = [in_lab.opening(lab, many) for _ in range(3)]
+        drag: dict[str, Any] = in_lab.dragging(lab, port, longest)
+        busy = [first for first, _ in in_lab.choosing(lab, several, BUSY, 12)]
+        live_p50, live_p95 = np.percentile(in_lab.living(lab, live), [50, 95])
+    waited, worked = np.array(drag["waited"]), np.array(drag["worked"])
+    gaps = np.diff(drag["shown"])
+    cpu = drag["cpu"]
     return [
-        ["pointer event to painted frame, 1,000 movements: p50, p95", f"{p50:.1f} ms, {p95:.1f} ms", "p95 <= 16.7 ms"]
+        ["first picture of 1,000,000 elements after the click", f"{min(c[0] for c in chosen):.0f} ms", "<= 500 ms"],
+        ["all frames of 200 steps of it", f"{min(c[1] for c in chosen) / 1000:.2f} s", "<= 3 s"],
+        [
+            "explorer of 2,000 tensors x 1,000 steps: from running the cell to the picture",
+            f"{min(opened) / 1000:.2f} s",
+            "<= 1.5 s",
+        ],
+        [
+            "drag over 1,000 steps of 1,000,000 elements, 125 movements a second: from handling one to its painted frame, p50, p95",
+            f"{np.percentile(worked, 50):.1f} ms, {np.percentile(worked, 95):.1f} ms",
+            "p95 <= 16.7 ms",
+        ],
+        [
+            "the same, with the wait for the display's next frame",
+            f"{np.percentile(waited, 50):.1f} ms, {np.percentile(waited, 95):.1f} ms",
+            "",
+        ],
+        [
+            "the same: from frame to frame, p50, p95",
+            f"{np.percentile(gaps, 50):.1f} ms, {np.percentile(gaps, 95):.1f} ms",
+            "",
+        ],
+        [
+            "the same: CPU of the page's main thread for a frame (our script, style and layout)",
+            f"{cpu['all']:.1f} ms ({cpu['script']:.1f} ms, {cpu['layout']:.1f} ms)",
+            "",
+        ],
+        ["the same: questions to the kernel on the way", f"{drag['asked']}", "0"],
+        [
+            "another tensor chosen while a cell trains: first picture, median, worst of 12",
+            f"{np.median(busy):.0f} ms, {max(busy):.0f} ms",
+            "<= 300 ms",
+        ],
+        [
+            "a step written by another process on the screen, p50, p95 of 60",
+            f"{live_p50 * 1000:.0f} ms, {live_p95 * 1000:.0f} ms",
+            "p95 <= 1 s",
+        ],
     ]
 
 
 def main() -> None:
     """Measure, and write the section."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = [row for part in (frames, opening, dragging) for row in part(Path(folder))]
-    body = f"`python tests/benchmarks/bench_widgets.py`. Wall time; the machine had {os.getloadavg()[0]:.0f} processes at work on {os.cpu_count()} cores.\n\n"
+        work = Path(folder)
+        large = large_run(work / "large", 200)
+        rows = frames(large) + memory(large) + in_the_notebook(work, large)
+    body = f"`python tests/benchmarks/bench_widgets.py`. Wall time; the best of three where it is one number. The machine had {os.getloadavg()[0]:.0f} processes at work on {os.cpu_count()} cores.\n\n"
     write_section("Widgets", body + table(["what", "measured", "target"], rows))
     print(table(["what", "measured", "target"], rows))
 

@@ -37,11 +37,14 @@ export interface LeftOptions {
   /** pixels a label needs */
   each?: number;
   format?: (tick: Tick) => string;
+  /** counts have no ticks between two of them */
+  whole?: boolean;
 }
 
 export function leftAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, options: LeftOptions = {}): void {
-  const { grid = true, each = 34, format = (tick: Tick) => tick.label } = options;
+  const { grid = true, each = 34, format = (tick: Tick) => tick.label, whole = false } = options;
   for (const tick of scale.ticks(room(box.height, each))) {
+    if (whole && !Number.isInteger(tick.value)) continue;
     const y = scale(tick.value);
     if (y < box.y - 1 || y > box.y + box.height + 1) continue;
     if (grid) line(pen, box.x, crisp(y), box.x + box.width, crisp(y), { stroke: theme.grid });

@@ -22,6 +22,8 @@ export interface HeatmapPicture {
   window: Window;
   table: Table;
   domain: [number, number];
+  /** no value is finite: the colours stand for nothing */
+  blank?: boolean;
   hover: readonly [row: number, col: number] | undefined;
   marked: Window | undefined;
   dim: boolean;
@@ -97,10 +99,10 @@ export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: Heatmap
       pen.rect(toX(col), toY(row), w, h, { stroke: theme.ink, width: 1.5 });
     }
   });
-  pen.still([...picture.window, ...picture.domain, picture.table], (paper) => {
+  pen.still([...picture.window, ...picture.domain, picture.table, picture.blank], (paper) => {
     paper.rect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1, { stroke: theme.rule });
     cellTicks(paper, box, picture.window, theme);
-    legend(paper, box, size, theme, picture);
+    if (!picture.blank) legend(paper, box, size, theme, picture);
   });
 }
 

@@ -111,7 +111,13 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
   const shape = (picture.hist ?? picture.other) as Hist;
   const near = shape.scale === "symlog" ? linearWidth(shape.edges) : 0;
   pen.still([shape.scale, near, box.x, box.width, ...x.domain, ...y.domain, picture.logCounts], (paper) => {
-    leftAxis(paper, box, y, theme, picture.logCounts ? {} : { format: (tick) => compactCount(tick.value) });
+    leftAxis(
+      paper,
+      box,
+      y,
+      theme,
+      picture.logCounts ? {} : { format: (tick) => compactCount(tick.value), whole: true },
+    );
     bottomAxis(paper, box, x, theme);
   });
   pen.clip(box.x, box.y - 4, box.width, box.height + 5, () => {
@@ -165,8 +171,9 @@ function drawBeside(pen: Pen, { box, y }: HistogramLayout, picture: HistogramPic
           filled ? { fill: colour } : { stroke: picture.otherColour, width: 1.5 },
         );
         if (filled)
-          pen.text(x + COLUMN / 2, Math.max(box.y + 9, top - 3), compactCount(n), {
-            fill: theme.ink,
+          pen.text(x + COLUMN / 2, Math.max(box.y + 10, top - 3), compactCount(n), {
+            // above the bar, or in it where there is no room
+            fill: top - 3 < box.y + 10 ? theme.surface : theme.ink,
             align: "center",
             size: 10,
           });

@@ -6,10 +6,20 @@ import { cursor } from "./history";
 import { at, type Curve, extent, lonePoints, tracePoints } from "./lines";
 import { line, type Pen, type Size } from "./pen";
 
-export const ROW = 46;
+/** A row is as high as the picture beside it lets it be, within reason. */
+const LOW = 46;
+const HIGH = 66;
+const ALONE = 140;
+const BESIDE = 220;
 const NAME = 112;
 const NOW = 92;
-export const FOOT = 24;
+const FOOT = 24;
+
+const rowHeight = (rows: number) =>
+  Math.max(LOW, Math.min(rows > 1 ? HIGH : ALONE, Math.floor((BESIDE - FOOT) / Math.max(1, rows))));
+
+/** How high the picture of so many statistics is. */
+export const statisticsHeight = (rows: number): number => Math.max(1, rows) * rowHeight(rows) + FOOT;
 
 export interface StatisticsRow {
   name: string;
@@ -39,17 +49,18 @@ export function drawStatistics(pen: Pen, size: Size, theme: Theme, picture: Stat
   if (!picture.rows.some(({ curves }) => curves.some((curve) => curve.x.length)))
     return message(pen, size.width, size.height, picture.nothing, theme);
   const x = statisticsScale(picture, size.width);
-  const sparks = picture.rows.map((row, i) => sparkOf(row, i * ROW, picture));
+  const each = rowHeight(picture.rows.length);
+  const sparks = picture.rows.map((row, i) => sparkOf(row, i * each, each, picture));
   const parts = picture.rows.flatMap(({ name, log, curves }) => [name, log, ...curves.flatMap((c) => [c.y, c.colour])]);
   pen.still([...parts, ...picture.range, picture.cut, picture.logX], (paper) => {
     for (const spark of sparks) drawSpark(paper, spark, x, size, theme, picture.logX);
     const box = { x: x(x.domain[0]), y: 0, width: x(x.domain[1]) - x(x.domain[0]), height: size.height - FOOT };
     bottomAxis(paper, box, x, theme);
   });
-  for (const { row, top, y } of sparks)
+  for (const { row, middle, y } of sparks)
     row.curves.forEach((curve, i) => {
       if (y) at(pen, curve, x, y, picture.step, theme);
-      pen.text(size.width, top + 18 + 16 * i, row.now[i] ?? "", {
+      pen.text(size.width, middle + (row.curves.length > 1 ? -5 : 4) + 16 * i, row.now[i] ?? "", {
         fill: i ? curve.colour : theme.ink,
         size: i ? 11 : 12,
         align: "right",
@@ -62,6 +73,7 @@ export function drawStatistics(pen: Pen, size: Size, theme: Theme, picture: Stat
 interface Spark {
   row: StatisticsRow;
   top: number;
+  middle: number;
   ends: [number, number];
   /** undefined: nothing to show */
   y: Scale | undefined;
@@ -79,25 +91,25 @@ function endsOf(curve: Curve, range: readonly [number, number] | undefined, log:
   return ends;
 }
 
-function sparkOf(row: StatisticsRow, top: number, picture: StatisticsPicture): Spark {
+function sparkOf(row: StatisticsRow, top: number, height: number, picture: StatisticsPicture): Spark {
   const each = row.curves.map((curve) => endsOf(curve, picture.cut ? picture.range : undefined, row.log));
   const [lo, hi] = [Math.min(...each.map((e) => e[0])), Math.max(...each.map((e) => e[1]))];
-  const up: [number, number] = [top + ROW - 5, top + 5];
+  const up: [number, number] = [top + height - 5, top + 5];
   const y = Number.isFinite(lo) ? (row.log ? log(lo / 1.05, hi * 1.05, up) : linear(lo, hi, up)) : undefined;
-  return { row, top, ends: [lo, hi], y };
+  return { row, top, middle: top + height / 2, ends: [lo, hi], y };
 }
 
-function drawSpark(pen: Pen, { row, top, ends, y }: Spark, x: Scale, size: Size, theme: Theme, logX: boolean) {
+function drawSpark(pen: Pen, { row, top, middle, ends, y }: Spark, x: Scale, size: Size, theme: Theme, logX: boolean) {
   const [lo, hi] = ends;
   const [left, right] = [x(x.domain[0]), x(x.domain[1])];
   if (top) line(pen, 0, top + 0.5, size.width, top + 0.5, { stroke: theme.grid });
-  pen.text(0, top + 18, row.name, { fill: theme.ink, size: 12 });
+  pen.text(0, middle - 5, row.name, { fill: theme.ink, size: 12 });
   if (!y) {
     const words = row.log ? "nothing above 0" : "\u2013";
-    return pen.text(left, top + ROW / 2, words, { fill: theme.ink2, baseline: "middle" });
+    return pen.text(left, middle, words, { fill: theme.ink2, baseline: "middle" });
   }
   const words = lo === hi ? "constant" : `${row.written(lo)} \u2026 ${row.written(hi)}`;
-  pen.text(0, top + 33, words, { fill: theme.ink2, size: 10, most: NAME - 6 });
+  pen.text(0, middle + 10, words, { fill: theme.ink2, size: 10, most: NAME - 6 });
   if (!row.log && lo < 0 && hi > 0) pen.path([left, y(0), right, y(0)], { stroke: theme.grid });
   for (const curve of row.curves) {
     const style = { stroke: curve.colour, width: 1.25, dash: curve.dash ?? [] };

@@ -5,7 +5,11 @@ export class Viewport {
   width = 0;
   height = 0;
 
-  constructor(el: HTMLElement, changed: () => void, signal: AbortSignal) {
+  constructor(
+    private readonly el: HTMLElement,
+    changed: () => void,
+    signal: AbortSignal,
+  ) {
     const look = () => {
       this.left = el.scrollLeft;
       this.top = el.scrollTop;
@@ -17,5 +21,11 @@ export class Viewport {
     const observer = new ResizeObserver(look);
     observer.observe(el);
     signal.addEventListener("abort", () => observer.disconnect());
+  }
+
+  /** Scrolls down to so many pixels; the next redraw knows it already. */
+  to(top: number): void {
+    this.el.scrollTop = top;
+    this.top = top;
   }
 }

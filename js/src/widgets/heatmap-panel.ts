@@ -10,7 +10,7 @@ import {
   zoomWindow,
 } from "../draw/heatmap";
 import type { Pixels } from "../draw/pen";
-import { type Image, imageKey, imageValue } from "../frames";
+import { finiteness, type Image, imageKey, imageValue } from "../frames";
 import { choose, colourDomain, PALETTES, type Table, table } from "../lib/colour";
 import { field, h, iconButton, Select, Toggle, textButton } from "../lib/dom";
 import { clipped, count, num } from "../lib/format";
@@ -169,6 +169,7 @@ export class HeatmapPanel extends PicturePanel {
       window,
       table: this.#table.table,
       domain,
+      blank: !(lo < hi) && finiteness(main?.frame).finite === 0,
       hover: this.#hover,
       marked:
         traits.selection.kind === "cells"

@@ -1,5 +1,5 @@
 import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "../draw/histogram";
-import { type Frame, type Hist, histKey, type TensorFrames } from "../frames";
+import { type Frame, finiteness, type Hist, histKey, type TensorFrames } from "../frames";
 import { series } from "../lib/colour";
 import { field, Segments, Select, Toggle } from "../lib/dom";
 import { clipped, count, num, percent } from "../lib/format";
@@ -98,7 +98,7 @@ export class HistogramPanel extends PicturePanel {
     );
     this.note(session.waiting.get(session.place("main")) ?? session.waiting.get(session.place("compare")));
     const key = histKey(traits.hist_scale, traits.hist_bins);
-    const hist = main?.frame?.hists.get(key);
+    const hist = main?.frame?.counts?.[0] === 0 ? undefined : main?.frame?.hists.get(key);
     const second = other?.frame?.hists.get(key);
     const shared = traits.hist_bins === "shared";
     const tops = [main, other].map((shown, i) =>
@@ -182,10 +182,23 @@ export function nothing(shown: Shown | undefined, what: string): string {
   return shown.frame ? `the ${what} is on its way` : "waiting for the first frame";
 }
 
-/** mean, std and the extremes of a frame in one line. */
+/** What is not finite, by its names. */
+const others = (frame: Frame) =>
+  ["NaN", "+Inf", "\u2212Inf"].flatMap((name, i) => {
+    const n = finiteness(frame).others[i];
+    return n ? [`${count(n)} ${name}`] : [];
+  });
+
+/** mean, std and the extremes of a frame in one line; of values that hold a NaN they would all be NaN, so the middle ones. */
 export function brief(frame: Frame | undefined): string {
   const s = frame?.stats;
   if (!s) return "";
+  if (!frame.counts?.[0]) return "no values";
+  const bad = others(frame);
+  if (bad.length && !finiteness(frame).finite) return `no finite value   ${bad.join("   ")}`;
+  const p = frame.percentiles;
+  const at = (q: number) => num(p?.values[p.q.indexOf(q)] ?? Number.NaN);
+  if (Number.isNaN(s[2]) && p) return `5% ${at(5)}   median ${at(50)}   95% ${at(95)}   ${bad.join("   ")}`;
   return `min ${num(s[0] as number)}   mean ${num(s[2] as number)}   max ${num(s[1] as number)}   std ${num(s[4] as number)}`;
 }
 
@@ -193,12 +206,10 @@ export function spoken(frame: Frame | undefined): string {
   const s = frame?.stats;
   const c = frame?.counts;
   if (!s || !c) return "No values here yet.";
-  const bad = [
-    ["NaN", c[1]],
-    ["plus infinity", c[2]],
-    ["minus infinity", c[3]],
-  ]
-    .filter(([, n]) => (n as number) > 0)
-    .map(([name, n]) => `${count(n as number)} ${name}`);
-  return `${count(c[0] as number)} values from ${num(s[0] as number)} to ${num(s[1] as number)}, mean ${num(s[2] as number)}, standard deviation ${num(s[4] as number)}. ${bad.length ? `Not finite: ${bad.join(", ")}.` : "All finite."}`;
+  const bad = others(frame);
+  const { finite } = finiteness(frame);
+  const which = bad.length ? `Not finite: ${bad.join(", ")}.` : "All finite.";
+  if (Number.isNaN(s[0]))
+    return `${count(c[0] as number)} values, ${finite ? count(finite) : "none"} of them finite. ${which}`;
+  return `${count(c[0] as number)} values from ${num(s[0] as number)} to ${num(s[1] as number)}, mean ${num(s[2] as number)}, standard deviation ${num(s[4] as number)}. ${which}`;
 }

@@ -1,6 +1,6 @@
 import { drawRidge, drawStrip, type HistoryPicture, layoutHistory, stepAt, stripPixels } from "../draw/history";
 import type { Pixels } from "../draw/pen";
-import { type Frame, histKey, nearestIndex } from "../frames";
+import { type Frame, finiteness, histKey, nearestIndex } from "../frames";
 import { table } from "../lib/colour";
 import { Segments } from "../lib/dom";
 import { clipped, count, num, plural } from "../lib/format";
@@ -18,6 +18,7 @@ export class HistoryPanel extends PicturePanel {
   #scene: Scene | undefined;
   #hover: number | undefined;
   #frames: Frame[] = [];
+  #finite = false;
   #framesKey = "";
   #pixels: Pixels | undefined;
   #pixelsKey = "";
@@ -88,11 +89,12 @@ export class HistoryPanel extends PicturePanel {
             .map((step) => main.frames.frames.get(step) as Frame)
             .filter((frame) => frame.hists.has(key))
         : [];
+      this.#finite = this.#frames.some((frame) => finiteness(frame).finite > 0);
     }
     const ends = [axis.steps[0] ?? 0, axis.steps[axis.steps.length - 1] ?? 1] as [number, number];
     const colours = theme();
     const picture: HistoryPicture = {
-      frames: this.#frames,
+      frames: this.#finite ? this.#frames : [],
       key,
       domain: main ? histDomain(main.frames, key) : [0, 1],
       range: traits.range.length === 2 ? (traits.range as [number, number]) : ends,
@@ -100,7 +102,7 @@ export class HistoryPanel extends PicturePanel {
       table: table("density", colours.dark),
       label: (step) => count(step),
       version,
-      nothing: nothing(main, "histogram"),
+      nothing: this.#frames.length ? "no finite value at any step" : nothing(main, "histogram"),
     };
     this.#picture = picture;
     const layout = layoutHistory(picture, this.figure.size, false);

@@ -1,8 +1,8 @@
 /** How parts stand together: one small class a widget kind. A layout only places parts and hands each the scene. */
-import { h, Select, show, Toggle, text } from "../lib/dom";
+import { attrs, h, Select, show, Toggle, text } from "../lib/dom";
 import { clipped, count, plural } from "../lib/format";
 import type { Kind, PanelName } from "../protocol";
-import type { Scene } from "../session";
+import { isScalar, type Scene } from "../session";
 import { HeatmapPanel } from "./heatmap-panel";
 import { HistogramPanel } from "./histogram-panel";
 import { HistoryPanel } from "./history-panel";
@@ -25,6 +25,12 @@ const PANELS: Record<PanelName, { title: string; make(context: Context): Part }>
   rules: { title: "rules", make: (context) => new RulePanel(context) },
 };
 
+/** What says something of the tensor in view: a number a step is a curve, text nothing but itself. */
+function fits(name: PanelName, { main }: Scene): boolean {
+  if (main?.frames.plan?.form === "text") return !["histogram", "history", "heatmap", "statistics"].includes(name);
+  return !isScalar(main) || !["histogram", "history", "heatmap"].includes(name);
+}
+
 /** The panels a person keeps open, made when first shown. */
 class Panels implements Part {
   readonly el = h("div", { class: "smdw-panels" });
@@ -34,7 +40,7 @@ class Panels implements Part {
   constructor(private readonly context: Context) {}
 
   update(scene: Scene): void {
-    const wanted = scene.traits.panels.filter((name) => name in PANELS);
+    const wanted = scene.traits.panels.filter((name) => name in PANELS && fits(name, scene));
     const parts = wanted.map((name) => {
       const part = this.#made.get(name) ?? PANELS[name].make(this.context);
       this.#made.set(name, part);
@@ -72,7 +78,10 @@ class PanelChoice implements Part {
     }
   }
   update(scene: Scene): void {
-    for (const [name, toggle] of this.#toggles) toggle.update(scene.traits.panels.includes(name));
+    for (const [name, toggle] of this.#toggles) {
+      toggle.update(scene.traits.panels.includes(name) && fits(name, scene));
+      attrs(toggle.el, { disabled: !fits(name, scene) });
+    }
   }
 }
 

@@ -1,10 +1,9 @@
 import type { Curve } from "../draw/lines";
 import {
   drawStatistics,
-  FOOT,
-  ROW,
   type StatisticsPicture,
   type StatisticsRow,
+  statisticsHeight,
   statisticsScale,
 } from "../draw/statistics";
 import { nearestIndex, statistic, type TensorFrames } from "../frames";
@@ -13,7 +12,7 @@ import { h, show, Toggle, textButton } from "../lib/dom";
 import { clipped, count, num, percent, plural } from "../lib/format";
 import { MODES, REDUCTIONS } from "../protocol";
 import { pythonSteps } from "../python";
-import type { Scene, Shown } from "../session";
+import { isScalar, type Scene, type Shown } from "../session";
 import { nothing } from "./histogram-panel";
 import { type Context, PicturePanel, type Rows } from "./panel";
 
@@ -95,11 +94,13 @@ export class StatisticsPanel extends PicturePanel {
     show(this.#all, traits.range.length === 2);
     for (const [name, toggle] of this.#toggles) toggle.update(traits.stats.includes(name));
     this.note(session.waiting.get(session.place("main")));
-    const wanted = `${Math.max(1, traits.stats.length) * ROW + FOOT}px`;
+    const wanted = `${statisticsHeight(isScalar(main) ? 1 : traits.stats.length)}px`;
     if (this.figure.el.style.height !== wanted) this.figure.el.style.height = wanted;
     const compared = other && (other.run !== main?.run || other.worker !== main?.worker) ? other : undefined;
     const held = main?.frames.held().length ?? 0;
-    const rows = traits.stats.map((name): StatisticsRow => {
+    // Of one number the mean is that number, and more would only repeat it.
+    const stats = isScalar(main) ? ["value"] : traits.stats;
+    const rows = stats.map((name): StatisticsRow => {
       const mine = this.#curve(name, name, main, scene, colours.accent);
       const others = compared && this.#curve(`${name}/other`, name, compared, scene, series(1, colours.dark));
       const now = [statistic(main?.frames.at(scene.step), name), statistic(compared?.frame, name)];
@@ -124,7 +125,7 @@ export class StatisticsPanel extends PicturePanel {
     };
     this.#picture = picture;
     const at = this.#hover ?? scene.step;
-    const words = traits.stats.map((name) => `${label(name)} ${written(name, statistic(main?.frames.at(at), name))}`);
+    const words = stats.map((name) => `${label(name)} ${written(name, statistic(main?.frames.at(at), name))}`);
     this.figure.paint((pen, size, paint) => drawStatistics(pen, size, paint, picture), colours);
     this.readout(
       this.#hover === undefined ? `${plural(held, "step")} held` : `step ${count(this.#hover)}   ${words.join("   ")}`,

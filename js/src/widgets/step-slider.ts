@@ -73,8 +73,8 @@ export class StepSlider implements Part {
         "div",
         { class: "smdw-slider-right" },
         h("label", { class: "smdw-step-label" }, h("span", { class: "smdw-quiet" }, "step"), this.#box),
-        this.#modeTag,
         this.#of,
+        this.#modeTag,
         this.#mode.el,
         this.#speed.el,
         this.#follow.el,
@@ -97,6 +97,7 @@ export class StepSlider implements Part {
           at.event.preventDefault();
           this.#track.focus({ preventScroll: true });
           this.#setPlaying(false);
+          this.#hover = undefined;
           this.#track.classList.add("smdw-dragging");
           this.#to(this.#indexAt(at.x));
           return (next, done) => {

@@ -107,7 +107,7 @@ export class TensorHeader implements Part {
   }
 
   #drawChips(main: Shown | undefined) {
-    const counts = main?.frame?.counts;
+    const counts = main?.frames.plan?.form === "text" ? undefined : main?.frame?.counts;
     if (this.#chips.childElementCount === 0)
       for (const [name] of CHIPS)
         this.#chips.append(h("span", { class: "smdw-chip" }, h("span", {}, name), h("b", {})));

@@ -38,6 +38,8 @@ export class TensorTree implements Part {
   #active = -1;
   #error = "";
   #shown = "";
+  /** the tensor that was last brought into sight */
+  #tensor = "";
 
   constructor(
     private readonly context: Context,
@@ -95,6 +97,8 @@ export class TensorTree implements Part {
     const treeOf = `${traits.run}/${names.length}`;
     const key = [treeOf, traits.filter, traits.filter_kind, traits.closed.join("\n")];
     if (key.some((part, i) => part !== this.#entriesKey[i])) {
+      // Other matches begin at the best one.
+      if (traits.filter !== this.#entriesKey[1]) this.#view.to(0);
       this.#entriesKey = key;
       if (treeOf !== this.#treeOf || !this.#tree) {
         this.#treeOf = treeOf;
@@ -115,7 +119,15 @@ export class TensorTree implements Part {
     );
     this.#foot.classList.toggle("smdw-error", Boolean(this.#error));
     this.#filter.setAttribute("aria-invalid", String(Boolean(this.#error)));
+    const elsewhere = traits.tensor !== this.#tensor && this.#view.height > 0;
+    if (elsewhere) this.#active = this.#entries.findIndex(({ id, kind }) => id === traits.tensor && kind === "tensor");
     this.#rows(traits.tensor);
+    // Chosen elsewhere (a firing, Python): the tree shows where it is.
+    if (elsewhere && this.#active >= 0) {
+      this.#reveal();
+      this.context.redraw();
+    }
+    if (elsewhere) this.#tensor = traits.tensor;
   }
 
   #matches(names: readonly string[], query: string, kind: "fuzzy" | "regex"): Entry[] {
@@ -209,7 +221,7 @@ export class TensorTree implements Part {
   #key(event: KeyboardEvent): boolean {
     const n = this.#entries.length;
     const entry = this.#entries[this.#active];
-    const page = Math.max(1, Math.floor(this.#scroll.clientHeight / ROW) - 1);
+    const page = Math.max(1, Math.floor(this.#view.height / ROW) - 1);
     const moves: Record<string, number> = {
       ArrowDown: this.#active + 1,
       ArrowUp: this.#active - 1,
@@ -242,11 +254,10 @@ export class TensorTree implements Part {
   }
 
   #reveal() {
-    const seen = offsets(this.#entries.length, ROW, this.#scroll.scrollTop, this.#scroll.clientHeight);
-    const y = this.#active * ROW - seen.shift;
-    if (y < this.#scroll.scrollTop) this.#scroll.scrollTop = y;
-    else if (y + ROW > this.#scroll.scrollTop + this.#scroll.clientHeight)
-      this.#scroll.scrollTop = y + ROW - this.#scroll.clientHeight;
+    const { top, height } = this.#view;
+    const y = this.#active * ROW - offsets(this.#entries.length, ROW, top, height).shift;
+    if (y < top) this.#view.to(y);
+    else if (y + ROW > top + height) this.#view.to(y + ROW - height);
   }
 }
 

@@ -8,8 +8,8 @@ use super::values;
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 
-/// Up to so many elements are simply sorted.
-const SORTED: u64 = 1 << 14;
+/// Up to so many elements are simply sorted, in a megabyte: counting would take eight, which each thread's allocator then keeps.
+const SORTED: u64 = 1 << 17;
 /// Buckets that are looked into at once, at half a megabyte each.
 const AT_ONCE: usize = 16;
 

@@ -1,0 +1,280 @@
+"""Widgets in a real JupyterLab as a person uses them: what is timed here is on the screen when the clock stops.
+
+The machine's load distorts what a person waits for less than nothing is known: beside each wall time of a drag stands the CPU time
+that the page's main thread spent on a frame, of which our script and the layout are parts.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import websocket
+from playwright.sync_api import sync_playwright
+
+from e2e.jupyter import Jupyter, Notebook, Server
+from e2e.looking import Looking
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Marks, from inside the page: when a pointer moved, and when what it led to had been drawn. A task posted in the last animation
+# frame callback runs after style, layout and paint of that frame.
+WATCH_DRAG = """() => {
+  window.drag = { waited: [], worked: [], shown: [], asked: 0 };
+  const channel = new MessageChannel();
+  let due = null;
+  channel.port1.onmessage = () => {
+    const now = performance.now();
+    window.drag.waited.push(now - due.moved);
+    window.drag.worked.push(now - due.handled);
+    window.drag.shown.push(now);
+    due = null;
+  };
+  window.addEventListener("pointermove", (event) => {
+    const handled = performance.now();
+    if (due) return;
+    due = { moved: event.timeStamp, handled };
+    requestAnimationFrame(() => channel.port2.postMessage(0));
+  }, { capture: true });
+  const send = WebSocket.prototype.send;
+  WebSocket.prototype.send = function (data) {
+    const text = typeof data === "string" ? data : new TextDecoder().decode(data);
+    if (text.includes('"ask"')) window.drag.asked++;
+    return send.call(this, data);
+  };
+}"""
+# When words of a part of the widget first held a text, after the frame that shows it.
+WATCH_WORDS = """([place, words]) => {
+  const root = document.querySelector(".jp-NotebookPanel:not(.lm-mod-hidden)") ?? document.body;
+  window.seen = null;
+  const look = () => {
+    const held = [...root.querySelectorAll(place)].map((el) => el.textContent).join("\\n");
+    if (!new RegExp(words).test(held) || window.seen) return;
+    window.seen = -1;
+    observer.disconnect();
+    requestAnimationFrame(() => setTimeout(() => { window.seen = Date.now(); }));
+  };
+  const observer = new MutationObserver(look);
+  observer.observe(root, { subtree: true, childList: true, characterData: true });
+  look();
+}"""
+
+
+@contextmanager
+def jupyter(work: Path) -> Iterator[tuple[Jupyter, int]]:
+    """A JupyterLab in Chromium, and the port on which that can be sent raw input."""
+    told = subprocess.run(
+        ["node", str(ROOT / "js" / "scripts" / "chromium.mjs")], capture_output=True, text=True, check=True
+    )
+    chromium: dict[str, Any] = json.loads(told.stdout)
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    server = Server("lab", work / "lab")
+    try:
+        server.wait()
+        with sync_playwright() as driver:
+            args = [*chromium["args"], f"--remote-debugging-port={port}", "--remote-allow-origins=*"]
+            browser = driver.chromium.launch(executable_path=chromium["path"], args=args)
+            opened = Jupyter(server, browser, work)
+            yield opened, port
+            opened.close(check=False)
+            browser.close()
+    finally:
+        server.stop()
+
+
+class Hand(threading.Thread):
+    """Moves the mouse as a hand does: 125 times a second, whether or not the page keeps up."""
+
+    def __init__(self, port: int, title: str, start: tuple[float, float], end: float, moves: int) -> None:
+        super().__init__()
+        import urllib.request
+
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=10) as answer:
+            pages = [each for each in json.load(answer) if each["type"] == "page" and title in each["url"]]
+        self._socket = websocket.create_connection(pages[0]["webSocketDebuggerUrl"], timeout=30)
+        self._x = np.linspace(start[0], end, moves)
+        self._y = start[1]
+
+    def run(self) -> None:
+        for number, x in enumerate(self._x):
+            move = {"type": "mouseMoved", "x": float(x), "y": self._y, "button": "left", "buttons": 1}
+            self._socket.send(json.dumps({"id": number, "method": "Input.dispatchMouseEvent", "params": move}))
+            time.sleep(0.008)
+        self._socket.close()
+
+
+def dragging(lab: Jupyter, port: int, run: Path) -> dict[str, Any]:
+    """A slider dragged over all steps: how long each frame took, and what the main thread did in it."""
+    notebook = lab.open(
+        [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='w')\nw"], size=(1280, 1100)
+    ).run(0)
+    look = Looking.at(notebook)
+    look.panel("history").get_by_text("1,000 steps held").wait_for(timeout=120_000)
+    page = notebook.page
+    look.track.scroll_into_view_if_needed()
+    box = look.track.bounding_box()
+    assert box
+    y = box["y"] + box["height"] / 2
+    left, right = box["x"] + 12, box["x"] + box["width"] - 12
+
+    def sweep() -> None:
+        page.mouse.move(left, y)
+        page.mouse.down()
+        hand = Hand(port, notebook.server.url, (left, y), right, 1000)
+        hand.start()
+        while hand.is_alive():
+            page.wait_for_timeout(100)
+        page.wait_for_timeout(300)
+
+    page.evaluate(WATCH_DRAG)
+    sweep()
+    seen = page.evaluate("() => window.drag")  # before the mouse is let go, and the slider rests
+    page.mouse.up()
+    found: list[dict[str, Any]] = []
+    over: list[bool] = []
+    devtools = page.context.new_cdp_session(page)
+    devtools.on("Tracing.dataCollected", lambda part: found.extend(part["value"]))
+    devtools.on("Tracing.tracingComplete", lambda _: over.append(True))
+    categories = {"includedCategories": ["devtools.timeline", "blink", "cc"]}
+    devtools.send("Tracing.start", {"transferMode": "ReportEvents", "traceConfig": categories})
+    sweep()
+    devtools.send("Tracing.end")
+    while not over:
+        page.wait_for_timeout(50)
+    page.mouse.up()
+    return {**seen, "cpu": _cpu(found)}
+
+
+def _cpu(events: list[dict[str, Any]]) -> dict[str, float]:
+    """Milliseconds of CPU for a frame that was drawn, on the page's main thread: all of it, our script, style and layout."""
+    names = {
+        "ProxyMain::BeginMainFrame": "all",
+        "FireAnimationFrame": "script",
+        "EventDispatch": "script",
+        "UpdateLayoutTree": "layout",
+        "Layout": "layout",
+    }
+    threads = collections.Counter((e["pid"], e["tid"]) for e in events if e["name"] == "FireAnimationFrame")
+    main = threads.most_common(1)[0][0]
+    spent: dict[str, float] = dict.fromkeys(names.values(), 0.0)
+    for event in events:
+        if (event["pid"], event["tid"]) == main and event["name"] in names:
+            spent[names[event["name"]]] += event.get("tdur", 0) / 1000
+    drawn = sum(e["name"] == "ProxyMain::BeginMainFrame::commit" for e in events)
+    return {name: value / max(1, drawn) for name, value in spent.items()}
+
+
+def choosing(lab: Jupyter, run: Path, busy: str = "", rounds: int = 1) -> list[tuple[float, float]]:
+    """Milliseconds from the click on another tensor to its first picture and to all of its frames; with `busy` while a cell trains."""
+    cells = [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='small')\nw", busy or "1"]
+    notebook = lab.open(cells, size=(1280, 1100)).run(0)
+    look = Looking.at(notebook)
+    look.panel("history").get_by_text("200 steps held").first.wait_for(timeout=60_000)
+    if busy:
+        notebook.run(1, wait=False)
+        notebook.page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt", has_text="[*]").wait_for()
+    took = []
+    for number in range(rounds):
+        name = f"w{number}" if busy else "w"
+        row = look.el.locator(f".smdw-row[title='{name}']")
+        row.wait_for()
+        first = _until(notebook, ".smdw-panel-histogram .smdw-sr", f"Histogram of {name} at step .* values from", row)
+        whole = 0.0
+        if not busy:
+            notebook.page.evaluate(WATCH_WORDS, [".smdw-panel-history .smdw-readout", "200 steps held"])
+            notebook.page.wait_for_function("() => window.seen > 0", timeout=120_000)
+            whole = notebook.page.evaluate("() => window.seen - window.clicked")
+        took.append((first, whole))
+    if busy:
+        prompt = notebook.page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt").inner_text()
+        assert "*" in prompt, "the cell ended too early"
+    return took
+
+
+def _until(notebook: Notebook, place: str, words: str, row: Any) -> float:
+    page = notebook.page
+    page.evaluate(WATCH_WORDS, [place, words])
+    page.evaluate(
+        "() => addEventListener('click', () => { window.clicked = Date.now(); }, { capture: true, once: true })"
+    )
+    row.click()
+    page.wait_for_function("() => window.seen > 0", timeout=120_000)
+    took: float = page.evaluate("() => window.seen - window.clicked")
+    return took
+
+
+def opening(lab: Jupyter, run: Path) -> float:
+    """Milliseconds from running the cell to the explorer with its tree and first picture."""
+    cells = ["import smdwidgets", f"smdwidgets.explore({str(run)!r})"]
+    notebook = lab.open(cells, size=(1280, 1100)).run(0)
+    page = notebook.page
+    page.evaluate(WATCH_WORDS, [".smdw-run, .smdw-tree", "2,000 tensors(.|\\n)*weight"])
+    began = time.time()
+    notebook.run(1, wait=False)
+    page.wait_for_function("() => window.seen > 0", timeout=120_000)
+    return float(page.evaluate("() => window.seen")) - began * 1000
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from python.widgets.talk import save, weights
+for step in map(int, sys.stdin):
+    save(Path(sys.argv[1]), step, {"w": weights(step, (256, 256))})
+    print(step, time.time(), flush=True)
+"""
+WATCH_STEPS = """() => {
+  window.steps = {};
+  const track = document.querySelector(".jp-NotebookPanel:not(.lm-mod-hidden) .smdw-track");
+  new MutationObserver(() => {
+    const step = track.getAttribute("aria-valuenow");
+    if (step in window.steps) return;
+    window.steps[step] = -1;
+    requestAnimationFrame(() => setTimeout(() => { window.steps[step] = Date.now(); }));
+  }).observe(track, { attributes: true, attributeFilter: ["aria-valuenow"] });
+}"""
+
+
+def living(lab: Jupyter, root: Path, steps: int = 60) -> list[float]:
+    """Seconds from a step written by another process to its picture on the screen."""
+    command = [sys.executable, "-c", WRITER, str(root), str(ROOT / "tests")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as writer:
+        assert writer.stdin
+        assert writer.stdout
+
+        def write(step: int) -> float:
+            writer.stdin.write(f"{step}\n")  # type: ignore[union-attr]
+            return float(writer.stdout.readline().split()[1])  # type: ignore[union-attr]
+
+        for step in range(3):
+            write(step)
+        source = f"import smdwidgets\nw = smdwidgets.explore({str(root)!r}, tensor='w')\nw"
+        notebook = lab.open([source], size=(1280, 1100)).run(0)
+        Looking.at(notebook).at_step(2)
+        notebook.page.evaluate(WATCH_STEPS)
+        pause = np.random.default_rng(0)
+        written = {}
+        for step in range(3, 3 + steps):
+            # At any time between two looks of the kernel, not in step with them.
+            notebook.page.wait_for_timeout(float(pause.uniform(300, 900)))
+            written[step] = write(step)
+        notebook.page.wait_for_function("(step) => window.steps[step] > 0", arg=str(2 + steps), timeout=60_000)
+        seen = {int(step): at / 1000 for step, at in notebook.page.evaluate("() => window.steps").items()}
+        writer.stdin.close()
+        writer.wait(30)
+    # A step that was passed over reached the screen with the next one.
+    later = sorted(seen)
+    return [min(seen[s] for s in later if s >= step) - at for step, at in written.items()]
