@@ -232,7 +232,7 @@ class Result:
         for evaluation in cases:
             case = ElementTree.SubElement(suite, "testcase", classname="rules", name=_xml(evaluation.name))
             details = _xml(evaluation.status_details())
-            message = _xml(evaluation.message)
+            message = _xml(self._told(evaluation)[1])
             if evaluation.fired:
                 ElementTree.SubElement(
                     case, "failure", message=message, type="RuleEvaluationConditionMet"

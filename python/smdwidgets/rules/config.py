@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["RuleConfiguration", "read_configurations", "rules_from_json"]
 
 #: Limits of the service.
-MOST_RULES, MOST_PARAMETERS, LONGEST_NAME = 20, 100, 256
+MOST_PARAMETERS, LONGEST_NAME = 100, 256
 #: Parameters that are no parameters of the rule.
 _OURS = frozenset({"rule_to_invoke", "source_s3_uri", "action_json", "other_trials", "other_trial", "base_trial"})
 _NUMBERED = re.compile(r"other_trial_(\d+)")

@@ -111,6 +111,8 @@ def test_files_of_results(healthy: str, tmp_path: Path, capsys: pytest.CaptureFi
         "skipped": "0",
     }
     assert [[child.tag for child in case] for case in suite] == [["failure"], ["error"], []]
+    assert suite[0][0].get("message", "").startswith("fired at step 0 (30 of 30 judged steps): gradient/")
+    assert "judged no step" in suite[1][0].get("message", "")
 
 
 def test_steps_and_stop(sick: str, tmp_path: Path, trained: Trained) -> None:

@@ -11,30 +11,20 @@ import boto3
 import moto
 import numpy as np
 import pytest
-from botocore.stub import ANY, Stubber
 
 from python.rules.memory_trial import MemoryTrial
 from smdwidgets.exceptions import InsufficientInformationForRuleInvocation, RunNotFound, SMDebugError, SMDebugValueError
 from smdwidgets.numpy import Hook
 from smdwidgets.rules import (
     BUILTIN,
-    SMS,
-    ActionList,
-    Call,
-    Command,
-    Email,
     RuleParameterError,
     RuleRunner,
-    StopTraining,
     UnknownRule,
     VanishingGradient,
-    invoke_rule,
     rule_configs,
     rules_from_json,
 )
-from smdwidgets.rules.actions import Actions, parse_actions
 from smdwidgets.rules.parameters import Choice, Flag, Integer, Numbers, OptionalReal, Patterns, Real, Words
-from smdwidgets.stop import clear_stop, request_stop, stop_requested
 
 
 def vanishing(**more: Any) -> dict[str, Any]:
@@ -93,7 +83,7 @@ def test_every_base_configuration_names_its_rule(name: str) -> None:
 
 def test_collections_of_configurations() -> None:
     assert rule_configs.get_collection("relu_output")["CollectionParameters"]["include_regex"] == ".*relu_output"
-    assert rule_configs.create_xgboost_report()["CollectionConfigurations"][-1] == {
+    assert rule_configs.create_xgboost_report()["CollectionConfigurations"][2] == {
         "CollectionName": "hyperparameters",
         "CollectionParameters": {"save_steps": "0"},
     }
@@ -240,130 +230,6 @@ def test_values_that_mean_nothing(parameter: Any, given: Any) -> None:
         parameter.parse(given)
 
 
-# ----------------------------------------------------------------------------------------------------------- actions
-
-
-def test_the_wire_form_of_actions() -> None:
-    actions = ActionList(StopTraining("job-1"), Email("abc@abc.com"), SMS("+1234567890"))
-    wire = actions.serialize()
-    assert wire == (
-        r"[{\"name\":\"stoptraining\",\"training_job_prefix\":\"job-1\"},{\"endpoint\":\"abc@abc.com\",\"name\":\"email\"},"
-        r"{\"endpoint\":\"+1234567890\",\"name\":\"sms\"}]"
-    )
-    for text in (wire, wire.replace('\\"', '"')):
-        assert [action.to_json() for action in parse_actions(text)] == [action.to_json() for action in actions]
-    assert [action.name for action in parse_actions(StopTraining().serialize())] == ["stoptraining"]
-    assert not parse_actions("")
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: StopTraining("a job"),
-        lambda: Email("nobody"),
-        lambda: Email("a@b"),
-        lambda: SMS("0123"),
-        lambda: SMS("+12345678901234567"),
-        lambda: ActionList("stop"),  # type: ignore[arg-type]
-        lambda: Command("rm -rf"),
-        lambda: Command([]),
-        lambda: Call("print"),  # type: ignore[arg-type]
-        lambda: Call(print).serialize(),
-        lambda: parse_actions('{"name":"command","arguments":["ls"]}'),
-        lambda: parse_actions('{"name":"email"}'),
-        lambda: parse_actions("[1]"),
-    ],
-)
-def test_wrong_actions(make: Any) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        make()
-
-
-def test_stop_training_is_seen_by_the_hook(tmp_path: Path) -> None:
-    hook = Hook(tmp_path / "run")
-    hook.save_tensor("g", np.zeros(3), "gradients")
-    hook.step()
-    hook.close()
-    from smdwidgets import create_trial
-
-    trial = create_trial(tmp_path / "run")
-    rule = VanishingGradient(trial, action_str=StopTraining().serialize())
-    invoke_rule(rule)
-    request = stop_requested(tmp_path / "run")
-    assert request is not None
-    assert (request.by, request.step) == ("VanishingGradient", 0)
-    assert "is below 1e-07" in request.reason
-    assert request_stop(tmp_path / "run", reason="later").reason == request.reason
-    assert clear_stop(tmp_path / "run")
-    assert not clear_stop(tmp_path / "run")
-    assert stop_requested(tmp_path / "run") is None
-
-
-@pytest.mark.parametrize("content", ["", "not json", "[]", '{"step": true, "time": "x", "more": 1}', "\x00" * 200_000])
-def test_any_stop_file_stops(tmp_path: Path, content: str) -> None:
-    (tmp_path / "smdwidgets_stop.json").write_text(content)
-    assert stop_requested(tmp_path) is not None
-
-
-def test_a_command_is_told_what_happened(tmp_path: Path) -> None:
-    code = "import os, sys; open(sys.argv[1], 'w').write('|'.join(os.environ['SMDWIDGETS_' + k] for k in ('RULE', 'STEP', 'MESSAGE')))"
-    command = Command([sys.executable, "-c", code, str(tmp_path / "told; rm -rf $HOME")])
-    command.run("AllZero", 7, "a\0b `id`", None)
-    assert (tmp_path / "told; rm -rf $HOME").read_text() == "AllZero|7|a b `id`"
-    failing = Actions(Command([sys.executable, "-c", "import sys; sys.exit('no')"]), Command(["/no/such/program"]))
-    failing.run("AllZero", 7, "", None)
-    assert failing.failures[0][1].endswith(": no")
-    assert len(failing.failures) == 2
-
-
-def client_of(service: str) -> tuple[Any, Stubber]:
-    client = boto3.client(service, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-    return client, Stubber(client)
-
-
-def test_stop_training_stops_the_one_job_with_the_prefix() -> None:
-    client, stub = client_of("sagemaker")
-    job = {
-        "TrainingJobArn": "arn:aws:sagemaker:us-east-1:1:training-job/x",
-        "CreationTime": 0,
-        "TrainingJobStatus": "InProgress",
-    }
-    jobs = [{**job, "TrainingJobName": "my-job-1"}, {**job, "TrainingJobName": "not-my-job"}]
-    asked = {"NameContains": "my-job", "StatusEquals": "InProgress"}
-    stub.add_response("list_training_jobs", {"TrainingJobSummaries": jobs[:1], "NextToken": "more"}, asked)
-    stub.add_response("list_training_jobs", {"TrainingJobSummaries": jobs[1:]}, {**asked, "NextToken": "more"})
-    stub.add_response("stop_training_job", {}, {"TrainingJobName": "my-job-1"})
-    with stub:
-        StopTraining("my-job", client=client).run("AllZero", 1, "", None)
-        stub.assert_no_pending_responses()
-    client, stub = client_of("sagemaker")
-    two = [{**job, "TrainingJobName": "my-job-1"}, {**job, "TrainingJobName": "my-job-2"}]
-    stub.add_response("list_training_jobs", {"TrainingJobSummaries": two}, asked)
-    with stub, pytest.raises(RuntimeError, match="2 active training jobs"):
-        StopTraining("my-job", client=client).run("AllZero", 1, "", None)
-
-
-@pytest.mark.parametrize(("action", "endpoint"), [(Email, "a.b@c.co.uk"), (SMS, "+491234")])
-def test_messages_go_through_the_topic(action: Any, endpoint: str) -> None:
-    client, stub = client_of("sns")
-    arn = "arn:aws:sns:us-east-1:1:SMDebugRules"
-    stub.add_response("create_topic", {"TopicArn": arn}, {"Name": "SMDebugRules"})
-    stub.add_response("list_subscriptions_by_topic", {"Subscriptions": []}, {"TopicArn": arn})
-    stub.add_response("subscribe", {}, {"TopicArn": arn, "Protocol": action.name, "Endpoint": endpoint})
-    stub.add_response(
-        "publish", {}, {"TopicArn": arn, "Subject": ANY, "Message": "AllZero fired at step 3 in /run: why"}
-    )
-    with stub:
-        action(endpoint, client=client).run("AllZero", 3, "why", "/run")
-        stub.assert_no_pending_responses()
-
-
-def test_a_run_elsewhere_has_no_stop_file() -> None:
-    actions = Actions(StopTraining())
-    actions.run("AllZero", 1, "", "s3://bucket/run")
-    assert "not a local directory" in actions.failures[0][1]
-
-
 def test_rule_files_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(key, "testing")
@@ -379,24 +245,3 @@ def test_rule_files_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
         told["RuleParameters"]["source_s3_uri"] = "s3://rules/none/"
         with pytest.raises(SMDebugValueError, match="no Python file"):
             rules_from_json(told, gradients(), allow_custom=True)
-
-
-def test_long_runs_show_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-
-    from smdwidgets.rules import progress
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    with progress.Progress("AllZero", terminal) as shown:
-        shown.update(1, 10)
-    assert terminal.getvalue() == ""  # nothing for what is soon done
-    monkeypatch.setattr(progress, "QUIET_SECONDS", -1.0)
-    monkeypatch.setattr(progress, "BETWEEN", -1.0)
-    with progress.Progress("AllZero", terminal) as shown:
-        shown.update(5, 10, "step 40")
-        assert "AllZero ████████████░░░░░░░░░░░░ 5/10 step 40" in terminal.getvalue()
-    assert terminal.getvalue().endswith(" \r")

@@ -129,7 +129,7 @@ def _nothing(selector: Selector, table: StepTable | None) -> str:
     if table is not None and table.unreadable:
         name, why = table.unreadable[0]
         return f"{shown(name)} could not be read: {why}"
-    return f"{selector} has no tensor at this step"
+    return "no tensor at this step" if selector.everything else f"no tensor of {selector} at this step"
 
 
 def collections_parameter(default: Iterable[str] = ()) -> Words:

@@ -26,9 +26,9 @@ class CreateXgboostReport(BuiltinRule):
     collections = {
         "metrics": {"save_interval": "5"},
         "feature_importance": {"save_interval": "5"},
+        "hyperparameters": {"save_steps": "0"},
         "predictions": {"save_interval": "5"},
         "labels": {"save_interval": "5"},
-        "hyperparameters": {"save_steps": "0"},
     }
 
     out_dir = Text("", "Where the files go; nothing: into the run.")

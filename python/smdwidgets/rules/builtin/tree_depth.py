@@ -38,7 +38,7 @@ class TreeDepth(BuiltinRule):
     def judge(self, step: int) -> None:
         names = self.measurements.names(TREES, step)
         if not names:
-            raise NothingToJudge("collection 'trees' has no tensor at this step")
+            raise NothingToJudge("no tensor of collection 'trees' at this step")
         found = self.measurements.kept(("tree depth", step), lambda: self._depth(names, step))
         if found is None:
             raise NothingToJudge(
