@@ -14,7 +14,7 @@ from typing import Any
 
 from smdwidgets import _core
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
-from smdwidgets.storage.s3 import S3Storage, connect, split_url
+from smdwidgets.storage.s3 import Connection
 from smdwidgets.trials.smdebug_run import END_OF_JOB
 
 __all__ = ["Bucket"]
@@ -24,10 +24,7 @@ class Bucket:
     """A run below ``s3://bucket/prefix``, and the folder of this machine that its files pass through."""
 
     def __init__(self, url: str, client: Any = None) -> None:
-        bucket, prefix = split_url(url)
-        self._storage = S3Storage(
-            bucket, prefix, client=connect() if client is None else client, cache_bytes=0, owns_client=client is None
-        )
+        self._storage = Connection(client=client, cache_bytes=0).storage(url)
         self.url = self._storage.url
         self.folder = Path(tempfile.mkdtemp(prefix="smdwidgets-hook-"))
 

@@ -4,25 +4,20 @@
 
 from __future__ import annotations
 
-import os
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
-from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError
+from smdwidgets.exceptions import RunNotFound, SMDebugError
 from smdwidgets.storage.protocol import Range
-from smdwidgets.storage.s3 import CacheInfo, RequestCount, S3Storage, connect, split_url
-from smdwidgets.storage.s3.storage import DEFAULT_CACHE_BYTES, DEFAULT_CONCURRENCY
+from smdwidgets.storage.s3 import CacheInfo, Connection, RequestCount, S3Storage
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row
 from smdwidgets.trials.smdebug_run import END_OF_JOB, StorageRun, collection_files
 from smdwidgets.trials.trial import Trial
-
-if TYPE_CHECKING:
-    import boto3
 
 #: Where SageMaker puts the run of a job, below the job's own prefix.
 SAGEMAKER_FOLDER = "debug-output"
@@ -49,10 +44,8 @@ class S3Run(StorageRun):
         first_step: int | None = None,
         end_step: int | None = None,
         lazy: bool | None = None,
-        concurrency: int = DEFAULT_CONCURRENCY,
     ) -> None:
         super().__init__(storage, first_step, end_step, lazy)
-        self._concurrency = concurrency
         self._ended_at: float | None = None
         self._seen_whole = False
         self._listed = False
@@ -199,45 +192,21 @@ class S3Run(StorageRun):
         **options: Any,
     ) -> dict[str, Any]:
         # A thread waits for the network most of the time: as many as there are connections.
-        return super().reductions(names, steps, workers, reductions, threads=threads or self._concurrency, **options)
+        return super().reductions(
+            names, steps, workers, reductions, threads=threads or self.storage.concurrency, **options
+        )
 
     def values(
         self, rows: Sequence[Row], *, threads: int | None = None, progress: Progress | None = None
     ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
-        return super().values(rows, threads=threads or self._concurrency, progress=progress)
-
-
-def open_storage(
-    url: str,
-    *,
-    endpoint_url: str | None = None,
-    session: boto3.Session | None = None,
-    client: Any = None,
-    concurrency: int = DEFAULT_CONCURRENCY,
-    cache_bytes: int = DEFAULT_CACHE_BYTES,
-    cache_dir: str | os.PathLike[str] | None = None,
-) -> S3Storage:
-    """The objects below a URL, reached as :class:`S3Trial` is told to."""
-    bucket, prefix = split_url(url)
-    return S3Storage(
-        bucket,
-        prefix,
-        client=connect(session=session, endpoint_url=endpoint_url, concurrency=concurrency)
-        if client is None
-        else client,
-        concurrency=concurrency,
-        cache_bytes=cache_bytes,
-        cache_dir=cache_dir,
-        owns_client=client is None,
-    )
+        return super().values(rows, threads=threads or self.storage.concurrency, progress=progress)
 
 
 class S3Trial(Trial):
     """A run on S3. Mostly made by :func:`smdwidgets.create_trial`.
 
-    ``endpoint_url``, ``session`` or ``client`` say how to reach it; without them boto3's own chain of configuration does.
-    ``concurrency`` requests are under way at most; up to ``cache_bytes`` of what was read are kept in memory, and in
-    ``cache_dir`` on disk if one is given (which may be shared between processes and deleted at any time).
+    Further keywords are the fields of a :class:`~smdwidgets.storage.s3.Connection`: ``endpoint_url``, ``session``, ``client``,
+    ``concurrency``, ``cache_bytes``, ``cache_dir``.
 
     >>> trial = S3Trial("mnist", "s3://bucket/jobs/mnist")    # doctest: +SKIP
     >>> trial.requests                                        # doctest: +SKIP
@@ -252,31 +221,20 @@ class S3Trial(Trial):
         url: str,
         range_steps: tuple[int | None, int | None] | None = None,
         *,
-        endpoint_url: str | None = None,
-        session: boto3.Session | None = None,
-        client: Any = None,
-        concurrency: int = DEFAULT_CONCURRENCY,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-        cache_dir: str | os.PathLike[str] | None = None,
         lazy: bool | None = None,
         wait: float | None = None,
         skip_bad_index: bool = False,
+        **connection: Any,
     ) -> None:
-        bucket, prefix = split_url(url)
+        reached = Connection(**connection)
+        opening = {"lazy": lazy, "wait": wait, "skip_bad_index": skip_bad_index}
+        self._opened_with = (name, url, range_steps, opening | connection)
         first, end = Trial.checked_range(range_steps)
-        storage = open_storage(
-            url,
-            endpoint_url=endpoint_url,
-            session=session,
-            client=client,
-            concurrency=concurrency,
-            cache_bytes=cache_bytes,
-            cache_dir=cache_dir,
-        )
+        storage = reached.storage(url)
         try:
             super().__init__(
-                S3Run(storage, first, end, lazy, concurrency),
-                name=(prefix or bucket).rpartition("/")[2] if name is None else name,
+                S3Run(storage, first, end, lazy),
+                name=(storage.prefix or storage.bucket).rpartition("/")[2] if name is None else name,
                 range_steps=range_steps,
                 wait=wait,
                 skip_bad_index=skip_bad_index,
@@ -288,9 +246,13 @@ class S3Trial(Trial):
         self.path = self.trial_dir = self._run.path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise SMDebugNotImplementedError(
-            "A trial on S3 holds connections and can't be pickled: open it again with create_trial."
-        )
+        for brought in ("client", "session"):
+            if self._opened_with[3].get(brought) is not None:
+                raise SMDebugError(
+                    f"A trial that was opened with {brought}= can't be pickled, because a {brought} of boto3 can't: let boto3 "
+                    "find credentials by itself (a profile, the environment), or open the trial there with create_trial."
+                )
+        return _reopened, (type(self), self._opened_with)
 
     @property
     def requests(self) -> RequestCount:
@@ -300,3 +262,9 @@ class S3Trial(Trial):
     def cache_info(self) -> CacheInfo:
         """How well the read cache does."""
         return self._run.storage.cache_info()
+
+
+def _reopened(cls: type[S3Trial], opened_with: tuple[Any, Any, Any, dict[str, Any]]) -> S3Trial:
+    """A pickled trial is its run, opened again where it is unpickled."""
+    name, url, range_steps, options = opened_with
+    return cls(name, url, range_steps, **options)

@@ -30,7 +30,7 @@ def create_trial(
     """Open a run: a finished one, or one that is still being written.
 
     ``path`` is the hook's ``out_dir``: a directory (``~`` and ``file://`` are understood) or ``s3://bucket/prefix``, for which
-    :class:`~smdwidgets.trials.s3.S3Trial` describes further arguments. ``name`` is its last part unless given.
+    :class:`~smdwidgets.storage.s3.Connection` describes further arguments. ``name`` is its last part unless given.
     ``range_steps=(begin, end)`` leaves out other steps; None is open, end is not part of it.
 
     ``lazy``: whether index files are read only when a question needs them; None (the default) does so for long runs.
@@ -117,9 +117,9 @@ def _open_log(
     of_logs = {key: options[key] for key in options.keys() & _OF_LOGS}
     if not _on_s3(text):
         return TensorBoardTrial(name, text, range_steps, run=run, **of_logs)
-    from smdwidgets.trials.s3 import open_storage  # boto3 is imported only for runs on S3
+    from smdwidgets.storage.s3 import Connection  # boto3 is imported only for runs on S3
 
-    storage = open_storage(text.strip(), **{key: options[key] for key in options.keys() & _ON_S3})
+    storage = Connection(**{key: options[key] for key in options.keys() & _ON_S3}).storage(text.strip())
     try:
         return TensorBoardTrial(name, range_steps=range_steps, storage=storage, run=run, **of_logs)
     except BaseException:

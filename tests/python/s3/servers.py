@@ -79,6 +79,18 @@ def rclone_server(directory: Path) -> Iterator[str]:
         yield endpoint
 
 
+@contextlib.contextmanager
+def relay(upstream: str, latency: float, *, close: bool = False) -> Iterator[str]:
+    """The same server, so many seconds further away (see relay.py)."""
+    program = [sys.executable, str(Path(__file__).with_name("relay.py")), str(urlsplit(upstream).port), str(latency)]
+    with subprocess.Popen(program + ["close"] * close, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+
+
 FAULTS = ("slow_down", "internal_error", "reset_before", "reset_in_body", "short_body", "pass")
 
 

@@ -276,12 +276,17 @@ def test_arguments_that_make_no_sense_here_are_named(tmp_path: Path) -> None:
         smdwidgets.create_trial("s3://")
 
 
-def test_a_trial_on_s3_refuses_to_be_pickled(
-    endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
+def test_a_pickled_trial_is_the_same_run_opened_again(
+    endpoint: str, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:
-    upload(write_run(tmp_path / "run", range(1)), bucket, "run")
+    upload(write_run(tmp_path / "run", range(3)), bucket, "job/debug-output")
+    with opened(f"s3://{bucket}/job", endpoint_url=endpoint, range_steps=(1, None), name="mine") as trial:
+        with pickle.loads(pickle.dumps(trial)) as again:
+            assert (again.name, again.path, again.steps()) == ("mine", trial.path, [1, 2])
+            assert float(again.tensor("t0").value(2)[0]) == 200
+        assert float(pickle.loads(pickle.dumps(trial.tensor("t1"))).value(2)[0]) == 201
     with (
-        opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial,
-        pytest.raises(SMDebugError, match="create_trial"),
+        opened(f"s3://{bucket}/job", client=raw) as trial,
+        pytest.raises(SMDebugError, match="client= can't be pickled"),
     ):
         pickle.dumps(trial)

@@ -1,11 +1,15 @@
-"""A boto3 client that waits out a bad day, and the way from ``s3://…`` to a bucket and a prefix."""
+"""A boto3 client that waits out a bad day, and the way from ``s3://…`` to the objects below it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from datetime import datetime
+from os import PathLike
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
+from smdwidgets.storage.s3.storage import DEFAULT_CACHE_BYTES, MOST_CONNECTIONS, S3Storage
 
 if TYPE_CHECKING:
     import boto3
@@ -31,6 +35,44 @@ def split_url(url: str) -> tuple[str, str]:
     return bucket, prefix.strip("/")
 
 
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach a bucket, and how much of it to hold.
+
+    ``endpoint_url``, ``session`` or ``client`` say where and as whom; without them boto3's own chain of configuration does.
+    A ``client`` is used as it is. ``concurrency`` requests are under way at most; unless said 16, or 64 while many small
+    objects (a long index) are read. Up to ``cache_bytes`` of what was read are kept in memory, and in ``cache_dir`` on disk if
+    one is given (which may be shared between processes and deleted at any time).
+
+    >>> Connection(endpoint_url="http://127.0.0.1:9000").concurrency is None
+    True
+    """
+
+    endpoint_url: str | None = None
+    session: boto3.Session | None = None
+    client: Any = None
+    concurrency: int | None = None
+    cache_bytes: int = DEFAULT_CACHE_BYTES
+    cache_dir: str | PathLike[str] | None = None
+
+    def storage(self, url: str) -> S3Storage:
+        """The objects below ``s3://bucket/prefix``."""
+        bucket, prefix = split_url(url)
+        client = self.client
+        if client is None:
+            most = self.concurrency or MOST_CONNECTIONS
+            client = connect(session=self.session, endpoint_url=self.endpoint_url, concurrency=most)
+        return S3Storage(
+            bucket,
+            prefix,
+            client=client,
+            concurrency=self.concurrency,
+            cache_bytes=self.cache_bytes,
+            cache_dir=self.cache_dir,
+            owns_client=self.client is None,
+        )
+
+
 def connect(*, session: boto3.Session | None = None, endpoint_url: str | None = None, concurrency: int = 16) -> Any:
     """An S3 client by boto3's own chain of credentials, region and endpoint (``AWS_ENDPOINT_URL`` among them)."""
     try:
@@ -52,5 +94,22 @@ def connect(*, session: boto3.Session | None = None, endpoint_url: str | None = 
         response_checksum_validation="when_required",
         request_checksum_calculation="when_required",
     )
-    make = session if session is not None else boto3.Session()
-    return make.client("s3", endpoint_url=endpoint_url, config=config)
+    if session is None:
+        session = boto3.Session(botocore_session=_reading_times_fast())
+    return session.client("s3", endpoint_url=endpoint_url, config=config)
+
+
+def _reading_times_fast() -> Any:
+    """A session of botocore's that spends no more on the time of each listed object than on all the rest of the listing."""
+    from botocore.session import get_session
+    from botocore.utils import parse_timestamp
+
+    def read(text: Any) -> datetime:
+        try:
+            return datetime.fromisoformat(text)
+        except (TypeError, ValueError):
+            return cast(datetime, parse_timestamp(text))
+
+    session = get_session()
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=read)
+    return session

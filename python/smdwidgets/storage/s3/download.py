@@ -9,7 +9,8 @@ from typing import Any
 
 from smdwidgets.exceptions import TruncatedDataError
 from smdwidgets.storage.protocol import Range
-from smdwidgets.storage.s3.errors import from_client_error, from_transport_error, retryable, s3_url
+from smdwidgets.storage.s3.direct import DirectGets
+from smdwidgets.storage.s3.errors import final, from_client_error, from_transport_error, retryable, s3_url
 from smdwidgets.storage.s3.requests import RequestCounter
 
 _CHUNK = 1 << 20
@@ -27,12 +28,15 @@ class Downloader:
 
     boto3 repeats a request that got no answer. What it cannot repeat is a body that breaks in the middle: that is
     resumed here from the first missing byte, and only if the object is still the same one (its ETag is).
+
+    ``direct``: the short way for a first attempt; what fails there is boto3's again.
     """
 
-    def __init__(self, client: Any, bucket: str, counter: RequestCounter) -> None:
+    def __init__(self, client: Any, bucket: str, counter: RequestCounter, direct: DirectGets | None = None) -> None:
         self._client = client
         self._bucket = bucket
         self._counter = counter
+        self._direct = direct
 
     def whole(self, key: str, stop: threading.Event) -> bytes:
         """A whole object."""
@@ -53,8 +57,10 @@ class Downloader:
                 raise Cancelled
             before = len(data)
             failure: Exception
+            direct = fruitless == 0 and self._direct is not None and self._direct.ready
             try:
-                response = self._request(key, offset + before, None if length is None else offset + length - 1, etag)
+                last = None if length is None else offset + length - 1
+                response = self._request(key, offset + before, last, etag, direct=direct)
                 etag = str(response.get("ETag", "")) or etag
                 with closing(response["Body"]) as body:
                     length = self._length(response, key, offset, length, before)
@@ -66,21 +72,26 @@ class Downloader:
             except Exception as error:  # botocore makes its exception classes at run time; _give_up sorts them
                 failure = error
             fruitless = fruitless + 1 if len(data) == before else 0
-            self._give_up(failure, key, last_time=fruitless >= _FRUITLESS_ATTEMPTS)
+            self._give_up(failure, key, last_time=fruitless >= _FRUITLESS_ATTEMPTS, direct=direct)
             self._counter.add("retries")
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**fruitless)
             if stop.wait(random.uniform(pause / 2, pause)):
                 raise Cancelled
         return bytes(data), etag
 
-    def _request(self, key: str, first: int, last: int | None, etag: str) -> Any:
-        arguments: dict[str, Any] = {"Bucket": self._bucket, "Key": key}
-        if first or last is not None:
-            arguments["Range"] = f"bytes={first}-{'' if last is None else last}"
-        if etag:
-            arguments["IfMatch"] = etag
+    def _request(self, key: str, first: int, last: int | None, etag: str, *, direct: bool) -> Any:
+        span = f"bytes={first}-{'' if last is None else last}" if first or last is not None else ""
         self._counter.add("gets")
-        return self._client.get_object(**arguments)
+        if direct and self._direct is not None:
+            conditions = {name: value for name, value in (("Range", span), ("If-Match", etag)) if value}
+            answer = self._direct.get(key, conditions)
+            if answer is not None:
+                return answer
+        arguments = {name: value for name, value in (("Range", span), ("IfMatch", etag)) if value}
+        answer = self._client.get_object(Bucket=self._bucket, Key=key, **arguments)
+        if self._direct is not None:
+            self._direct.learn(key)
+        return answer
 
     def _length(self, response: Any, key: str, offset: int, length: int | None, have: int) -> int:
         """How many bytes there are to read in all; an answer that can't give them is an error, not a shorter value."""
@@ -130,14 +141,14 @@ class Downloader:
             self._counter.add("bytes", len(data) - before)
         return ConnectionError("nothing is missing")
 
-    def _give_up(self, failure: Exception, key: str, *, last_time: bool) -> None:
+    def _give_up(self, failure: Exception, key: str, *, last_time: bool, direct: bool) -> None:
         from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ParamValidationError
 
         if isinstance(failure, TruncatedDataError):
             raise failure
         if isinstance(failure, ClientError):
             code = str(failure.response.get("Error", {}).get("Code", ""))
-            if last_time or not retryable(code):
+            if last_time or not (retryable(code) or (direct and not final(code))):
                 raise from_client_error(failure, self._bucket, key) from failure
             return
         broken_connection = isinstance(failure, (HTTPClientError, OSError)) or type(failure).__module__.startswith(

@@ -49,6 +49,17 @@ def retryable(code: str) -> bool:
     return code in _BUSY or code in _FAULT
 
 
+def final(code: str) -> bool:
+    """Whether the answer is the same however it is asked: boto3 knows no cure either."""
+    return code in _MISSING_OBJECT | _DENIED | _EXPIRED | {
+        "NoSuchBucket",
+        "PreconditionFailed",
+        "412",
+        "InvalidRange",
+        "416",
+    }
+
+
 def from_client_error(error: Exception, bucket: str, key: str) -> SMDebugError:
     """The error of the vocabulary that a ``botocore.exceptions.ClientError`` means."""
     response = getattr(error, "response", {})

@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from smdwidgets.exceptions import OutsideRunError, SMDebugError
 from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3.cache import CacheInfo, DiskCache, MemoryCache
+from smdwidgets.storage.s3.direct import DirectGets
 from smdwidgets.storage.s3.download import Cancelled, Downloader
 from smdwidgets.storage.s3.errors import S3ObjectMissing, from_client_error, from_transport_error, s3_url
 from smdwidgets.storage.s3.plan import Get, coalesce
@@ -25,6 +27,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 DEFAULT_CONCURRENCY = 16
+#: While many small objects are read, which is all waiting, unless somebody said how many requests there may be.
+MOST_CONNECTIONS = 64
 DEFAULT_CACHE_BYTES = 256 << 20
 DEFAULT_DISK_BYTES = 10 << 30
 _PAGE = 1000
@@ -45,6 +49,15 @@ def _stem(key: str) -> str:
     return key.rpartition("/")[2].rpartition(".")[0]
 
 
+@contextmanager
+def shutting_down(pool: ThreadPoolExecutor) -> Iterator[None]:
+    """Let go of a pool at the end, without waiting for what is still under way."""
+    try:
+        yield
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
 class S3Storage:
     """The objects below one prefix of one bucket.
 
@@ -61,29 +74,32 @@ class S3Storage:
         prefix: str,
         *,
         client: Any,
-        concurrency: int = DEFAULT_CONCURRENCY,
+        concurrency: int | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         cache_dir: str | PathLike[str] | None = None,
         owns_client: bool = False,
     ) -> None:
-        if concurrency < 1:
+        if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be 1 or more, not {concurrency}")
         self.bucket = bucket
         self.prefix = prefix.strip("/")
         self._client = client
         self._owns_client = owns_client
         self._counter = RequestCounter()
-        self._downloader = Downloader(client, bucket, self._counter)
+        # A client that somebody brought is used as it is.
+        self._direct = DirectGets(client) if owns_client else None
+        self._downloader = Downloader(client, bucket, self._counter, self._direct)
         self._memory = MemoryCache(cache_bytes)
         self._disk = DiskCache(cache_dir, DEFAULT_DISK_BYTES) if cache_dir is not None else None
         self._etags: dict[str, str] = {}
-        self._concurrency = concurrency
+        self.concurrency = concurrency or DEFAULT_CONCURRENCY
+        self._most = concurrency or MOST_CONNECTIONS
         self._versions: dict[str, str] = {}
         self._flying: dict[tuple[str, int, int], Future[bytes]] = {}
         self._flying_lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="smdwidgets-s3")
+        self._pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="smdwidgets-s3")
         # Apart from the pool, so that what a person waits for never queues behind what they might want next.
-        self._ahead = ThreadPoolExecutor(max(1, concurrency // 2), thread_name_prefix="smdwidgets-s3-ahead")
+        self._ahead = ThreadPoolExecutor(max(1, self.concurrency // 2), thread_name_prefix="smdwidgets-s3-ahead")
         self._closed = threading.Event()
 
     def __repr__(self) -> str:
@@ -166,8 +182,11 @@ class S3Storage:
         At most twice as many as there are connections are held at a time, whatever the number asked for.
         """
         stop = threading.Event()
-        read = self._side_by_side(keys, lambda key: self._downloader.whole(self._full(key), stop), stop)
-        with closing(read):
+        pool = ThreadPoolExecutor(self._most, thread_name_prefix="smdwidgets-s3-index")
+        read = self._side_by_side(
+            pool, self._most, keys, lambda key: self._downloader.whole(self._full(key), stop), stop
+        )
+        with closing(read), shutting_down(pool):
             for key, content in read:
                 if isinstance(content, S3ObjectMissing):
                     continue
@@ -187,7 +206,7 @@ class S3Storage:
             fetched: Iterable[tuple[Get, bytes | SMDebugError]] = [(gets[0], self._fetch(gets[0], self._closed))]
         else:
             stop = threading.Event()
-            fetched = self._side_by_side(gets, lambda get: self._fetch(get, stop), stop)
+            fetched = self._side_by_side(self._pool, self.concurrency, gets, lambda get: self._fetch(get, stop), stop)
         for get, data in fetched:
             if isinstance(data, SMDebugError):
                 raise data
@@ -247,24 +266,31 @@ class S3Storage:
         return data
 
     def _side_by_side(
-        self, items: Iterable[T], work: Callable[[T], R], stop: threading.Event
+        self,
+        pool: ThreadPoolExecutor,
+        width: int,
+        items: Iterable[T],
+        work: Callable[[T], R],
+        stop: threading.Event,
     ) -> Generator[tuple[T, R | SMDebugError], None, None]:
-        """``work`` of each item on the pool; results as they come, errors of the vocabulary as results."""
+        """``work`` of each item on a pool so wide; results as they come, errors of the vocabulary as results."""
         todo = iter(items)
         running: dict[Future[R], T] = {}
+        done: SimpleQueue[Future[R]] = SimpleQueue()
         try:
             while True:
-                while len(running) < 2 * self._concurrency and (item := next(todo, None)) is not None:
-                    running[self._pool.submit(work, item)] = item
+                while len(running) < 2 * width and (item := next(todo, None)) is not None:
+                    future = pool.submit(work, item)
+                    running[future] = item
+                    future.add_done_callback(done.put)
                 if not running:
                     return
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    item = running.pop(future)
-                    try:
-                        yield item, future.result()
-                    except SMDebugError as error:
-                        yield item, error
+                future = done.get()
+                item = running.pop(future)
+                try:
+                    yield item, future.result()
+                except SMDebugError as error:
+                    yield item, error
         finally:
             # Also when the caller stops early or presses Ctrl-C: what is under way ends at its next chunk.
             stop.set()
@@ -283,7 +309,7 @@ class S3Storage:
         from boto3.s3.transfer import TransferConfig
 
         config = TransferConfig(
-            multipart_threshold=_PUT_PART, multipart_chunksize=_PUT_PART, max_concurrency=self._concurrency
+            multipart_threshold=_PUT_PART, multipart_chunksize=_PUT_PART, max_concurrency=self.concurrency
         )
         full = self._full(key)
         if isinstance(data, Path):
@@ -310,6 +336,8 @@ class S3Storage:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._ahead.shutdown(wait=False, cancel_futures=True)
         self._memory.clear()
+        if self._direct is not None:
+            self._direct.close()
         if self._owns_client:
             self._client.close()
 
