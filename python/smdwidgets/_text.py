@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import html
 import re
 from collections.abc import Iterable, Sequence
 
@@ -10,6 +11,34 @@ from collections.abc import Iterable, Sequence
 _SHOWN = 120
 #: Above this many candidates a spelling is not looked for: an error must not cost seconds.
 _CANDIDATES = 20_000
+
+
+def visible(text: object, limit: int | None = None, lines: bool = False) -> str:
+    """Text that is only text: what would act on a terminal, or on how the text beside it is read, is spelled out.
+
+    Control characters, marks of direction, halves of pairs and the like; ``lines`` lets line breaks pass.
+
+    >>> visible("a\\x1b[2Jb\\u202ec")
+    'a\\\\x1b[2Jb\\\\u202ec'
+    """
+    said = str(text)
+    if limit is not None and len(said) > limit:
+        said = said[: limit - 1] + "…"
+    if said.isprintable():
+        return said
+    return "".join(
+        char if char.isprintable() or (lines and char == "\n") else char.encode("unicode_escape").decode()
+        for char in said
+    )
+
+
+def markup(text: object, limit: int | None = None) -> str:
+    """Text as HTML shows it: nothing in it is an element, an entity or a mark of direction.
+
+    >>> markup("<b>\\x1b</b>")
+    '&lt;b&gt;\\\\x1b&lt;/b&gt;'
+    """
+    return html.escape(visible(text, limit))
 
 
 def shown(name: object, limit: int = _SHOWN) -> str:
@@ -71,12 +100,12 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 def listed(names: Sequence[object], limit: int = 5) -> str:
-    """The first few of a list, and how many more there are.
+    """The first few of a list, each as visible text of a line at most, and how many more there are.
 
     >>> listed([1, 2, 3], 2)
     '1, 2 and 1 more'
     """
-    head = ", ".join(str(name) for name in names[:limit])
+    head = ", ".join(visible(name, _SHOWN) for name in names[:limit])
     return head if len(names) <= limit else f"{head} and {len(names) - limit} more"
 
 

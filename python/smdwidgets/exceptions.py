@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from smdwidgets._text import did_you_mean, listed, shown
+from smdwidgets._text import did_you_mean, listed, shown, visible
 from smdwidgets.modes import ModeKeys
 
 __all__ = [
@@ -69,8 +69,19 @@ __all__ = [
 ]
 
 
+#: Messages are cut here: they may quote what a file holds.
+_LONGEST = 8_000
+
+
 class SMDebugError(Exception):
     """Anything that can go wrong with a run, its steps, tensors, collections and rules."""
+
+    def __str__(self) -> str:
+        # The one gate: whatever a message quotes from a run, it does nothing to the terminal that shows it.
+        return visible(self._said(), _LONGEST, lines=True)
+
+    def _said(self) -> str:
+        return super().__str__()
 
 
 class SMDebugCustomerError(SMDebugError):
@@ -113,7 +124,7 @@ class StepUnavailable(SMDebugError):
         self.step = step
         self.mode = mode
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         which = "" if self.mode == ModeKeys.GLOBAL else f"mode=modes.{self.mode.name}"
         return f"No data was saved at {_at(self.step, self.mode)}. trial.steps({which}) lists the steps that were."
 
@@ -126,7 +137,7 @@ class StepNotYetAvailable(SMDebugError):
         self.step = step
         self.mode = mode
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return (
             f"{_at(self.step, self.mode, 'Step')} is not there yet and the run has not ended: try again later, or block "
             f"with trial.wait_for_steps([{self.step}], mode=modes.{self.mode.name}, timeout=…)."
@@ -142,7 +153,7 @@ class NoMoreData(SMDebugError):
         self.mode = mode
         self.last_step = last_step
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         what = f"its last step is {self.last_step}" if self.last_step >= 0 else "it has none of these"
         return f"{_at(self.step, self.mode, 'Step')} will not come: the run has ended and {what}."
 
@@ -155,7 +166,7 @@ class WaitTimeout(SMDebugError, TimeoutError):
         self.what = what
         self.seconds = seconds
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return f"Waited {self.seconds:g} s for {self.what}. Give a longer timeout=, or look whether the training still runs."
 
 
@@ -175,7 +186,7 @@ class TensorUnavailable(SMDebugError):
         # Looked through only when the message is read: rules catch this error by the thousand.
         self._candidates = candidates
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         hint = did_you_mean(self.tname, self._candidates) if isinstance(self.tname, str) else ""
         return f"No step seen so far has a tensor {shown(self.tname)}.{hint} trial.tensor_names() lists all."
 
@@ -198,7 +209,7 @@ class TensorUnavailableForStep(SMDebugError):
         self.has_reductions = has_reductions
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         why = self.reason or "it was not saved then"
         if self.has_reductions:
             hint = "Reductions of it were: ask tensor.reduction_values(step) or tensor.reduction_value(step, name)."
@@ -216,7 +227,7 @@ class ShapeUnavailableForStep(SMDebugError):
         self.step = step
         self.mode = mode
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return (
             f"Neither shape nor value of tensor {shown(self.tname)} was saved at {_at(self.step, self.mode)}. Save them "
             "with ReductionConfig(save_shape=True) or save_raw_tensor=True."
@@ -231,7 +242,7 @@ class InvalidWorker(SMDebugError):
         self.worker = worker
         self._workers = tuple(workers)
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         there = f" There: {listed([shown(worker) for worker in self._workers])}." if self._workers else ""
         hint = did_you_mean(self.worker, self._workers) if isinstance(self.worker, str) else ""
         return f"No worker {shown(self.worker)} wrote this.{hint}{there} Ask tensor.workers(step) or trial.workers()."
@@ -247,7 +258,7 @@ class InvalidCollectionConfiguration(SMDebugError):
         super().__init__(c_name)
         self.c_name = c_name
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return (
             f"Collection {shown(self.c_name)} holds nothing: give it names with add(…) or patterns with include(regex)."
         )
@@ -261,7 +272,7 @@ class UnknownCollection(SMDebugError, KeyError):
         self.name = name
         self._candidates = tuple(candidates)
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         there = f" There: {listed(sorted(self._candidates), 20)}." if self._candidates else ""
         return f"The run has no collection {shown(self.name)}.{did_you_mean(self.name, self._candidates)}{there}"
 
@@ -275,7 +286,7 @@ class MissingCollectionFiles(SMDebugError):
         self.found = found
         self.expected = expected
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         where = f" in {shown(self.path, 400)}" if self.path else ""
         return (
             f"The run has ended with {self.found} of {self.expected} collection files{where}: a worker did not start, or the hook "
@@ -305,7 +316,7 @@ class RunNotFound(SMDebugError, FileNotFoundError):
         hint = did_you_mean(PurePath(self.path).name, self._beside)
         return f"No run at {shown(self.path, 400)}: {self.reason or 'there is no such directory'}.{hint}"
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return (
             f"{self.what} Give the out_dir of the hook, which holds collections/, index/ and events/; "
             "for a training that is about to start, pass wait=seconds."
@@ -324,7 +335,7 @@ class SeveralRuns(SMDebugValueError):
         self.runs = list(runs)
         super().__init__(path, self.runs)
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         names = listed([shown(run) for run in self.runs], 8)
         one = f"{self.path}/{self.runs[0]}" if self.runs else self.path
         return (
@@ -372,7 +383,7 @@ class IndexReaderException(SMDebugError):
         super().__init__(message)
         self.message = message
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return self.message
 
 
@@ -388,7 +399,7 @@ class RegexTooSlow(SMDebugError, TimeoutError):
         self.pattern = pattern
         self.seconds = seconds
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return (
             f"The pattern {shown(self.pattern)} was given up after {self.seconds:g} s: it tries too many ways to match a name. "
             "Repetitions within repetitions, such as (a+)+, do that; write it without."
@@ -407,7 +418,7 @@ class RuleEvaluationConditionMet(SMDebugError):
         self.step = step
         self.end_of_rule = end_of_rule
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return f"Rule {self.rule_name} fired at step {self.step}."
 
 
@@ -419,7 +430,7 @@ class InsufficientInformationForRuleInvocation(SMDebugError):
         self.rule_name = rule_name
         self.message = message
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return f"Rule {self.rule_name} can't run: {self.message}"
 
 
@@ -431,7 +442,7 @@ class NoMoreProfilerData(SMDebugError):
         self.timestamp = timestamp
         self.msg = str(self)
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return f"Nothing was recorded at {self.timestamp} or later: the run has ended."
 
 
@@ -448,7 +459,7 @@ class TrainingStopped(SMDebugError):
         self.reason = reason
         self.step = step
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         at = "" if self.step is None else f" at step {self.step}"
         return f"The training was asked to stop by {self.by or 'someone'}{at}" + (
             f": {self.reason}." if self.reason else "."

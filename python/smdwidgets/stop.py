@@ -24,6 +24,9 @@ import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from smdwidgets._text import visible
+from smdwidgets.storage.files import open_file
+
 __all__ = ["STOP_FILE", "StopRequest", "clear_stop", "request_stop", "stop_requested"]
 
 #: The file's name, in the run's root (the ``out_dir`` of the hook).
@@ -42,9 +45,9 @@ class StopRequest:
     time: float = 0.0
 
     def __str__(self) -> str:
-        who = self.by or "someone"
+        who = visible(self.by, 200) or "someone"
         at = f" at step {self.step}" if self.step is not None else ""
-        return f"{who} asked the training to stop{at}" + (f": {self.reason}" if self.reason else "")
+        return f"{who} asked the training to stop{at}" + (f": {visible(self.reason, 2000)}" if self.reason else "")
 
 
 def request_stop(
@@ -73,7 +76,7 @@ def stop_requested(run: str | os.PathLike[str]) -> StopRequest | None:
     """
     path = Path(run) / STOP_FILE
     try:
-        with path.open("rb") as source:
+        with open_file(path) as source:
             content = source.read(_LARGEST)
     except FileNotFoundError:
         return None
@@ -83,7 +86,7 @@ def stop_requested(run: str | os.PathLike[str]) -> StopRequest | None:
         found = json.loads(content)
         known = {field.name for field in fields(StopRequest)}
         request = {key: value for key, value in found.items() if key in known}
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return StopRequest(reason=content[:200].decode("utf-8", "replace").strip())
     step = request.get("step")
     when = request.get("time")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -76,7 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error.what} {_A_RUN}", file=sys.stderr)
         return 2
     except SMDebugError as error:
-        print(f"error: {error}", file=sys.stderr)
+        from smdwidgets.cli._run import plain
+
+        print(plain(f"error: {error}", 8000), file=sys.stderr)
+        return 2
+    except re.error as error:
+        print(f"error: not a regular expression: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from smdwidgets._text import byte_size, shown
+from smdwidgets._text import byte_size, shown, visible
 from smdwidgets.exceptions import RunIOError, RunNotFound, SMDebugValueError
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial, create_trial
@@ -37,11 +37,8 @@ def plain(text: object, limit: int = 200) -> str:
     >>> plain("a\\x1b[2Jb")
     'a\\\\x1b[2Jb'
     """
-    said = str(text)
-    said = said if len(said) <= limit else said[: limit - 1] + "…"
     encoding = sys.stdout.encoding or "utf-8"
-    said = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in said)
-    return said.encode(encoding, "backslashreplace").decode(encoding)
+    return visible(text, limit).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def table(rows: list[list[str]]) -> str:

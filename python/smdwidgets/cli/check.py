@@ -21,7 +21,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from smdwidgets._text import did_you_mean, shown
-from smdwidgets.cli._run import check_not_empty
+from smdwidgets.cli._run import check_not_empty, plain
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules import BUILTIN, Rule, RuleRunner, describe
 from smdwidgets.rules.actions import Actions, StopTraining
@@ -261,7 +261,7 @@ class Result:
         lines.append(f"{fired} of {len(self.evaluations)} rules fired over {steps} steps of {self.trial.path}")
         if not self.in_time:
             lines.append("The time was up before all steps were judged.")
-        return "\n".join(line if line.isprintable() else _xml(line) for line in lines)
+        return "\n".join(plain(line, 4000) for line in lines)
 
     def _told(self, evaluation: Evaluation) -> tuple[str, str]:
         if first := evaluation.first_firing:
@@ -280,7 +280,7 @@ def _plain(rule: Rule) -> dict[str, Any]:
 
 
 def _xml(text: str) -> str:
-    """Without characters that XML and terminals do not take."""
+    """Without characters that XML does not take."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
 
 

@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from smdwidgets._text import byte_size, listed, natural
+from smdwidgets._text import byte_size, listed, natural, shown
 from smdwidgets.cli._run import open_run, plain, table
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
@@ -45,22 +45,34 @@ def run(args: argparse.Namespace) -> int:
 def facts(trial: Trial, regex: str | None = None) -> dict[str, Any]:
     """What a run holds, as plain JSON."""
     steps = trial.steps(show_incomplete_steps=True)
-    collections = trial.collections()
+    members, problems = _collections(trial)
     return {
         "path": str(trial.path),
         "ended": bool(trial.loaded_all_steps),
         "steps": _span(steps),
         "modes": {mode.name: _span(trial.steps(mode, show_incomplete_steps=True)) for mode in trial.modes()},
         "workers": sorted(trial.workers(), key=natural),
-        "collections": {name: len(trial.tensor_names(collection=name)) for name in sorted(collections)},
+        "collections": members,
         "bytes": _size_on_disk(str(trial.path)),
-        "problems": [{"file": key, "message": message} for key, message in trial.problems()],
+        "problems": [{"file": key, "message": message} for key, message in trial.problems()] + problems,
         "tensors": [_tensor(trial, name) for name in trial.tensor_names(regex=regex)],
     }
 
 
 def _span(steps: list[int]) -> dict[str, int | None]:
     return {"count": len(steps), "first": steps[0] if steps else None, "last": steps[-1] if steps else None}
+
+
+def _collections(trial: Trial) -> tuple[dict[str, int], list[dict[str, str]]]:
+    """How many tensors each collection has, and what is wrong with those whose patterns can't be used."""
+    members: dict[str, int] = {}
+    problems = []
+    for name in sorted(trial.collections()):
+        try:
+            members[name] = len(trial.tensor_names(collection=name))
+        except SMDebugError as error:
+            problems.append({"file": f"collection {shown(name)}", "message": str(error)})
+    return members, problems
 
 
 def _tensor(trial: Trial, name: str) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def _sagemaker_tensorboard() -> str | None:
     path = Path(os.environ.get(TENSORBOARD_CONFIG_FILE_PATH_ENV, DEFAULT_TENSORBOARD_CONFIG_FILE))
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     local = found.get("LocalPath") if isinstance(found, dict) else None
     return local if isinstance(local, str) else None

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smdwidgets._text import did_you_mean, shown
+from smdwidgets._text import did_you_mean, shown, visible
 from smdwidgets.exceptions import SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError
 from smdwidgets.stop import request_stop
 
@@ -272,7 +272,7 @@ class Actions:
                 action.run(rule, step, message, run)
             except Exception as error:
                 self.failures.append((action, str(error) or type(error).__name__))
-                _log.warning("Action %s of rule %s failed: %s", action.name, rule, error)
+                _log.warning("Action %s of rule %s failed: %s", action.name, visible(rule, 200), visible(error, 2000))
 
 
 def run_path(trial: object) -> str | None:
@@ -304,10 +304,10 @@ def parse_actions(given: str | Action | ActionList | Iterable[Action] | None) ->
         return Actions(*given)
     try:
         told = json.loads(given)
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             told = json.loads(given.replace('\\"', '"'))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SMDebugValueError(f"The action {shown(given)} is not JSON: {error}") from None
     found = []
     for each in told if isinstance(told, list) else [told]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smdwidgets._text import visible
 from smdwidgets.rules.findings import Finding
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ class RuleEvent:
 
     def __str__(self) -> str:
         at = "" if self.step is None else f" at step {self.step}"
-        return f"{self.rule} {self.kind}{at}" + (f": {self.message}" if self.message else "")
+        return f"{visible(self.rule, 200)} {self.kind}{at}" + (
+            f": {visible(self.message, 4000)}" if self.message else ""
+        )
 
 
 class Snapshot(NamedTuple):

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from smdwidgets._text import visible
+
 __all__ = ["Finding", "number"]
 
 
@@ -42,7 +44,8 @@ class Finding:
 
     def __str__(self) -> str:
         where = f"{self.tensor} of {self.worker}" if self.worker else self.tensor
-        return f"{where}: {self.message}" if where else self.message
+        where = visible(where, 200)
+        return f"{where}: {visible(self.message, 2000)}" if where else visible(self.message, 2000)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON; what is not finite becomes text, since JSON has no word for it."""

@@ -6,6 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from smdwidgets._text import shown
 from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import (
     RuleEvaluationConditionMet,
@@ -55,7 +56,10 @@ def invoke_rule(
         if feed.silence > SAY_AFTER and not said:
             said = True
             _log.info(
-                "%s waits for a step after %d of %s.", rule_obj.rule_name, feed.last_step, rule_obj.base_trial.path
+                "%s waits for a step after %d of %s.",
+                rule_obj.rule_name,
+                feed.last_step,
+                shown(rule_obj.base_trial.path, 400),
             )
         if rule_obj.while_waiting(feed.last_step, feed.silence):
             _fired(rule_obj, feed.last_step, raise_eval_cond)

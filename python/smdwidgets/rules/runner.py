@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from smdwidgets._text import did_you_mean, shown
+from smdwidgets._text import did_you_mean, markup, shown, visible
 from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules.config import rules_from_json
@@ -251,7 +250,7 @@ class RuleRunner:
                     self._wake.wait(self._feed.pause)
         except Exception as error:
             # The run itself failed (it was deleted, its storage is gone): said by every rule that was still at work.
-            _log.exception("The rules of %s can't go on.", self.trial.name)
+            _log.exception("The rules of %s can't go on.", shown(self.trial.name))
             for evaluation in self.evaluations:
                 if evaluation.active:
                     evaluation.end(Status.ERROR, f"{type(error).__name__}: {error}")
@@ -331,7 +330,7 @@ class RuleRunner:
             try:
                 fired = rule.while_waiting(self._feed.last_step, self._feed.silence)
             except Exception as error:
-                _log.warning("%s: %s", evaluation.name, error)
+                _log.warning("%s: %s", visible(evaluation.name, 200), visible(error, 2000))
                 continue
             if fired:
                 step = self._feed.last_step
@@ -413,8 +412,8 @@ class RuleRunner:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td style='text-align:left'>{escape(each.name)}</td><td>{each.status}</td><td>{each.done}</td>"
-            f"<td style='text-align:left'>{escape(each.message)}</td></tr>"
+            f"<tr><td style='text-align:left'>{markup(each.name)}</td><td>{each.status}</td><td>{each.done}</td>"
+            f"<td style='text-align:left'>{markup(each.message)}</td></tr>"
             for each in self.evaluations
         )
         head = "<tr><th>rule</th><th>status</th><th>steps</th><th style='text-align:left'>last message</th></tr>"

@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 
 from smdwidgets.exceptions import OutsideRunError, RunFileMissing, RunIOError
+from smdwidgets.storage.files import open_file
 from smdwidgets.storage.protocol import Range
 
 
@@ -17,7 +17,7 @@ class LocalStorage:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "training_job_end.ts").write_bytes(b"")
+    ...     open(os.path.join(folder, "training_job_end.ts"), "w").close()
     ...     storage = LocalStorage(folder)
     ...     list(storage.list(""))
     ['training_job_end.ts']
@@ -46,7 +46,8 @@ class LocalStorage:
     def read(self, key: str) -> bytes:
         """A whole file."""
         try:
-            return Path(self._path(key)).read_bytes()
+            with open_file(self._path(key)) as file:
+                return file.read()
         except OSError as error:
             raise _said(key, error) from error
 
@@ -63,7 +64,7 @@ class LocalStorage:
         parts = []
         for key, wanted in groupby(ranges, key=lambda one: one.key):
             try:
-                with open(self._path(key), "rb") as file:
+                with open_file(self._path(key)) as file:
                     # A lying length must not become an allocation.
                     size = os.fstat(file.fileno()).st_size
                     for _, offset, length in wanted:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.exceptions import TensorUnavailable
+from smdwidgets.exceptions import InvalidWorker, TensorUnavailable
 from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.columns import Columns, Failure
-from smdwidgets.trials.run import Progress, Row, possible
+from smdwidgets.trials.run import Progress, Row, is_text, possible
 
 if TYPE_CHECKING:
     from smdwidgets.trials.trial import Trial
@@ -31,6 +31,8 @@ def values(
     threads: int | None,
 ) -> Columns:
     """See :meth:`Trial.values`."""
+    if worker is not None and not is_text(worker):
+        raise InvalidWorker(worker)
     trial.maybe_refresh()
     rows: list[Row] = []
     for name, steps in _wanted(trial, wanted).items():
@@ -69,6 +71,8 @@ def reductions(
     threads: int | None,
 ) -> Columns:
     """See :meth:`Trial.reductions`."""
+    if worker is not None and not is_text(worker):
+        raise InvalidWorker(worker)
     trial.maybe_refresh()
     chosen = list(_wanted(trial, names))
     at = None if steps is None else [steps] if isinstance(steps, int) else list(steps)

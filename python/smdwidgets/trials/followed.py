@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, Self, TypeVar
 
-from smdwidgets._text import shown
+from smdwidgets._text import shown, visible
 from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.exceptions import IndexReaderException, MissingCollectionFiles, TrialClosed
 from smdwidgets.trials import environment
@@ -181,7 +181,9 @@ class Followed:
             # Files may still be on their way when the mark of the end appears: those that an uploader holds back.
             if age < self._end_delay:
                 self.refresh_data()
-                self.logger.info("%s has ended; looking a last time in %.1f s.", self.name, self._end_delay - age)
+                self.logger.info(
+                    "%s has ended; looking a last time in %.1f s.", shown(self.name), self._end_delay - age
+                )
                 time.sleep(self._end_delay - age)
             self._run.settled = -1
             self.refresh_data()
@@ -211,7 +213,7 @@ class Followed:
 
     def _tell(self, message: str) -> None:
         """Say once that something of the run can't be read."""
-        self.logger.warning("%s: %s. The other index files are read.", self.name, message)
+        self.logger.warning("%s: %s. The other index files are read.", shown(self.name), visible(message, 2000))
 
     def problems(self) -> list[tuple[str, str]]:
         """Index files that could not be read, as (file, what is wrong). Each is tried again once it has changed."""

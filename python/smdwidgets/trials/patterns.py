@@ -16,14 +16,19 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import regex
 
-from smdwidgets.exceptions import RegexTooSlow
+from smdwidgets._text import shown
+from smdwidgets.exceptions import RegexTooSlow, SMDebugValueError
 
 #: Seconds that one pattern may take over all names of one question.
 LIMIT = 2.0
+#: Characters of a pattern: a longer one takes minutes to compile.
+LONGEST = 10_000
+#: Parts of a pattern whose repetitions are written out: ``((a{1000}){1000}){1000}`` would take all memory.
+LARGEST = 100_000
 #: Patterns whose answers are kept.
 _KEPT = 64
 
@@ -77,12 +82,52 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
     """
     if not isinstance(pattern, str):
         raise TypeError(f"A regex is a string, not {type(pattern).__name__}.")
+    if len(pattern) > LONGEST:
+        raise SMDebugValueError(
+            f"A pattern of {len(pattern):,} characters, {shown(pattern)}: {LONGEST:,} are the most."
+        )
     with warnings.catch_warnings():
         # `re` warns of `[[`, which may one day mean a nested set; it does not yet.
         warnings.simplefilter("ignore", FutureWarning)
-        re.compile(pattern)
-    return regex.compile(_as_re_means_it(pattern), regex.VERSION0)
+        try:
+            re.compile(pattern)
+            if _written_out(pattern) > LARGEST:
+                raise OverflowError("its repetitions within repetitions are too many")
+            return regex.compile(_as_re_means_it(pattern), regex.VERSION0)
+        except RecursionError:
+            raise SMDebugValueError(f"The pattern {shown(pattern)} can't be used: its groups are too deep.") from None
+        except OverflowError as error:
+            raise SMDebugValueError(f"The pattern {shown(pattern)} can't be used: {error}.") from None
 
+
+def _written_out(pattern: str) -> int:
+    """About how many parts a pattern has once its repetitions are written out, which is what `regex` does with them.
+
+    >>> _written_out("((ab){10}){10}c")
+    201
+    """
+    outer: list[int] = []
+    whole = last = 0
+    for token in _tokens(pattern):
+        if token == "(":
+            outer.append(whole)
+            whole = 0
+            continue
+        if token == ")" and outer:
+            last = whole
+            whole += outer.pop()
+        elif times := _TIMES.fullmatch(token):
+            whole += last * (int(times[1]) - 1)
+            last *= int(times[1])
+        else:
+            last = 1
+            whole += 1
+        if whole > LARGEST:
+            break
+    return whole
+
+
+_TIMES = re.compile(r"\{(\d+)(?:,\d*)?\}")
 
 _TOKEN = re.compile(
     r"""
@@ -97,30 +142,28 @@ _TOKEN = re.compile(
 )
 
 
-def _as_re_means_it(pattern: str) -> str:
-    out: list[str] = []
+def _tokens(pattern: str) -> Iterator[str]:
+    """The parts of a pattern that mean something as they stand; what stands for itself is escaped where `regex` differs."""
     at, inside = 0, False
     while at < len(pattern):
         token = _TOKEN.match(pattern, at)
         assert token is not None  # the last alternative takes any character
         text = token.group()
-        if inside:
-            if text.startswith("["):
-                # In a set of `re` a bracket stands for itself.
-                text = "\\["
-                at += 1
-                out.append(text)
-                continue
-            if text.startswith("{") and len(text) > 1:
-                text = "{"
-                out.append(text)
-                at += 1
-                continue
-            inside = text != "]"
-        elif token.group("set"):
-            inside = True
-        elif token.group("brace"):
-            text = "\\{"
-        out.append(text)
         at = token.end()
-    return "".join(out)
+        if not inside:
+            inside = token.group("set") is not None
+            yield "\\{" if token.group("brace") else text
+        elif text.startswith("["):
+            # In a set of `re` a bracket stands for itself.
+            at = token.start() + 1
+            yield "\\["
+        elif text.startswith("{") and len(text) > 1:
+            at = token.start() + 1
+            yield "{"
+        else:
+            inside = text != "]"
+            yield text
+
+
+def _as_re_means_it(pattern: str) -> str:
+    return "".join(_tokens(pattern))

@@ -178,6 +178,21 @@ def possible(step: int) -> bool:
     return 0 <= step < 2**63
 
 
+def is_text(name: str) -> bool:
+    """Whether a name can be that of anything in a run: the core knows only text, and half of a surrogate pair is none.
+
+    >>> is_text("w"), is_text("\\ud800")
+    (True, False)
+    """
+    if name.isascii():
+        return True
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def dtype_named(name: str) -> np.dtype[Any]:
     """The numpy dtype of a name that the core gives; ``bfloat16`` and the like need the ``ml_dtypes`` package.
 

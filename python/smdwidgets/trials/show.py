@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING
 
-from smdwidgets._text import listed, natural, shown
+from smdwidgets._text import listed, markup, natural, shown, visible
 from smdwidgets.modes import ModeKeys
 
 if TYPE_CHECKING:
     from smdwidgets.trials.tensor import Tensor
     from smdwidgets.trials.trial import Trial
+
+#: Characters of one fact.
+_LONGEST = 400
 
 
 def _span(steps: list[int]) -> str:
@@ -22,12 +24,6 @@ def _span(steps: list[int]) -> str:
     if not steps:
         return "no steps"
     return f"1 step, {steps[0]}" if len(steps) == 1 else f"{len(steps)} steps, {steps[0]} to {steps[-1]}"
-
-
-def _printable(text: str, limit: int = 400) -> str:
-    """Text with control characters escaped, and cut where it is very long."""
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
 
 
 def _trial_facts(trial: Trial) -> list[tuple[str, str]]:
@@ -57,7 +53,7 @@ def _trial_facts(trial: Trial) -> list[tuple[str, str]]:
 def trial_text(trial: Trial) -> str:
     """The repr of a trial."""
     lines = [f"<{type(trial).__name__} {shown(trial.name)}"]
-    lines += [f"  {label + ':' if label else '':<13}{_printable(fact)}" for label, fact in _trial_facts(trial)]
+    lines += [f"  {label + ':' if label else '':<13}{visible(fact, _LONGEST)}" for label, fact in _trial_facts(trial)]
     return "\n".join(lines) + ">"
 
 
@@ -97,7 +93,7 @@ def _tensor_facts(tensor: Tensor) -> list[tuple[str, str]]:
 
 def tensor_text(tensor: Tensor) -> str:
     """The repr of a tensor."""
-    facts = ", ".join(f"{label}: {_printable(fact)}" for label, fact in _tensor_facts(tensor))
+    facts = ", ".join(f"{label}: {visible(fact, _LONGEST)}" for label, fact in _tensor_facts(tensor))
     return f"<Tensor {shown(tensor.name)} ({facts})>"
 
 
@@ -109,7 +105,7 @@ def tensor_html(tensor: Tensor) -> str:
 def _table(title: str, facts: list[tuple[str, str]]) -> str:
     # The notebook's own style of tables carries over, light and dark.
     rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(label)}</th><td style='text-align:left'>{html.escape(_printable(fact))}</td></tr>"
+        f"<tr><th style='text-align:left'>{markup(label)}</th><td style='text-align:left'>{markup(fact, _LONGEST)}</td></tr>"
         for label, fact in facts
     )
-    return f"<table><caption style='text-align:left'><b>{html.escape(title)}</b></caption><tbody>{rows}</tbody></table>"
+    return f"<table><caption style='text-align:left'><b>{markup(title)}</b></caption><tbody>{rows}</tbody></table>"

@@ -27,7 +27,7 @@ from smdwidgets.exceptions import (
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.trials import show
 from smdwidgets.trials.missing import wait_for_event_file
-from smdwidgets.trials.run import dtype_named, possible
+from smdwidgets.trials.run import dtype_named, is_text, possible
 
 if TYPE_CHECKING:
     from smdwidgets.plots import TensorPlots
@@ -84,7 +84,7 @@ class Tensor:
         if mode is _GLOBAL:
             try:
                 value = self._fetch(self.name, step_num, worker)
-            except (DataError, RunIOError, OverflowError):
+            except (DataError, RunIOError, OverflowError, UnicodeEncodeError):
                 value = None  # said, or mended, below
             if value is not None:
                 return np.array(value) if copy else value
@@ -140,6 +140,8 @@ class Tensor:
             return None
         if self.trial._run.partly_read:
             self.trial._run.load([step])
+        if worker is not None and not is_text(worker):
+            raise InvalidWorker(worker)
         workers = self._index.workers_of(self.name, step)
         if not workers and mode != _GLOBAL:
             # A training that was restarted has been at this step of the mode more than once.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from smdwidgets import _core
+from smdwidgets._text import listed, shown, visible
 from smdwidgets.exceptions import RunNotFound, SeveralRuns, TensorUnavailable, TensorUnavailableForStep
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.storage.local import LocalStorage
@@ -221,7 +222,7 @@ class TensorBoardTrial(Trial):
         return found
 
     def _tell(self, message: str) -> None:
-        self.logger.warning("%s: %s. All other records are read.", self.name, message)
+        self.logger.warning("%s: %s. All other records are read.", shown(self.name), visible(message, 2000))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (type(self), self._opened_with)
@@ -267,7 +268,7 @@ def _chosen(root: str, runs: dict[str, list[Directory]], run: str | None) -> tup
     """The run that was asked for, or the only one, or the one that the place itself is."""
     if run is not None:
         if run not in runs:
-            raise RunNotFound(f"{root}/{run}", f"the log holds the runs {', '.join(sorted(runs)) or '(none)'}")
+            raise RunNotFound(f"{root}/{run}", f"the log holds the runs {listed(sorted(runs), 20) or '(none)'}")
         return run, runs[run]
     if not runs:
         raise RunNotFound(root, "there are no event files of TensorBoard's")

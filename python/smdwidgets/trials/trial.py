@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from smdwidgets._text import shown
 from smdwidgets.config.collection import Collection
 from smdwidgets.config.keys import BUILT_IN
 from smdwidgets.exceptions import (
     NoMoreData,
+    SMDebugValueError,
     StepUnavailable,
     TensorUnavailable,
     UnknownCollection,
@@ -21,7 +24,7 @@ from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.trials import bulk, show
 from smdwidgets.trials.followed import Followed
 from smdwidgets.trials.patterns import Patterns
-from smdwidgets.trials.run import Progress, Run, possible
+from smdwidgets.trials.run import Progress, Run, is_text, possible
 from smdwidgets.trials.tensor import StepState, Tensor
 from smdwidgets.trials.wait import wait_until
 
@@ -250,7 +253,12 @@ class Trial(Followed):
 
     def _in_collection(self, collection: Collection, names: list[str]) -> list[str]:
         listed_in = collection.tensor_names
-        found = self._patterns.matching(collection.include_regex, names)
+        try:
+            found = self._patterns.matching(collection.include_regex, names)
+        except re.error as error:
+            raise SMDebugValueError(
+                f"Collection {shown(collection.name)} has a pattern that is no regular expression: {error}."
+            ) from None
         return [name for name in names if name in listed_in or name in found]
 
     def _collection_meant(self, collection: Collection | str) -> Collection:
@@ -264,7 +272,11 @@ class Trial(Followed):
         """Whether a tensor of this name was saved at any step seen so far."""
         if self._closed:
             self._refuse()
-        if tname in self._tensors or self._run.has(tname):
+        if tname in self._tensors:
+            return True
+        if not is_text(tname):
+            return False
+        if self._run.has(tname):
             return True
         self.maybe_refresh()
         return self._run.has(tname)

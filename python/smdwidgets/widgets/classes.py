@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 import traitlets
 
+from smdwidgets.exceptions import SMDebugError
 from smdwidgets.trials import Trial
 from smdwidgets.widgets.bare_steps import BareSteps
 from smdwidgets.widgets.base import RunWidget, Source
@@ -134,5 +136,6 @@ def _scalars(trials: Sequence[Trial], regex: str | None, most: int = 8) -> list[
             continue
         for collection in ("losses", "metrics", "scalars", "sm_metrics"):
             if collection in trial.collections():
-                names += trial.tensor_names(collection=collection)
+                with contextlib.suppress(SMDebugError):  # a pattern that takes too long groups nothing
+                    names += trial.tensor_names(collection=collection)
     return [{"tensor": name, "stat": "value", "run": -1} for name in dict.fromkeys(names)][:most]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smdwidgets._text import byte_size
+from smdwidgets._text import byte_size, markup
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.pictures import details
 from smdwidgets.pictures.overview import Told, overview
@@ -58,7 +57,7 @@ def make_page(widget: RunWidget, tensors: list[str] | None, limit: int) -> str:
         f"style-src 'sha256-{_digest(style)}' 'sha256-{_digest(page_style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    title = html.escape(f"{widget.trial.name}: smdwidgets"[:200])
+    title = markup(f"{widget.trial.name}: smdwidgets", 200)
     blocks = "\n".join(
         f'<script type="application/octet-stream;base64" class="smdw-packet">{base64.b64encode(packet).decode("ascii")}</script>'
         for packet in packets

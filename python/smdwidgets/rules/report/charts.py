@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets._text import markup
 from smdwidgets.rules.findings import number
 
 __all__ = ["STYLE", "bars", "heat", "lines"]
@@ -66,7 +66,7 @@ def lines(
         points = "L".join(f"{_x(a, x_low, x_high):.1f} {_y(b, y_low, y_high):.1f}" for a, b in zip(x, y, strict=True))
         dashed = " dashed" if at // COLOURS % 2 else ""
         start = points if len(x) > 1 else f"{points}h3"
-        parts.append(f'<path class="s{at % COLOURS}{dashed}" d="M{start}"><title>{escape(name)}</title></path>')
+        parts.append(f'<path class="s{at % COLOURS}{dashed}" d="M{start}"><title>{markup(name)}</title></path>')
     height = HEIGHT + _legend(parts, list(finite))
     return _svg(parts, height, f"{y_label} over {x_label}: {', '.join(finite)}")
 
@@ -85,13 +85,13 @@ def bars(values: Mapping[str, float], x_label: str) -> str:
         y = TOP + at * row
         label = name if len(name) <= LABEL else f"…{name[-LABEL + 1 :]}"
         parts.append(
-            f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{escape(label)}<title>{escape(name)}</title></text>'
+            f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{markup(label)}<title>{markup(name)}</title></text>'
         )
         parts.append(f'<rect class="bar" x="{left}" y="{y + 2}" width="{length:.1f}" height="{row - 6}" rx="2"/>')
-        parts.append(f'<text x="{left + length + 6:.1f}" y="{y + 12}">{escape(number(value))}</text>')
+        parts.append(f'<text x="{left + length + 6:.1f}" y="{y + 12}">{markup(number(value))}</text>')
     height = TOP + len(shown) * row + 24
     more = f" (the first {MOST_BARS} of {len(values)})" if len(values) > MOST_BARS else ""
-    parts.append(f'<text x="{left}" y="{height - 8}">{escape(x_label + more)}</text>')
+    parts.append(f'<text x="{left}" y="{height - 8}">{markup(x_label + more)}</text>')
     return _svg(parts, height, x_label)
 
 
@@ -102,8 +102,8 @@ def heat(matrix: NDArray[np.int64], x_label: str, y_label: str) -> str:
     left, top = 64, 34
     share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     parts = [
-        f'<text class="title" x="{left}" y="14">{escape(x_label)}</text>',
-        f'<text class="title" x="14" y="{top + size * cell / 2:.0f}" transform="rotate(-90 14 {top + size * cell / 2:.0f})" text-anchor="middle">{escape(y_label)}</text>',
+        f'<text class="title" x="{left}" y="14">{markup(x_label)}</text>',
+        f'<text class="title" x="14" y="{top + size * cell / 2:.0f}" transform="rotate(-90 14 {top + size * cell / 2:.0f})" text-anchor="middle">{markup(y_label)}</text>',
     ]
     for row in range(size):
         parts.append(f'<text x="{left - 8}" y="{top + row * cell + cell / 2 + 4:.0f}" text-anchor="end">{row}</text>')
@@ -165,11 +165,11 @@ def _frame(x_low: float, x_high: float, y_low: float, y_high: float, x_label: st
     base = HEIGHT - BOTTOM
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>')
     parts.append(
-        f'<text class="title" x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
+        f'<text class="title" x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{markup(x_label)}</text>'
     )
     middle = (TOP + base) / 2
     parts.append(
-        f'<text class="title" x="14" y="{middle:.0f}" transform="rotate(-90 14 {middle:.0f})" text-anchor="middle">{escape(y_label)}</text>'
+        f'<text class="title" x="14" y="{middle:.0f}" transform="rotate(-90 14 {middle:.0f})" text-anchor="middle">{markup(y_label)}</text>'
     )
     return parts
 
@@ -181,7 +181,7 @@ def _legend(parts: list[str], names: Sequence[str]) -> int:
         label = name if len(name) <= 40 else f"…{name[-39:]}"
         dashed = " dashed" if at // COLOURS % 2 else ""
         parts.append(
-            f'<path class="s{at % COLOURS}{dashed}" d="M{x} {y - 4}h22"/><text x="{x + 28}" y="{y}">{escape(label)}</text>'
+            f'<path class="s{at % COLOURS}{dashed}" d="M{x} {y - 4}h22"/><text x="{x + 28}" y="{y}">{markup(label)}</text>'
         )
     return 24 + (len(names) + 1) // 2 * 18
 
@@ -189,9 +189,9 @@ def _legend(parts: list[str], names: Sequence[str]) -> int:
 def _svg(parts: Sequence[str], height: float, label: str, width: int = WIDTH) -> str:
     return (
         f'<svg class="smdw-chart" xmlns="http://www.w3.org/2000/svg" width="{width}" viewBox="0 0 {width} {height:.0f}" role="img" '
-        f'aria-label="{escape(label[:300], quote=True)}">{"".join(parts)}</svg>'
+        f'aria-label="{markup(label[:300])}">{"".join(parts)}</svg>'
     )
 
 
 def _empty(why: str) -> str:
-    return f"<p>{escape(why)}</p>"
+    return f"<p>{markup(why)}</p>"

@@ -6,12 +6,13 @@ import base64
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smdwidgets._text import markup, visible
 from smdwidgets.rules.report.charts import STYLE
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ def page(title: str, introduction: Sequence[str], sections: Sequence[Section]) -
     """One HTML file. Its policy allows its own style sheet and nothing else."""
     digest = base64.b64encode(hashlib.sha256(_PAGE_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    links = "".join(f'<a href="#s{at}">{escape(each.title)}</a>' for at, each in enumerate(sections))
+    links = "".join(f'<a href="#s{at}">{markup(each.title)}</a>' for at, each in enumerate(sections))
     body = "".join(
-        f'<section id="s{at}"><h2>{escape(each.title)}</h2>{each.html}'
-        + "".join(f"<p>{escape(r)}</p>" for r in each.remarks)
+        f'<section id="s{at}"><h2>{markup(each.title)}</h2>{each.html}'
+        + "".join(f"<p>{markup(r)}</p>" for r in each.remarks)
         + "</section>"
         for at, each in enumerate(sections)
     )
@@ -47,9 +48,9 @@ def page(title: str, introduction: Sequence[str], sections: Sequence[Section]) -
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_PAGE_STYLE}</style></head>"
-        f'<body class="smdw-report"><h1>{escape(title)}</h1>'
-        + "".join(f"<p>{escape(each)}</p>" for each in introduction)
+        f"<title>{markup(title)}</title><style>{_PAGE_STYLE}</style></head>"
+        f'<body class="smdw-report"><h1>{markup(title)}</h1>'
+        + "".join(f"<p>{markup(each)}</p>" for each in introduction)
         + f"<nav>{links}</nav>{body}</body></html>\n"
     )
 
@@ -60,7 +61,7 @@ def notebook(
     """A notebook that makes the report from the run, with what it gave this time."""
     step = "" if plot_step is None else f", plot_step={plot_step}"
     cells: list[dict[str, Any]] = [
-        _markdown("# XGBoost training report\n\n" + "\n".join(introduction)),
+        _markdown("# XGBoost training report\n\n" + "\n".join(map(_plain, introduction))),
         _code(
             "from smdwidgets.rules.report import XgboostReport\nfrom smdwidgets.trials import create_trial\n\n"
             f"report = XgboostReport(create_trial({run!r}){step})",
@@ -86,6 +87,11 @@ def notebook(
         },
         indent=1,
     )
+
+
+def _plain(text: str) -> str:
+    """Text as Markdown shows it: a name in it must not become a link, an image or a formula."""
+    return re.sub(r"([\\`*_{}\[\]()<>#+!|$~&])", r"\\\1", visible(text))
 
 
 def _markdown(text: str) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets._text import markup
 from smdwidgets.rules.builtin.classes import class_numbers
 from smdwidgets.rules.builtin.losses import train_and_validation
 from smdwidgets.rules.findings import number
@@ -149,7 +149,7 @@ class XgboostReport:
         rows = scores.precision_recall(matrix)
         head = "<tr><th>class</th><th>precision</th><th>recall</th><th>F1</th><th>labels</th></tr>"
         body = "".join(
-            f"<tr><td>{escape(name)}</td><td>{row.precision:.4f}</td><td>{row.recall:.4f}</td><td>{row.f1:.4f}</td><td>{row.support}</td></tr>"
+            f"<tr><td>{markup(name)}</td><td>{row.precision:.4f}</td><td>{row.recall:.4f}</td><td>{row.f1:.4f}</td><td>{row.support}</td></tr>"
             for name, row in rows.items()
         )
         return Section(title, f"<table>{head}{body}</table>", (f"Accuracy is {rows['micro'].precision:.4f}.",))
@@ -236,7 +236,7 @@ class XgboostReport:
         if not told:
             return _missing(title, "hyperparameters")
         body = "".join(
-            f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in sorted(told.items())
+            f"<tr><td>{markup(name)}</td><td>{markup(value)}</td></tr>" for name, value in sorted(told.items())
         )
         return Section(title, f"<table>{body}</table>")
 
@@ -255,7 +255,7 @@ class XgboostReport:
         return write(path, notebook(self.path, self.plot_step, self._introduction(), self._named_sections()))
 
     def _repr_html_(self) -> str:
-        body = "".join(f"<h3>{escape(each.title)}</h3>{each.html}{_remarks(each)}" for each in self.sections())
+        body = "".join(f"<h3>{markup(each.title)}</h3>{each.html}{_remarks(each)}" for each in self.sections())
         return f'<style>{charts.STYLE}</style><div class="smdw-report">{body}</div>'
 
     def _named_sections(self) -> list[tuple[str, Section]]:
@@ -373,4 +373,4 @@ def _missing(title: str, what: str) -> Section:
 
 
 def _remarks(section: Section) -> str:
-    return "".join(f"<p>{escape(each)}</p>" for each in section.remarks)
+    return "".join(f"<p>{markup(each)}</p>" for each in section.remarks)

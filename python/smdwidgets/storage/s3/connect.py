@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class MissingBoto3(SMDebugError, ImportError):
     """Runs on S3 are read through boto3, which is not installed."""
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return "Runs on S3 are read through boto3, which is not installed: pip install 'smdwidgets[s3]'"
 
 

@@ -19,7 +19,7 @@ class S3Error(RunIOError):
         self.code = code
         self.advice = advice
 
-    def __str__(self) -> str:
+    def _said(self) -> str:
         return f"{s3_url(self.bucket, self.key)}: {self.advice} ({self.code})"
 
 

@@ -1,0 +1,128 @@
+"""Runs that a person with bad intentions wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from faults.hostile.names import ALL, SMALL, file_name
+from smdwidgets import _core
+
+LARGEST_STEP = 2**53
+
+
+def index_key(step: int, worker: str = "worker_0") -> str:
+    """Where an index file lies."""
+    return f"index/{step // 1000:09d}/{step:012d}_{worker}.json"
+
+
+def event_key(step: int, worker: str = "worker_0") -> str:
+    """Where an event file lies."""
+    return f"events/{step:012d}/{step:012d}_{worker}.tfevents"
+
+
+def save(root: Path, step: int, values: Mapping[str, Any], worker: str = "worker_0", mode: int = 1) -> None:
+    """One step, as the package itself writes it."""
+    with _core.StepWriter(str(root), step, worker, mode, step) as writer:
+        for name, value in values.items():
+            writer.tensor(name, value)
+
+
+def collections(
+    root: Path, given: Mapping[str, Mapping[str, Any]] | str, workers: int = 1, worker: str = "worker_0"
+) -> None:
+    """A collection file with these collections, or with this text."""
+    path = root / "collections" / "000000000" / f"{worker}_collections.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(given, str):
+        path.write_text(given, encoding="utf-8")
+        return
+    full = {
+        name: {"name": name, "include_regex": [], "tensor_names": [], "save_histogram": True, **about}
+        for name, about in given.items()
+    }
+    path.write_text(json.dumps({"collections": full, "_meta": {"num_workers": workers}}), encoding="utf-8")
+
+
+def end(root: Path) -> Path:
+    """The mark of a run that has ended."""
+    mark = root / "training_job_end.ts"
+    mark.touch()
+    then = time.time() - 60  # nobody waits for files that may still come
+    os.utime(mark, (then, then))
+    return root
+
+
+def plain(root: Path, steps: int = 3) -> Path:
+    """A run with nothing wrong: a weight and a loss."""
+    collections(root, {"default": {}, "losses": {"tensor_names": ["loss"]}, "weights": {"tensor_names": ["w"]}})
+    for step in range(steps):
+        save(root, step, {"w": np.arange(6, dtype=np.float32) * step, "loss": np.float32(1 / (step + 1))})
+    return end(root)
+
+
+def hostile(root: Path, names: Mapping[str, str] = ALL, steps: int = 2) -> Path:
+    """Every hostile text as tensor, string value, collection and worker."""
+    texts = list(names.values())
+    collections(
+        root,
+        {
+            "default": {},
+            "losses": {"tensor_names": texts},
+            **{text: {"tensor_names": [text], "include_regex": []} for text in texts},
+        },
+    )
+    for step in range(steps):
+        values: dict[str, Any] = {text: np.float32(step + at) for at, text in enumerate(texts)}
+        values["texts"] = (
+            np.array(texts, dtype=object).astype(str) if len(texts) < 3 else np.array([t[:3000] for t in texts])
+        )
+        for at, text in enumerate(texts[:5]):
+            values[f"w/{at}/{text}"] = np.arange(12, dtype=np.float32).reshape(3, 4) * step
+        save(root, step, values)
+        # Everyone's file name is a worker's name.
+        for text in list(SMALL.values())[:: max(1, len(SMALL) // 8)]:
+            try:
+                save(root, step, {"of a worker": np.float32(step)}, worker=file_name(text))
+            except (ValueError, OSError):
+                continue
+    return end(root)
+
+
+def varint(value: int) -> bytes:
+    """A number as protobuf writes it."""
+    out = b""
+    value &= (1 << 64) - 1
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field of bytes."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def scalar_event(tag: str, step: int, value: float) -> bytes:
+    """A record of TensorBoard's with any step at all."""
+    summary = field(1, field(1, tag.encode("utf-8", "surrogatepass")) + b"\x15" + struct.pack("<f", value))
+    return _core.write_record(
+        b"\x09" + struct.pack("<d", 100.0 + step % 1000) + varint(2 << 3) + varint(step) + field(5, summary)
+    )
+
+
+def log(root: Path, tags: Mapping[str, str] = ALL, steps: tuple[int, ...] = (0, 1)) -> Path:
+    """A log of TensorBoard's with hostile tags."""
+    root.mkdir(parents=True, exist_ok=True)
+    records = [_core.version_record(1.0)]
+    records += [scalar_event(tag, step, at + step % 7) for step in steps for at, tag in enumerate(tags.values())]
+    (root / "events.out.tfevents.1700000000.host").write_bytes(b"".join(records))
+    return root

@@ -1,0 +1,158 @@
+"""Opening a run executes nothing, imports nothing that it names, and opens nothing beside it: Python's own audit says so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from faults.hostile import runs
+
+WATCHER = r"""
+import sys, os, json
+
+run, out = os.path.realpath(sys.argv[1]), sys.argv[2]
+sys.path.insert(0, sys.argv[3])
+
+import numpy as np
+import smdwidgets, smdwidgets.cli
+from smdwidgets.cli import inspect, show, verify, check, report
+from smdwidgets.rules.report import XgboostReport
+from smdwidgets.hooks.json_config import read
+import smdwidgets.widgets, smdwidgets.trials.tensorboard, ipywidgets
+
+# Whatever is loaded at first use is loaded now, over a run with nothing wrong.
+def everything(path, page):
+    for arguments in (["inspect", path], ["verify", path], ["show", path, "w"], ["check", path], ["check", path, "--json"],
+                      ["report", path, "-o", page]):
+        smdwidgets.cli.main(arguments)
+    with smdwidgets.create_trial(path, skip_bad_index=True) as trial:
+        repr(trial), trial._repr_html_(), trial.collections(), trial.problems()
+        names = trial.tensor_names()
+        for name in names:
+            tensor = trial.tensor(name)
+            repr(tensor), tensor._repr_html_()
+            for step in tensor.steps():
+                try:
+                    tensor.value(step)
+                except smdwidgets.exceptions.SMDebugError:
+                    pass
+        trial.reductions(names[:3], reductions=["mean"])
+        widget = smdwidgets.explore(trial, rules=["ExplodingTensor"])
+        widget._repr_mimebundle_(), repr(widget)
+        widget.to_html(page)
+        widget.close()
+        try:
+            repr(XgboostReport(trial).html())
+        except smdwidgets.exceptions.SMDebugError:
+            pass
+
+"\x1b".encode("unicode_escape")
+everything(sys.argv[4], out + ".html")
+
+EXECUTES = ("exec", "compile", "import", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn",
+            "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto", "pickle.find_class", "marshal.loads",
+            "ctypes.dlopen", "shutil.", "webbrowser.open", "code.__new__", "os.startfile")
+seen = []
+package = os.path.dirname(smdwidgets.__file__)
+
+def watch(event, args):
+    if event == "open":
+        path = args[0]
+        if isinstance(path, bytes):
+            path = os.fsdecode(path)
+        if isinstance(path, int):
+            return
+        path = os.path.abspath(path)
+        inside = path == run or path.startswith(run + os.sep)
+        ours = path.startswith(out) or os.path.basename(path).startswith("." + os.path.basename(out)) or path.startswith(package)
+        if not inside and not ours:
+            seen.append(["open", path])
+    elif event.startswith(EXECUTES):
+        # A module that is there already is only looked up.
+        if event == "import" and args[0] in sys.modules:
+            return
+        seen.append([event, repr(args)[:300]])
+
+sys.addaudithook(watch)
+everything(run, out + ".html")
+found, done = list(seen), True
+open(out, "w").write(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("kind", ["run", "log"])
+def test_opening_a_hostile_run_executes_nothing_and_opens_nothing_else(
+    tmp_path: Path, repository: Path, kind: str
+) -> None:
+    plain = runs.plain(tmp_path / "plain")
+    if kind == "run":
+        path = runs.hostile(tmp_path / "run")
+        runs.save(path, 2, {"w": __import__("numpy").ones(3, "float32")})
+        for name in ("conftest.py", "sitecustomize.py", "numpy.py", "smdwidgets.py", "rules.py", "__init__.py"):
+            (path / name).write_text("raise SystemExit('a file of the run was executed')")
+        (path / "collections" / "rules.py").write_text("raise SystemExit")
+    else:
+        path = runs.log(tmp_path / "run", {**runs.ALL, "w": "w"})
+    out = tmp_path / "seen.json"
+    # Isolated: else Python itself looks for modules where it was started.
+    arguments = [sys.executable, "-I", "-c", WATCHER, str(path), str(out), str(repository / "tests"), str(plain)]
+    done = subprocess.run(
+        arguments, cwd=path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(out.read_text()) == []
+
+
+def test_nothing_in_the_package_takes_data_for_code(repository: Path) -> None:
+    """`pickle`, `eval` and their like do not occur; `exec_module` once, where a person has allowed it."""
+    words = (
+        "pickle.load",
+        "marshal.",
+        "eval(",
+        "exec(",
+        "shelve",
+        "yaml.load",
+        "os.system(",
+        "shell=True",
+        "allow_pickle",
+        "literal_eval",
+    )
+    found = []
+    for path in sorted((repository / "python" / "smdwidgets").rglob("*.py")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            code = line.partition("#")[0]
+            found += [f"{path.name}:{number}: {line.strip()}" for word in words if word in code]
+    assert found == []
+    executing = [
+        path.relative_to(repository / "python" / "smdwidgets").as_posix()
+        for path in (repository / "python" / "smdwidgets").rglob("*.py")
+        if "exec_module" in path.read_text(encoding="utf-8")
+    ]
+    # The other one makes smdebug's names of our own modules.
+    assert executing == ["compat.py", "rules/config.py"]
+
+
+def test_a_rule_file_is_executed_only_where_that_was_allowed(tmp_path: Path) -> None:
+    from smdwidgets import create_trial
+    from smdwidgets.exceptions import SMDebugValueError
+    from smdwidgets.rules import rules_from_json
+
+    mark = tmp_path / "executed"
+    source = tmp_path / "rules.py"
+    source.write_text(
+        f"from smdwidgets.rules import Rule\nopen({str(mark)!r}, 'w').close()\nclass Mine(Rule):\n    def invoke_at_step(self, step):\n        return False\n"
+    )
+    config = {
+        "RuleConfigurationName": "mine",
+        "RuleParameters": {"rule_to_invoke": "Mine", "source_s3_uri": str(source)},
+    }
+    with create_trial(runs.plain(tmp_path / "run")) as trial:
+        with pytest.raises(SMDebugValueError, match="allow_custom"):
+            rules_from_json([config], trial)
+        assert not mark.exists()
+        assert "mine" in rules_from_json([config], trial, allow_custom=True)
+        assert mark.exists()

@@ -1,0 +1,385 @@
+"""A run whose files are not what they claim: each is refused with an error that says which, at once, and nothing else is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from faults.hostile import runs
+from smdwidgets import cli, create_trial
+from smdwidgets.exceptions import (
+    CollectionFileError,
+    OutsideRunError,
+    RegexTooSlow,
+    RunFileMissing,
+    RunIOError,
+    SMDebugError,
+    SMDebugValueError,
+)
+from smdwidgets.hooks.json_config import read as read_hook_configuration
+from smdwidgets.rules.actions import parse_actions
+from smdwidgets.rules.config import read_configurations
+from smdwidgets.stop import STOP_FILE, stop_requested
+from smdwidgets.trials.patterns import Patterns, compile_pattern
+
+SECRET = "nobody may read this"
+
+pytestmark = pytest.mark.timeout(60)  # what hangs is what is looked for
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A run beside the run: whatever of it is shown was read from outside."""
+    elsewhere = runs.plain(tmp_path / "elsewhere")
+    runs.save(elsewhere, 9, {SECRET: np.float32(42)})
+    (elsewhere / "secret.json").write_text(SECRET)
+    return elsewhere
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return runs.plain(tmp_path / "run")
+
+
+def everything(path: Path) -> str:
+    """All that can be asked of a run, as text: values and errors."""
+    said: list[str] = []
+    try:
+        with create_trial(path, skip_bad_index=True) as trial:
+            said += [repr(trial), trial._repr_html_(), repr(trial.problems()), repr(trial.collections())]
+            for name in trial.tensor_names():
+                for step in trial.tensor(name).steps():
+                    try:
+                        said.append(repr(trial.tensor(name).value(step).tolist()))
+                    except SMDebugError as error:
+                        said.append(f"{type(error).__name__}: {error}")
+    except SMDebugError as error:
+        said.append(f"{type(error).__name__}: {error}")
+    return "\n".join(said)
+
+
+def rewrite(run: Path, step: int, **meta: object) -> None:
+    path = run / runs.index_key(step)
+    index = json.loads(path.read_text())
+    index["meta"].update(meta)
+    path.write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize(
+    "event_file",
+    [
+        "../elsewhere/events/000000000009/000000000009_worker_0.tfevents",
+        "events/../../elsewhere/events/000000000009/000000000009_worker_0.tfevents",
+        "{elsewhere}/events/000000000009/000000000009_worker_0.tfevents",
+        "..\\elsewhere\\events\\000000000009\\000000000009_worker_0.tfevents",
+        "/proc/self/environ",
+        "/dev/zero",
+        "C:\\Windows\\win.ini",
+        "events\0/x",
+        "",
+        ".",
+        "events",
+    ],
+)
+def test_an_index_entry_that_leads_out_is_not_followed(run: Path, secret: Path, event_file: str) -> None:
+    rewrite(run, 1, event_file_name=event_file.format(elsewhere=secret))
+    with create_trial(run) as trial:
+        with pytest.raises(SMDebugError):
+            trial.tensor("w").value(1)
+        assert trial.tensor("w").value(2).tolist() == [0, 2, 4, 6, 8, 10]
+        table = trial.reductions(["w"], reductions=["max"])
+        assert [failure.step for failure in table.errors] == [1]
+    said = everything(run)
+    assert "42" not in said
+    assert cli.main(["verify", str(run)]) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+@pytest.mark.parametrize(
+    "part", ["event", "events of the step", "events", "index of the step", "collection", "collections"]
+)
+def test_a_link_out_of_the_run_is_not_followed(run: Path, secret: Path, part: str) -> None:
+    replaced = {
+        "event": run / runs.event_key(1),
+        "events of the step": run / "events" / "000000000001",
+        "events": run / "events",
+        "index of the step": run / runs.index_key(1),
+        "collection": run / "collections" / "000000000" / "worker_0_collections.json",
+        "collections": run / "collections",
+    }[part]
+    target = {
+        "event": secret / runs.event_key(9),
+        "events of the step": secret / "events" / "000000000009",
+        "events": secret / "events",
+        "index of the step": secret / runs.index_key(9),
+        "collection": secret / "secret.json",
+        "collections": secret / "collections",
+    }[part]
+    rewrite(run, 1, event_file_name="events/000000000001/000000000009_worker_0.tfevents")
+    replaced.rename(replaced.with_name("moved away"))
+    replaced.symlink_to(target)
+    said = everything(run)
+    assert "42.0" not in said
+    assert SECRET not in said
+    assert "Error" in said or "problems" in said or "UnavailableForStep" in said, said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_a_link_in_a_log_leads_nowhere(tmp_path: Path, secret: Path) -> None:
+    log = runs.log(tmp_path / "log", {"a": "loss"})
+    outside = runs.log(tmp_path / "other", {"a": SECRET})
+    (log / "events.out.tfevents.1800000000.host").symlink_to(next(outside.iterdir()))
+    (log / "train").symlink_to(outside)
+    assert SECRET not in everything(log)
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _device(path: Path) -> None:
+    os.mknod(path, 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero: has no end
+
+
+def _socket(path: Path) -> None:
+    here = Path.cwd()
+    os.chdir(path.parent)  # its name has to be short
+    try:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are none in directories")
+@pytest.mark.parametrize("put", [_fifo, _device, _socket])
+@pytest.mark.parametrize("part", ["event", "index", "collection", "end", "stop", "log"])
+def test_a_pipe_or_a_device_in_place_of_a_file_keeps_nobody_waiting(run: Path, part: str, put) -> None:
+    path = (
+        run
+        / {
+            "event": runs.event_key(1),
+            "index": runs.index_key(1),
+            "collection": "collections/000000000/worker_0_collections.json",
+            "end": "training_job_end.ts",
+            "stop": STOP_FILE,
+            "log": "events.out.tfevents.1.host",
+        }[part]
+    )
+    path.unlink(missing_ok=True)
+    try:
+        put(path)
+    except PermissionError:
+        pytest.skip("this user may not make devices")
+    if part == "stop":
+        request = stop_requested(run)
+        assert request is not None
+        assert "could not be read" in request.reason
+        return
+    if part == "log":
+        for child in list(run.iterdir()):
+            if child != path:
+                child.rename(run.parent / f"was {child.name}")
+    said = everything(run)
+    if part in ("event", "index", "collection", "log"):
+        # A socket can't even be opened.
+        assert "regular file" in said or "No such device" in said or "is missing" in said or "no event files" in said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are none in directories")
+def test_the_commands_do_not_wait_for_a_pipe(run: Path) -> None:
+    for key in (runs.event_key(0), runs.index_key(1)):
+        (run / key).unlink()
+        os.mkfifo(run / key)
+    for command in (["inspect"], ["verify"], ["check"], ["show", "w"]):
+        arguments = [sys.executable, "-m", "smdwidgets", command[0], str(run), *command[1:]]
+        done = subprocess.run(
+            arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+
+
+DEEP = 100_000
+
+
+def _nested() -> Iterator[str]:
+    yield "[" * DEEP
+    yield "[" * DEEP + "]" * DEEP
+    yield '{"a":' * DEEP + "1" + "}" * DEEP
+    yield '{"collections":' * DEEP + "1" + "}" * DEEP
+    yield '{"meta":{"mode":' + "[" * DEEP + "]" * DEEP + "}}"
+    yield '{"tensor_payload":' + "[" * DEEP
+
+
+@pytest.mark.parametrize("text", list(_nested()), ids=["open", "lists", "objects", "collections", "meta", "payload"])
+def test_json_without_end_in_depth_is_an_error(tmp_path: Path, run: Path, text: str) -> None:
+    (run / runs.index_key(1)).write_text(text)
+    with create_trial(run, skip_bad_index=True) as trial:
+        assert len(trial.problems()) == 1
+        assert trial.tensor("w").steps() == [0, 2]
+    runs.collections(run, text)
+    with pytest.raises(CollectionFileError):
+        create_trial(run, skip_bad_index=True)
+    config = tmp_path / "config.json"
+    config.write_text(text)
+    for read in (read_hook_configuration, read_configurations):
+        with pytest.raises(SMDebugValueError):
+            read(config)
+    with pytest.raises(SMDebugValueError):
+        parse_actions(text)
+    (run / STOP_FILE).write_text(text)
+    assert stop_requested(run) is not None
+
+
+def test_steps_and_sizes_beyond_what_a_double_holds(run: Path) -> None:
+    index = (run / runs.index_key(1)).read_text()
+    for step in (2**53 - 1, 2**53 + 1, 10**17 + 1):
+        path = run / runs.index_key(step)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(index)
+    with create_trial(run) as trial:
+        assert trial.steps()[-3:] == [2**53 - 1, 2**53 + 1, 10**17 + 1]
+        assert trial.tensor("w").value(2**53 + 1).tolist() == [0, 1, 2, 3, 4, 5]
+        assert trial.has_passed_step(2**53).name == "UNAVAILABLE"
+    for numbers in ({"start_idx": 2**63}, {"length": 2**64 - 1}, {"start_idx": 2**53 + 1}, {"length": 10**400}):
+        index = json.loads((run / runs.index_key(1)).read_text())
+        index["tensor_payload"][0].update(numbers)
+        (run / runs.index_key(1)).write_text(json.dumps(index))
+        with create_trial(run, skip_bad_index=True) as trial:
+            assert len(trial.problems()) == 1
+    for name in (f"{10**19:012d}_worker_0.json", f"{'9' * 4000}_worker_0.json"[:250]):
+        (run / "index" / "000000000" / name).write_text("{}")
+    with create_trial(run, skip_bad_index=True) as trial:
+        assert trial.steps()[-1] == 10**17 + 1
+
+
+@pytest.mark.parametrize("workers", [2**63, 10**400, -1, "1e9", True, None, [1], 1.5])
+def test_a_number_of_workers_that_none_can_be(run: Path, workers: object) -> None:
+    path = run / "collections" / "000000000" / "worker_0_collections.json"
+    told = json.loads(path.read_text())
+    told["_meta"]["num_workers"] = workers
+    path.write_text(json.dumps(told))
+    with pytest.raises(SMDebugError), create_trial(run) as trial:
+        trial.steps()
+
+
+BACKTRACKS = {
+    "nested": r"(a+)+$",
+    "either": r"(a|aa)+$",
+    "same": r"(a|a)*$",
+    "many": r"a*a*a*a*a*a*a*a*a*a*[bc]",
+    "ahead": r"(?=(a+)+$)\w",
+    "again": r"(a*)*\1$",
+    "lazy": r"(a+?)+?$",
+}
+
+
+@pytest.mark.parametrize("pattern", BACKTRACKS.values(), ids=BACKTRACKS.keys())
+def test_a_pattern_that_backtracks_for_ever_is_given_up(tmp_path: Path, pattern: str) -> None:
+    run = tmp_path / "run"
+    runs.save(run, 0, {"a" * 5000 + "!": np.float32(1), "w": np.float32(1)})
+    runs.collections(run, {"default": {}, "evil": {"include_regex": [pattern]}})
+    runs.end(run)
+    with create_trial(run) as trial:
+        trial._patterns = Patterns(limit=0.1)
+        assert len(trial.tensor_names()) == 2
+        for ask in ({"collection": "evil"}, {"regex": pattern}):
+            with pytest.raises(RegexTooSlow, match="was given up after"):
+                trial.tensor_names(**ask)
+        assert trial.tensor_names(regex="^w$") == ["w"]
+
+
+def test_the_commands_give_such_a_pattern_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    runs.save(run, 0, {"a" * 5000 + "!": np.float32(1), "w": np.float32(1)})
+    runs.collections(run, {"default": {}, "evil": {"include_regex": ["(a+)+$"]}})
+    runs.end(run)
+    assert cli.main(["inspect", str(run)]) == 0
+    assert cli.main(["inspect", str(run), "--tensors", "(a+)+$"]) == 2
+    assert "was given up after 2 s" in capsys.readouterr().err
+
+
+SWELLS = {
+    "repetitions": "((a{1000}){1000}){1000}",
+    "groups": "(" * 5000 + ")" * 5000,
+    "length": "(a|b)" * 20_000,
+    "count": "a{99999999999999999999}",
+    "open": "(",
+}
+
+
+@pytest.mark.parametrize("pattern", SWELLS.values(), ids=SWELLS.keys())
+def test_a_pattern_that_swells_or_is_none_is_an_error_of_its_collection(tmp_path: Path, pattern: str) -> None:
+    run = runs.plain(tmp_path / "run")
+    runs.collections(run, {"default": {}, "evil": {"include_regex": [pattern]}})
+    with create_trial(run) as trial:
+        with pytest.raises(SMDebugValueError, match=r"attern|regular expression"):
+            trial.tensor_names(collection="evil")
+        assert trial.tensor_names() == ["loss", "w"]
+        repr(trial)
+    assert cli.main(["inspect", str(run)]) in (0, 2)
+
+
+def test_a_pattern_means_what_it_means_in_re() -> None:
+    assert compile_pattern("[{2}]{3}").search("2{}", timeout=1)
+    assert not compile_pattern("a{e<=1}").search("b", timeout=1)
+
+
+SURROGATE = "\ud800"
+
+
+def test_half_a_character_is_text_like_any_other(tmp_path: Path) -> None:
+    run = runs.plain(tmp_path / "run")
+    (run / runs.index_key(1)).write_text((run / runs.index_key(1)).read_text().replace('"loss"', '"\\ud800"'))
+    runs.collections(
+        run,
+        {
+            "default": {},
+            f"c{SURROGATE}": {"tensor_names": [f"t{SURROGATE}", "w"], "include_regex": [SURROGATE]},
+        },
+    )
+    with create_trial(run, skip_bad_index=True) as trial:
+        assert len(trial.problems()) == 1
+        assert trial.tensor_names(collection=f"c{SURROGATE}") == ["w"]
+        for ask in (
+            lambda: trial.tensor(SURROGATE),
+            lambda: trial.tensor("w").value(0, worker=SURROGATE),
+            lambda: trial.tensor_names(collection=SURROGATE),
+        ):
+            with pytest.raises(SMDebugError) as raised:
+                ask()
+            assert "\\ud800" in str(raised.value)
+        assert trial.has_tensor(SURROGATE) is False
+        for text in (repr(trial), trial._repr_html_()):
+            text.encode()
+    with suppress(SystemExit):
+        assert cli.main(["inspect", str(run)]) == 0
+
+
+def test_a_file_that_is_gone_or_closed_says_so(run: Path) -> None:
+    (run / runs.event_key(1)).unlink()
+    with create_trial(run) as trial, pytest.raises((RunIOError, SMDebugError)):
+        trial.tensor("w").value(1)
+
+
+def test_a_key_that_leads_out_is_refused_by_the_storage(run: Path, secret: Path) -> None:
+    from smdwidgets.storage import LocalStorage, Range
+
+    storage = LocalStorage(run)
+    for key in ("../elsewhere/secret.json", str(secret / "secret.json"), "collections/../../elsewhere/secret.json"):
+        for ask in (
+            lambda key=key: storage.read(key),
+            lambda key=key: storage.read_ranges([Range(key, 0, 10)]),
+        ):
+            with pytest.raises((OutsideRunError, RunFileMissing)):
+                ask()
+    assert not storage.exists(str(secret / "secret.json"))
