@@ -7,6 +7,7 @@ import { linear, linearTicks, log, symmetricLog } from "../src/lib/scale";
 import { smooth } from "../src/lib/smooth";
 import { path, Tree } from "../src/lib/tree";
 import { offsets } from "../src/lib/virtual";
+import { visible } from "../src/lib/visible";
 
 describe("numbers", () => {
   test("are short and never wrong", () => {
@@ -200,5 +201,16 @@ describe("colours", () => {
     expect(colourDomain("blue-red", -1, 3)).toEqual([-3, 3]);
     expect(choose("auto", 0, 3)).toBe("viridis");
     expect([...table("grey", false).slice(0, 3)]).toEqual([16, 16, 16]);
+  });
+});
+
+describe("texts of a run", () => {
+  test("neither act nor turn what stands beside them", () => {
+    expect(visible("gradient/fc1.weight:0 \u2212 \u00e9 \u043e \ud83e\udde8\n\t")).toBe(
+      "gradient/fc1.weight:0 \u2212 \u00e9 \u043e \ud83e\udde8\n\t",
+    );
+    expect(visible("a\u001b[2J\u009bb\0")).toBe("a\\x1b[2J\\x9bb\\x00");
+    expect(visible("loss\u202egpj\u2066\u200b\ufeff")).toBe("loss\\u202egpj\\u2066\\u200b\\ufeff");
+    expect(visible("\ud800a\u{e0041}\uffff")).toBe("\\ud800a\\U000e0041\\uffff");
   });
 });

@@ -2,6 +2,7 @@
  * What pictures are drawn with. The same drawing goes to a canvas (the screen, PNG) or to SVG text (export), so that what is
  * exported is what was shown.
  */
+import { visible } from "../lib/visible";
 import type { Theme } from "../theme";
 
 export interface Size {
@@ -222,7 +223,8 @@ export class CanvasPen implements Pen {
   }
 }
 
-function cut(text: string, most: number | undefined, measure: (text: string) => number): string {
+function cut(given: string, most: number | undefined, measure: (text: string) => number): string {
+  const text = visible(given.slice(0, 200));
   if (most === undefined || measure(text.slice(0, 200)) <= most) return text.slice(0, 200);
   let lo = 0;
   let hi = Math.min(text.length, 200);

@@ -1,4 +1,5 @@
 /** Elements without markup: text is only ever text, so a name from a run cannot be anything else. */
+import { visible } from "./visible";
 
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | undefined>;
@@ -11,24 +12,29 @@ export function h<K extends keyof HTMLElementTagNameMap>(
 ): HTMLElementTagNameMap[K] {
   const el = document.createElement(tag);
   attrs(el, attributes);
-  for (const child of children) if (child) el.append(child);
+  for (const child of children) if (child) el.append(typeof child === "string" ? visible(child) : child);
   return el;
 }
 
 export function attrs(el: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === false) el.removeAttribute(name);
-    else if (el.getAttribute(name) !== String(value)) el.setAttribute(name, String(value));
+    else {
+      // What people read is text; what a program reads (an option's value) stays what it is.
+      const said = name === "title" || name.startsWith("aria-") ? visible(String(value)) : String(value);
+      if (el.getAttribute(name) !== said) el.setAttribute(name, said);
+    }
   }
 }
 
 /** Sets text only when it differs, so that screen readers and selections are left alone. */
 export function text(el: Element, value: string): void {
-  if (el.textContent !== value) el.textContent = value;
+  const said = visible(value);
+  if (el.textContent !== said) el.textContent = said;
 }
 
-export function show(el: HTMLElement, visible: boolean): void {
-  if (el.hidden === visible) el.hidden = !visible;
+export function show(el: HTMLElement, shown: boolean): void {
+  if (el.hidden === shown) el.hidden = !shown;
 }
 
 const SVG = "http://www.w3.org/2000/svg";

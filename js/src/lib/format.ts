@@ -1,4 +1,5 @@
 /** Numbers as a person reads them: short where they guide the eye, exact where they are asked for. */
+import { visible } from "./visible";
 
 const MINUS = "\u2212";
 
@@ -74,7 +75,7 @@ export function shape(sizes: number[]): string {
 
 /** Names come from runs and may be of any length; what is put on screen is not. */
 export function clipped(text: string, most = 300): string {
-  return text.length <= most ? text : `${text.slice(0, most)}\u2026 (${count(text.length)} characters)`;
+  return visible(text.length <= most ? text : `${text.slice(0, most)}\u2026 (${count(text.length)} characters)`);
 }
 
 export function plural(n: number, one: string, many = `${one}s`): string {

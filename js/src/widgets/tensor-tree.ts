@@ -5,6 +5,7 @@ import { find, type Match } from "../lib/match";
 import { type Row, Tree } from "../lib/tree";
 import { Viewport } from "../lib/viewport";
 import { offsets } from "../lib/virtual";
+import { visible } from "../lib/visible";
 import type { Scene } from "../session";
 import type { Context, Part } from "./panel";
 
@@ -271,7 +272,7 @@ function marked(label: string, at: readonly number[] | undefined): Node[] {
     const hit = hits.has(i);
     let j = i;
     while (j < label.length && hits.has(j) === hit) j++;
-    span.append(hit ? h("mark", {}, label.slice(i, j)) : label.slice(i, j));
+    span.append(hit ? h("mark", {}, label.slice(i, j)) : visible(label.slice(i, j)));
     i = j;
   }
   return [span];

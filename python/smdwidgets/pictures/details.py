@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.modes import ModeKeys
-from smdwidgets.pictures.packet import pack
+from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.plane import ImageWanted, as_plane, plane_of, row_and_column
 from smdwidgets.pictures.view import TensorView
 
@@ -154,6 +154,8 @@ def curve(view: TensorView, stat: str, mode: str = "") -> tuple[NDArray[np.float
             [ModeKeys(int(number)).name if not isinstance(number, str) else number for number in columns["mode"]]
         )
         steps, numbers = steps[modes == mode], numbers[modes == mode]
+    shown = steps <= LARGEST_STEP
+    steps, numbers = steps[shown], numbers[shown]
     order = np.argsort(steps, kind="stable")
     return steps[order].astype(np.float64), numbers[order]
 

@@ -10,7 +10,7 @@ import numpy as np
 from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
-from smdwidgets.pictures.packet import pack
+from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.trials.trial import Trial
 
 SHOWN_NAME = 2000
@@ -42,6 +42,10 @@ def overview(trial: Trial, told: Told, status: str | None = None, message: str =
     """Packets with what is new since ``told``, which is brought up to date; none where there is nothing new."""
     with no_refresh(trial):
         steps = trial.steps(show_incomplete_steps=True)
+        if steps and steps[-1] > LARGEST_STEP:
+            beyond = sum(step > LARGEST_STEP for step in steps)
+            steps = steps[: len(steps) - beyond]
+            message = message or f"{beyond:,} steps beyond 2^53 are not shown: a browser has no exact numbers for them"
         names = trial.tensor_names()
         status = status or status_of(trial)
         first = told.status == ("", "")

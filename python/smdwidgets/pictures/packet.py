@@ -21,6 +21,9 @@ VERSION = 1
 LARGEST = 1 << 20
 """Buffers of one message are at most this long together: larger ones hold up everything behind them."""
 
+LARGEST_STEP = 1 << 53
+"""Numbers of the browser are exact up to here: a later step would be shown under another number, so it is not shown."""
+
 _MAGIC = b"SMDP"
 _PREFIX = struct.Struct("<4sHHII")
 _DTYPES = {"u1", "u2", "u4", "i4", "f4", "f8"}

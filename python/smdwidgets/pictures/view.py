@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
+from smdwidgets.pictures.packet import LARGEST_STEP
 from smdwidgets.trials.tensor import Tensor
 from smdwidgets.trials.trial import Trial
 
@@ -35,9 +36,11 @@ class TensorView:
         return self.trial.tensor(self.name)
 
     def steps(self) -> list[int]:
-        """Global steps at which there is something of it, incomplete ones too: what is there can be looked at."""
+        """Global steps at which there is something of it that a browser can show, incomplete ones too."""
         with no_refresh(self.trial):
             steps = self.tensor.steps(show_incomplete_steps=True)
+            if steps and steps[-1] > LARGEST_STEP:
+                steps = [step for step in steps if step <= LARGEST_STEP]
             if not self.worker:
                 return steps
             return [step for step in steps if self.worker in self.tensor.workers(step)]

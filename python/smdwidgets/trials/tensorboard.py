@@ -17,7 +17,7 @@ from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Storage
 from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.local import local_path
-from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, runs_of
+from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, is_event_file, runs_of
 from smdwidgets.trials.tensorboard_run import LocalTensorBoardRun, TensorBoardRun
 from smdwidgets.trials.trial import Trial
 
@@ -235,8 +235,12 @@ def _reopened(cls: type[TensorBoardTrial], opened_with: dict[str, Any]) -> Tenso
 
 def runs_in(place: str | Storage) -> dict[str, list[Directory]]:
     """The runs of a log directory, or of a storage, by their directories; the empty name is the place itself."""
-    storage = LocalStorage(place) if isinstance(place, str) else place
-    return runs_of(storage.list(""), FirstTags(storage))
+    if not isinstance(place, str):
+        return runs_of(place.list(""), FirstTags(place))
+    storage = LocalStorage(place)
+    # A pipe or a device of such a name is no log, and nobody waits for what comes out of it.
+    keys = (key for key in storage.list("") if not is_event_file(key) or Path(place, key).is_file())
+    return runs_of(keys, FirstTags(storage))
 
 
 def cache_directory(given: bool | str | os.PathLike[str] | None) -> str | None:

@@ -311,8 +311,6 @@ class LocalTensorBoardRun(TensorBoardRun):
     def check(self) -> None:
         if not Path(self._root).is_dir():
             raise RunNotFound(self._root)
-        if not any(Path(self._root, key).is_file() for key in self._event_files()):
-            raise RunNotFound(self.path, "there are no event files of TensorBoard's (any more)")
 
     def refresh(self) -> None:
         if self._directories_changed():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.pictures.packet import pack
+from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.rules import RuleRunner, describe
 from smdwidgets.rules.builtin import BUILTIN
 from smdwidgets.rules.evaluation import Evaluation, RuleEvent, Snapshot
@@ -163,14 +163,16 @@ class RuleDesk:
             if restarted:
                 now = evaluation.snapshot()
             rules.append(self._describe(run, evaluation, now, restarted=restarted))
-            arrays[f"{i}.step"] = np.array(now.steps, np.float64)
-            arrays[f"{i}.outcome"] = np.frombuffer(now.outcomes, np.uint8)
+            steps = np.array(now.steps, np.int64)
+            arrays[f"{i}.step"] = steps[steps <= LARGEST_STEP].astype(np.float64)
+            arrays[f"{i}.outcome"] = np.frombuffer(now.outcomes, np.uint8)[steps <= LARGEST_STEP]
             self._told[rule_id] = (now.restarts, now.done, str(now.status), now.message)
         return pack({"kind": "rules", "append": append, "rules": rules}, arrays)
 
     def _describe(self, run: int, evaluation: Evaluation, now: Snapshot, *, restarted: bool) -> dict[str, Any]:
         rule = evaluation.rule
-        firings = [told for event in now.firings[-_FIRINGS:] for told in _firing(event)][-_FIRINGS:]
+        shown = [event for event in now.firings if event.step is None or event.step <= LARGEST_STEP]
+        firings = [told for event in shown[-_FIRINGS:] for told in _firing(event)][-_FIRINGS:]
         described = {
             "id": _id(run, evaluation.name),
             "name": evaluation.name,

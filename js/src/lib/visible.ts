@@ -1,0 +1,20 @@
+/**
+ * Text that is only text: control characters, marks of direction, what is not there to be seen, and halves of pairs are spelled
+ * out, so that a name from a run can neither hide nor turn what stands beside it.
+ *
+ *     visible("loss\u202egpj")  "loss\\u202egpj"
+ */
+export function visible(text: string): string {
+  // Nearly every text is plain, and each frame of a drag writes a hundred of them.
+  return PLAIN.test(text) ? text : text.replace(ACTING, spelled);
+}
+
+const PLAIN = /^[\x20-\x7e\u00a0-\u00ac\u00ae-\u05ff\u2010-\u2027\u2030-\u205e]*$/;
+const ACTING = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
+
+function spelled(char: string): string {
+  const code = char.codePointAt(0) ?? 0;
+  if (char === "\n" || char === "\t") return char;
+  if (code < 0x100) return `\\x${code.toString(16).padStart(2, "0")}`;
+  return code > 0xffff ? `\\U${code.toString(16).padStart(8, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+}
