@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
@@ -154,7 +155,8 @@ class RuleDesk:
                 yield run, evaluation
 
     def _pack(self, evaluations: Sequence[tuple[int, Evaluation]], *, append: bool) -> bytes:
-        rules, arrays = [], {}
+        rules: list[dict[str, Any]] = []
+        arrays: dict[str, NDArray[Any]] = {}
         for i, (run, evaluation) in enumerate(evaluations):
             rule_id = _id(run, evaluation.name)
             told = self._told.get(rule_id)
@@ -164,8 +166,8 @@ class RuleDesk:
                 now = evaluation.snapshot()
             rules.append(self._describe(run, evaluation, now, restarted=restarted))
             steps = np.array(now.steps, np.int64)
-            arrays[f"{i}.step"] = steps[steps <= LARGEST_STEP].astype(np.float64)
             arrays[f"{i}.outcome"] = np.frombuffer(now.outcomes, np.uint8)[steps <= LARGEST_STEP]
+            arrays[f"{i}.step"] = steps[steps <= LARGEST_STEP].astype(np.float64)
             self._told[rule_id] = (now.restarts, now.done, str(now.status), now.message)
         return pack({"kind": "rules", "append": append, "rules": rules}, arrays)
 
