@@ -1,7 +1,8 @@
 """Trains for real with each deep-learning framework: `python tools/frameworks.py [NAME ...]`.
 
-tests/frameworks/NAME.txt lists what the framework needs, tests/frameworks/test_NAME*.py train with it. Each has a virtual
-environment of its own, .venv-NAME, because they weigh gigabytes and disagree; the checkout's package is what they import.
+tests/frameworks/NAME.txt lists what the framework needs, tests/frameworks/test_NAME*.py train with it; NAME with a number is
+an older release, held to the same tests. Each has a virtual environment of its own, .venv-NAME, because they weigh gigabytes
+and disagree; the checkout's package is what they import.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import setup
 from steps import ROOT, Step, StepError, run
@@ -35,6 +37,11 @@ def environment(name: str) -> Step:
     )
 
 
+def tests_of(name: str) -> list[Path]:
+    """The test files of a framework, the same for all its releases."""
+    return sorted(TESTS.glob(f"test_{name.rstrip('0123456789')}*.py"))
+
+
 def main(names: list[str]) -> int:
     """Runs the tests of these frameworks, or of all; 1 when one failed."""
     known = sorted(file.stem for file in TESTS.glob("*.txt"))
@@ -51,7 +58,7 @@ def main(names: list[str]) -> int:
         # One abi3 extension module serves every environment of this Python.
         env = {**os.environ, "PYTHONPATH": str(PACKAGE)}
         # A framework's own warnings are its own affair.
-        tests = ["-m", "pytest", "-q", "-W", "default", *map(str, sorted(TESTS.glob(f"test_{name}*.py")))]
+        tests = ["-m", "pytest", "-q", "-W", "default", *map(str, tests_of(name))]
         command = [str(setup.python_of(ROOT / f".venv-{name}")), *tests]
         if subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, check=False).returncode:
             failed.append(name)

@@ -199,6 +199,27 @@ def test_accumulated_gradients_are_those_in_grad(run):
         assert (value(run, "gradient/Net_fc1.weight", step) == gradient).all()
 
 
+def test_gradients_are_listened_to_at_saved_steps_alone(run):
+    net, criterion = Net(), nn.CrossEntropyLoss()
+    hook = smd.Hook(run, include_collections=["gradients"], save_config=smd.SaveConfig(save_steps=[0, 1, 3]))
+    hook.register_module(net)
+    seen, listened = [], []
+    for step in range(5):
+        if step == 1:  # one that the step before knew nothing of
+            net.fc2.weight = nn.Parameter(torch.ones(3, 8))
+        net.zero_grad()
+        x, y = batch(step)
+        loss = criterion(net(x), y)
+        listened.append(bool(net.fc1.weight._post_accumulate_grad_hooks))
+        loss.backward()
+        seen.append(net.fc2.weight.grad.clone().numpy())
+    hook.close()
+    assert listened == [True, True, False, True, False]
+    for step in (0, 1, 3):
+        assert len(names_at(run, step)) == 4
+        assert (value(run, "gradient/Net_fc2.weight", step) == seen[step]).all()
+
+
 def test_with_the_optimizer_gradients_are_those_that_it_uses(run):
     net, criterion = Net(), nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
@@ -242,11 +263,12 @@ def test_mixed_precision_is_saved_as_what_it_is(run):
 
 
 @pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.filterwarnings("ignore")
-def test_compiled_models(run, outside):
+def test_compiled_models(run, backend, outside):
     net, criterion = Net(), nn.CrossEntropyLoss()
     reference = copy.deepcopy(net)
-    compiled = torch.compile(net, backend="aot_eager")
+    compiled = torch.compile(net, backend=backend)
     hook = smd.Hook(run, save_all=True, save_config=EVERY)
     hook.register_module(compiled if outside else net)
     hook.register_loss(criterion)
@@ -263,6 +285,26 @@ def test_compiled_models(run, outside):
     np.testing.assert_allclose(
         value(run, "gradient/Net_fc1.weight", 2), reference.fc1.weight.grad.numpy(), rtol=1e-5, atol=1e-7
     )
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_model_stays_one_graph_where_no_inner_module_is_listened_to(run):
+    net, criterion = Net(), nn.CrossEntropyLoss()
+    compiled = torch.compile(net, backend="inductor", fullgraph=True)  # which raises at a break
+    hook = smd.Hook(run, include_collections=["weights", "gradients"], save_config=EVERY)
+    hook.register_module(compiled)
+    hook.register_loss(criterion)
+    seen = []
+    for step in range(2):
+        compiled.zero_grad()
+        x, y = batch(step)
+        criterion(compiled(x), y).backward()
+        seen.append((net.fc1.weight.detach().clone().numpy(), net.fc1.weight.grad.clone().numpy()))
+    hook.close()
+    for step, (weight, gradient) in enumerate(seen):
+        assert (value(run, "Net_fc1.weight", step) == weight).all()
+        assert (value(run, "gradient/Net_fc1.weight", step) == gradient).all()
+    assert not any("fc1_output" in name for name in names_at(run, 0))
 
 
 def test_nothing_of_the_hook_stays_on_the_model_after_close(run):
@@ -326,7 +368,7 @@ def test_functional_losses_and_values_of_ones_own(run):
 def test_what_a_run_can_not_hold_never_breaks_the_training(run, caplog):
     class Odd(nn.Module):
         def forward(self, x):
-            return x.to(torch.float8_e4m3fn), torch.empty(0), x.to_sparse()
+            return x.to(torch.float8_e4m3fn), torch.empty(0), x.to_sparse(), x.to("meta")
 
     hook = smd.Hook(run, save_all=True, save_config=EVERY)
     net = Odd()
@@ -336,6 +378,7 @@ def test_what_a_run_can_not_hold_never_breaks_the_training(run, caplog):
             net(torch.eye(2))
     hook.close()
     assert caplog.text.count("float8_e4m3fn") == 1
+    assert caplog.text.count("Odd_output_3") == 1  # which has no bytes
     assert names_at(run, 2) == ["Odd_input_0", "Odd_output_1", "Odd_output_2"]
     assert (value(run, "Odd_output_2", 2) == np.eye(2)).all()
 

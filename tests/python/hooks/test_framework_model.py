@@ -173,6 +173,62 @@ def test_what_a_run_can_not_hold_is_told_once_and_skipped(written, caplog):
     assert "net.bias_weight" in written.names(0)
 
 
+class Unreadable:
+    """A tensor whose framework refuses to hand it out."""
+
+    dtype, shape = np.dtype("float32"), (2,)
+
+    def detach(self):
+        raise RuntimeError("the device is gone")
+
+
+def test_nothing_that_a_framework_raises_breaks_the_training(written, caplog, monkeypatch):
+    hold = Framework._hold
+    monkeypatch.setattr(
+        Framework,
+        "_hold",
+        lambda self, name, value: hold(self, name, value.detach() if isinstance(value, Unreadable) else value),
+    )
+    with caplog.at_level(logging.WARNING, "smdwidgets.hooks"), Framework(written.root, save_all=True) as hook:
+        hook.run(1)
+        hook._capture("far", Unreadable())
+        hook._capture("far", Unreadable())
+    assert [record.message for record in caplog.records] == ["Not saved: far: the device is gone"]
+    assert "net.weight" in written.names(0)
+
+
+def test_histograms_are_the_cores_own(written):
+    values = np.array([0.0, 1.0, 1.0, 4.0, np.nan, np.inf], "float32")
+    with Framework(
+        written.root, save_all=True, save_config=SaveConfig(save_interval=1), export_tensorboard=True
+    ) as hook:
+        hook.run(1)
+        hook._capture("wide", values)
+        hook._capture("none", np.full(3, np.nan))
+    (file,) = (written.root / "tensorboard" / "TRAIN").glob("*.tfevents")
+    events = _core.read_events(file.read_bytes())
+    assert events.problems == []
+    shown = {event.tag: event.value for event in events.others}
+    wide = shown["all/wide"]
+    assert (wide["min"], wide["max"], wide["num"], wide["sum"], wide["sum_squares"]) == (0, 4, 4, 6, 18)
+    ours = _core.histogram(values, bins=len(wide["counts"]))
+    assert np.asarray(wide["counts"]).tolist() == ours["counts"].tolist()
+    assert np.asarray(wide["limits"]).tolist() == ours["edges"][1:].tolist()
+    assert "all/none" not in shown
+
+
+def test_a_collection_may_have_no_histograms(written):
+    options = {"include_collections": ["loud", "quiet"], "save_config": SaveConfig(save_interval=1)}
+    with Framework(written.root, export_tensorboard=True, **options) as hook:
+        hook.get_collection("loud").include("^net.weight$")
+        hook.get_collection("quiet").include("^gradient")
+        hook.get_collection("quiet").save_histogram = False
+        hook.run(1)
+    (file,) = (written.root / "tensorboard" / "TRAIN").glob("*.tfevents")
+    assert [event.tag for event in _core.read_events(file.read_bytes()).others] == ["loud/net.weight"]
+    assert "gradient/net.weight" in written.names(0)
+
+
 def test_copies_and_pickles_of_a_hook_are_nothing(written):
     with Framework(written.root) as hook:
         assert pickle.loads(pickle.dumps(hook)) is None

@@ -9,6 +9,7 @@ import pytest
 
 from smdwidgets.config import ReductionConfig, SaveConfigMode
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
+from smdwidgets.hooks import json_config
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.numpy import Hook
 from smdwidgets.modes import modes
@@ -75,6 +76,17 @@ def test_every_part_of_the_file_arrives(config, tmp_path):
 
 def test_the_environment_names_the_file(config, monkeypatch, written):
     monkeypatch.setenv("SMDEBUG_CONFIG_FILE_PATH", str(config()))
+    with Hook.create_from_json_file() as hook:
+        hook.save_tensor("x", np.ones(1))
+    assert written.steps() == [0]
+
+
+def test_without_a_path_it_is_sagemakers_own(config, monkeypatch, written):
+    assert json_config.DEFAULT_CONFIG_FILE == "/opt/ml/input/config/debughookconfig.json"
+    assert json_config.DEFAULT_OUT_DIR == "/opt/ml/output/tensors"
+    monkeypatch.delenv("SMDEBUG_CONFIG_FILE_PATH", raising=False)
+    monkeypatch.setattr(json_config, "DEFAULT_CONFIG_FILE", str(config(LocalPath=None)))
+    monkeypatch.setattr(json_config, "DEFAULT_OUT_DIR", str(written.root))
     with Hook.create_from_json_file() as hook:
         hook.save_tensor("x", np.ones(1))
     assert written.steps() == [0]

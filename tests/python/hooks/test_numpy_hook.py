@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from python.hooks.written import Written
+from smdwidgets import _core
 from smdwidgets.config import Collection, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
 from smdwidgets.hooks.numpy import Hook
@@ -115,6 +116,34 @@ def test_names_of_any_kind(written):
             hook.save_tensor(name, np.full(2, i))
     assert written.names(0) == NAMES
     assert [int(written.value(name, 0)[0]) for name in NAMES] == list(range(len(NAMES)))
+
+
+def test_a_name_that_no_file_can_hold_is_refused(written):
+    with Hook(written.root) as hook:
+        for save in (hook.save_tensor, hook.save_scalar):
+            with pytest.raises(SMDebugValueError, match="UTF-8"):
+                save("half a surrogate \ud83d", 1)
+        hook.save_tensor("whole", 1)
+    assert written.names(0) == ["whole"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint64", "bool", "complex64"])
+def test_saved_reductions_are_those_that_are_computed_on_reading(written, dtype):
+    values = np.random.default_rng(0).normal(size=(7, 5)) * 3
+    values = (values > 0 if dtype == "bool" else np.abs(values) if dtype == "uint64" else values).astype(dtype)
+    ops = ["min", "max", "mean", "prod", "std", "sum", "variance"]
+    config = ReductionConfig(ops, ops, ["l1", "l2"], ["l1", "l2"], save_raw_tensor=True)
+    with Hook(written.root, reduction_config=config) as hook:
+        hook.save_tensor("x", values)
+        hook.save_tensor("with/nan", np.array([np.nan, 1.0]))
+        hook.save_tensor("empty", np.empty((0, 3)))
+    assert [name for name in written.names(0) if name.endswith("empty")] == ["empty"]
+    for name, array in (("x", values), ("with/nan", np.array([np.nan, 1.0]))):
+        assert written.value(name, 0).tobytes() == array.tobytes()
+        for (op, absolute), computed in _core.reduce(array).items():
+            found = written.value(_core.reduction_name(op, absolute, name), 0)
+            assert found.dtype == computed.dtype, (name, op)
+            assert found.tobytes() == computed.tobytes(), (name, op)
 
 
 @pytest.mark.parametrize("value", [object(), None, {"a": 1}, {1, 2}, [object()], np.array([object()]), lambda: 0])

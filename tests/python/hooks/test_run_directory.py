@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
-import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import numpy as np
 import pytest
 
 from python.hooks.written import Written
+from smdwidgets import create_trial
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError
 from smdwidgets.hooks.numpy import Hook
 from smdwidgets.modes import modes
@@ -96,6 +97,56 @@ def test_two_hooks_on_one_directory(written):
     first.save_tensor("x", 1)
     first.close()
     assert written.steps() == [0]
+
+
+def test_two_processes_on_one_directory(written):
+    other = """
+        import sys
+        from smdwidgets.exceptions import SMDebugRuntimeError
+        from smdwidgets.numpy import Hook
+        for options in ({}, {"overwrite": True}, {"resume": True}):
+            try:
+                Hook(sys.argv[1], **options)
+            except SMDebugRuntimeError as error:
+                print(error)
+        """
+    with Hook(written.root) as hook:
+        hook.save_tensor("x", 1)
+        hook.step()
+        hook.flush()
+        done = script(other, written.root)
+        hook.save_tensor("x", 2)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = done.stdout.splitlines()
+    assert len(told) == 3
+    assert all(f"being written by process {os.getpid()} on " in line for line in told)
+    assert [written.value("x", step).item() for step in written.steps()] == [1, 2]
+
+
+def test_a_run_whose_training_was_killed_opens_and_is_unfinished(written):
+    done = script(
+        """
+        import os, signal, sys
+        import numpy as np
+        from smdwidgets.numpy import Hook
+        hook = Hook(sys.argv[1])
+        for i in range(3):
+            hook.save_tensor("x", np.full(5, i))
+            hook.step()
+        hook.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        written.root,
+    )
+    assert done.returncode == -signal.SIGKILL
+    with create_trial(written.root) as trial:
+        assert trial.steps() == [0, 1, 2]
+        assert trial.tensor("x").value(2).tolist() == [2] * 5
+        assert not trial.loaded_all_steps
+    train(written.root, 1, resume=True)
+    with create_trial(written.root) as trial:
+        assert trial.steps() == [0, 1, 2, 3]
+        assert trial.loaded_all_steps
 
 
 def test_a_dead_process_does_not_keep_the_directory(written):
@@ -214,31 +265,91 @@ def test_forks_write_nothing(written):
     assert written.ended
 
 
-def test_a_full_disk_costs_the_step_and_no_more(written, caplog):
-    """The kernel refuses to write beyond a size, in the middle of a step, as it does on a full disk."""
-    limit, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    hook = Hook(written.root, queue_bytes=1 << 22)
-    small, large = np.zeros(1000), np.zeros(1_000_000)
-    with caplog.at_level(logging.WARNING, "smdwidgets.hooks"):
-        try:
-            for i in range(6):
-                hook.flush()
-                resource.setrlimit(resource.RLIMIT_FSIZE, (100_000 if i in (2, 3) else limit, most))
-                hook.save_tensor("before", small)
-                hook.save_tensor("large", large)
-                hook.save_tensor("after", small)
-                hook.step()
-            hook.flush()
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
+FULL_DISK = """
+    import errno, logging, os, shutil, sys
+    import numpy as np
+    from smdwidgets.numpy import Hook
+
+    folder, target, how = sys.argv[1:]
+    logging.basicConfig(format="%(message)s", stream=sys.stdout)
+    ballast = os.path.join(folder, "ballast")
+
+    def fill():
+        if how == "limit":
+            import resource
+            resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+            return
+        with open(ballast, "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 16))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC, error
+            file.truncate(file.tell() - 300_000)
+
+    def make_room():
+        if how == "limit":
+            import resource
+            most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        else:
+            os.unlink(ballast)
+
+    hook = Hook(os.path.join(folder, "run"))
+    for i in range(7):
+        hook.flush()
+        if i == 2:
+            fill()
+        if i == 5:
+            make_room()
+        hook.save_tensor("before", np.full(1000, i))
+        hook.save_tensor("large", np.full((1000, 130), i))
+        hook.save_tensor("after", np.full(1000, i))
+        hook.step()
     hook.close()
-    assert written.steps() == [0, 1, 4, 5]
-    assert all(written.names(step) == ["before", "large", "after"] for step in written.steps())
+    print("trained to the end:", hook.global_step)
+    shutil.copytree(os.path.join(folder, "run"), target)
+"""
+
+
+def small_disk(folder):
+    """How to run a command that sees a file system of 16 MB there, which nobody else sees and which goes away with it."""
+    inside = 'mount -t tmpfs -o size=16m smdwidgets "$0" && exec "$@"'
+    for namespaces in ("-m", "-rm"):  # for the superuser, and for others where the kernel lets them
+        command = ["unshare", namespaces, "sh", "-c", inside, str(folder)]
+        try:
+            if not subprocess.run([*command, "true"], capture_output=True, check=False, timeout=60).returncode:
+                return command
+        except OSError:
+            break
+    return None
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is neither a small disk nor a limit to a file's size")
+@pytest.mark.parametrize("how", ["disk", "limit"])
+def test_a_full_disk_costs_the_step_and_no_more(written, tmp_path, how):
+    """A file system that is really full, in the middle of a step; and a kernel that refuses to write beyond a size."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    prefix = small_disk(folder) if how == "disk" else []
+    if prefix is None:
+        warnings.warn("no small file system can be mounted here: a limit to the size of files stands in", stacklevel=1)
+        how, prefix = "limit", []
+    command = [*prefix, sys.executable, "-c", textwrap.dedent(FULL_DISK), str(folder), str(written.root), how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("Step 2 is not saved: ")
+    assert ("No space left on device" if how == "disk" else "File too large") in first
+    assert first.endswith("The training goes on; later steps are saved if they can be.")
+    assert rest == ["Saving works again, from step 5 on.", "trained to the end: 6"]
+    assert written.steps() == [0, 1, 5, 6]
+    for step in written.steps():
+        values = written.values(step)
+        assert list(values) == ["before", "large", "after"]
+        assert all((value == step).all() for value in values.values())
     assert written.leftovers() == []
-    assert [record.message.split(":")[0] for record in caplog.records] == [
-        "Step 2 is not saved",
-        "Saving works again, from step 4 on.",
-    ]
+    assert written.ended
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
