@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -54,15 +55,23 @@ def test_the_headless_check_starts_everything_and_prints_what_a_person_would_see
     assert "DeadRelu: fired at step" in done.stdout
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM to end a program with")
-def test_ending_the_demo_ends_the_training_and_the_server(tmp_path, free_port):
-    command = [sys.executable, "-m", "smdwidgets", "demo", "--no-browser", f"--out={tmp_path}", f"--port={free_port}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no groups of processes to send a signal to")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
+def test_ending_the_demo_ends_the_training_and_the_server(tmp_path, free_port, how):
+    arguments = ["demo", "--no-browser", f"--out={tmp_path}", f"--port={free_port}"]
+    # Whoever runs these tests in the background has Ctrl-C ignored, for their children too.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"from smdwidgets import cli; raise SystemExit(cli.main({arguments!r}))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert str(tmp_path / "runs" / "demo") in process.stdout.readline()
     assert f"http://127.0.0.1:{free_port}/lab/tree/01_look_around.ipynb?token=" in process.stdout.readline()
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == 0
+    os.killpg(process.pid, how)  # as a terminal does
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
     steps = create_trial(tmp_path / "runs" / "demo", wait=5).steps()
     time.sleep(1)
     assert create_trial(tmp_path / "runs" / "demo").steps() == steps

@@ -7,6 +7,7 @@ A command module has a docstring (its first line is the help),
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import os
 import re
@@ -41,10 +42,13 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="smdwidgets",
         description="See why a training run went wrong: every saved tensor at every step.",
+        epilog="`smdwidgets COMMAND --help` says more, with examples and exit codes. In all of them 0 is well, 1 is that something "
+        "was found, 2 that it could not be told, and 130 is Ctrl-C.",
+        formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=16),
     )
     top.add_argument("--version", action="version", version=f"smdwidgets {__version__}")
     if commands := _commands():
-        choices = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        choices = top.add_subparsers(title="commands", metavar="COMMAND")
         for module in commands:
             name = module.__name__.rpartition(".")[2]
             text = (module.__doc__ or "").strip()
@@ -67,8 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     top = parser()
     args = top.parse_args(argv)
     if not hasattr(args, "_run"):
-        top.print_help()
-        return 0
+        top.print_help(sys.stderr)
+        return 2
     try:
         code: int = args._run(args)
         sys.stdout.flush()

@@ -4,6 +4,7 @@ Examples:
   eval "$(smdwidgets completion bash)"                                  for this shell
   smdwidgets completion bash > ~/.local/share/bash-completion/completions/smdwidgets
   smdwidgets completion zsh > ~/.zfunc/_smdwidgets                      with ~/.zfunc in fpath
+  smdwidgets completion fish > ~/.config/fish/completions/smdwidgets.fish
 
 Exit code: 0
 """

@@ -15,6 +15,19 @@ BETWEEN = 0.2
 WIDTH = 24
 
 
+def _blocks(encoding: str | None) -> str:
+    """What a bar is drawn with, full and empty, where the terminal's encoding has it.
+
+    >>> _blocks("ascii")
+    '#.'
+    """
+    try:
+        "█░".encode(encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return "#."
+    return "█░"
+
+
 class Progress:
     """Shows `label ███░░░ 120/400 message` on one line that is written over, and taken away at the end.
 
@@ -26,6 +39,7 @@ class Progress:
         self.label = label
         self._stream = stream if stream is not None else sys.stderr
         self._shows = bool(getattr(self._stream, "isatty", lambda: False)()) or "ipykernel" in sys.modules
+        self._blocks = _blocks(getattr(self._stream, "encoding", None))
         self._begun = time.monotonic()
         self._last = 0.0
         self._length = 0
@@ -37,7 +51,8 @@ class Progress:
             return
         self._last = now
         filled = WIDTH * done // total if total else 0
-        self._write(f"{self.label} {'█' * filled}{'░' * (WIDTH - filled)} {done}/{total} {message}".rstrip())
+        full, empty = self._blocks[0], self._blocks[1]
+        self._write(f"{self.label} {full * filled}{empty * (WIDTH - filled)} {done}/{total} {message}".rstrip())
 
     def _write(self, line: str) -> None:
         line = line[:110]

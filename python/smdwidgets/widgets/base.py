@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,6 +36,8 @@ class RunWidget(anywidget.AnyWidget, ViewState):
     _boot = traitlets.List(traitlets.Bytes()).tag(sync=True, echo_update=False)
 
     KIND: ClassVar[str] = "explorer"
+    #: The thread that takes over what the browser says, while it does.
+    _hearing = 0
     _own_layout = False
 
     @property
@@ -79,9 +82,20 @@ class RunWidget(anywidget.AnyWidget, ViewState):
         if desk is not None:
             desk.start()
 
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take over what the browser says."""
+        self._hearing = threading.get_ident()
+        try:
+            super().set_state(sync_data)
+        finally:
+            self._hearing = 0
+
     @traitlets.observe("step")
     def _lets_go(self, change: Any) -> None:
-        # Following ends where somebody goes elsewhere, in Python as in the browser.
+        # Following ends where somebody goes elsewhere. The browser says so itself: the step that it tells while it follows
+        # may be older than what is known here.
+        if self._hearing == threading.get_ident():
+            return
         with no_refresh(self.trial):
             if self.follow and change["new"] >= 0 and change["new"] not in self.trial.steps()[-1:]:
                 self.follow = False

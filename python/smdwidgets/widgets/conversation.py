@@ -14,6 +14,7 @@ from smdwidgets.pictures.overview import SHOWN_NAME, Told, overview
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials.trial import Trial
+from smdwidgets.widgets.lines import Line, Lines
 from smdwidgets.widgets.outbox import Outbox, Send
 from smdwidgets.widgets.pulse import pulse, workers
 from smdwidgets.widgets.rule_desk import RuleDesk
@@ -92,6 +93,7 @@ class Conversation:
         self._asked: dict[str, threading.Event] = {}
         self._told = [Told(run) for run in range(len(self.trials))]
         self._streams: dict[str, FrameStream] = {}
+        self._lines = Lines([])
         self._last_news = 0.0
         self._closed = False
         self._answers: dict[str, Callable[[dict[str, Any], Reply], None]] = {
@@ -181,15 +183,23 @@ class Conversation:
         reply.answer([details.values(self._view(question), int(question["step"]), question, self._about(question))])
 
     def _series(self, question: dict[str, Any], reply: Reply) -> None:
-        lines = [line for line in question.get("lines", ()) if isinstance(line, dict)][:200]
+        asked = [line for line in question.get("lines", ()) if isinstance(line, dict)][:200]
+        lines = Lines(
+            [
+                Line(self._view(line), str(line.get("stat", "value")), str(line.get("mode", "")), self._about(line))
+                for line in asked
+            ]
+        )
         failed = []
-        for number, line in enumerate(lines):
-            view, stat = self._view(line), str(line.get("stat", "value"))
-            try:
-                reply.part([details.series(view, stat, str(line.get("mode", "")), self._about(line))])
-            except SMDebugError as error:
-                failed.append(f"{view.name}: {error}")
+        for number, (packet, wrong) in enumerate(lines.answer()):
+            if packet is None:
+                failed.append(wrong)
+            else:
+                reply.part([packet])
             reply.progress(number + 1, len(lines))
+        # From now on they grow as news.
+        with self._lock:
+            self._lines = lines
         if failed and len(failed) == len(lines):
             raise SMDebugError(failed[0])
         reply.answer()
@@ -243,9 +253,10 @@ class Conversation:
         for trial, told in zip(self.trials, list(self._told), strict=True):
             packets += self._look_at(trial, told)
         with self._lock:
-            streams = list(self._streams.values())
+            streams, lines = list(self._streams.values()), self._lines
         for stream in streams:
             packets += stream.news()
+        packets += lines.news(last=all(trial.loaded_all_steps for trial in self.trials))
         if self.rules is not None:
             packets += self.rules.news()
         now = time.monotonic()

@@ -172,6 +172,38 @@ def test_every_command_has_help_with_an_example_and_exit_codes(capsys):
         assert "Exit code" in told
 
 
+def test_without_a_command_help_is_shown(capsys):
+    code, out, err = say(capsys)
+    assert (code, out) == (2, "")
+    assert all(name in err for name in cli.COMMANDS)
+
+
+PROGRESS = """
+import sys
+from smdwidgets import cli
+from smdwidgets.rules import progress
+progress.QUIET_SECONDS = progress.BETWEEN = 0.0
+raise SystemExit(cli.main(["verify", sys.argv[1]]))
+"""
+
+
+def test_progress_is_drawn_on_a_terminal_and_not_in_a_pipe(run):
+    pty = pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
+    command = [sys.executable, "-c", PROGRESS, str(run)]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert piped.stderr == ""
+    ours, theirs = pty.openpty()
+    try:
+        on_terminal = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, text=True, check=True)
+        drawn = os.read(ours, 1 << 16).decode("utf-8")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert on_terminal.stdout == piped.stdout
+    assert "verify " in drawn
+    assert drawn.endswith("\r")  # and taken away at the end
+
+
 def test_a_reader_that_goes_away_is_no_error(run):
     reader = subprocess.run(
         f"{sys.executable} -m smdwidgets inspect {run} --json | head -c 1", shell=True, capture_output=True, check=False

@@ -263,6 +263,29 @@ def test_news_of_a_running_job_comes_unasked(tmp_path: Path) -> None:
     widget.close()
 
 
+def test_curves_grow_with_a_running_job_to_its_very_end(tmp_path: Path) -> None:
+    root = begin(tmp_path / "live")
+    save(root, 0, {"w": weights(0), "loss": np.float32(9)})
+    widget = smdwidgets.explore(root)
+    page = Page(widget)
+    page.ask("hello", protocol=1, again=False)
+    _, packets = page.ask("series", lines=[{"tensor": "loss", "stat": "value", "run": 0, "worker": "", "mode": ""}])
+    assert packets[0][1]["y"].tolist() == [9]
+    for step in range(1, 30):
+        save(root, step, {"w": weights(step), "loss": np.float32(step)})
+    end(root)
+
+    def curve() -> list[float]:
+        told = [arrays["y"].tolist() for head, arrays in list(page.news) if head["kind"] == "series"]
+        return told[-1] if told else []
+
+    deadline = time.monotonic() + 30
+    while len(curve()) < 30 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert curve() == [9, *range(1, 30)]
+    widget.close()
+
+
 def test_messages_stay_below_a_mebibyte(tmp_path: Path) -> None:
     root = begin(tmp_path / "run")
     for step in range(60):
@@ -431,6 +454,14 @@ def test_a_step_set_in_python_ends_following(explorer: Any, run: Path) -> None:
     assert explorer.follow
     explorer.step = 0
     assert not explorer.follow
+
+
+def test_a_browser_that_is_some_steps_behind_goes_on_following(explorer: Any) -> None:
+    # It follows a training that has saved more since: what it says is old, and no wish to stay there.
+    explorer.set_state({"step": 90})
+    assert (explorer.step, explorer.follow) == (90, True)
+    explorer.set_state({"step": 5, "follow": False})
+    assert (explorer.step, explorer.follow) == (5, False)
 
 
 @pytest.mark.parametrize(

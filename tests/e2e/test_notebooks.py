@@ -1,0 +1,83 @@
+"""The first three notebooks in a real JupyterLab, on a run that has just been written."""
+
+import shutil
+
+import pytest
+from playwright.sync_api import expect
+
+from e2e.looking import Looking
+from smdwidgets import demo
+from smdwidgets.demo import training
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The demo's run, ended."""
+    run = tmp_path_factory.mktemp("demo") / "run"
+    training.train(run)
+    return run
+
+
+@pytest.fixture
+def opened(lab, written, request):
+    """Opens a notebook beside the run, which it looks at in place of starting one, and runs it from top to bottom."""
+
+    def open_and_run(name, *, dark=False):
+        folder = lab.server.files / request.node.name.translate(str.maketrans("[]", "--"))
+        shutil.copytree(written, folder / "runs" / "demo")
+        notebook = lab.open(demo.notebooks() / name, folder=folder.name, size=(1280, 1400), dark=dark)
+        notebook.page.evaluate(
+            """() => window.jupyterapp.shell.currentWidget.content.widgets.forEach(cell => {
+                 const model = cell.model.sharedModel;
+                 model.setSource(model.getSource().replace("demo.run()", "'runs/demo'"));
+               })"""
+        )
+        kinds = "() => window.jupyterapp.shell.currentWidget.content.widgets.map(cell => cell.model.type)"
+        for index, kind in enumerate(notebook.page.evaluate(kinds)):
+            if kind == "code":
+                notebook.run(index)
+        return notebook
+
+    return open_and_run
+
+
+def looked_at(notebook, name, nth=0):
+    """A widget of the notebook, drawn; and a picture of it for people to look at."""
+    widget = notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .smdw").nth(nth)
+    widget.wait_for(timeout=20_000)
+    widget.scroll_into_view_if_needed()
+    expect(widget.locator("canvas").first).to_be_visible(timeout=20_000)
+    notebook.page.wait_for_timeout(1000)
+    notebook.screenshot(name)
+    return Looking(widget)
+
+
+def text_of(notebook):
+    return notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook").inner_text()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_first_shows_the_run(opened, dark):
+    notebook = opened("01_look_around.ipynb", dark=dark)
+    look = looked_at(notebook, f"demo-{'dark' if dark else 'light'}")
+    assert "moved by 0.0" in text_of(notebook)
+    look.drag(0.9, 0.3)
+    assert int(look.box.input_value()) < 200
+
+
+def test_the_second_shows_the_training_of_its_own_kernel(opened):
+    notebook = opened("02_live_training.ipynb")
+    look = looked_at(notebook, "live-training")
+    expect(look.box).to_have_value("200", timeout=60_000)
+    assert "201 steps; loss" in text_of(notebook)
+    # The curve of the loss has grown along: its value at the last step is almost nothing.
+    expect(look.panel("scalars")).to_contain_text("loss at step 200: 4.264e−15", timeout=60_000)
+
+
+def test_the_third_shows_rules_and_what_they_found(opened):
+    notebook = opened("03_rules.ipynb")
+    look = looked_at(notebook, "rules-notebook")
+    rules = look.el.locator(".smdw-rule")
+    expect(rules).to_have_count(3)
+    expect(rules.first.locator(".smdw-status")).to_contain_text("IssuesFound", timeout=60_000)
+    assert "unchanged over its last" in text_of(notebook)
