@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.exceptions import SMDebugTypeError
-from smdwidgets.rules.parameters import HasParameters, RuleParameterError, parameters_of
+from smdwidgets.rules.declared import HasParameters, parameters_of
+from smdwidgets.rules.parameters import RuleParameterError
 from smdwidgets.rules.registry import find_rule
 from smdwidgets.rules.rule import Rule
 

@@ -13,8 +13,6 @@ import weakref
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -24,11 +22,12 @@ from smdwidgets.exceptions import TensorUnavailable, TensorUnavailableForStep
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.sweep import Cancelled, read_column, read_values, sweep_trial
+from smdwidgets.rules.tables import Need, StepTable
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
 
-__all__ = ["Measurements", "Need", "StepTable", "measurements_of"]
+__all__ = ["Measurements", "measurements_of"]
 
 #: Bytes of columns kept for one run; the oldest go first.
 KEPT_BYTES = 512 * 1024 * 1024
@@ -36,77 +35,7 @@ KEPT_BYTES = 512 * 1024 * 1024
 #: Steps whose columns a fold fetches together.
 FOLDED_AT_ONCE = 256
 
-Column = NDArray[np.float64]
 V = TypeVar("V")
-
-
-@dataclass(frozen=True)
-class Need:
-    """Columns that a rule will ask for at every step."""
-
-    selector: Selector
-    columns: tuple[str, ...]
-
-
-@dataclass(eq=False)
-class StepTable:
-    """The selected tensors of one step: a row for each tensor and worker that wrote it."""
-
-    step: int
-    names: tuple[str, ...]
-    #: Beside each name its worker; None where the run has but one.
-    workers: tuple[str | None, ...]
-    columns: dict[str, Column] = field(default_factory=dict)
-    #: Where columns hold NaN because the number was not saved; only columns of which some is missing.
-    missing: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
-    #: Tensors left out because they could not be read: (name, message).
-    unreadable: tuple[tuple[str, str], ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __getitem__(self, column: str) -> Column:
-        return self.columns[column]
-
-    def unknown(self, column: str) -> NDArray[np.bool_]:
-        """Where a column's NaN means that the number was not saved and cannot be computed."""
-        return self.missing.get(column, np.zeros(len(self), dtype=np.bool_))
-
-    def row(self, name: str, worker: str | None) -> int | None:
-        """The row of a tensor and worker."""
-        return self._rows.get((name, worker))
-
-    @cached_property
-    def _rows(self) -> dict[tuple[str, str | None], int]:
-        return {key: at for at, key in enumerate(zip(self.names, self.workers, strict=True))}
-
-    def matching(self, other: StepTable, mine: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Of the rows marked here those that the other table has too: their numbers here and there."""
-        rows = np.flatnonzero(mine)
-        if self.names is other.names and self.workers is other.workers:
-            return rows, rows
-        found = [(row, at) for row in rows if (at := other.row(self.names[row], self.workers[row])) is not None]
-        pairs = np.array(found, dtype=np.intp).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
-
-    def scalars(self) -> dict[str, float]:
-        """The values of those that are single numbers, workers averaged. Needs columns "mean" and "size".
-
-        The size is NaN where only reductions were saved: the mean then stands for the value.
-        """
-        found: dict[str, list[float]] = {}
-        for name, mean, size in zip(self.names, self["mean"], self["size"], strict=True):
-            if size == 1 or np.isnan(size):
-                found.setdefault(name, []).append(float(mean))
-        # Sorted, so that the sum does not depend on which worker is called what.
-        return {
-            name: values[0] if len(values) == 1 else float(np.mean(sorted(values))) for name, values in found.items()
-        }
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns, and a little for the rest."""
-        return 64 + sum(column.nbytes for column in self.columns.values())
 
 
 class Measurements:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from smdwidgets.rules.builtin.base import BuiltinRule
-from smdwidgets.rules.measurements import Need, measurements_of
+from smdwidgets.rules.measurements import measurements_of
+from smdwidgets.rules.tables import Need
 
 if TYPE_CHECKING:
     from smdwidgets.rules.rule import Rule

@@ -16,7 +16,7 @@ from typing import Any
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules.builtin import BUILTIN
-from smdwidgets.rules.parameters import parameters_of
+from smdwidgets.rules.declared import parameters_of
 from smdwidgets.rules.rule import Rule
 
 __all__ = ["UnknownRule", "describe", "find_rule", "own_rules", "rule_classes"]

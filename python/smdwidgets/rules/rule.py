@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from smdwidgets.exceptions import RuleEvaluationConditionMet
 from smdwidgets.rules.actions import Actions, parse_actions
+from smdwidgets.rules.declared import parameters_of
 from smdwidgets.rules.findings import Finding, number
-from smdwidgets.rules.parameters import parameters_of
 from smdwidgets.rules.required import RequiredTensors
 
 if TYPE_CHECKING:

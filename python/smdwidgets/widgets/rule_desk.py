@@ -14,8 +14,8 @@ from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.rules import RuleRunner, describe
 from smdwidgets.rules.builtin import BUILTIN
+from smdwidgets.rules.declared import parameters_of
 from smdwidgets.rules.evaluation import Evaluation, RuleEvent, Snapshot
-from smdwidgets.rules.parameters import parameters_of
 from smdwidgets.rules.registry import own_rules
 from smdwidgets.trials.trial import Trial
 

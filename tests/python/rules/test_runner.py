@@ -29,8 +29,8 @@ from smdwidgets.rules import (
     invoke_rule,
     rule_classes,
 )
+from smdwidgets.rules.declared import parameters_of
 from smdwidgets.rules.measurements import measurements_of
-from smdwidgets.rules.parameters import parameters_of
 
 
 class Threshold(Rule):

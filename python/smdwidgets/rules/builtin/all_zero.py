@@ -6,8 +6,8 @@ import numpy as np
 
 from smdwidgets.rules.builtin.base import NothingToJudge, SelectingRule
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Real
+from smdwidgets.rules.tables import Need
 
 
 class AllZero(SelectingRule):

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from smdwidgets._text import shown
 from smdwidgets.exceptions import InsufficientInformationForRuleInvocation, SMDebugTypeError
 from smdwidgets.modes import ModeKeys
-from smdwidgets.rules.measurements import Measurements, Need, StepTable, measurements_of
-from smdwidgets.rules.parameters import HasParameters, Patterns, Words
+from smdwidgets.rules.declared import HasParameters
+from smdwidgets.rules.measurements import Measurements, measurements_of
+from smdwidgets.rules.parameters import Patterns, Words
 from smdwidgets.rules.rule import Rule
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need, StepTable
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial

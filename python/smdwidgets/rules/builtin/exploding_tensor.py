@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from smdwidgets.rules.builtin.base import NothingToJudge, SelectingRule
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Flag
+from smdwidgets.rules.tables import Need
 
 
 class ExplodingTensor(SelectingRule):

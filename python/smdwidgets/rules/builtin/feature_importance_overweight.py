@@ -6,9 +6,9 @@ import math
 
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, regex_parameter
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Integer, Real
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 
 class FeatureImportanceOverweight(BuiltinRule):

@@ -9,9 +9,9 @@ import numpy as np
 
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Integer, Real
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 
 class GradientNormSpike(BuiltinRule):

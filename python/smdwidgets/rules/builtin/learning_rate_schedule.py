@@ -8,9 +8,9 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
 from smdwidgets.rules.builtin.losses import loss_need, losses_at
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Choice, OptionalReal, Real
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 #: Relative differences below this are rounding.
 ROUNDING = 1e-6

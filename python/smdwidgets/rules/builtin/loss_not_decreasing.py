@@ -10,9 +10,9 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
 from smdwidgets.rules.builtin.losses import ModeOfLosses, loss_need, losses_at
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Choice, Flag, Integer, Real
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial

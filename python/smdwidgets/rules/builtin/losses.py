@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 
 from smdwidgets.modes import ModeKeys
-from smdwidgets.rules.measurements import Measurements, Need
+from smdwidgets.rules.measurements import Measurements
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 __all__ = ["LOSSES", "ModeOfLosses", "loss_need", "losses_at", "train_and_validation"]
 

@@ -8,9 +8,9 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, regex_parameter
 from smdwidgets.rules.builtin.losses import loss_need, losses_at, train_and_validation
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Integer, Real
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 Means = dict[str, tuple[float, int]]
 

@@ -9,9 +9,9 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
 from smdwidgets.rules.builtin.losses import loss_need, losses_at, train_and_validation
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Integer, Real
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 
 @dataclass(frozen=True)

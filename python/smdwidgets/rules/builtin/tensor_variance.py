@@ -6,8 +6,8 @@ import numpy as np
 
 from smdwidgets.rules.builtin.base import SelectingRule
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import OptionalReal
+from smdwidgets.rules.tables import Need
 
 
 class TensorVariance(SelectingRule):

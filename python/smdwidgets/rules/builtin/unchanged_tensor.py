@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from smdwidgets.exceptions import TensorUnavailableForStep
 from smdwidgets.rules.builtin.base import NothingToJudge, SelectingRule
-from smdwidgets.rules.measurements import Need, StepTable
 from smdwidgets.rules.parameters import Flag, Integer, Real
+from smdwidgets.rules.tables import Need, StepTable
 
 
 class UnchangedTensor(SelectingRule):

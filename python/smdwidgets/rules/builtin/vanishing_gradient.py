@@ -6,9 +6,9 @@ import numpy as np
 
 from smdwidgets.rules.builtin.base import BuiltinRule
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Real
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 
 class VanishingGradient(BuiltinRule):

@@ -6,9 +6,9 @@ import numpy as np
 
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Real
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 #: For each tensor and worker the first norm that was not zero, and its step.
 _Firsts = dict[tuple[str, str | None], tuple[float, int]]

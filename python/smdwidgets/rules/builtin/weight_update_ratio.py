@@ -12,9 +12,9 @@ from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import OptionalInteger, Real
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 WEIGHTS = Selector(("weights",))
 #: Elements up to which tensors are read together, how many in all at once, and how much of a large one is looked at at once.

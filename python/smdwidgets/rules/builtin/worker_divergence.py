@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.measurements import Need
 from smdwidgets.rules.parameters import Real
 from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.tables import Need
 
 
 class WorkerDivergence(BuiltinRule):
