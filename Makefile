@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench fuzz docs \
+.PHONY: help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench bench-hooks fuzz docs \
 	conformance test-frameworks pictures clean
 
 help:  ## This list
@@ -53,6 +53,11 @@ bench:  ## Ours beside the peers; writes tests/benchmarks/RESULTS.md
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
 	@for name in reduce trial rules s3; do $(BIN)/python tests/benchmarks/bench_$$name.py || exit 1; done
 
+bench-hooks:  ## What our PyTorch hook adds to a training step, beside smdebug's (downloads PyTorch)
+	@$(PYTHON) tools/setup.py python front-end extension
+	@$(PYTHON) tools/frameworks.py --only-environment torch
+	@PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_hooks.py $(ARGS)
+
 fuzz:  ## Each fuzz target for 30 seconds (SECONDS=300 for longer); needs a nightly Rust and cargo-fuzz
 	@$(PYTHON) tools/fuzz.py $(or $(SECONDS),30)
 
@@ -68,7 +73,7 @@ pictures:  ## The pictures in README.md and docs/, from the real widgets
 conformance:  ## The same runs read by smdebug 1.0.34 and by us
 	@$(PYTHON) tools/test.py conformance
 
-test-frameworks:  ## Real trainings with PyTorch, Keras and XGBoost, each in an environment of its own (gigabytes)
+test-frameworks:  ## Real trainings with PyTorch, Keras, XGBoost and MXNet, each in an environment of its own (gigabytes)
 	@$(PYTHON) tools/frameworks.py $(ARGS)
 
 clean:  ## Everything that was made

@@ -43,10 +43,16 @@ def tests_of(name: str) -> list[Path]:
 
 
 def main(names: list[str]) -> int:
-    """Runs the tests of these frameworks, or of all; 1 when one failed."""
+    """Runs the tests of these frameworks, or of all; 1 when one failed. With --only-environment it makes theirs, no more."""
+    only_environments = "--only-environment" in names
+    names = [name for name in names if name != "--only-environment"]
     known = sorted(file.stem for file in TESTS.glob("*.txt"))
     if unknown := [name for name in names if name not in known]:
         sys.exit(f"error: no such framework: {', '.join(unknown)} (there are {', '.join(known)})")
+    if only_environments:
+        for name in names:
+            environment(name).ensure()
+        return 0
     setup.ensure(["python", "front-end", "extension", "peers"])  # smdebug, which reads the runs too
     failed = []
     for name in names or known:

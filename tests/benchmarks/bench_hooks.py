@@ -1,18 +1,25 @@
-"""What a hook costs a PyTorch training: ours beside smdebug 1.0.34's, on the same model in the same run.
+"""What a hook costs a PyTorch training: ours beside smdebug 1.0.34's, on the same model in the same process.
 
-    make test-frameworks ARGS=torch          # once: makes .venv-torch
-    PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_hooks.py
+    make bench-hooks                 # makes .venv-torch if need be; writes the section in RESULTS.md
+    make bench-hooks ARGS="--turns 15"
 
-Two equal models are trained in one process, step by step in turn, one of them with the hook: what its steps take longer is
-what the hook adds. Seconds are CPU seconds of the training's thread, which other processes on the machine stretch less
-than the wall clock; beside them those of all other threads of the process, the writer's. The model is a residual network
-on 32x32 images; weights, biases, gradients and losses are saved. ours and smdebug take turns, and medians are compared.
+The model is a residual network on 32x32 images; weights, biases, gradients and losses are saved.
+
+Every step saved: three equal trainings, one bare, one with each hook, take turns of a few steps. Measured of each turn are
+the CPU seconds of the training's thread, those of all threads, and the wall clock until all that was saved is written; what
+a hook adds is its turn less the bare one's, and the median of that over all turns is told. CPU seconds are what other
+processes on the machine stretch least. On cores that the training keeps busy those of all threads are what it pays.
+
+Every 100th step: a bare and a hooked training step by step in turn; the mean of the differences, because one step in a
+hundred must count.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import logging
 import os
 import shutil
 import statistics
@@ -20,24 +27,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from report import table, write_section
+
 HERE = Path(__file__).resolve()
-WHICH = ("ours", "smdebug")
 COLLECTIONS = ["weights", "biases", "gradients", "losses"]
+TITLE = "What hooks cost a training: bench_hooks.py"
 
 
-def train(which: str, interval: int, steps: int, width: int, batch: int, run: str) -> dict[str, float]:
-    """One training beside a bare one; CPU seconds a step."""
-    import logging
-
+def trainings(interval: int, width: int, batch: int, root: Path, names: tuple[str, ...]) -> Iterator[tuple]:
+    """Equal trainings: (a function for one step, one that waits for what it saved, one that ends it)."""
     logging.disable(logging.CRITICAL)
     import torch
     from torch import nn
-
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
 
     class Block(nn.Module):
         def __init__(self, channels: int) -> None:
@@ -55,9 +59,10 @@ def train(which: str, interval: int, steps: int, width: int, batch: int, run: st
         down = nn.Conv2d(before, channels, 3, stride=2, padding=1)
         return nn.Sequential(down, Block(channels), Block(channels))
 
-    def network() -> nn.Module:
+    x, y = torch.randn(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
+    for name in names:
         torch.manual_seed(0)
-        return nn.Sequential(
+        model: nn.Module = nn.Sequential(
             nn.Conv2d(3, width, 3, padding=1),
             Block(width),
             stage(width, 2 * width),
@@ -67,63 +72,112 @@ def train(which: str, interval: int, steps: int, width: int, batch: int, run: st
             nn.Flatten(),
             nn.Linear(8 * width, 10),
         )
-
-    x, y = torch.randn(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
-
-    def trainer(model: nn.Module, criterion: nn.Module) -> Callable[[], float]:
+        criterion = nn.CrossEntropyLoss()
         optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        hook = None
+        if name != "bare":
+            if name == "ours":
+                import smdwidgets.pytorch as smd
+            else:
+                import smdebug.pytorch as smd
+            config = smd.SaveConfig(save_interval=interval)
+            hook = smd.Hook(out_dir=str(root / name), include_collections=COLLECTIONS, save_config=config)
+            hook.register_module(model)
+            hook.register_loss(criterion)
 
-        def step() -> float:
-            began = time.thread_time()
+        def step(model=model, criterion=criterion, optimizer=optimizer) -> None:
             optimizer.zero_grad()
             criterion(model(x), y).backward()
             optimizer.step()
-            return time.thread_time() - began
 
-        return step
+        for _ in range(5):  # past the first, which find no memory to use again
+            step()
+        yield step, getattr(hook, "flush", None), getattr(hook, "close", None), model
 
-    if which == "ours":
-        import smdwidgets.pytorch as smd
-    else:
-        import smdebug.pytorch as smd
-    hooked, criterion = network(), nn.CrossEntropyLoss()
-    hook = smd.Hook(out_dir=run, include_collections=COLLECTIONS, save_config=smd.SaveConfig(save_interval=interval))
-    hook.register_module(hooked)
-    hook.register_loss(criterion)
-    with_hook, bare = trainer(hooked, criterion), trainer(network(), nn.CrossEntropyLoss())
-    for _ in range(5):  # past the first, which find no buffers to use again
-        with_hook(), bare()
-    thread, process = time.thread_time(), time.process_time()
-    pairs = [(with_hook(), bare()) for _ in range(steps)]
-    thread = time.thread_time() - thread
-    hook.close()  # what waits to be written is paid for too
-    process = time.process_time() - process
-    added = [long - short for long, short in pairs]
+
+def every_step(turns: int, length: int, width: int, batch: int, threads: int, root: Path) -> dict[str, object]:
+    """Turns of the three trainings with every step saved: seconds a step that each hook adds, by kind."""
+    import torch
+
+    torch.set_num_threads(threads)
+    names = ("bare", "ours", "smdebug")
+    made = dict(zip(names, trainings(1, width, batch, root, names), strict=True))
+    taken: dict[str, list[tuple[float, ...]]] = {name: [] for name in names}
+    for turn in range(turns):
+        for name in names[turn % 3 :] + names[: turn % 3]:
+            step, flush, _, _ = made[name]
+            began = time.thread_time(), time.process_time(), time.perf_counter()
+            for _ in range(length):
+                step()
+            thread = time.thread_time()
+            if flush:
+                flush()
+            ended = thread, time.process_time(), time.perf_counter()
+            taken[name].append(tuple((after - before) / length for before, after in zip(began, ended, strict=True)))
+            for file in root.rglob("*.tfevents"):  # so that every turn finds memory for its files
+                file.unlink()
+    for _, _, close, _ in made.values():
+        if close:
+            close()
+    added = {}
+    for name in ("ours", "smdebug"):
+        differences = [
+            [one - bare for one, bare in zip(*pair, strict=True)]
+            for pair in zip(taken[name], taken["bare"], strict=True)
+        ]
+        added[name] = [statistics.median(column) for column in zip(*differences, strict=True)]
+    parameters = list(made["bare"][3].parameters())
     return {
-        # One saved step in a hundred must count: the mean. All steps alike: the median, which strangers disturb less.
-        "added": statistics.median(added) if interval == 1 else statistics.fmean(added),
-        "step": statistics.median(short for _, short in pairs),
-        "others": (process - thread) / steps,
-        "parameters": float(sum(parameter.numel() for parameter in hooked.parameters())),
-        "tensors": float(sum(1 for _ in hooked.parameters())),
+        **added,
+        "bare": [statistics.median(column) for column in zip(*taken["bare"], strict=True)],
+        "parameters": sum(parameter.numel() for parameter in parameters),
+        "tensors": len(parameters),
     }
 
 
-def measure(which: str, interval: int, steps: int, width: int, batch: int, scratch: Path) -> dict[str, float]:
-    """:func:`train` in a process of its own."""
-    run = scratch / "run"
-    shutil.rmtree(run, ignore_errors=True)
-    command = [sys.executable, str(HERE), "--train", which, str(interval), str(steps), str(width), str(batch), str(run)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-    shutil.rmtree(run, ignore_errors=True)
+def now_and_then(which: str, steps: int, width: int, batch: int, root: Path) -> dict[str, object]:
+    """A training with every 100th step saved: CPU seconds of its thread that a step takes more than a bare one's."""
+    import torch
+
+    torch.set_num_threads(1)
+    (hooked, _, close, _), (bare, *_) = trainings(100, width, batch, root, (which, "bare"))
+
+    def timed(step: Callable[[], None]) -> float:
+        began = time.thread_time()
+        step()
+        return time.thread_time() - began
+
+    pairs = [(timed(hooked), timed(bare)) for _ in range(steps)]
+    close()
+    return {
+        "added": statistics.fmean(long - short for long, short in pairs),
+        "step": statistics.fmean(short for _, short in pairs),
+    }
+
+
+def apart(work: str, *arguments: object) -> dict[str, object]:
+    """One of the functions above in a process of its own."""
+    with scratch() as root:
+        command = [sys.executable, str(HERE), "--apart", work, *map(str, arguments), str(root)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     if done.returncode:
         sys.exit(done.stderr)
-    result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    result: dict[str, object] = json.loads(done.stdout.strip().splitlines()[-1])
     return result
 
 
-def throughput(scratch: Path, megabytes: int) -> tuple[float, float]:
-    """Seconds to save one step of that size through the hook, and to write the same bytes with one call; medians."""
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory for a while."""
+    root = Path(tempfile.mkdtemp())
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def throughput(megabytes: int) -> tuple[float, float]:
+    """Seconds to save one step of that size through the hook, and to write the same bytes with one call; the best of each."""
     import numpy as np
 
     from smdwidgets.numpy import Hook
@@ -131,69 +185,84 @@ def throughput(scratch: Path, megabytes: int) -> tuple[float, float]:
     tensors = [np.random.default_rng(i).random(1 << 19, dtype=np.float32) for i in range(megabytes // 2)]
     block = b"".join(tensor.tobytes() for tensor in tensors)
     ours, plain = [], []
-    for turn in range(7):
-        run = scratch / f"throughput{turn}"
-        hook = Hook(run)
-        for _ in range(2):  # the first step finds no buffers to use again
+    with scratch() as root, Hook(root / "run") as hook:
+        for turn in range(13):
             began = time.perf_counter()
             for i, tensor in enumerate(tensors):
                 hook.save_tensor(f"t{i}", tensor)
             hook.step()
             hook.flush()
-            took = time.perf_counter() - began
-        hook.close()
-        ours.append(took)
-        began = time.perf_counter()
-        with (scratch / "plain").open("wb", buffering=0) as file:
-            file.write(block)
-        plain.append(time.perf_counter() - began)
-        shutil.rmtree(run)
-        (scratch / "plain").unlink()
-    return statistics.median(ours), statistics.median(plain)
+            if turn:  # the first step finds no memory to use again
+                ours.append(time.perf_counter() - began)
+            for file in root.rglob("*.tfevents"):
+                file.unlink()
+            began = time.perf_counter()
+            with (root / "plain").open("wb", buffering=0) as file:
+                file.write(block)
+            plain.append(time.perf_counter() - began)
+            (root / "plain").unlink()
+    return min(ours), min(plain)
+
+
+def milliseconds(seconds: float) -> str:
+    """For a table."""
+    return f"{seconds * 1e3:,.2f} ms"
 
 
 def main() -> None:
-    """Print the comparison."""
+    """Writes the section."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--turns", type=int, default=9, help="of each training, every step saved")
+    parser.add_argument("--steps", type=int, default=200, help="of each training, every 100th step saved")
     parser.add_argument("--width", type=int, default=32)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--train", nargs=6)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="that PyTorch may use")
+    parser.add_argument("--apart", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.train:
-        which, interval, steps, width, batch, run = arguments.train
-        print(json.dumps(train(which, int(interval), int(steps), int(width), int(batch), run)))
+    if arguments.apart:
+        work, *rest, root = arguments.apart
+        numbers = [int(one) if one.isdecimal() else one for one in rest]
+        print(json.dumps({"every_step": every_step, "now_and_then": now_and_then}[work](*numbers, Path(root))))
         return
-    scratch = Path(tempfile.mkdtemp())
-    try:
-        found: dict[tuple[str, int], list[dict[str, float]]] = {}
-        for _ in range(arguments.turns):
-            for interval, count in ((1, arguments.steps), (100, 200)):
-                for which in WHICH:
-                    batch = arguments.batch if interval == 1 else max(1, arguments.batch // 4)
-                    one = measure(which, interval, count, arguments.width, batch, scratch)
-                    found.setdefault((which, interval), []).append(one)
-        model = found["ours", 1][0]
-        print(f"model: {model['parameters']:,.0f} parameters in {model['tensors']:.0f} tensors")
-        for interval in (1, 100):
-            middle = {
-                (which, key): statistics.median(one[key] for one in found[which, interval])
-                for which in WHICH
-                for key in ("added", "step", "others")
-            }
-            print(f"save_interval {interval}:")
-            for which in WHICH:
-                added, step = middle[which, "added"], middle[which, "step"]
-                print(
-                    f"  {which}: a step of {step * 1e3:.1f} ms takes {added * 1e3:.2f} ms more ({added / step:.2%}); "
-                    f"other threads {middle[which, 'others'] * 1e3:.2f} ms"
-                )
-            print(f"  smdebug adds {middle['smdebug', 'added'] / middle['ours', 'added']:.1f} times what ours adds")
-        ours, plain = throughput(scratch, 128)
-        print(f"128 MB: ours {ours * 1e3:.0f} ms, one write call {plain * 1e3:.0f} ms: {ours / plain:.2f}x")
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+
+    width, batch = arguments.width, arguments.batch
+    rows = []
+    every = apart("every_step", arguments.turns, 4, width, batch, arguments.threads)
+    kinds = ("CPU of the training's thread", "CPU of all threads", "wall clock, until all is written")
+    for kind, ours, theirs, bare, target in zip(
+        kinds, every["ours"], every["smdebug"], every["bare"], (">= 5x less", "", ">= 5x less"), strict=True
+    ):
+        ratio = theirs / ours if ours > 0 else float("inf")
+        met = "" if not target else "yes" if ratio >= 5 else "**no**"
+        cells = (f"every step saved: {kind}", milliseconds(bare), milliseconds(ours), milliseconds(theirs))
+        rows.append([*cells, f"{ratio:.1f}x less", target, met])
+    seldom = {which: apart("now_and_then", which, arguments.steps, width, batch) for which in ("ours", "smdebug")}
+    share = seldom["ours"]["added"] / seldom["ours"]["step"]
+    rows.append(
+        [
+            "every 100th step saved: CPU of the training's thread",
+            milliseconds(seldom["ours"]["step"]),
+            f"{milliseconds(seldom['ours']['added'])} ({share:.2%})",
+            milliseconds(seldom["smdebug"]["added"]),
+            f"{seldom['smdebug']['added'] / seldom['ours']['added']:.1f}x less",
+            "<= 1 % of a step",
+            "yes" if share <= 0.01 else "**no**",
+        ]
+    )
+    saving, writing = throughput(128)
+    ratio = saving / writing
+    what = "saving a step of 128 MB, beside one `write` of the same bytes"
+    met = "yes" if ratio <= 2 else "**no**"
+    rows.append([what, milliseconds(writing), milliseconds(saving), "", f"{ratio:.2f}x the time", "<= 2x", met])
+    load = f"; load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    body = (
+        f"`make bench-hooks`. A residual network of {every['parameters']:,} parameters in {every['tensors']} tensors, batches "
+        f"of {batch}, PyTorch on {arguments.threads} threads; weights, biases, gradients and losses saved. A step's time and "
+        f"what each hook adds to it{load}.\n\n"
+        + table(("what", "bare", "ours adds", "smdebug adds", "ratio", "target", "met"), rows)
+    )
+    print(body)
+    write_section(TITLE, body)
 
 
 if __name__ == "__main__":
