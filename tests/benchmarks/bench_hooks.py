@@ -10,8 +10,8 @@ the CPU seconds of the training's thread, those of all threads, and the wall clo
 a hook adds is its turn less the bare one's, and the median of that over all turns is told. CPU seconds are what other
 processes on the machine stretch least. On cores that the training keeps busy those of all threads are what it pays.
 
-Every 100th step: a bare and a hooked training step by step in turn; the mean of the differences, because one step in a
-hundred must count.
+Every 100th step saved: a bare and a hooked training step by step in turn; of the differences at steps that are not saved the
+median, and every one at those that are.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from pathlib import Path
 from report import table, write_section
 
 HERE = Path(__file__).resolve()
+#: Steps that are not timed: the first find no memory to use again.
+WARM = 5
 COLLECTIONS = ["weights", "biases", "gradients", "losses"]
 TITLE = "What hooks cost a training: bench_hooks.py"
 
@@ -90,7 +92,7 @@ def trainings(interval: int, width: int, batch: int, root: Path, names: tuple[st
             criterion(model(x), y).backward()
             optimizer.step()
 
-        for _ in range(5):  # past the first, which find no memory to use again
+        for _ in range(WARM):
             step()
         yield step, getattr(hook, "flush", None), getattr(hook, "close", None), model
 
@@ -147,11 +149,17 @@ def now_and_then(which: str, steps: int, width: int, batch: int, root: Path) -> 
         step()
         return time.thread_time() - began
 
-    pairs = [(timed(hooked), timed(bare)) for _ in range(steps)]
+    long, short = [], []
+    for i in range(steps):  # who goes first changes: the second finds the caches warm
+        for mine, step in ((long, hooked), (short, bare))[:: 1 if i % 2 else -1]:
+            mine.append(timed(step))
     close()
+    added = [one - other for one, other in zip(long, short, strict=True)]
+    saved = [one for i, one in enumerate(added, WARM) if i % 100 == 0]
+    seldom = statistics.median(one for i, one in enumerate(added, WARM) if i % 100)
     return {
-        "added": statistics.fmean(long - short for long, short in pairs),
-        "step": statistics.fmean(short for _, short in pairs),
+        "added": (sum(saved) + seldom * (steps - len(saved))) / steps,
+        "step": statistics.median(short),
     }
 
 
