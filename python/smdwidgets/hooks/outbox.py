@@ -5,6 +5,7 @@ Tensors are handed over in portions: waking the writer for each would cost more 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,8 @@ _PORTION = 8 << 20
 class Outbox:
     """Steps on their way to the disk, one after the other.
 
+    Tensors may come from several threads: gradients arise on one a device.
+
     Args:
         queue_bytes: how much may wait before the training waits.
     """
@@ -37,6 +40,7 @@ class Outbox:
         self._portion: list[Captured] = []
         self._bytes = 0
         self._begun = False
+        self._lock = threading.Lock()
         self._collections: str | None = None
 
     @property
@@ -64,17 +68,18 @@ class Outbox:
     def shape(self, name: str, shape: tuple[int, ...], keep: Keep) -> None:
         """A tensor of which only the shape is wanted."""
         if self._recorder is not None:
-            self._portion.append(Captured(name, None, shape, keep, time.time()))
+            with self._lock:
+                self._portion.append(Captured(name, None, shape, keep, time.time()))
 
     def tensor(self, name: str, held: Held, keep: Keep, timestamp: float | None = None) -> None:
         """A tensor, copied."""
         if self._recorder is not None:
-            self._portion.append(
-                Captured(name, held, held.shape, keep, time.time() if timestamp is None else timestamp)
-            )
-            self._bytes += held.array.nbytes
-            if self._bytes > _PORTION:
-                self._hand_over()
+            one = Captured(name, held, held.shape, keep, time.time() if timestamp is None else timestamp)
+            with self._lock:
+                self._portion.append(one)
+                self._bytes += held.array.nbytes
+                if self._bytes > _PORTION:
+                    self._hand_over()
 
     @property
     def empty(self) -> bool:
@@ -84,7 +89,8 @@ class Outbox:
     def end(self) -> None:
         """The step's files are complete; the writer makes them visible when it has got so far."""
         if self._recorder is not None and not self.empty:
-            self._hand_over()
+            with self._lock:
+                self._hand_over()
             self._background.put(self._recorder.finish)
 
     def collections(self, content: str) -> None:

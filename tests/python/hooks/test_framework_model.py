@@ -8,6 +8,7 @@ import pickle
 import struct
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -171,6 +172,21 @@ def test_what_a_run_can_not_hold_is_told_once_and_skipped(written, caplog):
         hook._capture("net.bias_weight", np.ones(1))
     assert [record.message for record in caplog.records if "'odd'" in record.message] == [caplog.records[0].message]
     assert "net.bias_weight" in written.names(0)
+
+
+def test_tensors_may_come_from_several_threads(written):
+    arrays = {f"gradient/{i}": np.full(40_000, i, "float32") for i in range(300)}  # more than a portion
+    with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1)) as hook:
+        for _ in range(3):
+            hook.set_mode(modes.TRAIN)
+            hook._begin_step()
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(hook._capture, arrays, arrays.values()))
+            hook._end_step()
+    for step in range(3):
+        found = written.values(step)
+        assert found.keys() == arrays.keys()
+        assert all((found[name] == array).all() for name, array in arrays.items())
 
 
 class Unreadable:
