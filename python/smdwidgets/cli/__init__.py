@@ -26,6 +26,7 @@ COMMANDS: tuple[str, ...] = (
     "verify",
     "check",
     "report",
+    "export",
     "completion",
 )
 

@@ -1,16 +1,15 @@
-"""What the commands share: opening a run, naming steps, showing names, writing a file whole or not at all."""
+"""What the commands share: opening a run, naming steps, showing names."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from smdwidgets._text import byte_size, shown, visible
-from smdwidgets.exceptions import RunIOError, RunNotFound, SMDebugValueError
+from smdwidgets._text import byte_size, visible
+from smdwidgets.exceptions import RunNotFound
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial, create_trial
 from smdwidgets.trials.local import local_path
@@ -75,19 +74,3 @@ def bytes_progress(label: str) -> Iterator[Callable[[int, int], None]]:
             progress.update(done, total, f"bytes ({byte_size(done)} of {byte_size(total)})")
 
         yield update
-
-
-@contextmanager
-def whole_file(path: str) -> Iterator[Path]:
-    """A file to write to, which appears under its name when all is written, and else not at all."""
-    target = Path(path).expanduser()
-    if target.is_dir():
-        raise SMDebugValueError(f"{shown(path, 400)} is a directory: give the name of a file.")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        yield partial
-        partial.replace(target)
-    except OSError as error:
-        raise RunIOError(error.errno, f"{plain(path)} can't be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)

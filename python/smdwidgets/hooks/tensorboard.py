@@ -14,6 +14,8 @@ from __future__ import annotations
 import io
 import os
 import socket
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,15 @@ class TensorBoardExport:
         )
         self._write(record, step, mode, timestamp)
 
+    def text(self, tag: str, lines: Sequence[bytes], step: int, mode: ModeKeys, timestamp: float) -> None:
+        """Text, a line an element."""
+        plugin = _field(9, _field(1, _field(1, b"text")))
+        shape = _field(2, _field(2, b"\x08" + _varint(len(lines))))
+        strings = b"\x08\x07" + shape + b"".join(_field(8, line) for line in lines)  # 7: the type of strings
+        summary = _field(1, _field(1, tag.encode()) + plugin + _field(8, strings))
+        event = b"\x09" + struct.pack("<d", timestamp) + b"\x10" + _varint(step) + _field(5, summary)
+        self._write(_core.write_record(event), step, mode, timestamp)
+
     def close(self) -> None:
         """Close the files. What follows begins new ones."""
         files, self._files = self._files, {}
@@ -92,6 +103,26 @@ class TensorBoardExport:
         file = self._files[mode] = (folder / name).open("ab")
         file.write(_core.version_record(timestamp))
         return file
+
+
+def _varint(number: int) -> bytes:
+    """A whole number as protobuf writes it: seven bits a byte, the lowest first.
+
+    >>> _varint(300).hex()
+    'ac02'
+    """
+    out = bytearray()
+    number &= (1 << 64) - 1
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field with a length: text, bytes or a message."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
 def _numbers(held: Held) -> NDArray[Any] | None:

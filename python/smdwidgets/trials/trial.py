@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from smdwidgets.trials.tensor import StepState, Tensor
 from smdwidgets.trials.wait import wait_until
 
 if TYPE_CHECKING:
+    from smdwidgets.exports import Exported
     from smdwidgets.plots import TrialPlots
     from smdwidgets.trials.columns import Columns
 
@@ -353,6 +355,36 @@ class Trial(Followed):
         >>> trial.reductions(["fc1.weight"], reductions=["mean", "l2"])["l2"]    # doctest: +SKIP
         """
         return bulk.reductions(self, names, steps, as_mode(mode), worker, reductions, counts, progress, threads)
+
+    def export(
+        self,
+        to: str,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        tensors: str | Sequence[str] | None = None,
+        steps: range | Iterable[int] | None = None,
+        mode: ModeKeys | str = ModeKeys.GLOBAL,
+        workers: str | Sequence[str] | None = None,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> Exported:
+        """Write the run, or a part of it, for other tools: ``to`` is ``"npz"``, ``"parquet"`` or ``"tensorboard"``.
+
+        ``out`` is a file, or for TensorBoard a folder; unless said it is called after the run. ``tensors`` are regular
+        expressions, ``steps`` in the count of ``mode``, ``workers`` names; None is all. It is written record by record, and is
+        there when all is written, or not at all. What is there already is replaced only with ``force``. Records that can't be
+        read are left out, and told of in the answer's ``errors``.
+
+        Parquet is a table with a row a record: step, mode, mode_step, worker, tensor, dtype, shape, values. An ``npz`` holds an array a
+        record, ``<tensor>/<step>.<worker>``, and ``index.jsonl``. TensorBoard gets numbers as scalars and tensors as histograms.
+
+        >>> trial.export("parquet", "mlp.parquet", tensors="weight$", steps=range(100, 200))    # doctest: +SKIP
+        mlp.parquet: 200 records of 2 tensors at 100 steps, 12.0 MB
+        """
+        from smdwidgets.exports import export  # what writes stands above what reads
+
+        options: dict[str, Any] = {"tensors": tensors, "steps": steps, "mode": mode, "workers": workers, "force": force}
+        return export(self, to, out, progress=progress, **options)
 
     # ------------------------------------------------------------------------------------------------- collections
 

@@ -1,0 +1,56 @@
+"""Files and folders that appear under their names when all is written, and else not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from smdwidgets._text import shown
+from smdwidgets.exceptions import RunIOError, SMDebugValueError
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A file to write to, which takes its name when the block ends well."""
+    target = Path(path).expanduser()
+    if target.is_dir():
+        raise SMDebugValueError(f"{shown(os.fspath(path), 400)} is a directory: give the name of a file.")
+    partial = _beside(target)
+    try:
+        yield partial
+        partial.replace(target)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to write to, which takes its name, and the place of the folder that had it, when the block ends well."""
+    target = Path(path).expanduser()
+    partial, old = _beside(target), _beside(target, "old")
+    try:
+        partial.mkdir()
+        yield partial
+        if target.exists():
+            target.replace(old)
+        partial.replace(target)
+    except OSError as error:
+        if old.exists() and not target.exists():
+            old.replace(target)
+        raise _unwritable(path, error) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _beside(target: Path, ending: str = "tmp") -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}.{ending}")
+
+
+def _unwritable(path: str | os.PathLike[str], error: OSError) -> RunIOError:
+    return RunIOError(error.errno, f"{shown(os.fspath(path), 400)} can't be written: {error.strerror or error}")
