@@ -1,7 +1,7 @@
 /** Decides what to ask the kernel for, from what is in view and what is already held. Asks once, and again only for more. */
 import { histKey, imageKey } from "./frames";
 import { resolveAxes, resolveFixed } from "./matrix";
-import type { HistWant, ImageWant, Line, Role, Traits, Want } from "./protocol";
+import type { Form, HistWant, ImageWant, Line, Role, Traits, Want } from "./protocol";
 import type { Scene, Session } from "./session";
 import { same } from "./state";
 import { seriesKey } from "./store";
@@ -9,13 +9,13 @@ import { seriesKey } from "./store";
 const BINS = 128;
 const CELLS = 4096;
 
-export function wantOf(traits: Traits, shape: readonly number[] | undefined): Want {
+export function wantOf(traits: Traits, shape: readonly number[] | undefined, form?: Form): Want {
   const shows = (name: Traits["panels"][number]) => traits.panels.includes(name);
   const hist: HistWant | null =
     shows("histogram") || shows("history") ? { scale: traits.hist_scale, bins: BINS, edges: traits.hist_bins } : null;
   const image: ImageWant | null = shows("heatmap")
     ? {
-        axes: shape ? resolveAxes(traits.axes, shape.length) : traits.axes,
+        axes: shape ? resolveAxes(traits.axes, shape.length, form) : traits.axes,
         fixed: shape ? resolveFixed(traits.fixed, shape) : traits.fixed,
         pool: traits.pool,
         cells: CELLS,
@@ -72,7 +72,7 @@ export class Asker {
       if (this.#asked.delete("compare")) this.session.cancel(this.session.place("compare"));
       return;
     }
-    const want = wantOf(scene.traits, held?.plan?.shape);
+    const want = wantOf(scene.traits, held?.plan?.shape, held?.plan?.form);
     const key = JSON.stringify([
       run,
       tensor,
@@ -105,7 +105,8 @@ export class Asker {
         if (!frame) return false;
         if (frame.error || frames.plan?.form === "text" || frames.plan?.reduced) return true;
         if (want.hist && !frame.hists.has(histKey(want.hist.scale, want.hist.edges))) return false;
-        if (want.image && !frame.images.has(imageKey(want.image.axes, want.image.fixed, want.image.pool))) return false;
+        const pictured = frames.plan?.form !== "histogram" && want.image;
+        if (pictured && !frame.images.has(imageKey(pictured.axes, pictured.fixed, pictured.pool))) return false;
         return !want.update || frame.update !== undefined;
       });
     // A page without a kernel shows what it holds. A kernel is asked even when all is here: it then pushes what is saved later.

@@ -19,6 +19,8 @@ export interface Image {
   lo: number;
   hi: number;
   edition: number;
+  /** four bytes a pixel: a picture as it is, with no numbers behind it */
+  rgba?: boolean;
 }
 
 export interface Frame {
@@ -48,6 +50,13 @@ export function imageValue(image: Image, index: number): number {
   if (code === last - 1) return Number.POSITIVE_INFINITY;
   if (code === last - 2) return Number.NEGATIVE_INFINITY;
   return image.lo + (code / (last - 3)) * (image.hi - image.lo);
+}
+
+/** A pixel of a picture as a person reads it. */
+export function pixelText(image: Image, index: number): string {
+  const [red, green, blue, alpha] = image.data.subarray(4 * index, 4 * index + 4);
+  const grey = red === green && green === blue;
+  return `${grey ? `grey ${red}` : `red ${red}, green ${green}, blue ${blue}`}${alpha === 255 ? "" : `, alpha ${alpha}`}`;
 }
 
 function row(block: Block, i: number): Numbers {
@@ -111,7 +120,8 @@ export class TensorFrames {
     const hist = rows(arrays, "hist", n, 2);
     const out = rows(arrays, "hist_out", n, 2);
     const edges = arrays.edges;
-    const image = rows(arrays, "image", n, 3);
+    const picture = rows(arrays, "image", n, 4);
+    const image = rows(arrays, "image", n, 3) ?? (picture?.shape[3] === 4 ? picture : undefined);
     const range = rows(arrays, "image_range", n, 2);
     for (let i = 0; i < n; i++) {
       const step = steps[i] as number;
@@ -152,6 +162,7 @@ export class TensorFrames {
             lo: lo as number,
             hi: hi as number,
             edition: head.edition,
+            rgba: image === picture,
           });
         }
       }

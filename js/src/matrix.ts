@@ -1,17 +1,19 @@
 /** The plane of a tensor that pictures and tables show: which axes, which indices, which cells a picture covers. */
 import type { Window } from "./draw/heatmap";
 import type { Image } from "./frames";
+import type { Form } from "./protocol";
 import type { Shown } from "./session";
 import type { Tile } from "./store";
 
-/** The axes that are shown: what a person chose where it fits the rank, else the last two (all, of fewer). */
-export function resolveAxes(axes: readonly number[], rank: number): number[] {
+/** The axes that are shown: what a person chose where it fits the rank, else the last two (all, of fewer; of an image those before its channels). */
+export function resolveAxes(axes: readonly number[], rank: number, form?: Form): number[] {
   const wanted = Math.min(2, rank);
   const fits =
     axes.length === wanted &&
     new Set(axes).size === wanted &&
     axes.every((a) => Number.isInteger(a) && a >= 0 && a < rank);
-  return fits ? [...axes] : Array.from({ length: wanted }, (_, i) => rank - wanted + i);
+  const end = form === "image" && rank > 2 ? rank - 1 : rank;
+  return fits ? [...axes] : Array.from({ length: wanted }, (_, i) => end - wanted + i);
 }
 
 /** An index for every axis, within the shape. */
@@ -37,7 +39,7 @@ export function matrixOf(
 ): Matrix | undefined {
   const shape = shown?.frame?.shape ?? shown?.frames.plan?.shape;
   if (!shape) return undefined;
-  const axes = resolveAxes(axesTrait, shape.length);
+  const axes = resolveAxes(axesTrait, shape.length, shown?.frames.plan?.form);
   const size = (i: number) => (axes[i] === undefined ? 1 : (shape[axes[i] as number] as number));
   return {
     shape,
@@ -62,8 +64,9 @@ export function indexText(m: Matrix, row: number, col: number): string {
 
 export function tileImage(tile: Tile): Image | undefined {
   const { image, image_range: range } = tile.data;
-  if (image?.shape.length !== 2) return undefined;
+  if (!image || (image.shape.length !== 2 && image.shape[2] !== 4)) return undefined;
   return {
+    rgba: image.shape.length === 3,
     data: image.data,
     height: image.shape[0] as number,
     width: image.shape[1] as number,

@@ -192,6 +192,8 @@ export interface CatalogHead {
   tensors: string[];
   collections: Record<string, number[]>;
 }
+/** What a tensor is to the eye: an image is shown as the picture that it is, a histogram as what it counted. */
+export type Form = "number" | "text" | "complex" | "image" | "histogram";
 export interface PlanHead {
   kind: "plan";
   run: number;
@@ -202,7 +204,7 @@ export interface PlanHead {
   bytes: number;
   collections: string[];
   workers: string[];
-  form: "number" | "text" | "complex";
+  form: Form;
   reduced: boolean;
   errors: Record<string, Fault>;
 }

@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { catalog, counts, frames, plan, rules, TENSORS, values } from "../demo/canned";
-import { imageValue, lastAtOrBefore, nearestIndex, statistic } from "../src/frames";
+import { colourPixels } from "../src/draw/heatmap";
+import { type Image, imageKey, imageValue, lastAtOrBefore, nearestIndex, pixelText, statistic } from "../src/frames";
+import { table } from "../src/lib/colour";
 import { resolveAxes, resolveFixed } from "../src/matrix";
 import { encode } from "../src/packet";
 import type { FramesHead, Want } from "../src/protocol";
@@ -65,6 +67,35 @@ describe("frames", () => {
     expect(store.frames(0, "t", "").at(5)?.hists.get("linear/shared")?.counts[0]).toBe(7);
     send(1, 8);
     expect(store.frames(0, "t", "").at(5)?.hists.get("linear/shared")?.counts[0]).toBe(8);
+  });
+
+  test("a picture has four bytes a pixel, and is drawn as it is", () => {
+    const store = new Store();
+    const head: FramesHead = {
+      kind: "frames",
+      run: 0,
+      tensor: "samples",
+      worker: "",
+      edition: 1,
+      errors: {},
+      image: { axes: [0, 1], fixed: [0, 0, 0], pool: "maxabs", rows: 1, cols: 2 },
+    };
+    const pixels = [1, 2, 3, 255, 9, 9, 9, 128];
+    store.file([
+      encode(head, {
+        step: ["f8", [1], [5]],
+        image: ["u1", [1, 1, 2, 4], pixels],
+        image_range: ["f8", [1, 2], [Number.NaN, Number.NaN]],
+      }),
+    ]);
+    const image = store
+      .frames(0, "samples", "")
+      .at(5)
+      ?.images.get(imageKey([0, 1], [0, 0, 0], "maxabs")) as Image;
+    expect([image.rgba, image.height, image.width]).toEqual([true, 1, 2]);
+    expect(pixelText(image, 0)).toBe("red 1, green 2, blue 3");
+    expect(pixelText(image, 1)).toBe("grey 9, alpha 128");
+    expect([...colourPixels(image, table("viridis", false), [0, 1]).data]).toEqual(pixels);
   });
 
   test("a damaged packet is told and the rest still arrives", () => {
@@ -150,6 +181,9 @@ test("axes and indices that do not fit mean the last two axes and zeros", () => 
   expect(resolveAxes([2, 0], 3)).toEqual([2, 0]);
   expect(resolveAxes([0, 1], 1)).toEqual([0]);
   expect(resolveAxes([], 0)).toEqual([]);
+  expect(resolveAxes([], 3, "image")).toEqual([0, 1]);
+  expect(resolveAxes([1, 2], 3, "image")).toEqual([1, 2]);
+  expect(resolveAxes([], 2, "image")).toEqual([0, 1]);
   expect(resolveFixed([9, 0, 0], [4, 5, 6])).toEqual([3, 0, 0]);
   expect(resolveFixed([1], [4, 5])).toEqual([0, 0]);
 });

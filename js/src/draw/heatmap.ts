@@ -24,6 +24,8 @@ export interface HeatmapPicture {
   domain: [number, number];
   /** no value is finite: the colours stand for nothing */
   blank?: boolean;
+  /** what is seen is a picture, not numbers as colours: no legend, and the shape that it has */
+  rgba?: boolean;
   hover: readonly [row: number, col: number] | undefined;
   marked: Window | undefined;
   dim: boolean;
@@ -33,6 +35,7 @@ export interface HeatmapPicture {
 /** Values as RGBA through a colour table; NaN and infinities in their own marks. */
 export function colourPixels(image: Image, table: Table, domain: [number, number]): Pixels {
   const { width, height } = image;
+  if (image.rgba) return { data: Uint8ClampedArray.from(image.data), width, height };
   const data = new Uint8ClampedArray(width * height * 4);
   const out = new Uint32Array(data.buffer);
   // A byte has 256 colours: each is worked out once.
@@ -59,20 +62,21 @@ function colourOf(value: number, table: Table, [lo, hi]: [number, number]): numb
 const LEGEND = 68;
 
 /** Where the cells lie: cells are square where that fits, and at most four times as wide as high or the other way round. */
-export function layoutHeatmap(window: Window, size: Size): Box {
+export function layoutHeatmap(window: Window, size: Size, rgba = false): Box {
   const rows = Math.max(window[1] - window[0], 1e-9);
   const cols = Math.max(window[3] - window[2], 1e-9);
   const most = { width: Math.max(20, size.width - 44 - LEGEND), height: Math.max(16, size.height - 8 - 22) };
   let cellWidth = most.width / cols;
   let cellHeight = most.height / rows;
-  if (cellWidth > cellHeight * 4) cellWidth = cellHeight * 4;
-  if (cellHeight > cellWidth * 4) cellHeight = cellWidth * 4;
+  const stretch = rgba ? 1 : 4;
+  if (cellWidth > cellHeight * stretch) cellWidth = cellHeight * stretch;
+  if (cellHeight > cellWidth * stretch) cellHeight = cellWidth * stretch;
   return { x: 44, y: 8, width: Math.max(2, cellWidth * cols), height: Math.max(2, cellHeight * rows) };
 }
 
 export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: HeatmapPicture): void {
   if (!picture.layers.length) return message(pen, size.width, size.height, picture.nothing, theme);
-  const box = layoutHeatmap(picture.window, size);
+  const box = layoutHeatmap(picture.window, size, picture.rgba);
   const [r0, r1, c0, c1] = picture.window;
   const toX = (col: number) => box.x + ((col - c0) / (c1 - c0)) * box.width;
   const toY = (row: number) => box.y + ((row - r0) / (r1 - r0)) * box.height;
@@ -99,10 +103,10 @@ export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: Heatmap
       pen.rect(toX(col), toY(row), w, h, { stroke: theme.ink, width: 1.5 });
     }
   });
-  pen.still([...picture.window, ...picture.domain, picture.table, picture.blank], (paper) => {
+  pen.still([...picture.window, ...picture.domain, picture.table, picture.blank, picture.rgba], (paper) => {
     paper.rect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1, { stroke: theme.rule });
     cellTicks(paper, box, picture.window, theme);
-    if (!picture.blank) legend(paper, box, size, theme, picture);
+    if (!picture.blank && !picture.rgba) legend(paper, box, size, theme, picture);
   });
 }
 

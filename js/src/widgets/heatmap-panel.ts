@@ -10,9 +10,9 @@ import {
   zoomWindow,
 } from "../draw/heatmap";
 import type { Pixels } from "../draw/pen";
-import { finiteness, type Image, imageKey, imageValue } from "../frames";
+import { finiteness, type Image, imageKey, imageValue, pixelText } from "../frames";
 import { choose, colourDomain, PALETTES, type Table, table } from "../lib/colour";
-import { field, h, iconButton, Select, Toggle, textButton } from "../lib/dom";
+import { field, h, iconButton, Select, show, Toggle, textButton } from "../lib/dom";
 import { clipped, count, num } from "../lib/format";
 import { indexText, type Matrix, matrixOf, overlaps, tileImage, within } from "../matrix";
 import type { Pool } from "../protocol";
@@ -38,6 +38,8 @@ export class HeatmapPanel extends PicturePanel {
   readonly #over: Toggle;
   readonly #lo = numberInput("Lower end of the colours");
   readonly #hi = numberInput("Upper end of the colours");
+  /** what is said of numbers as colours, and not of a picture */
+  readonly #colouring: HTMLElement[];
   #scene: Scene | undefined;
   #matrix: Matrix | undefined;
   #picture: HeatmapPicture | undefined;
@@ -77,7 +79,7 @@ export class HeatmapPanel extends PicturePanel {
       iconButton("minus", "Zoom out", () => this.#zoom(2), signal),
       iconButton("fit", "Show all cells", () => state.set({ zoom: [] }), signal),
     );
-    this.menu.append(
+    this.#colouring = [
       field("colours", this.#palette.el),
       field("clip to", h("span", { class: "smdw-pair" }, this.#lo, this.#hi)),
       h(
@@ -86,7 +88,8 @@ export class HeatmapPanel extends PicturePanel {
         this.#over.el,
         textButton("no clip", () => state.set({ clip: [] }), signal),
       ),
-    );
+    ];
+    this.menu.append(...this.#colouring);
     this.exports(this.figure, () => ({
       name: `${this.#scene?.traits.tensor}-heatmap-step-${this.#scene?.main?.from}`,
       rows: () => this.#rows(),
@@ -114,6 +117,8 @@ export class HeatmapPanel extends PicturePanel {
     const { traits, main } = scene;
     const { session, theme } = this.context;
     const colours = theme();
+    // The buckets of a histogram that was logged are no matrix: the other panels draw them.
+    show(this.el, main?.frames.plan?.form !== "histogram");
     this.#pool.update(POOLS, traits.pool);
     this.#palette.update(
       PALETTES.map((name) => [name, name] as const),
@@ -134,7 +139,7 @@ export class HeatmapPanel extends PicturePanel {
     const [lo, hi] =
       traits.clip.length === 2
         ? (traits.clip as [number, number])
-        : image && main
+        : image && main && !image.rgba
           ? this.#extent(image, key, main, traits.scale_over)
           : [0, 1];
     const palette = choose(traits.palette, lo, hi);
@@ -170,6 +175,7 @@ export class HeatmapPanel extends PicturePanel {
       table: this.#table.table,
       domain,
       blank: !(lo < hi) && finiteness(main?.frame).finite === 0,
+      rgba: image?.rgba ?? false,
       hover: this.#hover,
       marked:
         traits.selection.kind === "cells"
@@ -183,12 +189,21 @@ export class HeatmapPanel extends PicturePanel {
     const waiting = session.waiting.get("tile");
     this.note(waiting ?? session.waiting.get(session.place("main")));
     this.readout(this.#words());
-    const said = matrix
-      ? `Heat map of ${clipped(traits.tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${count(matrix.rows)} rows, ${count(matrix.cols)} columns, colours from ${num(domain[0])} to ${num(domain[1])}.`
-      : "Heat map: nothing to show yet.";
+    const rgba = image?.rgba ?? false;
+    this.title(rgba ? "Image" : "Heat map");
+    for (const tool of [this.#pool.el, ...this.#colouring]) show(tool, !rgba);
+    const said = rgba
+      ? `Image ${clipped(traits.tensor, 80)}, ${count(matrix?.cols ?? 0)} pixels wide, ${count(matrix?.rows ?? 0)} high.`
+      : matrix
+        ? `Heat map of ${clipped(traits.tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${count(matrix.rows)} rows, ${count(matrix.cols)} columns, colours from ${num(domain[0])} to ${num(domain[1])}.`
+        : "Heat map: nothing to show yet.";
     this.figure.describe(said);
     this.summary(said);
     this.#atRest();
+  }
+
+  #box(window: Window) {
+    return layoutHeatmap(window, this.figure.size, this.#image?.rgba);
   }
 
   #window(): Window {
@@ -230,9 +245,11 @@ export class HeatmapPanel extends PicturePanel {
     const m = this.#matrix;
     const main = this.#scene?.main;
     if (!m || !main || !this.#hover)
-      return this.#image
-        ? `${count(m?.rows ?? 0)} \u00d7 ${count(m?.cols ?? 0)} cells${this.#pooled() ? `, a pixel shows the ${POOLS.find(([p]) => p === this.#scene?.traits.pool)?.[1]} of its cells` : ""}`
-        : "";
+      return this.#image?.rgba
+        ? `${count(m?.cols ?? 0)} \u00d7 ${count(m?.rows ?? 0)} pixels`
+        : this.#image
+          ? `${count(m?.rows ?? 0)} \u00d7 ${count(m?.cols ?? 0)} cells${this.#pooled() ? `, a pixel shows the ${POOLS.find(([p]) => p === this.#scene?.traits.pool)?.[1]} of its cells` : ""}`
+          : "";
     const [row, col] = this.#hover;
     const index = indexText(m, row, col);
     const known = this.context.session.store.values(
@@ -246,7 +263,7 @@ export class HeatmapPanel extends PicturePanel {
         within(head.rows, row) &&
         within(head.cols, col),
     );
-    if (known)
+    if (known && !this.#image?.rgba)
       return `${index} = ${clipped(known.head.cells[row - known.head.rows[0]]?.[col - known.head.cols[0]] ?? "", 80)}`;
     const tile = this.#tile;
     const image = tile && within(tile.head.rows, row) && within(tile.head.cols, col) ? tileImage(tile) : this.#image;
@@ -264,6 +281,8 @@ export class HeatmapPanel extends PicturePanel {
       (((rows[1] as number) - (rows[0] as number)) / image.height) *
         (((cols[1] as number) - (cols[0] as number)) / image.width),
     );
+    if (image.rgba)
+      return `row ${count(row)}, column ${count(col)}: ${cells > 1 ? "about " : ""}${pixelText(image, r * image.width + c)}`;
     return `${index} \u2248 ${num(imageValue(image, r * image.width + c), 5)}${cells > 1 ? `  (${POOLS.find(([p]) => p === this.#scene?.traits.pool)?.[1]} of about ${count(cells)} cells)` : ""}`;
   }
 
@@ -277,7 +296,7 @@ export class HeatmapPanel extends PicturePanel {
     const next =
       x === undefined || y === undefined || !this.#picture?.layers.length
         ? undefined
-        : cellAt(window, layoutHeatmap(window, this.figure.size), x, y);
+        : cellAt(window, this.#box(window), x, y);
     if (same(next, this.#hover)) return;
     this.#hover = next;
     this.context.redraw();
@@ -285,7 +304,7 @@ export class HeatmapPanel extends PicturePanel {
 
   #drag(x: number, y: number, select: boolean) {
     const start = this.#window();
-    const box = layoutHeatmap(start, this.figure.size);
+    const box = this.#box(start);
     const m = this.#matrix;
     const from = cellAt(start, box, x, y);
     if (!m || !from) return undefined;
@@ -404,7 +423,7 @@ export class HeatmapPanel extends PicturePanel {
         if (!this.#pooled() || !this.figure.visible) return;
         const rows: [number, number] = [Math.floor(window[0]), Math.min(m.rows, Math.ceil(window[1]))];
         const cols: [number, number] = [Math.floor(window[2]), Math.min(m.cols, Math.ceil(window[3]))];
-        const box = layoutHeatmap(window, size);
+        const box = this.#box(window);
         const most = (pixels: number, cells: number) => Math.max(1, Math.min(512, cells, Math.round(pixels)));
         const held = this.#tile?.head;
         if (held && same(held.rows, rows) && same(held.cols, cols)) return;
@@ -420,7 +439,7 @@ export class HeatmapPanel extends PicturePanel {
     }
     clearTimeout(this.#hoverRest);
     const hover = this.#hover;
-    if (!hover || this.#words().includes(" = ")) return;
+    if (!hover || this.#image?.rgba || this.#words().includes(" = ")) return;
     this.#hoverRest = setTimeout(() => {
       void session.ask("value", {
         what: "values",
@@ -439,6 +458,16 @@ export class HeatmapPanel extends PicturePanel {
     const head = tile ? this.#tile?.head : undefined;
     const [r0, r1] = head?.rows ?? [0, m.rows];
     const [c0, c1] = head?.cols ?? [0, m.cols];
+    if (image.rgba) {
+      const pixels: Rows = [["first_row", "first_column", "red", "green", "blue", "alpha"]];
+      for (let at = 0; at < image.width * image.height; at++)
+        pixels.push([
+          Math.floor(r0 + (Math.floor(at / image.width) * (r1 - r0)) / image.height),
+          Math.floor(c0 + ((at % image.width) * (c1 - c0)) / image.width),
+          ...image.data.subarray(4 * at, 4 * at + 4),
+        ]);
+      return pixels;
+    }
     const rows: Rows = [
       ["first_row", "first_column", this.#pooled() && !head?.exact ? `${this.#scene?.traits.pool}` : "value"],
     ];

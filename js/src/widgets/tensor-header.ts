@@ -193,7 +193,7 @@ class SliceBar implements Part {
     show(this.el, sizes.length > 2);
     if (sizes.length <= 2) return;
     this.#shape = sizes;
-    this.#axes = resolveAxes(traits.axes, sizes.length);
+    this.#axes = resolveAxes(traits.axes, sizes.length, main?.frames.plan?.form);
     this.#fixed = resolveFixed(traits.fixed, sizes);
     const options = sizes.map((size, axis) => [String(axis), `axis ${axis} (${count(size)})`] as const);
     this.#rows.update(options, String(this.#axes[0]));

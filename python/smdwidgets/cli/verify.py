@@ -1,5 +1,7 @@
 """Check every record of a run: framing, checksums, names, shapes, the index against the events, and the collections.
 
+A directory of TensorBoard's logs is read whole: framing and checksums of all runs in it.
+
 Examples:
   smdwidgets verify runs/mlp
   smdwidgets verify runs/mlp --steps 100:200 --json
@@ -17,7 +19,9 @@ from smdwidgets import _core
 from smdwidgets._text import byte_size
 from smdwidgets.cli._run import bytes_progress, check_not_empty, plain, step_range
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
+from smdwidgets.trials import TensorBoardTrial, create_trials
 from smdwidgets.trials.local import LocalRun, local_path
+from smdwidgets.trials.tensorboard import is_log
 
 #: Faults that are listed for a person; JSON lists all.
 SHOWN = 50
@@ -36,8 +40,13 @@ def run(args: argparse.Namespace) -> int:
     if "://" in args.run and not args.run.lower().startswith("file://"):
         raise SMDebugValueError("verify reads every byte of a run: copy it to a directory first.")
     check_not_empty(args.run)
-    found = check(local_path(args.run), args.steps, args.threads)
-    print(json.dumps(found, indent=2) if args.json else text(found))
+    path = local_path(args.run)
+    if is_log(path):
+        found = check_log(path)
+        print(json.dumps(found, indent=2) if args.json else text_of_log(found))
+    else:
+        found = check(path, args.steps, args.threads)
+        print(json.dumps(found, indent=2) if args.json else text(found))
     return 1 if found["faults"] else 0
 
 
@@ -62,6 +71,32 @@ def check(path: str, steps: range | None = None, threads: int | None = None) -> 
         }
     finally:
         run.close()
+
+
+def check_log(path: str) -> dict[str, Any]:
+    """What can't be used of a log of TensorBoard's, of all its runs, as plain JSON. Every checksum is looked at on opening."""
+    runs = create_trials(path)
+    faults, read, ended = [], 0, True
+    for name, trial in runs.items():
+        with trial:
+            trial.maybe_refresh()
+            ended &= trial.loaded_all_steps
+            faults += [_fault(key, None, message, run=name) for key, message in trial.problems()]
+            if isinstance(trial, TensorBoardTrial):
+                read += sum(size for _, size, _ in trial._run.log.files())
+    return {"path": path, "ended": ended, "runs": list(runs), "bytes": read, "faults": faults}
+
+
+def text_of_log(found: dict[str, Any]) -> str:
+    """The report on a log for a person."""
+    lines = [plain(fault["message"], 2000) for fault in found["faults"][:SHOWN]]
+    more = len(found["faults"]) - SHOWN
+    lines += [f"… and {more:,} more faults: --json lists all"] if more > 0 else []
+    count = len(found["faults"])
+    runs = "1 run" if len(found["runs"]) == 1 else f"{len(found['runs']):,} runs"
+    lines.append(f"{byte_size(found['bytes'])} of {runs} read, every checksum looked at")
+    lines.append("No fault." if not count else "1 fault." if count == 1 else f"{count:,} faults.")
+    return "\n".join(lines)
 
 
 def _fault(file: str | None, offset: int | None, message: str, **where: Any) -> dict[str, Any]:

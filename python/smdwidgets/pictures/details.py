@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.modes import ModeKeys
+from smdwidgets.pictures.logged import is_image
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.plane import ImageWanted, as_plane, plane_of, row_and_column
 from smdwidgets.pictures.view import TensorView
@@ -37,12 +38,20 @@ def plan(view: TensorView, about: dict[str, Any]) -> bytes:
             "bytes": int(np.prod(shape, dtype=np.float64)) * size if dtype else 0,
             "collections": collections,
             "workers": view.workers(),
-            "form": "text" if dtype == "str" else "complex" if dtype.startswith("complex") else "number",
+            "form": _form(view, dtype, shape),
             "reduced": dtype == "",
             "errors": {},
         },
         {"step": np.array(steps, np.float64)},
     )
+
+
+def _form(view: TensorView, dtype: str, shape: tuple[int, ...]) -> str:
+    if dtype == "str" or dtype.startswith("complex"):
+        return "text" if dtype == "str" else "complex"
+    if view.kind == "image" and is_image(shape):
+        return "image"
+    return "histogram" if view.kind == "histogram" else "number"
 
 
 def tile(view: TensorView, step: int, question: dict[str, Any], about: dict[str, Any]) -> bytes:
@@ -56,8 +65,9 @@ def tile(view: TensorView, step: int, question: dict[str, Any], about: dict[str,
         (height, min(max(1, size[1]), MOST_PIXELS // height)),
         _pair(question.get("rows")),
         _pair(question.get("cols")),
+        image=view.kind == "image",
     )
-    exact = made.codes.shape == (made.rows[1] - made.rows[0], made.columns[1] - made.columns[0])
+    exact = made.codes.shape[:2] == (made.rows[1] - made.rows[0], made.columns[1] - made.columns[0])
     return pack(
         {
             "kind": "tile",
@@ -78,7 +88,8 @@ def tile(view: TensorView, step: int, question: dict[str, Any], about: dict[str,
 def values(view: TensorView, step: int, question: dict[str, Any], about: dict[str, Any]) -> bytes:
     """Exact numbers of some cells, as the shortest text that gives each back."""
     value = view.value(step)
-    axes, fixed = ImageWanted(_ints(question.get("axes")), _ints(question.get("fixed"))).meant(value.shape)
+    wanted = ImageWanted(_ints(question.get("axes")), _ints(question.get("fixed")))
+    axes, fixed = wanted.meant(value.shape, view.kind == "image" and is_image(value.shape))
     row_axis, column_axis = row_and_column(axes)
     value = as_plane(value)
     index: list[int | slice] = [*fixed] if value.ndim == len(fixed) else [0, 0]

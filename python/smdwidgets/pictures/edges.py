@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.exceptions import SMDebugError
+from smdwidgets.pictures.logged import ends, near_zero, rising
 from smdwidgets.pictures.view import TensorView
 
 LOOKED_AT = 24
@@ -54,12 +55,18 @@ def _finite_ranges(view: TensorView, steps: Iterable[int]) -> Iterable[tuple[flo
             continue
         if value.dtype.kind in "USO" or not value.size:
             continue
+        if view.kind == "histogram" and value.ndim == 2 and value.shape[1] == 3:
+            buckets = rising(value)
+            both = ends(buckets)
+            if both is not None:
+                yield *both, near_zero(buckets)
+            continue
         made = _core.histogram(value, 1)
         edges = made["edges"]
         if made["counts"].sum():
             low, high = float(edges[0]), float(edges[-1])
-            near_zero = float(np.abs(_core.sample(value, 512)[0]).min(initial=np.inf, where=_nonzero(value)))
-            yield low, high, near_zero
+            smallest = float(np.abs(_core.sample(value, 512)[0]).min(initial=np.inf, where=_nonzero(value)))
+            yield low, high, smallest
 
 
 def _nonzero(value: NDArray[np.generic]) -> NDArray[np.bool_]:
@@ -70,8 +77,8 @@ def _nonzero(value: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 def _range(ranges: Iterable[tuple[float, float, float]]) -> tuple[float, float, float]:
     low, high, smallest = np.inf, -np.inf, np.inf
-    for a, b, near_zero in ranges:
-        low, high, smallest = min(low, a), max(high, b), min(smallest, near_zero)
+    for a, b, least in ranges:
+        low, high, smallest = min(low, a), max(high, b), min(smallest, least)
     return low, high, smallest
 
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.pictures.edges import SharedEdges
+from smdwidgets.pictures.edges import SharedEdges, lay
+from smdwidgets.pictures.logged import ends, laid_on, near_zero, percentiles, rising, statistics
 from smdwidgets.pictures.packet import pack
 from smdwidgets.pictures.plane import ImageWanted, Plane, plane_of
 from smdwidgets.pictures.view import TensorView
@@ -106,6 +107,9 @@ def make_frame(
     if value.dtype.kind in "USO":
         return frame
     try:
+        if view.kind == "histogram" and value.ndim == 2 and value.shape[1] == 3:
+            _fill_from_buckets(frame, rising(np.asarray(value, np.float64)), wanted, edges)
+            return frame
         if wanted.stats:
             _fill_stats(frame, _core.reduce(value))
         _fill_counts(frame, value)
@@ -114,7 +118,7 @@ def make_frame(
         if wanted.histogram is not None and value.size:
             _fill_histogram(frame, value, wanted.histogram, edges)
         if wanted.image is not None and value.size:
-            frame.image = plane_of(value, wanted.image, wanted.image.cells)
+            frame.image = plane_of(value, wanted.image, wanted.image.cells, image=view.kind == "image")
         if wanted.update and previous is not None:
             frame.update = update_ratio(view, previous, value)
     except (SMDebugError, ValueError) as error:
@@ -165,6 +169,25 @@ def _fill_histogram(frame: Frame, value: NDArray[Any], wanted: HistogramWanted, 
     # On a scale of magnitudes zeros lie below every edge; they have a count of their own.
     zeros = float(made["zeros"]) if magnitude else 0.0
     frame.hist_out = (float(made["under"]) - zeros, float(made["over"]))
+
+
+def _fill_from_buckets(frame: Frame, buckets: NDArray[np.float64], wanted: Wanted, shared: SharedEdges | None) -> None:
+    """A histogram that was logged: what is shown is what it counted, not the numbers that it is made of."""
+    frame.shape = buckets.shape
+    frame.counts[:] = [buckets[:, 2].sum(), 0, 0, 0, np.nan]
+    both = ends(buckets)
+    if both is None:
+        return
+    if wanted.stats:
+        _fill_stats(frame, {(name, False): number for name, number in statistics(buckets).items()})
+    if wanted.percentiles:
+        frame.percentiles = percentiles(buckets, PERCENTILES)
+    if wanted.histogram is not None:
+        scale, bins = wanted.histogram.scale, wanted.histogram.bins
+        edges = shared.edges if shared is not None else lay(*both, near_zero(buckets), scale, bins)
+        frame.edges = None if shared is not None else edges
+        frame.hist, below, above = laid_on(buckets, edges, magnitude=scale == "log")
+        frame.hist_out = (below, above)
 
 
 def update_ratio(view: TensorView, previous: int, value: NDArray[Any]) -> float:

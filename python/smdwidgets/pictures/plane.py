@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
+from smdwidgets.pictures.logged import image_axes, is_image, pixels
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,10 @@ class ImageWanted:
     pool: str = "maxabs"
     cells: int = 4096
 
-    def meant(self, shape: Sequence[int]) -> tuple[list[int], list[int]]:
+    def meant(self, shape: Sequence[int], image: bool = False) -> tuple[list[int], list[int]]:
         """Axes and full index that a tensor of this shape is shown by: what makes sense of what was asked for.
+
+        Unless said they are the last two; of an ``image`` those before its channels.
 
         >>> ImageWanted().meant((8, 3, 5)), ImageWanted((2, 0), (0, 9, 0)).meant((8, 3, 5)), ImageWanted().meant((4,))
         (([1, 2], [0, 0, 0]), ([2, 0], [0, 2, 0]), ([0], [0]))
@@ -30,14 +33,14 @@ class ImageWanted:
         rank = len(shape)
         shown = min(2, rank)
         fits = len(self.axes) == shown == len(set(self.axes)) and all(0 <= axis < rank for axis in self.axes)
-        axes = list(self.axes) if fits else list(range(rank - shown, rank))
+        axes = list(self.axes) if fits else image_axes(shape) if image else list(range(rank - shown, rank))
         fixed = self.fixed if len(self.fixed) == rank else (0,) * rank
         return axes, [max(0, min(size - 1, at)) for at, size in zip(fixed, shape, strict=True)]
 
 
 @dataclass(frozen=True)
 class Plane:
-    """A pooled image in palette codes: 0 to 252 from low to high, then -inf, +inf, NaN."""
+    """A pooled image in palette codes: 0 to 252 from low to high, then -inf, +inf, NaN. Of pictures: RGBA, and no limits."""
 
     codes: NDArray[np.uint8]
     limits: tuple[float, float]
@@ -64,15 +67,24 @@ def plane_of(
     cells: int | tuple[int, int],
     rows: tuple[int, int] | None = None,
     columns: tuple[int, int] | None = None,
+    *,
+    image: bool = False,
 ) -> Plane:
-    """A plane through a value as an image of at most so many cells, the aspect kept, or of at most a height and width."""
-    axes, fixed = wanted.meant(value.shape)
+    """A plane through a value as an image of at most so many cells, the aspect kept, or of at most a height and width.
+
+    Of an ``image`` the plane of its height and width is shown as the picture that it is.
+    """
+    image = image and is_image(value.shape)
+    axes, fixed = wanted.meant(value.shape, image)
     row_axis, column_axis = row_and_column(axes)
     value = as_plane(value)
     height, width = value.shape[row_axis], value.shape[column_axis]
     rows, columns = _within(rows, height), _within(columns, width)
     h, w = rows[1] - rows[0], columns[1] - columns[0]
     out = _pixels(h, w, cells) if isinstance(cells, int) else (max(1, min(h, cells[0])), max(1, min(w, cells[1])))
+    if image and axes == image_axes(value.shape):
+        picture = pixels(value[tuple(fixed[: axes[0]])], out, rows, columns)
+        return Plane(picture, (np.nan, np.nan), (height, width), rows, columns, axes, fixed)
     made = _core.pooled(
         value,
         size=out,

@@ -35,6 +35,11 @@ class TensorView:
         """The tensor asked."""
         return self.trial.tensor(self.name)
 
+    @cached_property
+    def kind(self) -> str:
+        """What a log says that it is, ``image`` or ``histogram`` among others; empty for any tensor."""
+        return self.trial._run.kind_of(self.name)
+
     def steps(self) -> list[int]:
         """Global steps at which there is something of it that a browser can show, incomplete ones too."""
         with no_refresh(self.trial):

@@ -164,6 +164,10 @@ class Run(ABC):
     ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
         """Values of many rows, as :func:`smdwidgets._core.values` gives them."""
 
+    def kind_of(self, name: str) -> str:
+        """What a log says that a tensor is: ``scalar``, ``histogram``, ``image`` …; empty where nothing is said."""
+        return ""
+
     @abstractmethod
     def close(self) -> None:
         """Let go of files and connections. Arrays handed out stay valid."""

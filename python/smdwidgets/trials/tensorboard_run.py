@@ -79,6 +79,7 @@ class TensorBoardRun(Run):
         self._first_tag = FirstTags(storage)
         self._live = live
         self._names_told = -1
+        self._kinds: dict[str, str] = {}
         self._patterns = Patterns()
         self._fetched = _core.Fetched(self._fetch)
         self._files: _core.Files | _core.Fetched = self._fetched
@@ -294,6 +295,11 @@ class TensorBoardRun(Run):
         if not failed and len(kinds) == 1 and all(value is not None for value in values):
             return np.stack([value for value in values if value is not None]), []
         return values, sorted(failed, key=lambda failure: failure[0])
+
+    def kind_of(self, name: str) -> str:
+        if name not in self._kinds:
+            self._kinds = {name: kind for name, _, kind, _, _ in self.log.series()}
+        return self._kinds.get(name, "")
 
     def close(self) -> None:
         self.storage.close()

@@ -80,7 +80,8 @@ def draw(widget: RunWidget) -> NDArray[np.uint8] | None:
     if frame.hist is not None:
         parts.append(_bars(frame.hist))
     if frame.image is not None:
-        parts.append(_map(frame.image.codes))
+        codes = frame.image.codes
+        parts.append(_map(codes) if codes.ndim == 2 else _enlarged(codes[..., :3]))
     if not parts:
         return None
     gap = np.full((_HEIGHT, 16, 3), 255, np.uint8)
@@ -98,10 +99,14 @@ def _bars(counts: NDArray[np.uint32]) -> NDArray[np.uint8]:
     return picture
 
 
+def _enlarged(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    rows = np.arange(_HEIGHT) * picture.shape[0] // _HEIGHT
+    columns = np.arange(_WIDTH) * picture.shape[1] // _WIDTH
+    return picture[np.ix_(rows, columns)]
+
+
 def _map(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    rows = np.arange(_HEIGHT) * codes.shape[0] // _HEIGHT
-    columns = np.arange(_WIDTH) * codes.shape[1] // _WIDTH
-    large = codes[np.ix_(rows, columns)]
+    large = _enlarged(codes)
     t = np.minimum(large, 252).astype(np.float32) / 252
     dark, light = np.array([68.0, 1.0, 84.0]), np.array([253.0, 231.0, 37.0])
     middle = np.array([33.0, 145.0, 140.0])

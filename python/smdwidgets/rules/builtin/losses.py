@@ -17,6 +17,8 @@ LOSSES = Selector(("losses",))
 
 _TRAINING = re.compile(r"^(.*/)?train(?:ing)?[-_/](.+)$", re.IGNORECASE)
 _VALIDATION = re.compile(r"^(.*/)?(?:validation|valid|val|evaluation|eval|test)[-_/](.+)$", re.IGNORECASE)
+#: As tags of TensorBoard's have it: what is measured first.
+_BEHIND = re.compile(r"^(.+)[-_/.](?:(train(?:ing)?)|validation|valid|val|evaluation|eval|test)$", re.IGNORECASE)
 
 
 def loss_need(selector: Selector = LOSSES) -> Need:
@@ -31,7 +33,8 @@ def losses_at(measurements: Measurements, selector: Selector, step: int) -> dict
 
 
 def train_and_validation(losses: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-    """Split losses of one step by what their names say: `train-rmse` and `validation-rmse`, `loss` and `val_loss`.
+    """Split losses of one step by what their names say: `train-rmse` and `validation-rmse`, `loss` and `val_loss`, `loss/train` and
+    `loss/test`.
 
     Keys are the names without that word, so that the two can be paired.
 
@@ -39,6 +42,8 @@ def train_and_validation(losses: Mapping[str, float]) -> tuple[dict[str, float],
     ({'rmse': 1.0}, {'rmse': 2.0})
     >>> train_and_validation({"loss": 1.0, "val_loss": 2.0})
     ({'loss': 1.0}, {'loss': 2.0})
+    >>> train_and_validation({"Loss/train": 1.0, "Loss/test": 2.0})
+    ({'Loss': 1.0}, {'Loss': 2.0})
     """
     training: dict[str, float] = {}
     validation: dict[str, float] = {}
@@ -48,6 +53,8 @@ def train_and_validation(losses: Mapping[str, float]) -> tuple[dict[str, float],
             validation[(found[1] or "") + found[2]] = value
         elif found := _TRAINING.match(name):
             training[(found[1] or "") + found[2]] = value
+        elif found := _BEHIND.match(name):
+            (training if found[2] else validation)[found[1]] = value
         else:
             plain[name] = value
     for name in plain.keys() & validation.keys():

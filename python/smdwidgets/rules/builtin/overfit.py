@@ -22,6 +22,8 @@ class _State:
     training: Means = field(default_factory=dict)
     validation: Means = field(default_factory=dict)
     last_mode: ModeKeys | None = None
+    #: Training losses that their names tell, since the validation before.
+    named: Means = field(default_factory=dict)
     #: For each loss its ratio at the step last folded, and for how many judged steps in a row it was too high.
     ratios: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     too_high: dict[str, int] = field(default_factory=dict)
@@ -36,7 +38,8 @@ class Overfit(BuiltinRule):
 
     - by mode: each saved step of EVAL is judged; its validation loss is the mean over this stretch of EVAL steps so far, its
       training loss the mean over the stretch of TRAIN steps before it;
-    - by name, within one step: `train-rmse` and `validation-rmse` (XGBoost), `loss` and `val_loss` (Keras).
+    - by name: `train-rmse` and `validation-rmse` (XGBoost), `loss` and `val_loss` (Keras), `loss/train` and `loss/test`. Where a
+      validation loss comes at a step without its training loss, that is the mean over the steps since the validation before.
 
     A training loss of zero or below, or NaN, has no ratio and is not judged. Without `tensor_regex` collection `losses` is
     looked at (and `metrics` for the names, since hooks put XGBoost's and Keras's there). Steps before `start_step` (a global
@@ -78,7 +81,11 @@ class Overfit(BuiltinRule):
             return replace(state, ratios={})
         mode = measurements.mode(step)
         training, validation = train_and_validation(losses)
-        pairs = {name: (training[name], validation[name]) for name in training.keys() & validation.keys()}
+        usual = {name: _mean(total) for name, total in state.named.items()} | training
+        pairs = {name: (usual[name], validation[name]) for name in usual.keys() & validation.keys()}
+        since = {name: total for name, total in state.named.items() if name not in validation}
+        plain = {} if validation else {name: loss for name, loss in losses.items() if name not in training}
+        state = replace(state, named=_added(since, {**plain, **training}))
         if not pairs:
             state, pairs = self._by_mode(state, mode, losses)
         if step < self.start_step:
