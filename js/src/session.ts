@@ -19,10 +19,10 @@ export interface Shown {
   pending: boolean;
 }
 
-/** One number a step, as a loss is. */
+/** One number a step, as a loss is (which smdebug saves as a vector of one). */
 export function isScalar(shown: Shown | undefined): boolean {
   const shape = shown?.frame?.shape ?? shown?.frames.plan?.shape;
-  return shown?.frames.plan?.form !== "text" && shape?.length === 0;
+  return shown?.frames.plan?.form !== "text" && shape !== undefined && shape.every((size) => size === 1);
 }
 
 /** What one redraw sees: a consistent picture of traits and data. */

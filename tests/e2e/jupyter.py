@@ -209,6 +209,11 @@ class Notebook:
             self.page.evaluate(THEME, f"JupyterLab {'Dark' if dark else 'Light'}")
             self.page.wait_for_function("(light) => document.body.dataset.jpThemeLight === light", arg=light)
 
+    def theme(self, name: str) -> None:
+        """Changes the page's theme, as a person does."""
+        self.page.evaluate(THEME, name)
+        self.page.wait_for_function("(name) => document.body.dataset.jpThemeName === name", arg=name)
+
     def run(self, index: int, *, wait: bool = True, seconds: float = 60) -> Notebook:
         """Runs a cell; with `wait`, to its end."""
         self._runs += 1

@@ -26,6 +26,7 @@ class Told:
     run: int
     steps: set[int] = field(default_factory=set)
     names: list[str] = field(default_factory=list)
+    workers: list[str] = field(default_factory=list)
     status: tuple[str, str] = ("", "")
 
 
@@ -65,6 +66,7 @@ def overview(trial: Trial, told: Told, status: str | None = None, message: str =
             "workers": trial.workers(),
             "last_write": None,
         }
+        told.workers = head["workers"]
         collections = _collections(trial, [*told.names, *new_names], len(told.names)) if new_names else {}
     packets: list[bytes] = []
     name_parts = list(_cut_names(new_names))
@@ -99,6 +101,27 @@ def overview(trial: Trial, told: Told, status: str | None = None, message: str =
     told.names += new_names
     told.status = (status, message)
     return packets
+
+
+def predicament(trial: Trial, told: Told, status: str, message: str) -> list[bytes]:
+    """A packet that says how a run stands and asks it for nothing, since it cannot answer."""
+    if told.status == (status, message):
+        return []
+    told.status = (status, message)
+    head = {
+        "kind": "catalog",
+        "run": told.run,
+        "name": trial.name,
+        "path": str(trial.path),
+        "status": status,
+        "message": message[:2000],
+        "workers": told.workers,
+        "last_write": None,
+        "append": True,
+        "tensors": [],
+        "collections": {},
+    }
+    return [pack(head)]
 
 
 def _cut_names(names: list[str]) -> list[list[str]]:

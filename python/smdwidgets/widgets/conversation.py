@@ -6,11 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures import details
-from smdwidgets.pictures.overview import SHOWN_NAME, Told, overview
+from smdwidgets.pictures.overview import SHOWN_NAME, Told, overview, predicament
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials.trial import Trial
@@ -254,9 +255,12 @@ class Conversation:
             packets += self._look_at(trial, told)
         with self._lock:
             streams, lines = list(self._streams.values()), self._lines
-        for stream in streams:
-            packets += stream.news()
-        packets += lines.news(last=all(trial.loaded_all_steps for trial in self.trials))
+        try:
+            for stream in streams:
+                packets += stream.news()
+            packets += lines.news(last=all(trial.loaded_all_steps for trial in self.trials))
+        except Exception:  # the run's own news has told why, and must leave all the same
+            logger.debug("looking for news failed", exc_info=True)
         if self.rules is not None:
             packets += self.rules.news()
         now = time.monotonic()
@@ -269,13 +273,22 @@ class Conversation:
     @staticmethod
     def _look_at(trial: Trial, told: Told) -> list[bytes]:
         try:
+            place = Path(trial.path)
+            if place.is_absolute() and not place.exists():
+                # What has been read is still known, so that a refresh alone would find no fault.
+                return predicament(trial, told, "gone", f"{trial.path} is no longer there")
             if not trial.loaded_all_steps:
                 trial.maybe_refresh()
             return overview(trial, told)
         except FileNotFoundError as error:
-            return overview(trial, told, "gone", str(error))
+            return predicament(trial, told, "gone", str(error))
         except (SMDebugError, OSError) as error:
-            return overview(trial, told, "error", str(error))
+            return predicament(trial, told, "error", str(error))
+        except Exception as error:  # a trial of somebody's own may raise anything, and the page must hear of it
+            packets = predicament(trial, told, "error", f"{type(error).__name__}: {error}")
+            if packets:  # once, not with each look
+                logger.exception("looking for news of %s failed", trial.path)
+            return packets
 
     def boot(self) -> list[bytes]:
         """What a page can be told before it asks, small enough to be part of the widget's state."""

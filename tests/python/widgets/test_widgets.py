@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import threading
 import time
 import weakref
@@ -283,6 +284,44 @@ def test_curves_grow_with_a_running_job_to_its_very_end(tmp_path: Path) -> None:
     while len(curve()) < 30 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert curve() == [9, *range(1, 30)]
+    widget.close()
+
+
+def test_a_running_job_that_raises_or_vanishes_is_told_as_such(tmp_path: Path) -> None:
+    root = begin(tmp_path / "run")
+    for step in range(3):
+        save(root, step, {"w": weights(step)})
+
+    class Moody(smdwidgets.trials.LocalTrial):
+        mood: Exception | None = None
+
+        def maybe_refresh(self, *args: Any, **kwargs: Any) -> None:
+            if self.mood:
+                raise self.mood
+            super().maybe_refresh(*args, **kwargs)
+
+    trial = Moody("moody", root)
+    widget = smdwidgets.explore(trial, tensor="w")
+    page = Page(widget)
+    page.ask("hello", protocol=1, again=False)
+    page.frames("w", want=WANT)  # so that there is more than the run itself to have news of
+
+    def told(status: str, words: str) -> None:
+        deadline = time.monotonic() + 20
+        while not any(
+            head["kind"] == "catalog" and head["status"] == status and words in head["message"]
+            for head, _ in list(page.news)
+        ):
+            assert time.monotonic() < deadline, [head for head, _ in page.news]
+            time.sleep(0.02)
+        page.news.clear()
+
+    trial.mood = ValueError("enough of it")
+    told("error", "ValueError: enough of it")
+    trial.mood = None
+    told("running", "")
+    shutil.rmtree(root)
+    told("gone", str(root))
     widget.close()
 
 
