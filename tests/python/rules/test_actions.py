@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from botocore.stub import ANY, Stubber
 
 from python.rules.memory_trial import MemoryTrial
 from python.s3.servers import CREDENTIALS, moto_server
+from smdwidgets import create_trial
+from smdwidgets.exceptions import TrainingStopped
 from smdwidgets.numpy import Hook
 from smdwidgets.rules import (
     SMS,
@@ -85,6 +89,33 @@ def test_stop_training_is_seen_by_the_hook(tmp_path: Path) -> None:
     assert clear_stop(tmp_path / "run")
     assert not clear_stop(tmp_path / "run")
     assert stop_requested(tmp_path / "run") is None
+
+
+def test_a_rule_stops_a_training_that_goes_wrong(tmp_path: Path) -> None:
+    stopped: list[tuple[int, str]] = []
+
+    def training() -> None:
+        with Hook(tmp_path / "run") as hook:
+            for step in range(100_000):
+                try:
+                    hook.save_tensor("gradient/w", np.full(4, 1.0 if step < 5 else 1e-12), "gradients")
+                    hook.step()
+                except TrainingStopped as stop:
+                    stopped.append((step, str(stop)))
+                    return
+                time.sleep(0.02)  # a training that takes no time at all would be done before anyone looked
+
+    thread = threading.Thread(target=training)
+    thread.start()
+    runner = RuleRunner(create_trial(tmp_path / "run", wait=60))
+    runner.add("VanishingGradient", action_str=StopTraining().serialize())
+    assert runner.start().wait(120)
+    thread.join(120)
+    ((step, why),) = stopped
+    assert 5 <= step < 99_999
+    assert "VanishingGradient at step 5: gradient/w: mean |g| = 1e-12 is below 1e-07" in why
+    assert runner.status == {"VanishingGradient": "IssuesFound"}
+    assert runner.trial.steps()[-1] <= step
 
 
 @pytest.mark.parametrize("content", ["", "not json", "[]", '{"step": true, "time": "x", "more": 1}', "\x00" * 200_000])
@@ -229,3 +260,10 @@ def test_long_runs_show_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         shown.update(5, 10, "step 40")
         assert "AllZero ████████████░░░░░░░░░░░░ 5/10 step 40" in terminal.getvalue()
     assert terminal.getvalue().endswith(" \r")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    trial = MemoryTrial(gradients=["g"])
+    for step in range(4):
+        trial.put(step * 100, "g", np.ones(3))
+    invoke_rule(VanishingGradient(trial))
+    assert "VanishingGradient ████████████████████████ 4/4 step 300" in terminal.getvalue()
