@@ -77,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.run is None:
         raise SMDebugValueError("Which run? Give its directory or s3:// address; --list lists the rules.")
+    if args.json == args.junit == "-":
+        raise SMDebugValueError("--json and --junit can't both go to standard output: give one of them a file.")
     trial = _opened(args)
     runner = RuleRunner(trial, start_step=args.start_step, end_step=args.end_step, follow=args.follow)
     named = _add_rules(runner, trial, args)
@@ -256,6 +258,8 @@ class Result:
         for evaluation in self.evaluations:
             kind, told = self._told(evaluation)
             lines.append(f"{marks[kind]} {evaluation.name:<{width}}  {told}")
+            for action, why in evaluation.rule.actions.failures:
+                lines.append(f"  {'':<{width}}  action {action.name} failed: {why}")
         fired = sum(each.fired for each in self.evaluations)
         steps = max(each.done for each in self.evaluations)
         lines.append(f"{fired} of {len(self.evaluations)} rules fired over {steps} steps of {self.trial.path}")

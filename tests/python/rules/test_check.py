@@ -49,6 +49,7 @@ def test_exit_codes(healthy: str, sick: str, capsys: pytest.CaptureFixture[str])
         (["--rules", "VanishingGradient", "--param", "threshold=1"], "RULE.NAME=VALUE"),
         (["--rules", "AllZero"], "tensor_regex"),
         (["--config", "/no/such/file.json"], "can't be read"),
+        (["--json", "--junit"], "can't both go to standard output"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -124,6 +125,21 @@ def test_steps_and_stop(sick: str, tmp_path: Path, trained: Trained) -> None:
     assert request is not None
     assert request.step == 15
     clear_stop(sick)
+
+
+def test_an_action_that_fails_is_told_beside_the_verdict(
+    sick: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from smdwidgets.rules import StopTraining
+
+    def fails(self: StopTraining, *told: object) -> None:
+        raise PermissionError("the run is read-only")
+
+    monkeypatch.setattr(StopTraining, "run", fails)
+    assert main(["check", sick, "--rules", "LossNotDecreasing", "--stop-training"]) == 1
+    out = capsys.readouterr().out
+    assert "✗ LossNotDecreasing  fired at step 10" in out
+    assert "action stoptraining failed: the run is read-only" in out
 
 
 def test_follow_ends_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
