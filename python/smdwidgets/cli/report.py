@@ -26,6 +26,8 @@ from smdwidgets.trials import Trial
 
 #: Tensors that a page holds unless it is told which.
 MOST = 12
+#: What a page shows: everything but the exact values, which only a kernel has.
+PANELS = ("histogram", "heatmap", "history", "statistics", "scalars")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +35,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
     parser.add_argument("-o", "--output", metavar="FILE", default="report.html", help="(default: %(default)s)")
     parser.add_argument("--tensors", metavar="REGEX", help=f"tensors that can be looked at (default: {MOST} of them)")
-    parser.add_argument("--rules", metavar="A,B", help="names of rules (default: all that need no parameter)")
+    parser.add_argument(
+        "--rules",
+        metavar="A,B",
+        help="names of rules (default: all that need no parameter and find something to judge)",
+    )
     parser.add_argument("--no-rules", action="store_true", help="run none")
     parser.add_argument("--limit-mb", type=float, default=20.0, metavar="N", help="size of the page (default: 20)")
 
@@ -52,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
             raise SMDebugValueError("The run has no tensor" + (" of such a name." if args.tensors else " yet."))
         runner = None if args.no_rules else _judged(trial, args.rules)
         # A weight comes into view first, as in a notebook, unless it was said which tensors matter.
-        explorer = Explorer(trial, rules=runner, **({"tensor": names[0]} if args.tensors else {}))
+        chosen = {"tensor": names[0]} if args.tensors else {}
+        panels = [*PANELS, *(["rules"] if runner is not None and len(runner) else [])]
+        explorer = Explorer(trial, rules=runner, panels=panels, **chosen)
         if explorer.tensor not in names:
             explorer.tensor = names[0]
         try:
@@ -90,4 +98,9 @@ def _judged(trial: Trial, asked: str | None) -> RuleRunner:
         except KeyboardInterrupt:
             runner.stop(timeout=5.0)
             raise
+    if not asked:
+        # Most rules are about something that a run does not have: they would only hide what the others say.
+        for evaluation in list(runner):
+            if not (evaluation.judged or evaluation.fired or evaluation.errors):
+                runner.remove(evaluation.name)
     return runner

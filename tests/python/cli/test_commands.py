@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -14,6 +16,7 @@ from tensorboardX import SummaryWriter
 from smdwidgets import cli
 from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
+from smdwidgets.pictures.packet import unpack
 
 HOSTILE = "evil\x1b[2J\rname"
 
@@ -153,6 +156,21 @@ def test_report_writes_one_page_that_asks_for_nothing(run, tmp_path, capsys):
     assert "smdw-packet" in text
     assert "0 of 1 rules fired" in out
     assert [file.name for file in tmp_path.iterdir() if file != run] == ["page.html"]
+
+
+def test_report_holds_curves_and_leaves_out_rules_that_had_nothing_to_judge(run, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    code, out, _ = say(capsys, "report", run, "-o", page)
+    assert code == 0
+    packets = [
+        unpack(base64.b64decode(text))[0]
+        for text in re.findall(r'class="smdw-packet">([^<]*)<', page.read_text("utf-8"))
+    ]
+    assert {head["tensor"] for head in packets if head["kind"] == "series"} == {HOSTILE, "accuracy"}
+    told = {rule["name"] for head in packets if head["kind"] == "rules" for rule in head["rules"]}
+    assert f"of {len(told)} rules fired" in out
+    assert "ExplodingTensor" in told
+    assert "TreeDepth" not in told
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
