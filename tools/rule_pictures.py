@@ -24,7 +24,7 @@ from PIL import Image
 
 from smdwidgets import create_trial
 from smdwidgets.numpy import Hook
-from smdwidgets.rules import BUILTIN, RuleEvent, RuleRunner
+from smdwidgets.rules import RuleEvent, RuleRunner
 from smdwidgets.trials import Trial
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -366,7 +366,7 @@ def judged(trial: Trial, rule: str, told: dict[str, Any]) -> Any:
     return evaluation
 
 
-def draw(rule: str, folder: Path) -> None:
+def drawn(rule: str, folder: Path) -> Image.Image:
     """Trains, judges, draws."""
     picture = PICTURES_OF[rule]
     run, told = folder / "run", dict(picture.told)
@@ -390,12 +390,12 @@ def draw(rule: str, folder: Path) -> None:
             panel(case)
         text = evaluation.first_firing.message
         figure.suptitle(textwrap.fill(f"step {case.step}: {text}", 120), fontsize=9, color=FAULT)
-        drawn = io.BytesIO()
-        figure.savefig(drawn, dpi=130)
+        written = io.BytesIO()
+        figure.savefig(written, dpi=130)
         plt.close(figure)
     if rule == "StalledTrainingRule":
         thread.join()
-    Image.open(drawn).save(PICTURES / f"{rule}.webp", lossless=True, method=6)
+    return Image.open(written)
 
 
 def main(rules: list[str]) -> None:
@@ -407,8 +407,7 @@ def main(rules: list[str]) -> None:
             if rule not in PICTURES_OF:
                 sys.exit(f"error: no picture is made of {rule!r}; there are {', '.join(PICTURES_OF)}")
             with tempfile.TemporaryDirectory() as folder:
-                draw(rule, Path(folder))
-    assert set(PICTURES_OF) < set(BUILTIN)
+                drawn(rule, Path(folder)).save(PICTURES / f"{rule}.webp", lossless=True, method=6)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from smdwidgets.rules import BUILTIN
 from smdwidgets.rules.document import with_reference
 
@@ -21,6 +23,19 @@ def test_every_rule_has_its_picture(repository: Path) -> None:
     assert sum(drawn.values()) < 600_000
     page = (repository / "docs" / "rules.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\(pictures/rules/(\w+)\.webp\)", page)) == set(drawn)
+
+
+def test_a_picture_is_of_a_run_where_the_rule_fires(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(repository / "tools"))
+    import rule_pictures
+
+    assert set(rule_pictures.PICTURES_OF) == set(BUILTIN) - {"CreateXgboostReport"}
+    picture = rule_pictures.drawn("SaturatedActivation", tmp_path)
+    assert picture.width > 1000
+    colours = {colour for _, colour in picture.convert("RGBA").getcolors(1 << 24)}
+    assert (0xE5, 0x48, 0x4D, 255) in colours  # the line at which it fires
 
 
 def test_every_rule_says_what_to_do() -> None:
