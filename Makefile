@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench bench-hooks fuzz docs \
+.PHONY: audit sbom help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench bench-hooks fuzz docs \
 	conformance test-frameworks pictures clean
 
 help:  ## This list
@@ -60,6 +60,14 @@ bench-hooks:  ## What our PyTorch hook adds to a training step, beside smdebug's
 
 fuzz:  ## Each fuzz target for 30 seconds (SECONDS=300 for longer); needs a nightly Rust and cargo-fuzz
 	@$(PYTHON) tools/fuzz.py $(or $(SECONDS),30)
+
+audit:  ## Known holes in everything that is built with or shipped; needs the network
+	@$(PYTHON) tools/setup.py python npm
+	@$(BIN)/python tools/audit.py
+
+sbom:  ## A bill of materials of the wheel and of what it needs: dist/smdwidgets.cdx.json
+	@$(PYTHON) tools/setup.py python
+	@$(BIN)/python tools/supply.py sbom
 
 docs:  ## The documentation site, in site/
 	@$(PYTHON) tools/setup.py python front-end extension docs

@@ -121,6 +121,7 @@ SUITES = (
     Suite("rust", "rust", ("cargo", "test", "--workspace", "--locked", "--no-fail-fast"), (), _cargo, turn="cargo"),
     pytest("e2e", "tests/e2e", needs=(*EXTENSION, "browser"), turn="browser"),
     pytest("python", "tests/python", "-n", _workers(4)),
+    pytest("faults", "tests/faults", "-n", _workers(4)),
     pytest("examples", "--doctest-modules", "--doctest-ignore-import-errors", "python/smdwidgets", "tests/examples"),
     pytest("pages", "tests/pages"),
     pytest("conformance", "tests/conformance", needs=(*EXTENSION, "peers")),
@@ -137,6 +138,7 @@ SUITES = (
     lint("ruff", PY, "-m", "ruff", "check", "--no-cache", needs=("python",)),
     lint("ruff-format", PY, "-m", "ruff", "format", "--check", "--no-cache", needs=("python",)),
     lint("rustfmt", "cargo", "fmt", "--all", "--check"),
+    lint("licences", PY, "tools/supply.py", "check", needs=("python",), turn="cargo"),
     lint("hygiene", PY, "tools/hygiene.py", needs=("python",)),
 )
 

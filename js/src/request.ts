@@ -40,10 +40,14 @@ export class KernelSource implements Source {
     signal: AbortSignal,
     /** any message is a sign of life, also one without packets */
     private readonly alive: () => void = () => {},
+    /** the kernel's side of the widget came or went: a restart, another kernel */
+    cut: () => void = () => {},
   ) {
     const heard = (message: FromKernel, buffers: DataView[]) => this.#receive(message, buffers);
     model.on("msg:custom", heard as (...args: never[]) => void);
+    model.on("comm_live_update", cut);
     signal.addEventListener("abort", () => {
+      model.off("comm_live_update", cut);
       model.off("msg:custom", heard as (...args: never[]) => void);
       for (const open of this.#open.values()) open.reject(new DOMException("the widget is gone", "AbortError"));
       this.#open.clear();
@@ -85,7 +89,7 @@ export class KernelSource implements Source {
 
   #receive(message: FromKernel, buffers: DataView[] = []) {
     if (buffers.length) this.file(buffers);
-    else this.alive();
+    this.alive();
     if (!message || typeof message !== "object" || message.kind === "news") return;
     const open = this.#open.get(message.id);
     if (!open) return;

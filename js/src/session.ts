@@ -47,6 +47,9 @@ export interface Waiting {
   error: string;
 }
 
+/** What is said in place of "busy" where nobody will answer any more. */
+export const LOST = "the kernel that made this was restarted or is gone: run the cell again";
+
 const BUSY_AFTER = 1000;
 const SILENT_AFTER = 120_000;
 
@@ -56,6 +59,8 @@ export class Session {
   readonly waiting = new Map<string, Waiting>();
   readonly #asking = new Map<string, AbortController>();
   #source: Source | undefined;
+  /** The kernel that made this widget was restarted or is gone; nothing was heard since. */
+  lost = false;
   live: Answer["live"] | undefined;
   #heartbeat: ReturnType<typeof setTimeout> | undefined;
 
@@ -99,7 +104,15 @@ export class Session {
 
   /** A message without packets still is a sign of life. */
   heard(): void {
+    this.lost = false;
     this.store.touched();
+  }
+
+  /** The notebook says that the kernel's side of the widget is another one, or none. It is asked; whoever is there answers. */
+  cut(): void {
+    this.lost = true;
+    this.store.touched();
+    if (this.#source) void this.ask("hello", { what: "hello", protocol: PROTOCOL, again: true });
   }
 
   /**

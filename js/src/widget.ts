@@ -18,6 +18,7 @@ function open(model: Model, signal: AbortSignal): Session {
     (buffers) => session.store.file(buffers),
     signal,
     () => session.heard(),
+    () => session.cut(),
   );
   session.connect(source);
   attend(session, signal);

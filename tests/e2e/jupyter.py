@@ -280,13 +280,22 @@ class Jupyter:
         place.mkdir(exist_ok=True)
         content = json.loads(cells.read_text("utf-8")) if isinstance(cells, Path) else notebook_json(cells)
         (place / "notebook.ipynb").write_text(json.dumps(content), encoding="utf-8")
+        return self._show(folder, len(content["cells"]), dark, size, prepare)
+
+    def reopen(self, folder: str, cells: int) -> Notebook:
+        """Opens a notebook that was opened before once more, with the kernel it has: another tab, of another person even."""
+        return self._show(folder, cells, False, (1280, 900), None)
+
+    def _show(
+        self, folder: str, cells: int, dark: bool, size: tuple[int, int], prepare: Callable[[Page], None] | None
+    ) -> Notebook:
         context = self._browser.new_context(viewport={"width": size[0], "height": size[1]})
         page = context.new_page()
         if prepare:
             prepare(page)
         notebook = Notebook(page, self.server, self._shots)
         self._open.append((context, notebook))
-        notebook.open(f"{folder}/notebook.ipynb", len(content["cells"]), dark=dark)
+        notebook.open(f"{folder}/notebook.ipynb", cells, dark=dark)
         return notebook
 
     def close(self, *, check: bool) -> None:

@@ -2,7 +2,7 @@
 import { attrs, h, Select, show, Toggle, text } from "../lib/dom";
 import { clipped, count, plural } from "../lib/format";
 import type { Kind, PanelName } from "../protocol";
-import { isScalar, type Scene } from "../session";
+import { isScalar, LOST, type Scene } from "../session";
 import { HeatmapPanel } from "./heatmap-panel";
 import { HistogramPanel } from "./histogram-panel";
 import { HistoryPanel } from "./history-panel";
@@ -148,6 +148,7 @@ class RunBar implements Part {
     const waiting = session.waiting.get("hello");
     const said =
       session.store.fault ||
+      (waiting && session.lost ? LOST : "") ||
       waiting?.error ||
       (waiting?.busy ? "the kernel is busy: showing what has arrived" : "") ||
       head?.message ||
@@ -155,7 +156,13 @@ class RunBar implements Part {
     text(this.#message, clipped(said, 300));
     this.#message.classList.toggle(
       "smdw-error",
-      Boolean(session.store.fault || waiting?.error || head?.status === "error" || head?.status === "gone"),
+      Boolean(
+        session.store.fault ||
+          waiting?.error ||
+          (waiting && session.lost) ||
+          head?.status === "error" ||
+          head?.status === "gone",
+      ),
     );
   }
 }

@@ -2,7 +2,7 @@
 import { h, ICONS, icon, show, text, textButton } from "../lib/dom";
 import type { Keys } from "../lib/keys";
 import { copyText, csv, save } from "../lib/save";
-import type { Scene, Session, Waiting } from "../session";
+import { LOST, type Scene, type Session, type Waiting } from "../session";
 import type { Theme } from "../theme";
 import { Figure } from "./figure";
 
@@ -98,18 +98,21 @@ export abstract class Panel implements Part {
 
   /** How a question of this panel stands, or what went wrong. */
   protected note(waiting: Waiting | undefined, fallback = ""): void {
-    const value = waiting?.error
-      ? waiting.error
-      : waiting?.silent
-        ? "no answer from the kernel for minutes; still waiting"
-        : waiting?.busy
-          ? "the kernel is busy"
-          : waiting && waiting.total > 0
-            ? `${waiting.done} of ${waiting.total}`
-            : fallback;
+    const lost = waiting !== undefined && this.context.session.lost;
+    const value = lost
+      ? LOST
+      : waiting?.error
+        ? waiting.error
+        : waiting?.silent
+          ? "no answer from the kernel for minutes; still waiting"
+          : waiting?.busy
+            ? "the kernel is busy"
+            : waiting && waiting.total > 0
+              ? `${waiting.done} of ${waiting.total}`
+              : fallback;
     text(this.#note, value.slice(0, 300));
     this.#note.title = value.slice(0, 2000);
-    this.#note.classList.toggle("smdw-error", Boolean(waiting?.error));
+    this.#note.classList.toggle("smdw-error", lost || Boolean(waiting?.error));
   }
 
   protected exports(figure: Figure | undefined, exports: () => Exports): void {

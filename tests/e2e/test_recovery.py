@@ -1,0 +1,145 @@
+"""A kernel that restarts, tabs that close, come back and are two, a connection that is lost: what is seen is true, and goes on."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, WebSocketRoute, expect
+
+from e2e import runs
+from e2e.looking import Looking
+from e2e.test_explorer import WRITER, expect_histogram_of, saved
+
+RESTART = """() => { window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart()
+  .then(() => { window.restarted = true; }); }"""
+RECONNECT = "() => { window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.reconnect(); }"
+SAVE = "() => { window.jupyterapp.shell.currentWidget.context.save().then(() => { window.savedByTest = true; }); }"
+
+
+@pytest.fixture
+def writer(tmp_path: Path, repository: Path) -> Iterator[subprocess.Popen[str]]:
+    """A training in another process: saves a step for each line it is sent."""
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "live"), str(repository / "tests")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin
+        yield process
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def live(path: Path) -> list[str]:
+    """Cells that show a run which is being written, and what the kernel knows of the widget."""
+    open_it = (
+        f"import smdwidgets\nt = smdwidgets.create_trial({str(path)!r}, wait=60)\nt.wait_for_steps([2], timeout=60)\n"
+    )
+    return [open_it + "w = smdwidgets.explore(t, tensor='net/fc.weight')\nw", "w.step"]
+
+
+class Cable:
+    """The kernel's web socket of a page, which can be pulled out."""
+
+    def __init__(self, page: Page) -> None:
+        self.pulled = False
+        self._open: list[WebSocketRoute] = []
+        page.route_web_socket(re.compile(r"/api/kernels/.*/channels"), self._route)
+
+    def _route(self, socket: WebSocketRoute) -> None:
+        if self.pulled:
+            socket.close(code=1001)
+            return
+        socket.connect_to_server()
+        self._open.append(socket)
+
+    def pull(self) -> None:
+        self.pulled = True
+        for socket in self._open:
+            socket.close(code=1001)
+        self._open.clear()
+
+    def plug_in(self) -> None:
+        self.pulled = False
+
+
+def test_a_connection_that_is_lost_and_comes_back(lab, writer, tmp_path):
+    saved(writer, 3)
+    cables: list[Cable] = []
+    notebook = lab.open(live(tmp_path / "live"), prepare=lambda page: cables.append(Cable(page)))
+    notebook.run(0)
+    look = Looking.at(notebook).at_step(2)
+    expect(look.panel("history")).to_contain_text("3 steps held")
+    cables[0].pull()
+    saved(writer, 2)
+    # What is held can be looked at, and the page says that nothing has been heard.
+    look.keys("ArrowLeft").at_step(1)
+    expect_histogram_of(look, runs.weight(1))
+    expect(look.el.locator(".smdw-note").first).to_contain_text("the kernel is busy", timeout=60_000)
+    notebook.screenshot("disconnected-lab")
+    cables[0].plug_in()
+    # JupyterLab tries by itself, at longer and longer intervals; a person in a hurry chooses "Reconnect to Kernel".
+    notebook.page.evaluate(RECONNECT)
+    expect(look.el.locator(".smdw-fresh")).to_have_text("2 new steps", timeout=90_000)
+    look.keys("End").at_step(4)
+    expect_histogram_of(look, runs.weight(4))
+    expect(look.el.locator(".smdw-note").first).not_to_contain_text("busy", timeout=30_000)
+    assert notebook.run(1).text(1).split()[-1] == "4"
+    notebook.errors[:] = [error for error in notebook.errors if "WebSocket" not in error and "Connection" not in error]
+
+
+def test_a_kernel_that_is_restarted(lab, tmp_path):
+    run = runs.write(tmp_path / "run")
+    notebook = lab.open([f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='net/fc.weight')\nw"])
+    notebook.run(0)
+    look = Looking.at(notebook).at_step(29)
+    expect(look.panel("history")).to_contain_text("30 steps held")
+    notebook.page.evaluate(RESTART)
+    notebook.page.wait_for_function("() => window.restarted", timeout=60_000)
+    # What was sent before is still true and still moves; what only a kernel can answer is said to be missing.
+    look.keys("ArrowLeft", "ArrowLeft").at_step(27)
+    expect_histogram_of(look, runs.weight(27))
+    look.choose("fc.weight").drawn()
+    expect(look.el).to_contain_text(re.compile("run the cell again", re.I), timeout=60_000)
+    notebook.screenshot("restarted-lab")
+    notebook.run(0)
+    look = Looking.at(notebook)
+    expect(look.panel("history")).to_contain_text("30 steps held")
+    look.keys("Home").at_step(0)
+    expect_histogram_of(look, runs.weight(0))
+
+
+def test_tabs_that_are_closed_opened_and_two(lab, writer, tmp_path):
+    saved(writer, 3)
+    notebook = lab.open(live(tmp_path / "live"), folder="tabs")
+    notebook.run(0)
+    look = Looking.at(notebook).at_step(2)
+    look.keys("ArrowLeft").at_step(1)
+    notebook.page.evaluate(SAVE)
+    notebook.page.wait_for_function("() => window.savedByTest")
+    notebook.page.close()
+    saved(writer, 1)
+
+    again = lab.reopen("tabs", cells=2)
+    look = Looking.at(again).at_step(1)
+    expect_histogram_of(look, runs.weight(1))
+    look.keys("End").at_step(3)
+    expect_histogram_of(look, runs.weight(3))
+
+    beside = lab.reopen("tabs", cells=2)
+    other = Looking.at(beside).at_step(3)
+    other.keys("Home").at_step(0)
+    look.at_step(0)
+    expect_histogram_of(look, runs.weight(0))
+    look.keys("ArrowRight").at_step(1)
+    other.at_step(1)
+    expect_histogram_of(other, runs.weight(1))
+    assert beside.run(1).text(1).split()[-1] == "1"
+    saved(writer, 1)
+    for each in (look, other):
+        expect(each.el).to_contain_text("5 steps", timeout=30_000)
+    for each in (look, other):
+        each.keys("End").at_step(4)
+        expect_histogram_of(each, runs.weight(4))

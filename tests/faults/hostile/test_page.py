@@ -1,0 +1,33 @@
+"""The page that says what is promised names tests that are there, and leaves none of these out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+PAGE = "docs/security.md"
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def named_in(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {each.name for each in tree.body if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")}
+
+
+def test_every_promise_has_a_test_that_is_there(repository: Path) -> None:
+    text = (repository / PAGE).read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
+    assert len(rows) > 20
+    for row in rows:
+        named = NAMED.findall(row)
+        assert named, f"nothing proves this: {row}"
+        for file, test in named:
+            assert test in named_in(repository / file), f"{file} has no {test}"
+
+
+def test_the_page_names_the_browsers_tests(repository: Path) -> None:
+    text = (repository / PAGE).read_text(encoding="utf-8")
+    for name in ("test_hostile", "test_recovery"):
+        for test in named_in(repository / "tests" / "e2e" / f"{name}.py"):
+            assert test in text, f"{PAGE} says nothing of {test}"
