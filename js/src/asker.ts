@@ -33,10 +33,16 @@ export function wantOf(traits: Traits, shape: readonly number[] | undefined, for
 export class Asker {
   readonly #asked = new Map<Role, string>();
   #series = "";
+  #meetings = 0;
 
   constructor(private readonly session: Session) {}
 
   update(scene: Scene): void {
+    if (this.#meetings !== this.session.meetings) {
+      this.#meetings = this.session.meetings;
+      this.#asked.clear();
+      this.#series = "";
+    }
     this.#follow(scene);
     const { traits } = scene;
     if (traits._kind === "inspector" || traits._kind === "explorer") {

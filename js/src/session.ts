@@ -59,6 +59,9 @@ export class Session {
   readonly waiting = new Map<string, Waiting>();
   readonly #asking = new Map<string, AbortController>();
   #source: Source | undefined;
+  /** How often the kernel was met again after a silence: what it sent meanwhile may be lost, and is asked for anew. */
+  meetings = 0;
+  #minds = true;
   /** The kernel that made this widget was restarted or is gone; nothing was heard since. */
   lost = false;
   live: Answer["live"] | undefined;
@@ -82,12 +85,18 @@ export class Session {
   /** Says hello, and again whenever the kernel has been silent for three of its own heartbeats. */
   connect(source: Source, heartbeat = true): void {
     this.#source = source;
-    const hello = async (again: boolean) => {
-      const answer = await this.ask("hello", { what: "hello", protocol: PROTOCOL, again });
-      if (answer?.live) this.live = answer.live;
-      if (heartbeat && answer?.heartbeat) this.#expect(answer.heartbeat * 3000, () => void hello(true));
-    };
-    void hello(false);
+    this.#minds = heartbeat;
+    void this.#hello(false);
+  }
+
+  async #hello(again: boolean): Promise<void> {
+    const answer = await this.ask("hello", { what: "hello", protocol: PROTOCOL, again });
+    if (answer?.live) this.live = answer.live;
+    if (answer && again) {
+      this.meetings++;
+      this.store.touched();
+    }
+    if (this.#minds && answer?.heartbeat) this.#expect(answer.heartbeat * 3000, () => void this.#hello(true));
   }
 
   #expect(ms: number, missed: () => void) {
@@ -112,7 +121,7 @@ export class Session {
   cut(): void {
     this.lost = true;
     this.store.touched();
-    if (this.#source) void this.ask("hello", { what: "hello", protocol: PROTOCOL, again: true });
+    if (this.#source) void this.#hello(true);
   }
 
   /**
