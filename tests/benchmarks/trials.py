@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,14 +109,14 @@ def with_true_checksums(source: Path, target: Path) -> None:
     (target / "training_job_end.ts").touch()
 
 
-def ensure(scale: float) -> dict[str, Path]:
-    """Paths of the runs, written if they are not there: A, B, C, and B with true checksums as "B_crc"."""
+def ensure(scale: float, names: Collection[str] = ("A", "B", "C", "B_crc")) -> dict[str, Path]:
+    """Paths of the runs, those of these names written if they are not there: A, B, C, and B with true checksums as "B_crc"."""
     found = {}
     for name, shape in shapes(scale).items():
         found[name] = FOLDER / f"{name}_{shape.steps}x{shape.tensors}x{shape.elements}x{shape.workers}_plain"
     found["B_crc"] = found["B"].with_name(found["B"].name + "_crc")
     for name, path in found.items():
-        if path.is_dir():
+        if path.is_dir() or name not in names:
             continue
         print(f"==> writing {path.name}", flush=True)
         partial = path.with_name(path.name + ".partial")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tensorboardX import SummaryWriter
 
-from smdwidgets import cli
+from smdwidgets import _core, cli
 from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
 from smdwidgets.pictures.packet import unpack
@@ -144,6 +144,45 @@ def test_verify_finds_what_is_wrong(run, capsys, wrong):
     assert {fault["file"].rstrip("/") for fault in json.loads(out)["faults"]} >= {file.relative_to(run).as_posix()}
 
 
+def log_of(folder, steps=range(5), damage=None, tail=b""):
+    folder.mkdir(parents=True)
+    data = bytearray(_core.version_record(1.0))
+    for step in steps:
+        at = len(data)
+        data += _core.scalar_record("loss", step, 1.0, step / 10)
+        if step == damage:
+            data[at + 20] ^= 1
+    (folder / "events.out.tfevents.1").write_bytes(data + tail)
+    os.utime(folder / "events.out.tfevents.1", (1e9, 1e9))
+    return folder
+
+
+def test_verify_of_tensorboards_logs(tmp_path, capsys):
+    log_of(tmp_path / "logs" / "one")
+    log_of(tmp_path / "logs" / "two")
+    code, out, _ = say(capsys, "verify", tmp_path / "logs")
+    assert code == 0
+    assert "2 event files" in out
+    assert out.endswith("No fault.\n")
+    victim = log_of(tmp_path / "logs" / "three", damage=3)
+    log_of(tmp_path / "logs" / "four", tail=b"\x20\0\0")
+    code, out, _ = say(capsys, "verify", tmp_path / "logs", "--json")
+    told = json.loads(out)
+    assert code == 1
+    assert (told["files"], told["ended"]) == (4, True)
+    faults = {fault["file"]: fault for fault in told["faults"]}
+    assert set(faults) == {"three/events.out.tfevents.1", "four/events.out.tfevents.1"}
+    found = _core.scan((victim / "events.out.tfevents.1").read_bytes())
+    [damaged] = found.offsets[found.footers != 1]
+    assert faults["three/events.out.tfevents.1"]["offset"] == damaged
+    cut = faults["four/events.out.tfevents.1"]
+    assert cut["offset"] == (tmp_path / "logs" / "four" / "events.out.tfevents.1").stat().st_size - 3
+    assert "middle of a record" in cut["message"]
+    code, _, err = say(capsys, "verify", tmp_path / "logs", "--steps", "1:2")
+    assert code == 2
+    assert "--steps" in err
+
+
 def test_report_writes_one_page_that_asks_for_nothing(run, tmp_path, capsys):
     page = tmp_path / "page.html"
     code, out, _ = say(capsys, "report", run, "-o", page, "--rules", "UnchangedTensor,LossSpike")
@@ -198,7 +237,7 @@ def test_without_a_command_help_is_shown(capsys):
 
 PROGRESS = """
 import sys
-from smdwidgets import cli
+from smdwidgets import _core, cli
 from smdwidgets.rules import progress
 progress.QUIET_SECONDS = progress.BETWEEN = 0.0
 raise SystemExit(cli.main(["verify", sys.argv[1]]))

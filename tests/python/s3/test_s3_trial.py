@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 import threading
@@ -17,7 +18,7 @@ import pytest
 
 import smdwidgets
 from python.s3.servers import FaultyProxy
-from smdwidgets import _core, modes
+from smdwidgets import _core, cli, modes
 from smdwidgets.exceptions import RunNotFound, SMDebugError, TensorUnavailableForStep
 from smdwidgets.trials.s3 import S3Trial
 
@@ -290,3 +291,33 @@ def test_a_pickled_trial_is_the_same_run_opened_again(
         pytest.raises(SMDebugError, match="client= can't be pickled"),
     ):
         pickle.dumps(trial)
+
+
+def test_verify_reads_a_bucket(
+    endpoint: str,
+    bucket: str,
+    raw: Any,
+    upload: Callable[[Path, str, str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    root = write_run(tmp_path / "run", range(8))
+    upload(root, bucket, "job/debug-output")
+    assert cli.main(["verify", f"s3://{bucket}/job", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["records"], told["steps"], told["faults"]) == (32, 8, [])
+    key = "events/000000000005/000000000005_worker_0.tfevents"
+    data = bytearray((root / key).read_bytes())
+    data[-30] ^= 1
+    raw.put_object(Bucket=bucket, Key=f"job/debug-output/{key}", Body=bytes(data))
+    assert cli.main(["verify", f"s3://{bucket}/job", "--json"]) == 1
+    [fault] = json.loads(capsys.readouterr().out)["faults"]
+    assert (fault["file"], fault["step"]) == (key, 5)
+    log = _core.version_record(1.0) + _core.scalar_record("loss", 1, 1.0, 0.5)
+    raw.put_object(Bucket=bucket, Key="logs/a/events.out.tfevents.1", Body=log)
+    assert cli.main(["verify", f"s3://{bucket}/logs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] == len(log)
+    assert cli.main(["verify", f"s3://{bucket}/none"]) == 2
+    assert "looked for collections/" in capsys.readouterr().err
