@@ -48,7 +48,7 @@ export interface Waiting {
 }
 
 /** What is said in place of "busy" where nobody will answer any more. */
-export const LOST = "the kernel that made this was restarted or is gone: run the cell again";
+export const LOST = "no kernel: run the cell again";
 
 const BUSY_AFTER = 1000;
 const SILENT_AFTER = 120_000;

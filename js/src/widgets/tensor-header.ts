@@ -87,7 +87,8 @@ export class TensorHeader implements Part {
     const { store } = this.context.session;
     const words = (shown: Shown | undefined, whose: string) => {
       if (!shown || (shown.from === shown.step && !shown.pending)) return "";
-      if (Number.isNaN(shown.from)) return `${whose}nothing saved up to here`;
+      // Without a plan nothing is known of the tensor yet, and nothing is said.
+      if (Number.isNaN(shown.from)) return shown.frames.plan ? `${whose}nothing saved up to here` : "";
       const at = store.modeOf(shown.run, shown.from);
       const name = at && at.mode !== 4 ? `${MODES[at.mode]} step ${count(at.modeStep)}` : `step ${count(shown.from)}`;
       if (shown.pending)

@@ -154,6 +154,8 @@ def _ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 def _frame(x_low: float, x_high: float, y_low: float, y_high: float, x_label: str, y_label: str) -> list[str]:
     parts = []
+    # No higher than the chart: a metric may be called anything.
+    y_label = y_label if len(y_label) <= 40 else f"…{y_label[-39:]}"
     for tick in _ticks(y_low, y_high):
         y = _y(tick, y_low, y_high)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
