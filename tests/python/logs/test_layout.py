@@ -79,7 +79,8 @@ def test_histograms_as_one_table(tmp_path: Path) -> None:
         for mine, (step, _, (low, high, _, _, _, limits, counts)) in zip(table["value"], theirs, strict=True):
             np.testing.assert_array_equal(mine, trial.tensor("w").value(step))
             assert (mine[0, 0], mine[-1, 1]) == (low, high)
-            assert (mine[:-1, 1].tolist(), mine[:, 2].tolist()) == (limits[:-1], counts)
+            assert mine[:-1, 1].tolist() == np.clip(limits[:-1], low, high).tolist()
+            assert mine[:, 2].tolist() == counts
         # Of as many buckets they are one array; a damaged one is an error of its own.
         even = [_histogram(step, 3) for step in range(4)]
         log(tmp_path / "even", b"".join(even))

@@ -121,7 +121,8 @@ fn content(bytes: &[u8]) -> Result<Content> {
     })
 }
 
-/// The buckets of a histogram that was written by its right edges: left edge, right edge, count.
+/// The buckets of a histogram that was written by its right edges: left edge, right edge, count. They reach from the least value
+/// to the greatest.
 pub fn buckets(histogram: &Histogram) -> Result<Vec<[f64; 3]>> {
     let Histogram { min, max, limits, counts, .. } = histogram;
     if limits.len() != counts.len() {
@@ -129,9 +130,11 @@ pub fn buckets(histogram: &Histogram) -> Result<Vec<[f64; 3]>> {
         return Err(Error::Corrupt { place: error::Place::memory(0), what });
     }
     let last = limits.len().wrapping_sub(1);
+    // Writers begin and end with an empty bucket, whose edge may lie beyond the least and the greatest value.
+    let inside = |edge: f64| if min <= max { edge.clamp(*min, *max) } else { edge };
     let bucket = |at: usize| {
-        let left = if at == 0 { *min } else { limits[at - 1] };
-        [left, if at == last { *max } else { limits[at] }, counts[at]]
+        let left = if at == 0 { *min } else { inside(limits[at - 1]) };
+        [left, if at == last { *max } else { inside(limits[at]) }, counts[at]]
     };
     Ok((0..limits.len()).map(bucket).collect())
 }
