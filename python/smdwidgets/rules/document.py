@@ -77,7 +77,10 @@ def _kind(parameter: Parameter[object]) -> str:
 
 def _default(parameter: Parameter[object]) -> str:
     def cell(text: str) -> str:
-        return f"`{text}`".replace("|", "\\|") if text else ""
+        if "|" not in text:
+            return f"`{text}`" if text else ""
+        # One renderer wants a bar within code escaped, another shows the escape: as entities all show what is meant.
+        return f"<code>{re.sub(r'[^A-Za-z0-9]', lambda sign: f'&#{ord(sign[0])};', text)}</code>"
 
     shown = (
         "<br>".join(map(cell, parameter.default))
