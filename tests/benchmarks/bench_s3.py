@@ -116,7 +116,7 @@ def main() -> int:
     if not options.dry:
         body = (
             f"`make bench`. Wall seconds against one S3 server, {LATENCY * 1e3:.0f} ms added to every answer, the best of "
-            f"{REPEATS} runs of each side in turn.\n\n"
+            f"{REPEATS} runs of each side in turn; the load average was {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores.\n\n"
         )
         head = ["what", "ours", "peer", "ratio", "target", "met"]
         report.write_section("Runs on S3", body + report.table(head, [row.cells() for row in rows]))
