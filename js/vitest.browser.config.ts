@@ -8,6 +8,8 @@ export default defineConfig({
   optimizeDeps: { include: ["axe-core"] },
   test: {
     include: ["test/**/*.browser.test.ts"],
+    // A machine that does much else is no failure.
+    testTimeout: 60_000,
     browser: {
       enabled: true,
       headless: true,

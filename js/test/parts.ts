@@ -51,7 +51,7 @@ export const frame = () => new Promise<number>((resolve) => requestAnimationFram
 
 /** Waits until something is so; the last error when it does not become so. */
 export async function until<T>(what: () => T | false | null | undefined | "", why = what.toString()): Promise<T> {
-  const end = performance.now() + 5000;
+  const end = performance.now() + 20_000;
   while (performance.now() < end) {
     const value = what();
     if (value) return value as T;

@@ -20,6 +20,7 @@ import { pythonValue, sliceText } from "../python";
 import type { Scene, Shown } from "../session";
 import { same } from "../state";
 import type { Tile } from "../store";
+import { HeatmapRest } from "./heatmap-rest";
 import { nothing } from "./histogram-panel";
 import { type Context, PicturePanel, type Rows } from "./panel";
 
@@ -29,8 +30,6 @@ const POOLS = [
   ["min", "minimum"],
   ["max", "maximum"],
 ] as const;
-/** A slider at rest: only then is the kernel asked for more than the frames hold. */
-const REST = 140;
 
 export class HeatmapPanel extends PicturePanel {
   readonly #palette: Select;
@@ -46,9 +45,7 @@ export class HeatmapPanel extends PicturePanel {
   #image: Image | undefined;
   #tile: Tile | undefined;
   #hover: [number, number] | undefined;
-  #rest: ReturnType<typeof setTimeout> | undefined;
-  #restKey = "";
-  #hoverRest: ReturnType<typeof setTimeout> | undefined;
+  readonly #atRest: HeatmapRest;
   #cache = new Map<string, { of: unknown; pixels: Pixels }>();
   #table: { key: string; table: Table } | undefined;
 
@@ -56,6 +53,7 @@ export class HeatmapPanel extends PicturePanel {
     super("heatmap", "Heat map", context);
     const { signal, session } = context;
     const { state } = session;
+    this.#atRest = new HeatmapRest(session, signal);
     this.#pool = new Select(
       "What a pixel shows of the values it covers",
       (pool) => state.set({ pool: pool as Pool }),
@@ -106,10 +104,6 @@ export class HeatmapPanel extends PicturePanel {
       },
       signal,
     );
-    signal.addEventListener("abort", () => {
-      clearTimeout(this.#rest);
-      clearTimeout(this.#hoverRest);
-    });
   }
 
   update(scene: Scene): void {
@@ -199,7 +193,15 @@ export class HeatmapPanel extends PicturePanel {
         : "Heat map: nothing to show yet.";
     this.figure.describe(said);
     this.summary(said);
-    this.#atRest();
+    if (matrix)
+      this.#atRest.update(scene, {
+        matrix,
+        window,
+        size: this.figure.size,
+        pooled: this.#pooled(),
+        tile: this.#tile,
+        unknown: this.#words().includes(" = ") ? undefined : this.#hover,
+      });
   }
 
   #box(window: Window) {
@@ -385,69 +387,6 @@ export class HeatmapPanel extends PicturePanel {
       this.context.redraw();
     } else return false;
     return true;
-  }
-
-  /** Once nothing has moved for a moment, asks for what the picture lacks: a sharper tile, the exact value under the pointer. */
-  #atRest() {
-    const { session } = this.context;
-    const m = this.#matrix;
-    const main = this.#scene?.main;
-    if (
-      !m ||
-      !main ||
-      session.kernelless ||
-      !main.frame ||
-      main.pending ||
-      main.frames.plan?.reduced ||
-      m.rows * m.cols === 0
-    )
-      return;
-    const { traits } = this.#scene as Scene;
-    const window = this.#window();
-    const size = this.figure.size;
-    const at = {
-      role: "main" as const,
-      run: main.run,
-      tensor: main.tensor,
-      worker: main.worker,
-      step: main.from,
-      axes: m.axes,
-      fixed: m.fixed,
-    };
-    const key = JSON.stringify([at, window, traits.pool, size]);
-    if (key !== this.#restKey) {
-      this.#restKey = key;
-      clearTimeout(this.#rest);
-      session.cancel("tile");
-      this.#rest = setTimeout(() => {
-        if (!this.#pooled() || !this.figure.visible) return;
-        const rows: [number, number] = [Math.floor(window[0]), Math.min(m.rows, Math.ceil(window[1]))];
-        const cols: [number, number] = [Math.floor(window[2]), Math.min(m.cols, Math.ceil(window[3]))];
-        const box = this.#box(window);
-        const most = (pixels: number, cells: number) => Math.max(1, Math.min(512, cells, Math.round(pixels)));
-        const held = this.#tile?.head;
-        if (held && same(held.rows, rows) && same(held.cols, cols)) return;
-        void session.ask("tile", {
-          what: "tile",
-          ...at,
-          pool: traits.pool,
-          rows,
-          cols,
-          size: [most(box.height, rows[1] - rows[0]), most(box.width, cols[1] - cols[0])],
-        });
-      }, REST);
-    }
-    clearTimeout(this.#hoverRest);
-    const hover = this.#hover;
-    if (!hover || this.#image?.rgba || this.#words().includes(" = ")) return;
-    this.#hoverRest = setTimeout(() => {
-      void session.ask("value", {
-        what: "values",
-        ...at,
-        rows: [hover[0], hover[0] + 1],
-        cols: [hover[1], hover[1] + 1],
-      });
-    }, 90);
   }
 
   #rows(): Rows | undefined {

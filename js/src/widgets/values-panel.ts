@@ -1,5 +1,6 @@
 import { attrs, h, text } from "../lib/dom";
 import { clipped, count } from "../lib/format";
+import { Rest } from "../lib/rest";
 import { Viewport } from "../lib/viewport";
 import { type Offsets, offsets } from "../lib/virtual";
 import { type Matrix, matrixOf } from "../matrix";
@@ -28,7 +29,7 @@ export class ValuesPanel extends Panel {
   #scene: Scene | undefined;
   #matrix: Matrix | undefined;
   #asked = "";
-  #rest: ReturnType<typeof setTimeout> | undefined;
+  readonly #rest: Rest;
   #visible: { rows: Offsets; cols: Offsets } | undefined;
   #last: Values | undefined;
   /** what the cells on screen were made from */
@@ -40,7 +41,7 @@ export class ValuesPanel extends Panel {
     this.#scroll.append(this.#canvas, this.#cells);
     this.body.append(this.#scroll);
     this.#view = new Viewport(this.#scroll, context.redraw, signal);
-    signal.addEventListener("abort", () => clearTimeout(this.#rest));
+    this.#rest = new Rest(signal);
     context.keys.on(this.#scroll, (event) => {
       const by = {
         ArrowUp: [0, -ROW],
@@ -218,9 +219,8 @@ export class ValuesPanel extends Panel {
     const key = JSON.stringify(question);
     if (key === this.#asked) return;
     this.#asked = key;
-    clearTimeout(this.#rest);
     this.context.session.cancel("values");
-    this.#rest = setTimeout(() => void this.context.session.ask("values", question), REST);
+    this.#rest.after(REST, () => void this.context.session.ask("values", question));
   }
 
   #rows(): Rows | undefined {

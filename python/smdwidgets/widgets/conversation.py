@@ -276,7 +276,7 @@ class Conversation:
             place = Path(trial.path)
             if place.is_absolute() and not place.exists():
                 # What has been read is still known, so that a refresh alone would find no fault.
-                return predicament(trial, told, "gone", f"{trial.path} is no longer there")
+                return predicament(trial, told, "gone", "its directory is no longer there")
             if not trial.loaded_all_steps:
                 trial.maybe_refresh()
             return overview(trial, told)

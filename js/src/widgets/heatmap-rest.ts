@@ -1,0 +1,79 @@
+/** What a heat map asks the kernel for once nothing moves: a sharper tile of what is in view, the exact value under the pointer. */
+import { layoutHeatmap, type Window } from "../draw/heatmap";
+import type { Size } from "../draw/pen";
+import { Rest } from "../lib/rest";
+import type { Matrix } from "../matrix";
+import type { Scene, Session } from "../session";
+import { same } from "../state";
+import type { Tile } from "../store";
+
+const TILE = 140;
+const VALUE = 90;
+/** Pixels of a tile, each way. */
+const LARGEST = 512;
+
+/** What a heat map shows at the moment. */
+export interface InView {
+  matrix: Matrix;
+  window: Window;
+  size: Size;
+  /** the picture that is held has fewer pixels than the tensor cells */
+  pooled: boolean;
+  tile: Tile | undefined;
+  /** the cell under the pointer whose value is not known */
+  unknown: readonly [number, number] | undefined;
+}
+
+export class HeatmapRest {
+  readonly #tile: Rest;
+  readonly #value: Rest;
+  #key = "";
+
+  constructor(
+    private readonly session: Session,
+    signal: AbortSignal,
+  ) {
+    this.#tile = new Rest(signal);
+    this.#value = new Rest(signal);
+  }
+
+  update({ main, traits }: Scene, { matrix, window, size, pooled, tile, unknown }: InView): void {
+    const { session } = this;
+    if (!main?.frame || session.kernelless || main.pending || main.frames.plan?.reduced) return;
+    if (matrix.rows * matrix.cols === 0) return;
+    const at = {
+      role: "main" as const,
+      run: main.run,
+      tensor: main.tensor,
+      worker: main.worker,
+      step: main.from,
+      axes: matrix.axes,
+      fixed: matrix.fixed,
+    };
+    const key = JSON.stringify([at, window, traits.pool, size, pooled]);
+    if (key !== this.#key) {
+      this.#key = key;
+      session.cancel("tile");
+      this.#tile.cancel();
+      const rows: [number, number] = [Math.floor(window[0]), Math.min(matrix.rows, Math.ceil(window[1]))];
+      const cols: [number, number] = [Math.floor(window[2]), Math.min(matrix.cols, Math.ceil(window[3]))];
+      const held = tile && same(tile.head.rows, rows) && same(tile.head.cols, cols);
+      if (pooled && !held && size.width > 0 && size.height > 0) {
+        const box = layoutHeatmap(window, size);
+        const most = (pixels: number, cells: number) => Math.max(1, Math.min(LARGEST, cells, Math.round(pixels)));
+        const pixels: [number, number] = [most(box.height, rows[1] - rows[0]), most(box.width, cols[1] - cols[0])];
+        this.#tile.after(
+          TILE,
+          () => void session.ask("tile", { what: "tile", ...at, pool: traits.pool, rows, cols, size: pixels }),
+        );
+      }
+    }
+    this.#value.cancel();
+    if (!unknown) return;
+    const [row, col] = unknown;
+    this.#value.after(
+      VALUE,
+      () => void session.ask("value", { what: "values", ...at, rows: [row, row + 1], cols: [col, col + 1] }),
+    );
+  }
+}
