@@ -216,7 +216,12 @@ def test_a_chart_shows_a_name_as_it_is(run: Path) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("agg")
     with create_trial(run) as trial:
-        for label, text in {**MARKUP, **TERMINAL, "a megabyte": LARGE["a megabyte"]}.items():
+        for label, text in {
+            **dict(list(MARKUP.items())[::2]),
+            "formula": MARKUP["formula"],
+            **dict(list(TERMINAL.items())[::3]),
+            "large": LARGE["a megabyte"],
+        }.items():
             ax = trial.tensor(text).plot.histogram()
             title = ax.get_title()
             is_text(title)
