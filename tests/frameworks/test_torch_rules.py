@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ruling import LIBRARIES, both, first_firing, on_both
-from torch_trainings import Net, classes, hooked, images, sentences, train, workers
+from torch_trainings import Net, classes, hooked, images, sentences, train, train_workers
 
 from smdwidgets import create_trial, modes
 from smdwidgets.rules import RuleRunner
@@ -264,10 +265,15 @@ def test_faults_in_the_data(trained, rule, training, faults, told, step):
     assert on_both(trained({}, training), rule, **told) == both(None)
 
 
-def test_workers_that_no_longer_average_their_gradients(trained):
-    assert on_both(trained({"lost_at": 6}, workers), "WorkerDivergence") == both(7)
-    assert on_both(trained({}, workers), "WorkerDivergence") == both(None)
-    assert len(create_trial(trained({}, workers)("smdebug")).workers()) == 2
+@pytest.mark.timeout(900)  # processes that import two libraries are slow to start on a busy machine
+def test_workers_that_no_longer_average_their_gradients(tmp_path):
+    def run(library, lost_at):
+        return tmp_path / f"{library}-{lost_at}"
+
+    train_workers([(run(*each), *each) for each in product(LIBRARIES, (6, 99))], tmp_path / "store")
+    assert on_both(lambda library: run(library, 6), "WorkerDivergence") == both(7)
+    assert on_both(lambda library: run(library, 99), "WorkerDivergence") == both(None)
+    assert len(create_trial(run("smdebug", 6)).workers()) == 2
 
 
 # -------------------------------------------------------------------------------------------------------------- silence

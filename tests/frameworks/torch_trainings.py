@@ -181,29 +181,30 @@ def sentences(path: Path, library: str, *, padded_from: int | None = None) -> Pa
     return learn(path, library, Sentences(), batches)
 
 
-def _worker(rank: int, path: Path, library: str, store: Path, lost_at: int, workers: int) -> None:
-    torch.distributed.init_process_group("gloo", init_method=store.as_uri(), rank=rank, world_size=workers)
-    torch.manual_seed(0)
-    model = nn.parallel.DistributedDataParallel(Net())
-    loss_of = nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    hook, modes = hooked(path, library, model, loss_of, include_workers="all")
-    own = torch.Generator().manual_seed(rank)
-    for step in range(10):
-        hook.set_mode(modes.TRAIN)
-        optimizer.zero_grad()
-        x = torch.randn(16, 8, generator=own)
-        with model.no_sync() if step >= lost_at else contextlib.nullcontext():
-            loss_of(model(x), x[:, :3].argmax(1)).backward()
-        optimizer.step()
-    hook.close()
-    torch.distributed.barrier()
+def _worker(rank: int, runs: list[tuple[Path, str, int]], store: Path, count: int) -> None:
+    torch.distributed.init_process_group("gloo", init_method=store.as_uri(), rank=rank, world_size=count)
+    for path, library, lost_at in runs:
+        torch.manual_seed(0)
+        model = nn.parallel.DistributedDataParallel(Net())
+        loss_of = nn.CrossEntropyLoss()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        hook, modes = hooked(path, library, model, loss_of, include_workers="all")
+        own = torch.Generator().manual_seed(rank)
+        for step in range(10):
+            hook.set_mode(modes.TRAIN)
+            optimizer.zero_grad()
+            x = torch.randn(16, 8, generator=own)
+            with model.no_sync() if step >= lost_at else contextlib.nullcontext():
+                loss_of(model(x), x[:, :3].argmax(1)).backward()
+            optimizer.step()
+        hook.close()
+        torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
 
-def workers(path: Path, library: str, *, lost_at: int = 99, count: int = 2) -> Path:
-    """A training of several processes that from step `lost_at` on forget to average their gradients."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    store = path.with_name("store")
-    torch.multiprocessing.spawn(_worker, (path, library, store, lost_at, count), nprocs=count)
-    return path
+def train_workers(runs: list[tuple[Path, str, int]], store: Path, count: int = 2) -> None:
+    """Trainings of several processes, one after the other, that from a step on forget to average their gradients.
+
+    Each has its path, its library and that step. The processes are the same for all: starting them is what takes long.
+    """
+    torch.multiprocessing.spawn(_worker, (runs, store, count), nprocs=count)
