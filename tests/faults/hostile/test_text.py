@@ -22,6 +22,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.rules import RuleRunner
 from smdwidgets.rules.report import XgboostReport
 from smdwidgets.stop import STOP_FILE, stop_requested
+from smdwidgets.storage.s3.errors import S3Error
 
 #: No message is longer, whatever it quotes.
 LONGEST = 20_000
@@ -104,6 +105,7 @@ def test_no_error_lets_what_it_quotes_act(text: str) -> None:
         exceptions.IndexReaderException(text),
         exceptions.RunIOError(5, text, text),
         exceptions.CorruptDataError(text),
+        S3Error(text, text, text, text),
         _Anything(text),
     ]
     for error in errors:
