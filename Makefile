@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: audit sbom help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench bench-hooks fuzz docs \
+.PHONY: audit sbom help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench bench-hooks fuzz faults soak memcheck docs \
 	conformance test-frameworks pictures clean
 
 help:  ## This list
@@ -68,6 +68,17 @@ audit:  ## Known holes in everything that is built with or shipped; needs the ne
 sbom:  ## A bill of materials of the wheel and of what it needs: dist/smdwidgets.cdx.json
 	@$(PYTHON) tools/setup.py python
 	@$(BIN)/python tools/supply.py sbom
+
+faults:  ## The fault campaign at full length, without the soak (ARGS="--seed 7")
+	@$(PYTHON) tools/setup.py python front-end extension
+	@$(PYTHON) tools/faults.py --no-soak $(ARGS)
+
+soak:  ## A live run with everything attached for 30 minutes (SECONDS=7200 for longer)
+	@$(PYTHON) tools/setup.py python front-end extension
+	@SOAK_SECONDS=$(or $(SECONDS),1800) $(BIN)/python -m pytest -q -s tests/faults/test_soak.py
+
+memcheck:  ## The compiled code under AddressSanitizer, Miri and valgrind, as far as this machine has them (ARGS=asan)
+	@$(PYTHON) tools/memcheck.py $(ARGS)
 
 docs:  ## The documentation site, in site/
 	@$(PYTHON) tools/setup.py python front-end extension docs

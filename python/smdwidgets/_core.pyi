@@ -481,13 +481,14 @@ class Entry:
 
 @final
 class Files:
-    """Event files of one local run, kept mapped (the most recently used ones).
+    """Event files of one local run, kept open (the most recently used ones).
 
-    Arrays are read-only views of the files, without a copy, and stay valid when everything else is gone.
-    Checksums: a record's header always; its content on the first read if it or its index entry carries a checksum.
+    Arrays are read-only, and hold what was read and checked whatever becomes of the file. Values up to 4 MB that were asked
+    for lately are kept (16 MB in all), and handed out again as views of the same memory.
+    Checksums: a record's header always; its content if it or its index entry carries a checksum.
     """
 
-    def __new__(cls, root: str, max_maps: int = 256) -> Files: ...
+    def __new__(cls, root: str, max_open: int = 32) -> Files: ...
     @property
     def root(self) -> str: ...
     def value(self, entry: Entry, copy: bool = False) -> NDArray[Any]: ...

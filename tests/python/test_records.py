@@ -157,7 +157,13 @@ class TestViews:
 
 
 class TestText:
-    @given(hnp.arrays("U5", hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)))
+    @given(
+        hnp.arrays(
+            "U5",
+            hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+            elements=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5),
+        )
+    )
     def test_any_rank(self, array):
         payload = tensor(shape(*array.shape), *(field(8, str(x).encode()) for x in array.reshape(-1)))
         value = _core.decode(smdebug(payload))

@@ -115,10 +115,10 @@ class RunDirectory:
         return Resumed()
 
     def _take_claim(self) -> None:
-        me = {"pid": os.getpid(), "host": socket.gethostname(), "worker": self.worker}
+        me = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "worker": self.worker})
         for _ in range(3):
             try:
-                descriptor = os.open(self._claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+                _create_whole(self._claim, me)
             except FileExistsError:
                 other = _read_claim(self._claim)
                 if _is_alive(other):
@@ -135,8 +135,6 @@ class RunDirectory:
                     error.errno, f"out_dir can't be written to: {error.strerror}", str(self.path)
                 ) from error
             else:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-                    json.dump(me, out)
                 self._claimed = True
                 return
         raise SMDebugRuntimeError(f"{self.path}: other processes keep taking and leaving {self._claim.name}.")
@@ -239,6 +237,22 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield from _walk(Path(entry.path))
             else:
                 yield Path(entry.path)
+
+
+def _create_whole(path: Path, content: str) -> None:
+    """A new file that has its content from the first moment: a process killed in between leaves no claim of nobody's."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(content, encoding="utf-8")
+    try:
+        try:
+            os.link(unfinished, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            with path.open("x", encoding="utf-8") as out:
+                out.write(content)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _read_claim(path: Path) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -35,7 +36,7 @@ class LocalStorage:
         """Keys that begin with ``prefix`` and come after ``start_after``, in the order of their characters."""
         folder, _, _ = prefix.rpartition("/")
         found: list[str] = []
-        for directory, folders, files in os.walk(self._path(folder) if folder else self._root):
+        for directory, folders, files in os.walk(self._path(folder) if folder else self._root, onerror=_refused):
             relative = os.path.relpath(directory, self._root).replace(os.sep, "/")
             base = "" if relative == "." else relative + "/"
             # Whole folders before the start are not entered: a refresh costs the news, not the run.
@@ -76,7 +77,12 @@ class LocalStorage:
 
     def exists(self, key: str) -> bool:
         """Whether there is such a file."""
-        return os.path.isfile(self._path(key))
+        try:
+            return stat.S_ISREG(os.stat(self._path(key)).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _said(key, error) from error
 
     def age(self, key: str) -> float | None:
         """Seconds since the file was written; None if there is none."""
@@ -95,6 +101,12 @@ class LocalStorage:
         if not os.path.realpath(path).startswith(inside.rstrip(os.sep) + os.sep):
             raise OutsideRunError(f"{key!r} leads out of the run {self._root!r}: it was not opened.")
         return path
+
+
+def _refused(error: OSError) -> None:
+    """A directory that is not there holds nothing; one that must not be read may hold anything."""
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        raise RunIOError(error.errno, error.strerror, error.filename) from error
 
 
 def _said(key: str, error: OSError) -> RunIOError:

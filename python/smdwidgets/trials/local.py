@@ -92,9 +92,10 @@ class LocalRun(SmdebugRun):
     def _collections_version(self) -> object:
         # Files are put in place by renaming, which the directory's time shows, but for what comes within one tick of it.
         try:
-            changed = os.stat(self._collections_dir).st_mtime_ns
-            if abs(time.time_ns() - changed) > _TICK_NS:
-                return changed
+            about = os.stat(self._collections_dir)
+            if abs(time.time_ns() - about.st_mtime_ns) > _TICK_NS:
+                # The second can't be set back, as copiers that keep times do with the first.
+                return about.st_mtime_ns, about.st_ctime_ns
             with os.scandir(self._collections_dir) as files:
                 return sorted((file.name, file.inode(), file.stat().st_mtime_ns) for file in files)
         except OSError:

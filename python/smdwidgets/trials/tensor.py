@@ -50,7 +50,7 @@ class StepState(Enum):
 class Tensor:
     """One tensor of a run. Got from ``trial.tensor(name)``.
 
-    Values are read-only views of the run's files, without a copy; ``copy=True`` gives an array to write to.
+    Values are read-only and, asked for again, views of the same memory; ``copy=True`` gives an array to write to.
 
     >>> weight = trial.tensor("fc1.weight")                      # doctest: +SKIP
     >>> weight.value(weight.steps()[-1]).shape                   # doctest: +SKIP

@@ -1,11 +1,12 @@
 //! One record, held against what the index file promised.
 
-use crate::catalog::{Kind, tag_fits};
+use crate::catalog::{Kind, When, tag_fits};
 use crate::crc::MaskedCrc;
 use crate::error::{Error, Place, Result};
+use crate::index::Mode;
 use crate::record::{self, HEADER, Record};
 use crate::source::Source;
-use crate::tensor::{DType, TensorView, decode_head, named_tensor};
+use crate::tensor::{DType, TensorEvent, TensorView, decode_head, tensor_event};
 
 /// Bytes of a record that its head is looked for in, first: nearly always enough.
 pub const HEAD: u64 = 512;
@@ -17,6 +18,8 @@ pub struct Promise<'a> {
     pub tensor: &'a str,
     /// What the record is to the tensor.
     pub kind: Kind,
+    /// When it was saved.
+    pub when: When,
     /// Bytes of the whole record.
     pub length: u64,
     /// CRC32C of its payload.
@@ -68,9 +71,10 @@ pub fn verify(record: &Record<'_>, promise: &Promise<'_>) -> Result<()> {
 
 /// The tensor of a record, which is the promised one.
 pub fn tensor<'a>(record: &Record<'a>, promise: &Promise<'_>) -> Result<TensorView<'a>> {
-    let (tag, tensor) = named_tensor(record.payload).map_err(|error| error.within("", HEADER as u64))?;
-    is_promised(tag, promise)?;
-    Ok(tensor)
+    let event = tensor_event(record.payload).map_err(|error| error.within("", HEADER as u64))?;
+    is_promised(event.tag, promise)?;
+    is_of_then(&event, promise)?;
+    Ok(event.tensor)
 }
 
 /// Dtype and shape from the beginning of a record. [`Error::Truncated`] where it takes more of it.
@@ -78,6 +82,7 @@ pub fn head(beginning: &[u8], promise: &Promise<'_>) -> Result<(DType, Vec<u64>)
     let head = decode_head(beginning)?;
     is_as_long(head.size, promise)?;
     is_promised(head.tag, promise)?;
+    is_of_step(head.step, promise.when.step)?;
     Ok((head.dtype, head.shape))
 }
 
@@ -113,11 +118,45 @@ fn is_promised(tag: &str, promise: &Promise<'_>) -> Result<()> {
     Err(Error::Corrupt { place: Place::memory(0), what })
 }
 
+fn is_of_step(step: i64, promised: u64) -> Result<()> {
+    if u64::try_from(step) == Ok(promised) {
+        return Ok(());
+    }
+    let what = format!("a record of step {step} lies where the index file says step {promised} does");
+    Err(Error::Corrupt { place: Place::memory(0), what })
+}
+
+/// A file of another step, put or named in the place of this one, has the same tensors at the same places. So has one of
+/// another mode; but smdebug's records and index files disagree at times over modes, and ours, which carry checksums, don't.
+fn is_of_then(event: &TensorEvent<'_>, promise: &Promise<'_>) -> Result<()> {
+    let when = promise.when;
+    is_of_step(event.step, when.step)?;
+    if promise.crc.is_none() {
+        return Ok(());
+    }
+    let mode = event.mode.and_then(Mode::from_number).unwrap_or(when.mode);
+    let mode_step = event.mode_step.unwrap_or(when.mode_step);
+    if (mode, mode_step) == (when.mode, when.mode_step) {
+        return Ok(());
+    }
+    let (is, says) = (mode.name(), when.mode.name());
+    let what = format!(
+        "a record of step {mode_step} of {is} lies where the index file says step {} of {says} does",
+        when.mode_step
+    );
+    Err(Error::Corrupt { place: Place::memory(0), what })
+}
+
 /// All of it: frame, checksums, tensor.
 pub fn whole<'a>(bytes: &'a [u8], promise: &Promise<'_>) -> Result<TensorView<'a>> {
     let (record, _) = frame(bytes, promise)?;
     verify(&record, promise)?;
     tensor(&record, promise)
+}
+
+/// The tensor of bytes that passed [`whole`] before.
+pub fn again<'a>(bytes: &'a [u8], promise: &Promise<'_>) -> Result<TensorView<'a>> {
+    tensor(&frame(bytes, promise)?.0, promise)
 }
 
 #[cfg(test)]
@@ -139,7 +178,8 @@ mod tests {
     #[test]
     fn what_was_promised_is_held_against_what_is_there() {
         let bytes = record(false);
-        let promise = Promise { tensor: "w", kind: Kind::VALUE, length: bytes.len() as u64, crc: None };
+        let when = When { step: 3, mode: Mode::Train, mode_step: 3 };
+        let promise = Promise { tensor: "w", kind: Kind::VALUE, when, length: bytes.len() as u64, crc: None };
         assert_eq!(whole(&bytes, &promise).unwrap().data, Data::Raw(&[7, 9]));
         let wrong = |promise: Promise<'_>, says: &str| {
             let error = whole(&bytes, &promise).unwrap_err().to_string();
@@ -147,8 +187,12 @@ mod tests {
         };
         wrong(Promise { tensor: "v", ..promise }, "a record of \"w\" lies where the index file says \"v\"");
         wrong(Promise { length: 30, ..promise }, "the index file says 30 bytes");
-        wrong(Promise { crc: Some(1), ..promise }, "the checksum of the index file");
         let crc = Some(crc32c(&bytes[12..bytes.len() - 4]));
+        let at = |step, mode, mode_step| Promise { when: When { step, mode, mode_step }, crc, ..promise };
+        wrong(at(4, Mode::Train, 3), "a record of step 3 lies where the index file says step 4");
+        wrong(at(3, Mode::Eval, 3), "a record of step 3 of TRAIN lies where");
+        wrong(at(3, Mode::Train, 2), "the index file says step 2 of TRAIN does");
+        wrong(Promise { crc: Some(1), ..promise }, "the checksum of the index file");
         assert!(whole(&bytes, &Promise { crc, ..promise }).is_ok());
         assert!(matches!(whole(&bytes[..20], &promise), Err(Error::Truncated { .. })));
     }
@@ -158,7 +202,8 @@ mod tests {
         for true_footer in [false, true] {
             let sound = record(true_footer);
             let crc = Some(crc32c(&sound[12..sound.len() - 4]));
-            let promise = Promise { tensor: "w", kind: Kind::VALUE, length: sound.len() as u64, crc };
+            let when = When { step: 3, mode: Mode::Train, mode_step: 3 };
+            let promise = Promise { tensor: "w", kind: Kind::VALUE, when, length: sound.len() as u64, crc };
             for at in 0..(sound.len() - 4) * 8 {
                 let mut bytes = sound.clone();
                 bytes[at / 8] ^= 1 << (at % 8);

@@ -400,7 +400,8 @@ impl Entry {
 
     /// What the index file promises of the record.
     pub fn promise(&self) -> Promise<'_> {
-        Promise { tensor: &self.tensor, kind: self.at.kind, length: self.at.length, crc: self.at.crc }
+        let when = catalog::When { step: self.step, mode: self.mode, mode_step: self.mode_step };
+        Promise { tensor: &self.tensor, kind: self.at.kind, when, length: self.at.length, crc: self.at.crc }
     }
 }
 

@@ -1,6 +1,5 @@
-//! Event files of a run as memory, and the values in them as numpy's views.
+//! Event files of a run, and the values in them as numpy's arrays.
 
-use std::collections::HashSet;
 use std::ffi::c_int;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,87 +9,80 @@ use parking_lot::Mutex;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
+use pyo3::types::{PyBytes, PyTuple};
 use pyo3::{PyErr, ffi};
 use smdwidgets_core::catalog::{self as core_catalog, Kind};
 use smdwidgets_core::checked::{self, Promise};
 use smdwidgets_core::error::{Error, Place, Result};
 use smdwidgets_core::load;
-use smdwidgets_core::source::{Blob, Local, Mapping, Reach, Source, inside};
-use smdwidgets_core::tensor::{Data, TensorView};
+use smdwidgets_core::source::{Blob, Local, Reach, Source, inside};
+use smdwidgets_core::tensor::Data;
 
 use crate::catalog::{Catalog, Entry, global_step};
 use crate::errors::to_python;
 use crate::numpy;
-use crate::recent::{Recent, SMALL};
+use crate::recent::{KEPT, Recent, SMALL};
 use crate::records::detached;
 
-/// A mapped event file: what arrays hold on to.
+/// The bytes of a record: what arrays hold on to.
 #[pyclass(frozen, module = "smdwidgets._core")]
-pub struct EventFile {
-    map: Mapping,
-    key: String,
-    /// Where records start whose content was found to be what its checksum says. A map stays what it is, and so does this.
-    checked: Mutex<HashSet<u64>>,
-}
-
-impl EventFile {
-    /// The tensor of a record, its content checked the first time if there is anything to check it by.
-    fn tensor(&self, py: Python<'_>, offset: u64, promise: &Promise<'_>) -> Result<TensorView<'_>> {
-        let bytes = self.map.get(offset, promise.length).map_err(|size| Error::Truncated {
-            place: Place::memory(0),
-            wanted: promise.length,
-            found: size.saturating_sub(offset),
-        })?;
-        let (record, vouched) = checked::frame(bytes, promise)?;
-        if vouched.any() && !self.checked.lock().contains(&offset) {
-            detached(py, record.payload.len(), || checked::verify(&record, promise))?;
-            self.checked.lock().insert(offset);
-        }
-        checked::tensor(&record, promise)
-    }
+pub struct Content {
+    bytes: Vec<u8>,
 }
 
 #[pymethods]
-impl EventFile {
+impl Content {
     // SAFETY: Python calls this with a buffer to fill and keeps `slf` for as long as the buffer is in use.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         if view.is_null() {
             return Err(PyBufferError::new_err("no buffer to fill"));
         }
-        let bytes = slf.get().map.bytes();
+        let bytes = &slf.get().bytes;
         let length = ffi::Py_ssize_t::try_from(bytes.len())?;
-        // SAFETY: the map lives as long as `slf`, which the buffer holds on to, and is never written to (read-only: 1).
+        // SAFETY: `bytes` is never changed, moved or freed while `slf` lives, which the buffer holds on to, and nobody writes
+        // through it (read-only: 1).
         let filled =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), bytes.as_ptr().cast_mut().cast(), length, 1, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 
     fn __repr__(&self) -> String {
-        format!("<EventFile {}, {} bytes>", self.key, self.map.bytes().len())
+        format!("<Content, {} bytes>", self.bytes.len())
     }
 }
 
 /// Which file, of which catalog, in which of its lives.
 type FileKey = (u64, core_catalog::FileId, u32);
 
-/// A mapped file, and Python's own window on it: a quicker way in for numpy, which holds on to the file behind it.
-struct Mapped {
-    file: Py<EventFile>,
-    memory: Py<PyAny>,
+/// An open file, and its name.
+struct Opened {
+    blob: Box<dyn Blob>,
+    key: String,
+}
+
+impl Opened {
+    /// The bytes of a record.
+    fn record(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let found = self.blob.read_at(offset, length, &mut bytes)? as u64;
+        if found < length {
+            return Err(Error::Truncated { place: Place::memory(0), wanted: length, found });
+        }
+        Ok(bytes)
+    }
 }
 
 #[derive(Default)]
 struct Open {
-    files: HashMap<FileKey, (Arc<Mapped>, u64)>,
+    files: HashMap<FileKey, (Arc<Opened>, u64)>,
     clock: u64,
 }
 
-/// Local event files of one run, kept mapped: the most recently used ones.
+/// Local event files of one run, the most recently used ones kept open, and the values that were asked for lately.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Files {
     run: Local,
-    max_maps: usize,
+    max_open: usize,
     open: Mutex<Open>,
     recent: Recent<FileKey>,
 }
@@ -101,7 +93,7 @@ impl Files {
         &self.run
     }
 
-    fn file(&self, py: Python<'_>, which: FileKey, key: &dyn Fn() -> String) -> PyResult<Arc<Mapped>> {
+    fn file(&self, py: Python<'_>, which: FileKey, key: &dyn Fn() -> String) -> Result<Arc<Opened>> {
         {
             let mut open = self.open.lock();
             let Open { files, clock } = &mut *open;
@@ -112,21 +104,17 @@ impl Files {
             }
         }
         let key = key();
-        let map = py.detach(|| {
-            let file = self.run.open_file(&key)?;
-            Mapping::new(file).map_err(|source| Error::Io { file: key.clone(), source })
-        });
-        let map = map.map_err(|error| to_python(py, &error))?;
-        let file = Bound::new(py, EventFile { map, key, checked: Mutex::default() })?;
-        let memory = PyMemoryView::from(&file)?.into_any().unbind();
-        let file = Arc::new(Mapped { file: file.unbind(), memory });
+        let blob = py.detach(|| self.run.open(&key))?;
+        let file = Arc::new(Opened { blob, key });
         let mut open = self.open.lock();
         open.clock += 1;
         let used = open.clock;
-        open.files.insert(which, (file.clone(), used));
-        let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(which, _)| *which);
-        let dropped = oldest.filter(|_| open.files.len() > self.max_maps).and_then(|which| open.files.remove(&which));
-        // Unmapping runs Python's and the system's code: not under the lock.
+        let mut dropped = vec![open.files.insert(which, (file.clone(), used))];
+        if open.files.len() > self.max_open {
+            let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(which, _)| *which);
+            dropped.push(oldest.and_then(|which| open.files.remove(&which)));
+        }
+        // Closing may take the system a while: not under the lock.
         drop(open);
         drop(dropped);
         Ok(file)
@@ -145,18 +133,29 @@ impl Files {
         if let Some(array) = self.recent.get(py, place, promise) {
             return if copy { array.call_method0(intern!(py, "copy")) } else { array.get_item(py.Ellipsis()) };
         }
-        let file = self.file(py, which, key)?;
-        let (memory, held) = (file.memory.bind(py), file.file.get());
-        let tensor = held.tensor(py, offset, promise);
-        let tensor = tensor.map_err(|error| to_python(py, &error.within(&held.key, offset)))?;
+        let file = self.file(py, which, key).map_err(|error| to_python(py, &error))?;
+        // What is checked is what will be handed out: a copy of our own that nobody can change any more.
+        let checked = detached(py, usize::try_from(promise.length).unwrap_or(usize::MAX), || {
+            let bytes = file.record(offset, promise.length)?;
+            checked::whole(&bytes, promise).map(drop)?;
+            Ok(bytes)
+        });
+        let wrong = |error: Error| to_python(py, &error.within(&file.key, offset));
+        let bytes = checked.map_err(wrong)?;
+        let content = Bound::new(py, Content { bytes })?;
+        let held = &content.get().bytes;
+        let tensor = checked::again(held, promise).map_err(wrong)?;
         match tensor.data {
-            Data::Raw(content) if !content.is_empty() && content.len() <= SMALL => {
-                let own = PyBytes::new(py, content);
-                let array = numpy::over(py, tensor.dtype, &tensor.shape, own.as_any(), 0)?;
-                self.recent.put(place, promise, content.len(), &array);
+            Data::Raw(raw) if !raw.is_empty() && raw.len() <= KEPT => {
+                let array = if raw.len() <= SMALL {
+                    numpy::over(py, tensor.dtype, &tensor.shape, PyBytes::new(py, raw).as_any(), 0)?
+                } else {
+                    numpy::array(py, &tensor, content.as_any(), held, false)?
+                };
+                self.recent.put(place, promise, raw.len(), &array);
                 if copy { array.call_method0(intern!(py, "copy")) } else { array.get_item(py.Ellipsis()) }
             }
-            _ => numpy::array(py, &tensor, memory, held.map.bytes(), copy),
+            _ => numpy::array(py, &tensor, content.as_any(), held, copy),
         }
     }
 }
@@ -164,9 +163,9 @@ impl Files {
 #[pymethods]
 impl Files {
     #[new]
-    #[pyo3(signature = (root, max_maps = 256))]
-    fn new(root: PathBuf, max_maps: usize) -> Files {
-        Files { run: Local::new(root), max_maps: max_maps.max(1), open: Mutex::default(), recent: Recent::new() }
+    #[pyo3(signature = (root, max_open = 32))]
+    fn new(root: PathBuf, max_open: usize) -> Files {
+        Files { run: Local::new(root), max_open: max_open.max(1), open: Mutex::default(), recent: Recent::new() }
     }
 
     #[getter]
@@ -191,16 +190,18 @@ impl Files {
         copy: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let step = global_step(step);
-        let find =
-            |known: &core_catalog::Catalog| (known.has_unread(step), known.find(name, step, worker, Kind::VALUE));
+        let find = |known: &core_catalog::Catalog| {
+            let found = known.find(name, step, worker, Kind::VALUE);
+            (known.has_unread(step), found.map(|at| (at, known.when(at.file))))
+        };
         let (unread, mut found) = catalog.ask(py, find);
         if unread {
             let read = py.detach(|| load::load(catalog.inner(), &self.run, Some(&[step]), None));
             read.map_err(|error| to_python(py, &error))?;
             found = catalog.ask(py, find).1;
         }
-        let Some(at) = found else { return Ok(None) };
-        let promise = Promise { tensor: name, kind: at.kind, length: at.length, crc: at.crc };
+        let Some((at, when)) = found else { return Ok(None) };
+        let promise = Promise { tensor: name, kind: at.kind, when, length: at.length, crc: at.crc };
         let key = || catalog.ask(py, |known| known.event_key(at.file));
         self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &promise, copy).map(Some)
     }
@@ -226,7 +227,7 @@ impl Files {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Files of {}, {} mapped>", self.run.path().display(), self.open.lock().files.len())
+        format!("<Files of {}, {} open>", self.run.path().display(), self.open.lock().files.len())
     }
 }
 

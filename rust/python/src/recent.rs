@@ -1,18 +1,21 @@
-//! Small values that were asked for lately: made into arrays once, handed out as fresh views.
+//! Values that were asked for lately: read, checked and made into arrays once, handed out as fresh views.
 //!
-//! Such a value is a copy of a few numbers in memory of its own. Asking for it again costs no look at its file, and a view of
-//! it stays sound whatever becomes of the file.
+//! A rule that holds each step against the one before asks for every value twice, a person runs a cell again. Asking again
+//! costs no look at the file.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use smdwidgets_core::checked::Promise;
 
-/// Contents up to this size count as small.
+/// Contents up to this size are copied out of their records: a view of a few numbers should not hold on to more.
 pub const SMALL: usize = 4 << 10;
 
+/// Contents up to this size are kept. Larger ones would push out all others.
+pub const KEPT: usize = 4 << 20;
+
 /// Bytes of one generation of values, with what is spent around each of them.
-const GENERATION: usize = 4 << 20;
+const GENERATION: usize = 8 << 20;
 const AROUND: usize = 512;
 
 /// Which record: a file's key, and where it starts.
@@ -23,6 +26,7 @@ struct Value {
     length: u64,
     crc: Option<u32>,
     array: Py<PyAny>,
+    size: usize,
 }
 
 /// The values of two generations: when the young one is full the old one goes.
@@ -33,7 +37,23 @@ pub struct Recent<K> {
 struct Generations<K> {
     young: HashMap<Place<K>, Value>,
     old: HashMap<Place<K>, Value>,
+    /// Of the young one.
     size: usize,
+}
+
+impl<K: Copy + Eq + std::hash::Hash> Generations<K> {
+    /// Add to the young generation. What goes for it is returned: Python's part in its end is not for under the lock.
+    fn add(&mut self, place: Place<K>, value: Value) -> (Option<Value>, HashMap<Place<K>, Value>) {
+        self.size += value.size;
+        let replaced = self.young.insert(place, value);
+        self.size -= replaced.as_ref().map_or(0, |value| value.size);
+        let mut gone = HashMap::new();
+        if self.size > GENERATION {
+            self.size = 0;
+            gone = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
+        }
+        (replaced, gone)
+    }
 }
 
 impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
@@ -45,14 +65,20 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
 
     /// The value of a record, if it is here and was promised in the same way.
     pub fn get<'py>(&self, py: Python<'py>, place: Place<K>, promise: &Promise<'_>) -> Option<Bound<'py, PyAny>> {
+        let same = |value: &Value| {
+            let same = (value.length, value.crc) == (promise.length, promise.crc) && *value.tensor == *promise.tensor;
+            same.then(|| value.array.bind(py).clone())
+        };
         let mut generations = self.generations.lock();
-        if !generations.young.contains_key(&place) {
-            let value = generations.old.remove(&place)?;
-            generations.young.insert(place, value);
+        if let Some(value) = generations.young.get(&place) {
+            return same(value);
         }
-        let value = generations.young.get(&place)?;
-        let same = (value.length, value.crc) == (promise.length, promise.crc) && *value.tensor == *promise.tensor;
-        same.then(|| value.array.bind(py).clone())
+        let value = generations.old.remove(&place)?;
+        let found = same(&value);
+        let gone = generations.add(place, value);
+        drop(generations);
+        drop(gone);
+        found
     }
 
     /// Keep the value of a record.
@@ -62,18 +88,9 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
             length: promise.length,
             crc: promise.crc,
             array: array.clone().unbind(),
+            size: size + AROUND + promise.tensor.len(),
         };
-        let mut generations = self.generations.lock();
-        generations.size += size + AROUND + promise.tensor.len();
-        generations.young.insert(place, value);
-        let mut gone = HashMap::new();
-        if generations.size > GENERATION {
-            generations.size = 0;
-            let young = std::mem::take(&mut generations.young);
-            gone = std::mem::replace(&mut generations.old, young);
-        }
-        // Python's part in their end is not under the lock.
-        drop(generations);
+        let gone = self.generations.lock().add(place, value);
         drop(gone);
     }
 

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import struct
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -96,11 +97,27 @@ def test_a_view_cannot_be_written_and_a_copy_can(run, write, catalog_of, size):
     assert files.get(catalog, "w", 0)[0] == 0
 
 
-def test_large_values_are_not_copied(run, write, catalog_of):
+def test_a_value_asked_for_again_is_the_same_memory(run, write, catalog_of):
     write(0, {"w": np.zeros(LARGE)})
     catalog, files = catalog_of(run), _core.Files(run)
     one, other = files.get(catalog, "w", 0), files.get(catalog, "w", 0)
     assert one.__array_interface__["data"][0] == other.__array_interface__["data"][0]
+
+
+def test_few_values_are_kept(run, write, catalog_of):
+    """Large ones not at all, others for 16 MB: asking for one after the other does not fill the memory."""
+    for step in range(9):
+        write(step, {"w": np.zeros(1 << 19), "huge": np.zeros((1 << 19) + 1)})
+    catalog, files = catalog_of(run), _core.Files(run)
+    kept = [weakref.ref(files.get(catalog, "w", step).base) for step in range(9)]
+    gc.collect()
+    assert 1 <= sum(array() is not None for array in kept) <= 4
+    huge = weakref.ref(files.get(catalog, "huge", 0))
+    gc.collect()
+    assert huge() is None
+    files.forget()
+    gc.collect()
+    assert all(array() is None for array in kept)
 
 
 def test_get_reads_the_index_of_its_step_by_itself(run, write):
@@ -119,7 +136,7 @@ def test_get_reads_the_index_of_its_step_by_itself(run, write):
 def test_few_files_are_open_at_a_time(run, write, catalog_of):
     for step in range(60):
         write(step, {"w": np.full(LARGE, step)})
-    catalog, files, opened = catalog_of(run), _core.Files(run, max_maps=5), Path("/proc/self/fd")
+    catalog, files, opened = catalog_of(run), _core.Files(run, max_open=5), Path("/proc/self/fd")
 
     def descriptors() -> int:
         return sum(1 for _ in opened.iterdir()) if opened.is_dir() else 0
@@ -128,9 +145,9 @@ def test_few_files_are_open_at_a_time(run, write, catalog_of):
     for step in range(60):
         assert files.get(catalog, "w", step)[0] == step
     assert descriptors() <= before + 5
-    assert "5 mapped" in repr(files)
+    assert "5 open" in repr(files)
     files.forget()
-    assert "0 mapped" in repr(files)
+    assert "0 open" in repr(files)
 
 
 @pytest.mark.parametrize("size", [3, LARGE])
@@ -158,14 +175,57 @@ def test_a_flipped_bit_is_seen_where_the_index_has_a_checksum(run, write, catalo
     assert files.get(catalog_of(run), "w", 0).any()
 
 
-def test_a_file_that_was_cut_is_refused_also_when_it_is_mapped(run, write, catalog_of):
+def test_a_file_that_was_cut_while_open_is_refused_and_what_was_read_stays(run, write, catalog_of):
     write(0, {"v": np.zeros(LARGE), "w": np.ones(LARGE)})
     catalog, files = catalog_of(run), _core.Files(run)
-    assert files.get(catalog, "w", 0)[0] == 1
+    value = files.get(catalog, "w", 0)
     os.truncate(run / EVENTS.format(0), 100)
-    for name in ("v", "w"):
-        with pytest.raises(TruncatedDataError, match=r"tfevents, byte \d+: the data ends early"):
-            files.get(catalog, name, 0)
+    with pytest.raises(TruncatedDataError, match=r"tfevents, byte \d+: the data ends early"):
+        files.get(catalog, "v", 0)
+    assert (value == 1).all()
+    assert (files.get(catalog, "w", 0) == 1).all()
+    with pytest.raises(TruncatedDataError):
+        _core.Files(run).get(catalog, "w", 0)
+
+
+def test_what_was_read_stays_when_the_file_is_written_over(run, write, catalog_of):
+    write(0, {"w": np.ones(LARGE)})
+    catalog, files = catalog_of(run), _core.Files(run)
+    value = files.get(catalog, "w", 0)
+    path = run / EVENTS.format(0)
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+    assert (value == 1).all()
+
+
+@pytest.mark.parametrize("what", ["step", "mode", "mode_step"])
+def test_a_file_of_another_step_in_the_place_of_this_one_is_refused(run, write, catalog_of, what):
+    """Files of the same tensors have the same records at the same places."""
+    write(3, {"w": np.zeros(5)}, mode=1, mode_step=3)
+    other = {"step": (4, 1, 3), "mode": (3, 2, 3), "mode_step": (3, 1, 2)}[what]
+    write(3, {"w": np.zeros(5)}, mode=1, mode_step=3)
+    right = json.loads((run / INDEX.format(3)).read_text())
+    write(other[0], {"w": np.ones(5)}, mode=other[1], mode_step=other[2])
+    wrong = json.loads((run / INDEX.format(other[0])).read_text())
+    (run / EVENTS.format(other[0])).rename(run / EVENTS.format(3))
+    right["tensor_payload"] = wrong["tensor_payload"]
+    (run / INDEX.format(3)).write_text(json.dumps(right))
+    catalog, files = catalog_of(run), _core.Files(run)
+    with pytest.raises(CorruptDataError, match=r"a record of step \d.* lies where the index file says step 3 "):
+        files.get(catalog, "w", 3)
+
+
+@pytest.mark.parametrize("key", [EVENTS.format(4), EVENTS.format(3).replace("worker_0", "worker_1")])
+def test_an_index_file_that_names_the_file_of_another_is_refused(run, write, key):
+    write(3, {"w": np.zeros(5)})
+    edit(run, 3, lambda index: index["meta"].update(event_file_name=key))
+    catalog = _core.Catalog()
+    catalog.list_local(run)
+    catalog.load_local(run)
+    [(where, what)] = catalog.problems()
+    assert where == INDEX.format(3)
+    assert "it names the event file of step" in what
+    assert catalog.names() == []
 
 
 def test_a_missing_event_file_is_said_by_name(run, write, catalog_of):

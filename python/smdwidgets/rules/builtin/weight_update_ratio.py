@@ -103,7 +103,7 @@ class WeightUpdateRatio(BuiltinRule):
                     continue
                 for at, new, old in zip(some, now, then, strict=True):
                     change[at] = _one(new, old)
-            # Large ones are views of the files: nothing is gained by reading many at once, and memory is lost.
+            # Large ones one by one: nothing is gained by reading many at once, and memory is lost.
             for at in np.flatnonzero(large):
                 name, worker = table.names[rows[at]], table.workers[rows[at]]
                 try:

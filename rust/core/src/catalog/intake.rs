@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 
-use super::keys::{Kind, meaning, without_digits};
+use super::keys::{Kind, event_file_of, meaning, without_digits};
 use super::rows::Row;
 use super::sorted::reserve;
 use super::{Catalog, FileId, State, event_key, too_many};
-use crate::error::Result;
+use crate::error::{Error, Place, Result};
 use crate::index::Index;
 
 /// What became of reading one index file.
@@ -36,7 +36,7 @@ impl Catalog {
             let before = self.represents(step);
             self.drop_content(file, before);
             self.files[file as usize].stamp = stamp;
-            match content {
+            match content.and_then(|index| self.is_own(file, &index).map(|()| index)) {
                 Ok(index) => {
                     outcome = self.add_content(file, &index);
                     self.settle(file, State::Read);
@@ -136,6 +136,19 @@ impl Catalog {
         }
         self.scratch = rows;
         outcome
+    }
+
+    /// An index file that names the event file of another step or worker would give that one's values for its own.
+    fn is_own(&self, file: FileId, index: &Index<'_>) -> Result<()> {
+        let known = &self.files[file as usize];
+        let own = (known.step, self.workers.get(known.worker));
+        match index.event_file.as_deref().and_then(event_file_of) {
+            Some(named) if named != own => {
+                let what = format!("it names the event file of step {}, worker {:?}", named.0, named.1);
+                Err(Error::Index { place: Place::new(self.index_key(file), 0), what })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn rows_of(&mut self, index: &Index<'_>, rows: &mut Vec<Row>) -> Result<()> {

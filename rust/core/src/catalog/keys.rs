@@ -54,6 +54,13 @@ pub fn event_key(step: u64, worker: &str) -> String {
     format!("events/{step:012}/{step:012}_{worker}.tfevents")
 }
 
+/// Step and worker that the name of an event file speaks of; nothing where it is a name of another kind.
+pub(super) fn event_file_of(key: &str) -> Option<(u64, &str)> {
+    let stem = key.rsplit_once('/').map_or(key, |(_, name)| name).strip_suffix(".tfevents")?;
+    let (step, worker) = stem.split_once('_')?;
+    Some((step.parse().ok()?, worker))
+}
+
 /// A worker as smdebug shows it: file names spell TensorFlow's devices with `_` for `/` and `-` for `:`, and a leading `_`
 /// gives them away.
 pub fn shown_worker(raw: &str) -> Cow<'_, str> {

@@ -82,6 +82,17 @@ pub struct Entry {
     pub crc: Option<u32>,
 }
 
+/// When the tensors of a file were saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct When {
+    /// The global step.
+    pub step: u64,
+    /// The mode.
+    pub mode: Mode,
+    /// The step counted within the mode.
+    pub mode_step: i64,
+}
+
 /// What is known of a file that has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About<'a> {
@@ -269,6 +280,12 @@ impl Catalog {
     pub fn find_key(&self, key: &str) -> Option<FileId> {
         let (step, worker) = parse_key(key)?;
         self.file_of(step, self.workers.find(worker)?)
+    }
+
+    /// When the tensors of a file were saved.
+    pub fn when(&self, file: FileId) -> When {
+        let File { step, mode, mode_step, .. } = self.files[file as usize];
+        When { step, mode, mode_step }
     }
 
     /// What is known of a file.

@@ -20,6 +20,29 @@ const DEEPEST: usize = 4;
 /// A directory with so many files below it is watched once it is listed for the second time.
 const MANY: usize = 200;
 
+/// A directory's time of modification, and where there is one the time of its last change of any kind: copiers that keep
+/// times set back the first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Modified {
+    time: SystemTime,
+    changed: (i64, i64),
+}
+
+impl Modified {
+    fn of(path: &Path) -> Modified {
+        let about = fs::symlink_metadata(path).ok();
+        let time = about.as_ref().and_then(|about| about.modified().ok()).unwrap_or(SystemTime::UNIX_EPOCH);
+        #[cfg(unix)]
+        let changed = about.map_or((0, 0), |about| {
+            use std::os::unix::fs::MetadataExt;
+            (about.ctime(), about.ctime_nsec())
+        });
+        #[cfg(not(unix))]
+        let changed = (0, 0);
+        Modified { time, changed }
+    }
+}
+
 /// What was seen of the directories below one directory.
 #[derive(Default)]
 pub struct Listing {
@@ -28,7 +51,7 @@ pub struct Listing {
 }
 
 struct Seen {
-    modified: SystemTime,
+    modified: Modified,
     /// When this time of modification was first seen.
     since: Instant,
     /// A listing began when nothing could be added any more without changing the time.
@@ -75,7 +98,7 @@ impl Listing {
             *watch = None;
         }
         // Once more, now that it is watched.
-        let modified = fs::symlink_metadata(&path).and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let modified = Modified::of(&path);
         let unchanged = self.directories.get(directory).filter(|seen| seen.settled && seen.modified == modified);
         let below = match unchanged {
             Some(seen) => seen.below.clone(),
@@ -92,15 +115,15 @@ impl Listing {
         &mut self,
         directory: &str,
         path: &Path,
-        modified: SystemTime,
+        modified: Modified,
         found: &mut dyn FnMut(&str, &str),
     ) -> Result<Vec<String>> {
         let before = self.directories.remove(directory).filter(|before| before.modified == modified);
         let since = before.map_or_else(Instant::now, |before| before.since);
         // Nothing can be added any more without changing the time: by our own clock, since a server's may be ahead or
         // behind. Or it is old by any clock, and times are fine.
-        let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-        let settled = since.elapsed() > granularity(modified) || is_fine(modified) && age > FINE;
+        let age = SystemTime::now().duration_since(modified.time).unwrap_or_default();
+        let settled = since.elapsed() > granularity(modified.time) || is_fine(modified.time) && age > FINE;
         let (mut files, mut below) = (0, Vec::new());
         list(path, &mut |name, is_directory| {
             if is_directory {

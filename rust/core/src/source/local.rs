@@ -3,9 +3,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use super::{Blob, Mapping, Source, View, inside};
+use super::{Blob, Source, inside};
 use crate::error::{Error, Result};
 
 /// A run's directory.
@@ -187,7 +186,10 @@ impl Blob for LocalFile {
         let size = self.file.metadata().map_err(|e| self.error(e))?.len();
         let there = size.saturating_sub(offset).min(length);
         let there = usize::try_from(there).map_err(|_| self.error(io::ErrorKind::OutOfMemory.into()))?;
-        if buffer.len() < there {
+        if buffer.is_empty() {
+            // The system's fresh memory is zero: a large buffer isn't filled twice.
+            *buffer = vec![0; there];
+        } else if buffer.len() < there {
             buffer.resize(there, 0);
         }
         let mut done = 0;
@@ -200,11 +202,6 @@ impl Blob for LocalFile {
             }
         }
         Ok(done)
-    }
-
-    fn map(&self) -> Result<Option<View>> {
-        let file = self.file.try_clone().map_err(|e| self.error(e))?;
-        Mapping::new(file).map(|map| Some(View::Mapped(Arc::new(map)))).map_err(|e| self.error(e))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::{Blob, Source, View, inside};
+use super::{Blob, Source, inside};
 use crate::error::{Error, Result};
 
 /// Files by key.
@@ -53,9 +53,5 @@ impl Blob for Arc<[u8]> {
         }
         buffer[..count].copy_from_slice(&rest[..count]);
         Ok(count)
-    }
-
-    fn map(&self) -> Result<Option<View>> {
-        Ok(Some(View::Memory(self.clone())))
     }
 }

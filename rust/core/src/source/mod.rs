@@ -2,19 +2,17 @@
 //!
 //! Keys are relative to the run, with `/` between their parts. A key that leads out of the run is refused, whatever the
 //! source.
+//!
+//! Files are read by position, never mapped: whoever else can write to a file can cut it short under a map, which ends the
+//! process at the next touch, or change numbers that somebody holds and that were checked.
 
 mod listing;
 mod local;
-mod map;
 mod memory;
 mod watch;
 
-use std::ops::Deref;
-use std::sync::Arc;
-
 pub use listing::Listing;
 pub use local::Local;
-pub use map::Mapping;
 pub use memory::Memory;
 
 use crate::error::Result;
@@ -65,45 +63,6 @@ pub trait Blob: Send + Sync {
     /// Read up to `length` bytes at `offset` into the front of `buffer`, which is made longer where it is too short (but never
     /// longer than there are bytes to read). How many were read: fewer only where the file ends.
     fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize>;
-
-    /// All of it as memory, where the source can do that without reading it.
-    fn map(&self) -> Result<Option<View>> {
-        Ok(None)
-    }
-}
-
-/// Bytes of a whole file that stay what they are.
-#[derive(Clone)]
-pub enum View {
-    /// A mapped file.
-    Mapped(Arc<Mapping>),
-    /// Bytes in memory.
-    Memory(Arc<[u8]>),
-}
-
-impl View {
-    /// Some of the bytes. For a mapped file its size is looked at again: a file that shrank since must not be touched.
-    pub fn get(&self, offset: u64, length: u64) -> Result<&[u8], u64> {
-        match self {
-            View::Mapped(map) => map.get(offset, length),
-            View::Memory(bytes) => part(bytes, offset, length).ok_or(bytes.len() as u64),
-        }
-    }
-}
-
-impl Deref for View {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        match self {
-            View::Mapped(map) => map.bytes(),
-            View::Memory(bytes) => bytes,
-        }
-    }
-}
-
-fn part(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
-    let start = usize::try_from(offset).ok()?;
-    bytes.get(start..start.checked_add(usize::try_from(length).ok()?)?)
 }
 
 /// The parts of a key that stays inside its run; otherwise in what way it leads out.

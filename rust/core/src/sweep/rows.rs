@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Bytes, Item, Options, Plan, execute};
-use crate::catalog::{Catalog, Entry, FileId, Kind};
+use crate::catalog::{Catalog, Entry, FileId, Kind, When};
 use crate::checked::{self, Promise};
 use crate::error::{Error, Result};
 use crate::reduce::OpSet;
@@ -60,6 +60,8 @@ pub struct Rows {
     /// What each of the plan's items is for.
     pub jobs: Vec<Job>,
     files: HashMap<FileId, u32>,
+    /// When the tensors of each of the plan's files were saved.
+    whens: Vec<When>,
 }
 
 /// Rows that failed, with the reason, in the order of rows.
@@ -156,8 +158,9 @@ impl Rows {
     }
 
     fn read(&mut self, catalog: &Catalog, entry: &Entry, wanted: OpSet) {
-        let files = &mut self.plan.files;
+        let (files, whens) = (&mut self.plan.files, &mut self.whens);
         let file = *self.files.entry(entry.file).or_insert_with(|| {
+            whens.push(catalog.when(entry.file));
             files.push(catalog.event_key(entry.file));
             files.len() as u32 - 1
         });
@@ -177,6 +180,7 @@ impl Rows {
             plan: Plan { files, items: items().map(|at| self.plan.items[at]).collect() },
             jobs: items().map(|at| self.jobs[at]).collect(),
             files: HashMap::new(),
+            whens: self.whens.clone(),
         }
     }
 
@@ -184,7 +188,8 @@ impl Rows {
     pub fn promise(&self, at: usize) -> Promise<'_> {
         let job = &self.jobs[at];
         let tensor = &self.names[self.rows[job.row as usize].name as usize];
-        Promise { tensor, kind: job.kind, length: job.length, crc: job.crc }
+        let when = self.whens[self.plan.items[at].file as usize];
+        Promise { tensor, kind: job.kind, when, length: job.length, crc: job.crc }
     }
 
     /// An error of an item's record, with its place in the run.

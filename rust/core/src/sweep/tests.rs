@@ -18,9 +18,9 @@ struct Run {
     files: Vec<(u64, String, Vec<u8>, Vec<Placed<'static>>)>,
 }
 
-fn record(tag: &str, values: &[f32], crc: bool) -> (Vec<u8>, Option<u32>) {
+fn record(step: u64, tag: &str, values: &[f32], crc: bool) -> (Vec<u8>, Option<u32>) {
     let content: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let meta = Meta { step: 1, wall_time: 0.0, tag, mode: 1, mode_step: 1 };
+    let meta = Meta { step: step as i64, wall_time: 0.0, tag, mode: 1, mode_step: step as i64 };
     let (mut payload, behind) = encode_tensor_event(&meta, DType::F32, &[values.len() as u64], &Data::Raw(&content));
     payload.extend(content);
     payload.extend(behind);
@@ -34,7 +34,7 @@ impl Run {
     fn step(&mut self, step: u64, worker: &str, tensors: &[(&str, Vec<f32>)]) {
         let (mut events, mut places) = (Vec::new(), Vec::new());
         for (name, values) in tensors {
-            let (record, crc) = record(name, values, true);
+            let (record, crc) = record(step, name, values, true);
             let (offset, length) = (events.len() as u64, record.len() as u64);
             places.push(Placed { name: (*name).to_owned().into(), offset, length, crc });
             events.extend(record);

@@ -34,7 +34,13 @@ pub fn decode_record(bytes: &[u8]) -> Result<TensorEvent<'_>> {
 }
 
 /// The tensor in a record's payload: the event's first value, which is how smdebug reads it.
+#[inline]
 pub fn tensor_event(payload: &[u8]) -> Result<TensorEvent<'_>> {
+    straight::tensor_event(payload).map_or_else(|| tensor_event_anyhow(payload), Ok)
+}
+
+/// The same, however it is laid out.
+pub(super) fn tensor_event_anyhow(payload: &[u8]) -> Result<TensorEvent<'_>> {
     event_of(&Event::parse(payload)?)
 }
 
@@ -42,20 +48,8 @@ pub fn tensor_event(payload: &[u8]) -> Result<TensorEvent<'_>> {
 pub fn event_of<'a>(event: &Event<'a>) -> Result<TensorEvent<'a>> {
     let (value, proto) = first_tensor(event)?;
     let tensor = TensorView::of(proto)?;
-    let (mode, mode_step) = value.metadata.as_ref().map(mode_of).transpose()?.unwrap_or_default();
+    let Hidden { mode, mode_step } = value.metadata.as_ref().map(hidden_in).transpose()?.unwrap_or_default();
     Ok(TensorEvent { step: event.step, wall_time: event.wall_time, tag: value.tag, mode, mode_step, tensor })
-}
-
-/// The name and the tensor in a record's payload, without looking at when and in what mode it was saved.
-#[inline]
-pub fn named_tensor(payload: &[u8]) -> Result<(&str, TensorView<'_>)> {
-    straight::named_tensor(payload).map_or_else(|| named_tensor_anyhow(payload), Ok)
-}
-
-/// The same, however it is laid out.
-pub(super) fn named_tensor_anyhow(payload: &[u8]) -> Result<(&str, TensorView<'_>)> {
-    let (value, proto) = first_tensor(&Event::parse(payload)?)?;
-    Ok((value.tag, TensorView::of(proto)?))
 }
 
 /// The first value of an event and the tensor in it.
@@ -76,17 +70,31 @@ fn first_tensor<'a>(event: &Event<'a>) -> Result<(Value<'a>, TensorProto<'a>)> {
     Err(Error::Unsupported { place: Place::memory(0), what: format!("a record that holds {found}, not a tensor") })
 }
 
-/// The mode and mode step that smdebug hides in two plugins. Content that is neither is another writer's and means nothing here.
-fn mode_of(metadata: &Metadata<'_>) -> Result<(Option<u8>, Option<i64>)> {
-    let mut found = (None, None);
-    for plugin in metadata.plugins() {
-        let (name, content) = plugin?;
+/// The mode and mode step that smdebug hides in two plugins.
+#[derive(Default)]
+pub(super) struct Hidden {
+    pub mode: Option<u8>,
+    pub mode_step: Option<i64>,
+}
+
+impl Hidden {
+    /// What a plugin says. Content that is neither is another writer's and means nothing here.
+    #[inline]
+    pub fn note(&mut self, plugin: &str, content: &[u8]) {
         let content = std::str::from_utf8(content).unwrap_or_default();
-        match name {
-            "mode" => found.0 = content.parse().ok().filter(|mode| (1..=4).contains(mode)),
-            "mode_step" => found.1 = content.parse().ok(),
+        match plugin {
+            "mode" => self.mode = content.parse().ok().filter(|mode| (1..=4).contains(mode)),
+            "mode_step" => self.mode_step = content.parse().ok(),
             _ => {}
         }
+    }
+}
+
+fn hidden_in(metadata: &Metadata<'_>) -> Result<Hidden> {
+    let mut found = Hidden::default();
+    for plugin in metadata.plugins() {
+        let (name, content) = plugin?;
+        found.note(name, content);
     }
     Ok(found)
 }
@@ -94,6 +102,8 @@ fn mode_of(metadata: &Metadata<'_>) -> Result<(Option<u8>, Option<i64>)> {
 /// What the beginning of a record says of its tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head<'a> {
+    /// The global step.
+    pub step: i64,
     /// The tensor's name.
     pub tag: &'a str,
     /// The element type.
@@ -129,7 +139,7 @@ pub fn decode_head(beginning: &[u8]) -> Result<Head<'_>> {
             first => first?,
         };
         let (dtype, shape) = head_of(&proto)?.ok_or_else(too_short)?;
-        Ok(Head { tag: value.tag, dtype, shape, size })
+        Ok(Head { step: event.step, tag: value.tag, dtype, shape, size })
     });
     head.map_err(|error| match error {
         Error::Truncated { .. } => too_short(),

@@ -7,7 +7,5 @@ mod typed;
 mod view;
 
 pub use dtype::DType;
-pub use event::{
-    Head, Meta, TensorEvent, decode_head, decode_record, encode_tensor_event, event_of, named_tensor, tensor_event,
-};
+pub use event::{Head, Meta, TensorEvent, decode_head, decode_record, encode_tensor_event, event_of, tensor_event};
 pub use view::{Data, MAX_FILLED, TensorView};

@@ -4,6 +4,7 @@
 //! laid out in any other way, or is wrong in any way, is nothing here: the general reader then says what it is.
 
 use super::dtype::DType;
+use super::event::{Hidden, TensorEvent};
 use super::view::{Data, TensorView};
 use crate::proto::MAX_RANK;
 
@@ -23,25 +24,31 @@ mod key {
     pub const CONTENT: u8 = 0x22;
     pub const METADATA: u8 = 0x4a;
     pub const PLUGIN: u8 = 0x0a;
+    pub const PLUGIN_NAME: u8 = 0x0a;
+    pub const PLUGIN_CONTENT: u8 = 0x12;
 }
 
-/// Name and tensor of a payload that is laid out as smdebug does.
-pub(super) fn named_tensor(payload: &[u8]) -> Option<(&str, TensorView<'_>)> {
+/// The tensor of a payload that is laid out as smdebug does.
+pub(super) fn tensor_event(payload: &[u8]) -> Option<TensorEvent<'_>> {
     let mut event = Walk(payload);
     event.key(key::WALL_TIME)?;
-    event.take(8)?;
+    let wall_time = f64::from_le_bytes(event.take(8)?.try_into().ok()?);
+    let mut step = 0;
     if event.is(key::STEP) {
         event.key(key::STEP)?;
-        event.varint()?;
+        step = event.varint()?.cast_signed();
     }
     let mut summary = Walk(event.last(key::SUMMARY)?);
     let mut value = Walk(summary.last(key::VALUE)?);
     let tag = value.field(key::TAG)?;
     let mut tensor = Walk(value.field(key::TENSOR)?);
+    let mut hidden = Hidden::default();
     if !value.0.is_empty() {
         let mut metadata = Walk(value.last(key::METADATA)?);
         while !metadata.0.is_empty() {
-            metadata.field(key::PLUGIN)?;
+            let mut plugin = Walk(metadata.field(key::PLUGIN)?);
+            let name = plugin.field(key::PLUGIN_NAME)?;
+            hidden.note(std::str::from_utf8(name).ok()?, plugin.last(key::PLUGIN_CONTENT)?);
         }
     }
     tensor.key(key::DTYPE)?;
@@ -66,7 +73,9 @@ pub(super) fn named_tensor(payload: &[u8]) -> Option<(&str, TensorView<'_>)> {
     if size != content.len() {
         return None;
     }
-    Some((std::str::from_utf8(tag).ok()?, TensorView { dtype, shape, data: Data::Raw(content) }))
+    let Hidden { mode, mode_step } = hidden;
+    let tensor = TensorView { dtype, shape, data: Data::Raw(content) };
+    Some(TensorEvent { step, wall_time, tag: std::str::from_utf8(tag).ok()?, mode, mode_step, tensor })
 }
 
 /// Bytes that are yet to be read.
@@ -124,7 +133,7 @@ impl<'a> Walk<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::event::named_tensor_anyhow;
+    use crate::tensor::event::tensor_event_anyhow;
     use crate::tensor::{Meta, encode_tensor_event};
     use proptest::prelude::*;
 
@@ -140,9 +149,12 @@ mod tests {
 
     /// What is found straight is what the general reader finds.
     fn agrees(payload: &[u8]) -> bool {
-        let straight = named_tensor(payload);
+        let straight = tensor_event(payload);
         if let Some(straight) = &straight {
-            assert_eq!(*straight, named_tensor_anyhow(payload).unwrap());
+            let anyhow = tensor_event_anyhow(payload).unwrap();
+            // A time may be NaN.
+            assert_eq!(straight.wall_time.to_bits(), anyhow.wall_time.to_bits());
+            assert_eq!(TensorEvent { wall_time: 0.0, ..straight.clone() }, TensorEvent { wall_time: 0.0, ..anyhow });
         }
         straight.is_some()
     }

@@ -1,0 +1,57 @@
+"""What all parts of the campaign share: its seed, its size, and the figures it leaves behind.
+
+`FAULTS_SEED` chooses other inputs, `FAULTS_SIZE=long` tries them all; without them every run is the same small one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+SEED = int(os.environ.get("FAULTS_SEED", "1"))
+LONG = os.environ.get("FAULTS_SIZE", "short") == "long"
+FIGURES = Path(__file__).resolve().parents[2] / ".cache" / "faults"
+
+
+def rng(*of: object) -> random.Random:
+    """Chances of its own for each part, the same for the same seed."""
+    return random.Random(f"{SEED} {of}")
+
+
+def size(short: int, long: int) -> int:
+    """How many of something."""
+    return long if LONG else short
+
+
+def some(things: Sequence[T], short: int, chance: random.Random) -> Sequence[T]:
+    """All of them in the long campaign, else so many, in their order."""
+    if LONG or len(things) <= short:
+        return things
+    return [things[at] for at in sorted(chance.sample(range(len(things)), short))]
+
+
+def most_memory() -> int:
+    """The most bytes that this process has had in memory."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@contextmanager
+def tally(name: str) -> Iterator[Counter[str]]:
+    """Counts outcomes, and leaves them for `make faults` to print."""
+    counts: Counter[str] = Counter()
+    began = time.monotonic()
+    yield counts
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    said = {"name": name, "seed": SEED, "long": LONG, "seconds": round(time.monotonic() - began, 1), **counts}
+    (FIGURES / f"{name.replace(' ', '-')}.json").write_text(json.dumps(said))

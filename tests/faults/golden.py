@@ -1,0 +1,100 @@
+"""The golden runs in memory: their files, and every value there is in them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from python.trials import golden
+from smdwidgets import _core
+from smdwidgets.exceptions import SMDebugError
+
+#: What smdebug writes where a checksum belongs.
+CONSTANT = (0x062D_C0B3).to_bytes(4, "little")
+
+Key = tuple[str, int, str]  # recorded name, step, worker
+
+
+@dataclass
+class InMemory:
+    """A run's files by key, and the values that it has while it is sound."""
+
+    name: str
+    files: dict[str, bytes]
+    entries: dict[Key, _core.Entry] = field(default_factory=dict)
+    values: dict[Key, NDArray] = field(default_factory=dict)
+    _doubled: dict[str, set[str]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, name: str, folder: Path) -> InMemory:
+        root = golden.run(name, folder)
+        files = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        return cls.of(name, files)
+
+    @classmethod
+    def of(cls, name: str, files: dict[str, bytes]) -> InMemory:
+        loaded = cls(name, files)
+        for entry in entries_of(loaded.indexes()):
+            try:
+                value = entry.decode(loaded.record(entry))
+            except SMDebugError:
+                continue  # damaged on purpose: nothing is right there
+            loaded.entries[key_of(entry)] = entry
+            loaded.values[key_of(entry)] = value
+        return loaded
+
+    def indexes(self) -> dict[str, bytes]:
+        return {
+            key: content
+            for key, content in self.files.items()
+            if key.startswith("index/") and key.endswith((".json", ".csv"))
+        }
+
+    def doubled(self, file: str) -> set[str]:
+        """Names that an index file has more than once."""
+        if file not in self._doubled:
+            found = Counter(re.findall(rb'"tensorname": *"([^"]*)"', self.files[file]))
+            self._doubled[file] = {name.decode() for name, times in found.items() if times > 1}
+        return self._doubled[file]
+
+    def record(self, entry: _core.Entry, content: bytes | None = None) -> bytes:
+        """The bytes where an entry says its record is; of another content of its file, if given."""
+        if content is None:
+            content = self.files.get(entry.event_key, b"")
+        return content[entry.offset : entry.offset + entry.length]
+
+    def is_vouched(self, entry: _core.Entry) -> bool:
+        """Whether there is a checksum of the record's content."""
+        return entry.crc is not None or not self.record(entry).endswith(CONSTANT)
+
+
+def key_of(entry: _core.Entry) -> Key:
+    return entry.name, entry.step, entry.worker
+
+
+def entries_of(indexes: dict[str, bytes]) -> list[_core.Entry]:
+    """All that these index files speak of."""
+    catalog = _core.Catalog()
+    catalog.load_many(list(indexes.items()))
+    found: list[_core.Entry] = []
+    for name in catalog.names():
+        for step in catalog.steps_of(name):
+            for worker in catalog.workers_of(name, step):
+                value = catalog.find(name, step, worker)
+                found += [value] if value is not None else []
+                found += [entry for _, _, entry in catalog.stored_reductions(name, step, worker)]
+    return found
+
+
+def same(one: NDArray, other: NDArray) -> bool:
+    """Bit for bit, NaN being NaN."""
+    return (
+        one.dtype == other.dtype
+        and one.shape == other.shape
+        and (one.tobytes() == other.tobytes() or bool(np.array_equal(one, other)))
+    )

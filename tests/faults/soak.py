@@ -1,0 +1,201 @@
+"""A live run for as long as you like, with an explorer and ten rules attached: `python soak.py SECONDS [REPORT]`.
+
+A process of its own writes 50 steps a second. Here a browser's side listens as a page does, a notebook asks now and then,
+and every few seconds memory, open files and threads are counted. The last line is what was found, as JSON.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import smdwidgets
+from python.widgets.talk import Page
+from smdwidgets.rules import RuleRunner
+
+RATE = 50
+RULES: dict[str, dict[str, Any]] = {
+    "VanishingGradient": {},
+    "ExplodingTensor": {"tensor_regex": "weight"},
+    "LossNotDecreasing": {},
+    "WeightUpdateRatio": {},
+    "AllZero": {"tensor_regex": "relu"},
+    "DeadRelu": {},
+    "TensorVariance": {"tensor_regex": "weight"},
+    "UnchangedTensor": {"tensor_regex": "weight"},
+    "GradientNormSpike": {},
+    "LossSpike": {},
+}
+WANT = {
+    "stats": True,
+    "update": True,
+    "hist": {"scale": "linear", "bins": 32, "edges": "shared"},
+    "image": {"axes": [], "fixed": [], "pool": "mean", "cells": 1024},
+    "percentiles": True,
+}
+
+
+def write(root: str, rate: float) -> None:
+    """The training: small layers, a loss that falls, until it is told to end."""
+    from smdwidgets.hooks.numpy import Hook
+
+    chance = np.random.default_rng(1)
+    weight, began = chance.normal(size=(32, 32)).astype(np.float32), time.monotonic()
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    with Hook(root) as hook:
+        step = 0
+        while not ended.wait(max(0.0, began + step / rate - time.monotonic())):
+            gradient = chance.normal(size=weight.shape).astype(np.float32) / 10
+            weight -= gradient / 100
+            hook.save_tensor("fc1.weight", weight, "weights")
+            hook.save_tensor("gradient/fc1.weight", gradient, "gradients")
+            hook.save_tensor("relu1_output_0", np.maximum(weight[:8], 0), "relu_activations")
+            hook.save_tensor("loss_0", np.float32(1 + 1 / (1 + step / 100)), "losses")
+            hook.step()
+            step += 1
+    print(step, flush=True)
+
+
+class Browser(Page):
+    """A page that looks at what it is sent and keeps none of it."""
+
+    def __init__(self, widget: Any) -> None:
+        self.packets = 0
+        super().__init__(widget)
+
+    def _receive(self, message: dict[str, Any], buffers: Any) -> None:
+        super()._receive(message, buffers)
+        self.packets += len(buffers)
+        del self.news[:], self.sizes[:]
+
+
+@dataclass
+class Sample:
+    """What there was at one moment."""
+
+    seconds: float
+    steps: int
+    refreshes: int
+    resident: int
+    files: int
+    threads: int
+
+
+def files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def slope(samples: list[Sample], of: str) -> float:
+    """Bytes of memory for each further step, or whatever else there is more and more of, by least squares."""
+    x = [getattr(sample, of) for sample in samples]
+    return float(np.polyfit(x, [sample.resident for sample in samples], 1)[0])
+
+
+def soak(root: Path, seconds: float) -> dict[str, Any]:
+    """Attach everything, watch, let go of everything; what was seen."""
+    before = files(), threading.active_count()
+    command = [sys.executable, __file__, "write", str(root), str(RATE)]
+    samples: list[Sample] = []
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        trial = smdwidgets.create_trial(root, wait=60)
+        trial.wait_for_steps([10], timeout=60)
+        runner = RuleRunner(trial)
+        for name, parameters in RULES.items():
+            runner.add(name, **parameters)
+        explorer = smdwidgets.explore(trial, rules=runner)
+        page = Browser(explorer)
+        page.ask("hello", protocol=1, again=False)
+        page.frames("fc1.weight", want=WANT)
+        began = told = time.monotonic()
+        refreshes = wrong = 0
+        while (now := time.monotonic()) < began + seconds:
+            trial.refresh_data()
+            refreshes += 1
+            last = trial.steps()[-1]
+            weight, loss = trial.tensor("fc1.weight").value(last), trial.tensor("loss_0").value(last)
+            wrong += weight.shape != (32, 32) or loss.item() != np.float32(1 + 1 / (1 + last / 100))
+            if now >= told:
+                told = now + max(1.0, seconds / 360)
+                found = Sample(now - began, last + 1, refreshes, resident(), files(), threading.active_count())
+                samples.append(found)
+                print(f"{found.seconds:7.0f} s  {found.steps:6} steps  {found.resident / 2**20:7.1f} MB", flush=True)
+            time.sleep(0.05)
+        # Nothing new comes any more: whatever grows now grows by looking.
+        writer.stdin.close()
+        written = int(writer.stdout.readline())
+    runner.wait(timeout=300)
+    seen = trial.steps()
+    rules = {evaluation.name: evaluation.status.name for evaluation in runner}
+    judged = min(evaluation.snapshot().done for evaluation in runner)
+    still = []
+    for _ in range(2000):
+        trial.refresh_data()
+        still.append(resident())
+    explorer.close()
+    trial.close()
+    packets, values = page.packets, (weight, loss)
+    del explorer, page, trial, weight, loss, runner
+    deadline = time.monotonic() + 30
+    while (files(), threading.active_count()) > before and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.1)
+    warm = [sample for sample in samples if sample.seconds >= min(60.0, seconds / 3)]
+    return {
+        "seconds": round(samples[-1].seconds),
+        "steps written": written,
+        "steps seen": len(seen),
+        "steps judged by the slowest rule": judged,
+        "steps missed": written - len(seen),
+        "wrong values": int(wrong),
+        "refreshes": refreshes,
+        "packets to the page": packets,
+        "rules": rules,
+        "resident after warm-up": warm[0].resident,
+        "resident at the end": warm[-1].resident,
+        "bytes for each further step": round(slope(warm, "steps")),
+        "growth over 2000 refreshes without news": still[-1] - still[0],
+        "most open files": max(sample.files for sample in warm),
+        "open files after warm-up": warm[0].files,
+        "most threads": max(sample.threads for sample in warm),
+        "threads after warm-up": warm[0].threads,
+        "before and after (files, threads)": [before, (files(), threading.active_count())],
+        "values outlive the trial": bool(values[0].shape == (32, 32)),
+        "samples": [asdict(sample) for sample in samples],
+    }
+
+
+def main() -> None:
+    if sys.argv[1] == "write":
+        return write(sys.argv[2], float(sys.argv[3]))
+    with tempfile.TemporaryDirectory() as folder:
+        found = soak(Path(folder) / "run", float(sys.argv[1]))
+    if len(sys.argv) > 2:
+        Path(sys.argv[2]).parent.mkdir(parents=True, exist_ok=True)
+        Path(sys.argv[2]).write_text(json.dumps(found))
+    found.pop("samples")
+    print(json.dumps(found))
+    return None
+
+
+if __name__ == "__main__":
+    main()
