@@ -189,11 +189,12 @@ def main() -> None:
         return write(sys.argv[2], float(sys.argv[3]))
     with tempfile.TemporaryDirectory() as folder:
         found = soak(Path(folder) / "run", float(sys.argv[1]))
-    if len(sys.argv) > 2:
-        Path(sys.argv[2]).parent.mkdir(parents=True, exist_ok=True)
-        Path(sys.argv[2]).write_text(json.dumps(found))
-    found.pop("samples")
-    print(json.dumps(found))
+        if len(sys.argv) > 2:
+            Path(sys.argv[2]).parent.mkdir(parents=True, exist_ok=True)
+            Path(sys.argv[2]).write_text(json.dumps(found))
+        found.pop("samples")
+        # Before the run is removed, which takes a while.
+        print(json.dumps(found), flush=True)
     return None
 
 

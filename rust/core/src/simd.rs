@@ -78,11 +78,12 @@ impl Path {
     pub fn run<K: Kernel>(self, kernel: K) -> K::Out {
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY of both: the features were seen on this processor, by `best` or by the check here.
             if self == Path::Avx512 && (Path::best() == self || self.is_available()) {
+                // SAFETY: the features were seen on this processor, by `best` or by the check above.
                 return unsafe { avx512(kernel) };
             }
             if self == Path::Avx2 && (Path::best() == self || self.is_available()) {
+                // SAFETY: as above.
                 return unsafe { avx2(kernel) };
             }
         }

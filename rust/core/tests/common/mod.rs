@@ -20,11 +20,13 @@ pub struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
+        // SAFETY: the caller promises for this layout what the system's allocator asks for.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
+        // SAFETY: as above; and every pointer of ours is one of the system's.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
