@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -140,11 +141,12 @@ def test_a_page_made_of_a_hostile_run_runs_nothing_and_asks_for_nothing(
 
 def test_steps_that_a_browser_has_no_numbers_for_are_said_to_be_missing(lab, tmp_path):
     run = runs.plain(tmp_path / "run")
-    index = (run / runs.index_key(1)).read_text()
+    index = json.loads((run / runs.index_key(1)).read_text())
     for step in (2**53 - 1, 2**53, 2**53 + 1, 10**17 + 1):
         path = run / runs.index_key(step)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(index)
+        index["meta"]["event_file_name"] = runs.event_key(step)
+        path.write_text(json.dumps(index))
     notebook = lab.open(
         [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='w')\nw", "w.step, w.trial.steps()"]
     )

@@ -48,7 +48,7 @@ def test_what_is_wrong_with_a_component_is_said(supply) -> None:
 def test_the_bill_names_everything_once(supply, repository: Path) -> None:
     components = [*supply.crates(), *supply.distributions()]
     names = {(one.kind, one.name) for one in components}
-    assert {("cargo", "pyo3"), ("cargo", "memmap2"), ("pypi", "numpy"), ("pypi", "ipywidgets")} <= names
+    assert {("cargo", "pyo3"), ("cargo", "rayon"), ("pypi", "numpy"), ("pypi", "ipywidgets")} <= names
     assert ("cargo", "proptest") not in names, "a crate of the tests alone is not shipped"
     bill = supply.bill(components)
     assert bill == supply.bill(components)

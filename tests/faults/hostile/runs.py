@@ -15,8 +15,6 @@ import numpy as np
 from faults.hostile.names import ALL, SMALL, file_name
 from smdwidgets import _core
 
-LARGEST_STEP = 2**53
-
 
 def index_key(step: int, worker: str = "worker_0") -> str:
     """Where an index file lies."""
