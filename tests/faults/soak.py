@@ -172,6 +172,7 @@ def soak(root: Path, seconds: float) -> dict[str, Any]:
         "rules": rules,
         "resident after warm-up": warm[0].resident,
         "resident at the end": warm[-1].resident,
+        "steps after warm-up": warm[-1].steps - warm[0].steps,
         "bytes for each further step": round(slope(warm, "steps")),
         "growth over 2000 refreshes without news": still[-1] - still[0],
         "most open files": max(sample.files for sample in warm),

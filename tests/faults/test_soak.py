@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "120"))
-#: What one more step may add to memory while caches still fill: its place in the index, what ten rules measured of it.
-A_STEP = 10_000
+#: What one more step may add to memory: its place in the index, its frame of the tensor in view, what ten rules measured of it.
+A_STEP = 5_000
+#: What caches of a fixed size may still take after the warm-up: the values asked for lately alone take minutes to fill theirs.
+CACHES = 40 << 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory, files and threads are counted in /proc")
@@ -29,7 +31,8 @@ def test_a_live_run_with_an_explorer_and_ten_rules(repository: Path) -> None:
     assert found["steps judged by the slowest rule"] == found["steps written"]
     assert not {"ERROR"} & set(found["rules"].values())
     assert found["packets to the page"] > SECONDS
-    assert found["bytes for each further step"] < A_STEP
+    further = found["steps after warm-up"]
+    assert found["resident at the end"] - found["resident after warm-up"] < CACHES + A_STEP * further
     assert found["growth over 2000 refreshes without news"] < 1 << 20
     assert found["most open files"] <= found["open files after warm-up"] + 8
     assert found["most threads"] <= found["threads after warm-up"] + 4
