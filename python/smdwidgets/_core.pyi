@@ -385,8 +385,6 @@ class Catalog:
         """Read index files that are unread, or failed before and have changed since; the number of files read now."""
     def has_local(self, root: str, name: str) -> bool:
         """Whether a tensor of this name exists, reading unread index files newest first until it is found."""
-    def lay_out(self, directories: Sequence[tuple[str, str, int, str]]) -> None:
-        """The log is found to be one of these directories. What was read of those that it had is kept."""
     def refresh_local(self, root: str, steps: Sequence[int]) -> int:
         """Read index files of these steps again if they were replaced since (a restarted training writes steps twice);
         the number that had been."""

@@ -236,6 +236,13 @@ class Notebook:
         text: str = self.output(index).inner_text()
         return text.strip()
 
+    def says(self, index: int, ending: str) -> None:
+        """Runs a cell until its output ends so: what a person chose travels beside what they run, and may arrive a moment later."""
+        heard: list[str] = []
+        while len(heard) < 100 and not (heard and heard[-1].endswith(ending)):
+            heard.append(self.run(index).text(index))
+        assert heard[-1].endswith(ending), heard[-1]
+
     def screenshot(self, name: str, index: int | None = None) -> Path:
         """Keeps a picture of the page, or of one cell's output, for people to look at."""
         self.shots.mkdir(parents=True, exist_ok=True)

@@ -86,7 +86,7 @@ def test_a_connection_that_is_lost_and_comes_back(lab, writer, tmp_path):
     look.keys("End").at_step(4)
     expect_histogram_of(look, runs.weight(4))
     expect(look.el.locator(".smdw-note").first).not_to_contain_text("busy", timeout=30_000)
-    assert notebook.run(1).text(1).split()[-1] == "4"
+    notebook.says(1, "4")
     notebook.errors[:] = [error for error in notebook.errors if "WebSocket" not in error and "Connection" not in error]
 
 
@@ -136,7 +136,7 @@ def test_tabs_that_are_closed_opened_and_two(lab, writer, tmp_path):
     look.keys("ArrowRight").at_step(1)
     other.at_step(1)
     expect_histogram_of(other, runs.weight(1))
-    assert beside.run(1).text(1).split()[-1] == "1"
+    beside.says(1, "1")
     saved(writer, 1)
     for each in (look, other):
         expect(each.el).to_contain_text("5 steps", timeout=30_000)

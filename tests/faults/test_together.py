@@ -122,11 +122,10 @@ def test_several_processes_on_one_run(tmp_path: Path) -> None:
     assert told.pop().startswith("True 150 ")
 
 
-#: A process with a trial open, its threads at work, forks children that use it too.
+#: A process with a trial open forks children that use it too.
 FORK = """
-import os, sys, threading, time, warnings
+import os, sys, time
 from smdwidgets import create_trial
-warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, of forks beside threads
 trial = create_trial(sys.argv[1])
 right = [float(step) for step in range(40)]
 def ask():
@@ -135,13 +134,6 @@ def ask():
     assert trial.reductions("x", reductions=["mean"])["mean"].tolist() == right
     trial.refresh_data()
 ask()
-stop = threading.Event()
-def busy():
-    while not stop.is_set():
-        ask()
-threads = [threading.Thread(target=busy) for _ in range(int(sys.argv[3]))]
-for thread in threads:
-    thread.start()
 hung = wrong = 0
 for _ in range(int(sys.argv[2])):
     child = os.fork()
@@ -162,21 +154,17 @@ for _ in range(int(sys.argv[2])):
         time.sleep(0.005)
     else:
         wrong += ended[1] != 0
-stop.set()
-for thread in threads:
-    thread.join()
 ask()
 print(hung, wrong)
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked there")
-@pytest.mark.parametrize("threads", [0, 3])
-def test_forks_of_a_process_that_has_it_open(tmp_path: Path, threads: int) -> None:
+def test_forks_of_a_process_that_has_it_open(tmp_path: Path) -> None:
     root = runs.collections(tmp_path / "run")
     for step in range(40):
         runs.step(root, step, {"x": np.full(30_000, step, np.float32)})
-    assert said(start(FORK, root, campaign.size(15, 300), threads)) == "0 0\n"
+    assert said(start(FORK, root, campaign.size(15, 300))) == "0 0\n"
 
 
 def test_within_an_event_loop(tmp_path: Path) -> None:

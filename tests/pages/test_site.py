@@ -67,8 +67,8 @@ FIGURES = {
     "over 10 times numpy's": r"numpy on arrays in memory",
     "verify every checksum | over 15 times": "| verify all checksums of B |",
     "ten rules over a run | over 100 times": "| ten rules over all of A |",
-    "over 5 times TensorBoard's server": "TensorBoard's server, checksums",
-    "over 80 times its `EventAccumulator`": "EventAccumulator",
+    "over 8 times TensorBoard's server": "TensorBoard's server, checksums",
+    "over 150 times its `EventAccumulator`": "EventAccumulator",
     "one by one | over 50 times": "| 1000 values one by one |",
 }
 

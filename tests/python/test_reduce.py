@@ -254,6 +254,12 @@ def test_float64_squares_out_of_range(scale):
     check(x, _core.reduce(x))
 
 
+def test_complex_parts_of_which_the_large_one_does_not_vary():
+    x = np.array([4.5e161j, 1 + 4.5e161j])
+    assert _core.reduction(x, "std") == 0.5
+    assert _core.reduction(x, "variance") == 0.25
+
+
 def test_complex_product_whose_parts_are_far_apart():
     assert _core.reduction(np.full(3, 1 + 2.5e294j), "prod") == complex(-np.inf, -np.inf)
 

@@ -114,8 +114,14 @@ fn of<C: Complex>(path: Path, data: &[u8], wanted: OpSet) -> Reductions {
 
 /// The sum of something quadratic of both parts, and the power of two whose square it must still be multiplied by.
 fn together(re: &Summary, im: &Summary, what: fn(&Summary) -> Dd) -> (Dd, i32) {
-    let power = re.power.min(im.power);
-    let sum = what(re).scaled(2 * (power - re.power)) + what(im).scaled(2 * (power - im.power));
+    let (of_re, of_im) = (what(re), what(im));
+    // A part that adds nothing has no say in the scale: large and constant, it would press the other down to nothing, too.
+    let power = match (of_re.hi == 0.0, of_im.hi == 0.0) {
+        (true, false) => im.power,
+        (false, true) => re.power,
+        _ => re.power.min(im.power),
+    };
+    let sum = of_re.scaled(2 * (power - re.power)) + of_im.scaled(2 * (power - im.power));
     (sum, -power)
 }
 
