@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Playwright, sync_playwright
 
 from e2e.jupyter import Jupyter, Server
+from e2e.training import WRITER
 
 FAILED = pytest.StashKey[bool]()
 
@@ -90,3 +92,14 @@ def notebook7(request: pytest.FixtureRequest, browser: Browser, shots: Path) -> 
 def jupyter(request: pytest.FixtureRequest, browser: Browser, shots: Path) -> Iterator[Jupyter]:
     """JupyterLab, then Notebook 7."""
     yield from _jupyter(request, request.param, browser, shots)
+
+
+@pytest.fixture
+def writer(tmp_path: Path, repository: Path) -> Iterator[subprocess.Popen[str]]:
+    """A training in another process: saves a step for each line it is sent."""
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "live"), str(repository / "tests")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin
+        yield process
+        process.stdin.close()
+        assert process.wait(30) == 0

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +13,7 @@ from playwright.sync_api import expect
 from e2e import runs
 from e2e.jupyter import Notebook
 from e2e.looking import Looking
+from e2e.training import saved
 
 SHOW = "import smdwidgets\nw = smdwidgets.explore({path!r}, {more})\nw"
 
@@ -136,36 +134,6 @@ def test_a_kernel_that_trains_holds_nothing_up(jupyter, run):
     words = look.panel("histogram").locator(".smdw-readout")
     expect(words).to_contain_text(f"max {shown(runs.gradient(11).max())}")
     expect(busy).to_have_text("[*]:", timeout=1)
-
-
-WRITER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-import smdwidgets.numpy as smd
-from e2e import runs
-with smd.Hook(sys.argv[1]) as hook:
-    for step, line in enumerate(sys.stdin):
-        for name, (value, collection) in runs.tensors(step).items():
-            hook.save_tensor(name, value, collection)
-        hook.step()
-"""
-
-
-@pytest.fixture
-def writer(tmp_path: Path, repository: Path) -> Iterator[subprocess.Popen[str]]:
-    """A training in another process: saves a step for each line it is sent."""
-    command = [sys.executable, "-c", WRITER, str(tmp_path / "live"), str(repository / "tests")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, bufsize=1) as process:
-        assert process.stdin
-        yield process
-        process.stdin.close()
-        assert process.wait(30) == 0
-
-
-def saved(writer: subprocess.Popen[str], steps: int) -> None:
-    assert writer.stdin
-    writer.stdin.write("next\n" * steps)
 
 
 def test_steps_that_another_process_saves_appear(lab, writer, tmp_path):

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from e2e import runs
 from e2e.looking import Looking
-from e2e.test_explorer import WRITER, expect_histogram_of, saved
+from e2e.test_explorer import expect_histogram_of
+from e2e.training import saved
 
 RESTART = """() => { window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart()
   .then(() => { window.restarted = true; }); }"""
 RECONNECT = "() => { window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.reconnect(); }"
 SAVE = "() => { window.jupyterapp.shell.currentWidget.context.save().then(() => { window.savedByTest = true; }); }"
-
-
-@pytest.fixture
-def writer(tmp_path: Path, repository: Path) -> Iterator[subprocess.Popen[str]]:
-    """A training in another process: saves a step for each line it is sent."""
-    command = [sys.executable, "-c", WRITER, str(tmp_path / "live"), str(repository / "tests")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, bufsize=1) as process:
-        assert process.stdin
-        yield process
-        process.stdin.close()
-        assert process.wait(30) == 0
 
 
 def live(path: Path) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from faults.hostile.names import ALL, SMALL, file_name
+from python.logs.logs import field, varint
 from smdwidgets import _core
 
 
@@ -92,21 +93,6 @@ def hostile(root: Path, names: Mapping[str, str] = ALL, steps: int = 2) -> Path:
             except (ValueError, OSError):
                 continue
     return end(root)
-
-
-def varint(value: int) -> bytes:
-    """A number as protobuf writes it."""
-    out = b""
-    value &= (1 << 64) - 1
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(number: int, content: bytes) -> bytes:
-    """A field of bytes."""
-    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def scalar_event(tag: str, step: int, value: float) -> bytes:
