@@ -51,11 +51,18 @@ class Looking:
         for share in shares[1:]:
             self.page.mouse.move(box["x"] + 8 + share * (box["width"] - 16), box["y"] + box["height"] / 2, steps=5)
         self.page.mouse.up()
-        return self.drawn()
+        return self.at_rest()
 
     def drawn(self) -> Looking:
         """Waits until what was done is on the screen."""
         self.page.evaluate("() => new Promise((on) => requestAnimationFrame(() => requestAnimationFrame(() => on())))")
+        return self
+
+    def at_rest(self) -> Looking:
+        """Waits until the slider moves no more: a busy machine hands a page the last movements frames later."""
+        stood = None
+        while stood != (stood := self.drawn().box.input_value()):
+            self.page.wait_for_timeout(100)
         return self
 
     def keys(self, *keys: str) -> Looking:

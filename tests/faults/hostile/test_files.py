@@ -32,7 +32,7 @@ from smdwidgets.rules.config import read_configurations
 from smdwidgets.stop import STOP_FILE, stop_requested
 from smdwidgets.trials.patterns import Patterns, compile_pattern
 
-SECRET = "nobody may read this"
+SECRET, ITS_NUMBER = "nobody may read this", 60481728.0  # of 24 bits, and in no path
 
 pytestmark = pytest.mark.timeout(120)  # what hangs is what is looked for
 
@@ -42,7 +42,7 @@ def secret(tmp_path: Path) -> Path:
     """A run beside the run: whatever of it is shown was read from outside."""
     elsewhere = runs.plain(tmp_path / "elsewhere")
     # As long as the run's own step, so that nothing but the way there is wrong.
-    runs.save(elsewhere, 1, {"w": np.full(6, 42, np.float32), SECRET: np.float32(42)})
+    runs.save(elsewhere, 1, {"w": np.full(6, ITS_NUMBER, np.float32), SECRET: np.float32(ITS_NUMBER)})
     (elsewhere / "secret.json").write_text(SECRET)
     return elsewhere
 
@@ -101,7 +101,7 @@ def test_an_index_entry_that_leads_out_is_not_followed(run: Path, secret: Path, 
         table = trial.reductions(["w"], reductions=["max"])
         assert [failure.step for failure in table.errors] == [1]
     said = everything(run)
-    assert "42" not in said
+    assert str(ITS_NUMBER) not in said
     assert cli.main(["verify", str(run)]) == 1
 
 
@@ -130,7 +130,7 @@ def test_a_link_out_of_the_run_is_not_followed(run: Path, secret: Path, part: st
     replaced.rename(replaced.with_name("moved away"))
     replaced.symlink_to(target)
     said = everything(run)
-    assert "42.0" not in said
+    assert str(ITS_NUMBER) not in said
     assert SECRET not in said
     assert "Error" in said or "problems" in said or "UnavailableForStep" in said, said
 
