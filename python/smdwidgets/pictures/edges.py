@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +42,27 @@ def shared_edges(view: TensorView, steps: list[int], scale: str, bins: int) -> S
     few = (
         steps if len(steps) <= LOOKED_AT else [steps[i] for i in np.linspace(0, len(steps) - 1, LOOKED_AT).astype(int)]
     )
-    low, high, smallest = _range(_finite_ranges(view, few))
+    # Only the logarithmic scales need to see values; for the others one pass over the files will do.
+    swept = _swept_ranges(view, few) if scale == "linear" else {}
+    low, high, smallest = _range([*swept.values(), *_finite_ranges(view, [step for step in few if step not in swept])])
     if low > high:
         return None
     return SharedEdges(lay(low, high, smallest, scale, bins), scale)
+
+
+def _swept_ranges(view: TensorView, steps: list[int]) -> dict[int, tuple[float, float, float]]:
+    """The ranges of steps whose values are finite real numbers, all read in one call into the core."""
+    if view.kind:
+        return {}
+    try:
+        columns = view.reductions(steps, ["min", "max"])
+    except SMDebugError:
+        return {}
+    low, high = columns["min"], columns["max"]
+    if low.dtype.kind not in "biuf":
+        return {}
+    rows = zip(columns["step"].tolist(), low.tolist(), high.tolist(), strict=True)
+    return {step: (float(a), float(b), np.inf) for step, a, b in rows if isfinite(a) and isfinite(b)}
 
 
 def _finite_ranges(view: TensorView, steps: Iterable[int]) -> Iterable[tuple[float, float, float]]:

@@ -13,6 +13,7 @@ from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP
+from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.tensor import Tensor
 from smdwidgets.trials.trial import Trial
 
@@ -64,6 +65,11 @@ class TensorView:
         """Reductions that were saved in place of the value, or beside it."""
         with no_refresh(self.trial):
             return self.tensor.reduction_values(step, ModeKeys.GLOBAL, self.worker or None) or {}
+
+    def reductions(self, steps: list[int], names: list[str]) -> Columns:
+        """Some of its reductions at some steps; a row for each step that has them."""
+        with no_refresh(self.trial):
+            return self.trial.reductions([self.name], steps, worker=self.worker or None, reductions=names)
 
     def shape(self, step: int) -> tuple[int, ...]:
         """The shape at a global step."""

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from smdwidgets.widgets.outbox import Outbox, Send
 from smdwidgets.widgets.pulse import pulse, workers
 from smdwidgets.widgets.rule_desk import RuleDesk
 from smdwidgets.widgets.streaming import FrameStream
+from smdwidgets.widgets.turns import quick_turns
 
 logger = logging.getLogger("smdwidgets.widgets")
 
@@ -125,9 +127,12 @@ class Conversation:
             cancelled = threading.Event()
             with self._lock:
                 self._asked[question_id] = cancelled
-            workers.submit(self._answer, question_id, message, cancelled)
+            # From here on, and not from where a worker takes it up: until then it would wait as long again.
+            with ExitStack() as turns:
+                turns.enter_context(quick_turns)
+                workers.submit(self._answer, question_id, message, cancelled, turns.pop_all())
 
-    def _answer(self, question_id: str, question: dict[str, Any], cancelled: threading.Event) -> None:
+    def _answer(self, question_id: str, question: dict[str, Any], cancelled: threading.Event, turns: ExitStack) -> None:
         reply = Reply(self._outbox, question_id, cancelled)
         try:
             if cancelled.is_set():
@@ -146,6 +151,7 @@ class Conversation:
         finally:
             with self._lock:
                 self._asked.pop(question_id, None)
+            turns.close()
 
     # ---------------------------------------------------------------------------------------------------------- answers
 

@@ -16,8 +16,8 @@ from smdwidgets.pictures.frames import Frame, Wanted, make_frame, pack_frames
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.view import TensorView
 
-_FIRST = 8
-"""Steps in the first packet: a picture must be there long before all of them are."""
+_FEW = 8
+"""Steps in the second packet. The first has but the one in view: a picture must be there long before all of them are."""
 
 makers = ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="smdwidgets-frames")
 """Where frames are made: apart from where questions are answered, which wait for these."""
@@ -85,17 +85,21 @@ class FrameStream:
     def _batches(
         self, order: Sequence[int], steps: Sequence[int], cancelled: Callable[[], bool]
     ) -> Iterator[list[Frame]]:
-        size = _FIRST
-        at = 0
+        if not order or cancelled():
+            return
+        self._lay(steps)
+        batch = [self._make(order[0], steps)]
+        yield batch
+        at, size = 1, _FEW
         while at < len(order):
             self._lay(steps)
             made = makers.map(lambda step: None if cancelled() else self._make(step, steps), order[at : at + size])
             batch = [frame for frame in made if frame is not None]
             if cancelled():
                 return
+            yield batch
             at += size
             size = min(size * 2, _steps_a_packet(batch))
-            yield batch
 
     def _lay(self, steps: Sequence[int]) -> None:
         """Lay the edges that all steps share, once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import shutil
+import sys
 import threading
 import time
 import weakref
@@ -17,10 +18,14 @@ import pytest
 
 import smdwidgets
 from python.widgets.talk import Page, begin, by_step, end, save, weights
+from smdwidgets.pictures.edges import shared_edges
 from smdwidgets.pictures.frames import PERCENTILES, spread
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.plane import ImageWanted
+from smdwidgets.pictures.view import TensorView
 from smdwidgets.rules import Rule
+from smdwidgets.widgets.streaming import FrameStream
+from smdwidgets.widgets.turns import QUICK, QuickTurns
 
 WANT = {
     "stats": True,
@@ -97,11 +102,63 @@ def test_frames_are_what_numpy_says(explorer: Any) -> None:
         before = value
 
 
-def test_the_steps_nearest_to_the_slider_come_first(explorer: Any) -> None:
+def test_threads_take_turns_quickly_while_a_question_is_open(explorer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sys.getswitchinterval()
+    seen = []
+    plan = FrameStream.plan
+
+    def watched(stream: FrameStream) -> bytes:
+        seen.append(sys.getswitchinterval())
+        return plan(stream)
+
+    monkeypatch.setattr(FrameStream, "plan", watched)
+    page = Page(explorer)
+    page.frames("fc1.weight", want=WANT)
+    page.ask("frames", role="main", run=0, tensor="absent", worker="", near=0, want=WANT)
+    assert seen
+    assert max(seen) < before
+    deadline = time.monotonic() + 30
+    while sys.getswitchinterval() != before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sys.getswitchinterval() == before
+
+
+def test_the_switch_interval_that_somebody_set_meanwhile_is_theirs() -> None:
+    before = sys.getswitchinterval()
+    turns = QuickTurns()
+    try:
+        with turns, turns:
+            assert sys.getswitchinterval() == pytest.approx(QUICK)
+            sys.setswitchinterval(0.02)
+        assert sys.getswitchinterval() == pytest.approx(0.02)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_edges_span_all_finite_values_however_they_are_found(tmp_path: Path) -> None:
+    values = [weights(0), weights(9), np.full((3, 3), np.nan, np.float32), np.arange(9, dtype=np.int16).reshape(3, 3)]
+    values.append(np.array([[np.inf, -40.0, 3.0]], np.float32))
+    run = begin(tmp_path / "mixed")
+    for step, value in enumerate(values):
+        save(run, step, {"w": value, "text": np.array(["a"]), "complex": value.astype(np.complex64)})
+    trial = smdwidgets.create_trial(end(run))
+    finite = np.concatenate([value[np.isfinite(value)].astype(np.float64).ravel() for value in values])
+    edges = shared_edges(TensorView(trial, "w"), trial.steps(), "linear", 16)
+    assert edges is not None
+    assert (edges.edges[0], edges.edges[-1]) == (finite.min(), finite.max())
+    sizes = shared_edges(TensorView(trial, "complex"), trial.steps(), "linear", 16)
+    assert sizes is not None
+    assert sizes.edges[0] >= 0
+    assert sizes.edges[-1] == pytest.approx(np.abs(finite).max())
+    assert shared_edges(TensorView(trial, "text"), trial.steps(), "linear", 16) is None
+
+
+def test_the_step_in_view_comes_alone_and_the_nearest_next(explorer: Any) -> None:
     _, packets = Page(explorer).ask("frames", role="main", run=0, tensor="fc1.weight", worker="", near=50, want=WANT)
     heads = [head["kind"] for head, _ in packets]
     assert heads[0] == "plan"
-    assert packets[1][1]["step"].tolist() == [50, 45, 55, 40, 60, 35, 65, 30]
+    assert packets[1][1]["step"].tolist() == [50]
+    assert packets[2][1]["step"].tolist() == [45, 55, 40, 60, 35, 65, 30, 70]
     plan = packets[0][0]
     assert (plan["dtype"], plan["shape"], plan["form"], plan["reduced"]) == ("float32", [32, 48], "number", False)
 
