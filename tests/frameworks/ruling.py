@@ -23,6 +23,23 @@ def hooks_of(library: str, framework: str) -> ModuleType:
         return importlib.import_module(f"{library}.{framework}")
 
 
+class Trainings:
+    """Trainings by what they are given, each done once for a library's hook that saves it."""
+
+    def __init__(self, folder: Callable[[str], Path]) -> None:
+        self._folder = folder
+        self._done: dict[str, Path] = {}
+
+    def __call__(self, training: Callable[..., Path], faults: dict[str, Any]) -> Callable[[str], Path]:
+        def run(library: str) -> Path:
+            key = f"{training.__name__} {library} {sorted((name, repr(value)) for name, value in faults.items())}"
+            if key not in self._done:
+                self._done[key] = training(self._folder("training") / "run", library, **faults)
+            return self._done[key]
+
+        return run
+
+
 def first_firing(run: Path, rule: str, **parameters: Any) -> int | None:
     """The first step at which a rule fires. A rule that judged nothing is a failure, not silence."""
     runner = RuleRunner(create_trial(run))

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from ruling import LIBRARIES, both, first_firing, on_both
+from ruling import LIBRARIES, Trainings, both, first_firing, on_both
 from torch_trainings import Net, classes, hooked, images, sentences, train, train_workers
 
 from smdwidgets import create_trial, modes
@@ -27,18 +27,8 @@ from smdwidgets.rules import RuleRunner
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A training by name of the function and its faults, saved by a library's hook, done once."""
-    made: dict[str, Path] = {}
-
-    def with_faults(faults: dict[str, object], training: Callable[..., Path] = train) -> Callable[[str], Path]:
-        def run(library: str) -> Path:
-            key = f"{training.__name__} {library} {sorted((name, repr(value)) for name, value in faults.items())}"
-            if key not in made:
-                made[key] = training(tmp_path_factory.mktemp("training") / "run", library, **faults)
-            return made[key]
-
-        return run
-
-    return with_faults
+    trainings = Trainings(tmp_path_factory.mktemp)
+    return lambda faults, training=train: trainings(training, faults)
 
 
 def first(path: Path, test: Callable[[dict[str, np.ndarray]], bool]) -> int:

@@ -10,7 +10,7 @@ import pytest
 import xgboost
 
 sys.path.insert(0, str(Path(__file__).parent))
-from ruling import LIBRARIES, both, hooks_of, on_both
+from ruling import LIBRARIES, Trainings, both, hooks_of, on_both
 
 from smdwidgets import create_trial
 from smdwidgets.rules.report import XgboostReport
@@ -60,18 +60,8 @@ def boost(path, library, *, rounds=12, noise=0.1, leak=False, task="binary:logis
 @pytest.fixture(scope="module")
 def boosted(tmp_path_factory):
     """A boosting by its faults, saved by a library's hook, done once."""
-    made: dict[str, Path] = {}
-
-    def with_faults(**faults):
-        def run(library):
-            key = f"{library} {sorted(faults.items())}"
-            if key not in made:
-                made[key] = boost(tmp_path_factory.mktemp("boosting") / "run", library, **faults)
-            return made[key]
-
-        return run
-
-    return with_faults
+    trainings = Trainings(tmp_path_factory.mktemp)
+    return lambda **faults: trainings(boost, faults)
 
 
 def test_tree_depth(boosted):
