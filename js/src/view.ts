@@ -6,7 +6,7 @@ import { PROTOCOL } from "./protocol";
 import type { Session } from "./session";
 import { ThemeWatch } from "./theme";
 import { layout } from "./widgets/layouts";
-import type { Context } from "./widgets/panel";
+import type { Context } from "./widgets/part";
 
 /** Fills `el` and keeps it true until the signal ends. */
 export function mount(session: Session, el: HTMLElement, signal: AbortSignal): void {

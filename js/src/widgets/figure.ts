@@ -3,7 +3,7 @@
 import { CanvasPen, type Drawing, type Pixels, type Size, SvgPen } from "../draw/pen";
 import { h } from "../lib/dom";
 import type { Theme } from "../theme";
-import type { Context } from "./panel";
+import type { Context } from "./part";
 
 export interface Pointer {
   x: number;

@@ -22,7 +22,8 @@ import { same } from "../state";
 import type { Tile } from "../store";
 import { HeatmapRest } from "./heatmap-rest";
 import { nothing } from "./histogram-panel";
-import { type Context, PicturePanel, type Rows } from "./panel";
+import { PicturePanel, type Rows } from "./panel";
+import type { Context } from "./part";
 
 const POOLS = [
   ["maxabs", "largest magnitude"],

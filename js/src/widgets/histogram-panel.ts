@@ -6,7 +6,8 @@ import { clipped, count, num, percent } from "../lib/format";
 import type { HistScale } from "../protocol";
 import { pythonValue } from "../python";
 import type { Scene, Shown } from "../session";
-import { type Context, PicturePanel, type Rows } from "./panel";
+import { PicturePanel, type Rows } from "./panel";
+import type { Context } from "./part";
 
 const SCALES = [
   ["linear", "linear"],

@@ -8,7 +8,8 @@ import { MODES } from "../protocol";
 import { pythonValue } from "../python";
 import type { Scene } from "../session";
 import { histDomain, nothing } from "./histogram-panel";
-import { type Context, PicturePanel, type Rows } from "./panel";
+import { PicturePanel, type Rows } from "./panel";
+import type { Context } from "./part";
 
 /** Histograms of all saved steps: where in the run did the values move? */
 export class HistoryPanel extends PicturePanel {

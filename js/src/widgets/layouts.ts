@@ -6,7 +6,7 @@ import { isScalar, LOST, type Scene } from "../session";
 import { HeatmapPanel } from "./heatmap-panel";
 import { HistogramPanel } from "./histogram-panel";
 import { HistoryPanel } from "./history-panel";
-import type { Context, Part } from "./panel";
+import type { Context, Part } from "./part";
 import { RulePanel } from "./rule-panel";
 import { ScalarPanel } from "./scalar-panel";
 import { StatisticsPanel } from "./statistics-panel";

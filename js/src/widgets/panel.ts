@@ -1,27 +1,9 @@
 /** The frame round every picture: title, tools, a menu, a line that reads out what is under the pointer, and errors in place. */
 import { h, ICONS, icon, show, text, textButton } from "../lib/dom";
-import type { Keys } from "../lib/keys";
 import { copyText, csv, save } from "../lib/save";
-import { LOST, type Scene, type Session, type Waiting } from "../session";
-import type { Theme } from "../theme";
+import { LOST, type Scene, type Waiting } from "../session";
 import { Figure } from "./figure";
-
-/** What a part may know: the session, the page's colours, and how to ask for the next frame. */
-export interface Context {
-  session: Session;
-  signal: AbortSignal;
-  keys: Keys;
-  theme(): Theme;
-  /** draw again at the next frame */
-  redraw(): void;
-  /** what is drawn on canvases waits until all elements are up to date */
-  paint(picture: () => void): void;
-}
-
-export interface Part {
-  readonly el: HTMLElement;
-  update(scene: Scene): void;
-}
+import type { Context, Part } from "./part";
 
 export type Rows = (string | number)[][];
 

@@ -1,7 +1,7 @@
 import { attrs, h } from "../lib/dom";
 import { clipped } from "../lib/format";
 import type { Param, Params } from "../protocol";
-import type { Context } from "./panel";
+import type { Context } from "./part";
 
 /** Parameters of a rule as fields; a change is sent when it is entered, and the rule runs again. */
 export class ParamFields {

@@ -3,7 +3,8 @@ import { clipped, plural } from "../lib/format";
 import { pyString } from "../lib/save";
 import { OUTCOMES, type Param } from "../protocol";
 import type { Scene } from "../session";
-import { type Context, Panel, type Rows } from "./panel";
+import { Panel, type Rows } from "./panel";
+import type { Context } from "./part";
 import { RuleRow } from "./rule-row";
 
 /** A row a rule: its status, what it said of each step, what it said last, and its parameters, which can be changed here. */

@@ -7,8 +7,8 @@ import { type Firing, OUTCOMES, type RuleStatus } from "../protocol";
 import type { Scene } from "../session";
 import type { RuleState } from "../store";
 import { Figure } from "./figure";
-import type { Context } from "./panel";
 import { ParamFields } from "./param-fields";
+import type { Context } from "./part";
 
 const MARKS: Record<RuleStatus, string> = {
   InProgress: "\u25d4",

@@ -9,7 +9,8 @@ import { smooth } from "../lib/smooth";
 import { type Line, MODES, type ModeName, REDUCTIONS } from "../protocol";
 import type { Scene } from "../session";
 import { type Series, seriesKey } from "../store";
-import { type Context, PicturePanel, type Rows } from "./panel";
+import { PicturePanel, type Rows } from "./panel";
+import type { Context } from "./part";
 
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 

@@ -14,7 +14,8 @@ import { MODES, REDUCTIONS } from "../protocol";
 import { pythonSteps } from "../python";
 import { isScalar, type Scene, type Shown } from "../session";
 import { nothing } from "./histogram-panel";
-import { type Context, PicturePanel, type Rows } from "./panel";
+import { PicturePanel, type Rows } from "./panel";
+import type { Context } from "./part";
 
 const SHARES = new Set(["nan", "inf", "zero"]);
 const CHOICES = [...REDUCTIONS, "update_ratio", "nan", "inf", "zero"];

@@ -7,7 +7,7 @@ import { MODES, type ModeName } from "../protocol";
 import { resolveStep, type Scene } from "../session";
 import type { Axis } from "../store";
 import { Figure } from "./figure";
-import type { Context, Part } from "./panel";
+import type { Context, Part } from "./part";
 
 const SPEEDS = [1, 2, 5, 10, 25, 60, 200];
 

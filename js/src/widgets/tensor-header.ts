@@ -5,7 +5,7 @@ import { bytes, clipped, count, percent, shape } from "../lib/format";
 import { resolveAxes, resolveFixed } from "../matrix";
 import { MODES } from "../protocol";
 import type { Scene, Shown } from "../session";
-import type { Context, Part } from "./panel";
+import type { Context, Part } from "./part";
 
 const CHIPS = [
   ["NaN", 1],

@@ -7,7 +7,7 @@ import { Viewport } from "../lib/viewport";
 import { offsets } from "../lib/virtual";
 import { visible } from "../lib/visible";
 import type { Scene } from "../session";
-import type { Context, Part } from "./panel";
+import type { Context, Part } from "./part";
 
 const ROW = 22;
 

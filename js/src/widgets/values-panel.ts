@@ -9,7 +9,8 @@ import type { Scene } from "../session";
 import { same } from "../state";
 import type { Values } from "../store";
 import { nothing } from "./histogram-panel";
-import { type Context, Panel, type Rows } from "./panel";
+import { Panel, type Rows } from "./panel";
+import type { Context } from "./part";
 
 const ROW = 22;
 const COL = 128;

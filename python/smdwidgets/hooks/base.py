@@ -22,6 +22,7 @@ from smdwidgets.config import Collection, CollectionKeys, CollectionManager, Red
 from smdwidgets.config._parse import texts
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
 from smdwidgets.hooks.arrays import Held, as_array, owned
+from smdwidgets.hooks.json_config import HookFile
 from smdwidgets.hooks.keep import WHOLE, Keep
 from smdwidgets.hooks.outbox import Outbox
 from smdwidgets.hooks.plan import Plan
@@ -158,9 +159,10 @@ class Hook:
         Without a path, the environment variable SMDEBUG_CONFIG_FILE_PATH names the file, or it is SageMaker's own.
         ``options`` are further arguments of the hook, such as ``overwrite=True``.
         """
-        from smdwidgets.hooks.json_config import hook_from_json
-
-        return hook_from_json(cls, json_file_path, options)
+        file = HookFile(json_file_path, cls.save_interval)
+        hook = cls(**{**file.arguments, **options})
+        file.configure(hook.get_collection)
+        return hook
 
     def _worker(self) -> tuple[str, int]:
         """This process's name among the workers, and how many there are."""

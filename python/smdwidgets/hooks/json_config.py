@@ -14,20 +14,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from smdwidgets._text import shown
-from smdwidgets.config import ModeKeys, ReductionConfig, SaveConfig, SaveConfigMode
+from smdwidgets.config import Collection, ModeKeys, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.config._parse import mapping, only, texts, truth
 from smdwidgets.config.save_config import ALLOWED_PARAMS
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 
-if TYPE_CHECKING:
-    from smdwidgets.hooks.base import Hook
-
-__all__ = ["CONFIG_FILE_PATH_ENV", "DEFAULT_CONFIG_FILE", "hook_from_json"]
+__all__ = ["CONFIG_FILE_PATH_ENV", "DEFAULT_CONFIG_FILE", "HookFile"]
 
 CONFIG_FILE_PATH_ENV = "SMDEBUG_CONFIG_FILE_PATH"
 DEFAULT_CONFIG_FILE = "/opt/ml/input/config/debughookconfig.json"
@@ -46,42 +43,43 @@ _HOOK = (
 )  # fmt: skip
 _COLLECTION = (*_STEPS, *_REDUCTIONS, "include_regex", "save_histogram")
 
-H = TypeVar("H", bound="Hook")
 
+class HookFile:
+    """What a configuration file says of a hook."""
 
-def hook_from_json(cls: type[H], path: str | os.PathLike[str] | None, options: Mapping[str, Any]) -> H:
-    """The hook that the file describes; ``options`` go to it as they are."""
-    if path is None:
-        path = os.environ.get(CONFIG_FILE_PATH_ENV, DEFAULT_CONFIG_FILE)
-    config = read(Path(path).expanduser())
-    where = shown(str(path), 200)
-    try:
-        parameters = mapping(config.get("HookParameters") or {}, "HookParameters")
-        only(parameters, _HOOK, "HookParameters")
-        steps = _steps(parameters)
-        collections = [_collection(one, steps) for one in config.get("CollectionConfigurations") or []]
-        arguments = _arguments(config, parameters)
-        if any(steps.values()):
-            default = {"save_interval": cls.save_interval}
-            arguments["save_config"] = SaveConfig.from_dict({mode: {**default, **one} for mode, one in steps.items()})
-        arguments["include_collections"] = [name for name, _, _ in collections]
-    except (SMDebugError, TypeError) as error:
-        raise SMDebugValueError(f"{where}: {error}") from error
-    hook = cls(**{**arguments, **options})
-    for name, own_steps, given in collections:
-        collection = hook.get_collection(name)
-        default = {"save_interval": cls.save_interval}
-        if any(own_steps.values()):
-            collection.save_config = SaveConfig(
-                {mode: SaveConfigMode(**{**default, **one}) for mode, one in own_steps.items()}
-            )
-        if "include_regex" in given:
-            collection.include(texts(given["include_regex"], "include_regex"))
-        if "save_histogram" in given:
-            collection.save_histogram = truth(given["save_histogram"], "save_histogram")
-        if reductions := _reductions(given):
-            collection.reduction_config = reductions
-    return hook
+    def __init__(self, path: str | os.PathLike[str] | None, save_interval: int) -> None:
+        if path is None:
+            path = os.environ.get(CONFIG_FILE_PATH_ENV, DEFAULT_CONFIG_FILE)
+        config = read(Path(path).expanduser())
+        self._default = {"save_interval": save_interval}
+        try:
+            parameters = mapping(config.get("HookParameters") or {}, "HookParameters")
+            only(parameters, _HOOK, "HookParameters")
+            steps = _steps(parameters)
+            self._collections = [_collection(one, steps) for one in config.get("CollectionConfigurations") or []]
+            #: The hook's own arguments.
+            self.arguments = _arguments(config, parameters)
+            if any(steps.values()):
+                by_mode = {mode: {**self._default, **one} for mode, one in steps.items()}
+                self.arguments["save_config"] = SaveConfig.from_dict(by_mode)
+            self.arguments["include_collections"] = [name for name, _, _ in self._collections]
+        except (SMDebugError, TypeError) as error:
+            raise SMDebugValueError(f"{shown(str(path), 200)}: {error}") from error
+
+    def configure(self, get_collection: Callable[[str], Collection]) -> None:
+        """Tell the hook's collections what the file says of them."""
+        for name, own_steps, given in self._collections:
+            collection = get_collection(name)
+            if any(own_steps.values()):
+                collection.save_config = SaveConfig(
+                    {mode: SaveConfigMode(**{**self._default, **one}) for mode, one in own_steps.items()}
+                )
+            if "include_regex" in given:
+                collection.include(texts(given["include_regex"], "include_regex"))
+            if "save_histogram" in given:
+                collection.save_histogram = truth(given["save_histogram"], "save_histogram")
+            if reductions := _reductions(given):
+                collection.reduction_config = reductions
 
 
 def read(path: Path) -> Mapping[str, Any]:

@@ -21,14 +21,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smdwidgets._text import did_you_mean, shown, visible
 from smdwidgets.exceptions import SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError
 from smdwidgets.stop import request_stop
-
-if TYPE_CHECKING:
-    from smdwidgets.rules.rule import Rule
 
 __all__ = ["SMS", "Action", "ActionList", "Actions", "Call", "Command", "Email", "StopTraining", "parse_actions"]
 
@@ -256,10 +253,6 @@ class Actions:
 
     def __iter__(self) -> Iterator[Action]:
         return iter(self._actions)
-
-    def invoke(self, rule: Rule, step: int) -> None:
-        """What `Rule.invoke` calls."""
-        self.run(rule.rule_name, step, rule.explain(step), run_path(rule.base_trial))
 
     def run(self, rule: str, step: int, message: str, run: str | None) -> None:
         """Run them all, once."""

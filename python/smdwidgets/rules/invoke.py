@@ -93,7 +93,7 @@ def _invoke(rule: Rule, step: int, raise_eval_cond: bool) -> None:
 
 
 def _fired(rule: Rule, step: int, raise_eval_cond: bool) -> None:
-    rule.actions.invoke(rule, step)
+    rule.act(step)
     _log.info("%s", rule.explain(step))
     if raise_eval_cond:
         raise RuleEvaluationConditionMet(rule.rule_name, step)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets.exceptions import RuleEvaluationConditionMet
-from smdwidgets.rules.actions import Actions, parse_actions
+from smdwidgets.rules.actions import Actions, parse_actions, run_path
 from smdwidgets.rules.declared import parameters_of
 from smdwidgets.rules.findings import Finding, number
 from smdwidgets.rules.required import RequiredTensors
@@ -125,8 +125,12 @@ class Rule(ABC):
     def invoke(self, step: int) -> None:
         """Ask about one step. When the condition is met the rule's actions run, and `RuleEvaluationConditionMet` is raised."""
         if self.evaluate(step):
-            self.actions.invoke(self, step)
+            self.act(step)
             raise RuleEvaluationConditionMet(self.rule_name, step)
+
+    def act(self, step: int) -> None:
+        """Run the rule's actions, which come once, because of this step."""
+        self.actions.run(self.rule_name, step, self.explain(step), run_path(self.base_trial))
 
     def explain(self, step: int) -> str:
         """What happened at the step last asked, in a sentence."""

@@ -318,7 +318,7 @@ class RuleRunner:
                     self._at[evaluation.name] += 1
                 self._tell(event)
                 if outcome == Outcome.FIRED:
-                    rule.actions.invoke(rule, step)
+                    rule.act(step)
                     if self.stop_at_first:
                         evaluation.end()
                         self._tell_end(evaluation)
@@ -335,7 +335,7 @@ class RuleRunner:
             if fired:
                 step = self._feed.last_step
                 self._tell(evaluation.note_silence(step, rule.explain(step), tuple(rule.findings)))
-                rule.actions.invoke(rule, step)
+                rule.act(step)
 
     def _finish(self) -> None:
         stopped = self._stop.is_set()

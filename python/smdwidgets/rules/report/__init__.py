@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from smdwidgets.rules.report.xgboost import Section, XgboostReport
+from smdwidgets.rules.report.section import Section
+from smdwidgets.rules.report.xgboost import XgboostReport
 
 __all__ = ["Section", "XgboostReport"]

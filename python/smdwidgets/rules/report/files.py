@@ -10,13 +10,11 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smdwidgets._text import markup, visible
 from smdwidgets.rules.report.charts import STYLE
-
-if TYPE_CHECKING:
-    from smdwidgets.rules.report.xgboost import Section
+from smdwidgets.rules.report.section import Section
 
 __all__ = ["notebook", "page", "write"]
 
@@ -39,9 +37,7 @@ def page(title: str, introduction: Sequence[str], sections: Sequence[Section]) -
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     links = "".join(f'<a href="#s{at}">{markup(each.title)}</a>' for at, each in enumerate(sections))
     body = "".join(
-        f'<section id="s{at}"><h2>{markup(each.title)}</h2>{each.html}'
-        + "".join(f"<p>{markup(r)}</p>" for r in each.remarks)
-        + "</section>"
+        f'<section id="s{at}"><h2>{markup(each.title)}</h2>{each.html}' + each.remarks_html() + "</section>"
         for at, each in enumerate(sections)
     )
     return (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,27 +17,16 @@ from smdwidgets.rules.findings import number
 from smdwidgets.rules.report import charts, scores
 from smdwidgets.rules.report.data import Contents, contents_of
 from smdwidgets.rules.report.files import notebook, page, write
+from smdwidgets.rules.report.section import Section
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
 
-__all__ = ["Section", "XgboostReport"]
+__all__ = ["XgboostReport"]
 
 MOST_CLASSES = 50
 BINS = 10
 TASKS = ("binary", "multiclass", "regression")
-
-
-@dataclass(frozen=True)
-class Section:
-    """One part of the report: HTML made of charts and tables, and remarks in words."""
-
-    title: str
-    html: str
-    remarks: tuple[str, ...] = ()
-
-    def _repr_html_(self) -> str:
-        return f'<style>{charts.STYLE}</style><div class="smdw-report">{self.html}{_remarks(self)}</div>'
 
 
 class XgboostReport:
@@ -255,7 +243,7 @@ class XgboostReport:
         return write(path, notebook(self.path, self.plot_step, self._introduction(), self._named_sections()))
 
     def _repr_html_(self) -> str:
-        body = "".join(f"<h3>{markup(each.title)}</h3>{each.html}{_remarks(each)}" for each in self.sections())
+        body = "".join(f"<h3>{markup(each.title)}</h3>{each.html}{each.remarks_html()}" for each in self.sections())
         return f'<style>{charts.STYLE}</style><div class="smdw-report">{body}</div>'
 
     def _named_sections(self) -> list[tuple[str, Section]]:
@@ -370,7 +358,3 @@ def _histogram(values: NDArray[Any], bins: int) -> dict[str, float]:
 
 def _missing(title: str, what: str) -> Section:
     return Section(title, "", (f"Not shown: the run holds no {what}.",))
-
-
-def _remarks(section: Section) -> str:
-    return "".join(f"<p>{markup(each)}</p>" for each in section.remarks)
