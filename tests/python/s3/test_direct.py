@@ -8,7 +8,7 @@ import random
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -189,20 +189,21 @@ def test_credentials_that_run_out_are_renewed(
     # Five minutes are less than botocore wants to have left: it renews at each use.
     inner._credentials = RefreshableCredentials.create_from_metadata(renew(), renew, "test")  # type: ignore[attr-defined]
     sent: list[str] = []
-    real = direct.Wires.get
+    real = direct.compose
 
-    def recorded(self: Any, host: str, target: str, headers: dict[str, str]) -> Any:
-        sent.append(headers["X-Amz-Security-Token"])
-        return real(self, host, target, headers)
+    def recorded(host: str, target: str, headers: Mapping[str, str]) -> bytes:
+        sent.append(headers["x-amz-security-token"])
+        return real(host, target, headers)
 
-    monkeypatch.setattr(direct.Wires, "get", recorded)
+    monkeypatch.setattr(direct, "compose", recorded)
     session = boto3.Session(botocore_session=inner, region_name="us-east-1")
     store = Connection(endpoint_url=endpoint, session=session).storage(f"s3://{bucket}/run")
     store.read("events/000")
     for name in KEYS[:5]:
         assert store.read(name) == objects[f"run/{name}"]
+    assert dict(store.read_many(KEYS)) == {key: CONTENTS[f"run/{key}"] for key in KEYS}
     store.close()
-    assert len(set(sent)) == 5, "each request was signed with what was valid then"
+    assert len(set(sent)) == 5 + 30, "each request was signed with what was valid then"
     assert sent[-1] == given[-1]
 
 
@@ -304,10 +305,10 @@ def test_a_certificate_that_is_not_trusted_ends_it(certificate: Path, monkeypatc
         pattern = store._direct._pattern  # type: ignore[union-attr]
         assert pattern is not None
         pattern.wires.close()
-        pool = store._client._endpoint.http_session._manager.connection_from_url(pattern.server)
+        pool = store._client._endpoint.http_session._manager.connection_from_url(f"https://{pattern.host}")
         pool.ca_certs = str(Path(__file__))
         with pytest.raises(HTTPError, match=r"certificate|verify|SSL"):
-            pattern.wires.get(pattern.host, "/", {})
+            pattern.wires.get(direct.compose(pattern.host, "/", {}))
 
 
 def test_buckets_in_the_name_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,11 +364,11 @@ def test_an_answer_that_makes_no_sense_is_a_broken_connection(answer: bytes) -> 
 
     connection = Connected()
     with pytest.raises(ConnectionError):
-        direct.Wires(lambda: connection).get("host", "/key", {})
+        direct.Wires(lambda: connection, 30.0).get(b"")
     assert connection.closed
     theirs.close()
 
 
 def test_no_header_is_smuggled_in() -> None:
     with pytest.raises(ConnectionError, match="line break"):
-        direct.Wires(lambda: None).get("host", "/key", {"If-Match": "x\r\nX-Other: y"})
+        direct.compose("host", "/key", {"if-match": "x\r\nX-Other: y"})

@@ -1,25 +1,28 @@
-"""GET requests by the short way: signed by botocore's signer, sent over connections as boto3 makes them, and nothing else.
+"""GET requests by the short way: signed as boto3 signs them, sent over connections as boto3 makes them, and nothing else.
 
 boto3 spends a millisecond of CPU on each request, mostly on what is the same for all objects of a bucket: which endpoint it is,
 which headers go along, how each header of the answer is to be understood. So one request goes through boto3, and what it sent is
 the pattern for those that follow. A request that shows anything out of the ordinary (headers that somebody added, another way of
-signing, a proxy on the way) is no pattern, and everything goes through boto3 as before. So does whatever fails: repeating, slowing down when
-throttled and following a bucket into its region stay boto3's business.
+signing or another signature than ours, a proxy on the way) is no pattern, and everything goes through boto3 as before. So does
+whatever fails: repeating, slowing down when throttled and following a bucket into its region stay boto3's business.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from io import BytesIO
+from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from smdwidgets.storage.s3.errors import final, retryable
-from smdwidgets.storage.s3.wire import Answer, Wires
+from smdwidgets.storage.s3.requests import RequestCounter
+from smdwidgets.storage.s3.signing import Signer, read_authorization
+from smdwidgets.storage.s3.volley import volley
+from smdwidgets.storage.s3.wire import Head, Wires, compose
 
 #: Headers that boto3 sends with a GET of its own accord, and that a request without them does as well with.
 _ORDINARY = frozenset(
@@ -38,7 +41,6 @@ _ORDINARY = frozenset(
         "x-amzn-trace-id",
     }
 )
-_SIGNED = re.compile(r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/]+)/\d{8}/(?P<region>[^/]+)/s3/aws4_request\b")
 _EVENT = "before-send.s3.GetObject"
 #: Seconds in which boto3, which adapts its pace, does everything after S3 asked for less.
 _REST = 15.0
@@ -50,12 +52,19 @@ _PORTS = {"http": 80, "https": 443}
 class _Pattern:
     """What all GETs of a bucket have in common: the URL up to the key, the region it is signed for, the connections."""
 
-    server: str
     host: str
     path: str
-    region: str
     user_agent: str
+    signer: Signer
+    region: str
     wires: Wires
+
+
+class Readable(Protocol):
+    """What is still to come of an answer."""
+
+    def read(self, most: int, /) -> bytes:
+        """Some of it; nothing at its end."""
 
 
 class DirectGets:
@@ -89,7 +98,7 @@ class DirectGets:
 
     def _read(self, request: Any, key: str) -> _Pattern | None:
         headers = {name.lower(): _text(value) for name, value in request.headers.items()}
-        signed = _SIGNED.match(headers.get("authorization", ""))
+        signed = read_authorization(headers.get("authorization", ""))
         end = quote(key, safe="/~")
         parts = urlsplit(request.url)
         if (
@@ -101,95 +110,125 @@ class DirectGets:
             or parts.username is not None
         ):
             return None
+        host = parts.netloc.removesuffix(f":{_PORTS[parts.scheme]}")
         try:
-            credentials = self._auth(signed["region"]).credentials
-            wires = Wires(self._connecting(request.url))
+            credentials = self._credentials(signed.region)
+            signer = Signer(signed.region, headers["x-amz-content-sha256"])
+            told = {name: ({"host": host} | headers)[name] for name in signed.headers}
+            ours = signer.authorization(credentials, parts.path, told, headers["x-amz-date"])
+            # Not as boto3 signs it, hence not to be signed by us; or the credentials have been renewed since: later then.
+            if ours != headers["authorization"]:
+                return None
+            wires = self._connecting(request.url)
         except (AttributeError, LookupError):  # a proxy, or another botocore than those known: boto3 does it all
             return None
-        if credentials is None or credentials.access_key != signed["key"]:
-            return None
         return _Pattern(
-            server=f"{parts.scheme}://{parts.netloc}",
-            host=parts.netloc.removesuffix(f":{_PORTS[parts.scheme]}"),
+            host=host,
             path=parts.path.removesuffix(end),
-            region=signed["region"],
             user_agent=headers.get("user-agent", ""),
+            signer=signer,
+            region=signed.region,
             wires=wires,
         )
 
-    def _connecting(self, url: str) -> Callable[[], Any]:
-        """How the client's session connects: with its certificates, its socket options and its limits of time."""
+    def _connecting(self, url: str) -> Wires:
+        """Connections as the client's session makes them: with its certificates, its socket options and its limits of time."""
         session = self._client._endpoint.http_session
         if session._proxy_config.proxy_url_for(url):
             raise LookupError("there is a proxy on the way")
         pool = session._manager.connection_from_url(url)
-        seconds = pool.timeout.read_timeout
 
         def connect() -> Any:
             connection = pool._new_conn()
             try:
                 connection.connect()
-                connection.sock.settimeout(seconds)
             except BaseException:
                 connection.close()
                 raise
             return connection
 
-        return connect
+        return Wires(connect, pool.timeout.read_timeout)
 
-    def _auth(self, region: str) -> Any:
-        # Made anew for each request, as boto3 does: credentials that run out are renewed on the way.
-        return self._client._request_signer.get_auth_instance("s3", region, "s3v4")
+    def _credentials(self, region: str) -> Any:
+        # Asked for each request, as boto3 does: credentials that run out are renewed on the way.
+        return self._client._request_signer.get_auth_instance("s3", region, "s3v4").credentials
+
+    def _request(self, pattern: _Pattern, key: str, conditions: Mapping[str, str]) -> bytes:
+        target = pattern.path + quote(key, safe="/~")
+        moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        headers = pattern.signer.headers(self._credentials(pattern.region), pattern.host, target, conditions, moment)
+        return compose(pattern.host, target, {"user-agent": pattern.user_agent, **headers})
 
     def get(self, key: str, conditions: Mapping[str, str]) -> dict[str, Any] | None:
         """The part of ``get_object``'s answer that is needed; None if boto3 has to be asked.
 
-        ``conditions`` are headers. Raises what boto3 raises.
+        ``conditions`` are headers, their names in small letters. Raises what boto3 raises.
         """
         pattern = self._pattern
         if pattern is None or not self.ready:
             return None
-        from botocore.awsrequest import AWSRequest
-
-        target = pattern.path + quote(key, safe="/~")
-        headers = {"User-Agent": pattern.user_agent, **conditions}
-        request = AWSRequest("GET", pattern.server + target, headers=headers)
-        self._auth(pattern.region).add_auth(request)
-        answer = pattern.wires.get(
-            pattern.host, target, {name: _text(value) for name, value in request.headers.items()}
-        )
-        if answer.status not in (200, 206):
-            with closing(answer.body):
-                raise self._error(answer)
-        told = answer.headers
+        head, body = pattern.wires.get(self._request(pattern, key, conditions))
+        if head.status not in (200, 206):
+            with closing(body):
+                raise self._error(head, body)
         return {
-            "ETag": told.get("etag", ""),
-            "ContentLength": told["content-length"],
-            "ContentRange": told.get("content-range", ""),
-            "Body": answer.body,
+            "ETag": head.headers.get("etag", ""),
+            "ContentLength": head.length,
+            "ContentRange": head.headers.get("content-range", ""),
+            "Body": body,
         }
+
+    def whole(
+        self, keys: Iterable[str], most: int, stopped: Callable[[], bool], counter: RequestCounter
+    ) -> Iterator[tuple[str, bytes | Exception | None]]:
+        """Whole objects in the order in which they arrive, and what boto3 would raise in place of those that do not.
+
+        Where boto3 has to be asked there is None, and keys that were not come to stay in ``keys``.
+        """
+        pattern = self._pattern
+        if pattern is None:
+            return
+
+        def request(key: str) -> bytes | None:
+            if not self.ready:
+                return None
+            try:
+                made = self._request(pattern, key, {})
+            except Exception:  # credentials that can't be renewed have many names: boto3 shall say it
+                return None
+            counter.add("gets")
+            return made
+
+        for key, head, content in volley(pattern.wires, keys, request, most, stopped):
+            counter.add("bytes", len(content))
+            if head is None or isinstance(head, Exception):
+                yield key, head
+            elif head.status != 200:
+                yield key, self._error(head, BytesIO(content))
+            else:
+                yield key, content
 
     def close(self) -> None:
         """Let the connections go."""
         if self._pattern is not None:
             self._pattern.wires.close()
 
-    def _error(self, answer: Answer) -> Any:
+    def _error(self, head: Head, body: Readable) -> Any:
         from botocore.exceptions import ClientError
         from botocore.parsers import ResponseParserError, create_parser
 
-        if answer.status in (429, 503):
+        if head.status in (429, 503):
             self._rests_until = time.monotonic() + _REST
         content = bytearray()
-        while len(content) < _LONGEST_ERROR and (more := answer.body.read(_LONGEST_ERROR)):
+        while len(content) < _LONGEST_ERROR and (more := body.read(_LONGEST_ERROR)):
             content += more
-        said = {"status_code": answer.status, "headers": answer.headers, "body": bytes(content), "context": {}}
+        said = {"status_code": head.status, "headers": head.headers, "body": bytes(content), "context": {}}
         try:
             parsed = create_parser("rest-xml").parse(said, None)
         except ResponseParserError:
             parsed = {}
         if not parsed.get("Error", {}).get("Code"):
-            parsed["Error"] = {"Code": str(answer.status), "Message": "an answer that S3 does not give"}
+            parsed["Error"] = {"Code": str(head.status), "Message": "an answer that S3 does not give"}
         code = parsed["Error"]["Code"]
         if not final(code) and not retryable(code):
             # Not taken as boto3's are, for a reason that only boto3 may know (a bucket that has moved to another region).

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
-from smdwidgets.exceptions import TruncatedDataError
+from smdwidgets.exceptions import SMDebugError, TruncatedDataError
 from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3.direct import DirectGets
 from smdwidgets.storage.s3.errors import final, from_client_error, from_transport_error, retryable, s3_url
@@ -41,6 +42,28 @@ class Downloader:
     def whole(self, key: str, stop: threading.Event) -> bytes:
         """A whole object."""
         return self._read(key, 0, None, stop)[0]
+
+    def many(
+        self, keys: Iterable[str], most: int, stop: threading.Event
+    ) -> Iterator[tuple[str, bytes | SMDebugError | None]]:
+        """Whole objects by the short way, over ``most`` connections; None in place of those that need the long one.
+
+        Keys that were not come to stay in ``keys``.
+        """
+        from botocore.exceptions import ClientError
+
+        if self._direct is None:
+            return
+        for key, got in self._direct.whole(keys, most, stop.is_set, self._counter):
+            if got is None or isinstance(got, bytes):
+                yield key, got
+            elif isinstance(got, ClientError) and final(str(got.response["Error"]["Code"])):
+                yield key, from_client_error(got, self._bucket, key)
+            else:
+                self._counter.add("retries")
+                yield key, None
+        if stop.is_set():
+            raise Cancelled
 
     def range(self, wanted: Range, stop: threading.Event) -> tuple[bytes, str]:
         """The bytes of a range, and the ETag of the object that they are from."""
@@ -83,7 +106,7 @@ class Downloader:
         span = f"bytes={first}-{'' if last is None else last}" if first or last is not None else ""
         self._counter.add("gets")
         if direct and self._direct is not None:
-            conditions = {name: value for name, value in (("Range", span), ("If-Match", etag)) if value}
+            conditions = {name: value for name, value in (("range", span), ("if-match", etag)) if value}
             answer = self._direct.get(key, conditions)
             if answer is not None:
                 return answer

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from queue import SimpleQueue
@@ -181,18 +182,40 @@ class S3Storage:
 
         At most twice as many as there are connections are held at a time, whatever the number asked for.
         """
+        names = {self._full(key): key for key in keys}
+        todo = iter(names)
+        late = []
+        for full, content in self._first_and_short(todo):
+            if content is None:
+                late.append(full)
+            else:
+                yield from self._there(names[full], content)
         stop = threading.Event()
         pool = ThreadPoolExecutor(self._most, thread_name_prefix="smdwidgets-s3-index")
         read = self._side_by_side(
-            pool, self._most, keys, lambda key: self._downloader.whole(self._full(key), stop), stop
+            pool, self._most, chain(late, todo), lambda full: self._downloader.whole(full, stop), stop
         )
         with closing(read), shutting_down(pool):
-            for key, content in read:
-                if isinstance(content, S3ObjectMissing):
-                    continue
-                if isinstance(content, SMDebugError):
-                    raise content
-                yield key, content
+            for full, content in read:
+                yield from self._there(names[full], content)
+
+    def _first_and_short(self, todo: Iterator[str]) -> Iterator[tuple[str, bytes | SMDebugError | None]]:
+        """What the short way gives, after the object that shows it if none has yet."""
+        if self._direct is not None and not self._direct.ready:
+            for full in islice(todo, 1):
+                try:
+                    yield full, self._downloader.whole(full, self._closed)
+                except SMDebugError as error:
+                    yield full, error
+        yield from self._downloader.many(todo, self._most, self._closed)
+
+    @staticmethod
+    def _there(key: str, content: bytes | SMDebugError) -> Iterator[tuple[str, bytes]]:
+        """Nothing for an object that is gone."""
+        if isinstance(content, bytes):
+            yield key, content
+        elif not isinstance(content, S3ObjectMissing):
+            raise content
 
     def read_ranges(self, ranges: Sequence[Range]) -> Sequence[memoryview]:
         """The bytes of each range; the first one that can't be read is the error.

@@ -14,10 +14,58 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: |$)")
+_STATUS = re.compile(r"HTTP/1\.([01]) (\d{3})(?: |$)")
 _LONGEST_HEAD = 1 << 16
-_PIECE = 1 << 18
+PIECE = 1 << 18
 _MOST_IDLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Status, headers by their names in small letters, bytes of the body, and whether the connection goes on after it."""
+
+    status: int
+    headers: Mapping[str, str]
+    length: int
+    keep: bool
+
+
+def read_head(data: bytes | bytearray) -> tuple[Head, int] | None:
+    """What an answer begins with, and where its body begins; None while more is to come.
+
+    >>> head, begin = read_head(b"HTTP/1.1 200 OK\\r\\nContent-Length: 3\\r\\n\\r\\nabc")
+    >>> head.status, head.length, head.keep, begin
+    (200, 3, True, 38)
+    """
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        if len(data) > _LONGEST_HEAD:
+            raise ConnectionError("an answer that does not begin")
+        return None
+    first, *lines = data[:end].decode("latin-1").split("\r\n")
+    status = _STATUS.match(first)
+    if status is None:
+        raise ConnectionError("an answer that is not HTTP")
+    told: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        name, value = name.lower(), value.strip()
+        if name == "content-length" and told.get(name, value) != value:
+            raise ConnectionError("an answer of two lengths")
+        told[name] = value
+    length = told.get("content-length", "")
+    if "transfer-encoding" in told or not (length.isascii() and length.isdigit()):
+        raise ConnectionError("an answer of no stated length")
+    keep = status[1] == "1" and told.get("connection", "").lower() != "close"
+    return Head(int(status[2]), told, int(length), keep), end + 4
+
+
+def compose(host: str, target: str, headers: Mapping[str, str]) -> bytes:
+    """A request for ``target``."""
+    lines = [f"GET {target} HTTP/1.1", f"Host: {host}", *(f"{name}: {value}" for name, value in headers.items())]
+    if any(mark in line for line in lines for mark in "\r\n"):
+        raise ConnectionError("a header with a line break in it is not sent")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 class Body:
@@ -40,7 +88,7 @@ class Body:
             piece = bytes(self._begin[:most])
             self._begin = self._begin[most:]
         else:
-            piece = self._connection.sock.recv(min(most, self._left, _PIECE))
+            piece = self._connection.sock.recv(min(most, self._left, PIECE))
         self._left -= len(piece)
         if not self._left:
             self._let_go(self._keep)
@@ -56,72 +104,44 @@ class Body:
             self._wires.back(connection, keep=keep)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Status, headers by their names in small letters, and the body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: Body
-
-
 class Wires:
-    """Connections to one server, made by ``connect`` and kept for the next request."""
+    """Connections to one server, made by ``connect`` and kept for the next request; no answer takes longer than ``seconds``."""
 
-    def __init__(self, connect: Callable[[], Any]) -> None:
-        self._connect = connect
+    def __init__(self, connect: Callable[[], Any], seconds: float) -> None:
+        self.connect = connect
+        self.seconds = seconds
         self._idle: deque[Any] = deque()
         self._process = os.getpid()
         self._closed = False
 
-    def get(self, host: str, target: str, headers: Mapping[str, str]) -> Answer:
-        """Ask for ``target``. A connection that breaks raises an OSError."""
-        lines = [f"GET {target} HTTP/1.1", f"Host: {host}", *(f"{name}: {value}" for name, value in headers.items())]
-        if any(mark in line for line in lines for mark in "\r\n"):
-            raise ConnectionError("a header with a line break in it is not sent")
-        request = "\r\n".join([*lines, "", ""]).encode("latin-1")
-        connection = self._taken() or self._connect()
+    def get(self, request: bytes) -> tuple[Head, Body]:
+        """Ask as :func:`compose` says. A connection that breaks raises an OSError."""
+        connection = self.taken() or self.connect()
         try:
-            connection.sock.sendall(request)
-            status, told, begin = self._head(connection.sock)
-            keep = told.get("connection", "").lower() != "close" and told.pop("", "") == "1"
-            length = told.get("content-length", "")
-            if "transfer-encoding" in told or not length.isdigit():
-                raise ConnectionError("an answer of no stated length")
+            sock = connection.sock
+            sock.settimeout(self.seconds)
+            sock.sendall(request)
+            data = bytearray()
+            while (found := read_head(data)) is None:
+                piece = sock.recv(PIECE)
+                if not piece:
+                    raise ConnectionError("the connection ended before the answer began")
+                data += piece
         except BaseException:
             connection.close()
             raise
-        return Answer(status, told, Body(self, connection, begin, int(length), keep=keep))
+        head, start = found
+        return head, Body(self, connection, bytes(data[start:]), head.length, keep=head.keep)
 
-    @staticmethod
-    def _head(sock: Any) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers (under the name "" the version's last digit), and what came of the body along with them."""
-        data = sock.recv(_PIECE)
-        while (end := data.find(b"\r\n\r\n")) < 0:
-            more = sock.recv(_PIECE)
-            if not more or len(data) > _LONGEST_HEAD:
-                raise ConnectionError("the connection ended before the answer began")
-            data += more
-        first, *lines = data[:end].split(b"\r\n")
-        status = _STATUS.match(first)
-        if status is None:
-            raise ConnectionError("an answer that is not HTTP")
-        told = {"": status[1].decode()}
-        for line in lines:
-            name, _, value = line.partition(b":")
-            named, said = name.decode("latin-1").lower(), value.strip().decode("latin-1")
-            if named == "content-length" and told.get(named, said) != said:
-                raise ConnectionError("an answer of two lengths")
-            told[named] = said
-        return int(status[2]), told, data[end + 4 :]
-
-    def _taken(self) -> Any:
+    def taken(self) -> Any:
         """A connection that was kept and is still there; None if there is none."""
-        from urllib3.util.connection import is_connection_dropped
-
         if self._process != os.getpid():
             # Those of the process that this one was forked from are not ours to speak on.
             self._idle, self._process = deque(), os.getpid()
+        if not self._idle:
+            return None
+        from urllib3.util.connection import is_connection_dropped
+
         while True:
             try:
                 connection = self._idle.pop()
