@@ -3,7 +3,18 @@
  * Everything is computed from values, so that what is drawn can be checked against them.
  */
 import { encode } from "../src/packet";
-import type { Answer, Fault, HistScale, Param, Pool, Question, RuleClass, RuleInfo, Want } from "../src/protocol";
+import type {
+  Answer,
+  Fault,
+  HistScale,
+  HistWant,
+  Param,
+  Pool,
+  Question,
+  RuleClass,
+  RuleInfo,
+  Want,
+} from "../src/protocol";
 import { AnswerError, type Progress, type Source } from "../src/request";
 import type { Store } from "../src/store";
 
@@ -413,6 +424,9 @@ export function plan(tensor: CannedTensor, run: number, worker: string, last?: n
   );
 }
 
+/** Each run and each worker has values of its own. */
+const seedOf = (run: number, worker: string) => run + (worker === "worker_1" ? 7 : 0);
+
 export function frames(
   tensor: CannedTensor,
   run: number,
@@ -421,7 +435,7 @@ export function frames(
   want: Want,
   errors: Record<string, Fault> = {},
 ): ArrayBuffer {
-  const seed = run + (worker === "worker_1" ? 7 : 0);
+  const seed = seedOf(run, worker);
   const all = steps.map((step) => values(tensor, step, seed));
   const n = steps.length;
   const arrays: Parameters<typeof encode>[1] = {
@@ -438,16 +452,18 @@ export function frames(
   };
   if (tensor.dtype === "str") arrays.stats = ["f8", [n, 18], new Float64Array(n * 18).fill(Number.NaN)];
   const extra: {
-    hist?: { scale: HistScale; edges: "shared" | "own" };
+    hist?: Omit<HistWant, "bins">;
     image?: { axes: number[]; fixed: number[]; pool: Pool; rows: number; cols: number };
     percentiles?: number[];
   } = {};
   const sorted = all.map((x) => x.filter(Number.isFinite).sort());
   if (want.hist && tensor.dtype !== "str") {
-    const { scale, bins, edges } = want.hist;
-    const every = stepsOf(tensor, run)
-      .filter((_, i, list) => i % Math.max(1, Math.floor(list.length / 8)) === 0)
-      .map((step) => values(tensor, step, seed).filter(Number.isFinite));
+    const { scale, bins, edges, over } = want.hist;
+    const every = (over ?? [{ run, worker }]).flatMap((place) =>
+      stepsOf(tensor, place.run)
+        .filter((_, i, list) => i % Math.max(1, Math.floor(list.length / 8)) === 0)
+        .map((step) => values(tensor, step, seedOf(place.run, place.worker)).filter(Number.isFinite)),
+    );
     const ends = (list: Float64Array[]) =>
       [
         Math.min(...list.map((x) => x.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY))),
@@ -459,7 +475,7 @@ export function frames(
     arrays.edges = edges === "shared" ? ["f8", [bins + 1], shared] : ["f8", [n, bins + 1], each.flatMap((e) => [...e])];
     arrays.hist = ["u4", [n, bins], made.flatMap((m) => [...m.counts])];
     arrays.hist_out = ["f8", [n, 2], made.flatMap((m) => m.out)];
-    extra.hist = { scale, edges };
+    extra.hist = { scale, edges, ...(over && { over }) };
   }
   if (want.percentiles && tensor.dtype !== "str") {
     arrays.percentiles = [
@@ -714,7 +730,7 @@ export class CannedSource implements Source {
       }
       return {};
     }
-    const seed = question.run + (question.worker === "worker_1" ? 7 : 0);
+    const seed = seedOf(question.run, question.worker);
     const m = slice(values(tensor, question.step, seed), tensor.shape, question.axes, question.fixed);
     const rows: [number, number] = [Math.max(0, question.rows[0]), Math.min(m.rows, question.rows[1])];
     const cols: [number, number] = [Math.max(0, question.cols[0]), Math.min(m.cols, question.cols[1])];

@@ -1,5 +1,5 @@
 /** Decides what to ask the kernel for, from what is in view and what is already held. Asks once, and again only for more. */
-import { histKey, imageKey } from "./frames";
+import { histKey, histWanted, imageKey } from "./frames";
 import { resolveAxes, resolveFixed } from "./matrix";
 import type { Form, HistWant, ImageWant, Line, Role, Traits, Want } from "./protocol";
 import type { Scene, Session } from "./session";
@@ -11,8 +11,7 @@ const CELLS = 4096;
 
 export function wantOf(traits: Traits, shape: readonly number[] | undefined, form?: Form): Want {
   const shows = (name: Traits["panels"][number]) => traits.panels.includes(name);
-  const hist: HistWant | null =
-    shows("histogram") || shows("history") ? { scale: traits.hist_scale, bins: BINS, edges: traits.hist_bins } : null;
+  const hist: HistWant | null = shows("histogram") || shows("history") ? { bins: BINS, ...histWanted(traits) } : null;
   const image: ImageWant | null = shows("heatmap")
     ? {
         axes: shape ? resolveAxes(traits.axes, shape.length, form) : traits.axes,
@@ -110,7 +109,7 @@ export class Asker {
         const frame = frames.frames.get(step);
         if (!frame) return false;
         if (frame.error || frames.plan?.form === "text" || frames.plan?.reduced) return true;
-        if (want.hist && !frame.hists.has(histKey(want.hist.scale, want.hist.edges))) return false;
+        if (want.hist && !frame.hists.has(histKey(want.hist))) return false;
         const pictured = frames.plan?.form !== "histogram" && want.image;
         if (pictured && !frame.images.has(imageKey(pictured.axes, pictured.fixed, pictured.pool))) return false;
         return !want.update || frame.update !== undefined;

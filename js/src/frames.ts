@@ -1,6 +1,14 @@
 /** Frames: what the browser holds of one tensor at each of its saved steps, so that a slider waits for nobody. */
 import type { Block, Blocks, Numbers } from "./packet";
-import { type Fault, type FramesHead, type HistScale, type PlanHead, REDUCTIONS } from "./protocol";
+import {
+  type Fault,
+  type FramesHead,
+  type HistScale,
+  type HistWant,
+  type PlanHead,
+  REDUCTIONS,
+  type Traits,
+} from "./protocol";
 
 export interface Hist {
   scale: HistScale;
@@ -36,7 +44,40 @@ export interface Frame {
   readonly images: Map<string, Image>;
 }
 
-export const histKey = (scale: string, edges: string) => `${scale}/${edges}`;
+/**
+ * Which bins are meant. What is compared is counted in the same ones, of all steps of both; else counts would say nothing of
+ * each other.
+ */
+export function histWanted(traits: Traits): Omit<HistWant, "bins"> {
+  const { run, worker, compare, hist_scale: scale } = traits;
+  if (!Object.keys(compare).length) return { scale, edges: traits.hist_bins };
+  const main = { run, worker };
+  const other = { run: compare.run ?? run, worker: compare.worker ?? worker };
+  if (main.run === other.run && main.worker === other.worker) return { scale, edges: "shared" };
+  // In one order, whichever of them is in view.
+  const first = main.run - other.run || (main.worker < other.worker ? -1 : 1);
+  return { scale, edges: "shared", over: first < 0 ? [main, other] : [other, main] };
+}
+
+export const histKey = ({ scale, edges, over = [] }: Omit<HistWant, "bins">) =>
+  [scale, edges, ...over.map((place) => `${place.run} ${place.worker}`)].join("/");
+
+/** The bins to show: those meant, or, where they are not here yet (and in a page that has no others), some of the same scale. */
+export function histHeld(frame: Frame | undefined, wanted: Omit<HistWant, "bins">): string {
+  const key = histKey(wanted);
+  if (!frame || frame.hists.has(key)) return key;
+  return [...frame.hists.keys()].reverse().find((each) => each.startsWith(`${wanted.scale}/`)) ?? key;
+}
+
+/** Whether counts of two histograms can be held against each other, bin by bin. */
+export function sameBins(a: Hist | undefined, b: Hist | undefined): boolean {
+  return (
+    a !== undefined &&
+    b !== undefined &&
+    a.edges.length === b.edges.length &&
+    (a.edges === b.edges || a.edges.every((edge, i) => edge === b.edges[i]))
+  );
+}
 export const imageKey = (axes: number[], fixed: number[], pool: string) =>
   // The fixed indices of the axes that are shown say nothing.
   `${axes.join()}/${fixed.map((index, axis) => (axes.includes(axis) ? "" : index)).join()}/${pool}`;
@@ -137,7 +178,7 @@ export class TensorFrames {
       if (fault) frame.error = fault;
       else if (stats) delete frame.error;
       if (hist && head.hist && edges) {
-        const key = histKey(head.hist.scale, head.hist.edges);
+        const key = histKey(head.hist);
         if ((frame.hists.get(key)?.edition ?? -1) <= head.edition) {
           const own = edges.shape.length === 2 ? row(edges, i) : edges.data;
           if (own.length === (hist.shape[1] as number) + 1)

@@ -112,10 +112,17 @@ export const REDUCTIONS = [
 /** Modes by the number that stands in packets. */
 export const MODES = ["", "TRAIN", "EVAL", "PREDICT", "GLOBAL"] as const;
 
+/** Whose values a tensor has: of which run, as which worker saw it. */
+export interface Place {
+  run: number;
+  worker: string;
+}
 export interface HistWant {
   scale: HistScale;
   bins: number;
   edges: "shared" | "own";
+  /** the shared bins hold the values of these, where it is more than the tensor's own */
+  over?: Place[];
 }
 export interface ImageWant {
   axes: number[];
@@ -215,7 +222,7 @@ export interface FramesHead {
   worker: string;
   edition: number;
   errors: Record<string, Fault>;
-  hist?: { scale: HistScale; edges: "shared" | "own" };
+  hist?: Omit<HistWant, "bins">;
   image?: { axes: number[]; fixed: number[]; pool: Pool; rows: number; cols: number };
   percentiles?: number[];
 }

@@ -195,6 +195,22 @@ test("a second step is pinned and laid over the first; a run without the step sh
   await until(() =>
     /mlp-slow: not saved at this step: showing TRAIN step 810/.test($(el, ".smdw-from").textContent ?? ""),
   );
+  // Both are counted in the same bins, so that the line below reads both under the pointer.
+  const { edges } = await until(() => {
+    const both = [0, 1].map((run) => session.store.held(run, "fc1.weight", "")?.at(run ? 810 : 1200));
+    const [mine, its] = both.map((frame) => frame?.hists.get("linear/shared/0 /1 "));
+    return mine && its && String(mine.edges) === String(its.edges) && mine;
+  });
+  const reach = [0, 1].map((run) => values(tensor("fc1.weight"), run ? 810 : 1200, run));
+  expect(edges[0]).toBeLessThanOrEqual(Math.min(...reach.flatMap((x) => [...x])));
+  const canvas = $(panel("histogram"), "canvas");
+  const box = canvas.getBoundingClientRect();
+  canvas.dispatchEvent(
+    new PointerEvent("pointermove", { clientX: box.left + box.width / 2, clientY: box.top + 100, bubbles: true }),
+  );
+  await until(() =>
+    /values, [\d.]+%\s+\u00b7\s+compared [\d,]+$/.test($(panel("histogram"), ".smdw-readout").textContent ?? ""),
+  );
   button(el, "compare off").click();
   expect(session.state.get("compare")).toEqual({});
 });

@@ -1,5 +1,5 @@
 import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "../draw/histogram";
-import { type Frame, finiteness, type Hist, histKey, type TensorFrames } from "../frames";
+import { type Frame, finiteness, type Hist, histHeld, histWanted, sameBins, type TensorFrames } from "../frames";
 import { series } from "../lib/colour";
 import { field, Segments, Select, Toggle } from "../lib/dom";
 import { clipped, count, num, percent } from "../lib/format";
@@ -90,30 +90,36 @@ export class HistogramPanel extends PicturePanel {
     const { session, theme } = this.context;
     this.#scale.update(traits.hist_scale);
     this.#log.update(traits.log_counts);
+    const comparing = Object.keys(traits.compare).length > 0;
     this.#bins.update(
-      [
-        ["shared", "the same at all steps"],
-        ["own", "each step its own"],
-      ],
-      traits.hist_bins,
+      comparing
+        ? [["shared", "the same for both"]]
+        : [
+            ["shared", "the same at all steps"],
+            ["own", "each step its own"],
+          ],
+      comparing ? "shared" : traits.hist_bins,
     );
+    this.#bins.el.disabled = comparing;
     this.note(session.waiting.get(session.place("main")) ?? session.waiting.get(session.place("compare")));
-    const key = histKey(traits.hist_scale, traits.hist_bins);
-    const hist = main?.frame?.counts?.[0] === 0 ? undefined : main?.frame?.hists.get(key);
-    const second = other?.frame?.hists.get(key);
-    const shared = traits.hist_bins === "shared";
+    const wanted = histWanted(traits);
+    const keys = [main, other].map((shown) => histHeld(shown?.frame, wanted));
+    const [hist, second] = [main, other].map((shown, i) =>
+      shown?.frame?.counts?.[0] === 0 ? undefined : shown?.frame?.hists.get(keys[i] as string),
+    );
+    const shared = wanted.edges === "shared";
     const tops = [main, other].map((shown, i) =>
       !shown
         ? 0
         : shared
-          ? shown.frames.range(`top/${key}`, (frame) => [most(frame.hists.get(key))])[1]
+          ? shown.frames.range(`top/${keys[i]}`, (frame) => [most(frame.hists.get(keys[i] as string))])[1]
           : most([hist, second][i]),
     );
     const domains = [main, other].map((shown, i) => {
       const own = [hist, second][i];
       if (!shown || !own) return [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY] as const;
       return shared
-        ? histDomain(shown.frames, key)
+        ? histDomain(shown.frames, keys[i] as string)
         : ([own.edges[0] as number, own.edges[own.edges.length - 1] as number] as const);
     });
     const picture: HistogramPicture = {
@@ -131,22 +137,21 @@ export class HistogramPanel extends PicturePanel {
     };
     this.#picture = picture;
     this.figure.paint((pen, size, colours) => drawHistogram(pen, size, colours, picture), theme());
-    this.readout(this.#words(hist, main?.frame, other));
+    this.readout(this.#words(hist, main?.frame));
     const said = `Histogram of ${clipped(traits.tensor, 80)} at step ${main?.frame?.step ?? "none"}. ${spoken(main?.frame)}`;
     this.figure.describe(said);
     this.summary(said);
   }
 
-  #words(hist: Hist | undefined, frame: Frame | undefined, other: Shown | undefined): string {
+  #words(hist: Hist | undefined, frame: Frame | undefined): string {
     if (!hist) return "";
     const i = this.#hover;
     if (i >= 0 && i < hist.counts.length) {
       const n = hist.counts[i] as number;
       const total = frame?.counts?.[0] ?? 0;
       const closed = i === hist.counts.length - 1 ? "]" : ")";
-      const second = other?.frame?.hists.get(
-        histKey(this.#scene?.traits.hist_scale ?? "", this.#scene?.traits.hist_bins ?? ""),
-      )?.counts[i];
+      const compared = this.#picture?.other;
+      const second = sameBins(hist, compared) ? compared?.counts[i] : undefined;
       return `[${num(hist.edges[i] as number)}, ${num(hist.edges[i + 1] as number)}${closed}  ${count(n)} values, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  compared ${count(second)}`}`;
     }
     return brief(frame);

@@ -1,6 +1,6 @@
 import { drawRidge, drawStrip, type HistoryPicture, layoutHistory, stepAt, stripPixels } from "../draw/history";
 import type { Pixels } from "../draw/pen";
-import { type Frame, finiteness, histKey, nearestIndex } from "../frames";
+import { type Frame, finiteness, histHeld, histWanted, nearestIndex } from "../frames";
 import { table } from "../lib/colour";
 import { Segments } from "../lib/dom";
 import { clipped, count, num, plural } from "../lib/format";
@@ -79,7 +79,7 @@ export class HistoryPanel extends PicturePanel {
     this.#ridge = traits.history === "ridge";
     this.#kind.update(traits.history);
     this.note(undefined);
-    const key = histKey(traits.hist_scale, traits.hist_bins);
+    const key = histHeld(main?.frame, histWanted(traits));
     const version = `${traits.run}/${traits.tensor}/${traits.worker}/${traits.mode}/${key}/${main?.frames.version}`;
     if (version !== this.#framesKey) {
       this.#framesKey = version;

@@ -1,8 +1,9 @@
-"""One set of bins for all steps of a tensor, so that histograms can be compared by eye."""
+"""One set of bins for all steps of a tensor, or of the tensors that lie over each other, so that counts can be compared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -37,17 +38,58 @@ class SharedEdges:
         return low < first - slack or high > last + slack
 
 
-def shared_edges(view: TensorView, steps: list[int], scale: str, bins: int) -> SharedEdges | None:
-    """Edges over the range of a tensor's steps, of as many as tell; None where no step has a finite number."""
+class Bins:
+    """The bins in which all steps of some tensors are counted: laid when first needed, anew where values outgrow them.
+
+    Each laying is an edition; whoever has shown an older one shows all steps anew.
+    """
+
+    def __init__(self, views: Sequence[TensorView], scale: str, bins: int) -> None:
+        self.views = list(views)
+        self._scale = scale
+        self._bins = bins
+        self._edition = 0
+        self._edges: SharedEdges | None = None
+        self._lock = threading.Lock()
+
+    def laid(self) -> tuple[SharedEdges | None, int]:
+        """The edges, None where no step has a finite number, and which edition they are."""
+        with self._lock:
+            if not self._edition:
+                self._lay()
+            return self._edges, self._edition
+
+    def lay_anew(self, edition: int) -> None:
+        """The values have outgrown this edition."""
+        with self._lock:
+            if edition == self._edition:
+                self._lay()
+
+    def _lay(self) -> None:
+        self._edges = shared_edges(self.views, self._scale, self._bins)
+        self._edition += 1
+
+
+def shared_edges(views: Sequence[TensorView], scale: str, bins: int) -> SharedEdges | None:
+    """Edges over the range of all steps of some tensors, of as many as tell; None where no step has a finite number."""
+    low, high, smallest = _range(found for view in views for found in _ranges(view, scale))
+    if low > high:
+        return None
+    return SharedEdges(lay(low, high, smallest, scale, bins), scale)
+
+
+def _ranges(view: TensorView, scale: str) -> Iterable[tuple[float, float, float]]:
+    """The ranges of as many of a tensor's steps as tell."""
+    try:
+        steps = view.steps()
+    except SMDebugError:  # one of the runs that are compared may not have it
+        return []
     few = (
         steps if len(steps) <= LOOKED_AT else [steps[i] for i in np.linspace(0, len(steps) - 1, LOOKED_AT).astype(int)]
     )
     # Only the logarithmic scales need to see values; for the others one pass over the files will do.
     swept = _swept_ranges(view, few) if scale == "linear" else {}
-    low, high, smallest = _range([*swept.values(), *_finite_ranges(view, [step for step in few if step not in swept])])
-    if low > high:
-        return None
-    return SharedEdges(lay(low, high, smallest, scale, bins), scale)
+    return [*swept.values(), *_finite_ranges(view, [step for step in few if step not in swept])]
 
 
 def _swept_ranges(view: TensorView, steps: list[int]) -> dict[int, tuple[float, float, float]]:

@@ -30,11 +30,15 @@ MOST_CELLS = 1 << 16
 
 @dataclass(frozen=True)
 class HistogramWanted:
-    """Which bins: ``scale`` is linear, log (of magnitudes) or symlog; ``edges`` shared by all steps, or each step's own."""
+    """Which bins: ``scale`` is linear, log (of magnitudes) or symlog; ``edges`` shared by all steps, or each step's own.
+
+    ``over`` names the places (run and worker) whose values the shared ones hold, where it is more than the tensor's own.
+    """
 
     scale: str = "linear"
     bins: int = 128
     edges: str = "shared"
+    over: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Wanted:
                 str(hist.get("scale", "linear")),
                 min(1024, max(1, int(hist.get("bins", 128)))),
                 str(hist.get("edges", "shared")),
+                tuple((int(place["run"]), str(place["worker"])) for place in (hist.get("over") or ())[:8]),
             ),
             image=None
             if not image
@@ -245,6 +250,8 @@ def _pack_histograms(
     if not bins:
         return
     head["hist"] = {"scale": wanted.scale, "edges": wanted.edges}
+    if wanted.over:
+        head["hist"]["over"] = [{"run": run, "worker": worker} for run, worker in wanted.over]
     empty = np.zeros(bins, np.uint32)
     arrays["hist"] = np.array([_padded(frame.hist, bins, empty) for frame in frames], np.uint32)
     arrays["hist_out"] = np.array([frame.hist_out for frame in frames])

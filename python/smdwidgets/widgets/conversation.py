@@ -12,6 +12,8 @@ from typing import Any
 
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures import details
+from smdwidgets.pictures.edges import Bins
+from smdwidgets.pictures.frames import Wanted
 from smdwidgets.pictures.overview import SHOWN_NAME, Told, overview, predicament
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.view import TensorView
@@ -27,6 +29,8 @@ logger = logging.getLogger("smdwidgets.widgets")
 
 PROTOCOL = 1
 HEARTBEAT = 2.0
+BINS_KEPT = 8
+"""Sets of bins that are kept: who asks again, or for what is compared, gets the same."""
 
 
 class Cancelled(Exception):
@@ -96,6 +100,7 @@ class Conversation:
         self._asked: dict[str, threading.Event] = {}
         self._told = [Told(run) for run in range(len(self.trials))]
         self._streams: dict[str, FrameStream] = {}
+        self._bins: dict[Any, Bins] = {}
         self._lines = Lines([])
         self._last_news = 0.0
         self._closed = False
@@ -170,7 +175,8 @@ class Conversation:
 
     def _frames(self, question: dict[str, Any], reply: Reply) -> None:
         role = "compare" if question.get("role") == "compare" else "main"
-        stream = FrameStream(self._view(question), self._about(question), question)
+        wanted = Wanted.from_json(question.get("want") or {})
+        stream = FrameStream(self._view(question), self._about(question), wanted, self._bins_of(question, wanted))
         reply.part([stream.plan()])
         with self._lock:
             self._streams[role] = stream
@@ -182,6 +188,24 @@ class Conversation:
         if reply.cancelled.is_set():
             raise Cancelled
         reply.answer()
+
+    def _bins_of(self, question: dict[str, Any], wanted: Wanted) -> Bins | None:
+        """The bins of all steps, of the tensor itself or of those that are compared; they have the same ones."""
+        histogram = wanted.histogram
+        if histogram is None or histogram.edges != "shared":
+            return None
+        about = self._about(question)
+        places = histogram.over or ((about["run"], about["worker"]),)
+        key = (about["tensor"], frozenset(places), histogram.scale, histogram.bins)
+        with self._lock:
+            found = self._bins.pop(key, None)
+            if found is None:
+                views = [self._view({**about, "run": run, "worker": worker}) for run, worker in places]
+                found = Bins(views, histogram.scale, histogram.bins)
+            self._bins[key] = found
+            while len(self._bins) > BINS_KEPT:
+                self._bins.pop(next(iter(self._bins)))
+        return found
 
     def _tile(self, question: dict[str, Any], reply: Reply) -> None:
         reply.answer([details.tile(self._view(question), int(question["step"]), question, self._about(question))])

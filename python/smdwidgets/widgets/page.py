@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 from smdwidgets._text import byte_size, markup
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.pictures import details
+from smdwidgets.pictures.edges import Bins
+from smdwidgets.pictures.frames import HistogramWanted, Wanted
 from smdwidgets.pictures.overview import Told, overview
 from smdwidgets.pictures.packet import pack
+from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.widgets import bundle
 from smdwidgets.widgets.streaming import FrameStream
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from smdwidgets.widgets.base import RunWidget
 
 
+_BINS = 128
 _TOO_OLD = (
     "This page draws with JavaScript, which this browser does not run. Open it in Chrome or Edge 111, Firefox 115, "
     "Safari 16.4, or newer."
@@ -92,12 +96,21 @@ def _packets(widget: RunWidget, tensors: list[str] | None, room: int) -> list[by
         raise SMDebugValueError(
             f"The list of steps and tensors alone is larger than the page may be; give a larger limit than {byte_size(room)}."
         )
-    views = [(run, name) for run in range(len(widget.trials)) for name in names if widget.trials[run].has_tensor(name)]
-    for number, (run, name) in enumerate(views):
-        mine = _tensor(TensorView(widget.trials[run], name, widget.worker), run, left // (len(views) - number), widget)
+    bins = {name: _bins(widget, name) for name in names} if widget.hist_bins == "shared" or widget.compare else {}
+    views = [(place, name) for place in _places(widget) for name in names if widget.trials[place[0]].has_tensor(name)]
+    for number, ((run, worker), name) in enumerate(views):
+        view = TensorView(widget.trials[run], name, worker)
+        mine = _tensor(view, run, left // (len(views) - number), widget, bins.get(name))
         left -= sum(map(len, mine))
         packets += mine
     return packets
+
+
+def _places(widget: RunWidget) -> list[tuple[int, str]]:
+    """Runs and workers that can be seen in the page: every run, and the worker that is compared."""
+    places = [(run, widget.worker) for run in range(len(widget.trials))]
+    compared = (int(widget.compare.get("run", widget.run)), str(widget.compare.get("worker", widget.worker)))
+    return places if compared in places or compared[0] >= len(places) else [*places, compared]
 
 
 def _curves(widget: RunWidget, line: dict[str, Any]) -> list[bytes]:
@@ -114,25 +127,27 @@ def _curves(widget: RunWidget, line: dict[str, Any]) -> list[bytes]:
     return made
 
 
-def _tensor(view: TensorView, run: int, room: int, widget: RunWidget) -> list[bytes]:
+def _bins(widget: RunWidget, name: str) -> Bins:
+    """One set for all that the page holds of a tensor: whatever is compared in it can be."""
+    views = [TensorView(widget.trials[run], name, worker) for run, worker in _places(widget)]
+    return Bins(views, widget.hist_scale, _BINS)
+
+
+def _tensor(view: TensorView, run: int, room: int, widget: RunWidget, bins: Bins | None) -> list[bytes]:
     """Plan and frames of one tensor, steps left out evenly until they fit."""
     about = {"run": run, "tensor": view.name, "worker": view.worker}
-    question = {
-        "want": {
-            "stats": True,
-            "hist": {"scale": widget.hist_scale, "bins": 128, "edges": widget.hist_bins},
-            "image": {"axes": widget.axes, "fixed": widget.fixed, "pool": widget.pool, "cells": 4096},
-            "percentiles": True,
-        }
-    }
-    stream = FrameStream(view, about, question)
+    wanted = Wanted(
+        histogram=HistogramWanted(widget.hist_scale, _BINS, "own" if bins is None else "shared"),
+        image=ImageWanted(tuple(widget.axes), tuple(widget.fixed), widget.pool, 4096),
+    )
+    stream = FrameStream(view, about, wanted, bins)
     steps = view.steps()
     every = 1
     made = [packet for packet, _, _ in stream.run(-1, None, lambda: False)]
     size = sum(map(len, made))
     if size > room and steps:
         every = -(-size // max(1, room))
-        stream = FrameStream(view, about, question)
+        stream = FrameStream(view, about, wanted, bins)
         stream.only = set(steps[::-1][::every])
         made = [packet for packet, _, _ in stream.run(-1, None, lambda: False)]
     return [stream.plan(), *made]

@@ -11,7 +11,7 @@ from typing import Any
 
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures import details
-from smdwidgets.pictures.edges import SharedEdges, shared_edges
+from smdwidgets.pictures.edges import Bins, SharedEdges
 from smdwidgets.pictures.frames import Frame, Wanted, make_frame, pack_frames
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.view import TensorView
@@ -26,18 +26,17 @@ makers = ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="smd
 class FrameStream:
     """The frames that one page asked for last, of one role."""
 
-    def __init__(self, view: TensorView, about: dict[str, Any], question: dict[str, Any]) -> None:
+    def __init__(self, view: TensorView, about: dict[str, Any], wanted: Wanted, bins: Bins | None = None) -> None:
         self.view = view
         self.about = about
-        self.wanted = Wanted.from_json(question.get("want") or {})
-        self.edition = 1
+        self.wanted = wanted
+        #: In which all steps are counted; without them each step has its own.
+        self.bins = bins
         #: Steps to be shown, where not all are.
         self.only: set[int] | None = None
-        self._edges: SharedEdges | None = None
-        self._laid = False
+        self._edition = 1
         self._sent: set[int] = set()
         self._lock = threading.Lock()
-        self._laying = threading.Lock()
 
     def plan(self) -> bytes:
         """What is known before any frame is made."""
@@ -52,7 +51,7 @@ class FrameStream:
         order = nearest_first(wanted, near)
         done = 0
         for batch in self._batches(order, steps, cancelled):
-            for packet in self._packets(batch):
+            for packet in batch:
                 done = len(self._sent)
                 yield packet, min(done, len(order)), len(order)
 
@@ -66,59 +65,62 @@ class FrameStream:
             except SMDebugError:
                 return []
             fresh = [step for step in steps if step > max(self._sent)]
-            if not fresh:
+            # Bins that are shared may have been laid anew for another's sake.
+            if not fresh and self._laid()[1] == self._edition:
                 return []
-            self._lay(steps)
-            frames = [self._make(step, steps) for step in fresh]
-            packets: list[bytes] = []
-            if self._edges is not None and any(self._edges.misses(f.stats[0], f.stats[1]) for f in frames):
-                self._laid = False
-                self.edition += 1
-                self._lay(steps)
-                frames = [self._make(step, steps) for step in steps]
+            edges, edition = self._laid()
+            frames = [self._make(step, steps, edges) for step in fresh]
+            if self.bins is not None and any(_outgrown(edges, frame) for frame in frames):
+                self.bins.lay_anew(edition)
+                edges, edition = self._laid()
+            if edition != self._edition:
+                frames = [self._make(step, steps, edges) for step in steps]
+        packets: list[bytes] = []
         for batch in _cut(frames):
-            packets += self._packets(batch)
+            packets += self._packets(batch, edges, edition)
         return packets
 
     # ---------------------------------------------------------------------------------------------------------- details
 
     def _batches(
         self, order: Sequence[int], steps: Sequence[int], cancelled: Callable[[], bool]
-    ) -> Iterator[list[Frame]]:
+    ) -> Iterator[list[bytes]]:
         if not order or cancelled():
             return
-        self._lay(steps)
-        batch = [self._make(order[0], steps)]
-        yield batch
+        edges, edition = self._laid()
+        yield self._packets([self._make(order[0], steps, edges)], edges, edition)
         at, size = 1, _FEW
         while at < len(order):
-            self._lay(steps)
-            made = makers.map(lambda step: None if cancelled() else self._make(step, steps), order[at : at + size])
+            made = makers.map(
+                lambda step: None if cancelled() else self._make(step, steps, edges), order[at : at + size]
+            )
             batch = [frame for frame in made if frame is not None]
             if cancelled():
                 return
-            yield batch
+            yield self._packets(batch, edges, edition)
             at += size
             size = min(size * 2, _steps_a_packet(batch))
 
-    def _lay(self, steps: Sequence[int]) -> None:
-        """Lay the edges that all steps share, once."""
-        histogram = self.wanted.histogram
-        with self._laying:
-            if histogram is not None and histogram.edges == "shared" and not self._laid:
-                self._edges = shared_edges(self.view, list(steps), histogram.scale, histogram.bins)
-                self._laid = True
+    def _laid(self) -> tuple[SharedEdges | None, int]:
+        return (None, 1) if self.bins is None else self.bins.laid()
 
-    def _make(self, step: int, steps: Sequence[int]) -> Frame:
+    def _make(self, step: int, steps: Sequence[int], edges: SharedEdges | None) -> Frame:
         at = bisect_left(steps, step)
-        return make_frame(self.view, step, self.wanted, self._edges, steps[at - 1] if at else None)
+        return make_frame(self.view, step, self.wanted, edges, steps[at - 1] if at else None)
 
-    def _packets(self, frames: Sequence[Frame]) -> list[bytes]:
+    def _packets(self, frames: Sequence[Frame], edges: SharedEdges | None, edition: int) -> list[bytes]:
+        self._edition = edition
         packets = []
         for group in _same_shape(frames):
-            packets.append(pack_frames(self.about, group, self.wanted, self._edges, self.edition))
+            packets.append(pack_frames(self.about, group, self.wanted, edges, edition))
             self._sent.update(frame.step for frame in group)
         return packets
+
+
+def _outgrown(edges: SharedEdges | None, frame: Frame) -> bool:
+    if edges is None:  # no step had a finite number so far
+        return frame.hist is not None and bool(frame.hist.any())
+    return edges.misses(float(frame.stats[0]), float(frame.stats[1]))
 
 
 def nearest_first(steps: Sequence[int], near: int) -> list[int]:

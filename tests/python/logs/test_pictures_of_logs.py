@@ -79,7 +79,7 @@ def test_a_histogram_is_shown_as_what_it_counted(run: Path, scale: str, shared: 
         head, _ = unpack(plan(view, {}))
         assert head["form"] == "histogram"
         wanted = Wanted(histogram=HistogramWanted(scale, 40, "shared" if shared else "own"))
-        edges = shared_edges(view, [0, 1, 2, 3], scale, 40) if shared else None
+        edges = shared_edges([view], scale, 40) if shared else None
         for step, value in enumerate(VALUES):
             frame = make_frame(view, step, wanted, edges)
             assert frame.error is None

@@ -143,14 +143,14 @@ def test_edges_span_all_finite_values_however_they_are_found(tmp_path: Path) -> 
         save(run, step, {"w": value, "text": np.array(["a"]), "complex": value.astype(np.complex64)})
     trial = smdwidgets.create_trial(end(run))
     finite = np.concatenate([value[np.isfinite(value)].astype(np.float64).ravel() for value in values])
-    edges = shared_edges(TensorView(trial, "w"), trial.steps(), "linear", 16)
+    edges = shared_edges([TensorView(trial, "w")], "linear", 16)
     assert edges is not None
     assert (edges.edges[0], edges.edges[-1]) == (finite.min(), finite.max())
-    sizes = shared_edges(TensorView(trial, "complex"), trial.steps(), "linear", 16)
+    sizes = shared_edges([TensorView(trial, "complex")], "linear", 16)
     assert sizes is not None
     assert sizes.edges[0] >= 0
     assert sizes.edges[-1] == pytest.approx(np.abs(finite).max())
-    assert shared_edges(TensorView(trial, "text"), trial.steps(), "linear", 16) is None
+    assert shared_edges([TensorView(trial, "text")], "linear", 16) is None
 
 
 def test_the_step_in_view_comes_alone_and_the_nearest_next(explorer: Any) -> None:
@@ -602,3 +602,38 @@ def test_percentiles_of_a_large_tensor_are_right_to_less_than_one(shape: tuple[i
     for q in PERCENTILES:
         rank = (value < np.percentile(chosen, q)).mean() * 100
         assert rank == pytest.approx(q, abs=1)
+
+
+def test_what_is_compared_is_counted_in_the_same_bins(run: Path, tmp_path: Path) -> None:
+    """Of another size, at other steps and while one of them grows out of the bins, in two streams."""
+    other = begin(tmp_path / "other")
+    for step in (0, 5):
+        save(other, step, {"fc1.weight": 40 * weights(step)})
+    widget = smdwidgets.explore([run, other])
+    page = Page(widget)
+    over = [{"run": 0, "worker": ""}, {"run": 1, "worker": ""}]
+    want = {**WANT, "hist": {"scale": "linear", "bins": 64, "edges": "shared", "over": over}}
+
+    def asked(role: str, number: int) -> list[Any]:
+        question = {"role": role, "run": number, "tensor": "fc1.weight", "worker": "", "near": 0, "want": want}
+        return [packet for packet in page.ask("frames", **question)[1] if packet[0]["kind"] == "frames"]
+
+    packets = asked("main", 0) + asked("compare", 1)
+    assert all(head["hist"]["over"] == over for head, _ in packets)
+    edges = packets[0][1]["edges"]
+    assert all(np.array_equal(arrays["edges"], edges) for _, arrays in packets)
+    assert edges[0] <= 40 * weights(5).min() <= 40 * weights(5).max() <= edges[-1]
+
+    def newest() -> dict[int, Any]:
+        frames = [packet for packet in page.news if packet[0]["kind"] == "frames"]
+        return {head["run"]: (head["edition"], arrays["edges"]) for head, arrays in frames if "hist" in head}
+
+    save(other, 10, {"fc1.weight": 4000 * weights(10)})
+    deadline = time.monotonic() + 30
+    while not (len(newest()) == 2 and {edition for edition, _ in newest().values()} == {2}):
+        assert time.monotonic() < deadline, newest()
+        widget._conversation.look()
+    (_, first), (_, second) = newest().values()
+    assert np.array_equal(first, second)
+    assert first[-1] >= 4000 * weights(10).max()
+    widget.close()
