@@ -1,0 +1,71 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Rest } from "../src/lib/rest";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+function resting() {
+  const control = new AbortController();
+  const then = vi.fn();
+  return { rest: new Rest(control.signal), control, then };
+}
+const pointer = (type: string) => window.dispatchEvent(new Event(type));
+/** the frame that is let pass takes one more turn of the display */
+const FRAME = 20;
+
+test("what waits for rest is done once, a moment after the last movement", () => {
+  const { rest, then } = resting();
+  for (let i = 0; i < 5; i++) {
+    rest.after(100, then);
+    vi.advanceTimersByTime(90);
+  }
+  expect(then).not.toHaveBeenCalled();
+  vi.advanceTimersByTime(10 + FRAME);
+  expect(then).toHaveBeenCalledTimes(1);
+  vi.advanceTimersByTime(5000);
+  expect(then).toHaveBeenCalledTimes(1);
+});
+
+test("a drag that hesitates asks for nothing; one that is let go does, and one that stands still", () => {
+  const { rest, then } = resting();
+  pointer("pointerdown");
+  for (let i = 0; i < 5; i++) {
+    rest.after(100, then);
+    vi.advanceTimersByTime(350);
+  }
+  expect(then).not.toHaveBeenCalled();
+  pointer("pointerup");
+  vi.advanceTimersByTime(100 + FRAME);
+  expect(then).toHaveBeenCalledTimes(1);
+  pointer("pointerdown");
+  rest.after(100, then);
+  vi.advanceTimersByTime(400 + FRAME);
+  expect(then).toHaveBeenCalledTimes(2);
+  pointer("pointercancel");
+  vi.advanceTimersByTime(5000);
+  expect(then).toHaveBeenCalledTimes(2);
+});
+
+test("a press puts off what was nearly due", () => {
+  const { rest, then } = resting();
+  rest.after(100, then);
+  vi.advanceTimersByTime(95);
+  pointer("pointerdown");
+  vi.advanceTimersByTime(300);
+  expect(then).not.toHaveBeenCalled();
+  pointer("pointerup");
+  vi.advanceTimersByTime(100 + FRAME);
+  expect(then).toHaveBeenCalledTimes(1);
+});
+
+test("what is gone does nothing", () => {
+  const { rest, control, then } = resting();
+  rest.after(100, then);
+  rest.cancel();
+  vi.advanceTimersByTime(1000);
+  rest.after(100, then);
+  control.abort();
+  pointer("pointerup");
+  vi.advanceTimersByTime(1000);
+  expect(then).not.toHaveBeenCalled();
+});
