@@ -87,6 +87,9 @@ def judge_index(run: InMemory, file: str, content: bytes, counts: Counter[str]) 
     counts["index files refused"] += not entries
     doubled = run.doubled(file)
     for entry in entries:
+        if run.is_as_it_was(entry):
+            counts["right"] += 1
+            continue
         record = run.record(entry)
         right = run.values.get(key_of(entry))
         try:
@@ -119,6 +122,8 @@ def test_index_files(run: InMemory) -> None:
 def test_whole_runs(run: InMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same through a trial, whose files lie in a directory: opened, listed, read one by one and in sweeps."""
     monkeypatch.setenv("SMDEBUG_TRAINING_END_DELAY_REFRESH", "0")
+    # An index file that names an event file which never comes is waited for, 200 seconds in a run that is not over.
+    monkeypatch.setenv("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT", "0")
     chance = campaign.rng("runs", run.name)
     root = tmp_path / "whole"
     for key, content in run.files.items():

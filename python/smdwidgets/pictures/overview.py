@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,10 +25,25 @@ class Told:
     """What of a run a browser has been told."""
 
     run: int
-    steps: set[int] = field(default_factory=set)
+    steps: array[int] = field(default_factory=lambda: array("q"))
     names: list[str] = field(default_factory=list)
     workers: list[str] = field(default_factory=list)
     status: tuple[str, str] = ("", "")
+
+    def untold(self, steps: list[int]) -> list[int]:
+        """Those of ascending steps that it has not been told of: mostly the last ones."""
+        many = len(self.steps)
+        if array("q", steps[:many]) == self.steps:
+            return steps[many:]
+        known = set(self.steps)
+        return [step for step in steps if step not in known]
+
+    def now_knows(self, steps: list[int]) -> None:
+        """It has been told of these steps too."""
+        if not self.steps or not steps or steps[0] > self.steps[-1]:
+            self.steps.extend(steps)
+        else:
+            self.steps = array("q", sorted({*self.steps, *steps}))
 
 
 def status_of(trial: Trial) -> str:
@@ -50,7 +66,7 @@ def overview(trial: Trial, told: Told, status: str | None = None, message: str =
         names = trial.tensor_names()
         status = status or status_of(trial)
         first = told.status == ("", "")
-        new_steps = [step for step in steps if step not in told.steps]
+        new_steps = told.untold(steps)
         known = set(told.names)
         new_names = [name for name in names if name not in known]
         if not first and not new_steps and not new_names and told.status == (status, message):
@@ -97,7 +113,7 @@ def overview(trial: Trial, told: Told, status: str | None = None, message: str =
                 },
             )
         )
-    told.steps.update(new_steps)
+    told.now_knows(new_steps)
     told.names += new_names
     told.status = (status, message)
     return packets

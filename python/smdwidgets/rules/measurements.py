@@ -2,15 +2,16 @@
 
 Rules ask for *columns*: one number a tensor (and worker) at a step, such as ``abs_mean`` or ``nan``. A runner fetches the
 columns that its rules need over many steps in one sweep, so that each record is read once whatever the number of rules;
-a rule that runs alone fetches them step by step. Because they are kept, a rule that runs again with another limit reads
-nothing.
+a rule that runs alone fetches them step by step. Because they are kept, as far as a bound in bytes
+allows, a rule that runs again with another limit reads nothing, or what has left.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -29,13 +30,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Measurements", "measurements_of"]
 
-#: Bytes of columns kept for one run; the oldest go first.
-KEPT_BYTES = 512 * 1024 * 1024
+#: Bytes kept for one run, whatever its length; the oldest go first, and are read again when a question needs them.
+KEPT_BYTES = 64 * 1024 * 1024
+#: What keeping one result takes beside the result: its key and its place, near enough for a bound.
+OF_ONE = 400
+#: Steps whose names and modes are kept: more than any rule looks back at every step.
+KEPT_STEPS = 4096
+#: Sets of names that are held once for all steps that have them.
+KEPT_LAYOUTS = 256
 
 #: Steps whose columns a fold fetches together.
 FOLDED_AT_ONCE = 256
 
 V = TypeVar("V")
+Layout = tuple[tuple[str, ...], tuple[str | None, ...]]
 
 
 class Measurements:
@@ -50,11 +58,13 @@ class Measurements:
         self._folds: dict[tuple[Hashable, ...], tuple[int | None, Any]] = {}
         self._bytes = 0
         self._kept_bytes = kept_bytes
-        self._steps: list[int] = []
-        self._modes: dict[int, ModeKeys] = {}
-        self._rosters: dict[int, tuple[str, ...]] = {}
+        self._steps = array("q")
+        self._modes: OrderedDict[int, ModeKeys] = OrderedDict()
+        self._rosters: OrderedDict[int, tuple[str, ...]] = OrderedDict()
         self._last_roster: tuple[str, ...] = ()
         self._picked: dict[tuple[Selector, tuple[str, ...]], tuple[str, ...]] = {}
+        #: The names and workers of tables: mostly the same at every step, and then the same objects.
+        self._layouts: dict[Layout, Layout] = {}
         #: Records read since the start, for those who want to see that nothing is read twice.
         self.records_read = 0
 
@@ -68,26 +78,34 @@ class Measurements:
 
     # ------------------------------------------------------------------------------------------------ steps and names
 
-    def steps_until(self, step: int) -> Sequence[int]:
-        """All saved steps up to and including this one, ascending."""
+    def _steps_to(self, step: int) -> array[int]:
+        """The saved steps, ascending, as far as this one at least. What is given out is never changed."""
         with self._lock:
             if not self._steps or self._steps[-1] < step:
-                self._steps = list(self.trial.steps())
-            return self._steps[: bisect_right(self._steps, step)]
+                self._steps = array("q", self.trial.steps())
+            return self._steps
+
+    def steps_between(self, after: int | None, until: int) -> Sequence[int]:
+        """Saved steps after one (None: from the first) up to and including another, ascending. Costs what it gives."""
+        steps = self._steps_to(until)
+        return steps[0 if after is None else bisect_right(steps, after) : bisect_right(steps, until)]
 
     def earlier_steps(self, step: int, mode: ModeKeys | None = None) -> Iterator[int]:
         """Saved steps before this one, latest first; with a mode those of that mode."""
-        before = self.steps_until(step - 1)
-        for at in range(len(before) - 1, -1, -1):
-            if mode is None or self.mode(before[at]) == mode:
-                yield before[at]
+        steps = self._steps_to(step - 1)
+        for at in range(bisect_left(steps, step) - 1, -1, -1):
+            if mode is None or self.mode(steps[at]) == mode:
+                yield steps[at]
 
     def mode(self, step: int) -> ModeKeys:
         """The mode of a global step."""
-        mode = self._modes.get(step)
-        if mode is None:
-            mode = self._modes[step] = self.trial.mode(step) or ModeKeys.GLOBAL
-        return mode
+        with self._lock:
+            mode = self._modes.get(step)
+            if mode is None:
+                mode = self._modes[step] = self.trial.mode(step) or ModeKeys.GLOBAL
+                if len(self._modes) > KEPT_STEPS:
+                    self._modes.popitem(last=False)
+            return mode
 
     def names_at(self, step: int) -> tuple[str, ...]:
         """Names of the tensors saved at a step."""
@@ -98,6 +116,8 @@ class Measurements:
                 if names == self._last_roster:  # mostly all steps hold the same: one tuple for all of them
                     names = self._last_roster
                 self._last_roster = self._rosters[step] = names
+                if len(self._rosters) > KEPT_STEPS:
+                    self._rosters.popitem(last=False)
             return names
 
     def names(self, selector: Selector, step: int) -> tuple[str, ...]:
@@ -178,7 +198,8 @@ class Measurements:
             swept = sweep_trial(self.trial, names, steps, columns, cancelled)
         except Cancelled:
             for key in picked:
-                if not len(self._tables[key]):
+                table = self._tables.get(key)
+                if table is not None and not len(table):
                     self._drop(key)
             raise
         self.records_read += len(swept.step)
@@ -188,14 +209,14 @@ class Measurements:
         }
         order = np.argsort(swept.step, kind="stable")
         at = swept.step[order]
-        spread: dict[bytes, tuple[tuple[str, ...], tuple[str | None, ...]]] = {}
+        spread: dict[bytes, Layout] = {}
         for step in steps:
             rows = order[np.searchsorted(at, step, "left") : np.searchsorted(at, step, "right")]
             for selector, asked in wanted[step].items():
                 mine = rows[selected[picked[selector, step]][swept.name[rows]]]
                 key = swept.name[mine].tobytes() + swept.worker[mine].tobytes()
                 if key not in spread:
-                    spread[key] = (
+                    spread[key] = self._layout(
                         tuple(names[code] for code in swept.name[mine]),
                         tuple(swept.workers[code] for code in swept.worker[mine]),
                     )
@@ -209,6 +230,11 @@ class Measurements:
                     step, *spread[key], {column: swept.columns[column][mine] for column in asked}, missing, bad
                 )
                 self._merge((selector, step), table)
+
+    def _layout(self, names: tuple[str, ...], workers: tuple[str | None, ...]) -> Layout:
+        if len(self._layouts) >= KEPT_LAYOUTS:
+            self._layouts.clear()
+        return self._layouts.setdefault((names, workers), (names, workers))
 
     def _merge(self, key: tuple[Selector, int], new: StepTable) -> None:
         old = self._tables.get(key)
@@ -270,18 +296,17 @@ class Measurements:
 
         States must not be changed in place. What `add` asks of the steps in between is fetched for many steps at once.
         """
-        steps = self.steps_until(step)
         with self._lock:
             last, state = self._folds.get(key, (None, start))
             if last is not None and last > step:  # asked about the past: from the beginning
                 last, state = None, start
-            todo = steps if last is None else steps[bisect_right(steps, last) :]
+            todo = self.steps_between(last, step)
             for at, each in enumerate(todo):
                 if at % FOLDED_AT_ONCE == 0 and len(todo) > 1:
                     self.prefetch(needs, todo[at : at + FOLDED_AT_ONCE])
                 state = add(cast("V", state), each)
-            if steps:
-                self._folds[key] = (steps[-1], state)
+            if todo:
+                self._folds[key] = (todo[-1], state)
             return cast("V", state)
 
     def kept(self, key: tuple[Hashable, ...], compute: Callable[[], V]) -> V:
@@ -291,10 +316,11 @@ class Measurements:
                 return cast("V", self._derived[key])
         result = compute()
         with self._lock:
-            self._derived[key] = result
-            self._bytes += _size(result)
+            if key not in self._derived:
+                self._derived[key] = result
+                self._bytes += OF_ONE + _size(result)
             while self._bytes > self._kept_bytes and len(self._derived) > 1:
-                self._bytes -= _size(self._derived.popitem(last=False)[1])
+                self._bytes -= OF_ONE + _size(self._derived.popitem(last=False)[1])
         return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -64,7 +65,7 @@ class RuleRunner:
         self.stop_at_first = stop_at_first
         self._feed = Feed(trial, start_step, end_step)
         #: Steps seen so far. Only the working thread adds to it.
-        self._seen: list[int] = []
+        self._seen = array("q")
         #: For each rule how many of the steps seen it has been asked about.
         self._at: dict[str, int] = {}
         self._evaluations: dict[str, Evaluation] = {}
@@ -260,7 +261,7 @@ class RuleRunner:
 
     def _look(self) -> None:
         if not self._feed.ended and not (self._seen and not self.follow):
-            self._seen += self._feed.look()
+            self._seen.extend(self._feed.look())
             for trial in {id(each): each for rule in self._active() for each in rule.rule.other_trials or ()}.values():
                 trial.steps()  # has them look for news, which they do not while a step is judged
 

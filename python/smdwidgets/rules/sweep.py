@@ -20,6 +20,10 @@ __all__ = ["COUNTS", "Cancelled", "Swept", "sweep_trial"]
 COUNTS = ("size", "nan", "pos_inf", "neg_inf", "zero")
 
 
+#: So few tensors are read sooner one by one than by all threads together.
+FEW = 4
+
+
 class Cancelled(Exception):
     """The sweep was told to stop."""
 
@@ -146,8 +150,8 @@ def _one_by_one(
 def read_values(
     trial: Trial, rows: Sequence[tuple[str, str | None]], step: int
 ) -> NDArray[Any] | list[NDArray[Any] | None]:
-    """Whole tensors of a step, in bulk: one array (rows, ...) if all are alike, else a list with None for those without a value."""
-    if hasattr(trial, "values"):
+    """Whole tensors of a step, in bulk: one array (rows, ...) if all are alike, or a list with None for those without a value."""
+    if len(rows) > FEW and hasattr(trial, "values"):
         wanted = dict.fromkeys((name for name, _ in rows), (step,))
         found = trial.values(wanted, worker="*" if any(worker is not None for _, worker in rows) else None)
         workers = found["worker"].tolist() if rows and rows[0][1] is not None else [None] * found.num_rows

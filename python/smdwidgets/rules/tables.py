@@ -13,6 +13,8 @@ from smdwidgets.rules.selector import Selector
 __all__ = ["Need", "StepTable"]
 
 Column = NDArray[np.float64]
+#: Bytes of an empty table with its place, and of an empty array in it.
+OF_A_TABLE, OF_AN_ARRAY = 600, 120
 
 
 @dataclass(frozen=True)
@@ -80,5 +82,6 @@ class StepTable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns, and a little for the rest."""
-        return 64 + sum(column.nbytes for column in self.columns.values())
+        """Bytes that it takes, near enough for a bound: of small tables most is not numbers, but what holds them."""
+        arrays = [*self.columns.values(), *self.missing.values()]
+        return OF_A_TABLE + sum(OF_AN_ARRAY + array.nbytes for array in arrays) + 16 * len(self)

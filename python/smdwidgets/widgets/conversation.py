@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ class Reply:
 
     def answer(self, packets: Sequence[bytes] = (), **words: Any) -> None:
         """The last word."""
-        groups = grouped(packets) or [[]]
+        groups = list(grouped(packets)) or [[]]
         for group in groups[:-1]:
             self._outbox.post({"kind": "part", "id": self._id}, group)
         self._outbox.post({"kind": "answer", "id": self._id, **words}, groups[-1])
@@ -72,21 +72,22 @@ class Reply:
             raise Cancelled
 
 
-def grouped(packets: Sequence[bytes]) -> list[list[bytes]]:
-    """Packets in groups that travel as one message each.
+def grouped(packets: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Packets in groups that travel as one message each, as they come.
 
     >>> [len(group) for group in grouped([bytes(600_000), bytes(600_000), b""])]
     [1, 2]
     """
-    groups: list[list[bytes]] = []
-    size = LARGEST + 1
+    group: list[bytes] = []
+    size = 0
     for packet in packets:
-        if size + len(packet) > LARGEST:
-            groups.append([])
-            size = 0
-        groups[-1].append(packet)
+        if group and size + len(packet) > LARGEST:
+            yield group
+            group, size = [], 0
+        group.append(packet)
         size += len(packet)
-    return groups
+    if group:
+        yield group
 
 
 class Conversation:
@@ -103,7 +104,7 @@ class Conversation:
         self._bins: dict[Any, Bins] = {}
         self._lines = Lines([])
         self._last_news = 0.0
-        self._closed = False
+        self._closed = threading.Event()
         self._answers: dict[str, Callable[[dict[str, Any], Reply], None]] = {
             "hello": self._hello,
             "frames": self._frames,
@@ -120,7 +121,7 @@ class Conversation:
     def heard(self, message: Any) -> None:
         """A message of the browser. Returns at once: the answer comes from elsewhere."""
         self._outbox.heard()
-        if self._closed or not isinstance(message, dict):
+        if self._closed.is_set() or not isinstance(message, dict):
             return
         question_id = str(message.get("id", ""))[:100]
         if message.get("kind") == "cancel":
@@ -278,27 +279,35 @@ class Conversation:
 
     def look(self) -> bool:
         """Tell what is new since the last look; whether there may be more."""
-        if self._closed:
+        if self._closed.is_set():
             return False
-        packets: list[bytes] = []
+        said = False
+        for group in grouped(self._news()):
+            if self._closed.is_set():
+                return False
+            self._outbox.post({"kind": "news"}, group)
+            said = True
+        now = time.monotonic()
+        if not said and now - self._last_news >= HEARTBEAT:
+            self._outbox.post({"kind": "news"}, [])
+            said = True
+        if said:
+            self._last_news = now
+        return self._may_have_news()
+
+    def _news(self) -> Iterator[bytes]:
         for trial, told in zip(self.trials, list(self._told), strict=True):
-            packets += self._look_at(trial, told)
+            yield from self._look_at(trial, told)
         with self._lock:
             streams, lines = list(self._streams.values()), self._lines
         try:
             for stream in streams:
-                packets += stream.news()
-            packets += lines.news(last=all(trial.loaded_all_steps for trial in self.trials))
+                yield from stream.news()
+            yield from lines.news(last=all(trial.loaded_all_steps for trial in self.trials))
         except Exception:  # the run's own news has told why, and must leave all the same
             logger.debug("looking for news failed", exc_info=True)
         if self.rules is not None:
-            packets += self.rules.news()
-        now = time.monotonic()
-        if packets or now - self._last_news >= HEARTBEAT:
-            self._last_news = now
-            for group in grouped(packets) or [[]]:
-                self._outbox.post({"kind": "news"}, group)
-        return self._may_have_news()
+            yield from self.rules.news()
 
     @staticmethod
     def _look_at(trial: Trial, told: Told) -> list[bytes]:
@@ -327,7 +336,7 @@ class Conversation:
 
     def close(self) -> None:
         """Answer nothing more."""
-        self._closed = True
+        self._closed.set()
         with self._lock:
             for cancelled in self._asked.values():
                 cancelled.set()

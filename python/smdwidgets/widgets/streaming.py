@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -35,7 +35,9 @@ class FrameStream:
         #: Steps to be shown, where not all are.
         self.only: set[int] | None = None
         self._edition = 1
-        self._sent: set[int] = set()
+        self._sent = 0
+        #: The newest step sent: what comes after it is news.
+        self._last: int | None = None
         self._lock = threading.Lock()
 
     def plan(self) -> bytes:
@@ -52,33 +54,31 @@ class FrameStream:
         done = 0
         for batch in self._batches(order, steps, cancelled):
             for packet in batch:
-                done = len(self._sent)
+                done = self._sent
                 yield packet, min(done, len(order)), len(order)
 
-    def news(self) -> list[bytes]:
-        """Packets of the steps that came since; all of them anew where the bins no longer fit."""
+    def news(self) -> Iterator[bytes]:
+        """Packets of the steps that came since, as they are made; all steps anew where the bins no longer fit."""
         with self._lock:
-            if not self._sent:
-                return []
+            if self._last is None:
+                return
             try:
                 steps = self.view.steps()
             except SMDebugError:
-                return []
-            fresh = [step for step in steps if step > max(self._sent)]
-            # Bins that are shared may have been laid anew for another's sake.
-            if not fresh and self._laid()[1] == self._edition:
-                return []
+                return
+            shown = self._edition
             edges, edition = self._laid()
-            frames = [self._make(step, steps, edges) for step in fresh]
-            if self.bins is not None and any(_outgrown(edges, frame) for frame in frames):
-                self.bins.lay_anew(edition)
-                edges, edition = self._laid()
-            if edition != self._edition:
-                frames = [self._make(step, steps, edges) for step in steps]
-        packets: list[bytes] = []
-        for batch in _cut(frames):
-            packets += self._packets(batch, edges, edition)
-        return packets
+            for frames in self._made(steps[bisect_right(steps, self._last) :], steps, edges):
+                if self.bins is not None and any(_outgrown(edges, frame) for frame in frames):
+                    self.bins.lay_anew(edition)
+                    break
+                if edition == shown:
+                    yield from self._packets(frames, edges, edition)
+            # Bins that are shared may have been laid anew for another's sake, too.
+            edges, edition = self._laid()
+            if edition != shown:
+                for frames in self._made(steps, steps, edges):
+                    yield from self._packets(frames, edges, edition)
 
     # ---------------------------------------------------------------------------------------------------------- details
 
@@ -108,12 +108,23 @@ class FrameStream:
         at = bisect_left(steps, step)
         return make_frame(self.view, step, self.wanted, edges, steps[at - 1] if at else None)
 
+    def _made(self, order: Sequence[int], steps: Sequence[int], edges: SharedEdges | None) -> Iterator[list[Frame]]:
+        """Frames of these steps, never more of them at once than a message takes."""
+        at, size = 0, _FEW
+        while at < len(order):
+            frames = [self._make(step, steps, edges) for step in order[at : at + size]]
+            yield frames
+            at += size
+            size = min(size * 2, _steps_a_packet(frames))
+
     def _packets(self, frames: Sequence[Frame], edges: SharedEdges | None, edition: int) -> list[bytes]:
         self._edition = edition
         packets = []
         for group in _same_shape(frames):
             packets.append(pack_frames(self.about, group, self.wanted, edges, edition))
-            self._sent.update(frame.step for frame in group)
+            self._sent += len(group)
+            newest = max(frame.step for frame in group)
+            self._last = newest if self._last is None else max(self._last, newest)
         return packets
 
 
@@ -155,11 +166,6 @@ def _steps_a_packet(frames: Sequence[Frame]) -> int:
             size += 0 if section is None else section.nbytes
         largest = max(largest, size)
     return max(1, LARGEST // 2 // largest)
-
-
-def _cut(frames: list[Frame]) -> list[list[Frame]]:
-    size = _steps_a_packet(frames)
-    return [frames[at : at + size] for at in range(0, len(frames), size)]
 
 
 def _same_shape(frames: Sequence[Frame]) -> list[list[Frame]]:

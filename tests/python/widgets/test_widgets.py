@@ -18,8 +18,10 @@ import pytest
 
 import smdwidgets
 from python.widgets.talk import Page, begin, by_step, end, save, weights
-from smdwidgets.pictures.edges import shared_edges
-from smdwidgets.pictures.frames import PERCENTILES, spread
+from smdwidgets.pictures import unpack
+from smdwidgets.pictures.edges import Bins, shared_edges
+from smdwidgets.pictures.frames import PERCENTILES, Wanted, spread
+from smdwidgets.pictures.overview import Told
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
@@ -637,3 +639,41 @@ def test_what_is_compared_is_counted_in_the_same_bins(run: Path, tmp_path: Path)
     assert np.array_equal(first, second)
     assert first[-1] >= 4000 * weights(10).max()
     widget.close()
+
+
+def test_frames_made_anew_leave_as_they_are_made(tmp_path: Path) -> None:
+    """New bins for a long run must not have all of its frames in memory at once."""
+    root = begin(tmp_path / "run")
+    for step in range(400):
+        save(root, step, {"x": np.full(4000, step % 7, np.float32)})
+    trial = smdwidgets.create_trial(root)
+    wanted = Wanted.from_json({"hist": {"bins": 16}, "image": {"cells": 4000}})
+    view = TensorView(trial, "x")
+    stream = FrameStream(view, {"run": 0, "tensor": "x", "worker": ""}, wanted, Bins([view], "linear", 16))
+    assert sum(1 for _ in stream.run(-1, None, lambda: False)) > 3
+    assert list(stream.news()) == []
+    save(root, 400, {"x": np.full(4000, 1000, np.float32)})
+    trial.refresh_data()
+    news = stream.news()
+    sizes, steps = [], []
+    for packet in news:
+        head, arrays = unpack(packet)
+        assert head["edition"] == 2
+        sizes.append(len(packet))
+        steps += arrays["step"].tolist()
+    assert steps == list(range(401))
+    assert max(sizes) < LARGEST
+    assert len(sizes) > 3
+    assert list(stream.news()) == []
+    trial.close()
+
+
+def test_what_a_page_was_told_of_steps() -> None:
+    told = Told(0)
+    assert told.untold([]) == []
+    told.now_knows(told.untold([2, 5]))
+    assert told.untold([2, 5, 9]) == [9]
+    told.now_knows([9])
+    assert told.untold([2, 3, 5, 9, 11]) == [3, 11]  # a step that came late
+    told.now_knows([3, 11])
+    assert told.untold([3, 5, 9, 11, 12]) == [12]  # and one that is gone

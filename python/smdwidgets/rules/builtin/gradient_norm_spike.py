@@ -73,7 +73,7 @@ class GradientNormSpike(BuiltinRule):
             worst: tuple[float, str, str | None] = (-1.0, "", None)
             workers = np.array([worker or "" for worker in table.workers])
             known = ~table.unknown("l2")
-            for worker in np.unique(workers[known]):
+            for worker in sorted(set(workers[known].tolist())):
                 rows = np.flatnonzero(known & (workers == worker))
                 ranked = np.where(np.isnan(norms[rows]), np.inf, norms[rows])
                 top = rows[np.argmax(ranked)]
@@ -84,7 +84,7 @@ class GradientNormSpike(BuiltinRule):
                     else float(norms[top])
                 )
                 if worst[0] < (math.inf if math.isnan(norm) else norm):
-                    worst = (norm, table.names[top], str(worker) or None)
+                    worst = (norm, table.names[top], worker or None)
             return worst
 
         return self.measurements.kept(("global norm", need.selector, step), compute)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from array import array
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets.exceptions import InsufficientInformationForRuleInvocation
@@ -55,8 +57,8 @@ class LossNotDecreasing(BuiltinRule):
     def __init__(self, base_trial: Trial, *args: object, **given: Any) -> None:
         super().__init__(base_trial, *args, **given)
         self._modes = ModeOfLosses()
-        #: Steps at which something was compared, by mode: the next comparison is `num_steps` later.
-        self._compared: dict[ModeKeys, list[int]] = {}
+        #: Steps at which something was compared, by mode, ascending: the next comparison is `num_steps` later.
+        self._compared: dict[ModeKeys, array[int]] = {}
 
     def check(self) -> None:
         if self.selector.everything:
@@ -79,16 +81,17 @@ class LossNotDecreasing(BuiltinRule):
         if mode != ModeKeys.GLOBAL and measurements.mode(step) != mode:
             raise NothingToJudge(f"a step of {measurements.mode(step).name}; losses of {mode.name} are judged")
         at = measurements.position(step, mode)
-        compared = self._compared.setdefault(mode, [])
-        due = max((earlier for earlier in compared if earlier < at), default=at - self.num_steps) + self.num_steps
+        compared = self._compared.setdefault(mode, array("q"))
+        place = bisect_left(compared, at)
+        due = (compared[place - 1] if place else at - self.num_steps) + self.num_steps
         if at < due:
             raise NothingToJudge(f"the next comparison is due at step {due}")
         now = losses_at(measurements, self.selector, step)
         earlier = self._earlier(set(now), step, at, mode)
         if not earlier:
             raise NothingToJudge(f"no loss was saved {self.num_steps} steps earlier or more")
-        if at not in compared:
-            compared.append(at)
+        if at not in compared[place : place + 1]:
+            compared.insert(place, at)
         for name, (before, old) in earlier.items():
             self._compare(name, step, before, old, now[name])
 

@@ -72,8 +72,8 @@ class ModeOfLosses:
     def at(self, measurements: Measurements, selector: Selector, step: int) -> ModeKeys:
         """The best mode in which a loss was saved until this step."""
         if step > self._until:
-            for each in measurements.steps_until(step):
-                if each > self._until and measurements.names(selector, each):
+            for each in measurements.steps_between(self._until, step):
+                if measurements.names(selector, each):
                     self._first.setdefault(measurements.mode(each), each)
             self._until = step
         for mode in (ModeKeys.EVAL, ModeKeys.TRAIN):

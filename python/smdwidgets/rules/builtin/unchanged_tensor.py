@@ -74,8 +74,8 @@ class UnchangedTensor(SelectingRule):
         earlier = measurements.earlier(now.names, step, measurements.mode(step))
         before = np.array([earlier.get(name, -1) for name in now.names], dtype=np.int64)
         same = np.zeros(len(now), dtype=np.bool_)
-        for other in np.unique(before[before >= 0]):
-            then = measurements.table(self.selector, int(other), self.needs()[0].columns)
+        for other in sorted({step for step in before.tolist() if step >= 0}):
+            then = measurements.table(self.selector, other, self.needs()[0].columns)
             mine, its = now.matching(then, before == other)
             for row in mine[~self._provably_differ(now, mine, then, its)]:
                 same[row] = self._close(now.names[row], now.workers[row], int(other), step)
