@@ -164,7 +164,8 @@ class EventLog:
     all records are verified, but of graphs longer than a piece, which are passed over by their length. The questions are those
     of `Catalog`. Where a directory has a mode, global steps are four times the log's, plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT,
     3 for others. `cache` is a directory that keeps what is read of large files, and what to call this log there: what fits a
-    file as it is now is not read again. Safe to use from many threads.
+    file as it is now is not read again. With `hold` all values are kept in memory as they were written, in little more than
+    what changes from step to step. Safe to use from many threads.
 
     >>> log = EventLog([("", "worker_0", 4, "")])
     >>> log.refresh_local("run")
@@ -180,6 +181,7 @@ class EventLog:
         first_step: int | None = None,
         end_step: int | None = None,
         cache: tuple[str, str] | None = None,
+        hold: bool = False,
     ) -> EventLog: ...
     def lay_out(self, directories: Sequence[tuple[str, str, int, str]]) -> None:
         """The log is found to be one of these directories. What was read of those that it had is kept."""
@@ -210,6 +212,8 @@ class EventLog:
     def steps_of(self, name: str, mode: int | None = None) -> list[int]: ...
     def workers_of(self, name: str, step: int) -> list[str]: ...
     def find(self, name: str, step: int, worker: str | None = None) -> Logged | None: ...
+    def held(self, place: Logged) -> bytes | None:
+        """The bytes of a value, if it is held in memory."""
     def number(self, name: str, step: int, worker: str | None = None) -> float | None:
         """The value of a scalar; None where there is none, or it is no scalar."""
     def stored_reductions(self, name: str, step: int, worker: str | None = None) -> list[tuple[str, bool, Any]]:
@@ -241,7 +245,8 @@ class EventLog:
         NDArray[np.float64] | list[float | NDArray[np.float64] | tuple[Logged, Event] | None],
         list[tuple[int, BaseException]],
     ]:
-        """Values of rows (name, global step, worker or None), in one pass over the files, and what failed: (row, error).
+        """Values of rows (name, global step, worker or None), in one pass over the files if they are not held, and what failed:
+        (row, error).
 
         One array where all are numbers, or histograms of as many buckets. Else each as it is: a number, the buckets of a
         histogram, where it lies and what was written, None where there is nothing."""

@@ -35,6 +35,8 @@ class TensorBoardTrial(Trial):
     ``live``: whether the log may still grow; None: until nobody has written to it for an hour.
     ``cache``: a directory that keeps what was read of large files for the next time, or True for one of the user's; it may be
     shared by processes and deleted at any time. What does not fit a file as it is now is not used.
+    ``hold``: keep all values in memory as they were written, checked: they are given without another look at the files, which
+    may be changed or deleted. It takes at most what the files take, and less where steps are alike.
 
     >>> trial = create_trial("runs/mlp")                     # doctest: +SKIP
     >>> trial.tensor("loss/train").values()                  # doctest: +SKIP
@@ -55,6 +57,7 @@ class TensorBoardTrial(Trial):
         keep_orphans: bool = False,
         live: bool | None = None,
         cache: bool | str | os.PathLike[str] | None = None,
+        hold: bool = False,
     ) -> None:
         root = local_path(dirname) if storage is None else storage.url
         self._opened_with = {
@@ -66,6 +69,7 @@ class TensorBoardTrial(Trial):
             "keep_orphans": keep_orphans,
             "live": live,
             "cache": cache,
+            "hold": hold,
         }
         first, end = Trial.checked_range(range_steps)
         self.run, directories = _chosen(root, runs_in(root if storage is None else storage), run)
@@ -76,6 +80,7 @@ class TensorBoardTrial(Trial):
             "keep_orphans": keep_orphans,
             "live": live,
             "cache": cache_directory(cache),
+            "hold": hold,
         }
         opened = (
             LocalTensorBoardRun(root, directories, run=run, **options)

@@ -67,6 +67,7 @@ class TensorBoardRun(Run):
         keep_orphans: bool = False,
         live: bool | None = None,
         cache: str | None = None,
+        hold: bool = False,
     ) -> None:
         self.storage = storage
         self.path = "/".join([storage.url.rstrip("/"), run]) if run else storage.url
@@ -74,7 +75,7 @@ class TensorBoardRun(Run):
         self._directories = list(directories)
         lanes = [_lane(directory) for directory in directories]
         kept = None if cache is None else (cache, storage.url)
-        self.log = _core.EventLog(lanes, keep_orphans, first_step, end_step, kept)
+        self.log = _core.EventLog(lanes, keep_orphans, first_step, end_step, kept, hold)
         self.index = self.log
         self._first_tag = FirstTags(storage)
         self._live = live
@@ -180,6 +181,15 @@ class TensorBoardRun(Run):
 
     def events(self, places: Sequence[_core.Logged]) -> list[_core.Event]:
         """Values that are no scalars, as they were written."""
+        held = [self.log.held(place) for place in places]
+        wanted = [place for place, data in zip(places, held, strict=True) if data is None]
+        read = iter(self._read(wanted) if wanted else ())
+        return [
+            _core.event_of(next(read) if data is None else data, place.step, place.wall_time)
+            for place, data in zip(places, held, strict=True)
+        ]
+
+    def _read(self, places: Sequence[_core.Logged]) -> list[bytes]:
         read = self.storage.read_ranges([Range(place.event_key, place.offset, place.length) for place in places])
         for place, data in zip(places, read, strict=True):
             if len(data) < place.length:
@@ -187,9 +197,7 @@ class TensorBoardRun(Run):
                     f"{place.event_key}, byte {place.offset}: {place.length} bytes were there when the log was read, now "
                     f"there are {len(data)}. The file was cut short; open the run again."
                 )
-        return [
-            _core.event_of(bytes(data), place.step, place.wall_time) for place, data in zip(places, read, strict=True)
-        ]
+        return [bytes(data) for data in read]
 
     def value(self, place: _core.Logged, copy: bool = False) -> NDArray[Any]:
         if place.number is not None:

@@ -13,11 +13,11 @@ from smdwidgets.trials.trial import Trial
 
 #: Arguments of smdebug's that change nothing here: reading is always parallel.
 _WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "output_dir"})
-_KNOWN = frozenset({"range_steps", "lazy", "wait", "skip_bad_index", "keep_orphans", "live", "cache"})
+_KNOWN = frozenset({"range_steps", "lazy", "wait", "skip_bad_index", "keep_orphans", "live", "cache", "hold"})
 #: Arguments of runs on S3.
 _ON_S3 = frozenset({"endpoint_url", "session", "client", "concurrency", "cache_bytes", "cache_dir"})
 #: What is said about logs of TensorBoard's only: values of smdebug's format need no cache.
-_OF_LOGS = frozenset({"keep_orphans", "live", "cache"})
+_OF_LOGS = frozenset({"keep_orphans", "live", "cache", "hold"})
 
 
 def create_trial(
@@ -42,6 +42,7 @@ def create_trial(
     ``keep_orphans``: of a TensorBoard log, keep what a restart from an earlier step has made void.
     ``live``: whether a TensorBoard log may still grow; None: until nobody has written to it for an hour.
     ``cache``: a directory (True: the user's) that keeps what was read of large TensorBoard logs, so that they open at once.
+    ``hold``: keep all values of a TensorBoard log in memory; its files are not needed any more.
     ``skip_bad_index``: open a run in spite of index files that can't be read; ``trial.problems()`` lists them.
 
     Raises :class:`~smdwidgets.exceptions.RunNotFound`, :class:`~smdwidgets.exceptions.MissingCollectionFiles`,

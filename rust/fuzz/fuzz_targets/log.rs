@@ -1,15 +1,20 @@
-//! Any bytes as an event file of TensorBoard's that grows in two pieces: the same is read as in one go, and what it takes is
-//! bounded by what is there.
+//! Any bytes as an event file of TensorBoard's that grows in two pieces, among them payloads in records that hold: the same is
+//! read as in one go, what it takes is bounded by what is there, and what is held is what was written.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use smdwidgets_core::log::{Directory, GLOBAL, Log, Orphans};
+use smdwidgets_core::log::{Cell, Directory, GLOBAL, Log, Orphans};
+use smdwidgets_core::record::frame;
 use smdwidgets_core::source::Memory;
 
 const KEY: &str = "events.out.tfevents.1";
 
+/// A piece of an event file, as it is or as the payload of a record, and how often it stands there.
+type Piece<'a> = (bool, u8, &'a [u8]);
+
 fn empty() -> Log {
-    Log::new(vec![Directory { worker: "worker_0".into(), mode: GLOBAL, ..Directory::default() }], Orphans::Dropped, (0, i64::MAX))
+    let lane = Directory { worker: "worker_0".into(), mode: GLOBAL, ..Directory::default() };
+    Log::new(vec![lane], Orphans::Dropped, (0, i64::MAX))
 }
 
 fn read(log: &mut Log, bytes: &[u8]) {
@@ -19,14 +24,32 @@ fn read(log: &mut Log, bytes: &[u8]) {
     log.read(&memory, None, Some(1)).expect("memory can be read");
 }
 
-fuzz_target!(|given: (u16, &[u8])| {
-    let (cut, bytes) = given;
-    let (mut grown, mut whole) = (empty(), empty());
+fuzz_target!(|given: (u16, Vec<Piece<'_>>)| {
+    let (cut, pieces) = given;
+    let bytes: Vec<u8> = pieces
+        .iter()
+        .flat_map(|(framed, times, piece)| {
+            let piece = if *framed { frame(piece) } else { piece.to_vec() };
+            piece.repeat(usize::from(times % 8) + 1)
+        })
+        .collect();
+    let (mut grown, mut whole) = (empty().holding(), empty());
     read(&mut grown, &bytes[..bytes.len().min(usize::from(cut))]);
-    read(&mut grown, bytes);
-    read(&mut whole, bytes);
+    read(&mut grown, &bytes);
+    read(&mut whole, &bytes);
     assert_eq!(grown.steps(None), whole.steps(None));
     assert_eq!(grown.problems(), whole.problems());
     // A row of a column takes two bytes of the file at the very least.
     assert!(whole.memory() <= 4096 + 64 * bytes.len(), "{} bytes for {}", whole.memory(), bytes.len());
+    assert!(grown.memory() <= whole.memory() + 8192 + 64 * bytes.len());
+    let mut room = Vec::new();
+    for id in 0..whole.names().len() as u32 {
+        for step in whole.steps_of(id, None) {
+            let found = whole.find(id, step, None).expect("a step that is listed is there");
+            if let Cell::Place(place) = found.cell {
+                let written = &bytes[place.at as usize..][..place.size as usize];
+                assert_eq!(grown.held(KEY, place, &mut room), Some(written));
+            }
+        }
+    }
 });

@@ -13,7 +13,7 @@ use smdwidgets_core::tensor::{DType, Data, TensorView};
 
 use crate::buffer::Bytes;
 use crate::errors::to_python;
-use crate::log::bucket_array;
+use crate::logged::bucket_array;
 use crate::numpy;
 use crate::records::detached;
 
@@ -253,7 +253,7 @@ impl Event {
             Some(Kind::Histogram(histogram)) => {
                 let buckets =
                     log::buckets(&histogram).map_err(|error| to_python(py, &error.within("", self.place.at)))?;
-                bucket_array(py, &buckets).map(Some)
+                bucket_array(py, buckets).map(Some)
             }
             _ => Ok(None),
         })

@@ -9,6 +9,7 @@ mod errors;
 mod events;
 mod files;
 mod log;
+mod logged;
 mod numpy;
 mod picture;
 mod recent;
@@ -37,7 +38,9 @@ mod _core {
     };
 
     #[pymodule_export]
-    use super::log::{EventLog, Logged, decode_png, hparams};
+    use super::log::EventLog;
+    #[pymodule_export]
+    use super::logged::{Logged, decode_png, hparams};
 
     #[pymodule_export]
     use super::writer::{StepWriter, reduction_name, worker_file_name};

@@ -4,19 +4,16 @@ use std::path::PathBuf;
 
 use parking_lot::RwLock;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyList};
 use smdwidgets_core::error::Result as CoreResult;
-use smdwidgets_core::log::{Cache, Cell, Content, Directory, Log, Orphans, Values};
-use smdwidgets_core::picture::png;
-use smdwidgets_core::proto::Fields;
+use smdwidgets_core::log::{Cache, Cell, Directory, Log, Orphans, Place, Values};
 use smdwidgets_core::source::Local;
 use smdwidgets_core::tensor::DType;
 
 use crate::errors::to_python;
-use crate::events::{column, event_of};
+use crate::events::column;
 use crate::files::Fetched;
-use crate::numpy;
-use crate::records::detached;
+use crate::logged::{Logged, in_one_array, one_by_one};
 use crate::sweep::{self, Cancel, From, Manner, Questions};
 
 /// What lies where in a run of TensorBoard's.
@@ -53,28 +50,6 @@ fn owned(texts: Vec<&str>) -> Vec<String> {
     texts.into_iter().map(str::to_owned).collect()
 }
 
-/// A value, and where it lies.
-#[pyclass(frozen, get_all, module = "smdwidgets._core")]
-pub struct Logged {
-    name: String,
-    kind: &'static str,
-    event_key: String,
-    worker: String,
-    step: i64,
-    wall_time: f64,
-    number: Option<f64>,
-    offset: u64,
-    length: u64,
-}
-
-#[pymethods]
-impl Logged {
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let name = PyString::new(py, &self.name).repr()?;
-        Ok(format!("<Logged {} {name} at step {} of {}>", self.kind, self.step, self.worker))
-    }
-}
-
 /// Directories as Python gives them: (path, worker, mode's number, what is put behind its tags).
 type Directories = Vec<(String, String, u8, String)>;
 
@@ -91,13 +66,14 @@ fn mode_of(mode: Option<i64>) -> Option<u8> {
 #[pymethods]
 impl EventLog {
     #[new]
-    #[pyo3(signature = (directories, keep_orphans = false, first_step = None, end_step = None, cache = None))]
+    #[pyo3(signature = (directories, keep_orphans = false, first_step = None, end_step = None, cache = None, hold = false))]
     fn new(
         directories: Directories,
         keep_orphans: bool,
         first_step: Option<i64>,
         end_step: Option<i64>,
         cache: Option<(PathBuf, String)>,
+        hold: bool,
     ) -> EventLog {
         let orphans = if keep_orphans { Orphans::Kept } else { Orphans::Dropped };
         let range = (first_step.unwrap_or(0), end_step.unwrap_or(i64::MAX));
@@ -106,7 +82,7 @@ impl EventLog {
             Some((directory, name)) => log.cached(Cache::new(directory, name)),
             None => log,
         };
-        EventLog { inner: RwLock::new(log) }
+        EventLog { inner: RwLock::new(if hold { log.holding() } else { log }) }
     }
 
     /// The log is found to be one of these directories.
@@ -236,22 +212,15 @@ impl EventLog {
     fn find(&self, py: Python<'_>, name: &str, step: i64, worker: Option<&str>) -> Option<Logged> {
         self.of(py, name, |log, id| {
             let found = log.find(id, step, worker)?;
-            let (number, offset, length) = match found.cell {
-                Cell::Number(number) => (Some(number), 0, 0),
-                Cell::Place(place) => (None, place.at, place.size),
-            };
-            Some(Logged {
-                name: name.to_owned(),
-                kind: log.names().get(id as usize)?.class.name(),
-                event_key: found.key.to_owned(),
-                worker: found.worker.to_owned(),
-                step,
-                wall_time: found.wall_time,
-                number,
-                offset,
-                length,
-            })
+            Some(Logged::of(name, log.names().get(id as usize)?.class, step, &found))
         })
+    }
+
+    /// The bytes of a value that is held in memory.
+    fn held<'py>(&self, py: Python<'py>, place: &Logged) -> Option<Bound<'py, PyBytes>> {
+        let at = Place { at: place.offset, size: place.length };
+        let written = self.ask(py, |log| log.held(&place.event_key, at, &mut Vec::new()).map(<[u8]>::to_vec));
+        written.map(|written| PyBytes::new(py, &written))
     }
 
     /// The number of a scalar; the quick way to it.
@@ -384,134 +353,4 @@ impl EventLog {
     fn __repr__(&self, py: Python<'_>) -> String {
         self.ask(py, |log| format!("<EventLog of {} files, {} names>", log.files().count(), log.names().len()))
     }
-}
-
-/// All values as rows of one array, where they are alike.
-fn in_one_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let mut shape = vec![values.contents.len() as u64];
-    let like = values.contents.first().and_then(|first| match first {
-        Some(Content::Buckets(buckets)) => Some(buckets.len()),
-        _ => None,
-    });
-    shape.extend(like.into_iter().flat_map(|buckets| [buckets as u64, 3]));
-    let rows = values.contents.iter().map(|content| match (content, like) {
-        (Some(Content::Number(number)), None) => Some(std::slice::from_ref(number)),
-        (Some(Content::Buckets(buckets)), Some(count)) if buckets.len() == count => Some(buckets.as_flattened()),
-        _ => None,
-    });
-    if rows.clone().any(|row| row.is_none()) {
-        return Ok(None);
-    }
-    let size = 8 * values.contents.len() * like.map_or(1, |buckets| 3 * buckets);
-    let bytes = PyByteArray::new_with(py, size, |bytes| {
-        let numbers = rows.flatten().flatten();
-        bytes.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
-        Ok(())
-    })?;
-    numpy::over(py, DType::F64, &shape, bytes.as_any(), 0).map(Some)
-}
-
-/// Each value as what it is.
-fn one_by_one(py: Python<'_>, rows: Questions, values: Values) -> PyResult<Bound<'_, PyList>> {
-    let list = PyList::empty(py);
-    for ((content, asked), (name, step, worker)) in values.contents.into_iter().zip(values.rows).zip(rows) {
-        match (content, asked) {
-            (Some(Content::Number(number)), _) => list.append(number)?,
-            (Some(Content::Buckets(buckets)), _) => list.append(bucket_array(py, &buckets)?)?,
-            (Some(Content::Written(bytes)), Some(asked)) => {
-                let event = event_of(&PyBytes::new(py, &bytes), step, asked.wall_time);
-                let logged = Logged {
-                    name,
-                    kind: asked.class.name(),
-                    event_key: asked.key,
-                    worker: worker.unwrap_or_default(),
-                    step,
-                    wall_time: asked.wall_time,
-                    number: None,
-                    offset: asked.place.at,
-                    length: asked.place.size,
-                };
-                list.append((logged, event))?;
-            }
-            _ => list.append(py.None())?,
-        }
-    }
-    Ok(list)
-}
-
-/// Buckets as an array (buckets, 3).
-pub fn bucket_array<'py>(py: Python<'py>, buckets: &[[f64; 3]]) -> PyResult<Bound<'py, PyAny>> {
-    let bytes: Vec<u8> = buckets.as_flattened().iter().flat_map(|number| number.to_le_bytes()).collect();
-    numpy::over(py, DType::F64, &[buckets.len() as u64, 3], PyBytes::new(py, &bytes).as_any(), 0)
-}
-
-/// Hyperparameters of a run, from the content of TensorBoard's plugin.
-#[pyfunction]
-pub fn hparams<'py>(content: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyDict>> {
-    let py = content.py();
-    let found = hparams_of(content.as_bytes()).map_err(|error| to_python(py, &error))?;
-    let dict = PyDict::new(py);
-    for (name, value) in found {
-        match value {
-            Hparam::Null => dict.set_item(name, py.None())?,
-            Hparam::Number(number) => dict.set_item(name, number)?,
-            Hparam::Text(text) => dict.set_item(name, text)?,
-            Hparam::Bool(truth) => dict.set_item(name, truth)?,
-        }
-    }
-    Ok(dict)
-}
-
-enum Hparam {
-    Null,
-    Number(f64),
-    Text(String),
-    Bool(bool),
-}
-
-fn hparams_of(content: &[u8]) -> CoreResult<Vec<(String, Hparam)>> {
-    let mut found = Vec::new();
-    let mut data = Fields::new(content, 0, "HParamsPluginData");
-    while let Some(field) = data.step()? {
-        if field.number != 3 {
-            continue;
-        }
-        let mut session = field.message("SessionStartInfo")?;
-        while let Some(field) = session.step()? {
-            if field.number != 1 {
-                continue;
-            }
-            let (mut name, mut value) = (String::new(), Hparam::Null);
-            let mut entry = field.message("SessionStartInfo.hparams")?;
-            while let Some(field) = entry.step()? {
-                match field.number {
-                    1 => field.text()?.clone_into(&mut name),
-                    2 => {
-                        let mut kinds = field.message("Value")?;
-                        while let Some(kind) = kinds.step()? {
-                            value = match kind.number {
-                                2 => Hparam::Number(kind.double()?),
-                                3 => Hparam::Text(kind.text()?.to_owned()),
-                                4 => Hparam::Bool(kind.int()? != 0),
-                                _ => Hparam::Null,
-                            };
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            found.push((name, value));
-        }
-    }
-    Ok(found)
-}
-
-/// A PNG as an array (height, width, channels).
-#[pyfunction]
-pub fn decode_png<'py>(encoded: &Bound<'py, PyBytes>, max_pixels: u64) -> PyResult<Bound<'py, PyAny>> {
-    let py = encoded.py();
-    let bytes = encoded.as_bytes();
-    let image = detached(py, bytes.len(), || png::decode(bytes, max_pixels));
-    let image = image.map_err(|error| to_python(py, &error))?;
-    numpy::over(py, image.dtype, &image.shape, PyBytes::new(py, &image.data).as_any(), 0)
 }

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use super::column::{Cell, Column};
+use super::column::{Cell, Column, Place};
+use super::scan::Scanner;
 use super::view::{self, Orphans, Part, View};
 use super::{GLOBAL, Lane, Log};
 
@@ -13,7 +14,7 @@ use super::{GLOBAL, Lane, Log};
 const MODES: i64 = 4;
 
 /// A value, found.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Found<'a> {
     /// The file, relative to the run.
     pub key: &'a str,
@@ -23,6 +24,17 @@ pub struct Found<'a> {
     pub cell: Cell,
     /// When it was written, in seconds since 1970.
     pub wall_time: f64,
+    scanner: &'a Scanner,
+}
+
+impl Found<'_> {
+    /// The value as it was written, if it is held in memory; put together in `room` where it is held in parts.
+    pub fn held<'b>(&'b self, room: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+        match self.cell {
+            Cell::Place(place) => self.scanner.held(place, room),
+            Cell::Number(_) => None,
+        }
+    }
 }
 
 /// A tag's rows as columns.
@@ -270,13 +282,16 @@ impl Log {
             let (file, row) = lane.row(self, name, own)?;
             let column = lane.column(name, file)?;
             let wall_time = column.wall_times().get(row).copied()?;
-            let key = self.key_of(lane, file)?;
-            Some(Found { key, worker: &lane.worker, cell: column.cell(row)?, wall_time })
+            let super::File { key, scanner, .. } = lane.files.get(file as usize)?;
+            Some(Found { key, worker: &lane.worker, cell: column.cell(row)?, wall_time, scanner })
         })
     }
 
-    fn key_of<'a>(&self, lane: &'a Lane, file: u32) -> Option<&'a str> {
-        lane.files.get(file as usize).map(|file| file.key.as_str())
+    /// The value at a place of a file, as it was written, if it is held in memory.
+    pub fn held<'a>(&'a self, key: &str, place: Place, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let of =
+            |lane: &'a Lane| lane.files.binary_search_by(|file| file.key.as_str().cmp(key)).map(|at| &lane.files[at]);
+        self.lanes.iter().find_map(|lane| of(lane).ok())?.scanner.held(place, room)
     }
 
     /// The course of a name: all rows that count, of one mode or all; or only those that restarts have made void.

@@ -74,6 +74,16 @@ impl Cache {
         (fits && Ends::of(blob, end)? == was.ends).then_some(scanner)
     }
 
+    /// What a file of a cache says of an event file. Whether it fits that file as it is now is another question.
+    pub fn decoded(bytes: &[u8], key: &str) -> Option<Scanner> {
+        decode(bytes, key).map(|(scanner, _)| scanner)
+    }
+
+    /// What was read of an event file, as a file of a cache that fits no event file.
+    pub fn encoded(scanner: &Scanner, key: &str) -> Vec<u8> {
+        encode(scanner, &Vouched { about: About::default(), ends: Ends { head: 0, tail: 0 } }, key)
+    }
+
     /// Keeps what was read of an event file, if that is worth it beside what is kept already. How far reading had come when it
     /// was last kept.
     pub fn keep(&self, key: &str, blob: &dyn Blob, about: About, scanner: &Scanner, kept: u64) -> u64 {

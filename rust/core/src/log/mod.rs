@@ -6,6 +6,7 @@
 mod ask;
 mod cache;
 mod column;
+mod held;
 mod scan;
 mod values;
 mod view;
@@ -80,6 +81,8 @@ struct File {
     cached: u64,
     /// How far reading had come when it was last kept in a cache.
     kept: u64,
+    /// Whether its values are to be held in memory.
+    holds: bool,
 }
 
 /// What is known of a file from outside.
@@ -116,6 +119,7 @@ pub struct Log {
     generation: u64,
     steps: Mutex<HashMap<Option<u8>, Arc<Vec<i64>>>>,
     cache: Option<Cache>,
+    holds: bool,
 }
 
 impl Log {
@@ -131,6 +135,7 @@ impl Log {
             generation: 0,
             steps: Mutex::default(),
             cache: None,
+            holds: false,
         }
     }
 
@@ -153,6 +158,12 @@ impl Log {
     #[must_use]
     pub fn cached(self, cache: Cache) -> Self {
         Log { cache: Some(cache), ..self }
+    }
+
+    /// The same log, which holds all values in memory as it reads, so that no file is needed to give them.
+    #[must_use]
+    pub fn holding(self) -> Self {
+        Log { holds: true, ..self }
     }
 
     /// Grows whenever an answer may have changed.
@@ -201,13 +212,14 @@ impl Log {
     }
 
     fn add_files(&mut self, lane: usize, keys: Vec<String>) {
+        let holds = self.holds;
         let lane = &mut self.lanes[lane];
         let known: std::collections::HashSet<&str> = lane.files.iter().map(|file| file.key.as_str()).collect();
         let new: Vec<String> = keys.into_iter().filter(|key| !known.contains(key.as_str())).collect();
         if new.is_empty() {
             return;
         }
-        lane.files.extend(new.into_iter().map(File::new));
+        lane.files.extend(new.into_iter().map(|key| File::new(key, holds)));
         lane.files.sort_by(|a, b| a.key.cmp(&b.key));
         lane.views.get_mut().clear();
         self.generation += 1;
@@ -229,7 +241,7 @@ impl Log {
                 if file.seen.is_some_and(|before| before.identity != seen.identity)
                     || seen.about.size < file.scanner.end()
                 {
-                    *file = File::new(std::mem::take(&mut file.key));
+                    *file = File::new(std::mem::take(&mut file.key), file.holds);
                     replaced = true;
                 }
                 file.seen = Some(seen);
@@ -299,9 +311,18 @@ impl Lane {
 }
 
 impl File {
-    fn new(key: String) -> Self {
-        let scanner = Scanner::default();
-        File { key, scanner, series: HashMap::new(), numbered: 0, seen: None, unreadable: None, cached: 0, kept: 0 }
+    fn new(key: String, holds: bool) -> Self {
+        File {
+            key,
+            scanner: Scanner::new(holds),
+            series: HashMap::new(),
+            numbered: 0,
+            seen: None,
+            unreadable: None,
+            cached: 0,
+            kept: 0,
+            holds,
+        }
     }
 
     fn read(&mut self, source: &dyn Source, cache: Option<&Cache>) -> bool {
@@ -310,9 +331,11 @@ impl File {
             let mut resumed = false;
             if let Some(cache) = cache.filter(|_| self.scanner.end() == 0)
                 && let Some(scanner) = cache.load(&self.key, blob.as_ref(), about)
+                // What a cache knows of other values is where they lie.
+                && (!self.holds || scanner.series().iter().all(|series| series.class == Class::Scalar))
             {
                 (self.cached, self.kept, resumed) = (scanner.end(), scanner.end(), true);
-                self.scanner = scanner;
+                self.scanner = if self.holds { scanner.holding() } else { scanner };
             }
             let news = self.scanner.read(blob.as_ref(), source.reach().piece)?;
             if let Some(cache) = cache {

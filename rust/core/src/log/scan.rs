@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::column::{Cell, Class, Column, Place};
+use super::held::Held;
 use crate::crc::MaskedCrc;
 use crate::error::{self, Error, Result};
 use crate::proto::{Content, Event, Kind, Number, Value};
@@ -79,6 +80,8 @@ pub struct Scanner {
     pub(super) problems: Vec<Problem>,
     pub(super) more_problems: u64,
     pub(super) graphs: u64,
+    /// The values that are no numbers, if they are to be held.
+    held: Option<Held>,
 }
 
 /// What to read next.
@@ -90,6 +93,22 @@ enum Next {
 }
 
 impl Scanner {
+    /// One that has read nothing yet, and that holds what it reads or not.
+    pub fn new(holds: bool) -> Self {
+        if holds { Scanner::default().holding() } else { Scanner::default() }
+    }
+
+    /// The same, which holds the values that it reads from now on.
+    #[must_use]
+    pub fn holding(self) -> Self {
+        Scanner { held: Some(Held::default()), ..self }
+    }
+
+    /// The value at a place, as it was written, if it is held; put together in `room` where it is held in parts.
+    pub fn held<'a>(&'a self, place: Place, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        self.held.as_ref()?.get(place.at, room).filter(|value| value.len() as u64 == place.size)
+    }
+
     /// The first byte not read: where it goes on when the file has grown.
     pub fn end(&self) -> u64 {
         self.end
@@ -129,7 +148,8 @@ impl Scanner {
     /// Bytes held.
     pub fn memory(&self) -> usize {
         let series = |series: &Series| series.tag.capacity() + series.column.memory() + size_of::<Series>();
-        self.series.iter().map(series).sum::<usize>() + self.tags.table.allocation_size()
+        let held = self.held.as_ref().map_or(0, Held::memory);
+        self.series.iter().map(series).sum::<usize>() + self.tags.table.allocation_size() + held
     }
 
     /// Reads what is new, so many bytes in one go. Says whether there was anything.
@@ -152,6 +172,7 @@ impl Scanner {
             for series in &mut self.series {
                 series.column.fit();
             }
+            self.held.iter_mut().for_each(Held::fit);
         }
         Ok(self.end != before)
     }
@@ -242,7 +263,7 @@ impl Scanner {
         match event.content {
             Content::Summary => {
                 for value in event.values() {
-                    self.value(record, &event, &value?)?;
+                    self.value(record, payload, &event, &value?)?;
                 }
             }
             Content::FileVersion(version) if self.version.is_none() => self.version = Some(version.to_owned()),
@@ -254,7 +275,7 @@ impl Scanner {
     }
 
     #[inline]
-    fn value(&mut self, record: u64, event: &Event<'_>, value: &Value<'_>) -> Result<()> {
+    fn value(&mut self, record: u64, payload: &[u8], event: &Event<'_>, value: &Value<'_>) -> Result<()> {
         let place = Place { at: record + (HEADER + value.at) as u64, size: value.size as u64 };
         let (class, cell) = match &value.kind {
             Kind::Scalar(number) => (Class::Scalar, Cell::Number(f64::from(*number))),
@@ -280,8 +301,13 @@ impl Scanner {
             }
         };
         let restarts = self.restarts.len() as u32;
-        let series = self.series_of(value, class)?;
-        series.column.push(event.step, event.wall_time, cell, restarts);
+        let id = self.series_of(value, class)?;
+        self.series[id as usize].column.push(event.step, event.wall_time, cell, restarts);
+        if let (Some(held), Cell::Place(place)) = (&mut self.held, cell)
+            && let Some(written) = payload.get(value.at..).and_then(|rest| rest.get(..value.size))
+        {
+            held.put(id, place.at, written);
+        }
         Ok(())
     }
 
@@ -303,7 +329,7 @@ impl Scanner {
     }
 
     #[inline]
-    fn series_of(&mut self, value: &Value<'_>, class: Class) -> Result<&mut Series> {
+    fn series_of(&mut self, value: &Value<'_>, class: Class) -> Result<u32> {
         let id = match self.guess(value.tag.as_bytes(), class) {
             Some(id) => id,
             None => match self.find(value.tag, class) {
@@ -312,7 +338,7 @@ impl Scanner {
             },
         };
         self.tags.follow(id);
-        Ok(&mut self.series[id as usize])
+        Ok(id)
     }
 
     /// The scalars of a tag, if there are any yet.

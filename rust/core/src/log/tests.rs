@@ -142,7 +142,7 @@ fn directories_that_stand_for_modes_share_the_global_steps() {
     assert_eq!(log.mode_steps(2, Some(loss)), [0, 7]);
     let found = log.find(loss, 29, None).unwrap();
     assert_eq!((found.worker, found.cell), ("validation", Cell::Number(2.0)));
-    assert_eq!(log.find(loss, 30, None), None);
+    assert!(log.find(loss, 30, None).is_none());
     assert_eq!(log.modes(), [1, 2]);
 }
 
@@ -204,6 +204,46 @@ fn a_tag_of_two_classes_has_two_names() {
     read(&mut log, &[("tfevents", [scalar("a", 1, 1.0), event(1, 0.0, 5, &summary)].concat())]);
     let names: Vec<_> = log.names().iter().map(|name| (name.name.as_str(), name.class)).collect();
     assert_eq!(names, [("a", Class::Scalar), ("a (histogram)", Class::Histogram)]);
+}
+
+#[test]
+fn what_is_held_needs_no_file() {
+    let histogram = |step: u8| {
+        let mut of = Vec::new();
+        encode::double(&mut of, 2, 500.0);
+        for edges in [6, 7] {
+            let doubles: Vec<u8> = (0..50).flat_map(|at| f64::from(at * u32::from(step)).to_le_bytes()).collect();
+            encode::bytes(&mut of, edges, &doubles);
+        }
+        let mut value = Vec::new();
+        encode::bytes(&mut value, 1, b"w");
+        encode::bytes(&mut value, 5, &of);
+        let mut summary = Vec::new();
+        encode::bytes(&mut summary, 1, &value);
+        (value, event(step.into(), 0.0, 5, &summary))
+    };
+    let file: Vec<u8> = (1..9).flat_map(|step| histogram(step).1).collect();
+    let mut log = log_of(Orphans::Dropped).holding();
+    // It grows by pieces, too.
+    for cut in [file.len() / 3, file.len()] {
+        read(&mut log, &[("x.tfevents", file[..cut].to_vec())]);
+    }
+    let (id, mut room) = (log.id("w").unwrap(), Vec::new());
+    for step in 1..9 {
+        let found = log.find(id, step.into(), None).unwrap();
+        let Cell::Place(place) = found.cell else { panic!("a histogram has a place") };
+        assert_eq!(found.held(&mut room), Some(histogram(step).0.as_slice()));
+        assert_eq!(log.held("x.tfevents", place, &mut room), Some(histogram(step).0.as_slice()));
+        assert_eq!(log.held("y.tfevents", place, &mut room), None);
+        assert_eq!(log.held("x.tfevents", Place { size: place.size - 1, ..place }, &mut room), None);
+    }
+    let questions = (0..9).map(|step| ("w", step, None));
+    let mut values = Values::of(&log, questions);
+    assert!(values.read(&Memory::default(), &crate::sweep::Options::default()).unwrap().is_empty());
+    assert_eq!(values.contents[0], None);
+    let Some(Content::Buckets(last)) = values.contents[8].clone() else { panic!("step 8 has buckets") };
+    assert_eq!(values.buckets[last.clone()][49], [48.0 * 8.0, 500.0, 49.0 * 8.0]);
+    assert_eq!(last.len(), 50);
 }
 
 proptest! {

@@ -1,6 +1,7 @@
-//! Values of many rows in one pass over their files.
+//! Values of many rows: from memory where they are held, else in one pass over their files.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -17,8 +18,8 @@ use crate::sweep::{Item, Options, Plan, execute};
 pub enum Content {
     /// A number.
     Number(f64),
-    /// A histogram: the left edge, the right edge and the count of each bucket.
-    Buckets(Vec<[f64; 3]>),
+    /// A histogram: where its buckets are among [`Values::buckets`].
+    Buckets(Range<usize>),
     /// Anything else: the value as it was written.
     Written(Vec<u8>),
 }
@@ -41,8 +42,11 @@ pub struct Asked {
 pub struct Values {
     /// The rows, in the order of the questions; `None` where nothing was written.
     pub rows: Vec<Option<Asked>>,
-    /// What is in each; at first only the numbers.
+    /// What is in each; at first only what is in memory.
     pub contents: Vec<Option<Content>>,
+    /// Buckets of all histograms: left edge, right edge, count.
+    pub buckets: Vec<[f64; 3]>,
+    failed: Vec<(u32, Arc<Error>)>,
     plan: Plan,
     /// Which row each of the plan's items is for.
     items: Vec<u32>,
@@ -54,6 +58,7 @@ impl Values {
         let mut values = Values::default();
         let mut files: HashMap<String, u32> = HashMap::new();
         let mut last: Option<(&str, Option<u32>)> = None;
+        let mut room = Vec::new();
         for (name, step, worker) in questions {
             // Questions about one name mostly stand together.
             let id = match last {
@@ -62,20 +67,25 @@ impl Values {
             };
             last = Some((name, id));
             let found = id.and_then(|id| Some((log.find(id, step, worker)?, log.names().get(id as usize)?.class)));
-            values.add(&mut files, found);
+            values.add(&mut files, &mut room, found);
         }
         values
     }
 
-    fn add(&mut self, files: &mut HashMap<String, u32>, found: Option<(Found<'_>, Class)>) {
-        let Some((Found { key, cell, wall_time, .. }, class)) = found else {
+    fn add(&mut self, files: &mut HashMap<String, u32>, room: &mut Vec<u8>, found: Option<(Found<'_>, Class)>) {
+        let Some((found, class)) = found else {
             self.rows.push(None);
             self.contents.push(None);
             return;
         };
-        let (place, content) = match cell {
-            Cell::Number(number) => (Place { at: 0, size: 0 }, Some(Content::Number(number))),
-            Cell::Place(place) => {
+        let Found { key, cell, wall_time, .. } = found;
+        let (place, content) = match (cell, found.held(room)) {
+            (Cell::Number(number), _) => (Place { at: 0, size: 0 }, Some(Content::Number(number))),
+            (Cell::Place(place), Some(held)) => {
+                let content = content(held, &mut self.buckets).map_err(|error| Arc::new(error.within(key, place.at)));
+                (place, content.map_err(|error| self.failed.push((self.rows.len() as u32, error))).ok())
+            }
+            (Cell::Place(place), None) => {
                 let file = files.get(key).copied().unwrap_or_else(|| {
                     let file = self.plan.files.len() as u32;
                     self.plan.files.push(key.to_owned());
@@ -93,37 +103,50 @@ impl Values {
 
     /// Reads what isn't there yet. Rows that failed, with the reason, in order.
     pub fn read(&mut self, source: &dyn Source, options: &Options<'_>) -> Result<Vec<(u32, Arc<Error>)>> {
-        let Values { contents, plan, items, .. } = self;
+        let Values { contents, buckets, failed, plan, items, .. } = self;
+        let mut failed = std::mem::take(failed);
         if items.is_empty() {
-            return Ok(Vec::new());
+            return Ok(failed);
         }
-        let contents = Mutex::new(contents);
-        let failed = Mutex::new(Vec::new());
+        let found = Mutex::new((contents, buckets, &mut failed));
         execute(plan, source, options, &|item, bytes| {
             let (row, place) = (items[item], plan.items[item]);
             let key = &plan.files[place.file as usize];
-            let content = bytes.and_then(|bytes| content(bytes).map_err(|e| Arc::new(e.within(key, place.offset))));
-            match content {
-                Ok(content) => contents.lock()[row as usize] = Some(content),
-                Err(error) => failed.lock().push((row, error)),
-            }
+            let mut own = Vec::new();
+            let read =
+                bytes.and_then(|bytes| content(bytes, &mut own).map_err(|e| Arc::new(e.within(key, place.offset))));
+            let (contents, buckets, failed) = &mut *found.lock();
+            let content = match read {
+                Ok(Content::Buckets(_)) => {
+                    let first = buckets.len();
+                    buckets.append(&mut own);
+                    Content::Buckets(first..buckets.len())
+                }
+                Ok(content) => content,
+                Err(error) => return failed.push((row, error)),
+            };
+            contents[row as usize] = Some(content);
         })?;
-        let mut failed = failed.into_inner();
         failed.sort_by_key(|(row, _)| *row);
         Ok(failed)
     }
 }
 
-fn content(bytes: &[u8]) -> Result<Content> {
+/// What stands in the bytes of a value. Buckets are put behind those that are there.
+fn content(bytes: &[u8], all: &mut Vec<[f64; 3]>) -> Result<Content> {
     Ok(match Value::parse(bytes)?.kind {
-        Kind::Histogram(histogram) => Content::Buckets(buckets(&histogram)?),
+        Kind::Histogram(histogram) => {
+            let first = all.len();
+            all.extend(buckets(&histogram)?);
+            Content::Buckets(first..all.len())
+        }
         _ => Content::Written(bytes.to_vec()),
     })
 }
 
 /// The buckets of a histogram that was written by its right edges: left edge, right edge, count. They reach from the least value
 /// to the greatest.
-pub fn buckets(histogram: &Histogram) -> Result<Vec<[f64; 3]>> {
+pub fn buckets(histogram: &Histogram) -> Result<impl ExactSizeIterator<Item = [f64; 3]>> {
     let Histogram { min, max, limits, counts, .. } = histogram;
     if limits.len() != counts.len() {
         let what = format!("a histogram of {} limits and {} counts", limits.len(), counts.len());
@@ -131,10 +154,10 @@ pub fn buckets(histogram: &Histogram) -> Result<Vec<[f64; 3]>> {
     }
     let last = limits.len().wrapping_sub(1);
     // Writers begin and end with an empty bucket, whose edge may lie beyond the least and the greatest value.
-    let inside = |edge: f64| if min <= max { edge.clamp(*min, *max) } else { edge };
-    let bucket = |at: usize| {
+    let inside = move |edge: f64| if min <= max { edge.clamp(*min, *max) } else { edge };
+    let bucket = move |at: usize| {
         let left = if at == 0 { *min } else { inside(limits[at - 1]) };
         [left, if at == last { *max } else { inside(limits[at]) }, counts[at]]
     };
-    Ok((0..limits.len()).map(bucket).collect())
+    Ok((0..limits.len()).map(bucket))
 }

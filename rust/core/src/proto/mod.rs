@@ -5,12 +5,14 @@
 
 pub mod encode;
 mod event;
+mod hparams;
 mod number;
 mod summary;
 mod tensor;
 mod wire;
 
 pub use event::{Content, Event, Values};
+pub use hparams::{Hparam, hparams};
 pub use number::Number;
 pub use summary::{Audio, Histogram, Image, Kind, Metadata, Plugins, Value};
 pub use tensor::{MAX_RANK, Shape, TensorProto};

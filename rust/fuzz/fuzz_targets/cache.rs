@@ -1,0 +1,86 @@
+//! What a cache of logs kept, changed by whoever can write there and under a checksum that holds: it is refused, or it is what
+//! reading an event file could have left behind, takes no more memory than its bytes allow, and reads on.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use smdwidgets_core::crc::crc32c;
+use smdwidgets_core::log::{Cache, Class, Scanner};
+use smdwidgets_core::record::frame;
+use smdwidgets_core::source::{Blob, Memory, Source};
+
+const KEY: &str = "events.out.tfevents.1";
+/// Bytes in front of what the checksum, the last four of them, is of.
+const FRONT: usize = 12;
+
+/// A piece of an event file, as it is or as the payload of a record, and how often it stands there.
+type Piece<'a> = (bool, u8, &'a [u8]);
+
+fuzz_target!(|given: (Vec<Piece<'_>>, Vec<(u32, u8)>, Option<u16>, &[u8])| {
+    let (pieces, changes, cut, bytes) = given;
+    let file: Vec<u8> = pieces
+        .iter()
+        .flat_map(|(framed, times, piece)| {
+            let piece = if *framed { frame(piece) } else { piece.to_vec() };
+            piece.repeat(usize::from(times % 8) + 1)
+        })
+        .collect();
+    let mut scanner = Scanner::default();
+    scanner.read(blob(&file).as_ref(), 1 << 20).expect("memory can be read");
+    let kept = Cache::encoded(&scanner, KEY);
+    let again = Cache::decoded(&kept, KEY).expect("what was kept reads back");
+    assert_eq!(told(&again), told(&scanner));
+    assert!(Cache::decoded(&kept, "another").is_none());
+
+    let mut changed = kept.clone();
+    for (at, byte) in changes {
+        let at = FRONT + at as usize % (changed.len() - FRONT);
+        changed[at] = byte;
+    }
+    changed.truncate(cut.map_or(changed.len(), |cut| FRONT.max(usize::from(cut))));
+    sound_or_refused(changed, &file);
+    sound_or_refused([&kept[..FRONT], bytes].concat(), &file);
+});
+
+fn blob(bytes: &[u8]) -> Box<dyn Blob> {
+    let mut memory = Memory::default();
+    memory.insert(KEY, bytes);
+    memory.open(KEY).expect("it is there")
+}
+
+fn sound_or_refused(mut bytes: Vec<u8>, file: &[u8]) {
+    let crc = crc32c(&bytes[FRONT..]);
+    bytes[FRONT - 4..FRONT].copy_from_slice(&crc.to_le_bytes());
+    let Some(mut scanner) = Cache::decoded(&bytes, KEY) else { return };
+    assert!(scanner.memory() <= 4096 + 64 * bytes.len(), "{} bytes for {}", scanner.memory(), bytes.len());
+    for series in scanner.series() {
+        let column = &series.column;
+        assert_eq!(column.steps().len(), column.wall_times().len());
+        assert_eq!(column.numbers().is_some(), series.class == Class::Scalar);
+        assert!((0..column.len()).all(|row| column.cell(row).is_some()));
+        let mut next = 0;
+        for (restarts, first, end) in column.runs() {
+            assert!(first == next && end > first && restarts as usize <= scanner.restarts().len());
+            next = end;
+        }
+        assert_eq!(next, column.len());
+    }
+    let same = Cache::decoded(&Cache::encoded(&scanner, KEY), KEY).expect("what was taken can be kept");
+    assert_eq!(told(&same), told(&scanner));
+    // The event file may be anything by now.
+    scanner.read(blob(file).as_ref(), 1 << 20).expect("memory can be read");
+}
+
+/// All that a scanner knows, as text.
+fn told(scanner: &Scanner) -> String {
+    let of = |series: &smdwidgets_core::log::Series| {
+        let column = &series.column;
+        let rows =
+            (0..column.len()).map(|row| (column.steps()[row], column.wall_times()[row].to_bits(), column.cell(row)));
+        let about = (&series.tag, series.class, &series.plugin, &series.description, column.is_ascending());
+        format!("{about:?} {:?} {:?}", rows.collect::<Vec<_>>(), column.runs().collect::<Vec<_>>())
+    };
+    let series: Vec<String> = scanner.series().iter().map(of).collect();
+    let problems: Vec<_> = scanner.problems().collect();
+    let about = (scanner.end(), scanner.version(), scanner.restarts(), scanner.graphs());
+    format!("{about:?} {problems:?} {series:#?}")
+}

@@ -1,0 +1,142 @@
+//! What stands in TensorBoard's logs as Python's objects: places, arrays of buckets, hyperparameters, pixels.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
+use smdwidgets_core::log::{Cell, Class, Content, Found, Values};
+use smdwidgets_core::picture::png;
+use smdwidgets_core::proto::{self, Hparam};
+use smdwidgets_core::tensor::DType;
+
+use crate::errors::to_python;
+use crate::events::event_of;
+use crate::numpy;
+use crate::records::detached;
+use crate::sweep::Questions;
+
+/// A value, and where it lies.
+#[pyclass(frozen, get_all, module = "smdwidgets._core")]
+pub struct Logged {
+    name: String,
+    kind: &'static str,
+    pub event_key: String,
+    worker: String,
+    step: i64,
+    wall_time: f64,
+    number: Option<f64>,
+    pub offset: u64,
+    pub length: u64,
+}
+
+impl Logged {
+    /// The value of a name at a global step.
+    pub fn of(name: &str, class: Class, step: i64, found: &Found<'_>) -> Logged {
+        let (number, offset, length) = match found.cell {
+            Cell::Number(number) => (Some(number), 0, 0),
+            Cell::Place(place) => (None, place.at, place.size),
+        };
+        let (event_key, worker) = (found.key.to_owned(), found.worker.to_owned());
+        let (name, kind, wall_time) = (name.to_owned(), class.name(), found.wall_time);
+        Logged { name, kind, event_key, worker, step, wall_time, number, offset, length }
+    }
+}
+
+#[pymethods]
+impl Logged {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let name = PyString::new(py, &self.name).repr()?;
+        Ok(format!("<Logged {} {name} at step {} of {}>", self.kind, self.step, self.worker))
+    }
+}
+
+/// All values as rows of one array, where they are alike.
+pub fn in_one_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let mut shape = vec![values.contents.len() as u64];
+    let like = values.contents.first().and_then(|first| match first {
+        Some(Content::Buckets(buckets)) => Some(buckets.len()),
+        _ => None,
+    });
+    shape.extend(like.into_iter().flat_map(|buckets| [buckets as u64, 3]));
+    let rows = values.contents.iter().map(|content| match (content, like) {
+        (Some(Content::Number(number)), None) => Some(std::slice::from_ref(number)),
+        (Some(Content::Buckets(own)), Some(count)) if own.len() == count => {
+            values.buckets.get(own.clone()).map(<[_]>::as_flattened)
+        }
+        _ => None,
+    });
+    if rows.clone().any(|row| row.is_none()) {
+        return Ok(None);
+    }
+    let row = 8 * like.map_or(1, |buckets| 3 * buckets);
+    let bytes = PyByteArray::new_with(py, row * values.contents.len(), |bytes| {
+        for (places, numbers) in bytes.chunks_exact_mut(row.max(1)).zip(rows.flatten()) {
+            places.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
+        }
+        Ok(())
+    })?;
+    numpy::over(py, DType::F64, &shape, bytes.as_any(), 0).map(Some)
+}
+
+/// Each value as what it is.
+pub fn one_by_one(py: Python<'_>, rows: Questions, values: Values) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    let Values { rows: found, contents, buckets, .. } = values;
+    for ((content, asked), (name, step, worker)) in contents.into_iter().zip(found).zip(rows) {
+        match (content, asked) {
+            (Some(Content::Number(number)), _) => list.append(number)?,
+            (Some(Content::Buckets(own)), _) => {
+                list.append(bucket_array(py, buckets[own].iter().copied())?)?;
+            }
+            (Some(Content::Written(bytes)), Some(asked)) => {
+                let event = event_of(&PyBytes::new(py, &bytes), step, asked.wall_time);
+                let logged = Logged {
+                    name,
+                    kind: asked.class.name(),
+                    event_key: asked.key,
+                    worker: worker.unwrap_or_default(),
+                    step,
+                    wall_time: asked.wall_time,
+                    number: None,
+                    offset: asked.place.at,
+                    length: asked.place.size,
+                };
+                list.append((logged, event))?;
+            }
+            _ => list.append(py.None())?,
+        }
+    }
+    Ok(list)
+}
+
+/// Buckets as an array (buckets, 3).
+pub fn bucket_array(py: Python<'_>, buckets: impl ExactSizeIterator<Item = [f64; 3]>) -> PyResult<Bound<'_, PyAny>> {
+    let shape = [buckets.len() as u64, 3];
+    let bytes: Vec<u8> = buckets.flatten().flat_map(f64::to_le_bytes).collect();
+    numpy::over(py, DType::F64, &shape, PyBytes::new(py, &bytes).as_any(), 0)
+}
+
+/// Hyperparameters of a run, from the content of TensorBoard's plugin.
+#[pyfunction]
+pub fn hparams<'py>(content: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyDict>> {
+    let py = content.py();
+    let found = proto::hparams(content.as_bytes()).map_err(|error| to_python(py, &error))?;
+    let dict = PyDict::new(py);
+    for (name, value) in found {
+        match value {
+            Hparam::Null => dict.set_item(name, py.None())?,
+            Hparam::Number(number) => dict.set_item(name, number)?,
+            Hparam::Text(text) => dict.set_item(name, text)?,
+            Hparam::Bool(truth) => dict.set_item(name, truth)?,
+        }
+    }
+    Ok(dict)
+}
+
+/// A PNG as an array (height, width, channels).
+#[pyfunction]
+pub fn decode_png<'py>(encoded: &Bound<'py, PyBytes>, max_pixels: u64) -> PyResult<Bound<'py, PyAny>> {
+    let py = encoded.py();
+    let bytes = encoded.as_bytes();
+    let image = detached(py, bytes.len(), || png::decode(bytes, max_pixels));
+    let image = image.map_err(|error| to_python(py, &error))?;
+    numpy::over(py, image.dtype, &image.shape, PyBytes::new(py, &image.data).as_any(), 0)
+}
