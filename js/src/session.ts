@@ -17,6 +17,8 @@ export interface Shown {
   frame: Frame | undefined;
   /** the tensor has a value here that has not arrived yet */
   pending: boolean;
+  /** no step of the mode in view has it, now or later */
+  never: boolean;
 }
 
 /** One number a step, as a loss is (which smdebug saves as a vector of one). */
@@ -207,11 +209,13 @@ export class Session {
     const frames = this.store.held(run, tensor, worker);
     if (!frames) return undefined;
     const number = MODES.indexOf(mode);
+    const inMode = (at: number) => mode === "" || this.store.modeOf(run, at)?.mode === number;
     let i = lastAtOrBefore(frames.steps, step);
-    if (mode !== "") while (i >= 0 && this.store.modeOf(run, frames.steps[i] as number)?.mode !== number) i--;
+    while (i >= 0 && !inMode(frames.steps[i] as number)) i--;
     const from = i < 0 ? Number.NaN : (frames.steps[i] as number);
     const frame = Number.isNaN(from) ? undefined : frames.at(from);
-    return { run, tensor, worker, step, from, frames, frame, pending: !Number.isNaN(from) && frame?.step !== from };
+    const pending = i >= 0 && frame?.step !== from;
+    return { run, tensor, worker, step, from, frames, frame, pending, never: i < 0 && !frames.steps.some(inMode) };
   }
 
   /** The place in `waiting` where frames of a role are reported. */

@@ -131,6 +131,14 @@ describe("heat map", () => {
     expect(at(2)).toEqual(at(1));
     expect([at(3), at(4), at(5)]).toEqual([NOT_FINITE.nan, NOT_FINITE.posInf, NOT_FINITE.negInf]);
   });
+  test("a long and narrow matrix stays wide enough to be seen, a picture keeps its shape", () => {
+    const size = { width: 500, height: 260 };
+    const of = (rows: number, cols: number, rgba = false) => layoutHeatmap([0, rows, 0, cols], size, rgba);
+    expect(of(5000, 3).width).toBe(72);
+    expect(of(3, 5000).height).toBe(72);
+    expect(of(256, 48).width).toBeLessThanOrEqual(4 * of(256, 48).height);
+    expect(of(200, 2, true).width).toBeCloseTo(of(200, 2, true).height / 100, 5);
+  });
   test("a pixel finds its cell, zooming keeps the cell under the pointer, windows stay inside", () => {
     const window = [10, 20, 100, 140] as const;
     const box = layoutHeatmap(window, size);

@@ -182,6 +182,28 @@ test("the table shows exact numbers of the rows in view and follows the step", a
   expect(panel("values").querySelectorAll(".smdw-cell").length).toBeLessThan(300);
 });
 
+test("exact numbers are never cut: columns are as wide as the longest number of their type", async () => {
+  const { session } = await inspect({ panels: ["values"] });
+  const first = () => [...panel("values").querySelectorAll<HTMLElement>("[role=gridcell]")][0];
+  await until(() => /\d/.test(first()?.textContent ?? ""));
+  for (const [dtype, longest] of [
+    ["float32", "-1.1754944e-38"],
+    ["float64", "-2.2250738585072014e-308"],
+    ["int64", "-9223372036854775808"],
+    ["complex64", "-1.1754944e-38-1.1754944e-38j"],
+    ["complex128", "-2.2250738585072014e-308-2.2250738585072014e-308j"],
+  ] as const) {
+    const plan = session.store.held(0, "fc1.weight", "")?.plan;
+    if (plan) plan.dtype = dtype;
+    session.store.touched();
+    await frame();
+    await frame();
+    const cell = first() as HTMLElement;
+    cell.textContent = longest;
+    expect(cell.scrollWidth, dtype).toBeLessThanOrEqual(cell.clientWidth);
+  }
+});
+
 test("a second step is pinned and laid over the first; a run without the step shows the latest earlier one, marked so", async () => {
   const { el, session } = await inspect({ panels: ["histogram", "statistics"] }, { runs: 2 });
   const select = $<HTMLSelectElement>(el, "[aria-label='Compare with']");

@@ -192,6 +192,10 @@ describe("files", () => {
         ["-1", "x,y"],
       ]),
     ).toBe(`'=cmd(),1\n"a""b",-1.5\n-1,"x,y"\n`);
+    const numbers = ["-1.5e-7", "+2", "-inf", "nan", "-0.5+1e-3j", "-1j", "0.25"];
+    expect(csv([numbers])).toBe(`${numbers.join()}\n`);
+    for (const text of ["-2+3+cmd|' /C calc'!A0", "+1+1", "@SUM(1)", "\uff1dA1", " =1", "\t=1", "-1j-2", "1;=2"])
+      expect(csv([[text]])).toMatch(/^("?'|"1;)/);
     expect(pyString('a"\n\u00e9')).toBe('"a\\"\\n\\u00e9"');
   });
 });

@@ -61,7 +61,13 @@ function colourOf(value: number, table: Table, [lo, hi]: [number, number]): numb
 
 const LEGEND = 68;
 
-/** Where the cells lie: cells are square where that fits, and at most four times as wide as high or the other way round. */
+/** What a long and narrow matrix is given at least, a cell and in all: of thousands of rows and three columns one must see three. */
+const LEAST = { cell: 24, all: 96 };
+
+/**
+ * Where the cells lie: cells are square where that fits, and at most four times as wide as high or the other way round, unless
+ * there would be nothing to see. A picture keeps its shape.
+ */
 export function layoutHeatmap(window: Window, size: Size, rgba = false): Box {
   const rows = Math.max(window[1] - window[0], 1e-9);
   const cols = Math.max(window[3] - window[2], 1e-9);
@@ -69,8 +75,9 @@ export function layoutHeatmap(window: Window, size: Size, rgba = false): Box {
   let cellWidth = most.width / cols;
   let cellHeight = most.height / rows;
   const stretch = rgba ? 1 : 4;
-  if (cellWidth > cellHeight * stretch) cellWidth = cellHeight * stretch;
-  if (cellHeight > cellWidth * stretch) cellHeight = cellWidth * stretch;
+  const least = (cells: number, room: number) => (rgba ? 0 : Math.min(room, LEAST.all, LEAST.cell * cells) / cells);
+  if (cellWidth > cellHeight * stretch) cellWidth = Math.max(cellHeight * stretch, least(cols, most.width));
+  if (cellHeight > cellWidth * stretch) cellHeight = Math.max(cellWidth * stretch, least(rows, most.height));
   return { x: 44, y: 8, width: Math.max(2, cellWidth * cols), height: Math.max(2, cellHeight * rows) };
 }
 
@@ -129,7 +136,7 @@ function cellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: Window, theme: Theme) {
 
 function legend(pen: Pen, box: Box, size: Size, theme: Theme, { table, domain }: HeatmapPicture) {
   const x = box.x + box.width + 10;
-  const height = Math.max(40, Math.min(box.height, size.height - 30));
+  const height = Math.min(Math.max(96, box.height), size.height - 30);
   const bands = 64;
   for (let i = 0; i < bands; i++) {
     const k = 3 * Math.round((255 * (bands - 1 - i)) / (bands - 1));

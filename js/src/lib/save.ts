@@ -15,12 +15,18 @@ export function fileName(name: string): string {
   return `${clean(name.slice(0, dot)).slice(0, 100) || "smdwidgets"}.${clean(name.slice(dot + 1))}`;
 }
 
+/** What a spreadsheet takes for a formula, in any of its scripts; a number alone, a complex one too, is none. */
+const FORMULA = /^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]/;
+const SIZE = "(?:\\d+\\.?\\d*|\\.\\d+|inf|nan)(?:e[+-]?\\d+)?";
+const NUMBER = new RegExp(`^[+-]?${SIZE}(?:[+-]${SIZE}j|j)?$`, "i");
+
 /** Rows as CSV; text that a spreadsheet would run as a formula is kept text. */
 export function csv(rows: readonly (readonly (string | number)[])[]): string {
   const cell = (value: string | number) => {
     if (typeof value === "number") return String(value);
-    const text = /^[=+@\t\r]|^-(?![\d.])/.test(value) ? `'${value}` : value;
-    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    const text = FORMULA.test(value) && !NUMBER.test(value) ? `'${value}` : value;
+    // Quoted where any spreadsheet's separator would cut it.
+    return /[",;\t\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return `${rows.map((row) => row.map(cell).join(",")).join("\n")}\n`;
 }

@@ -181,7 +181,8 @@ export function nothing(shown: Shown | undefined, what: string): string {
   const plan = shown?.frames.plan;
   if (!shown) return "choose a tensor";
   if (shown.frame?.error) return shown.frame.error.message;
-  if (Number.isNaN(shown.from) && plan) return "nothing saved up to this step";
+  if (Number.isNaN(shown.from) && plan)
+    return shown.never ? "never saved in this mode" : "nothing saved up to this step";
   if (plan?.form === "text") return `text has no ${what}`;
   if (plan?.reduced) return "only reductions of this tensor were saved";
   if (shown.frame?.counts?.[0] === 0) return "the tensor is empty";

@@ -153,7 +153,7 @@ export class ScalarPanel extends PicturePanel {
     const { traits } = scene;
     const { store } = this.context.session;
     const lines = linesOf(scene, this.context.session);
-    const tensors = [...new Set(lines.map((line) => `${line.tensor}/${line.stat}`))];
+    const tensors = [...new Set(lines.map(whose))];
     const runs = store.runs.size > 1;
     const out: Shown[] = [];
     const used = new Set<string>();
@@ -161,7 +161,7 @@ export class ScalarPanel extends PicturePanel {
       const key = seriesKey(line.run, line.tensor, line.worker, line.mode, line.stat);
       const data = store.series.get(key);
       if (!data) continue;
-      const which = tensors.indexOf(`${line.tensor}/${line.stat}`);
+      const which = tensors.indexOf(whose(line));
       for (const [mode, x, y] of this.#cut(line.run, data, traits.mode)) {
         const place = `${key}/${mode}`;
         used.add(place);
@@ -179,6 +179,7 @@ export class ScalarPanel extends PicturePanel {
         const name = [
           line.stat === "value" ? "" : `${line.stat} of`,
           line.tensor,
+          line.worker,
           mode === 4 ? "" : `(${MODES[mode]})`,
           runs ? `\u00b7 ${store.runs.get(line.run)?.head.name ?? line.run}` : "",
         ]
@@ -257,18 +258,19 @@ export class ScalarPanel extends PicturePanel {
 
   #add() {
     const { state } = this.context.session;
-    const { tensor } = this.#scene?.traits ?? { tensor: "" };
+    const { tensor, worker } = this.#scene?.traits ?? { tensor: "", worker: "" };
     if (!tensor || !this.#scene) return;
     const before: Line[] = state.get("series").length
       ? state.get("series")
       : unique(linesOf(this.#scene, this.context.session));
-    state.set({ series: [...before, { tensor, stat: this.#statChosen, run: -1 }] });
+    const line: Line = { tensor, stat: this.#statChosen, run: -1, ...(worker && { worker }) };
+    if (!before.some((each) => whose(each) === whose(line))) state.set({ series: [...before, line] });
   }
 
   #drop(line: Line) {
     const { state } = this.context.session;
     state.set({
-      series: state.get("series").filter((each) => !(each.tensor === line.tensor && each.stat === line.stat)),
+      series: state.get("series").filter((each) => whose(each) !== whose(line)),
     });
   }
 
@@ -304,9 +306,12 @@ export class ScalarPanel extends PicturePanel {
   }
 }
 
+/** What a curve is of, whatever the run. */
+const whose = ({ tensor, stat, worker = "" }: Line) => JSON.stringify([tensor, stat, worker]);
+
 function unique(lines: Required<Line>[]): Line[] {
   const out = new Map<string, Line>();
-  for (const { tensor, stat } of lines) out.set(`${tensor}/${stat}`, { tensor, stat, run: -1 });
+  for (const line of lines) out.set(whose(line), { tensor: line.tensor, stat: line.stat, run: -1 });
   return [...out.values()];
 }
 

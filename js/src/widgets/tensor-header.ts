@@ -61,7 +61,7 @@ export class TensorHeader implements Part {
           plan.dtype === "str" ? "text" : plan.dtype,
           sizes ? shape(sizes) : "",
           elements === undefined || elements <= 1 ? "" : `${count(elements)} values`,
-          plan.bytes ? bytes(plan.bytes) : "",
+          plan.bytes && plan.form !== "text" ? bytes(plan.bytes) : "",
           plan.collections.join(", "),
           plan.form === "complex" ? "shown as magnitudes" : "",
           plan.reduced ? "only reductions were saved" : "",
@@ -88,7 +88,10 @@ export class TensorHeader implements Part {
     const words = (shown: Shown | undefined, whose: string) => {
       if (!shown || (shown.from === shown.step && !shown.pending)) return "";
       // Without a plan nothing is known of the tensor yet, and nothing is said.
-      if (Number.isNaN(shown.from)) return shown.frames.plan ? `${whose}nothing saved up to here` : "";
+      if (Number.isNaN(shown.from)) {
+        if (!shown.frames.plan) return "";
+        return `${whose}${shown.never ? "never saved in this mode" : "nothing saved up to here"}`;
+      }
       const at = store.modeOf(shown.run, shown.from);
       const name = at && at.mode !== 4 ? `${MODES[at.mode]} step ${count(at.modeStep)}` : `step ${count(shown.from)}`;
       if (shown.pending)

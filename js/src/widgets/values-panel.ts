@@ -4,6 +4,7 @@ import { Rest } from "../lib/rest";
 import { Viewport } from "../lib/viewport";
 import { type Offsets, offsets } from "../lib/virtual";
 import { type Matrix, matrixOf } from "../matrix";
+import type { PlanHead } from "../protocol";
 import { pythonValue, sliceText } from "../python";
 import type { Scene } from "../session";
 import { same } from "../state";
@@ -13,7 +14,19 @@ import { Panel, type Rows } from "./panel";
 import type { Context } from "./part";
 
 const ROW = 22;
-const COL = 128;
+/** Pixels of the longest number that a type can have: exact numbers are not cut. */
+const WIDE: Record<string, number> = {
+  bool: 64,
+  uint8: 64,
+  int8: 64,
+  float64: 190,
+  int64: 164,
+  uint64: 164,
+  complex64: 236,
+  complex128: 390,
+  str: 240,
+};
+const USUAL = 128;
 const HEAD = 64;
 /** One question fetches a block around what is seen, so that a small scroll needs none. */
 const BLOCK_ROWS = 64;
@@ -31,8 +44,11 @@ export class ValuesPanel extends Panel {
   #matrix: Matrix | undefined;
   #asked = "";
   readonly #rest: Rest;
+  #col = USUAL;
   #visible: { rows: Offsets; cols: Offsets } | undefined;
   #last: Values | undefined;
+  /** the numbers of the step in view, when they are here */
+  #held: Values | undefined;
   /** what the cells on screen were made from */
   #table: readonly unknown[] = [];
 
@@ -47,8 +63,8 @@ export class ValuesPanel extends Panel {
       const by = {
         ArrowUp: [0, -ROW],
         ArrowDown: [0, ROW],
-        ArrowLeft: [-COL, 0],
-        ArrowRight: [COL, 0],
+        ArrowLeft: [-this.#col, 0],
+        ArrowRight: [this.#col, 0],
         PageUp: [0, -8 * ROW],
         PageDown: [0, 8 * ROW],
       }[event.key];
@@ -88,7 +104,8 @@ export class ValuesPanel extends Panel {
     if (this.#scroll.style.height !== height) this.#scroll.style.height = height;
     const { left, top, width: inner, height: tall } = this.#view;
     const rows = offsets(m.rows, ROW, top, tall - ROW);
-    const cols = offsets(m.cols, COL, left, inner - HEAD);
+    this.#widen(main.frames.plan, m.cols, inner);
+    const cols = offsets(m.cols, this.#col, left, inner - HEAD);
     this.#visible = { rows, cols };
     this.#canvas.style.height = `${rows.total + ROW}px`;
     this.#canvas.style.width = `${cols.total + HEAD}px`;
@@ -107,22 +124,48 @@ export class ValuesPanel extends Panel {
     );
     const shown = held ?? this.#last;
     if (held) this.#last = held;
+    this.#held = held;
     const stale = !held || main.pending;
     const written = shown && (held || this.#fits(shown, main.tensor)) ? shown : undefined;
     // A drag leaves the numbers as they are until it rests.
-    const table = [written, stale, left, top, inner, tall, m.rows, m.cols, m.axes.join()];
+    const table = [written, stale, left, top, inner, tall, m.rows, m.cols, m.axes.join(), this.#col];
+    // One text alone is no table.
+    const alone = m.rows * m.cols === 1 && main.frames.plan?.form === "text" ? written?.head.cells[0]?.[0] : undefined;
+    this.#scroll.classList.toggle("smdw-plain", alone !== undefined);
     if (table.some((part, i) => part !== this.#table[i])) {
       this.#table = table;
-      this.#fill(m, rows, cols, written, stale);
+      if (alone === undefined) this.#fill(m, rows, cols, written, stale);
+      else {
+        this.#cells.replaceChildren(h("p", { class: `smdw-words${stale ? " smdw-quiet" : ""}` }, alone));
+        this.#canvas.style.width = this.#canvas.style.height = "0";
+      }
     }
+    if (alone !== undefined) this.#scroll.style.height = "auto";
     this.note(waiting, stale && !waiting ? (session.kernelless ? "not in this page" : "") : "");
-    attrs(this.#scroll, { role: "grid", "aria-rowcount": m.rows + 1, "aria-colcount": m.cols + 1 });
-    const where = `rows ${count(rows.first)}\u2013${count(rows.last - 1)} of ${count(m.rows)}, columns ${count(cols.first)}\u2013${count(cols.last - 1)} of ${count(m.cols)}`;
+    attrs(
+      this.#scroll,
+      alone === undefined
+        ? { role: "grid", "aria-rowcount": m.rows + 1, "aria-colcount": m.cols + 1 }
+        : { role: "group", "aria-rowcount": undefined, "aria-colcount": undefined },
+    );
+    const where =
+      m.rows * m.cols === 1
+        ? "one value"
+        : `rows ${count(rows.first)}\u2013${count(rows.last - 1)} of ${count(m.rows)}, columns ${count(cols.first)}\u2013${count(cols.last - 1)} of ${count(m.cols)}`;
     this.readout(where);
     this.summary(
       `Values of ${clipped(traits.tensor, 80)}${sliceText(m.shape.length, m.axes, m.fixed)} at step ${main.from}: ${where}.`,
     );
     if (!held && !session.kernelless && !main.pending && inner > 0) this.#ask(m, rows, cols);
+  }
+
+  /** Columns as wide as their type needs; those of text share the room there is. */
+  #widen(plan: PlanHead | undefined, columns: number, inner: number) {
+    const words = plan?.form === "text";
+    const least = WIDE[words ? "str" : (plan?.dtype ?? "")] ?? USUAL;
+    this.#col = words ? Math.max(least, Math.min(720, Math.floor((inner - HEAD) / columns))) : least;
+    this.#cells.style.setProperty("--smdw-column", `${this.#col}px`);
+    this.#scroll.classList.toggle("smdw-of-text", words);
   }
 
   #fits(values: Values, tensor: string): boolean {
@@ -131,7 +174,7 @@ export class ValuesPanel extends Panel {
 
   #fill(m: Matrix, rows: Offsets, cols: Offsets, values: Values | undefined, stale: boolean) {
     const { left: scrollLeft, top: scrollTop } = this.#view;
-    const place = (c: number) => HEAD + c * COL - cols.shift;
+    const place = (c: number) => HEAD + c * this.#col - cols.shift;
     const columns = Array.from({ length: cols.last - cols.first }, (_, i) => cols.first + i);
     const corner = m.axes.length === 2 ? `${m.axes[0]} \\ ${m.axes[1]}` : "";
     this.#row(0, scrollTop, 0, [
@@ -155,11 +198,11 @@ export class ValuesPanel extends Panel {
               ? ""
               : /^[+-]?(nan|inf)/i.test(words)
                 ? "smdw-bad"
-                : Number(words) === 0
+                : words && Number(words) === 0
                   ? "smdw-zero"
                   : "";
           return {
-            words: words === undefined ? "\u00b7" : clipped(words, 60),
+            words: words === undefined ? "\u00b7" : clipped(words, 160),
             kind: stale ? `${kind} smdw-stale` : kind,
             role: "gridcell",
             x: place(c),
@@ -226,7 +269,7 @@ export class ValuesPanel extends Panel {
 
   #rows(): Rows | undefined {
     const seen = this.#visible;
-    const values = this.#last;
+    const values = this.#held;
     if (!seen || !values) return undefined;
     const { head } = values;
     const cols = Array.from({ length: seen.cols.last - seen.cols.first }, (_, i) => seen.cols.first + i);
