@@ -39,6 +39,7 @@ def asan() -> int:
         "cargo", "test", "--locked", "-p", "smdwidgets-core", "--target", TARGET, "--target-dir", str(CACHE / "asan"),
         RUSTC_BOOTSTRAP="1",
         RUSTFLAGS="-Zsanitizer=address",
+        RUSTDOCFLAGS="-Zsanitizer=address",
         ASAN_OPTIONS="detect_leaks=0",
         PROPTEST_CASES="64",
     )  # fmt: skip

@@ -117,5 +117,5 @@ def same(one: NDArray, other: NDArray) -> bool:
     return (
         one.dtype == other.dtype
         and one.shape == other.shape
-        and (one.tobytes() == other.tobytes() or bool(np.array_equal(one, other)))
+        and (bool(np.array_equal(one, other)) or one.tobytes() == other.tobytes())
     )

@@ -1,13 +1,15 @@
 """A live run for as long as you like, with an explorer and ten rules attached: `python soak.py SECONDS [REPORT]`.
 
-A process of its own writes 50 steps a second. Here a browser's side listens as a page does, a notebook asks now and then,
-and every few seconds memory, open files and threads are counted. The last line is what was found, as JSON.
+A process of its own writes a long beginning as fast as it can, then 50 steps a second. Here a browser's side listens as a page does,
+a notebook asks now and then, and every few seconds memory, open files and threads are counted. The time begins when rules and
+explorer have caught up with the beginning: by then every cache of a fixed size is full. The last line is what was found, as JSON.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import subprocess
 import sys
@@ -27,6 +29,10 @@ from python.widgets.talk import Page
 from smdwidgets.rules import RuleRunner
 
 RATE = 50
+#: Steps of the beginning. Rules fill the memory that they may take with some 10,000 steps of these few tensors.
+BEGINNING = 16_000
+#: Seconds that it may take to catch up with them, on a slow machine.
+WARM_UP = 900
 RULES: dict[str, dict[str, Any]] = {
     "VanishingGradient": {},
     "ExplodingTensor": {"tensor_regex": "weight"},
@@ -58,7 +64,11 @@ def write(root: str, rate: float) -> None:
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     with Hook(root) as hook:
         step = 0
-        while not ended.wait(max(0.0, began + step / rate - time.monotonic())):
+        while not ended.wait(
+            0.0 if step < BEGINNING else max(0.0, began + (step - BEGINNING) / rate - time.monotonic())
+        ):
+            if step == BEGINNING:
+                began = time.monotonic()
             gradient = chance.normal(size=weight.shape).astype(np.float32) / 10
             weight -= gradient / 100
             hook.save_tensor("fc1.weight", weight, "weights")
@@ -75,11 +85,15 @@ class Browser(Page):
 
     def __init__(self, widget: Any) -> None:
         self.packets = 0
+        self.newest = -1.0
         super().__init__(widget)
 
     def _receive(self, message: dict[str, Any], buffers: Any) -> None:
         super()._receive(message, buffers)
         self.packets += len(buffers)
+        for head, arrays in self.news:
+            if head["kind"] == "frames":
+                self.newest = max(self.newest, arrays["step"].max())
         del self.news[:], self.sizes[:]
 
 
@@ -89,6 +103,8 @@ class Sample:
 
     seconds: float
     steps: int
+    #: By which the slowest rule was behind.
+    behind: int
     refreshes: int
     resident: int
     files: int
@@ -126,19 +142,28 @@ def soak(root: Path, seconds: float) -> dict[str, Any]:
         page = Browser(explorer)
         page.ask("hello", protocol=1, again=False)
         page.frames("fc1.weight", want=WANT)
-        began = told = time.monotonic()
-        refreshes = wrong = 0
-        while (now := time.monotonic()) < began + seconds:
+        warming = told = time.monotonic()
+        began, refreshes, wrong = math.inf, 0, 0
+        while (now := time.monotonic()) < min(began + seconds, warming + seconds + WARM_UP):
             trial.refresh_data()
             refreshes += 1
             last = trial.steps()[-1]
             weight, loss = trial.tensor("fc1.weight").value(last), trial.tensor("loss_0").value(last)
             wrong += weight.shape != (32, 32) or loss.item() != np.float32(1 + 1 / (1 + last / 100))
+            judged = min(evaluation.done for evaluation in runner)
+            if began == math.inf and judged > BEGINNING and page.newest >= BEGINNING:
+                began = now
             if now >= told:
                 told = now + max(1.0, seconds / 360)
-                found = Sample(now - began, last + 1, refreshes, resident(), files(), threading.active_count())
-                samples.append(found)
-                print(f"{found.seconds:7.0f} s  {found.steps:6} steps  {found.resident / 2**20:7.1f} MB", flush=True)
+                found = Sample(
+                    now - began, last + 1, last + 1 - judged, refreshes, resident(), files(), threading.active_count()
+                )
+                if began < math.inf:
+                    samples.append(found)
+                print(
+                    f"{now - warming:7.0f} s  {found.steps:6} steps  {found.behind:6} behind  {found.resident / 2**20:7.1f} MB",
+                    flush=True,
+                )
             time.sleep(0.05)
         # Nothing new comes any more: whatever grows now grows by looking.
         writer.stdin.close()
@@ -159,26 +184,32 @@ def soak(root: Path, seconds: float) -> dict[str, Any]:
     while (files(), threading.active_count()) > before and time.monotonic() < deadline:
         gc.collect()
         time.sleep(0.1)
-    warm = [sample for sample in samples if sample.seconds >= min(60.0, seconds / 3)]
     return {
         "seconds": round(samples[-1].seconds),
+        "seconds of warming up": round(began - warming),
+        "load of the machine": round(os.getloadavg()[2], 1),
         "steps written": written,
         "steps seen": len(seen),
         "steps judged by the slowest rule": judged,
+        "steps that rules were behind, median and most": [
+            round(float(np.median([sample.behind for sample in samples]))),
+            max(sample.behind for sample in samples),
+        ],
         "steps missed": written - len(seen),
         "wrong values": int(wrong),
         "refreshes": refreshes,
         "packets to the page": packets,
         "rules": rules,
-        "resident after warm-up": warm[0].resident,
-        "resident at the end": warm[-1].resident,
-        "steps after warm-up": warm[-1].steps - warm[0].steps,
-        "bytes for each further step": round(slope(warm, "steps")),
+        "resident after warm-up": samples[0].resident,
+        "resident at the end": samples[-1].resident,
+        "steps after warm-up": samples[-1].steps - samples[0].steps,
+        "bytes for each further step": round(slope(samples, "steps")),
+        "bytes for each further step of the second half": round(slope(samples[len(samples) // 2 :], "steps")),
         "growth over 2000 refreshes without news": still[-1] - still[0],
-        "most open files": max(sample.files for sample in warm),
-        "open files after warm-up": warm[0].files,
-        "most threads": max(sample.threads for sample in warm),
-        "threads after warm-up": warm[0].threads,
+        "most open files": max(sample.files for sample in samples),
+        "open files after warm-up": samples[0].files,
+        "most threads": max(sample.threads for sample in samples),
+        "threads after warm-up": samples[0].threads,
         "before and after (files, threads)": [before, (files(), threading.active_count())],
         "values outlive the trial": bool(values[0].shape == (32, 32)),
         "samples": [asdict(sample) for sample in samples],

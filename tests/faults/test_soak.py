@@ -1,4 +1,5 @@
-"""Two minutes of a live run with everything attached (30 by `make soak`): nothing grows but with the run, everything is let go."""
+"""A live run with everything attached, for a minute after two to warm up (for half an hour by `make soak`): memory, files and threads
+stay where they are but for a few hundred bytes a step, and everything is let go."""
 
 from __future__ import annotations
 
@@ -10,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = float(os.environ.get("SOAK_SECONDS", "120"))
-#: What one more step may add to memory: its place in the index, its frame of the tensor in view, what ten rules measured of it.
-A_STEP = 5_000
-#: What caches of a fixed size may still take after the warm-up: the values asked for lately alone take minutes to fill theirs.
-CACHES = 40 << 20
+SECONDS = float(os.environ.get("SOAK_SECONDS", "60"))
+#: What one more step of four tensors may add to memory: its place in the index is some 270 bytes, what ten rules said of it 90.
+A_STEP = 600
+#: What allocators and caches of a fixed size still move about after the warm-up. Ten rules alone would fill that in two minutes.
+SETTLING = 16 << 20
+#: By how many steps rules may be behind in the middle of it: what comes in some seconds, on a machine that others use.
+BEHIND = 500
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory, files and threads are counted in /proc")
-@pytest.mark.timeout(SECONDS * 2 + 600)
+@pytest.mark.timeout(SECONDS * 2 + 1800)
 def test_a_live_run_with_an_explorer_and_ten_rules(repository: Path) -> None:
     report = repository / ".cache" / "faults" / "soak.report"
     report.unlink(missing_ok=True)
@@ -31,8 +34,10 @@ def test_a_live_run_with_an_explorer_and_ten_rules(repository: Path) -> None:
     assert found["steps judged by the slowest rule"] == found["steps written"]
     assert not {"ERROR"} & set(found["rules"].values())
     assert found["packets to the page"] > SECONDS
+    assert found["steps that rules were behind, median and most"][0] < BEHIND
     further = found["steps after warm-up"]
-    assert found["resident at the end"] - found["resident after warm-up"] < CACHES + A_STEP * further
+    assert further > SECONDS
+    assert found["resident at the end"] - found["resident after warm-up"] < SETTLING + A_STEP * further
     assert found["growth over 2000 refreshes without news"] < 1 << 20
     assert found["most open files"] <= found["open files after warm-up"] + 8
     assert found["most threads"] <= found["threads after warm-up"] + 4

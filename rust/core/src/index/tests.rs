@@ -110,7 +110,8 @@ fn deep_nesting_is_an_error_and_no_overflow_of_the_stack() {
 
 #[test]
 fn a_shape_of_a_million_dimensions_is_refused() {
-    let shape = vec!["1"; 1_000_000].join(",");
+    let many = if cfg!(miri) { 1_000 } else { 1_000_000 };
+    let shape = vec!["1"; many].join(",");
     let text = format!(
         r#"{{"meta": {{"mode": "EVAL", "mode_step": 0}}, "shape_payload": [{{"tensorname": "w", "originalname": "w", "shape": [{shape}]}}]}}"#
     );
