@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -10,7 +11,7 @@ from itertools import groupby
 
 from smdwidgets.exceptions import OutsideRunError, RunFileMissing, RunIOError
 from smdwidgets.storage.files import open_file
-from smdwidgets.storage.protocol import Range
+from smdwidgets.storage.protocol import LARGEST_WHOLE, Range
 
 
 class LocalStorage:
@@ -48,6 +49,9 @@ class LocalStorage:
         """A whole file."""
         try:
             with open_file(self._path(key)) as file:
+                # A file with holes takes no disk to fill a reader's memory.
+                if os.fstat(file.fileno()).st_size > LARGEST_WHOLE:
+                    raise OSError(errno.EFBIG, "it is larger than 1 GiB, and was not read", self._path(key))
                 return file.read()
         except OSError as error:
             raise _said(key, error) from error

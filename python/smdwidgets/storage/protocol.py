@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+#: The most bytes of a file that is read whole: as in the core, for the files that Python reads.
+LARGEST_WHOLE = 1 << 30
+
 
 class Range(NamedTuple):
     """Some bytes of one file."""
@@ -31,7 +34,7 @@ class Storage(Protocol):
         """Keys that begin with ``prefix`` and come after ``start_after``, in the order of their characters."""
 
     def read(self, key: str) -> bytes:
-        """A whole file."""
+        """A whole file, of up to ``LARGEST_WHOLE`` bytes."""
 
     def read_many(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Whole files, side by side where that helps, in any order. Those that are gone are left out."""

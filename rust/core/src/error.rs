@@ -99,6 +99,12 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// A file that is to be read whole is larger than any of its kind.
+    pub(crate) fn too_large(file: &str) -> Error {
+        let source = io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 GiB, and was not read");
+        Error::Io { file: file.into(), source }
+    }
+
     /// The same error, of a record that starts `base` bytes into `file`: pure functions speak of offsets in their own slice.
     #[must_use]
     pub fn within(mut self, file: &str, base: u64) -> Self {

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from python.s3.servers import FaultyProxy
-from smdwidgets.exceptions import OutsideRunError, RunNotFound, SMDebugError, TruncatedDataError
+from smdwidgets.exceptions import OutsideRunError, RunIOError, RunNotFound, SMDebugError, TruncatedDataError
 from smdwidgets.storage.protocol import Range
-from smdwidgets.storage.s3 import S3Error, S3Storage
+from smdwidgets.storage.s3 import S3Error, S3Storage, connect, download, volley
 
 
 @pytest.fixture
@@ -98,6 +98,22 @@ def test_a_range_past_the_end_is_an_error_and_not_a_shorter_value(storage: S3Sto
         storage.read_ranges([Range("events/000", 4000, 2000)])
     with pytest.raises(SMDebugError, match="events/001"):
         storage.read_ranges([Range("events/001", 9_000_000, 10)])
+
+
+def test_an_object_too_large_to_be_held_is_refused_before_it_comes(
+    endpoint: str, bucket: str, objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [f"events/{n:03}" for n in range(12)]
+    for module in (download, volley):
+        monkeypatch.setattr(module, "LARGEST_WHOLE", 5010)
+    store = S3Storage(bucket, "run", client=connect(endpoint_url=endpoint), owns_client=True)
+    try:
+        for reading in (lambda: store.read("events/011"), lambda: dict(store.read_many(keys))):
+            with pytest.raises(RunIOError, match=r"events/011.* larger than 1 GiB"):
+                reading()
+        assert len(dict(store.read_many(keys[:10]))) == 10
+    finally:
+        store.close()
 
 
 def test_no_such_bucket_says_so(raw: Any) -> None:

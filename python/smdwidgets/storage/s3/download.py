@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
-from smdwidgets.exceptions import SMDebugError, TruncatedDataError
-from smdwidgets.storage.protocol import Range
+from smdwidgets.exceptions import RunIOError, SMDebugError, TruncatedDataError
+from smdwidgets.storage.protocol import LARGEST_WHOLE, Range
 from smdwidgets.storage.s3.direct import DirectGets
 from smdwidgets.storage.s3.errors import final, from_client_error, from_transport_error, retryable, s3_url
 from smdwidgets.storage.s3.requests import RequestCounter
@@ -120,6 +120,8 @@ class Downloader:
         """How many bytes there are to read in all; an answer that can't give them is an error, not a shorter value."""
         coming = int(response["ContentLength"])
         if length is None:
+            if have + coming > LARGEST_WHOLE:
+                raise RunIOError(f"{s3_url(self._bucket, key)}: it is larger than 1 GiB, and was not read")
             return have + coming
         # The answer's own word for what it holds: some servers send a range with status 200, some the whole object.
         span, _, total = str(response.get("ContentRange", "")).removeprefix("bytes ").partition("/")
@@ -167,7 +169,7 @@ class Downloader:
     def _give_up(self, failure: Exception, key: str, *, last_time: bool, direct: bool) -> None:
         from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ParamValidationError
 
-        if isinstance(failure, TruncatedDataError):
+        if isinstance(failure, SMDebugError):  # what the answer says, not how it came
             raise failure
         if isinstance(failure, ClientError):
             code = str(failure.response.get("Error", {}).get("Code", ""))

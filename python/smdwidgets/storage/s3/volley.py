@@ -19,6 +19,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from smdwidgets.storage.protocol import LARGEST_WHOLE
 from smdwidgets.storage.s3.wire import PIECE, Head, Wires, read_head
 
 _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -67,6 +68,8 @@ class Exchange:
                 if found is not None:
                     self.head, self.start = found
                     self.length = self.head.length
+                    if self.length > LARGEST_WHOLE:
+                        raise ConnectionError("an answer too large to be taken in here")
             if self.head is not None and len(self.data) - self.start >= self.length:
                 return True
             # Bytes that TLS has taken apart already make no socket readable.

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::{Blob, Source, inside};
+use super::{Blob, LARGEST_WHOLE, Source, inside};
 use crate::error::{Error, Result};
 
 /// A run's directory.
@@ -36,6 +36,9 @@ impl Local {
 
     /// The bytes of an open file.
     pub fn read_whole(&self, mut file: File, key: &str) -> Result<Vec<u8>> {
+        if file.metadata().map_err(|e| self.io(key, e))?.len() > LARGEST_WHOLE {
+            return Err(Error::too_large(&self.name(key)));
+        }
         let mut bytes = Vec::new();
         // Makes room for the file's size first.
         file.read_to_end(&mut bytes).map_err(|e| self.io(key, e))?;

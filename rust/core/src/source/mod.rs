@@ -15,7 +15,7 @@ pub use listing::Listing;
 pub use local::Local;
 pub use memory::Memory;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A run's files.
 pub trait Source: Send + Sync {
@@ -36,11 +36,18 @@ pub trait Source: Send + Sync {
     /// A whole file.
     fn read(&self, key: &str) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let count = self.open(key)?.read_at(0, u64::MAX, &mut bytes)?;
+        let count = self.open(key)?.read_at(0, LARGEST_WHOLE + 1, &mut bytes)?;
+        if count as u64 > LARGEST_WHOLE {
+            return Err(Error::too_large(key));
+        }
         bytes.truncate(count);
         Ok(bytes)
     }
 }
+
+/// The most bytes of a file that is read whole, as index files are. The index of a step with a million tensors is a fifth of it: what
+/// is larger was made to fill the memory of whoever opens the run, and a file with holes takes no disk to do so.
+pub const LARGEST_WHOLE: u64 = 1 << 30;
 
 /// How much is best read in one go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
