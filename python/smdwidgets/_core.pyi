@@ -212,6 +212,8 @@ class EventLog:
     def steps_of(self, name: str, mode: int | None = None) -> list[int]: ...
     def workers_of(self, name: str, step: int) -> list[str]: ...
     def find(self, name: str, step: int, worker: str | None = None) -> Logged | None: ...
+    def orphans(self, name: str) -> list[Logged]:
+        """Rows that restarts have made void, in the order of `course(name, orphans=True)`."""
     def held(self, place: Logged) -> bytes | None:
         """The bytes of a value, if it is held in memory."""
     def number(self, name: str, step: int, worker: str | None = None) -> float | None:
@@ -279,12 +281,17 @@ class Logged:
     def number(self) -> float | None:
         """A scalar's value."""
     @property
-    def offset(self) -> int: ...
+    def offset(self) -> int:
+        """Where its record starts; 0 of a scalar."""
     @property
-    def length(self) -> int: ...
+    def length(self) -> int:
+        """How many bytes its record takes; 0 of a scalar."""
+    def checked(self, record: bytes) -> bytes:
+        """The bytes of the value, in those that its record has now: they are held against its checksum, and must be the
+        record that was read when the log was opened."""
 
 def event_of(data: bytes, step: int = 0, wall_time: float = 0.0) -> Event:
-    """The event of a value whose bytes were read from where `EventLog.find` says."""
+    """The event of a value whose bytes are these: see `Logged.checked`."""
 
 def hparams(content: bytes) -> dict[str, float | str | bool | None]:
     """Hyperparameters of a run, from the content of TensorBoard's plugin."""

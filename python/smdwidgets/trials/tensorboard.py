@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets._text import listed, shown, visible
-from smdwidgets.exceptions import RunNotFound, SeveralRuns, TensorUnavailable, TensorUnavailableForStep
+from smdwidgets.exceptions import DataError, RunNotFound, SeveralRuns, TensorUnavailable, TensorUnavailableForStep
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Storage
@@ -118,14 +119,7 @@ class TensorBoardTrial(Trial):
         table = self._table(chosen, as_mode(mode).value, orphans=False)
         rows = list(zip(table["name"].tolist(), table["step"].tolist(), table["worker"].tolist(), strict=True))
         values, failed = self._run.values(rows)
-        errors = [Failure(*rows[at], error) for at, error in failed]
-        keep = [at for at, value in enumerate(values) if value is not None]
-        columns = {name: column[keep] if errors else column for name, column in table.items()}
-        if isinstance(values, list):
-            cells, values = values, np.empty(len(keep), dtype=object)
-            for row, at in enumerate(keep):
-                values[row] = cells[at]
-        return Columns(columns | {"value": values}, errors)
+        return _with_values(table, values, [Failure(*rows[at], error) for at, error in failed])
 
     def _chosen(self, wanted: str, names: Iterable[str] | str | None) -> list[str]:
         known = [name for name, _, kind, _, _ in self._run.log.series() if kind == wanted]
@@ -138,12 +132,25 @@ class TensorBoardTrial(Trial):
     def orphans(self, name: str) -> Columns:
         """What a restart from an earlier step has made void of a tensor, in the columns of :meth:`scalars`.
 
-        Other values than scalars are NaN there; ``keep_orphans=True`` opens a run with all that was not written again.
+        ``keep_orphans=True`` opens a run with all that was not written again.
+
+        >>> trial.orphans("loss/train")["step"]              # doctest: +SKIP
         """
         self.maybe_refresh()
         if not self.has_tensor(name):
             raise TensorUnavailable(name, self._run.log.names())
-        return self._table([name], ModeKeys.GLOBAL.value, orphans=True)
+        table = self._table([name], ModeKeys.GLOBAL.value, orphans=True)
+        if self._run.kind_of(name) == "scalar":
+            return table
+        values: list[NDArray[Any] | None] = []
+        errors = []
+        for place in self._run.log.orphans(name):
+            try:
+                values.append(self._run.value(place))
+            except DataError as error:
+                values.append(None)
+                errors.append(Failure(name, place.step, place.worker, error))
+        return _with_values(table, values, errors)
 
     def _table(self, names: list[str], mode: int, orphans: bool) -> Columns:
         log = self._run.log
@@ -231,6 +238,17 @@ class TensorBoardTrial(Trial):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (type(self), self._opened_with)
+
+
+def _with_values(table: Columns, values: NDArray[Any] | list[NDArray[Any] | None], errors: list[Failure]) -> Columns:
+    """A table with these values; what failed is an error in place of a row."""
+    keep = [at for at, value in enumerate(values) if value is not None]
+    columns = {name: column[keep] if errors else column for name, column in table.items()}
+    if isinstance(values, list):
+        cells, values = values, np.empty(len(keep), dtype=object)
+        for row, at in enumerate(keep):
+            values[row] = cells[at]
+    return Columns(columns | {"value": values}, errors)
 
 
 def _reopened(cls: type[TensorBoardTrial], opened_with: dict[str, Any]) -> TensorBoardTrial:

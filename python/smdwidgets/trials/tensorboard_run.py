@@ -197,7 +197,7 @@ class TensorBoardRun(Run):
                     f"{place.event_key}, byte {place.offset}: {place.length} bytes were there when the log was read, now "
                     f"there are {len(data)}. The file was cut short; open the run again."
                 )
-        return [bytes(data) for data in read]
+        return [place.checked(bytes(data)) for place, data in zip(places, read, strict=True)]
 
     def value(self, place: _core.Logged, copy: bool = False) -> NDArray[Any]:
         if place.number is not None:

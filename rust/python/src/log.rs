@@ -6,7 +6,7 @@ use parking_lot::RwLock;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use smdwidgets_core::error::Result as CoreResult;
-use smdwidgets_core::log::{Cache, Cell, Directory, Log, Orphans, Place, Values};
+use smdwidgets_core::log::{Cache, Cell, Directory, Found, Log, Orphans, Values};
 use smdwidgets_core::source::Local;
 use smdwidgets_core::tensor::DType;
 
@@ -216,10 +216,19 @@ impl EventLog {
         })
     }
 
+    /// What restarts have made void of a name: the rows of its course of orphans.
+    fn orphans(&self, py: Python<'_>, name: &str) -> Vec<Logged> {
+        self.of(py, name, |log, id| {
+            let Some(class) = log.names().get(id as usize).map(|name| name.class) else { return Vec::new() };
+            let logged = |(step, found): (i64, Found<'_>)| Logged::of(name, class, step, &found);
+            log.orphans(id).into_iter().map(logged).collect()
+        })
+    }
+
     /// The bytes of a value that is held in memory.
     fn held<'py>(&self, py: Python<'py>, place: &Logged) -> Option<Bound<'py, PyBytes>> {
-        let at = Place { at: place.offset, size: place.length };
-        let written = self.ask(py, |log| log.held(&place.event_key, at, &mut Vec::new()).map(<[u8]>::to_vec));
+        let of = |log: &Log| log.held(&place.event_key, place.place, &mut Vec::new()).map(<[u8]>::to_vec);
+        let written = self.ask(py, of);
         written.map(|written| PyBytes::new(py, &written))
     }
 

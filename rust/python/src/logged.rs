@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
-use smdwidgets_core::log::{Cell, Class, Content, Found, Values};
+use smdwidgets_core::log::{Cell, Class, Content, Found, Place, Values};
 use smdwidgets_core::picture::png;
 use smdwidgets_core::proto::{self, Hparam};
 use smdwidgets_core::tensor::DType;
@@ -14,34 +14,60 @@ use crate::records::detached;
 use crate::sweep::Questions;
 
 /// A value, and where it lies.
-#[pyclass(frozen, get_all, module = "smdwidgets._core")]
+#[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Logged {
+    #[pyo3(get)]
     name: String,
+    #[pyo3(get)]
     kind: &'static str,
+    #[pyo3(get)]
     pub event_key: String,
+    #[pyo3(get)]
     worker: String,
+    #[pyo3(get)]
     step: i64,
+    #[pyo3(get)]
     wall_time: f64,
+    #[pyo3(get)]
     number: Option<f64>,
-    pub offset: u64,
-    pub length: u64,
+    pub place: Place,
 }
 
 impl Logged {
     /// The value of a name at a global step.
     pub fn of(name: &str, class: Class, step: i64, found: &Found<'_>) -> Logged {
-        let (number, offset, length) = match found.cell {
-            Cell::Number(number) => (Some(number), 0, 0),
-            Cell::Place(place) => (None, place.at, place.size),
+        let (number, place) = match found.cell {
+            Cell::Number(number) => (Some(number), Place::default()),
+            Cell::Place(place) => (None, place),
         };
         let (event_key, worker) = (found.key.to_owned(), found.worker.to_owned());
         let (name, kind, wall_time) = (name.to_owned(), class.name(), found.wall_time);
-        Logged { name, kind, event_key, worker, step, wall_time, number, offset, length }
+        Logged { name, kind, event_key, worker, step, wall_time, number, place }
     }
 }
 
 #[pymethods]
 impl Logged {
+    /// Where its record starts.
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.place.record
+    }
+
+    /// How many bytes its record takes.
+    #[getter]
+    fn length(&self) -> u64 {
+        self.place.length
+    }
+
+    /// The bytes of the value, in those that its record has now.
+    fn checked<'py>(&self, record: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyBytes>> {
+        let (py, bytes) = (record.py(), record.as_bytes());
+        let value = detached(py, bytes.len(), || self.place.checked(bytes));
+        let value = value.map_err(|error| to_python(py, &error.within(&self.event_key, self.place.record)))?;
+        Ok(PyBytes::new(py, value))
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let name = PyString::new(py, &self.name).repr()?;
         Ok(format!("<Logged {} {name} at step {} of {}>", self.kind, self.step, self.worker))
@@ -96,8 +122,7 @@ pub fn one_by_one(py: Python<'_>, rows: Questions, values: Values) -> PyResult<B
                     step,
                     wall_time: asked.wall_time,
                     number: None,
-                    offset: asked.place.at,
-                    length: asked.place.size,
+                    place: asked.place,
                 };
                 list.append((logged, event))?;
             }

@@ -49,8 +49,10 @@ def event(content: bytes, step: int = 0, wall_time: float = 100.0) -> bytes:
     return _core.write_record(b"\x09" + struct.pack("<d", wall_time) + (integer(2, step) if step else b"") + content)
 
 
-def value(tag: str, content: bytes, plugin: str = "", plugin_content: bytes = b"") -> bytes:
-    metadata = field(9, field(1, field(1, plugin) + field(2, plugin_content))) if plugin else b""
+def value(tag: str, content: bytes, plugin: str = "", plugin_content: bytes = b"", data_class: int = 0) -> bytes:
+    about = field(1, field(1, plugin) + field(2, plugin_content)) if plugin else b""
+    about += integer(4, data_class) if data_class else b""
+    metadata = field(9, about) if about else b""
     return field(5, field(1, field(1, tag) + content + metadata))
 
 

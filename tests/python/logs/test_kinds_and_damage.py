@@ -90,6 +90,50 @@ def test_bfloat16_as_content_and_as_fields(tmp_path: Path) -> None:
             assert trial.tensor(name).reduction_value(1, "max") == 3.140625
 
 
+SCALAR, TENSOR, BLOB_SEQUENCE = 1, 2, 3
+
+
+def test_data_classes_say_what_a_plugin_that_nobody_knows_writes(tmp_path: Path) -> None:
+    number, row = np.float32(0.5).reshape(()), np.arange(3, dtype=np.float32)
+    written = {
+        ("mine/number", "somebody's plugin", SCALAR): (tensor(number, 1), "scalars"),
+        ("no plugin/number", "", SCALAR): (tensor(number, 1), "scalars"),
+        ("mine/row", "somebody's plugin", TENSOR): (tensor(row, 1), "tensors"),
+        ("mine/blobs", "somebody's plugin", BLOB_SEQUENCE): (strings(b"\x00\xff", b"b"), "tensors"),
+        ("mine/unsaid", "somebody's plugin", 0): (tensor(number, 1), "tensors"),
+        ("mine/unknown", "somebody's plugin", 9): (tensor(number, 1), "tensors"),
+        ("scalars/number", "scalars", SCALAR): (tensor(number, 1), "scalars"),
+        ("scalars/row", "scalars", TENSOR): (tensor(row, 1), "tensors"),
+        ("histograms", "histograms", TENSOR): (tensor(np.ones((2, 3)), 2), "histograms"),
+        ("images", "images", BLOB_SEQUENCE): (strings(b"1", b"1", png(np.zeros((1, 1, 4), np.uint16), 6)), "images"),
+        ("text", "text", TENSOR): (strings(b"a", of=()), "text"),
+    }
+    for (tag, plugin, data_class), (content, _) in written.items():
+        log(tmp_path, event(value(tag, content, plugin, data_class=data_class), 1))
+        # Only the first value of a tag need say what it is.
+        log(tmp_path, event(value(tag, content), 2))
+    with create_trial(tmp_path) as trial:
+        assert trial.problems() == []
+        assert set(trial.tensor_names()) == {tag for tag, _, _ in written}
+        for (tag, _, _), (_, collection) in written.items():
+            assert tag in trial.tensor_names(collection=collection), tag
+            assert trial.tensor(tag).steps() == [1, 2]
+        for tag in ("mine/number", "no plugin/number", "scalars/number"):
+            assert trial.scalars(tag)["value"].tolist() == [0.5, 0.5]
+        assert trial.tensor("mine/row").value(2).tolist() == trial.tensor("scalars/row").value(1).tolist() == [0, 1, 2]
+        assert trial.tensor("mine/unsaid").value(1).dtype == np.float32
+        assert trial.tensor("mine/blobs").value(1).tolist() == [b"\x00\xff", b"b"]
+
+
+def test_a_row_that_is_said_to_be_a_scalar_is_reported(tmp_path: Path) -> None:
+    log(tmp_path, event(value("row", tensor(np.arange(3.0), 2), "mine", data_class=SCALAR), 1) + scalars({"loss": [1]}))
+    with create_trial(tmp_path) as trial:
+        [(_, message)] = trial.problems()
+        assert "'row'" in message or '"row"' in message
+        assert "scalar" in message
+        assert trial.tensor_names() == ["loss"]
+
+
 def encoded(pixels: np.ndarray, kind: str) -> bytes:
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, kind)

@@ -10,6 +10,7 @@ import pytest
 
 from python.logs.logs import FILE, accumulated, log, scalars, writer
 from smdwidgets import ModeKeys, _core, create_trial, create_trials
+from smdwidgets.exceptions import CorruptDataError
 from smdwidgets.trials import TensorBoardTrial
 
 
@@ -92,9 +93,20 @@ def test_histograms_as_one_table(tmp_path: Path) -> None:
         whole = bytearray(path.read_bytes())
         whole[len(even[0]) + 40] ^= 0xFF
         path.write_bytes(whole)
-        # What was found sound is read again when its value is asked for: now it is none, or another.
+        # What was found sound is held against its checksum whenever it is read.
         found = trial.histograms("h")
-        assert found.num_rows + len(found.errors) == 4
+        assert found["step"].tolist() == [0, 2, 3]
+        [failure] = found.errors
+        assert failure.step == 1
+        assert f"{FILE}, byte {len(even[0])}" in str(failure.error)
+        with pytest.raises(CorruptDataError, match=f"{FILE}, byte {len(even[0])}: .*checksum"):
+            trial.event("h", 1)
+        # Another sound record in its place is not the one that was read.
+        whole[len(even[0]) : len(even[0] + even[1])] = even[3]
+        path.write_bytes(whole)
+        with pytest.raises(CorruptDataError, match="written over"):
+            trial.tensor("h").value(1)
+        assert trial.tensor("h").value(2)[0, 2] == 2
 
 
 def _histogram(step: int, buckets: int) -> bytes:

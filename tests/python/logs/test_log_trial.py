@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from python.logs.logs import FILE, event, field, integer, log, scalars, value, writer
+from python.logs.logs import FILE, event, field, integer, log, scalars, tensor, value, writer
 from smdwidgets import ModeKeys, create_trial, create_trials
 from smdwidgets.exceptions import CorruptDataError, RunNotFound, SeveralRuns, UnsupportedDataError
 from smdwidgets.storage import LocalStorage
@@ -110,6 +110,37 @@ def test_a_restart_voids_what_it_writes_anew(tmp_path: Path) -> None:
         assert (orphans["step"].tolist(), orphans["value"].tolist()) == ([3, 4, 5], [3, 4, 5])
     with create_trial(tmp_path, keep_orphans=True) as trial:
         assert steps_and_values(trial, "loss") == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4, 5: 5}
+
+
+def test_values_of_any_kind_that_a_restart_has_made_void(tmp_path: Path) -> None:
+    def life(begin: int, end: int, number: float) -> bytes:
+        return b"".join(event(value("t", tensor(np.full(3, float(number + at)), 2), "mine"), at) for at in range(begin, end))
+
+    restart = event(field(7, integer(1, 1)), 2)
+    log(tmp_path, life(0, 4, 0) + restart + life(2, 5, 100), "events.out.tfevents.1")
+    log(tmp_path, restart + life(2, 3, 200), "events.out.tfevents.2")
+    for hold in (False, True):
+        with create_trial(tmp_path, hold=hold) as trial:
+            assert {step: one[0] for step, one in trial.tensor("t").values().items()} == {0: 0, 1: 1, 2: 202}
+            orphans = trial.orphans("t")
+            found = zip(orphans["step"].tolist(), (one.tolist() for one in orphans["value"]), strict=True)
+            assert sorted(found) == [
+                (step, [number] * 3) for step, number in [(2, 2), (2, 102), (3, 3), (3, 103), (4, 104)]
+            ]
+            if not hold:
+                path = tmp_path / "events.out.tfevents.1"
+                whole = path.read_bytes()
+                path.write_bytes(whole[:-7] + b"\xff" + whole[-6:])
+                assert [failure.step for failure in trial.orphans("t").errors] == [4]
+                path.write_bytes(whole)
+    with create_trial(tmp_path, keep_orphans=True) as trial:
+        assert {step: one[0] for step, one in trial.tensor("t").values().items()} == {
+            0: 0,
+            1: 1,
+            2: 202,
+            3: 103,
+            4: 104,
+        }
 
 
 def test_range_of_steps(tmp_path: Path) -> None:

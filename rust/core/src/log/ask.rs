@@ -279,11 +279,8 @@ impl Log {
     pub fn find(&self, name: u32, step: i64, worker: Option<&str>) -> Option<Found<'_>> {
         let lanes = self.lanes_at(step).filter(|(lane, _)| worker.is_none_or(|worker| worker == lane.worker));
         lanes.into_iter().find_map(|(lane, own)| {
-            let (file, row) = lane.row(self, name, own)?;
-            let column = lane.column(name, file)?;
-            let wall_time = column.wall_times().get(row).copied()?;
-            let super::File { key, scanner, .. } = lane.files.get(file as usize)?;
-            Some(Found { key, worker: &lane.worker, cell: column.cell(row)?, wall_time, scanner })
+            let row = lane.row(self, name, own)?;
+            self.found(lane, name, row).map(|(_, found)| found)
         })
     }
 
@@ -294,22 +291,41 @@ impl Log {
         self.lanes.iter().find_map(|lane| of(lane).ok())?.scanner.held(place, room)
     }
 
+    /// Rows of a name in a lane: those that count, or those that restarts have made void.
+    fn rows(&self, lane: &Lane, name: u32, orphans: bool) -> Vec<(u32, usize)> {
+        let parts = lane.parts(name);
+        if orphans {
+            let all = view::of(&parts, &lane.restarted, Orphans::Dropped, (i64::MIN, i64::MAX));
+            return void_rows(&parts, &all);
+        }
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        match &*lane.view(self, name) {
+            View::Part { file, first, end } => (*first..*end).map(|row| (*file, row)).collect(),
+            View::Rows { rows, .. } => rows.iter().map(|(file, row)| (*file, *row as usize)).collect(),
+        }
+    }
+
+    /// What restarts have made void of a name, by its global steps: the rows of its [`course`](Self::course) of orphans.
+    pub fn orphans(&self, name: u32) -> Vec<(i64, Found<'_>)> {
+        let of = |lane| self.rows(lane, name, true).into_iter().filter_map(move |row| self.found(lane, name, row));
+        self.lanes.iter().flat_map(of).collect()
+    }
+
+    fn found<'a>(&'a self, lane: &'a Lane, name: u32, (file, row): (u32, usize)) -> Option<(i64, Found<'a>)> {
+        let column = lane.column(name, file)?;
+        let step = self.global(lane, *column.steps().get(row)?)?;
+        let wall_time = *column.wall_times().get(row)?;
+        let super::File { key, scanner, .. } = lane.files.get(file as usize)?;
+        Some((step, Found { key, worker: &lane.worker, cell: column.cell(row)?, wall_time, scanner }))
+    }
+
     /// The course of a name: all rows that count, of one mode or all; or only those that restarts have made void.
     pub fn course(&self, name: u32, mode: Option<u8>, orphans: bool) -> Course {
         let mut course = Course::default();
         for (number, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| Log::in_mode(lane, mode)) {
-            let parts = lane.parts(name);
-            let rows: Vec<(u32, usize)> = if orphans {
-                void_rows(&parts, &view::of(&parts, &lane.restarted, Orphans::Dropped, (i64::MIN, i64::MAX)))
-            } else if parts.is_empty() {
-                Vec::new()
-            } else {
-                match &*lane.view(self, name) {
-                    View::Part { file, first, end } => (*first..*end).map(|row| (*file, row)).collect(),
-                    View::Rows { rows, .. } => rows.iter().map(|(file, row)| (*file, *row as usize)).collect(),
-                }
-            };
-            for (file, row) in rows {
+            for (file, row) in self.rows(lane, name, orphans) {
                 let Some(column) = lane.column(name, file) else { continue };
                 let Some(step) = self.global(lane, column.steps()[row]) else { continue };
                 course.steps.push(step);

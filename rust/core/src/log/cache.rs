@@ -15,7 +15,7 @@ use super::scan::{Problem, Scanner, Series};
 use crate::crc::crc32c;
 use crate::source::{Blob, Local};
 
-const MAGIC: &[u8; 8] = b"smdlog\x00\x01";
+const MAGIC: &[u8; 8] = b"smdlog\x00\x02";
 /// The magic, and the checksum of all that follows.
 const FRONT: usize = 12;
 /// Bytes at either end of what was read that must still be the same.
@@ -203,10 +203,11 @@ fn encode(scanner: &Scanner, vouched: &Vouched, key: &str) -> Vec<u8> {
             }
             Cells::Places(places) => {
                 out.0.push(0);
-                places.iter().for_each(|place| {
-                    out.number(place.at);
-                    out.number(place.size);
-                });
+                for Place { at, size, record, length, footer } in places {
+                    [*at, *size, *record, *length, u64::from(*footer)]
+                        .into_iter()
+                        .for_each(|number| out.number(number));
+                }
             }
         }
     }
@@ -277,10 +278,12 @@ fn column(from: &mut In<'_>, class: Class, restarts: u64, end: u64) -> Option<Co
     let wall_times = from.words(rows)?.map(f64::from_bits).collect();
     let cells = match (from.byte()?, class) {
         (0, class) if class != Class::Scalar => {
-            let words: Vec<u64> = from.words(rows.checked_mul(2)?)?.collect();
-            let inside = |[at, size]: &[u64; 2]| {
-                let place = Place { at: *at, size: *size };
-                at.checked_add(*size).is_some_and(|last| last <= end).then_some(place)
+            let words: Vec<u64> = from.words(rows.checked_mul(5)?)?.collect();
+            let inside = |[at, size, record, length, footer]: &[u64; 5]| {
+                let (value_end, record_end) = (at.checked_add(*size)?, record.checked_add(*length)?);
+                let footer = u32::try_from(*footer).ok()?;
+                let place = Place { at: *at, size: *size, record: *record, length: *length, footer };
+                (record <= at && value_end <= record_end && record_end <= end).then_some(place)
             };
             Cells::Places(words.as_chunks().0.iter().map(inside).collect::<Option<_>>()?)
         }

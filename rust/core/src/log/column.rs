@@ -1,5 +1,15 @@
 //! What one file says of one tag: columns of steps, times, and numbers or places.
 
+use crate::crc::MaskedCrc;
+use crate::error::{self, Error, Result};
+use crate::proto::Metadata;
+use crate::record::{self, HEADER};
+
+/// TensorBoard's classes of data: numbers, tensors of any shape, and sequences of bytes.
+const SCALARS: u64 = 1;
+const TENSORS: u64 = 2;
+const BLOBS: u64 = 3;
+
 /// What a tag's values are, whichever of its forms on the wire they have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
@@ -61,15 +71,57 @@ impl Class {
             _ => Class::Tensor,
         }
     }
+
+    /// The class of tensors of this metadata, if it says anything of it. The plugin is the last that is named; where a class of
+    /// data is named, that decides whether they are numbers.
+    pub fn of(metadata: &Metadata<'_>) -> Result<Option<Class>> {
+        let plugin = metadata.plugins().last().transpose()?.map_or("", |(name, _)| name);
+        Ok(match (Class::of_plugin(plugin), metadata.data_class) {
+            (Class::Tensor, SCALARS) => Some(Class::Scalar),
+            (Class::Scalar, TENSORS | BLOBS) => Some(Class::Tensor),
+            (Class::Tensor, 0) if plugin.is_empty() => None,
+            (class, _) => Some(class),
+        })
+    }
 }
 
 /// Where a value lies in its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
     /// Where it starts.
     pub at: u64,
     /// How many bytes it takes.
     pub size: u64,
+    /// Where its record starts.
+    pub record: u64,
+    /// How many bytes that takes.
+    pub length: u64,
+    /// What stands behind the record's payload.
+    pub footer: u32,
+}
+
+impl Place {
+    /// The value, in the bytes that its record has now: they must be those that were read, and hold.
+    pub fn checked<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8]> {
+        let record = record::whole(bytes, 0)?;
+        let first = self.at.checked_sub(self.record).and_then(|at| usize::try_from(at).ok()?.checked_sub(HEADER));
+        let value = first.and_then(|first| record.payload.get(first..)?.get(..usize::try_from(self.size).ok()?));
+        let same = record.size as u64 == self.length && record.footer_value == self.footer;
+        match value.filter(|_| same) {
+            Some(value) => record.check().map(|()| value),
+            None => Err(Error::Corrupt {
+                place: error::Place::memory(0),
+                what: format!(
+                    "another record than the one that was read ({} bytes and {} were there, now {} and {}): the file was written \
+                     over; open the run again",
+                    self.length,
+                    MaskedCrc(self.footer),
+                    record.size,
+                    MaskedCrc(record.footer_value)
+                ),
+            }),
+        }
+    }
 }
 
 /// One row.

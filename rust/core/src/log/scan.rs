@@ -9,7 +9,7 @@ use super::held::Held;
 use crate::crc::MaskedCrc;
 use crate::error::{self, Error, Result};
 use crate::proto::{Content, Event, Kind, Number, Value};
-use crate::record::{self, FOOTER, HEADER, Step};
+use crate::record::{self, FOOTER, HEADER, Record, Step};
 use crate::source::Blob;
 use crate::tensor::TensorView;
 
@@ -195,7 +195,7 @@ impl Scanner {
             }
             match record::next(bytes, at) {
                 Step::Record(record) => {
-                    if let Err(error) = record.check().and_then(|()| self.event(base + at as u64, record.payload)) {
+                    if let Err(error) = record.check().and_then(|()| self.event(base + at as u64, &record)) {
                         self.problem(base + at as u64, &error, base + (at + record.size) as u64);
                     }
                     at += record.size;
@@ -250,8 +250,8 @@ impl Scanner {
     }
 
     #[inline]
-    fn event(&mut self, record: u64, payload: &[u8]) -> Result<()> {
-        if let Some(number) = Number::of(payload)
+    fn event(&mut self, at: u64, record: &Record<'_>) -> Result<()> {
+        if let Some(number) = Number::of(record.payload)
             && let Some(id) = self.known_scalar(number.tag)
         {
             let restarts = self.restarts.len() as u32;
@@ -259,11 +259,11 @@ impl Scanner {
             self.series[id as usize].column.push(number.step, number.wall_time, cell, restarts);
             return Ok(());
         }
-        let event = Event::parse(payload)?;
+        let event = Event::parse(record.payload)?;
         match event.content {
             Content::Summary => {
                 for value in event.values() {
-                    self.value(record, payload, &event, &value?)?;
+                    self.value(at, record, &event, &value?)?;
                 }
             }
             Content::FileVersion(version) if self.version.is_none() => self.version = Some(version.to_owned()),
@@ -275,8 +275,14 @@ impl Scanner {
     }
 
     #[inline]
-    fn value(&mut self, record: u64, payload: &[u8], event: &Event<'_>, value: &Value<'_>) -> Result<()> {
-        let place = Place { at: record + (HEADER + value.at) as u64, size: value.size as u64 };
+    fn value(&mut self, at: u64, record: &Record<'_>, event: &Event<'_>, value: &Value<'_>) -> Result<()> {
+        let place = Place {
+            at: at + (HEADER + value.at) as u64,
+            size: value.size as u64,
+            record: at,
+            length: record.size as u64,
+            footer: record.footer_value,
+        };
         let (class, cell) = match &value.kind {
             Kind::Scalar(number) => (Class::Scalar, Cell::Number(f64::from(*number))),
             Kind::Histogram(_) => (Class::Histogram, Cell::Place(place)),
@@ -304,20 +310,17 @@ impl Scanner {
         let id = self.series_of(value, class)?;
         self.series[id as usize].column.push(event.step, event.wall_time, cell, restarts);
         if let (Some(held), Cell::Place(place)) = (&mut self.held, cell)
-            && let Some(written) = payload.get(value.at..).and_then(|rest| rest.get(..value.size))
+            && let Some(written) = record.payload.get(value.at..).and_then(|rest| rest.get(..value.size))
         {
             held.put(id, place.at, written);
         }
         Ok(())
     }
 
-    /// The class of a tensor: that of its plugin, which only the first value of a tag may name.
+    /// The class of a tensor: that of its metadata, which only the first value of a tag may have.
     fn class(&self, value: &Value<'_>) -> Result<Class> {
-        if let Some(metadata) = &value.metadata
-            && let Some((plugin, _)) = metadata.plugins().last().transpose()?
-            && !plugin.is_empty()
-        {
-            return Ok(Class::of_plugin(plugin));
+        if let Some(class) = value.metadata.as_ref().map(Class::of).transpose()?.flatten() {
+            return Ok(class);
         }
         let known = |class: &Class| self.find(value.tag, *class).is_some();
         Ok(Class::ALL.into_iter().find(known).unwrap_or(Class::Tensor))

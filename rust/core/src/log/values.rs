@@ -80,7 +80,7 @@ impl Values {
         };
         let Found { key, cell, wall_time, .. } = found;
         let (place, content) = match (cell, found.held(room)) {
-            (Cell::Number(number), _) => (Place { at: 0, size: 0 }, Some(Content::Number(number))),
+            (Cell::Number(number), _) => (Place::default(), Some(Content::Number(number))),
             (Cell::Place(place), Some(held)) => {
                 let content = content(held, &mut self.buckets).map_err(|error| Arc::new(error.within(key, place.at)));
                 (place, content.map_err(|error| self.failed.push((self.rows.len() as u32, error))).ok())
@@ -92,7 +92,7 @@ impl Values {
                     files.insert(key.to_owned(), file);
                     file
                 });
-                self.plan.items.push(Item { file, offset: place.at, length: place.size });
+                self.plan.items.push(Item { file, offset: place.record, length: place.length });
                 self.items.push(self.rows.len() as u32);
                 (place, None)
             }
@@ -103,18 +103,21 @@ impl Values {
 
     /// Reads what isn't there yet. Rows that failed, with the reason, in order.
     pub fn read(&mut self, source: &dyn Source, options: &Options<'_>) -> Result<Vec<(u32, Arc<Error>)>> {
-        let Values { contents, buckets, failed, plan, items, .. } = self;
+        let Values { rows, contents, buckets, failed, plan, items } = self;
         let mut failed = std::mem::take(failed);
         if items.is_empty() {
             return Ok(failed);
         }
         let found = Mutex::new((contents, buckets, &mut failed));
         execute(plan, source, options, &|item, bytes| {
-            let (row, place) = (items[item], plan.items[item]);
-            let key = &plan.files[place.file as usize];
+            let row = items[item];
+            let Some(Asked { key, place, .. }) = &rows[row as usize] else { return };
             let mut own = Vec::new();
-            let read =
-                bytes.and_then(|bytes| content(bytes, &mut own).map_err(|e| Arc::new(e.within(key, place.offset))));
+            let read = bytes.and_then(|bytes| {
+                let value = place.checked(bytes).map_err(|error| error.within(key, place.record));
+                let content = value.and_then(|value| content(value, &mut own).map_err(|e| e.within(key, place.at)));
+                content.map_err(Arc::new)
+            });
             let (contents, buckets, failed) = &mut *found.lock();
             let content = match read {
                 Ok(Content::Buckets(_)) => {
