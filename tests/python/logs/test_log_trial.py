@@ -114,7 +114,9 @@ def test_a_restart_voids_what_it_writes_anew(tmp_path: Path) -> None:
 
 def test_values_of_any_kind_that_a_restart_has_made_void(tmp_path: Path) -> None:
     def life(begin: int, end: int, number: float) -> bytes:
-        return b"".join(event(value("t", tensor(np.full(3, float(number + at)), 2), "mine"), at) for at in range(begin, end))
+        return b"".join(
+            event(value("t", tensor(np.full(3, float(number + at)), 2), "mine"), at) for at in range(begin, end)
+        )
 
     restart = event(field(7, integer(1, 1)), 2)
     log(tmp_path, life(0, 4, 0) + restart + life(2, 5, 100), "events.out.tfevents.1")
