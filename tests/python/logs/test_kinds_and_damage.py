@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,38 @@ def test_bfloat16_as_content_and_as_fields(tmp_path: Path) -> None:
             assert found.dtype == array.dtype
             assert found.astype(float).tolist() == [1.0, -0.5, 3.140625]
             assert trial.tensor(name).reduction_value(1, "max") == 3.140625
+
+
+def sound(frames: list[int], width: int = 2) -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as wav:
+        wav.setparams((1, width, 8000, len(frames), "NONE", ""))
+        wav.writeframes(np.array(frames, f"<i{width}").tobytes())
+    return out.getvalue()
+
+
+def test_sounds_in_the_form_of_tensorflow_2(tmp_path: Path) -> None:
+    several = strings(sound([1, -2, 3]), b"left", sound([4, 5, 6]), b"right", of=(2, 2))
+    written = {
+        "one": strings(sound([7, -8], width=4), b"", of=(1, 2)),
+        "several": several,
+        "unequal": strings(sound([1]), b"", sound([2, 3]), b"", of=(2, 2)),
+        "no labels": strings(sound([9])),
+        "another coding": strings(b"ID3\x04", b"", of=(1, 2)),
+        "cut short": strings(sound([1, 2, 3])[:20], b"", of=(1, 2)),
+    }
+    for tag, content in written.items():
+        log(tmp_path, event(value(tag, content, "audio"), 1))
+    with create_trial(tmp_path) as trial:
+        assert trial.problems() == []
+        assert set(trial.tensor_names(collection="audio")) == set(written)
+        found = {tag: trial.tensor(tag).value(1) for tag in written}
+        assert (found["one"].dtype, found["one"].tolist()) == (np.int32, [[7], [-8]])
+        assert found["several"].tolist() == [[[1], [-2], [3]], [[4], [5], [6]]]
+        assert [one.tolist() for one in found["unequal"]] == [[[1]], [[2], [3]]]
+        assert found["no labels"].tolist() == [[9]]
+        assert found["another coding"].tobytes() == b"ID3\x04"
+        assert found["cut short"].tobytes() == sound([1, 2, 3])[:20]
 
 
 SCALAR, TENSOR, BLOB_SEQUENCE = 1, 2, 3
