@@ -149,7 +149,7 @@ FRONT_END = Step(
     "front-end",
     _front_end,
     made_from=(JS / "src", JS / "scripts", ROOT / "packaging" / "frontend.py"),
-    makes=(ROOT / "python" / "smdwidgets" / "static" / "widget.js",),
+    makes=tuple(ROOT / "python" / "smdwidgets" / "static" / name for name in ("widget.js", "loader.js")),
     after=(NPM,),
 )
 EXTENSION = Step(

@@ -1,4 +1,4 @@
-// Bundles src/widget.ts and src/widget.css into the Python package, byte for byte the same wherever it is built.
+// Bundles src/widget.ts, src/widget.css and src/loader.ts into the Python package, byte for byte the same wherever it is built.
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -31,6 +31,7 @@ const options = {
   entryPoints: [
     { in: "src/widget.ts", out: "widget" },
     { in: "src/widget.css", out: "widget" },
+    { in: "src/loader.ts", out: "loader" },
   ],
   outdir: relative(root, out),
   bundle: true,

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import loader from "../src/loader";
 import { PlainModel } from "../src/state";
 import widget from "../src/widget";
 import css from "../src/widget.css?inline";
@@ -34,4 +35,31 @@ test("a widget takes JupyterLab's text colour where there is one", () => {
   control.abort();
   el.remove();
   style.remove();
+});
+
+test("a page imports the front end once, anew after a failure, and forgets its text with the widget", async () => {
+  const page = globalThis as { imports?: number };
+  page.imports = 0;
+  const text =
+    "globalThis.imports++; export default () => ({ initialize() {}, render({ el }) { el.textContent = 'here'; } });";
+  const shown = async (module: string) => {
+    const control = new AbortController();
+    const props = { el: document.createElement("div"), model: new PlainModel({}), signal: control.signal };
+    props.model.set("_module", module);
+    const widget = loader();
+    await widget.initialize(props as never);
+    await widget.render(props as never);
+    return { ...props, control };
+  };
+  const first = await shown(text);
+  const second = await shown(text);
+  expect([first.el.textContent, second.el.textContent, page.imports]).toEqual(["here", "here", 1]);
+  first.control.abort();
+  expect([first.model.get("_module"), second.model.get("_module")]).toEqual(["", text]);
+  const broken = "globalThis.imports++; throw new Error('no')";
+  for (const imports of [2, 3]) {
+    await expect(shown(broken)).rejects.toThrow("no");
+    expect(page.imports).toBe(imports);
+  }
+  second.control.abort();
 });

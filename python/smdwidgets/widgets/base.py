@@ -33,6 +33,7 @@ class RunWidget(anywidget.AnyWidget, ViewState):
 
     _kind = traitlets.Unicode("explorer").tag(sync=True)
     _protocol = traitlets.Int(PROTOCOL).tag(sync=True)
+    _module = traitlets.Unicode().tag(sync=True, echo_update=False)
     _boot = traitlets.List(traitlets.Bytes()).tag(sync=True, echo_update=False)
 
     KIND: ClassVar[str] = "explorer"
@@ -42,11 +43,11 @@ class RunWidget(anywidget.AnyWidget, ViewState):
 
     @property
     def _esm(self) -> str | Path:
-        return bundle.module("widget.js")
+        return bundle.module()
 
     @property
     def _css(self) -> str | Path:
-        return bundle.module("widget.css")
+        return bundle.style()
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class RunWidget(anywidget.AnyWidget, ViewState):
             chosen["tensor"] = _first_tensor(self.trials[0])
         super().__init__(
             _kind=self.KIND,
+            _module=bundle.loaded(),
             _boot=self._conversation.boot(),
             **chosen,
         )

@@ -23,9 +23,24 @@ def text(name: str) -> str:
         ) from None
 
 
-def module(name: str) -> str | Path:
-    """A file as anywidget takes it: text, or while the front end is being worked on (ANYWIDGET_HMR=1) the path that it watches.
+def worked_on() -> bool:
+    """Whether the front end is being worked on (ANYWIDGET_HMR=1): anywidget then watches its files."""
+    return bool(os.environ.get("ANYWIDGET_HMR"))
+
+
+def module() -> str | Path:
+    """The module as anywidget takes it: the loader, or the path of the front end that it watches.
 
     anywidget holds on to every widget whose module is a path.
     """
-    return STATIC / name if os.environ.get("ANYWIDGET_HMR") else text(name)
+    return STATIC / "widget.js" if worked_on() else text("loader.js")
+
+
+def style() -> str | Path:
+    """The style sheet as anywidget takes it."""
+    return STATIC / "widget.css" if worked_on() else text("widget.css")
+
+
+def loaded() -> str:
+    """The front end, which the loader imports once for a page."""
+    return "" if worked_on() else text("widget.js")
