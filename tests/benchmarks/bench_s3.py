@@ -3,7 +3,8 @@
 The server is rclone's, on loopback, behind a relay that holds back every answer by 20 ms, both in processes of their own. For
 smdebug the server ends each connection after an answer: it forks while it holds one open, and its processes then take each
 other's answers and wait a minute for them (seen: 64 s for opening). Making a connection costs nothing here, so that this only helps it.
-Wall seconds, the best of several: the network is what is waited for.
+Wall seconds, the best of several, each of a new process that has imported what it needs: the network is what is waited for. The run
+has ended an hour before. (Ours looks once more at one that has just ended; smdebug waits a second and looks again either way.)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from run import PEERS, Row, ask, times
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from python.s3.servers import CREDENTIALS, rclone_server, relay
-from smdwidgets import _core, create_trial
+from smdwidgets import _core
 
 STEPS, TENSORS, VALUES = 1000, 10, 1000
 #: smdebug needs some 50 ms a value; this many tell.
@@ -33,7 +34,7 @@ READINGS = 2
 
 
 def write_run(root: Path) -> None:
-    """A finished run of many small steps."""
+    """A run of many small steps that has ended an hour ago."""
     for step in range(STEPS):
         with _core.StepWriter(root, step, "worker_0", 1, step) as writer:
             for n in range(TENSORS):
@@ -41,33 +42,9 @@ def write_run(root: Path) -> None:
     folder = root / "collections" / "000000000"
     folder.mkdir(parents=True)
     (folder / "worker_0_collections.json").write_text('{"collections": {}, "_meta": {"num_workers": 1}}')
-    (root / "training_job_end.ts").touch()
-
-
-def opening(url: str, **options: int) -> float:
-    """Seconds until every tensor's name and every step is known."""
-    begin = time.perf_counter()
-    with create_trial(url, **options) as trial:
-        trial.tensor_names()
-        assert len(trial.steps()) == STEPS
-        return time.perf_counter() - begin
-
-
-def reading(url: str) -> dict[str, float]:
-    """The same values as peer_s3.py reads, one by one, and then all by one call."""
-    wanted = range(VALUES // TENSORS)
-    with create_trial(url) as trial:
-        trial.tensor_names()
-        steps = trial.steps()
-        begin = time.perf_counter()
-        for n in range(VALUES):
-            trial.tensor(f"t{n % TENSORS}").value(steps[n // TENSORS])
-        one_by_one = time.perf_counter() - begin
-    with create_trial(url) as trial:
-        trial.tensor_names()
-        begin = time.perf_counter()
-        trial.values({f"t{n}": [steps[at] for at in wanted] for n in range(TENSORS)})
-        return {"read": one_by_one, "bulk": time.perf_counter() - begin}
+    mark, before = root / "training_job_end.ts", time.time() - 3600
+    mark.touch()
+    os.utime(mark, (before, before))
 
 
 def main() -> int:
@@ -90,10 +67,14 @@ def main() -> int:
         with rclone_server(Path(folder)) as server:
             for _ in range(REPEATS):
                 with relay(server, LATENCY) as os.environ["AWS_ENDPOINT_URL"]:
-                    found["open"].append(opening("s3://runs/run"))
-                    found["open16"].append(opening("s3://runs/run", concurrency=16))
+                    for what, more in (("open", []), ("open16", ["16"])):
+                        opened = ask(sys.executable, "ours_s3.py", "open", "s3://runs/run", *more)
+                        assert opened["steps"] == STEPS
+                        found[what].append(opened["open"])
                     if len(found["read"]) < READINGS:
-                        for what, seconds in reading("s3://runs/run").items():
+                        for what, seconds in ask(
+                            sys.executable, "ours_s3.py", "read", "s3://runs/run", str(VALUES)
+                        ).items():
                             found[what].append(seconds)
                 with relay(server, LATENCY, close=True) as os.environ["AWS_ENDPOINT_URL"]:
                     sample = SAMPLE if len(found["their read"]) < READINGS else 0

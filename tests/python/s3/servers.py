@@ -119,6 +119,7 @@ class FaultyProxy:
         self.always: tuple[int, str] | None = None
         self.played: Counter[str] = Counter()
         self.seen: Counter[str] = Counter()
+        self.paths: list[str] = []
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -166,6 +167,7 @@ class FaultyProxy:
         with self._lock:
             kind = "LIST" if request.command == "GET" and "list-type=2" in request.path else request.command
             self.seen[kind] += 1
+            self.paths.append(request.path)
         if self.latency:
             time.sleep(self.latency)
         fault = self._pick()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from python.s3.servers import FaultyProxy
 from smdwidgets.exceptions import OutsideRunError, RunIOError, RunNotFound, SMDebugError, TruncatedDataError
 from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3 import S3Error, S3Storage, connect, download, volley
+from smdwidgets.storage.s3.download import Cancelled
+from smdwidgets.storage.s3.plan import Get
 
 
 @pytest.fixture
@@ -208,3 +211,56 @@ def test_closing_ends_a_reading_that_waits(
         store.close()
         assert proxy.seen["GET"] < 10
     assert threading.active_count() < 50
+
+
+def test_who_gives_up_takes_nobody_along(
+    endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
+) -> None:
+    with FaultyProxy(endpoint, latency=0.3) as proxy, ThreadPoolExecutor(2) as pool:
+        store = S3Storage(bucket, "run", client=client_for(proxy.endpoint))
+        get, stop = Get("events/003", 10, 50, (0,)), threading.Event()
+        given_up = pool.submit(store._fetch, get, stop)
+        while not store._flying:
+            pass
+        waiting = pool.submit(store._fetch, get, threading.Event())
+        stop.set()
+        with pytest.raises(Cancelled, match="given up"):
+            given_up.result()
+        assert waiting.result() == objects["run/events/003"][10:60]
+        store.close()
+
+
+def test_no_attempt_is_made_after_a_long_silence(
+    endpoint: str,
+    bucket: str,
+    objects: dict[str, bytes],
+    hasty_client: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("smdwidgets.storage.s3.download._LONGEST_SILENCE", -1.0)
+    with FaultyProxy(endpoint) as proxy:
+        store = S3Storage(bucket, "run", client=hasty_client(proxy.endpoint))
+        proxy.always = (500, "InternalError")
+        with pytest.raises(S3Error, match="went on failing through all retries"):
+            store.read("events/001")
+        assert proxy.seen["GET"] == 8, "those of boto3 alone"
+        store.close()
+
+
+@pytest.mark.parametrize("token", ["again", None])
+def test_a_listing_that_does_not_go_on_is_an_error(token: str | None) -> None:
+    page = {"Contents": [{"Key": "run/a", "Size": 1}], "IsTruncated": True, "NextContinuationToken": token}
+    store = S3Storage("b", "run", client=SimpleNamespace(list_objects_v2=lambda **_: page))
+    with pytest.raises(S3Error, match="does not go on"):
+        list(store.list(""))
+
+
+def test_what_was_written_again_is_not_taken_from_the_disk(raw: Any, bucket: str, tmp_path: Path) -> None:
+    for content in (b"first", b"later"):
+        raw.put_object(Bucket=bucket, Key="run/train/events.out.tfevents.1", Body=content)
+        for _ in range(2):
+            store = S3Storage(bucket, "run", client=raw, cache_dir=tmp_path)
+            [key] = store.list("")
+            assert bytes(store.read_ranges([Range(key, 0, 5)])[0]) == content
+            store.close()
+        assert store.requests.gets == 0, "the second time it is"

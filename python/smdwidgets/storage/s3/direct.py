@@ -208,6 +208,11 @@ class DirectGets:
             else:
                 yield key, content
 
+    def begin_anew(self) -> None:
+        """In a process that was forked: other connections."""
+        if self._pattern is not None:
+            self._pattern.wires.drop()
+
     def close(self) -> None:
         """Let the connections go."""
         if self._pattern is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
@@ -18,10 +19,15 @@ _CHUNK = 1 << 20
 _FRUITLESS_ATTEMPTS = 8
 """Attempts in a row that brought no byte before giving up; one that brings bytes starts the count again."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_LONGEST_SILENCE = 120.0
+"""Seconds without a byte after which no attempt is made any more, however few there were: boto3's own may be long ones."""
 
 
-class Cancelled(Exception):
-    """The reading was given up by the caller."""
+class Cancelled(SMDebugError):
+    """The reading was given up by whoever asked, or the run was closed meanwhile."""
+
+    def _said(self) -> str:
+        return "The reading was given up: the run was closed, or what else was read along with it had failed."
 
 
 class Downloader:
@@ -75,6 +81,7 @@ class Downloader:
         data = bytearray()
         etag = ""
         fruitless = 0
+        silent_since = time.monotonic()
         while length is None or len(data) < length:
             if stop.is_set():
                 raise Cancelled
@@ -84,7 +91,9 @@ class Downloader:
             try:
                 last = None if length is None else offset + length - 1
                 response = self._request(key, offset + before, last, etag, direct=direct)
-                etag = str(response.get("ETag", "")) or etag
+                told = str(response.get("ETag", ""))
+                # What can't be said back is of no use, and perhaps not meant to be.
+                etag = told if told and told.isprintable() else etag
                 with closing(response["Body"]) as body:
                     length = self._length(response, key, offset, length, before)
                     failure = self._drain(body, data, length, stop)
@@ -94,8 +103,12 @@ class Downloader:
                 raise
             except Exception as error:  # botocore makes its exception classes at run time; _give_up sorts them
                 failure = error
-            fruitless = fruitless + 1 if len(data) == before else 0
-            self._give_up(failure, key, last_time=fruitless >= _FRUITLESS_ATTEMPTS, direct=direct)
+            if len(data) > before:
+                fruitless, silent_since = 0, time.monotonic()
+            else:
+                fruitless += 1
+            last_time = fruitless >= _FRUITLESS_ATTEMPTS or time.monotonic() - silent_since > _LONGEST_SILENCE
+            self._give_up(failure, key, last_time=last_time, direct=direct)
             self._counter.add("retries")
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**fruitless)
             if stop.wait(random.uniform(pause / 2, pause)):
@@ -125,7 +138,10 @@ class Downloader:
             return have + coming
         # The answer's own word for what it holds: some servers send a range with status 200, some the whole object.
         span, _, total = str(response.get("ContentRange", "")).removeprefix("bytes ").partition("/")
-        first = int(span.partition("-")[0]) if span else 0
+        begin = span.partition("-")[0] or "0"
+        if not (begin.isascii() and begin.isdigit()):
+            raise ConnectionError("the answer does not say where it begins")
+        first = int(begin)
         if first != offset + have:
             if first > offset + have:
                 raise ConnectionError(f"the answer begins at byte {first} instead of {offset + have}")

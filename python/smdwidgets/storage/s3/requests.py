@@ -63,6 +63,10 @@ class RequestCounter:
         with self._lock:
             self._counts[what] += n
 
+    def begin_anew(self) -> None:
+        """In a process that was forked, perhaps while another thread counted."""
+        self._lock = threading.Lock()
+
     def now(self) -> RequestCount:
         """The counts at this moment."""
         with self._lock:

@@ -20,7 +20,8 @@ from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3.cache import CacheInfo, DiskCache, MemoryCache
 from smdwidgets.storage.s3.direct import DirectGets
 from smdwidgets.storage.s3.download import Cancelled, Downloader
-from smdwidgets.storage.s3.errors import S3ObjectMissing, from_client_error, from_transport_error, s3_url
+from smdwidgets.storage.s3.errors import S3Error, S3ObjectMissing, from_client_error, from_transport_error, s3_url
+from smdwidgets.storage.s3.forks import anew_in_a_fork
 from smdwidgets.storage.s3.plan import Get, coalesce
 from smdwidgets.storage.s3.requests import RequestCount, RequestCounter
 
@@ -90,18 +91,35 @@ class S3Storage:
         # A client that somebody brought is used as it is.
         self._direct = DirectGets(client) if owns_client else None
         self._downloader = Downloader(client, bucket, self._counter, self._direct)
-        self._memory = MemoryCache(cache_bytes)
-        self._disk = DiskCache(cache_dir, DEFAULT_DISK_BYTES) if cache_dir is not None else None
+        self._cache_bytes = cache_bytes
+        self._cache_dir = cache_dir
         self._etags: dict[str, str] = {}
         self.concurrency = concurrency or DEFAULT_CONCURRENCY
         self._most = concurrency or MOST_CONNECTIONS
         self._versions: dict[str, str] = {}
+        self._closed = threading.Event()
+        self._prepare()
+        anew_in_a_fork(self)
+
+    def _prepare(self) -> None:
+        """What belongs to one process: threads, and what they may be at work on."""
+        self._memory = MemoryCache(self._cache_bytes)
+        self._disk = None if self._cache_dir is None else DiskCache(self._cache_dir, DEFAULT_DISK_BYTES)
         self._flying: dict[tuple[str, int, int], Future[bytes]] = {}
         self._flying_lock = threading.Lock()
         self._pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="smdwidgets-s3")
         # Apart from the pool, so that what a person waits for never queues behind what they might want next.
         self._ahead = ThreadPoolExecutor(max(1, self.concurrency // 2), thread_name_prefix="smdwidgets-s3-ahead")
-        self._closed = threading.Event()
+
+    def begin_anew(self) -> None:
+        """In a process that was forked: threads and connections of its own."""
+        if not self._closed.is_set():
+            self._prepare()
+            self._counter.begin_anew()
+            if self._direct is not None:
+                self._direct.begin_anew()
+            # Which a client outlives: it makes others.
+            self._client.close()
 
     def __repr__(self) -> str:
         return f"S3Storage({self.url!r}, {self.requests!r})"
@@ -147,17 +165,25 @@ class S3Storage:
                 yield self._noted(found["Key"][skip:], found)
             if not page.get("IsTruncated"):
                 return
-            arguments["ContinuationToken"] = page["NextContinuationToken"]
+            token = page.get("NextContinuationToken")
+            if not token or token == arguments.get("ContinuationToken"):
+                raise S3Error(
+                    self.bucket,
+                    self._below_prefix(prefix),
+                    "NextContinuationToken",
+                    "the server's listing does not go on",
+                )
+            arguments["ContinuationToken"] = token
 
     def _noted(self, key: str, found: dict[str, Any]) -> Listed:
         written = found["LastModified"].timestamp() if "LastModified" in found else 0.0
-        if self._disk is not None and key.startswith("index/"):
-            # Event objects are not listed; a step that is written again has an index object of another time.
-            self._versions[_stem(key)] = f"{found.get('ETag', '')} {written}"
+        if self._disk is not None:
+            # The event objects of steps are not listed: one that is written again has an index object of another time.
+            self._versions[_stem(key) if key.startswith("index/") else key] = f"{found.get('ETag', '')} {written}"
         return Listed(key, int(found.get("Size", 0)), written)
 
     def _version_of(self, key: str) -> str:
-        return self._versions.get(_stem(key), "")
+        return self._versions.get(key) or self._versions.get(_stem(key), "")
 
     def exists(self, key: str) -> bool:
         """Whether there is an object of exactly this key."""
@@ -253,14 +279,18 @@ class S3Storage:
     def _fetch(self, get: Get, stop: threading.Event) -> bytes:
         """The bytes of one request, which several threads may want at once: one asks, the others wait for it."""
         place = (get.key, get.offset, get.length)
-        with self._flying_lock:
-            flying = self._flying.get(place)
-            mine: Future[bytes] | None = None
-            if flying is None:
-                mine = self._flying[place] = Future()
-        if flying is not None:
-            return flying.result()
-        assert mine is not None
+        mine: Future[bytes] = Future()
+        while True:
+            with self._flying_lock:
+                flying = self._flying.setdefault(place, mine)
+            if flying is mine:
+                break
+            try:
+                return flying.result()
+            except Cancelled:
+                # Given up by whoever asked; not by us.
+                if stop.is_set():
+                    raise
         try:
             data = self._fetch_now(get, stop)
         except BaseException as error:

@@ -7,7 +7,6 @@ is an error: whoever asks has another way.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -111,7 +110,6 @@ class Wires:
         self.connect = connect
         self.seconds = seconds
         self._idle: deque[Any] = deque()
-        self._process = os.getpid()
         self._closed = False
 
     def get(self, request: bytes) -> tuple[Head, Body]:
@@ -135,9 +133,6 @@ class Wires:
 
     def taken(self) -> Any:
         """A connection that was kept and is still there; None if there is none."""
-        if self._process != os.getpid():
-            # Those of the process that this one was forked from are not ours to speak on.
-            self._idle, self._process = deque(), os.getpid()
         if not self._idle:
             return None
         from urllib3.util.connection import is_connection_dropped
@@ -158,8 +153,12 @@ class Wires:
         else:
             connection.close()
 
-    def close(self) -> None:
-        """End the connections that nobody uses."""
-        self._closed = True
+    def drop(self) -> None:
+        """Let go of the connections that nobody uses."""
         while self._idle:
             self._idle.pop().close()
+
+    def close(self) -> None:
+        """The same for good."""
+        self._closed = True
+        self.drop()

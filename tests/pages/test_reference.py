@@ -1,0 +1,84 @@
+"""docs/api.md names everything that is public, and nothing that is not there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import smdwidgets
+from pages.running import ROOT
+from smdwidgets.rules import BUILTIN
+
+API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+DIRECTIVE = re.compile(r"^::: (?P<of>[\w.]+)\n(?P<options>(?: {4}.*\n)*)", re.MULTILINE)
+MEMBERS = re.compile(r"members: \[(?P<names>[^\]]*)\]")
+
+#: Modules that are no lists of public names: smdebug's import paths, the command line, and what stands behind the others.
+NOT_HERE = {"analysis", "cli", "compat", "core", "hooks", "plots"}
+
+
+def public_names(module: str) -> list[str]:
+    """``__all__``, read without importing where its framework is not installed."""
+    try:
+        return list(importlib.import_module(module).__all__)
+    except ModuleNotFoundError:
+        found = importlib.util.find_spec(module)
+        assert found is not None
+        assert found.origin is not None
+        for node in ast.parse(Path(found.origin).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                return list(ast.literal_eval(node.value))
+        raise
+
+
+def told() -> Iterator[tuple[str, str]]:
+    """Module and name of all that the page shows."""
+    for found in DIRECTIVE.finditer(API):
+        of, members = found["of"], MEMBERS.search(found["options"])
+        module, _, name = of.rpartition(".")
+        if name[0].isupper():
+            yield module, name
+        else:
+            names = members["names"].split(",") if members else public_names(of)
+            yield from ((of, name.strip()) for name in names)
+
+
+TOLD = list(told())
+MODULES = [
+    "smdwidgets",
+    "smdwidgets.storage.s3",
+    "smdwidgets.rules.actions",
+    *(
+        f"smdwidgets.{module.name}"
+        for module in pkgutil.iter_modules(smdwidgets.__path__)
+        if not module.name.startswith("_") and module.name not in NOT_HERE
+    ),
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_is_in_the_reference(module: str) -> None:
+    shown = {name for _, name in TOLD}
+    assert sorted(set(public_names(module)) - shown - set(BUILTIN)) == [], "rules have a page of their own"
+
+
+def test_what_the_reference_names_is_there() -> None:
+    assert len(TOLD) == len(set(TOLD)), "said twice"
+    for module, name in TOLD:
+        try:
+            held: ModuleType = importlib.import_module(module)
+        except ModuleNotFoundError:
+            assert name in public_names(module)
+            continue
+        assert hasattr(held, name), f"{module}.{name}"
+        value = getattr(held, name)
+        if callable(value):
+            assert (value.__doc__ or "").strip(), f"{module}.{name} is not described"

@@ -1,0 +1,79 @@
+"""A process forks with a run open: parent and child each go on with connections and threads of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from python.s3.servers import relay
+from smdwidgets.storage.protocol import Range
+from smdwidgets.storage.s3 import Connection, S3Storage
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system"),
+    pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),
+]
+
+
+def in_child(work: Callable[[], Any], meanwhile: Callable[[], Any], seconds: float = 60) -> tuple[Any, Any]:
+    """What ``work`` says in a forked process, and ``meanwhile`` in this one."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = json.dumps(work())
+        except BaseException as error:
+            said = json.dumps(repr(error))
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    try:
+        here = meanwhile()
+        ready, _, _ = select.select([read], [], [], seconds)
+        return json.loads(os.read(read, 1 << 16)) if ready else "nothing, the child hangs", here
+    finally:
+        os.close(read)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@pytest.fixture
+def store(endpoint: str, bucket: str, raw: Any) -> Any:
+    for n in range(20):
+        raw.put_object(Bucket=bucket, Key=f"run/a/{n:02}", Body=bytes([n] * 100))
+        raw.put_object(Bucket=bucket, Key=f"run/b/{n:02}", Body=bytes([100 + n] * 100))
+    with relay(endpoint, 0.005) as far, closing(Connection(endpoint_url=far).storage(f"s3://{bucket}/run")) as opened:
+        yield opened
+
+
+def use(store: S3Storage, folder: str) -> list[int]:
+    """What is wrong with a folder's objects in some rounds of all kinds of requests, and how many there are."""
+    found = []
+    keys = [f"{folder}/{n:02}" for n in range(20)]
+    first = 0 if folder == "a" else 100
+    for round_ in range(8):
+        assert list(store.list(folder + "/")) == keys
+        got = dict(store.read_many(keys))
+        assert [got[key][0] for key in keys] == [first + n for n in range(20)]
+        assert store.exists(f"{folder}/03")
+        parts = store.read_ranges([Range(key, round_ * 10, 10) for key in keys])
+        found += [bytes(part)[0] - first for part in parts]
+        store.prefetch([Range(key, 90, 10) for key in keys])
+    return found
+
+
+def test_no_answer_goes_to_the_other_process(store: S3Storage) -> None:
+    use(store, "a")
+    # Connections of boto3's for several threads, and some that are in use at the moment.
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: store.exists(f"a/{n:02}"), range(20)))
+    there, here = in_child(lambda: use(store, "b"), lambda: use(store, "a"))
+    assert there == here == list(range(20)) * 8
