@@ -29,8 +29,8 @@ from smdwidgets.storage.files import open_file
 
 __all__ = ["STOP_FILE", "StopRequest", "clear_stop", "request_stop", "stop_requested"]
 
-#: The file's name, in the run's root (the ``out_dir`` of the hook).
 STOP_FILE = "smdwidgets_stop.json"
+"""The file's name, in the run's root (the ``out_dir`` of the hook)."""
 #: A request is a few hundred bytes; whatever else lies there under this name is not read into memory.
 _LARGEST = 64 * 1024
 

@@ -44,8 +44,8 @@ def told() -> Iterator[tuple[str, str]]:
     for found in DIRECTIVE.finditer(API):
         of, members = found["of"], MEMBERS.search(found["options"])
         module, _, name = of.rpartition(".")
-        if name[0].isupper():
-            yield module, name
+        if name[0].isupper() or module.rpartition(".")[2] == name:
+            yield module, name  # not a module: a class, or a function that is called as its module is
         else:
             names = members["names"].split(",") if members else public_names(of)
             yield from ((of, name.strip()) for name in names)

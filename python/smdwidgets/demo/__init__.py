@@ -16,16 +16,16 @@ from smdwidgets.demo.process import TrainingProcess
 
 __all__ = ["RULES", "RUN_VARIABLE", "SECONDS", "TrainingProcess", "notebooks", "run"]
 
-#: How long the training lasts, unless said.
 SECONDS = 120.0
-#: Set by `smdwidgets demo`: the run that it has started, for the notebooks to attach to.
+"""How long the training lasts, unless said."""
 RUN_VARIABLE = "SMDWIDGETS_DEMO_RUN"
-#: Rules that find what is wrong with the demo's training, with their parameters.
+"""Set by `smdwidgets demo`: the run that it has started, for the notebooks to attach to."""
 RULES: dict[str, dict[str, str]] = {
     "UnchangedTensor": {"tensor_regex": r"^fc\d\.weight$"},
     "LossSpike": {},
     "DeadRelu": {},
 }
+"""Rules that find what is wrong with the demo's training, with their parameters."""
 
 _started: dict[str, TrainingProcess] = {}
 

@@ -67,12 +67,12 @@ def _tensorboard(path: Path, workers: int) -> Writer:
     return TensorBoardWriter(path, workers)
 
 
-#: The writer of each format, and what its output is: a file or a folder.
 FORMATS: dict[str, tuple[Callable[[Path, int], Writer], Callable[[Path], AbstractContextManager[Path]], str]] = {
     "npz": (_npz, whole_file, ".npz"),
     "parquet": (_parquet, whole_file, ".parquet"),
     "tensorboard": (_tensorboard, whole_folder, "-tensorboard"),
 }
+"""The writer of each format, and what its output is: a file or a folder."""
 
 
 def default_name(trial: Trial, to: str) -> str:
