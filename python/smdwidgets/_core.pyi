@@ -503,10 +503,16 @@ class Files:
     def root(self) -> str: ...
     def value(self, entry: Entry, copy: bool = False) -> NDArray[Any]: ...
     def get(
-        self, catalog: Catalog, name: str, step: int, worker: str | None = None, copy: bool = False
+        self,
+        catalog: Catalog,
+        name: str,
+        step: int,
+        worker: str | None = None,
+        copy: bool = False,
+        keep: bool = True,
     ) -> NDArray[Any] | None:
         """`value(catalog.find(name, step, worker))` in one call, reading the step's index files first if they are unread.
-        None if there is no value."""
+        None if there is no value. Without `keep` it is not kept for who asks again, unless it is of a few kilobytes."""
     def head(self, entry: Entry) -> tuple[str, tuple[int, ...]]:
         """(dtype name, shape), from the record's first bytes."""
     def exists(self, entry: Entry) -> bool:

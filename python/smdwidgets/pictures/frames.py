@@ -26,6 +26,7 @@ REDUCTIONS = [(op, magnitudes) for magnitudes in (False, True) for op in OPS]
 """The columns of ``stats``, as (reduction, of magnitudes)."""
 PERCENTILES = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 MOST_CELLS = 1 << 16
+_PIECE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -203,10 +204,18 @@ def update_ratio(view: TensorView, previous: int, value: NDArray[Any]) -> float:
         return float("nan")
     if before.shape != value.shape or before.dtype.kind not in "fiu":
         return float("nan")
-    with np.errstate(all="ignore"):
-        moved = np.subtract(value, before, dtype=np.float64)
     size = float(_core.reduction(before, "l2"))
-    return float(_core.reduction(moved, "l2")) / size if size else float("nan")
+    return _distance(value.reshape(-1), before.reshape(-1)) / size if size else float("nan")
+
+
+def _distance(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """The norm of a difference, piece by piece: whole it would be a second copy, of twice the width, which heaps keep room for."""
+    norms = []
+    for at in range(0, one.size, _PIECE):
+        with np.errstate(all="ignore"):
+            moved = np.subtract(one[at : at + _PIECE], other[at : at + _PIECE], dtype=np.float64)
+        norms.append(float(_core.reduction(moved, "l2")))
+    return float(_core.reduction(np.array(norms), "l2"))
 
 
 def pack_frames(

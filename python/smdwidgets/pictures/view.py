@@ -33,8 +33,8 @@ class TensorView:
 
     @cached_property
     def tensor(self) -> Tensor:
-        """The tensor asked."""
-        return self.trial.tensor(self.name)
+        """The tensor asked. A picture is of many steps or of one for long: values are not kept beside it."""
+        return self.trial.tensor(self.name).passing()
 
     @cached_property
     def kind(self) -> str:

@@ -104,6 +104,9 @@ class LocalRun(SmdebugRun):
     def getter(self) -> Getter:
         return functools.partial(self.files.get, self.catalog)
 
+    def passing(self) -> Getter:
+        return functools.partial(self.files.get, self.catalog, keep=False)
+
     def value(self, place: Any, copy: bool = False) -> NDArray[Any]:
         return self.files.value(place, copy)
 

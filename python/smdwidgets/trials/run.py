@@ -131,6 +131,10 @@ class Run(ABC):
         It raises :class:`~smdwidgets.exceptions.RunFileMissing` where the index knows of a value whose file is not there.
         """
 
+    def passing(self) -> Getter:
+        """The same for values that are looked at once, as pictures of all steps look at theirs: none is kept for the next question."""
+        return self.getter()
+
     @abstractmethod
     def value(self, place: Any, copy: bool = False) -> NDArray[Any]:
         """The value at a place that the index gave."""

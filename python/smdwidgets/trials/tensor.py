@@ -65,6 +65,12 @@ class Tensor:
         self._index = trial._run.index
         self._fetch = trial._run.getter()
 
+    def passing(self) -> Tensor:
+        """The same tensor for one who looks at each value once: none is kept for the next question."""
+        tensor = Tensor(self.name, self.trial)
+        tensor._fetch = self.trial._run.passing()
+        return tensor
+
     # ----------------------------------------------------------------------------------------------------- values
 
     def value(

@@ -13,6 +13,7 @@ pub mod crc;
 pub mod error;
 pub mod events;
 pub mod index;
+pub mod large;
 pub mod load;
 pub mod log;
 pub mod picture;

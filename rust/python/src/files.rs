@@ -72,6 +72,14 @@ impl Opened {
     }
 }
 
+/// How a value is wanted.
+#[derive(Clone, Copy)]
+struct Manner {
+    copy: bool,
+    /// Whether it may be asked for again soon.
+    keep: bool,
+}
+
 #[derive(Default)]
 struct Open {
     files: HashMap<FileKey, (Arc<Opened>, u64)>,
@@ -127,8 +135,9 @@ impl Files {
         key: &dyn Fn() -> String,
         offset: u64,
         promise: &Promise<'_>,
-        copy: bool,
+        manner: Manner,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let Manner { copy, keep } = manner;
         let place = (which, offset);
         if let Some(array) = self.recent.get(py, place, promise) {
             return if copy { array.call_method0(intern!(py, "copy")) } else { array.get_item(py.Ellipsis()) };
@@ -146,7 +155,7 @@ impl Files {
         let held = &content.get().bytes;
         let tensor = checked::again(held, promise).map_err(wrong)?;
         match tensor.data {
-            Data::Raw(raw) if !raw.is_empty() && raw.len() <= KEPT => {
+            Data::Raw(raw) if !raw.is_empty() && raw.len() <= if keep { KEPT } else { SMALL } => {
                 let array = if raw.len() <= SMALL {
                     numpy::over(py, tensor.dtype, &tensor.shape, PyBytes::new(py, raw).as_any(), 0)?
                 } else {
@@ -176,10 +185,12 @@ impl Files {
     #[pyo3(signature = (entry, copy = false))]
     fn value<'py>(&self, py: Python<'py>, entry: &Entry, copy: bool) -> PyResult<Bound<'py, PyAny>> {
         let which = (entry.catalog, entry.at.file, entry.at.stamp);
-        self.read(py, which, &|| entry.event_key.to_string(), entry.at.offset, &entry.promise(), copy)
+        let manner = Manner { copy, keep: true };
+        self.read(py, which, &|| entry.event_key.to_string(), entry.at.offset, &entry.promise(), manner)
     }
 
-    #[pyo3(signature = (catalog, name, step, worker = None, copy = false))]
+    #[pyo3(signature = (catalog, name, step, worker = None, copy = false, keep = true))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -188,6 +199,7 @@ impl Files {
         step: i64,
         worker: Option<&str>,
         copy: bool,
+        keep: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let step = global_step(step);
         let find = |known: &core_catalog::Catalog| {
@@ -203,7 +215,7 @@ impl Files {
         let Some((at, when)) = found else { return Ok(None) };
         let promise = Promise { tensor: name, kind: at.kind, when, length: at.length, crc: at.crc };
         let key = || catalog.ask(py, |known| known.event_key(at.file));
-        self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &promise, copy).map(Some)
+        self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &promise, Manner { copy, keep }).map(Some)
     }
 
     fn head<'py>(&self, py: Python<'py>, entry: &Entry) -> PyResult<(&'static str, Bound<'py, PyTuple>)> {

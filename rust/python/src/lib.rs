@@ -1,6 +1,7 @@
 //! `smdwidgets._core`: the core as Python sees it. Conversions, errors, releasing the GIL; nothing else.
 
 use pyo3::prelude::*;
+use smdwidgets_core::large::Large;
 
 mod buffer;
 mod catalog;
@@ -17,6 +18,9 @@ mod records;
 mod reduce;
 mod sweep;
 mod writer;
+
+#[global_allocator]
+static MEMORY: Large = Large;
 
 /// The extension module.
 #[pymodule(gil_used = false)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -36,6 +37,27 @@ WANT = {
     "image": {"axes": [], "fixed": [], "pool": "mean", "cells": 4096},
     "percentiles": True,
 }
+
+
+# What a kernel holds of a tensor of 4 MB once all its frames were sent: in a process of its own, whose memory is told apart.
+HELD = """
+import gc, re, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import smdwidgets
+from python.widgets.talk import Page
+from python.widgets.test_widgets import WANT
+
+def held():
+    gc.collect()
+    return int(re.search(r"RssAnon:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text())[1])
+
+page = Page(smdwidgets.explore(sys.argv[1], tensor="small"))
+page.frames("small", want=WANT)
+before = held()
+page.frames("w", want=WANT)
+print(held() - before)
+"""
 
 
 @pytest.fixture
@@ -153,6 +175,17 @@ def test_edges_span_all_finite_values_however_they_are_found(tmp_path: Path) -> 
     assert sizes.edges[0] >= 0
     assert sizes.edges[-1] == pytest.approx(np.abs(finite).max())
     assert shared_edges([TensorView(trial, "text")], "linear", 16) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's own memory apart")
+def test_no_value_is_held_once_its_frames_are_sent(tmp_path: Path) -> None:
+    root = begin(tmp_path / "large")
+    for step in range(24):
+        save(root, step, {"w": np.full((1000, 1000), step, np.float32), "small": weights(step)})
+    tests = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-c", HELD, str(end(root)), str(tests)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert int(told.stdout) < 4_000
 
 
 def test_the_step_in_view_comes_alone_and_the_nearest_next(explorer: Any) -> None:
