@@ -5,6 +5,7 @@ import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "..
 import { drawStrip, type HistoryPicture, layoutHistory, ridgeFrames, stripPixels } from "../src/draw/history";
 import { drawLines, extent, type LinesPicture, layoutLines, tracePoints } from "../src/draw/lines";
 import { SvgPen } from "../src/draw/pen";
+import { drawStatistics, type StatisticsPicture } from "../src/draw/statistics";
 import { drawOutcomes, drawTrack, trackScale } from "../src/draw/timeline";
 import type { Frame, Hist } from "../src/frames";
 import { NOT_FINITE, table } from "../src/lib/colour";
@@ -130,6 +131,31 @@ describe("heat map", () => {
     expect(at(1)).toEqual([0xfd, 0xe7, 0x25]);
     expect(at(2)).toEqual(at(1));
     expect([at(3), at(4), at(5)]).toEqual([NOT_FINITE.nan, NOT_FINITE.posInf, NOT_FINITE.negInf]);
+  });
+  test("of statistics over a part of the steps, no curve runs over the names and the numbers beside it", () => {
+    const x = Float64Array.from({ length: 100 }, (_, i) => i);
+    const picture: StatisticsPicture = {
+      rows: [{ name: "mean", curves: [{ x, y: x, colour: "#06c" }], log: false, now: ["7"], written: String }],
+      logX: false,
+      range: [40, 60],
+      cut: true,
+      step: 99,
+      nothing: "",
+    };
+    const svg = pen();
+    drawStatistics(svg, size, theme, picture);
+    const bounds = [
+      ...svg.toString().matchAll(/<clipPath id="(\w+)"><rect x="([\d.-]+)" y="[\d.-]+" width="([\d.-]+)"/g),
+    ];
+    const drawn = [...svg.toString().matchAll(/<g clip-path="url\(#(\w+)\)">(.*?)<\/g>/gs)];
+    const curves = drawn.filter(([, , inside]) => inside?.includes("#06c"));
+    expect(svg.toString().replaceAll(/<g clip-path.*?<\/g>/gs, "")).not.toContain("#06c");
+    for (const [, id] of curves) {
+      const [, , left, width] = bounds.find((each) => each[1] === id) as RegExpExecArray;
+      expect(Number(left)).toBeGreaterThanOrEqual(100);
+      expect(Number(left) + Number(width)).toBeLessThanOrEqual(size.width - 80);
+    }
+    expect(curves.length).toBeGreaterThan(0);
   });
   test("a long and narrow matrix stays wide enough to be seen, a picture keeps its shape", () => {
     const size = { width: 500, height: 260 };

@@ -57,9 +57,10 @@ export function drawStatistics(pen: Pen, size: Size, theme: Theme, picture: Stat
     const box = { x: x(x.domain[0]), y: 0, width: x(x.domain[1]) - x(x.domain[0]), height: size.height - FOOT };
     bottomAxis(paper, box, x, theme);
   });
+  const [left, right] = [x(x.domain[0]), x(x.domain[1])];
   for (const { row, middle, y } of sparks)
     row.curves.forEach((curve, i) => {
-      if (y) at(pen, curve, x, y, picture.step, theme);
+      if (y) pen.clip(left - 4, 0, right - left + 8, size.height, () => at(pen, curve, x, y, picture.step, theme));
       pen.text(size.width, middle + (row.curves.length > 1 ? -5 : 4) + 16 * i, row.now[i] ?? "", {
         fill: i ? curve.colour : theme.ink,
         size: i ? 11 : 12,
@@ -73,6 +74,7 @@ export function drawStatistics(pen: Pen, size: Size, theme: Theme, picture: Stat
 interface Spark {
   row: StatisticsRow;
   top: number;
+  height: number;
   middle: number;
   ends: [number, number];
   /** undefined: nothing to show */
@@ -96,10 +98,17 @@ function sparkOf(row: StatisticsRow, top: number, height: number, picture: Stati
   const [lo, hi] = [Math.min(...each.map((e) => e[0])), Math.max(...each.map((e) => e[1]))];
   const up: [number, number] = [top + height - 5, top + 5];
   const y = Number.isFinite(lo) ? (row.log ? log(lo / 1.05, hi * 1.05, up) : linear(lo, hi, up)) : undefined;
-  return { row, top, middle: top + height / 2, ends: [lo, hi], y };
+  return { row, top, height, middle: top + height / 2, ends: [lo, hi], y };
 }
 
-function drawSpark(pen: Pen, { row, top, middle, ends, y }: Spark, x: Scale, size: Size, theme: Theme, logX: boolean) {
+function drawSpark(
+  pen: Pen,
+  { row, top, height, middle, ends, y }: Spark,
+  x: Scale,
+  size: Size,
+  theme: Theme,
+  logX: boolean,
+) {
   const [lo, hi] = ends;
   const [left, right] = [x(x.domain[0]), x(x.domain[1])];
   if (top) line(pen, 0, top + 0.5, size.width, top + 0.5, { stroke: theme.grid });
@@ -111,9 +120,12 @@ function drawSpark(pen: Pen, { row, top, middle, ends, y }: Spark, x: Scale, siz
   const words = lo === hi ? "constant" : `${row.written(lo)} \u2026 ${row.written(hi)}`;
   pen.text(0, middle + 10, words, { fill: theme.ink2, size: 10, most: NAME - 6 });
   if (!row.log && lo < 0 && hi > 0) pen.path([left, y(0), right, y(0)], { stroke: theme.grid });
-  for (const curve of row.curves) {
-    const style = { stroke: curve.colour, width: 1.25, dash: curve.dash ?? [] };
-    pen.path(tracePoints(curve, x, y, logX, row.log), style);
-    lonePoints(pen, curve, x, y);
-  }
+  // Of a part of the steps, the rest would run over the names and the numbers.
+  pen.clip(left - 3, top, right - left + 6, height, () => {
+    for (const curve of row.curves) {
+      const style = { stroke: curve.colour, width: 1.25, dash: curve.dash ?? [] };
+      pen.path(tracePoints(curve, x, y, logX, row.log), style);
+      lonePoints(pen, curve, x, y);
+    }
+  });
 }

@@ -28,6 +28,8 @@ const PANELS: Record<PanelName, { title: string; make(context: Context): Part }>
 /** What says something of the tensor in view: a number a step is a curve, text nothing but itself. */
 function fits(name: PanelName, { main }: Scene): boolean {
   if (main?.frames.plan?.form === "text") return !["histogram", "history", "heatmap", "statistics"].includes(name);
+  // The buckets of a histogram that was logged are no matrix.
+  if (main?.frames.plan?.form === "histogram" && name === "heatmap") return false;
   return !isScalar(main) || !["histogram", "history", "heatmap"].includes(name);
 }
 

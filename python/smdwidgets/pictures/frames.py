@@ -185,7 +185,8 @@ def _fill_from_buckets(frame: Frame, buckets: NDArray[np.float64], wanted: Wante
     if both is None:
         return
     if wanted.stats:
-        _fill_stats(frame, {(name, False): number for name, number in statistics(buckets).items()})
+        told: dict[tuple[str, bool], Any] = {(name, False): number for name, number in statistics(buckets).items()}
+        _fill_stats(frame, {**told, ("max", True): max(map(abs, both))})
     if wanted.percentiles:
         frame.percentiles = percentiles(buckets, PERCENTILES)
     if wanted.histogram is not None:

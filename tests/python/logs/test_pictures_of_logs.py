@@ -12,7 +12,7 @@ from smdwidgets import _core, create_trial
 from smdwidgets.pictures import TensorView, Wanted, make_frame, unpack
 from smdwidgets.pictures.details import plan, tile
 from smdwidgets.pictures.edges import shared_edges
-from smdwidgets.pictures.frames import HistogramWanted, pack_frames
+from smdwidgets.pictures.frames import REDUCTIONS, HistogramWanted, pack_frames
 from smdwidgets.pictures.logged import pixels
 from smdwidgets.pictures.plane import ImageWanted
 
@@ -92,6 +92,7 @@ def test_a_histogram_is_shown_as_what_it_counted(run: Path, scale: str, shared: 
             assert np.abs(np.cumsum(direct) - np.cumsum(frame.hist) - frame.hist_out[0]).max() < 0.06 * len(value)
             low, high, mean, _, std = frame.stats[:5]
             assert (low, high) == pytest.approx((value.min(), value.max()))
+            assert frame.stats[REDUCTIONS.index(("max", True))] == pytest.approx(np.abs(value).max())
             assert (mean, std) == pytest.approx((value.mean(), value.std()), rel=0.1, abs=0.1)
             assert frame.percentiles is not None
             np.testing.assert_allclose(frame.percentiles[1:-1], np.percentile(value, [5, 25, 50, 75, 95]), atol=0.25)
