@@ -68,7 +68,8 @@ FIGURES = {
     "verify every checksum | over 15 times": "| verify all checksums of B |",
     "ten rules over a run | over 100 times": "| ten rules over all of A |",
     "over 8 times TensorBoard's server": "TensorBoard's server, checksums",
-    "over 150 times its `EventAccumulator`": "EventAccumulator",
+    "over 150 times its `EventAccumulator`": "| EventAccumulator |",
+    "all held in memory | over 100 times": "(all values held)",
     "one by one | over 50 times": "| 1000 values one by one |",
 }
 
