@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import tempfile
 from pathlib import Path
 
@@ -142,7 +143,8 @@ def main() -> None:
         "the reader took; ours is the middle one of five. Ours verifies every checksum. A value is held when it is in memory with "
         "all its fields and is given without the file, images encoded: that is what EventAccumulator has when it has loaded; the "
         f"benchmark asks of each whether it is. {int(1_000_000 * scale):,} scalars in 50 tags; {int(5_000 * scale):,} histograms of "
-        f"100 buckets and {int(500 * scale):,} images.\n\n" + report.table(head, rows)
+        f"100 buckets and {int(500 * scale):,} images. Load average {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores: only what each took of the "
+        "processor is counted, and on one that is shared that is more.\n\n" + report.table(head, rows)
     )
     print(body)
     if scale == 1:
