@@ -17,6 +17,8 @@ settings.register_profile(
     "ci", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("desk", database=None, deadline=None, print_blob=True)
+# Where each example takes a hundred times as long: `make memcheck`.
+settings.register_profile("few", parent=settings.get_profile("ci"), max_examples=3)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 

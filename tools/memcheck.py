@@ -62,7 +62,8 @@ def valgrind() -> int:
     log = CACHE / "valgrind.log"
     failed = _run(
         "valgrind", "--error-limit=no", "--num-callers=40", "--undef-value-errors=no", f"--log-file={log}",
-        str(setup.PYTHON), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-o", "timeout=3600", *EXTENSION,
+        str(setup.PYTHON), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-o", "timeout=3600",
+        "--hypothesis-profile=few", *EXTENSION,
         PYTHONMALLOC="malloc",
         CI="1",
     )  # fmt: skip
