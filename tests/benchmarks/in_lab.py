@@ -33,6 +33,7 @@ WATCH_DRAG = """() => {
   window.drag = { waited: [], worked: [], shown: [], asked: 0 };
   const channel = new MessageChannel();
   let due = null;
+  let asks = 0; // those after the last movement are of the rest, and not of the way
   channel.port1.onmessage = () => {
     const now = performance.now();
     window.drag.waited.push(now - due.moved);
@@ -42,6 +43,7 @@ WATCH_DRAG = """() => {
   };
   window.addEventListener("pointermove", (event) => {
     const handled = performance.now();
+    window.drag.asked = asks;
     if (due) return;
     due = { moved: event.timeStamp, handled };
     requestAnimationFrame(() => channel.port2.postMessage(0));
@@ -49,10 +51,40 @@ WATCH_DRAG = """() => {
   const send = WebSocket.prototype.send;
   WebSocket.prototype.send = function (data) {
     const text = typeof data === "string" ? data : new TextDecoder().decode(data);
-    if (text.includes('"ask"')) window.drag.asked++;
+    if (text.includes('"ask"')) asks++;
     return send.call(this, data);
   };
 }"""
+# A page that does nothing but draw canvases of these sizes anew with each movement: what this machine takes for that alone.
+PLAIN = """(sizes) => {
+  document.body.style.margin = 0;
+  const pens = sizes.map(([width, height]) => {
+    const canvas = Object.assign(document.createElement("canvas"), { width, height });
+    canvas.style.display = "block";
+    document.body.append(canvas);
+    return canvas.getContext("2d");
+  });
+  let frame = 0;
+  let x = 0;
+  const draw = () => {
+    frame = 0;
+    for (const pen of pens) {
+      const { width, height } = pen.canvas;
+      pen.clearRect(0, 0, width, height);
+      for (let bar = 0; bar < 128; bar++) {
+        const tall = (height * ((bar * 37 + x) % 128)) / 128;
+        pen.fillRect((bar * width) / 128, height - tall, width / 128 - 1, tall);
+      }
+    }
+  };
+  addEventListener("pointermove", (event) => {
+    x = event.clientX;
+    frame ||= requestAnimationFrame(draw);
+  });
+}"""
+SIZES = """() => [...document.querySelectorAll(".smdw-body .smdw-figure canvas")]
+  .filter((canvas) => { const box = canvas.getBoundingClientRect(); return box.bottom > 0 && box.top < innerHeight; })
+  .map((canvas) => [canvas.clientWidth, canvas.clientHeight])"""
 # When words of a part of the widget first held a text, after the frame that shows it.
 WATCH_WORDS = """([place, words]) => {
   const root = document.querySelector(".jp-NotebookPanel:not(.lm-mod-hidden)") ?? document.body;
@@ -129,10 +161,10 @@ def dragging(lab: Jupyter, port: int, run: Path) -> dict[str, Any]:
     y = box["y"] + box["height"] / 2
     left, right = box["x"] + 12, box["x"] + box["width"] - 12
 
-    def sweep() -> None:
+    def sweep(url: str = notebook.server.url) -> None:
         page.mouse.move(left, y)
         page.mouse.down()
-        hand = Hand(port, notebook.server.url, (left, y), right, 1000)
+        hand = Hand(port, url, (left, y), right, 1000)
         hand.start()
         while hand.is_alive():
             page.wait_for_timeout(100)
@@ -154,7 +186,12 @@ def dragging(lab: Jupyter, port: int, run: Path) -> dict[str, Any]:
     while not over:
         page.wait_for_timeout(50)
     page.mouse.up()
-    return {**seen, "cpu": _cpu(found)}
+    sizes = page.evaluate(SIZES)
+    page.goto("data:text/html,<title>plain</title>")
+    page.evaluate(WATCH_DRAG)
+    page.evaluate(PLAIN, sizes)
+    sweep("data:text/html")
+    return {**seen, "cpu": _cpu(found), "plain": page.evaluate("() => window.drag.worked"), "canvases": len(sizes)}
 
 
 def _cpu(events: list[dict[str, Any]]) -> dict[str, float]:
