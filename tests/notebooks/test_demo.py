@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 
 import pytest
 
@@ -68,7 +69,10 @@ def test_ending_the_demo_ends_the_training_and_the_server(tmp_path, free_port, h
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     assert str(tmp_path / "runs" / "demo") in process.stdout.readline()
-    assert f"http://127.0.0.1:{free_port}/lab/tree/01_look_around.ipynb?token=" in process.stdout.readline()
+    address = process.stdout.readline().split()[-1]
+    assert address.startswith(f"http://127.0.0.1:{free_port}/lab/tree/01_look_around.ipynb?token=")
+    with urllib.request.urlopen(address, timeout=60) as page:  # shown once it answers, not before
+        assert page.status == 200
     os.killpg(process.pid, how)  # as a terminal does
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")

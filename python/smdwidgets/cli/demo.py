@@ -73,10 +73,11 @@ def _as_interrupt(number: int, frame: Any) -> None:
 
 def _show(out: Path, port: int, args: argparse.Namespace) -> int:
     def stay(lab: Lab, training: demo.TrainingProcess) -> int:
-        print(f"The run:      {training.directory}")
-        print(f"The notebook: {lab.url}")
-        print("Ctrl-C ends both.", flush=True)
+        print(f"The run:      {training.directory}", flush=True)
         try:
+            # An address that is shown before it answers is clicked before it answers.
+            lab.wait_until_up()
+            print(f"The notebook: {lab.url}\nCtrl-C ends both.", flush=True)
             while lab.running:
                 time.sleep(0.2)
         except KeyboardInterrupt:
