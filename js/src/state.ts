@@ -1,4 +1,5 @@
 /** What a person chose: the traits, wherever they live (a kernel's widget, or an exported page). */
+import { Held } from "./lib/held";
 import { DEFAULTS, type Traits } from "./protocol";
 
 /** The part of anywidget's model that we use; 20 lines make a fake one. */
@@ -13,11 +14,14 @@ export interface Model {
 
 /** How often a moving slider tells the kernel where it is. The picture never waits for that. */
 const SAVE_EVERY = 60;
+/** The same while a pointer drags it: a notebook answers each word to its kernel with work of its own, which costs every other frame. */
+const SAVE_EVERY_HELD = 500;
 
 export class State {
   /** Traits that this widget's class does not have (a slider has no palette): kept here, for the page's life. */
   readonly #own: Partial<Traits> = {};
   readonly #listeners = new Set<() => void>();
+  readonly #held: Held;
   #saving: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -26,6 +30,7 @@ export class State {
   ) {
     const changed = () => this.#tell();
     for (const name of Object.keys(DEFAULTS)) model.on(`change:${name}`, changed);
+    this.#held = new Held(signal, () => this.#flush());
     signal.addEventListener("abort", () => {
       for (const name of Object.keys(DEFAULTS)) model.off(`change:${name}`, changed);
       this.#flush();
@@ -47,7 +52,7 @@ export class State {
       else this.model.set(name, value);
     }
     if (!any) return;
-    this.#saving ??= setTimeout(() => this.#flush(), SAVE_EVERY);
+    this.#saving ??= setTimeout(() => this.#flush(), this.#held.now ? SAVE_EVERY_HELD : SAVE_EVERY);
     this.#tell();
   }
 

@@ -141,6 +141,29 @@ test("hello is said again only after three heartbeats of silence", async () => {
   }
 });
 
+test("a pointer that is down has the kernel told seldom, and at once when it is let go", () => {
+  vi.useFakeTimers();
+  const control = new AbortController();
+  try {
+    const model = new FakeModel({});
+    const save = vi.spyOn(model, "save_changes");
+    const state = new State(model, control.signal);
+    window.dispatchEvent(new Event("pointerdown"));
+    for (let step = 0; step < 60; step++) {
+      state.set({ step });
+      vi.advanceTimersByTime(16);
+    }
+    expect(save).toHaveBeenCalledTimes(1);
+    window.dispatchEvent(new Event("pointerup"));
+    expect(save).toHaveBeenCalledTimes(2);
+    vi.advanceTimersByTime(1000);
+    expect(save).toHaveBeenCalledTimes(2);
+  } finally {
+    control.abort();
+    vi.useRealTimers();
+  }
+});
+
 test("a trait is saved soon, not at every move of a drag", () => {
   vi.useFakeTimers();
   try {

@@ -1,3 +1,5 @@
+import { Held } from "./held";
+
 /** A pointer that is held down and has not moved for so long looks at where it is; before that it is on its way. */
 const HELD = 400;
 
@@ -10,17 +12,10 @@ export class Rest {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #frame = 0;
   #due: { ms: number; then: () => void } | undefined;
-  #held = false;
+  readonly #held: Held;
 
   constructor(signal: AbortSignal) {
-    const options = { signal, capture: true, passive: true };
-    const holds = (held: boolean) => () => {
-      this.#held = held;
-      this.#wait();
-    };
-    window.addEventListener("pointerdown", holds(true), options);
-    window.addEventListener("pointerup", holds(false), options);
-    window.addEventListener("pointercancel", holds(false), options);
+    this.#held = new Held(signal, () => this.#wait());
     signal.addEventListener("abort", () => this.cancel());
   }
 
@@ -53,7 +48,7 @@ export class Rest {
           this.#timer = setTimeout(act);
         });
       },
-      this.#held ? Math.max(ms, HELD) : ms,
+      this.#held.now ? Math.max(ms, HELD) : ms,
     );
   }
 }

@@ -1,0 +1,16 @@
+/** Whether a pointer is down anywhere on the page: what it moves is then on its way. */
+export class Held {
+  now = false;
+
+  /** `changed` is told when one goes down and when it is let go. */
+  constructor(signal: AbortSignal, changed: () => void) {
+    const options = { signal, capture: true, passive: true };
+    const becomes = (held: boolean) => () => {
+      this.now = held;
+      changed();
+    };
+    window.addEventListener("pointerdown", becomes(true), options);
+    window.addEventListener("pointerup", becomes(false), options);
+    window.addEventListener("pointercancel", becomes(false), options);
+  }
+}
