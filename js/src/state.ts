@@ -14,8 +14,11 @@ export interface Model {
 
 /** How often a moving slider tells the kernel where it is. The picture never waits for that. */
 const SAVE_EVERY = 60;
-/** The same while a pointer drags it: a notebook answers each word to its kernel with work of its own, which costs every other frame. */
-const SAVE_EVERY_HELD = 500;
+/**
+ * A pointer that drags it tells where it hesitates so long, or lets go: a notebook answers each word to its kernel with work of its own,
+ * which costs a frame.
+ */
+const HESITATION = 250;
 
 export class State {
   /** Traits that this widget's class does not have (a slider has no palette): kept here, for the page's life. */
@@ -52,7 +55,9 @@ export class State {
       else this.model.set(name, value);
     }
     if (!any) return;
-    this.#saving ??= setTimeout(() => this.#flush(), this.#held.now ? SAVE_EVERY_HELD : SAVE_EVERY);
+    if (this.#held.now) clearTimeout(this.#saving);
+    if (this.#held.now || this.#saving === undefined)
+      this.#saving = setTimeout(() => this.#flush(), this.#held.now ? HESITATION : SAVE_EVERY);
     this.#tell();
   }
 

@@ -141,7 +141,7 @@ test("hello is said again only after three heartbeats of silence", async () => {
   }
 });
 
-test("a pointer that is down has the kernel told seldom, and at once when it is let go", () => {
+test("a pointer that is down has the kernel told where it hesitates, and at once when it is let go", () => {
   vi.useFakeTimers();
   const control = new AbortController();
   try {
@@ -153,7 +153,10 @@ test("a pointer that is down has the kernel told seldom, and at once when it is 
       state.set({ step });
       vi.advanceTimersByTime(16);
     }
+    expect(save).toHaveBeenCalledTimes(0);
+    vi.advanceTimersByTime(300);
     expect(save).toHaveBeenCalledTimes(1);
+    state.set({ step: 7 });
     window.dispatchEvent(new Event("pointerup"));
     expect(save).toHaveBeenCalledTimes(2);
     vi.advanceTimersByTime(1000);
