@@ -5,6 +5,9 @@
 import type { Answer, Fault, FromKernel, Question, ToKernel } from "./protocol";
 import type { Model } from "./state";
 
+/** What is said where nobody answers any more. */
+export const LOST = "no kernel: run the cell again";
+
 export class AnswerError extends Error {
   override name = "AnswerError";
   readonly type: string;
@@ -64,8 +67,8 @@ export class KernelSource implements Source {
       };
       const cancel = () => {
         done();
-        this.#post({ kind: "cancel", id });
         reject(signal.reason);
+        this.#post({ kind: "cancel", id });
       };
       signal.addEventListener("abort", cancel, { once: true });
       this.#open.set(id, {
@@ -79,12 +82,19 @@ export class KernelSource implements Source {
         },
         progress,
       });
-      this.#post({ kind: "ask", id, ...question });
+      if (!this.#post({ kind: "ask", id, ...question }))
+        this.#open.get(id)?.reject(new AnswerError({ type: "Lost", message: LOST }));
     });
   }
 
-  #post(message: ToKernel) {
-    this.model.send(message);
+  /** Whether the message went out: the way to a kernel that was restarted throws. */
+  #post(message: ToKernel): boolean {
+    try {
+      this.model.send(message);
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   #receive(message: FromKernel, buffers: DataView[] = []) {

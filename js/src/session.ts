@@ -49,9 +49,6 @@ export interface Waiting {
   error: string;
 }
 
-/** What is said in place of "busy" where nobody will answer any more. */
-export const LOST = "no kernel: run the cell again";
-
 const BUSY_AFTER = 1000;
 const SILENT_AFTER = 120_000;
 

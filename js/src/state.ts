@@ -80,7 +80,11 @@ export class State {
     if (this.#saving === undefined) return;
     clearTimeout(this.#saving);
     this.#saving = undefined;
-    this.model.save_changes();
+    try {
+      this.model.save_changes();
+    } catch {
+      // The kernel was restarted, and the way to it is closed: what was chosen stays chosen here.
+    }
   }
 }
 

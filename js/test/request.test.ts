@@ -141,6 +141,29 @@ test("hello is said again only after three heartbeats of silence", async () => {
   }
 });
 
+test("a way to the kernel that is closed ends a question in its own words, and nothing else", async () => {
+  const { model, source: kernel } = source();
+  const control = new AbortController();
+  const asked = kernel.ask({ what: "classes" }, control.signal);
+  const closed = () => {
+    throw new Error("Cannot send");
+  };
+  vi.spyOn(model, "send").mockImplementation(closed);
+  vi.spyOn(model, "save_changes").mockImplementation(closed);
+  control.abort(new Error("a newer question"));
+  await expect(asked).rejects.toThrow("a newer question");
+  await expect(kernel.ask({ what: "classes" }, never)).rejects.toThrow("run the cell again");
+  vi.useFakeTimers();
+  try {
+    const state = new State(model, never);
+    state.set({ step: 3 });
+    vi.advanceTimersByTime(1000);
+    expect(state.get("step")).toBe(3);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
 test("a pointer that is down has the kernel told where it hesitates, and at once when it is let go", () => {
   vi.useFakeTimers();
   const control = new AbortController();

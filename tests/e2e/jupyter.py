@@ -252,8 +252,8 @@ class Notebook:
 
     def check(self) -> None:
         """Nothing left the machine, and the page had nothing to complain of."""
-        assert self.foreign == [], "requests beyond loopback"
-        assert self.errors == [], "errors in the browser's console"
+        assert not self.foreign, f"requests beyond loopback: {self.foreign}"
+        assert not self.errors, f"errors in the browser's console: {self.errors}"
 
 
 class Jupyter:

@@ -2,7 +2,8 @@
 import { attrs, h, Select, show, Toggle, text } from "../lib/dom";
 import { clipped, count, plural } from "../lib/format";
 import type { Kind, PanelName } from "../protocol";
-import { isScalar, LOST, type Scene } from "../session";
+import { LOST } from "../request";
+import { isScalar, type Scene } from "../session";
 import { HeatmapPanel } from "./heatmap-panel";
 import { HistogramPanel } from "./histogram-panel";
 import { HistoryPanel } from "./history-panel";

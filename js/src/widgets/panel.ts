@@ -1,7 +1,8 @@
 /** The frame round every picture: title, tools, a menu, a line that reads out what is under the pointer, and errors in place. */
 import { h, ICONS, icon, show, text, textButton } from "../lib/dom";
 import { copyText, csv, save } from "../lib/save";
-import { LOST, type Scene, type Waiting } from "../session";
+import { LOST } from "../request";
+import type { Scene, Waiting } from "../session";
 import { Figure } from "./figure";
 import type { Context, Part } from "./part";
 
