@@ -55,9 +55,10 @@ export class State {
       else this.model.set(name, value);
     }
     if (!any) return;
-    if (this.#held.now) clearTimeout(this.#saving);
-    if (this.#held.now || this.#saving === undefined)
-      this.#saving = setTimeout(() => this.#flush(), this.#held.now ? HESITATION : SAVE_EVERY);
+    if (this.#held.now) {
+      clearTimeout(this.#saving);
+      this.#saving = setTimeout(() => this.#flush(), HESITATION);
+    } else this.#saving ??= setTimeout(() => this.#flush(), SAVE_EVERY);
     this.#tell();
   }
 

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from smdwidgets.exceptions import OutsideRunError, RunFileMissing, RunIOError
 from smdwidgets.storage.files import open_file
-from smdwidgets.storage.protocol import LARGEST_WHOLE, Range
+from smdwidgets.storage.protocol import LARGEST_WHOLE, TOO_LARGE, Range
 
 
 class LocalStorage:
@@ -51,7 +51,7 @@ class LocalStorage:
             with open_file(self._path(key)) as file:
                 # A file with holes takes no disk to fill a reader's memory.
                 if os.fstat(file.fileno()).st_size > LARGEST_WHOLE:
-                    raise OSError(errno.EFBIG, "it is larger than 1 GiB, and was not read", self._path(key))
+                    raise OSError(errno.EFBIG, TOO_LARGE, self._path(key))
                 return file.read()
         except OSError as error:
             raise _said(key, error) from error

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 #: The most bytes of a file that is read whole: as in the core, for the files that Python reads.
 LARGEST_WHOLE = 1 << 30
+TOO_LARGE = "it is larger than 1 GiB, and was not read"
 
 
 class Range(NamedTuple):

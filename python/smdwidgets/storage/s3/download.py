@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any
 
 from smdwidgets.exceptions import RunIOError, SMDebugError, TruncatedDataError
-from smdwidgets.storage.protocol import LARGEST_WHOLE, Range
+from smdwidgets.storage.protocol import LARGEST_WHOLE, TOO_LARGE, Range
 from smdwidgets.storage.s3.direct import DirectGets
 from smdwidgets.storage.s3.errors import final, from_client_error, from_transport_error, retryable, s3_url
 from smdwidgets.storage.s3.requests import RequestCounter
@@ -134,7 +134,7 @@ class Downloader:
         coming = int(response["ContentLength"])
         if length is None:
             if have + coming > LARGEST_WHOLE:
-                raise RunIOError(f"{s3_url(self._bucket, key)}: it is larger than 1 GiB, and was not read")
+                raise RunIOError(f"{s3_url(self._bucket, key)}: {TOO_LARGE}")
             return have + coming
         # The answer's own word for what it holds: some servers send a range with status 200, some the whole object.
         span, _, total = str(response.get("ContentRange", "")).removeprefix("bytes ").partition("/")
