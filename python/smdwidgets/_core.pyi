@@ -338,6 +338,10 @@ class StepWriter:
         `reductions` of each, by (name, of |x|), are written before it; with `raw` false, in its place."""
     def shape(self, name: str, original: str, shape: Sequence[int]) -> None:
         """Note a tensor's shape in place of, or beside, its value. `original` is the name its framework gave it."""
+    def publish(self) -> None:
+        """Make the step visible with the tensors written so far; more may follow until `finish`.
+
+        The event file only grows and the index file is replaced at once: readers see one of both states."""
     def finish(self) -> tuple[str | None, str | None, int]:
         """Give both files their final names; the event file's, the index file's, and the bytes of both.
 

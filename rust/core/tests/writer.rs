@@ -161,6 +161,47 @@ fn nothing_has_its_final_name_before_the_end_and_a_dropped_step_leaves_nothing()
 }
 
 #[test]
+fn a_published_step_is_readable_and_grows_until_it_is_finished() {
+    let root = tempfile::tempdir().unwrap();
+    let mut step = writer(root.path());
+    step.tensor("loss", DType::F32, &[1], &0.5f32.to_le_bytes()).unwrap();
+    step.publish().unwrap();
+    let names = || -> Vec<String> {
+        let index = json(root.path(), INDEX);
+        let entries = index["tensor_payload"].as_array().unwrap();
+        entries.iter().map(|entry| entry["tensorname"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(), ["loss"]);
+    let before = std::fs::read(root.path().join(EVENTS)).unwrap();
+
+    step.tensor("late", DType::F32, &[1], &1.5f32.to_le_bytes()).unwrap();
+    step.publish().unwrap();
+    assert_eq!(names(), ["loss", "late"]);
+    step.shape("weight", "weight", &[2, 3]).unwrap();
+    let written = step.finish().unwrap();
+    let after = std::fs::read(root.path().join(EVENTS)).unwrap();
+    assert!(after.starts_with(&before) && after.len() > before.len());
+    assert_eq!(json(root.path(), INDEX)["shape_payload"].as_array().unwrap().len(), 1);
+    assert_eq!(written.event_key.as_deref(), Some(EVENTS));
+    assert_eq!(files(root.path()).len(), 2);
+}
+
+#[test]
+fn a_step_dropped_after_it_was_published_stays_as_it_was_published() {
+    let root = tempfile::tempdir().unwrap();
+    let mut step = writer(root.path());
+    step.publish().unwrap();
+    assert_eq!(files(root.path()), Vec::<String>::new());
+    step.tensor("loss", DType::F32, &[1], &0.5f32.to_le_bytes()).unwrap();
+    step.publish().unwrap();
+    let shown = files(root.path());
+    step.tensor("late", DType::F32, &[1], &1.5f32.to_le_bytes()).unwrap();
+    drop(step);
+    assert_eq!(files(root.path()), shown);
+    assert_eq!(json(root.path(), INDEX)["tensor_payload"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn what_a_crash_left_behind_is_written_over() {
     let run = tempfile::tempdir().unwrap();
     for key in [EVENTS, INDEX] {

@@ -113,6 +113,10 @@ impl StepWriter {
         self.with(py, |writer| Some(writer.as_mut()?.shape(name, original, &shape)))
     }
 
+    fn publish(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |writer| Some(writer.as_mut()?.publish()))
+    }
+
     fn finish(&self, py: Python<'_>) -> PyResult<(Option<String>, Option<String>, u64)> {
         let written = self.with(py, |writer| Some(writer.take()?.finish()))?;
         Ok((written.event_key, written.index_key, written.bytes))

@@ -75,15 +75,34 @@ impl Unfinished {
         }
     }
 
-    /// Gives it its final name; how many bytes it has.
+    /// Gives it its final name with all that was written so far, and leaves it open for more.
+    pub fn show(&mut self, fsync: bool) -> Result<()> {
+        if let Some(file) = &mut self.file {
+            let flush = |file: &mut BufWriter<File>| {
+                file.flush()?;
+                if fsync { file.get_ref().sync_all() } else { Ok(()) }
+            };
+            flush(file).map_err(|source| io_error(&self.temporary, source))?;
+        }
+        self.rename(fsync)
+    }
+
+    /// Closes it under its final name; how many bytes it has.
     pub fn publish(mut self, fsync: bool) -> Result<u64> {
         self.complete(fsync)?;
-        fs::rename(&self.temporary, &self.path).map_err(|source| io_error(&self.path, source))?;
-        self.published = true;
-        if fsync {
-            sync_directories(&self.path, self.depth).map_err(|source| io_error(&self.path, source))?;
-        }
+        self.rename(fsync)?;
         Ok(self.written)
+    }
+
+    fn rename(&mut self, fsync: bool) -> Result<()> {
+        if !self.published {
+            fs::rename(&self.temporary, &self.path).map_err(|source| io_error(&self.path, source))?;
+            self.published = true;
+            if fsync {
+                sync_directories(&self.path, self.depth).map_err(|source| io_error(&self.path, source))?;
+            }
+        }
+        Ok(())
     }
 }
 

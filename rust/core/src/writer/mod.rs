@@ -47,6 +47,8 @@ pub struct StepWriter {
     fsync: bool,
     events: Option<Unfinished>,
     index: Index<'static>,
+    /// Readers see the step already, by [`StepWriter::publish`].
+    published: bool,
     failed: bool,
 }
 
@@ -73,6 +75,7 @@ impl StepWriter {
             fsync,
             events: None,
             index: Index { mode, mode_step, event_file: None, places: Vec::new(), shapes: Vec::new() },
+            published: false,
             failed: false,
         })
     }
@@ -128,28 +131,44 @@ impl StepWriter {
         Ok(())
     }
 
+    /// Makes the step visible with the tensors written so far. More tensors may follow; [`StepWriter::finish`] shows them.
+    ///
+    /// The event file only grows and the index file is replaced in one step, so a reader sees one of both states.
+    pub fn publish(&mut self) -> Result<()> {
+        self.show().map(drop)
+    }
+
     /// Gives both files their final names, the event file first. Writes nothing at all if nothing was saved.
     pub fn finish(mut self) -> Result<Written> {
-        self.usable()?;
-        if self.index.places.is_empty() && self.index.shapes.is_empty() {
-            return Ok(Written::default());
-        }
-        let mut written = Written { index_key: Some(self.index_key.clone()), ..Written::default() };
-        let mut index = Unfinished::create(&self.root, &self.index_key)?;
-        index.write(&self.index.to_bytes())?;
-        index.complete(self.fsync)?;
-        if let Some(events) = &mut self.events {
-            events.complete(self.fsync)?;
-        }
-        // The step may be there already, from before training went back to a checkpoint. The old index must not speak of the
-        // new event file.
-        index.remove_final()?;
+        let Some(index_bytes) = self.show()? else { return Ok(Written::default()) };
+        let mut written = Written { index_key: Some(self.index_key.clone()), bytes: index_bytes, ..Written::default() };
         if let Some(events) = self.events.take() {
             written.event_key = Some(self.event_key.clone());
             written.bytes += events.publish(self.fsync)?;
         }
-        written.bytes += index.publish(self.fsync)?;
         Ok(written)
+    }
+
+    /// Puts the event file, then the index file in place; the size of the index file, `None` if nothing was saved.
+    fn show(&mut self) -> Result<Option<u64>> {
+        self.usable()?;
+        if self.index.places.is_empty() && self.index.shapes.is_empty() {
+            return Ok(None);
+        }
+        let mut index = Unfinished::create(&self.root, &self.index_key)?;
+        index.write(&self.index.to_bytes())?;
+        index.complete(self.fsync)?;
+        if !self.published {
+            // An index of the same step can be left from before the training went back to a checkpoint. It must not refer to
+            // the new event file.
+            index.remove_final()?;
+        }
+        if let Some(events) = &mut self.events {
+            events.show(self.fsync)?;
+        }
+        let bytes = index.publish(self.fsync)?;
+        self.published = true;
+        Ok(Some(bytes))
     }
 
     fn write(&mut self, name: &str, dtype: DType, shape: &[u64], data: &Data<'_>) -> Result<()> {
