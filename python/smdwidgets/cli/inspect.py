@@ -46,9 +46,11 @@ def facts(trial: Trial, regex: str | None = None) -> dict[str, Any]:
     """What a run holds, as plain JSON."""
     steps = trial.steps(show_incomplete_steps=True)
     members, problems = _collections(trial)
+    end = trial.run_end()
     return {
         "path": str(trial.path),
         "ended": bool(trial.loaded_all_steps),
+        "end": None if end is None else str(end),
         "steps": _span(steps),
         "modes": {mode.name: _span(trial.steps(mode, show_incomplete_steps=True)) for mode in trial.modes()},
         "workers": sorted(trial.workers(), key=natural),
@@ -102,6 +104,13 @@ def _size_on_disk(path: str) -> int | None:
     return total
 
 
+def _state(told: dict[str, Any]) -> str:
+    """Whether training goes on, and how it ended if the run says."""
+    if not told["ended"]:
+        return "being written, or interrupted"
+    return "ended" if told["end"] in (None, "ended") else f"ended: {told['end']}"
+
+
 def text(told: dict[str, Any], most: int | None) -> str:
     """The facts for a person."""
 
@@ -110,7 +119,7 @@ def text(told: dict[str, Any], most: int | None) -> str:
 
     rows = [
         ("run", told["path"]),
-        ("state", "ended" if told["ended"] else "being written, or interrupted"),
+        ("state", _state(told)),
         ("steps", span(told["steps"])),
         *((f"  {mode}", span(steps)) for mode, steps in told["modes"].items()),
         ("workers", f"{len(told['workers'])}: {listed(told['workers'])}" if told["workers"] else "none yet"),

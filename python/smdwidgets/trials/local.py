@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.exceptions import RunNotFound
+from smdwidgets.run_end import END_FILE
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.trials.run import Getter
 from smdwidgets.trials.smdebug_run import SmdebugRun
@@ -26,7 +27,7 @@ from smdwidgets.trials.trial import Trial
 #: Times of files are this coarse, in nanoseconds; on old file systems, and on shares, 2 s.
 _TICK_NS = 2_000_000_000
 
-_SIGNS = ("collections", "index", "events", "training_job_end.ts", "claim.smd", "tensorboard")
+_SIGNS = ("collections", "index", "events", END_FILE, "claim.smd", "tensorboard")
 
 
 def _beside(path: str) -> list[str]:
@@ -51,7 +52,7 @@ class LocalRun(SmdebugRun):
         super().__init__(LocalStorage(root), first_step, end_step, lazy)
         self.files = _core.Files(self.path)
         self._collections_dir = os.path.join(self.path, "collections", "000000000")
-        self._end = os.path.join(self.path, "training_job_end.ts")
+        self._end = os.path.join(self.path, END_FILE)
 
     def check(self) -> None:
         try:
@@ -87,7 +88,7 @@ class LocalRun(SmdebugRun):
 
     def end_age(self) -> float | None:
         # Asked before every question about a running job: one look is enough where there is no end yet.
-        return self.storage.age("training_job_end.ts") if os.path.exists(self._end) else None
+        return self.storage.age(END_FILE) if os.path.exists(self._end) else None
 
     def _collections_version(self) -> object:
         # Files are put in place by renaming, which the directory's time shows, but for what comes within one tick of it.

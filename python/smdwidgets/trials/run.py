@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.config.collection_manager import CollectionManager
+from smdwidgets.run_end import RunEnd
 
 #: A value: what :meth:`Run.getter` returns, by name, global step and worker (None: the first that has one).
 Getter = Callable[[str, int, "str | None"], "NDArray[Any] | None"]
@@ -119,6 +120,10 @@ class Run(ABC):
     @abstractmethod
     def end_age(self) -> float | None:
         """Seconds since the run ended, None while it has not."""
+
+    def end(self) -> RunEnd | None:
+        """How the run ended, None while it has not."""
+        return None if self.end_age() is None else RunEnd()
 
     @abstractmethod
     def collections(self) -> CollectionFiles | None:

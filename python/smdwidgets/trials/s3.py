@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import RunNotFound, SMDebugError
+from smdwidgets.run_end import END_FILE
 from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3 import CacheInfo, Connection, RequestCount, S3Storage
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row
-from smdwidgets.trials.smdebug_run import END_OF_JOB, StorageRun, collection_files
+from smdwidgets.trials.smdebug_run import StorageRun, collection_files
 from smdwidgets.trials.trial import Trial
 
 #: Where SageMaker puts the run of a job, below the job's own prefix.
@@ -63,7 +64,7 @@ class S3Run(StorageRun):
             if folder:
                 self.storage.enter(folder)
             keys = list(self.storage.list(COLLECTIONS_PREFIX + "/"))
-            if keys or any(next(self.storage.list(sign), None) for sign in ("index/", "events/", END_OF_JOB)):
+            if keys or any(next(self.storage.list(sign), None) for sign in ("index/", "events/", END_FILE)):
                 self._keys_listed = collection_files(keys)
                 self.path = self.storage.url
                 return
@@ -101,11 +102,11 @@ class S3Run(StorageRun):
         for found in self.storage.listing("", self._start_after()):
             if found.key.startswith("index/"):
                 new.append(found.key)
-            elif found.key == END_OF_JOB:
+            elif found.key == END_FILE:
                 self._ended_at = found.written
                 # Nothing comes after an end that lies back longer than an uploader holds files back.
                 self._seen_whole = time.time() - found.written > UPLOADS_SETTLE
-            elif found.key > END_OF_JOB:
+            elif found.key > END_FILE:
                 break
         self._listed = True
         return self.catalog.add_keys(new)
@@ -129,7 +130,7 @@ class S3Run(StorageRun):
         if self._ended_at is not None:
             return max(0.0, time.time() - self._ended_at)
         # Before the first listing, the end matters only where collection files are missing.
-        return self.storage.age(END_OF_JOB) if not self._listed and self._collections_looked else None
+        return self.storage.age(END_FILE) if not self._listed and self._collections_looked else None
 
     # ----------------------------------------------------------------------------------------------------- bytes
 

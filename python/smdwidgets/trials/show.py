@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from smdwidgets._text import listed, markup, natural, shown, visible
 from smdwidgets.modes import ModeKeys
+from smdwidgets.run_end import RunEnd
 
 if TYPE_CHECKING:
     from smdwidgets.trials.tensor import Tensor
@@ -26,10 +27,21 @@ def _span(steps: list[int]) -> str:
     return f"1 step, {steps[0]}" if len(steps) == 1 else f"{len(steps)} steps, {steps[0]} to {steps[-1]}"
 
 
+def _state(end: RunEnd | None) -> str:
+    """Whether training goes on, and how it ended if the end marker says.
+
+    >>> _state(None), _state(RunEnd()), _state(RunEnd("signal", "SIGTERM"))
+    ('running', 'ended', 'ended: signal (SIGTERM)')
+    """
+    if end is None:
+        return "running"
+    return "ended" if end.how == "ended" else f"ended: {end}"
+
+
 def _trial_facts(trial: Trial) -> list[tuple[str, str]]:
     """What a person wants to know first. Nothing is read or waited for to say it."""
     index, run = trial._run.index, trial._run
-    state = "closed" if trial._closed else "ended" if run.end_age() is not None else "running"
+    state = "closed" if trial._closed else _state(run.end())
     facts = [("path", trial.path), ("state", state), ("steps", _span(index.steps()))]
     if not run.partly_read:
         modes = [ModeKeys(number) for number in index.modes() if number != ModeKeys.GLOBAL.value]

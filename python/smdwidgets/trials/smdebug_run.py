@@ -19,10 +19,10 @@ from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX, CollectionManager
 from smdwidgets.exceptions import RunFileMissing, RunIOError
+from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
 
-END_OF_JOB = "training_job_end.ts"
 #: Runs of more index files than this are opened without reading them; questions then read what they need.
 LAZY_ABOVE = 2_000
 
@@ -96,7 +96,16 @@ class SmdebugRun(Run):
         return False
 
     def end_age(self) -> float | None:
-        return self.storage.age(END_OF_JOB)
+        return self.storage.age(END_FILE)
+
+    def end(self) -> RunEnd | None:
+        try:
+            content = self.storage.read_ranges([Range(END_FILE, 0, LARGEST_END_FILE)])[0]
+        except RunFileMissing:
+            return None
+        except RunIOError:
+            return None if self.end_age() is None else RunEnd()
+        return RunEnd.parse(bytes(content))
 
     def collections(self) -> CollectionFiles | None:
         version = self._collections_version()

@@ -22,6 +22,7 @@ from smdwidgets.exceptions import (
     UnknownCollection,
 )
 from smdwidgets.modes import ModeKeys, as_mode
+from smdwidgets.run_end import RunEnd
 from smdwidgets.trials import bulk, show
 from smdwidgets.trials.followed import Followed
 from smdwidgets.trials.patterns import Patterns
@@ -63,6 +64,19 @@ class Trial(Followed):
         for tensor in list(self._tensors.values()):
             tensor._close()
         super().close()
+
+    def run_end(self) -> RunEnd | None:
+        """How training ended, as its end marker says; None while there is no marker.
+
+        >>> import smdwidgets, tempfile
+        >>> from smdwidgets.numpy import Hook
+        >>> with Hook(folder := tempfile.mkdtemp()) as hook:
+        ...     hook.save_scalar("loss", 0.5)
+        >>> smdwidgets.create_trial(folder).run_end()
+        RunEnd(how='completed', detail='', workers={})
+        """
+        self.maybe_refresh()
+        return self._run.end()
 
     # ------------------------------------------------------------------------------------------------------ steps
 
