@@ -121,6 +121,7 @@ SUITES = (
     Suite("rust", "rust", ("cargo", "test", "--workspace", "--locked", "--no-fail-fast"), (), _cargo, turn="cargo"),
     pytest("e2e", "tests/e2e", needs=(*EXTENSION, "browser"), turn="browser"),
     pytest("python", "tests/python", "-n", _workers(4)),
+    pytest("endings", "tests/endings", "-n", _workers(4), needs=(*EXTENSION, "peers")),
     pytest("soak", "tests/faults/test_soak.py"),
     pytest("faults", "tests/faults", "--ignore=tests/faults/test_soak.py", "-n", _workers(4)),
     pytest("examples", "--doctest-modules", "--doctest-ignore-import-errors", "python/smdwidgets", "tests/examples"),

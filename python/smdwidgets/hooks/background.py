@@ -1,7 +1,8 @@
-"""One thread that does the slow half of saving, in order, and a bound on how much may wait for it.
+"""One thread that does the slow half of saving, in order, with a bound on how much may wait for it.
 
-The training hands over work and goes on. When more than ``limit`` bytes wait, it waits too: a disk that is slower than
-the training slows it down, but never eats its memory.
+Training hands over work and goes on. It waits when more than ``limit`` bytes are queued, and when the oldest item in the queue
+is older than ``seconds``: a disk that is slower than training slows it down, but fills no memory, and a process that is killed
+loses at most what was saved in that time.
 
 >>> done = []
 >>> with Background(limit=1000) as background:
@@ -15,34 +16,60 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["Background"]
 
 logger = logging.getLogger("smdwidgets.hooks")
+
+#: A writer that finishes nothing for this many seconds is stuck (a network disk that does not answer). Training then goes on
+#: as long as the queue has room.
+_STUCK_AFTER = 10.0
+
+
+class _Item(NamedTuple):
+    call: Callable[..., object]
+    args: tuple[Any, ...]
+    nbytes: int
+    since: float
 
 
 class Background:
     """Runs calls one after the other on a thread of its own, which starts with the first of them.
 
     A call that raises is logged and forgotten: nothing that happens here may end a training.
+
+    Args:
+        limit: bytes that may be queued.
+        seconds: the age of the oldest queued item at which :meth:`put` waits; None for no such bound.
+        idle: called on the thread about every ``seconds`` while nothing is queued, once the thread runs.
     """
 
-    def __init__(self, limit: int, name: str = "smdwidgets-writer") -> None:
+    def __init__(
+        self,
+        limit: int,
+        seconds: float | None = None,
+        idle: Callable[[], object] | None = None,
+        name: str = "smdwidgets-writer",
+    ) -> None:
         if limit <= 0:
-            raise ValueError(f"The queue must have room for some bytes, not {limit}.")
+            raise ValueError(f"the queue needs room for at least one byte, got {limit}")
         self._limit = limit
+        self._seconds = seconds
+        self._idle = idle
         self._name = name
-        self._waiting: deque[tuple[Callable[..., object], tuple[Any, ...], int]] = deque()
+        #: The first item is the one in progress.
+        self._waiting: deque[_Item] = deque()
         self._bytes = 0
-        self._unfinished = 0
+        self._progress = 0.0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     @property
     def waiting_bytes(self) -> int:
@@ -50,55 +77,114 @@ class Background:
         return self._bytes
 
     def put(self, call: Callable[..., object], *args: Any, nbytes: int = 0) -> None:
-        """Have ``call(*args)`` done later. Blocks while more than the limit waits; a single huge item goes in alone."""
+        """Have ``call(*args)`` done later. Waits for room if ``nbytes`` is not 0; a single huge item goes in alone."""
         with self._changed:
             if self._closed:
                 return
-            while self._bytes and self._bytes + nbytes > self._limit:
-                self._changed.wait()
+            if nbytes:
+                self._wait_for_room(nbytes)
+            self._start()
+            now = time.monotonic()
+            if not self._waiting:
+                self._progress = now
             self._bytes += nbytes
-            self._unfinished += 1
-            self._waiting.append((call, args, nbytes))
-            if self._thread is None:
-                # A daemon, so that a crashing interpreter is not held up; close() is what waits for it.
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+            self._waiting.append(_Item(call, args, nbytes, now))
             self._changed.notify_all()
+        if self._thread is None:
+            self._run_inline()
+
+    def start(self) -> None:
+        """Start the thread, so that ``idle`` is called although nothing was put yet."""
+        with self._changed:
+            if not self._closed:
+                self._start()
 
     def wait(self) -> None:
         """Until all that was put has been done."""
         with self._changed:
-            while self._unfinished:
+            while self._waiting:
                 self._changed.wait()
 
     def close(self) -> None:
-        """Finish what waits, then end the thread."""
+        """Finish what waits, then end the thread. May be called again after it was interrupted."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            if self._thread is None or self._thread is threading.current_thread():
+                return
+            # Not left to join(): once interrupted by Ctrl-C, it takes a running thread for one that has ended.
+            while self._waiting:
+                self._changed.wait()
+        self._thread.join()
+
+    def _wait_for_room(self, nbytes: int) -> None:
+        """Until the item fits and nothing in the queue is too old. A writer that is stuck costs room, not time."""
+        while self._bytes:
+            now = time.monotonic()
+            if self._bytes + nbytes > self._limit:
+                self._changed.wait()
+                continue
+            if self._seconds is None or not self._waiting or now - self._waiting[0].since <= self._seconds:
+                return
+            patience = self._progress + _STUCK_AFTER - now
+            if patience <= 0:
+                self._log_once(
+                    f"writing has not finished anything for {_STUCK_AFTER:.0f} s; up to {self._limit:,} bytes wait in memory"
+                )
+                return
+            self._changed.wait(patience)
+
+    def _start(self) -> None:
+        if self._thread is None:
+            # A daemon, so that a crashing interpreter is not held up; close() is what waits for it.
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # an interpreter that is shutting down starts no threads
+                return
+            self._thread = thread
+
+    def _run_inline(self) -> None:
+        """Do what is queued on the calling thread, where no thread can be started any more."""
+        while self._waiting:
+            self._do(self._waiting[0])
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._waiting:
+                idle = False
+                while not self._waiting and not idle:
                     if self._closed:
                         return
-                    self._changed.wait()
-                call, args, nbytes = self._waiting.popleft()
-            try:
-                call(*args)
-            except Exception as error:
-                if (told := repr(error)[:200]) not in self._told:  # once: it may come at every step
-                    self._told.add(told)
-                    logger.exception("Saving failed; the training goes on without what could not be saved.")
-            finally:
-                del call, args
-                with self._changed:
-                    self._bytes -= nbytes
-                    self._unfinished -= 1
-                    self._changed.notify_all()
+                    idle = not self._changed.wait(self._seconds if self._idle is not None else None)
+                item = self._waiting[0] if self._waiting else None
+            if item is not None:
+                self._do(item)
+            elif self._idle is not None:
+                self._guarded(self._idle)
+            del item
+
+    def _do(self, item: _Item) -> None:
+        self._guarded(item.call, *item.args)
+        with self._changed:
+            self._waiting.popleft()
+            self._bytes -= item.nbytes
+            self._progress = time.monotonic()
+            self._changed.notify_all()
+
+    def _guarded(self, call: Callable[..., object], *args: Any) -> None:
+        try:
+            call(*args)
+        except Exception as error:
+            self._log_once(
+                f"saving failed ({type(error).__name__}: {error}); training goes on without what could not be saved",
+                error,
+            )
+
+    def _log_once(self, message: str, error: BaseException | None = None) -> None:
+        if (key := message[:200]) not in self._logged:  # once: it may come at every step
+            self._logged.add(key)
+            logger.log(logging.ERROR if error else logging.WARNING, message, exc_info=error)
 
     def __enter__(self) -> Background:
         return self

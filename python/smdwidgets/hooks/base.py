@@ -7,27 +7,29 @@ a framework.
 
 from __future__ import annotations
 
-import atexit
+import functools
 import logging
 import os
+import sys
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from smdwidgets._text import shown
 from smdwidgets.config import Collection, CollectionKeys, CollectionManager, ReductionConfig, SaveConfig
 from smdwidgets.config._parse import texts
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
+from smdwidgets.hooks import process
 from smdwidgets.hooks.arrays import Held, as_array, owned
 from smdwidgets.hooks.json_config import HookFile
 from smdwidgets.hooks.keep import WHOLE, Keep
 from smdwidgets.hooks.outbox import Outbox
 from smdwidgets.hooks.plan import Plan
-from smdwidgets.hooks.run_dir import RunDirectory
+from smdwidgets.hooks.run_dir import DirectoryInUse, RunDirectory
 from smdwidgets.modes import ModeKeys, as_mode
+from smdwidgets.run_end import RunEnd
 from smdwidgets.stop import STOP_FILE, StopRequest, stop_requested
 
 __all__ = ["Hook", "current_hook"]
@@ -41,13 +43,39 @@ _SCALAR = Keep(raw=True, scalar=True)
 #: A tensor of the script's own between two steps: name, copy, what to keep where that is settled, time, its collections.
 _Waiting = tuple[str, Held, Keep | None, float, tuple[Collection, ...]]
 
-_open_hooks: weakref.WeakSet[Hook] = weakref.WeakSet()
-_current: weakref.ref[Hook] | None = None
+_current: Hook | None = None
 
 
 def current_hook() -> Hook | None:
-    """The hook made last in this process, if it is still there."""
-    return None if _current is None else _current()
+    """The hook that was created last in this process."""
+    return _current
+
+
+def set_current_hook(hook: Hook | None) -> None:
+    """Make ``hook`` the one that :func:`current_hook` returns; None forgets it."""
+    global _current
+    _current = hook
+
+
+_P = ParamSpec("_P")
+_H = TypeVar("_H", bound="Hook")
+_T = TypeVar("_T")
+
+
+def guarded(method: Callable[Concatenate[_H, _P], _T]) -> Callable[Concatenate[_H, _P], _T]:
+    """A method that one thread at a time runs and that no signal handler enters half-way.
+
+    The method itself does nothing where the hook is not alive, which it never is in a fork.
+    """
+
+    @functools.wraps(method)
+    def call(hook: _H, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if hook._pid != os.getpid():  # another thread may have held the gate when the process was forked
+            return method(hook, *args, **kwargs)
+        with hook._gate:
+            return method(hook, *args, **kwargs)
+
+    return call
 
 
 class Hook:
@@ -68,7 +96,9 @@ class Hook:
         include_workers: ``"one"`` (the first) or ``"all"`` workers of a distributed training save.
         overwrite: delete the run that ``out_dir`` holds.
         resume: go on after its last step; a number goes on with that step, and deletes what was saved from there on.
-        queue_bytes: how much may wait to be written before the training waits for the disk.
+        queue_bytes: how much may wait to be written before training waits for the disk.
+        flush_seconds: how long a complete step may wait to be written before training waits for the disk. A process that is
+            killed loses at most the steps of this time. It does not apply to a run on S3.
         fsync: have every step on the disk itself before it becomes visible.
     """
 
@@ -98,12 +128,18 @@ class Hook:
         overwrite: bool = False,
         resume: bool | int = False,
         queue_bytes: int = 1 << 30,
+        flush_seconds: float = 1.0,
         fsync: bool = False,
     ) -> None:
+        self._gate = process.Gate()
+        self._pid = os.getpid()
+        self._born_in = sys.exc_info()[1]
         if out_dir is None:
             raise SMDebugTypeError("out_dir is missing: give the directory that the run is to be written to.")
         if include_workers not in ("one", "all"):
             raise SMDebugValueError(f'include_workers must be "one" or "all", not {shown(include_workers)}.')
+        if not (isinstance(flush_seconds, int | float) and flush_seconds > 0):
+            raise SMDebugValueError(f"flush_seconds must be a positive number, got {shown(flush_seconds)}.")
         if not (reduction_config is None or isinstance(reduction_config, ReductionConfig)):
             raise SMDebugTypeError(f"reduction_config takes a ReductionConfig, not {type(reduction_config).__name__}.")
         self.dry_run = bool(dry_run)
@@ -133,22 +169,45 @@ class Hook:
         self._step = -1
         self._mode_steps: dict[ModeKeys, int] = {}
         self._is_open = False
-        self._closed = False
-        self._pid = os.getpid()
+        #: No more is saved; and everything that was saved is written.
+        self._closed = self._finished = False
+        #: Why nothing is saved, if there is another reason than that the hook was closed.
+        self._inactive = ""
+        self._end_marked = False
         self._waiting: list[_Waiting] = []
         self._refused: set[str] = set()
         self._exported: tuple[int, ...] | None = None
         self._stop_seen = False
-        self._outbox = Outbox(queue_bytes)
-        if not self.dry_run and (include_workers == "all" or self.worker == "worker_0"):
-            resumed = self.run_dir.open(overwrite=overwrite, resume=resume)
-            self._step = resumed.step
-            self._mode_steps.update(resumed.mode_steps)
-            send = None if self.run_dir.bucket is None else self.run_dir.bucket.send
-            self._outbox.address(self.run_dir.path, self.worker, self.tensorboard_dir, fsync, send)
-        _open_hooks.add(self)
-        global _current
-        _current = weakref.ref(self)
+        self._warned_inactive = False
+        self._outbox = Outbox(queue_bytes, float(flush_seconds))
+        if not self.dry_run and self._writes_here():
+            self._close_predecessor()
+            self._open(overwrite, resume, fsync)
+        process.opened(self)
+        set_current_hook(self)
+
+    def _open(self, overwrite: bool, resume: bool | int, fsync: bool) -> None:
+        """Take possession of the directory. One that another process writes is left alone, and training goes on unrecorded."""
+        directory = self.run_dir
+        try:
+            resumed = directory.open(overwrite=overwrite, resume=resume)
+        except DirectoryInUse as error:
+            self._closed, self._inactive = True, str(error)
+            logger.error("Nothing is recorded: %s", error)
+            return
+        self._step = resumed.step
+        self._mode_steps.update(resumed.mode_steps)
+        send = None if directory.bucket is None else directory.bucket.send
+        self._outbox.address(
+            directory.path, self.worker, self.tensorboard_dir, fsync, send, directory.touch, directory.lost
+        )
+
+    def _close_predecessor(self) -> None:
+        """Close an open hook of this process on the same directory: a notebook cell that creates the hook ran again."""
+        for other in process.open_hooks():
+            if other._outbox.writes and other.worker == self.worker and other.run_dir.same_as(self.run_dir):
+                logger.warning("%s: the hook that was open here is closed; a new one takes its place.", self.out_dir)
+                other.close()
 
     # ------------------------------------------------------------------------------------------------- construction
 
@@ -166,6 +225,13 @@ class Hook:
 
     def _worker(self) -> tuple[str, int]:
         """This process's name among the workers, and how many there are."""
+        for rank, size in (
+            ("RANK", "WORLD_SIZE"),
+            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ):  # torchrun, mpirun
+            number, count = os.environ.get(rank, ""), os.environ.get(size, "")
+            if number.isdecimal() and count.isdecimal() and int(count) > 1:
+                return f"worker_{int(number)}", int(count)
         return "worker_0", 1
 
     def _tensorboard_dir(self, export: bool, directory: str | os.PathLike[str] | None) -> str | None:
@@ -235,11 +301,13 @@ class Hook:
         """The current mode's own count of steps; -1 before the first."""
         return self._step if self.mode is ModeKeys.GLOBAL else self._mode_steps.get(self.mode, -1)
 
+    @guarded
     def set_mode(self, mode: ModeKeys | str) -> None:
         """Say what the coming steps do: ``modes.TRAIN``, ``EVAL`` or ``PREDICT``. Ends the step that is going on."""
         mode = as_mode(mode)
         if mode is not self.mode:
-            self._end_step()
+            if self._alive():
+                self._end_step()
             self.mode = mode
 
     def should_save_step(self) -> bool:
@@ -256,6 +324,9 @@ class Hook:
         """A new step of the current mode; whether any collection is saved at it."""
         self._end_step()
         self._check_stop()
+        if self._end_marked:  # a signal came, and the script's own handler let training go on
+            self._end_marked = False
+            self.run_dir.withdraw_end()
         if not self._plan.prepared:
             self._prepare()
         self._step += 1
@@ -306,6 +377,7 @@ class Hook:
 
     # -------------------------------------------------------------------------------------------------------- saving
 
+    @guarded
     def save_scalar(self, name: str, value: object, sm_metric: bool = False, timestamp: float | None = None) -> None:
         """Save a number as ``scalar/<name>`` at the current step, whatever the save interval.
 
@@ -314,12 +386,14 @@ class Hook:
         self._check_name(name)
         full = SCALAR_PREFIX + name
         if not self._alive():
+            self._warn_inactive()
             return
         held = self._hold(full, value)
         if held.array.size != 1 or held.dtype == "str":
             raise SMDebugTypeError(f"The scalar {shown(name)} must be one number, not {_what(held)}.")
         self._take_own(full, held, _SCALAR, time.time() if timestamp is None else float(timestamp), ())
 
+    @guarded
     def save_tensor(
         self, tensor_name: str, tensor_value: object, collections_to_write: str | Iterable[str] = CollectionKeys.DEFAULT
     ) -> None:
@@ -329,6 +403,7 @@ class Hook:
         """
         self._check_name(tensor_name)
         if not self._alive():
+            self._warn_inactive()
             return
         names = [collections_to_write] if isinstance(collections_to_write, str) else collections_to_write
         collections = []
@@ -409,23 +484,72 @@ class Hook:
         """Whether this process may write: the hook is open, and this is no fork of the training (a DataLoader's worker)."""
         return not self._closed and self._pid == os.getpid()
 
+    def _writes_here(self) -> bool:
+        """Whether this worker is one that saves."""
+        return self.include_workers == "all" or self.worker == "worker_0"
+
+    def _warn_inactive(self) -> None:
+        """Say once that what is saved goes nowhere, and why."""
+        if self.dry_run or self._warned_inactive or not self._writes_here():
+            return
+        self._warned_inactive = True
+        if self._pid != os.getpid():
+            why = "this process is a fork of the one that created the hook; only that one records"
+        else:
+            why = self._inactive or "the hook is closed"
+        logger.warning("Not saved (%s): %s.", shown(self.out_dir, 200), why.removesuffix("."))
+
+    @guarded
     def flush(self) -> None:
         """Wait until every step that has ended is on disk."""
         if self._alive():
             self._outbox.wait()
 
+    @guarded
     def close(self) -> None:
-        """End the run: finish the step, write what waits, say that the training has ended. May be called again."""
-        if not self._alive():
+        """End the run: finish the step, write what waits, write the end marker. May be called again.
+
+        A hook that is not closed is closed at the end of the process, whichever way that comes.
+        """
+        error = sys.exc_info()[1]
+        self._close(RunEnd.of(None if error is self._born_in else error))
+
+    #: smdebug's name for it.
+    _cleanup = close
+
+    @guarded
+    def _close(self, end: RunEnd) -> None:
+        """Close; called again after an interrupt, it goes on where it was."""
+        if self._pid != os.getpid():
+            return
+        if self._finished or self._inactive:
+            process.closed(self)
             return
         self._closed = True
-        _open_hooks.discard(self)
-        self._detach()
-        self._save_leftovers()
-        self._end_step()
-        self._export(last=True)
-        self._outbox.close()
-        self.run_dir.close()
+        for part in (
+            self._detach,
+            self._save_leftovers,
+            self._end_step,
+            functools.partial(self._export, last=True),
+            self._outbox.close,
+            functools.partial(self.run_dir.close, end),
+        ):
+            try:
+                part()
+            except Exception:
+                logger.exception("%s: closing the hook failed in part; the rest is written.", self.out_dir)
+        self._finished = True
+        process.closed(self)
+
+    @guarded
+    def _interrupted(self, end: RunEnd) -> None:
+        """A signal came, and a handler of the script's own follows: it may end the process, or let training go on."""
+        if self._alive():
+            self._export()
+            self._outbox.publish()
+            self._outbox.wait()
+            self.run_dir.mark_end(end)
+            self._end_marked = True
 
     def _save_leftovers(self) -> None:
         """What was handed over after the last step gets a step of its own rather than none."""
@@ -442,17 +566,21 @@ class Hook:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(RunEnd.of(error))
 
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        """A pickled hook (a model saved with it, a spawned process) comes back as None: it writes from one process only."""
-        return (_nothing, ())
+    def __copy__(self) -> Self:
+        """A hook is a handle on a run: its copy is the hook itself (``sklearn.base.clone`` copies an estimator's callbacks)."""
+        return self
 
-    def __deepcopy__(self, memo: object) -> None:
-        return None
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        """A pickled hook (a model saved with it, a spawned process) comes back inactive: one process writes a run."""
+        return (_inactive_copy, (type(self), self.out_dir))
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "dry run" if self.dry_run else "open"
+        state = "inactive" if self._inactive else "closed" if self._closed else "dry run" if self.dry_run else "open"
         return (
             f"<{type(self).__module__}.{type(self).__name__} {state}: out_dir={shown(self.out_dir, 200)}, "
             f"step={self._step}, mode={self.mode.name}, collections={', '.join(self.include_collections) or 'none'}, "
@@ -460,18 +588,20 @@ class Hook:
         )
 
 
-def _nothing() -> None:
-    return None
+def _inactive_copy(kind: type[Hook], out_dir: str) -> Hook:
+    """What a pickled hook becomes: a hook that accepts every call and saves nothing."""
+    current = current_hook()
+    try:
+        hook = kind("inactive", dry_run=True)
+    except TypeError:  # a subclass of the script's own, with other arguments
+        hook = kind.__new__(kind)
+        Hook.__init__(hook, "inactive", dry_run=True)
+    process.closed(hook)
+    set_current_hook(current)
+    hook.out_dir, hook.dry_run, hook._closed = out_dir, False, True
+    hook._inactive = "this is a copy of the hook from another process; only that process records"
+    return hook
 
 
 def _what(held: Held) -> str:
     return "text" if held.dtype == "str" else f"an array of shape {held.shape}"
-
-
-@atexit.register
-def _close_all() -> None:
-    for hook in list(_open_hooks):
-        try:
-            hook.close()
-        except Exception:
-            logger.exception("A hook could not be closed.")

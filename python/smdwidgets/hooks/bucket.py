@@ -14,8 +14,8 @@ from typing import Any
 
 from smdwidgets import _core
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
+from smdwidgets.run_end import END_FILE, RunEnd
 from smdwidgets.storage.s3 import Connection
-from smdwidgets.trials.smdebug_run import END_OF_JOB
 
 __all__ = ["Bucket"]
 
@@ -50,26 +50,34 @@ class Bucket:
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects."""
-        self._storage.delete([*keys, END_OF_JOB])
+        self._storage.delete([*keys, END_FILE])
 
     def resume(self) -> _core.Catalog:
         """What the index there says, and no mark of an end any more."""
-        self._storage.delete([END_OF_JOB])
+        self._storage.delete([END_FILE])
         catalog = _core.Catalog()
         catalog.add_keys(list(self._storage.list("index/")))
         catalog.load_many(list(self._storage.read_many(catalog.unread())))
         return catalog
 
-    def close(self, *, ended: bool) -> None:
-        """What is left goes up, then the mark of the end; the folder goes away."""
+    def mark_end(self, end: RunEnd) -> None:
+        """Write the end marker."""
+        self._storage.put(END_FILE, end.to_json())
+
+    def withdraw_end(self) -> None:
+        """Delete the end marker."""
+        self._storage.delete([END_FILE])
+
+    def close(self, end: RunEnd | None) -> None:
+        """Send what is left, then the end marker if there is to be one; delete the folder."""
         try:
             with suppress(OSError):
                 left = sorted(
                     path for path in self.folder.rglob("*") if path.is_file() and path.suffix not in {".smd", ".tmp"}
                 )
                 self.send(*(path.relative_to(self.folder).as_posix() for path in left))
-                if ended:
-                    self._storage.put(END_OF_JOB, b"")
+                if end is not None:
+                    self.mark_end(end)
         finally:
             self._storage.close()
             shutil.rmtree(self.folder, ignore_errors=True)

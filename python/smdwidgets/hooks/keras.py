@@ -30,6 +30,7 @@ from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.arrays import Held
 from smdwidgets.hooks.base import Hook as BaseHook
+from smdwidgets.hooks.base import guarded
 from smdwidgets.modes import ModeKeys
 
 __all__ = ["Collection", "Hook"]
@@ -128,6 +129,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
 
     # -------------------------------------------------------------------------------------------------------- steps
 
+    @guarded
     def _enter(self, mode: ModeKeys, function: str) -> None:
         if not self._alive():
             return
@@ -135,6 +137,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self.set_mode(mode)
         self._tap(function)
 
+    @guarded
     def _leave(self) -> None:
         if self._alive():
             self.set_mode(self._before)
@@ -147,6 +150,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             logger.warning("Training ends after this batch: %s.", request)
             self.model.stop_training = True
 
+    @guarded
     def _begin_batch(self) -> None:
         if not self._alive():
             return
@@ -159,6 +163,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
                     if self._keep(name) is not None:
                         self._capture(name, variable.value)
 
+    @guarded
     def _end_batch(self, logs: Mapping[str, Any]) -> None:
         if not self._alive():
             return

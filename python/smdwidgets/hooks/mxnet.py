@@ -26,6 +26,7 @@ from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks.arrays import Held
 from smdwidgets.hooks.base import Hook as BaseHook
+from smdwidgets.hooks.base import guarded
 from smdwidgets.modes import ModeKeys
 
 __all__ = ["Hook"]
@@ -79,6 +80,7 @@ class Hook(BaseHook):
 
     # -------------------------------------------------------------------------------------------------------- steps
 
+    @guarded
     def _before_forward(self, block: Any, _inputs: Any) -> None:
         if not self._alive():
             return
@@ -89,6 +91,7 @@ class Hook(BaseHook):
         if saves:
             self._late = [one for one in self._parameters() if not self._read(one.name, one, one.data)]
 
+    @guarded
     def _read_late(self, _block: Any, _inputs: Any, _outputs: Any) -> None:
         """The weights that Gluon has made up only in the forward pass, when it knew their shapes."""
         late, self._late = self._late, []
@@ -129,6 +132,7 @@ class Hook(BaseHook):
         for root in self._roots:
             root.apply(tap)
 
+    @guarded
     def _after_forward(self, block: Any, inputs: Any, outputs: Any) -> None:
         if self._alive() and self._saving:
             self._capture_all(f"{block.name}_input_", inputs)

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from smdwidgets.config import CollectionKeys
 from smdwidgets.hooks.base import Hook as BaseHook
+from smdwidgets.hooks.base import guarded
 
 __all__ = ["Hook"]
 
@@ -53,11 +54,13 @@ class Hook(BaseHook):
     save_interval: ClassVar[int] = 1
     meets_tensors: ClassVar[bool] = False
 
+    @guarded
     def save_scalar(self, name: str, value: object, sm_metric: bool = False, timestamp: float | None = None) -> None:
         """Save a number as ``scalar/<name>`` at the current step, whatever the save interval."""
         self._be_in_step()
         super().save_scalar(name, value, sm_metric, timestamp)
 
+    @guarded
     def save_tensor(
         self, tensor_name: str, tensor_value: object, collections_to_write: str | Iterable[str] = CollectionKeys.DEFAULT
     ) -> None:
@@ -65,9 +68,11 @@ class Hook(BaseHook):
         self._be_in_step()
         super().save_tensor(tensor_name, tensor_value, collections_to_write)
 
+    @guarded
     def step(self) -> None:
         """End the step, also one at which nothing was handed over."""
         if not self._alive():
+            self._warn_inactive()
             return
         self._be_in_step()
         self._end_step()

@@ -15,7 +15,6 @@ smdebug names them: ``Net_fc1.weight``, ``gradient/Net_fc1.weight``, ``fc1_input
 from __future__ import annotations
 
 import logging
-import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -23,6 +22,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets._text import shown
 from smdwidgets.config import Collection as BaseCollection
@@ -31,6 +32,7 @@ from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks.arrays import Held
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.torch_copy import owned_from_torch
+from smdwidgets.hooks.torch_script import hide_from_script
 
 __all__ = ["Collection", "Hook"]
 
@@ -79,7 +81,8 @@ class _Callback:
     def __call__(self, *args: Any) -> None:
         hook = None if self._hook is None else self._hook()
         if hook is not None and self._call is not None and hook._alive():
-            self._call(hook, *args)
+            with hook._gate:
+                self._call(hook, *args)
 
     def __deepcopy__(self, memo: object) -> _Callback:
         return type(self)(None, None)
@@ -96,6 +99,9 @@ class _ModuleCallback(_Callback):
     @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
     def __call__(self, *args: Any) -> None:
         super().__call__(*args)
+
+
+hide_from_script(_ModuleCallback)
 
 
 class Hook(BaseHook):
@@ -115,9 +121,9 @@ class Hook(BaseHook):
     collection_class: ClassVar[type[BaseCollection]] = Collection
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self._names: dict[int, str] = {}
-        self._modules: list[nn.Module] = []  # kept, so that an id in _names stays that module's
-        self._roots: list[tuple[str, nn.Module]] = []
+        # An open hook is kept until the process ends; models are not kept with it.
+        self._names: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._models: list[tuple[str, weakref.ref[nn.Module]]] = []
         self._handles: list[Any] = []
         self._watched: dict[
             int, tuple[weakref.ref[nn.Parameter], str, Any]
@@ -130,9 +136,6 @@ class Hook(BaseHook):
     def _worker(self) -> tuple[str, int]:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return f"worker_{torch.distributed.get_rank()}", torch.distributed.get_world_size()
-        rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-        if rank.isdecimal() and size.isdecimal() and int(size) > 1:  # torchrun, before the process group is made
-            return f"worker_{int(rank)}", int(size)
         return super()._worker()
 
     # -------------------------------------------------------------------------------------------------- registering
@@ -145,15 +148,17 @@ class Hook(BaseHook):
         if not isinstance(module, nn.Module):
             raise SMDebugTypeError(f"register_module takes a torch.nn.Module, not {type(module).__name__}.")
         inner = _unwrapped(module)
-        if id(inner) in self._names:
+        if inner in self._names:
             raise SMDebugValueError(
                 f"This {type(inner).__name__}, or a module that it is part of, is registered already."
             )
         root = type(inner).__name__
         for name, part in inner.named_modules():
             self._know(part, name or root)
-        self._roots.append((root, inner))
+        self._models.append((root, weakref.ref(inner)))
         self._tapped = False
+        if len(self._models) == 1:
+            self._handles.append(register_optimizer_step_post_hook(_Callback(self, Hook._after_update)))
         # The outermost module: what torch.compile made of it must not be broken up to look at the clock.
         first = _ModuleCallback(self, Hook._before_forward)
         self._handles.append(module.register_forward_pre_hook(first))
@@ -168,7 +173,7 @@ class Hook(BaseHook):
                 f"register_loss takes a loss that is a torch.nn.Module, not {type(loss_module).__name__}. For a function, "
                 "call record_tensor_value(name, value) with what it returns."
             )
-        if id(loss_module) in self._names:
+        if loss_module in self._names:
             return
         self._know(loss_module, type(loss_module).__name__)
         self._handles.append(loss_module.register_forward_hook(_ModuleCallback(self, Hook._after_forward)))
@@ -195,15 +200,19 @@ class Hook(BaseHook):
             self._capture_all(tensor_name, "output", tensor_value)
 
     def _know(self, module: nn.Module, name: str) -> None:
-        self._names[id(module)] = name
-        self._modules.append(module)
+        self._names[module] = name
+
+    @property
+    def _roots(self) -> Iterator[tuple[str, nn.Module]]:
+        """The registered models that still exist, with their names."""
+        return ((name, module) for name, model in self._models if (module := model()) is not None)
 
     # -------------------------------------------------------------------------------------------------------- steps
 
     def _prepare(self) -> None:
         for collection in self.get_collections().values():
             if isinstance(collection, Collection):
-                collection.take_module_names(lambda module: self._names.get(id(module)))
+                collection.take_module_names(self._names.get)
         super()._prepare()
 
     def _before_forward(self, module: nn.Module, _inputs: object) -> None:
@@ -236,14 +245,14 @@ class Hook(BaseHook):
         self._tapped = True
         for _, root in self._roots:
             for module in root.modules():
-                name = self._names[id(module)]
+                name = self._names[module]
                 probes = [f"{name}_{kind}_{i}" for kind in ("output", "input") for i in range(_PROBED)]
                 if self._plan.wants_any(probes):
                     self._handles.append(module.register_forward_hook(_ModuleCallback(self, Hook._after_forward)))
 
     def _after_forward(self, module: nn.Module, inputs: object, outputs: object) -> None:
         if self._saving and not torch.jit.is_tracing():
-            name = self._names[id(module)]
+            name = self._names[module]
             self._capture_all(name, "input", inputs)
             self._capture_all(name, "output", outputs)
 
@@ -283,6 +292,13 @@ class Hook(BaseHook):
                 if id(parameter) in mine and parameter.grad is not None:
                     self._capture(f"gradient/{name}", parameter.grad)
 
+    def _after_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        """An optimizer step ends the work on the registered models' parameters for now: the step is most likely complete."""
+        if self._saving:
+            updated = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
+            if any(updated is parameter for _, parameter in self._parameters()):
+                self._outbox.settle()
+
     # ------------------------------------------------------------------------------------------------------ copying
 
     def _hold(self, name: str, value: object) -> Held:
@@ -301,9 +317,8 @@ class Hook(BaseHook):
             handle.remove()
         self._handles.clear()
         self._watch_none()
-        self._modules.clear()
-        self._roots.clear()
-        self._names.clear()
+        self._models.clear()
+        self._names = WeakIdKeyDictionary()
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

@@ -51,6 +51,7 @@ class Recorder:
         tensorboard: TensorBoardExport | None,
         fsync: bool,
         send: Callable[..., object] | None = None,
+        lost: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._root = str(root)
         self._worker = worker
@@ -59,6 +60,10 @@ class Recorder:
         self._fsync = fsync
         #: Takes finished files elsewhere, by their keys.
         self._send = send
+        #: Whether the directory is no longer this writer's, and why.
+        self._lost = lost
+        self._gone = False
+        self._content = ""
         self._writer: _core.StepWriter | None = None
         self._at: At | None = None
         self._failed = False
@@ -71,7 +76,7 @@ class Recorder:
         """Write tensors of a step, or what is kept of them."""
         if at != self._at:
             self._at = at
-            self._failed = False
+            self._failed = self._gone = self._gone or self._check_directory()
         try:
             if not self._failed:
                 self._write(at, captured)
@@ -81,6 +86,14 @@ class Recorder:
             for one in captured:
                 if one.held is not None and one.held.slab is not None:
                     self._staging.give_back(one.held.slab)
+
+    def publish(self) -> None:
+        """Make the step that is being written visible. More tensors may follow, until :meth:`finish`."""
+        if self._writer is not None and self._send is None:
+            try:
+                self._writer.publish()
+            except OSError as error:
+                self._drop(error)
 
     def finish(self) -> None:
         """Make the step visible, all of it at once."""
@@ -100,6 +113,9 @@ class Recorder:
 
     def collections(self, content: str) -> None:
         """Write the collection file, all at once."""
+        self._content = content
+        if self._gone:
+            return
         folder = Path(self._root, COLLECTIONS_PREFIX)
         target = folder / f"{self._worker}_collections.json"
         temporary = target.with_name(target.name + ".tmp")
@@ -124,6 +140,19 @@ class Recorder:
             self._tensorboard.close()
 
     # ------------------------------------------------------------------------------------------------------- inside
+
+    def _check_directory(self) -> bool:
+        """Whether another process took the directory over. If it was removed, what a run needs is written again."""
+        lost = self._lost()
+        if lost == "removed":
+            logger.warning(
+                "%s was removed while training runs; recording goes on from step %d.", self._root, self._number
+            )
+            if self._content:
+                self.collections(self._content)
+        elif lost is not None:
+            logger.error("No more steps are saved from step %d on: %s", self._number, lost)
+        return lost not in (None, "removed")
 
     def _step_writer(self, at: At) -> _core.StepWriter:
         if self._writer is None:

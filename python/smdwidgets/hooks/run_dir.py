@@ -1,17 +1,20 @@
-"""The directory that a hook writes into: whose it is, what lies in it already, when it has ended.
+"""The directory that a hook writes into: which process owns it, what it contains already, when the run has ended.
 
-Each writing process holds a claim, a small file with its process id that it takes away when it closes. So a second
-process that would write the same worker's files is told at once, the last one to close ends the run, and a run whose
-writer was killed stays without an end, which is what readers should see.
+Each writing process holds a claim: a small file with its process id, deleted when the hook closes. It shows a second process
+that the same worker is being written already, it lets the last worker to close end the run, and it leaves the run of a killed
+process without an end marker. The writer touches its claim from time to time, so that the claim of another machine that was
+lost can be told from one that is in use.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,17 +26,26 @@ from smdwidgets._text import listed, shown
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError, SMDebugValueError
 from smdwidgets.modes import ModeKeys
+from smdwidgets.run_end import COMPLETED, END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.stop import STOP_FILE, clear_stop
 
 if TYPE_CHECKING:
     from smdwidgets.hooks.bucket import Bucket
 
-__all__ = ["END_FILE", "Resumed", "RunDirectory"]
+__all__ = ["DirectoryInUse", "Resumed", "RunDirectory"]
 
-END_FILE = "training_job_end.ts"
+logger = logging.getLogger("smdwidgets.hooks")
+
 #: Present while SageMaker runs the job, whose service writes the end file itself.
 _SAGEMAKER_JOB = "TRAINING_JOB_NAME"
 _STEP_FILE = re.compile(r"^(\d{12})_(.+)\.(json|csv|tfevents)(\.tmp)?$")
+#: Seconds between two touches of a claim, and the age at which the claim of another machine counts as abandoned.
+_TOUCH_EVERY = 10.0
+_ABANDONED_AFTER = 120.0
+
+
+class DirectoryInUse(SMDebugRuntimeError):
+    """Another process writes this worker's files."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,17 @@ class RunDirectory:
         self.num_workers = num_workers
         self._claim = self.path / f"claim_{worker}.smd"
         self._claimed = False
+        #: Open, and not closed yet.
+        self._entered = False
+        self._identity: tuple[int, int] | None = None
+        self._touched = 0.0
+        self._note = self.path / f"ended_{worker}.smd"
+
+    def same_as(self, other: RunDirectory) -> bool:
+        """Whether both are the same directory, under whichever name."""
+        if self.bucket is not None or other.bucket is not None:
+            return self.url == other.url
+        return os.path.realpath(self.path) == os.path.realpath(other.path)
 
     # ------------------------------------------------------------------------------------------------------- opening
 
@@ -79,12 +102,15 @@ class RunDirectory:
         except OSError as error:
             raise RunIOError(error.errno, f"out_dir can't be made: {error.strerror}", str(self.path)) from error
         self._take_claim()
+        self._note.unlink(missing_ok=True)  # of an earlier run
         try:
-            return self._enter(overwrite, resume) if self.bucket is None else self._enter_bucket(overwrite, resume)
+            resumed = self._enter(overwrite, resume) if self.bucket is None else self._enter_bucket(overwrite, resume)
+            self._entered = True
+            return resumed
         except BaseException:
             self._drop_claim()
             if self.bucket is not None:
-                self.bucket.close(ended=False)
+                self.bucket.close(None)
             raise
 
     def _enter(self, overwrite: bool, resume: bool | int) -> Resumed:
@@ -115,18 +141,23 @@ class RunDirectory:
         return Resumed()
 
     def _take_claim(self) -> None:
-        me = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "worker": self.worker})
+        me = json.dumps(
+            {"pid": os.getpid(), "host": socket.gethostname(), "worker": self.worker, "touched": _TOUCH_EVERY}
+        )
         for _ in range(3):
             try:
                 _create_whole(self._claim, me)
-            except FileExistsError:
+            except _Exists as found:
                 other = _read_claim(self._claim)
-                if _is_alive(other):
+                # A claim with our own process id is that of an earlier process, in a container for example: a hook of this
+                # process on the same directory was closed before.
+                ours = other.get("pid") == os.getpid() and other.get("host") == socket.gethostname()
+                if not ours and _is_alive(other, found.now - _written(self._claim, found.now)):
                     who = f"process {other.get('pid', '?')} on {other.get('host', 'another machine')}"
-                    raise SMDebugRuntimeError(
-                        f"{self.path} is being written by {who} as {self.worker}: give each training an out_dir of its own. "
-                        "In distributed training, make the hook after the process group, so that it knows its rank. If "
-                        f"that process is gone, delete {self._claim.name}."
+                    raise DirectoryInUse(
+                        f"{self.path} is being written by {who} as {self.worker}. Give each training its own out_dir. In "
+                        "distributed training, create the hook after the process group, so that it knows its rank. If that "
+                        f"process no longer exists, delete {self._claim.name}."
                     ) from None
                 with suppress(FileNotFoundError):
                     self._claim.unlink()
@@ -136,8 +167,35 @@ class RunDirectory:
                 ) from error
             else:
                 self._claimed = True
+                self._touched = time.monotonic()
+                self._identity = _identity(self._claim)
                 return
-        raise SMDebugRuntimeError(f"{self.path}: other processes keep taking and leaving {self._claim.name}.")
+        raise DirectoryInUse(f"{self.path}: other processes keep creating and deleting {self._claim.name}.")
+
+    def touch(self) -> None:
+        """Show other machines that this process still writes. Called often; touches the claim now and then."""
+        if self._claimed and time.monotonic() - self._touched > _TOUCH_EVERY:
+            self._touched = time.monotonic()
+            with suppress(OSError):
+                os.utime(self._claim)
+
+    def lost(self) -> str | None:
+        """Whether the directory was removed or taken over since it was claimed, and which; None if it is still ours.
+
+        A directory that was removed is claimed again, so that recording can go on.
+        """
+        if not self._claimed or _identity(self._claim) == self._identity:
+            return None
+        self._claimed = False
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._take_claim()
+        except DirectoryInUse as error:
+            return str(error)
+        except OSError:
+            self._claimed = True  # nothing can be said of a file system that does not answer
+            return None
+        return "removed"
 
     def _drop_claim(self) -> None:
         if self._claimed:
@@ -181,6 +239,9 @@ class RunDirectory:
                     shutil.rmtree(target)
         (self.path / END_FILE).unlink(missing_ok=True)
         clear_stop(self.path)
+        if self.num_workers == 1:
+            for note in self.path.glob("ended_*.smd"):
+                note.unlink(missing_ok=True)
 
     def _last_steps(self, next_step: int | None) -> Resumed:
         """The last steps that this worker saved, once those from ``next_step`` on have been deleted."""
@@ -196,19 +257,98 @@ class RunDirectory:
 
     # ------------------------------------------------------------------------------------------------------- closing
 
-    def close(self) -> None:
-        """Give the directory back; the last writer to do so ends the run."""
-        if not self._claimed:
+    def close(self, end: RunEnd = COMPLETED) -> None:
+        """Release the directory. The last writer to do so writes the end marker."""
+        if not self._entered:
             return
-        self._drop_claim()
         if self.bucket is not None:
+            self._drop_claim()
             # Workers of other machines can't be seen from here: the first one speaks for all.
-            self.bucket.close(ended=self.worker == "worker_0" and _SAGEMAKER_JOB not in os.environ)
+            self.bucket.close(end if self._ends_run() else None)
+        else:
+            self._leave_note(end)
+            taken_over = not self._claimed
+            self._drop_claim()
+            if not taken_over and not self._others() and self._ends_run():
+                self._mark_end(end)
+        self._entered = False
+
+    def mark_end(self, end: RunEnd) -> None:
+        """Write the end marker while the hook stays open: the process may end at any moment now."""
+        if not self._claimed or not self._ends_run():
             return
-        others = [path for path in self.path.glob("claim_*.smd") if _is_alive(_read_claim(path))]
-        if not others and _SAGEMAKER_JOB not in os.environ:
+        if self.bucket is not None:
+            self.bucket.mark_end(end)
+        elif not self._others():
+            self._mark_end(end)
+
+    def withdraw_end(self) -> None:
+        """Delete the marker that :meth:`mark_end` wrote: training goes on."""
+        if self.bucket is not None:
+            self.bucket.withdraw_end()
+        else:
             with suppress(OSError):
-                (self.path / END_FILE).touch()
+                (self.path / END_FILE).unlink()
+
+    def _ends_run(self) -> bool:
+        """Whether the end marker is this worker's to write. Inside SageMaker the service writes it."""
+        return _SAGEMAKER_JOB not in os.environ and (self.bucket is None or self.worker == "worker_0")
+
+    def _others(self) -> list[Path]:
+        """Claims of other workers that still write."""
+        now = _now_there(self.path)
+        return [
+            path
+            for path in self.path.glob("claim_*.smd")
+            if path != self._claim and _is_alive(_read_claim(path), now - _written(path, now))
+        ]
+
+    def _leave_note(self, end: RunEnd) -> None:
+        """How this worker ended, for the worker that ends the run: only if it did not complete."""
+        if end.how != "completed" and self.num_workers > 1:
+            with suppress(OSError):
+                self._note.write_bytes(end.to_json())
+
+    def _mark_end(self, end: RunEnd) -> None:
+        ends = {self.worker: end}
+        notes = list(self.path.glob("ended_*.smd"))
+        for note in notes:
+            with suppress(OSError):
+                ends[note.stem.removeprefix("ended_")] = RunEnd.parse(note.read_bytes())
+        with suppress(OSError), (self.path / END_FILE).open("rb") as marker:
+            # Two workers that close at the same moment both write it.
+            earlier = RunEnd.parse(marker.read(LARGEST_END_FILE))
+            ends.setdefault("earlier", earlier)
+        joined = _joined(ends)
+        marker_path, temporary = self.path / END_FILE, self.path / f".{END_FILE}.{os.getpid()}"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                temporary.write_bytes(joined.to_json())
+                temporary.replace(marker_path)
+            except OSError:  # a full disk may have room for a name, if not for content
+                marker_path.touch()
+            for note in notes:
+                note.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning(
+                "%s: the end marker could not be written (%s). Readers will take the run as unfinished.",
+                marker_path,
+                error.strerror,
+            )
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _joined(ends: dict[str, RunEnd]) -> RunEnd:
+    """How a run of several workers ended: by the worst of its workers' ends, an exception before a signal."""
+    order = ("exception", "signal", "completed", "ended")
+    worst = min(ends.values(), key=lambda end: order.index(end.how))
+    if len(ends) == 1 or worst.how in ("completed", "ended"):
+        return worst
+    workers = {name: str(end) for name, end in sorted(ends.items()) if name != "earlier" and end.how in order[:2]}
+    return RunEnd(worst.how, worst.detail, {**worst.workers, **workers})
 
 
 def _resumed(catalog: _core.Catalog, next_step: int | None) -> Resumed:
@@ -239,20 +379,60 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
+class _Exists(FileExistsError):
+    """The file exists. ``now`` is the time by the clock of its file system."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+
 def _create_whole(path: Path, content: str) -> None:
-    """A new file that has its content from the first moment: a process killed in between leaves no claim of nobody's."""
+    """Create a file that has its content from the first moment: a process killed in between leaves no empty claim."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_text(content, encoding="utf-8")
+    now = unfinished.stat().st_mtime
     try:
         try:
             os.link(unfinished, path)
         except FileExistsError:
-            raise
+            raise _Exists(now) from None
         except OSError:  # a file system without links
-            with path.open("x", encoding="utf-8") as out:
-                out.write(content)
+            try:
+                with path.open("x", encoding="utf-8") as out:
+                    out.write(content)
+            except FileExistsError:
+                raise _Exists(now) from None
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _now_there(folder: Path) -> float:
+    """The time by the clock of the folder's file system, which on a network is the server's."""
+    probe = folder / f".now.{os.getpid()}"
+    try:
+        probe.touch()
+        return probe.stat().st_mtime
+    except OSError:
+        return time.time()
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+
+
+def _written(path: Path, otherwise: float) -> float:
+    """When a file was last written or touched."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return otherwise
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _read_claim(path: Path) -> dict[str, object]:
@@ -263,13 +443,19 @@ def _read_claim(path: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_alive(claim: dict[str, object]) -> bool:
-    """Whether the claim's process still runs. One of another machine, or one half written, counts as running."""
+def _is_alive(claim: dict[str, object], age: float) -> bool:
+    """Whether the claim's process still runs. ``age`` is the time since the claim was touched.
+
+    A claim of another machine counts as alive until it was not touched for a while; one that is half written, or of a version
+    that does not touch its claims, counts as alive.
+    """
     pid = claim.get("pid")
     if not isinstance(pid, int) or claim.get("host") != socket.gethostname():
+        return not ("touched" in claim and age > _ABANDONED_AFTER)
+    if pid == os.getpid():
         return True
     if os.name == "nt":  # there os.kill(pid, 0) would end the process
-        return pid != os.getpid()
+        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.base import Hook as BaseHook
+from smdwidgets.hooks.base import guarded
 
 __all__ = ["Hook"]
 
@@ -93,6 +94,7 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         """XGBoost calls this first."""
         return model
 
+    @guarded
     def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
         """XGBoost calls this after each round; True ends the training, when a rule has asked for it."""
         if not self._alive():

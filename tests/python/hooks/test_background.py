@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from smdwidgets.hooks import background as background_module
 from smdwidgets.hooks.arrays import Staging, owned
 from smdwidgets.hooks.background import Background
 
@@ -43,6 +45,77 @@ def test_what_waits_is_bounded():
     background.close()
     assert max(waiting) <= 100
     assert background.waiting_bytes == 0
+
+
+def test_age_of_what_waits_is_bounded():
+    """The first item is stuck in a slow disk: the next is taken at once, one after the bound waits."""
+    gate = threading.Event()
+    background = Background(limit=1 << 30, seconds=0.05)
+    background.put(gate.wait, nbytes=1)
+    background.put(lambda: None, nbytes=1)
+    while time.monotonic() - background._waiting[0].since <= 0.05:
+        time.sleep(0.01)
+    done = []
+    thread = threading.Thread(target=lambda: (background.put(lambda: None, nbytes=1), done.append(True)))
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive()
+    background.put(done.append, "no bytes: never waits")
+    gate.set()
+    thread.join()
+    background.close()
+    assert done
+
+
+def test_writer_that_is_stuck_stops_training_only_by_bytes(monkeypatch, caplog):
+    monkeypatch.setattr(background_module, "_STUCK_AFTER", 0.1)
+    gate = threading.Event()
+    background = Background(limit=100, seconds=0.01)
+    background.put(gate.wait, nbytes=10)
+    while time.monotonic() - background._waiting[0].since <= 0.01:
+        time.sleep(0.01)
+    for _ in range(5):
+        background.put(lambda: None, nbytes=10)
+    assert background.waiting_bytes == 60
+    assert len([record for record in caplog.records if "has not finished anything" in record.getMessage()]) == 1
+    gate.set()
+    background.close()
+    assert background.waiting_bytes == 0
+
+
+def test_idle_is_called_while_nothing_waits():
+    called = threading.Event()
+    with Background(limit=10, seconds=0.01, idle=called.set) as background:
+        background.start()
+        assert called.wait(60)
+
+
+def test_close_that_was_interrupted_finishes_later(monkeypatch):
+    gate, done = threading.Event(), []
+    background = Background(limit=100)
+    background.put(gate.wait)
+    background.put(done.append, 1)
+    wait = background._changed.wait
+    monkeypatch.setattr(background._changed, "wait", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        background.close()
+    monkeypatch.setattr(background._changed, "wait", wait)
+    gate.set()
+    background.close()
+    assert done == [1]
+
+
+def test_interpreter_that_starts_no_threads_writes_at_once(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done = []
+    background = Background(limit=100)
+    background.put(done.append, 1, nbytes=10)
+    assert done == [1]
+    background.wait()
+    background.close()
 
 
 def test_one_item_larger_than_the_bound_goes_in_alone():

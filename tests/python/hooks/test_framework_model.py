@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import gc
 import logging
 import pickle
 import struct
 import subprocess
 import sys
+import threading
+import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,9 +19,10 @@ import pytest
 
 from smdwidgets import _core
 from smdwidgets.config import Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
-from smdwidgets.exceptions import InvalidCollectionConfiguration, SMDebugTypeError
-from smdwidgets.hooks.base import Hook, current_hook
+from smdwidgets.exceptions import InvalidCollectionConfiguration, SMDebugTypeError, SMDebugValueError
+from smdwidgets.hooks.base import Hook, current_hook, set_current_hook
 from smdwidgets.modes import modes
+from smdwidgets.run_end import END_FILE, RunEnd
 
 
 class Framework(Hook):
@@ -38,6 +43,14 @@ class Framework(Hook):
             self._begin_step()
             for name in ("net.weight", "gradient/net.weight", "loss", "relu_output_0"):
                 self._capture(name, np.full((2, 2), self.global_step, "float32"))
+
+
+def wait_for(condition):
+    """Until a condition holds; fails if it never does."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def saved(written):
@@ -245,13 +258,126 @@ def test_a_collection_may_have_no_histograms(written):
     assert "gradient/net.weight" in written.names(0)
 
 
-def test_copies_and_pickles_of_a_hook_are_nothing(written):
+def test_copy_of_a_hook_is_the_hook(written):
     with Framework(written.root) as hook:
-        assert pickle.loads(pickle.dumps(hook)) is None
-        assert copy.deepcopy(hook) is None
-        assert current_hook() is hook
+        assert copy.copy(hook) is hook
+        assert copy.deepcopy([hook])[0] is hook
         assert "open" in repr(hook)
     assert "closed" in repr(hook)
+
+
+def test_pickled_hook_is_inactive(written, caplog):
+    with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1)) as hook:
+        hook.run(1)
+        other = pickle.loads(pickle.dumps(hook))
+        assert current_hook() is hook
+        assert "inactive" in repr(other)
+        assert str(written.root) in repr(other)
+        other.run(2)
+        other.set_mode(modes.EVAL)
+        other.save_tensor("x", np.zeros(3))
+        other.save_scalar("y", 1)
+        other.flush()
+        assert not other.should_save_step()
+        other.close()
+        assert "only that process records" in caplog.text
+        assert caplog.text.count("Not saved") == 1
+    assert written.steps() == [0]
+    assert written.ended
+
+
+def test_hook_is_kept_until_it_is_closed(written):
+    reference = weakref.ref(Framework(written.root))
+    gc.collect()
+    assert reference() is current_hook() is not None
+    reference().close()
+    set_current_hook(None)
+    gc.collect()
+    assert reference() is None
+
+
+def test_saving_after_close_is_warned_of_once(written, caplog):
+    hook = Framework(written.root, save_all=True)
+    hook.close()
+    hook.close()
+    for _ in range(3):
+        hook.save_scalar("loss", 0.5)
+        hook.save_tensor("x", np.zeros(3))
+    assert [record.getMessage() for record in caplog.records] == [f"Not saved ('{written.root}'): the hook is closed."]
+
+
+def test_exception_that_was_handled_before_the_hook_was_made_does_not_end_it(written):
+    try:
+        raise MemoryError("the batch is too large")
+    except MemoryError:
+        with Framework(written.root) as hook:
+            hook.run(1)
+        Framework(written.root, overwrite=True).close()
+    assert RunEnd.parse((written.root / END_FILE).read_bytes()).how == "completed"
+
+
+def test_close_in_a_finally_block_tells_the_exception(written):
+    def main():
+        hook = Framework(written.root)
+        try:
+            raise ValueError("loss is NaN")
+        finally:
+            hook.close()
+
+    with pytest.raises(ValueError, match="loss is NaN"):
+        main()
+    assert str(RunEnd.parse((written.root / END_FILE).read_bytes())) == "exception (ValueError: loss is NaN)"
+
+
+def test_failure_in_part_of_closing_does_not_cost_the_rest(written, caplog):
+    class Broken(Framework):
+        def _detach(self):
+            raise RuntimeError("the model is gone")
+
+    hook = Broken(written.root, save_all=True, save_config=SaveConfig(save_interval=1))
+    hook.run(2)
+    hook.close()
+    assert written.steps() == [0, 1]
+    assert written.ended
+    assert "the model is gone" in caplog.text
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "soon", None])
+def test_flush_seconds_must_be_a_positive_number(written, seconds):
+    with pytest.raises(SMDebugValueError, match="flush_seconds must be a positive number"):
+        Framework(written.root, flush_seconds=seconds)
+
+
+def test_settled_step_is_published_and_still_grows(written):
+    with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1), flush_seconds=0.01) as hook:
+        hook._begin_step()
+        hook._capture("early", np.arange(3))
+        hook._outbox.settle()
+        wait_for(lambda: written.steps() == [0])
+        assert written.names(0) == ["early"]
+        hook._capture("late", np.arange(4))
+        wait_for(lambda: written.names(0) == ["early", "late"])
+        hook._begin_step()
+        hook._capture("early", np.arange(5))
+    assert written.steps() == [0, 1]
+    assert {name: value.tolist() for name, value in written.values(0).items()} == {
+        "early": [0, 1, 2],
+        "late": [0, 1, 2, 3],
+    }
+
+
+def test_step_that_is_not_settled_stays_invisible(written):
+    with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1), flush_seconds=0.01) as hook:
+        hook._begin_step()
+        hook._capture("early", np.arange(3))
+        hook._outbox._background.start()
+        idle = threading.Event()
+        touch, hook._outbox._touch = hook._outbox._touch, idle.set
+        assert idle.wait(60)  # the writer's thread looked, and left the step alone
+        hook._outbox._touch = touch
+        hook.flush()
+        assert written.steps() == []
+    assert written.steps() == [0]
 
 
 def test_add_collection_takes_collections(written):

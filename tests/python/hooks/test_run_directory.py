@@ -20,6 +20,7 @@ from smdwidgets import create_trial
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError
 from smdwidgets.hooks.numpy import Hook
 from smdwidgets.modes import modes
+from smdwidgets.run_end import END_FILE, RunEnd
 from smdwidgets.stop import request_stop
 
 
@@ -89,38 +90,23 @@ def test_resume_of_nothing_begins(written):
     assert written.steps() == [0, 1]
 
 
-def test_two_hooks_on_one_directory(written):
+def test_second_hook_of_a_process_closes_the_first(written, caplog):
     first = Hook(written.root)
-    for options in ({}, {"overwrite": True}, {"resume": True}):
-        with pytest.raises(SMDebugRuntimeError, match=rf"being written by process {os.getpid()} on "):
-            Hook(written.root, **options)
     first.save_tensor("x", 1)
-    first.close()
+    with pytest.raises(SMDebugRuntimeError, match=r"already holds a run.*overwrite=True.*resume=True"):
+        Hook(written.root)
     assert written.steps() == [0]
+    assert written.ended
+    assert "a new one takes its place" in caplog.text
 
-
-def test_two_processes_on_one_directory(written):
-    other = """
-        import sys
-        from smdwidgets.exceptions import SMDebugRuntimeError
-        from smdwidgets.numpy import Hook
-        for options in ({}, {"overwrite": True}, {"resume": True}):
-            try:
-                Hook(sys.argv[1], **options)
-            except SMDebugRuntimeError as error:
-                print(error)
-        """
-    with Hook(written.root) as hook:
-        hook.save_tensor("x", 1)
-        hook.step()
-        hook.flush()
-        done = script(other, written.root)
-        hook.save_tensor("x", 2)
-    assert (done.returncode, done.stderr) == (0, "")
-    told = done.stdout.splitlines()
-    assert len(told) == 3
-    assert all(f"being written by process {os.getpid()} on " in line for line in told)
-    assert [written.value("x", step).item() for step in written.steps()] == [1, 2]
+    second = Hook(written.root, resume=True)
+    link = written.root.with_name("link")
+    link.symlink_to(written.root, target_is_directory=True)
+    with Hook(link, overwrite=True) as third:
+        assert "closed" in repr(first)
+        assert "closed" in repr(second)
+        third.save_tensor("y", 2)
+    assert written.names(0) == ["y"]
 
 
 def test_a_run_whose_training_was_killed_opens_and_is_unfinished(written):
@@ -167,10 +153,17 @@ def test_the_last_worker_to_close_ends_the_run(written, monkeypatch):
         hooks.append(Hook(written.root, include_workers="all"))
     for hook in hooks:
         hook.save_tensor("x", 1)
-    hooks[1].close()
+    try:
+        raise ValueError("loss is NaN")
+    except ValueError:
+        hooks[1].close()
     assert not written.ended
     hooks[0].close()
     assert written.ended
+    assert str(RunEnd.parse((written.root / END_FILE).read_bytes())) == (
+        "exception (ValueError: loss is NaN); worker_1: exception (ValueError: loss is NaN)"
+    )
+    assert written.leftovers() == []
     assert written.steps("worker_0") == written.steps("worker_1") == [0]
     assert written.collections("worker_1")
     meta = json.loads((written.root / "collections/000000000/worker_1_collections.json").read_text())["_meta"]
@@ -238,7 +231,7 @@ def test_a_script_that_just_ends_has_ended_its_run(written):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_forks_write_nothing(written):
-    """What a DataLoader's workers do: they carry the hook along, use the model, and exit."""
+    """A forked child has the hook too; what it saves is not saved, which it says once."""
     done = script(
         """
         import os, sys
@@ -259,7 +252,9 @@ def test_forks_write_nothing(written):
         """,
         written.root,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert "this process is a fork of the one that created the hook" in line
     assert written.steps() == [0, 1]
     assert written.value("x", 1).tolist() == [1, 1, 1]
     assert written.ended
@@ -350,6 +345,103 @@ def test_a_full_disk_costs_the_step_and_no_more(written, tmp_path, how):
         assert all((value == step).all() for value in values.values())
     assert written.leftovers() == []
     assert written.ended
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is neither a small disk nor a limit to a file's size")
+def test_disk_that_is_full_when_the_hook_closes(written, tmp_path):
+    """The last step is lost with a warning; the run ends, and the training does not fail."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    prefix = small_disk(folder)
+    if prefix is None:
+        pytest.skip("no small file system can be mounted here")
+    code = """
+        import os, shutil, sys
+        import numpy as np
+        from smdwidgets.numpy import Hook
+
+        def main(folder):
+            hook = Hook(os.path.join(folder, "run"))
+            hook.save_tensor("x", np.zeros(100_000))
+            hook.step()
+            hook.flush()
+            with open(os.path.join(folder, "ballast"), "wb", buffering=0) as file:
+                try:
+                    while True:
+                        file.write(bytes(1 << 12))
+                except OSError:
+                    pass
+            hook.save_tensor("x", np.ones(100_000))
+            if sys.argv[3] == "close":
+                hook.close()
+
+        main(sys.argv[1])
+        if sys.argv[3] == "end":
+            from smdwidgets.hooks import process
+            process.close_all()  # what the interpreter calls at its end; the disk goes away with the process
+        shutil.copytree(os.path.join(sys.argv[1], "run"), sys.argv[2])
+        print("trained to the end")
+    """
+    for how in ("close", "end"):
+        command = [*prefix, sys.executable, "-c", textwrap.dedent(code), str(folder), str(written.root), how]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert (done.returncode, done.stdout) == (0, "trained to the end\n"), done.stderr
+        assert "Step 1 is not saved: " in done.stderr
+        assert "Traceback" not in done.stderr
+        assert written.steps() == [0]
+        assert written.ended
+        shutil.rmtree(written.root)
+
+
+def test_directory_that_is_removed_while_training_runs(written, caplog):
+    with Hook(written.root) as hook:
+        for step in range(6):
+            if step == 3:
+                hook.flush()
+                shutil.rmtree(written.root)
+            hook.save_tensor("x", np.full(3, step), "weights")
+            hook.step()
+    assert written.steps() == [3, 4, 5]
+    assert written.value("x", 5).tolist() == [5, 5, 5]
+    assert written.ended
+    assert written.leftovers() == []
+    with create_trial(written.root) as trial:
+        assert trial.tensor_names(collection="weights") == ["x"]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == f"{written.root} was removed while training runs; recording goes on from step 3."
+
+
+def test_directory_that_another_training_took_over(written, caplog):
+    hook = Hook(written.root)
+    hook.save_tensor("x", 1)
+    hook.step()
+    hook.flush()
+    shutil.rmtree(written.root)
+    done = script(
+        """
+        import sys
+        from smdwidgets.numpy import Hook
+        hook = Hook(sys.argv[1])
+        hook.save_tensor("theirs", 1)
+        hook.step()
+        hook.flush()
+        import os
+        os._exit(0)
+        """,
+        written.root,
+    )
+    assert done.returncode == 0, done.stderr
+    claim = written.root / "claim_worker_0.smd"
+    claim.write_text(json.dumps({"pid": 1, "host": "another", "worker": "worker_0"}))
+    for _ in range(3):
+        hook.save_tensor("x", 2)
+        hook.step()
+    hook.close()
+    assert written.steps() == [0]
+    assert written.names(0) == ["theirs"]
+    assert claim.exists()
+    assert not written.ended
+    assert caplog.text.count("No more steps are saved") == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

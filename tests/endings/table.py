@@ -1,0 +1,33 @@
+"""The table of ways to end and ways to hold the hook, as a test of one framework."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from endings.running import Smdebug, check
+from endings.scripts import ENDS, HOLDS
+
+__all__ = ["smdebug", "table"]
+
+
+@pytest.fixture(scope="module")
+def smdebug() -> Iterator[Smdebug]:
+    """smdebug, which reads the runs too."""
+    reader = Smdebug()
+    yield reader
+    reader.close()
+
+
+def table(framework: str) -> Callable[..., None]:
+    """A test that runs a script of this framework for each cell of the table."""
+
+    @pytest.mark.skipif(os.name == "nt", reason="the table is one of POSIX signals")
+    @pytest.mark.parametrize("hold", HOLDS)
+    @pytest.mark.parametrize("end", ENDS)
+    def test_run_is_complete(hold, end, tmp_path, smdebug):
+        check(framework, hold, end, tmp_path, smdebug)
+
+    return test_run_is_complete
