@@ -60,6 +60,23 @@ KERAS = """
         model.fit(np.ones((steps, 4), "float32"), np.zeros((steps, 1), "float32"), batch_size=1, verbose=0, callbacks=[hook])
 """
 
+TAPE = """
+    import tensorflow as tf
+    import smdwidgets.tensorflow as smd
+    from smdwidgets.tensorflow import get_hook
+
+    weight = tf.Variable([1.0, 2.0], name="weight")
+
+    def make_hook(**options):
+        return smd.Hook(RUN, include_collections=["weights", "gradients"], save_config=smd.SaveConfig(save_interval=1), **options)
+
+    def train(hook, steps=5):
+        for step in range(steps):
+            with hook.wrap_tape(tf.GradientTape()) as tape:
+                loss = tf.reduce_sum(weight * weight)
+            weight.assign_sub(0.1 * tape.gradient(loss, weight))
+"""
+
 XGBOOST = """
     import numpy as np, xgboost
     import smdwidgets.xgboost as smd
@@ -97,7 +114,7 @@ MXNET = """
             trainer.step(2)
 """
 
-#: How the script holds its hook. ``TRAIN`` trains five steps; ``END`` is how the process ends, in the middle of training.
+#: How the script holds its hook. ``train`` trains five steps; ``END`` is how the process ends, in the middle of training.
 HOLDS = {
     "a global": """
         hook = make_hook()
@@ -152,6 +169,19 @@ HOLDS = {
     """,
 }
 
+#: Of frameworks whose models call the hook: a hook that a set-up function created and forgot.
+MODEL_HOLDS = {
+    **HOLDS,
+    "only the model's callbacks": """
+        def set_up():
+            make_hook()
+
+        set_up()
+        train(None)
+        END
+    """,
+}
+
 
 @dataclass(frozen=True)
 class End:
@@ -200,7 +230,7 @@ def script(framework: str, hold: str, end: str) -> str:
         LAST = os.path.join(RUN, "index", "000000000", "{STEPS - 1:012d}_worker_0.json")
     """
     lines = []
-    for line in textwrap.dedent(HOLDS[hold]).splitlines():
+    for line in textwrap.dedent(MODEL_HOLDS[hold]).splitlines():
         indent = line[: len(line) - len(line.lstrip())]
         lines.append(textwrap.indent(ENDS[end].code.strip(), indent) if line.strip() == "END" else line)
     return "\n".join([textwrap.dedent(head), textwrap.dedent(framework), *lines])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -21,11 +21,11 @@ def smdebug() -> Iterator[Smdebug]:
     reader.close()
 
 
-def table(framework: str) -> Callable[..., None]:
+def table(framework: str, holds: Mapping[str, str] = HOLDS) -> Callable[..., None]:
     """A test that runs a script of this framework for each cell of the table."""
 
     @pytest.mark.skipif(os.name == "nt", reason="the table is one of POSIX signals")
-    @pytest.mark.parametrize("hold", HOLDS)
+    @pytest.mark.parametrize("hold", holds)
     @pytest.mark.parametrize("end", ENDS)
     def test_run_is_complete(hold, end, tmp_path, smdebug):
         check(framework, hold, end, tmp_path, smdebug)

@@ -1,6 +1,7 @@
-"""However a script that trains with this framework ends, it leaves a complete run."""
+"""However a script that trains with Keras, or with a tape, ends, it leaves a complete run."""
 
-from endings.scripts import KERAS
+from endings.scripts import HOLDS, KERAS, TAPE
 from endings.table import smdebug, table  # noqa: F401  # a fixture
 
 test_run_is_complete = table(KERAS)
+test_run_of_a_tape_is_complete = table(TAPE, {hold: HOLDS[hold] for hold in ("a local of a function that returned",)})

@@ -1,6 +1,6 @@
 """However a script that trains with this framework ends, it leaves a complete run."""
 
-from endings.scripts import TORCH
+from endings.scripts import MODEL_HOLDS, TORCH
 from endings.table import smdebug, table  # noqa: F401  # a fixture
 
-test_run_is_complete = table(TORCH)
+test_run_is_complete = table(TORCH, MODEL_HOLDS)

@@ -9,21 +9,23 @@
     hook.register_block(loss)
 
 A step is one forward pass of the registered block, with all that follows until the next one. Weights are those that the
-forward pass uses; gradients are read when the step ends. Tensors are named as smdebug names them: ``dense0_weight``,
+forward pass uses; gradients are those that ``Trainer.step`` used, or, without it, those at the end of the step. Tensors are named as smdebug names them: ``dense0_weight``,
 ``gradient/dense0_weight``, ``dense0_output_0``. Of a hybridized block only its own inputs and outputs pass by here, not those
 of the blocks in it.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import mxnet
 
 from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
+from smdwidgets.hooks import process
 from smdwidgets.hooks.arrays import Held
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
@@ -58,6 +60,7 @@ class Hook(BaseHook):
         self._counts: dict[str, int] = {}
         self._tapped = False
         self._late: list[Any] = []
+        self._gradients_saved = False
         super().__init__(*args, **options)
 
     def register_block(self, block: Any) -> None:
@@ -72,6 +75,7 @@ class Hook(BaseHook):
             return
         self._roots.append(block)
         self._tapped = False
+        _observe_trainers()
         self._handles.append(block.register_forward_pre_hook(self._before_forward))
         self._handles.append(block.register_forward_hook(self._read_late))
 
@@ -85,6 +89,7 @@ class Hook(BaseHook):
         if not self._alive():
             return
         saves = self._begin_step()
+        self._gradients_saved = False
         self._counts.clear()
         if not self._tapped:
             self._tap_blocks()
@@ -99,11 +104,23 @@ class Hook(BaseHook):
             for parameter in late:
                 self._read(parameter.name, parameter, parameter.data)
 
-    def _end_step(self) -> None:
+    @guarded
+    def _after_update(self, parameters: Sequence[Any]) -> None:
+        """A trainer has updated parameters: their gradients are final, and the step is most likely complete."""
+        if self._alive() and any(mine is updated for mine in self._parameters() for updated in parameters):
+            self._save_gradients()
+            self._outbox.settle()
+
+    def _save_gradients(self) -> None:
         if self._is_open and self._saving and self.mode in (ModeKeys.TRAIN, ModeKeys.GLOBAL):
+            self._gradients_saved = True
             for parameter in self._parameters():
                 if parameter.grad_req != "null":
                     self._read(f"gradient/{parameter.name}", parameter, parameter.grad)
+
+    def _end_step(self) -> None:
+        if not self._gradients_saved:
+            self._save_gradients()
         super()._end_step()
 
     def _parameters(self) -> Iterator[Any]:
@@ -160,3 +177,26 @@ class Hook(BaseHook):
         self._handles.clear()
         self._roots.clear()
         self._blocks.clear()
+
+
+def _observe_trainers() -> None:
+    """Have open hooks notified when any trainer has updated parameters. Gluon has no callbacks for it."""
+    trainer = mxnet.gluon.Trainer
+    if hasattr(trainer.step, "__wrapped__"):
+        return
+
+    def observed(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            result = method(self, *args, **options)
+            for hook in process.open_hooks():
+                if isinstance(hook, Hook):
+                    try:
+                        hook._after_update(self._params)
+                    except Exception:
+                        logger.exception("the gradients of this step could not be saved")
+            return result
+
+        return call
+
+    trainer.step, trainer.update = observed(trainer.step), observed(trainer.update)

@@ -64,6 +64,13 @@ class Hook(KerasHook):
         self._taps.open(saving)
         return saving
 
+    def _heard(self, name: str, value: Any) -> None:
+        super()._heard(name, value)
+        if name.startswith(
+            "gradients/"
+        ):  # what follows in a step is the optimizer's; the next tape begins the next step
+            self._outbox.settle()
+
     def _hear(self, named: Mapping[str, Any], wanted: Any) -> None:
         self._taps.listen(self._heard, named, wanted)
 
