@@ -1,10 +1,42 @@
 """Hooks for PyTorch: ``import smdwidgets.pytorch as smd``."""
 
-from smdwidgets.config import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
-from smdwidgets.hooks.base import current_hook as get_hook
-from smdwidgets.hooks.pytorch import Collection, Hook
-from smdwidgets.modes import ModeKeys, modes
-from smdwidgets.trials import create_trial
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from smdwidgets.hooks.frameworks import FRAMEWORKS
+from smdwidgets.hooks.names import (
+    CollectionKeys,
+    ModeKeys,
+    ReductionConfig,
+    SaveConfig,
+    SaveConfigMode,
+    create_trial,
+    del_hook,
+    modes,
+    set_hook,
+)
+
+_FRAMEWORK = FRAMEWORKS["pytorch"]
+
+if TYPE_CHECKING:
+    from smdwidgets.hooks.pytorch import Collection, Hook
+else:
+    __getattr__, __dir__ = _FRAMEWORK.lazy(__name__)
+
+
+def get_hook(json_config_path: str | PathLike[str] | None = None, create_if_not_exists: bool = False) -> Hook | None:
+    """Return the current PyTorch hook: the one created last, or set by `set_hook`.
+
+    Args:
+        json_config_path: a configuration file to create the hook from, if none exists. By default the environment variable
+            SMDEBUG_CONFIG_FILE_PATH names it.
+        create_if_not_exists: whether to create a hook if none exists. The result is None if there is no configuration file.
+    """
+    hook: Hook | None = _FRAMEWORK.get_hook(json_config_path, create_if_not_exists)
+    return hook
+
 
 __all__ = [
     "Collection",
@@ -15,6 +47,8 @@ __all__ = [
     "SaveConfig",
     "SaveConfigMode",
     "create_trial",
+    "del_hook",
     "get_hook",
     "modes",
+    "set_hook",
 ]

@@ -1,5 +1,10 @@
-"""Names of environment variables, where smdebug has them."""
+"""Names of environment variables, of files and of keys in configuration files, where smdebug has them."""
 
+from smdwidgets.hooks.json_config import CONFIG_FILE_PATH_ENV as CONFIG_FILE_PATH_ENV_STR
+from smdwidgets.hooks.json_config import DEFAULT_CONFIG_FILE as DEFAULT_CONFIG_FILE_PATH
+from smdwidgets.hooks.json_config import DEFAULT_OUT_DIR as DEFAULT_SAGEMAKER_OUTDIR
+from smdwidgets.hooks.json_config import DEFAULT_TENSORBOARD_CONFIG_FILE as DEFAULT_SAGEMAKER_TENSORBOARD_PATH
+from smdwidgets.hooks.json_config import TENSORBOARD_CONFIG_FILE_PATH_ENV as TENSORBOARD_CONFIG_FILE_PATH_ENV_STR
 from smdwidgets.trials.environment import (
     INCOMPLETE_STEP_WAIT_WINDOW_DEFAULT,
     INCOMPLETE_STEP_WAIT_WINDOW_KEY,
@@ -9,14 +14,43 @@ from smdwidgets.trials.environment import (
     TRAINING_END_DELAY_REFRESH_KEY,
 )
 
+CONFIG_COLLECTION_CONFIG_KEY = "CollectionConfigurations"
+CONFIG_COLLECTION_NAME_KEY = "CollectionName"
+CONFIG_COLLECTION_PARAMS_KEY = "CollectionParameters"
+CONFIG_HOOK_PARAMS_KEY = "HookParameters"
+CONFIG_INCLUDE_REGEX_KEY = "include_regex"
+CONFIG_INCLUDE_WORKERS_KEY = "include_workers"
+CONFIG_OUTDIR_KEY = "LocalPath"
+CONFIG_SAVE_ALL_KEY = "save_all"
+DEFAULT_COLLECTIONS_FILE_NAME = "worker_0_collections.json"
+DEFAULT_SAVED_COLLECTIONS = ["losses"]
 DEFAULT_WORKER_NAME = "worker_0"
+EXPORT_TENSORBOARD_KEY = "export_tensorboard"
+TENSORBOARD_DIR_KEY = "tensorboard_dir"
 
 __all__ = [
+    "CONFIG_COLLECTION_CONFIG_KEY",
+    "CONFIG_COLLECTION_NAME_KEY",
+    "CONFIG_COLLECTION_PARAMS_KEY",
+    "CONFIG_FILE_PATH_ENV_STR",
+    "CONFIG_HOOK_PARAMS_KEY",
+    "CONFIG_INCLUDE_REGEX_KEY",
+    "CONFIG_INCLUDE_WORKERS_KEY",
+    "CONFIG_OUTDIR_KEY",
+    "CONFIG_SAVE_ALL_KEY",
+    "DEFAULT_COLLECTIONS_FILE_NAME",
+    "DEFAULT_CONFIG_FILE_PATH",
+    "DEFAULT_SAGEMAKER_OUTDIR",
+    "DEFAULT_SAGEMAKER_TENSORBOARD_PATH",
+    "DEFAULT_SAVED_COLLECTIONS",
     "DEFAULT_WORKER_NAME",
+    "EXPORT_TENSORBOARD_KEY",
     "INCOMPLETE_STEP_WAIT_WINDOW_DEFAULT",
     "INCOMPLETE_STEP_WAIT_WINDOW_KEY",
     "MISSING_EVENT_FILE_RETRY_LIMIT",
     "MISSING_EVENT_FILE_RETRY_LIMIT_KEY",
+    "TENSORBOARD_CONFIG_FILE_PATH_ENV_STR",
+    "TENSORBOARD_DIR_KEY",
     "TRAINING_END_DELAY_REFRESH_DEFAULT",
     "TRAINING_END_DELAY_REFRESH_KEY",
 ]

@@ -32,7 +32,7 @@ from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.run_end import RunEnd
 from smdwidgets.stop import STOP_FILE, StopRequest, stop_requested
 
-__all__ = ["Hook", "current_hook"]
+__all__ = ["Hook", "current_hook", "set_current_hook"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
@@ -76,6 +76,12 @@ def guarded(method: Callable[Concatenate[_H, _P], _T]) -> Callable[Concatenate[_
             return method(hook, *args, **kwargs)
 
     return call
+
+
+def set_current_hook(hook: Hook | None) -> None:
+    """Make a hook the current one; None for no current hook."""
+    global _current
+    _current = None if hook is None else weakref.ref(hook)
 
 
 class Hook:
@@ -550,6 +556,10 @@ class Hook:
             self._outbox.wait()
             self.run_dir.mark_end(end)
             self._end_marked = True
+
+    def _cleanup(self) -> None:
+        """Close the hook, by the name that smdebug's scripts use."""
+        self.close()
 
     def _save_leftovers(self) -> None:
         """What was handed over after the last step gets a step of its own rather than none."""

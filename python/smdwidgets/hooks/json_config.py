@@ -24,7 +24,7 @@ from smdwidgets.config._parse import mapping, only, texts, truth
 from smdwidgets.config.save_config import ALLOWED_PARAMS
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 
-__all__ = ["CONFIG_FILE_PATH_ENV", "DEFAULT_CONFIG_FILE", "HookFile"]
+__all__ = ["CONFIG_FILE_PATH_ENV", "DEFAULT_CONFIG_FILE", "HookFile", "config_path", "read"]
 
 CONFIG_FILE_PATH_ENV = "SMDEBUG_CONFIG_FILE_PATH"
 DEFAULT_CONFIG_FILE = "/opt/ml/input/config/debughookconfig.json"
@@ -48,9 +48,8 @@ class HookFile:
     """What a configuration file says of a hook."""
 
     def __init__(self, path: str | os.PathLike[str] | None, save_interval: int) -> None:
-        if path is None:
-            path = os.environ.get(CONFIG_FILE_PATH_ENV, DEFAULT_CONFIG_FILE)
-        config = read(Path(path).expanduser())
+        path = config_path(path)
+        config = read(path)
         self._default = {"save_interval": save_interval}
         try:
             parameters = mapping(config.get("HookParameters") or {}, "HookParameters")
@@ -80,6 +79,11 @@ class HookFile:
                 collection.save_histogram = truth(given["save_histogram"], "save_histogram")
             if reductions := _reductions(given):
                 collection.reduction_config = reductions
+
+
+def config_path(path: str | os.PathLike[str] | None) -> Path:
+    """Return the path of the configuration file: the one given, that of SMDEBUG_CONFIG_FILE_PATH, or SageMaker's own."""
+    return Path(os.environ.get(CONFIG_FILE_PATH_ENV, DEFAULT_CONFIG_FILE) if path is None else path).expanduser()
 
 
 def read(path: Path) -> Mapping[str, Any]:

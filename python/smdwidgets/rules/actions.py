@@ -118,16 +118,16 @@ class _Message(Action):
         return {"endpoint": self.endpoint, **super().to_json()}
 
     def run(self, rule: str, step: int, message: str, run: str | None) -> None:
+        where = f" in {run}" if run else ""
+        self.send(f"{rule} fired at step {step}", f"{rule} fired at step {step}{where}: {message}")
+
+    def send(self, subject: str, message: str) -> None:
+        """Publish a message, after subscribing the endpoint to the topic if necessary."""
         client = self._client or _boto3_client("sns")
         topic = client.create_topic(Name=TOPIC)["TopicArn"]  # gives the topic's ARN also when it exists
         if not self._subscribed(client, topic):
             client.subscribe(TopicArn=topic, Protocol=self.protocol, Endpoint=self.endpoint)
-        where = f" in {run}" if run else ""
-        client.publish(
-            TopicArn=topic,
-            Subject=f"{rule} fired at step {step}"[:99],
-            Message=f"{rule} fired at step {step}{where}: {message}",
-        )
+        client.publish(TopicArn=topic, Subject=subject[:99], Message=message)
 
     def _subscribed(self, client: Any, topic: str) -> bool:
         more: dict[str, str] = {}

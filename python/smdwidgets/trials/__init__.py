@@ -1,5 +1,7 @@
 """Runs and their tensors."""
 
+from typing import TYPE_CHECKING, Any
+
 from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.local import LocalTrial
 from smdwidgets.trials.tensor import StepState, Tensor
@@ -7,4 +9,26 @@ from smdwidgets.trials.tensorboard import TensorBoardTrial
 from smdwidgets.trials.trial import Trial
 from smdwidgets.trials.utils import create_trial, create_trials
 
-__all__ = ["Columns", "LocalTrial", "StepState", "Tensor", "TensorBoardTrial", "Trial", "create_trial", "create_trials"]
+if TYPE_CHECKING:
+    from smdwidgets.trials.s3 import S3Trial
+
+__all__ = [
+    "Columns",
+    "LocalTrial",
+    "S3Trial",
+    "StepState",
+    "Tensor",
+    "TensorBoardTrial",
+    "Trial",
+    "create_trial",
+    "create_trials",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when it is used: a local run needs nothing of S3.
+    if name == "S3Trial":
+        from smdwidgets.trials.s3 import S3Trial
+
+        return S3Trial
+    raise AttributeError(f"module 'smdwidgets.trials' has no attribute {name!r}")

@@ -267,3 +267,24 @@ def test_long_runs_show_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         trial.put(step * 100, "g", np.ones(3))
     invoke_rule(VanishingGradient(trial))
     assert "VanishingGradient ████████████████████████ 4/4 step 300" in terminal.getvalue()
+
+
+def test_actions_under_smdebugs_names(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    from smdwidgets.rules.smdebug_actions import Actions as RuleActions
+    from smdwidgets.rules.smdebug_actions import MessageAction, StopTrainingAction
+
+    sent: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(Email, "send", lambda self, subject, message: sent.append((self.endpoint, subject, message)))
+    MessageAction("LossNotDecreasing", "email", "abc@abc.com").invoke("loss is 3")
+    actions = RuleActions('{"name": "email", "endpoint": "abc@abc.com"}', rule_name="Overfit")
+    actions.invoke()
+    actions.invoke()
+    assert [each[1] for each in sent] == ["LossNotDecreasing fired", "Overfit fired", "Overfit fired"]
+    assert sent[0][2] == "LossNotDecreasing fired. loss is 3"
+    RuleActions(None, "Overfit").invoke()
+    with pytest.raises(ValueError, match="invalid message_type 'fax'; choose from email, sms"):
+        MessageAction("Overfit", "fax", "1")
+    monkeypatch.setattr(StopTraining, "_stop_job", lambda self, prefix: 1 / 0)
+    with caplog.at_level("WARNING"):
+        StopTrainingAction("Overfit", "job-1").invoke("now")
+    assert "action stoptraining of rule Overfit failed: division by zero" in caplog.text

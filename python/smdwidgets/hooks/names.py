@@ -1,0 +1,18 @@
+"""Names that every framework module offers, whether or not the framework is installed."""
+
+from smdwidgets.config import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
+from smdwidgets.hooks.frameworks import del_hook, set_hook
+from smdwidgets.modes import ModeKeys, modes
+from smdwidgets.trials import create_trial
+
+__all__ = [
+    "CollectionKeys",
+    "ModeKeys",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "create_trial",
+    "del_hook",
+    "modes",
+    "set_hook",
+]
