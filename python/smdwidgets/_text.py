@@ -85,6 +85,41 @@ def did_you_mean(wrong: str, candidates: Iterable[str]) -> str:
     return f" Did you mean {names[0]}?" if len(names) == 1 else f" Did you mean {', '.join(names[:-1])} or {names[-1]}?"
 
 
+def misspelling_of(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` is most likely a misspelling of; None if it looks like a name of its own.
+
+    Stricter than `nearest`: at most two typing errors, and at most one in three characters.
+
+    >>> misspelling_of("weigths", ["weights", "biases"])
+    'weights'
+    >>> misspelling_of("my_weights", ["weights", "biases"]) is None
+    True
+    """
+    wrong = name.casefold()
+    close = [
+        (errors, candidate)
+        for candidate in known
+        if abs(len(candidate) - len(wrong)) <= 2 and len(wrong) <= _SHOWN
+        if (errors := _typing_errors(wrong, candidate.casefold())) <= min(2, max(len(wrong), len(candidate)) // 3)
+    ]
+    return min(close)[1] if close else None
+
+
+def _typing_errors(a: str, b: str) -> int:
+    """Characters inserted, deleted, replaced or swapped with their neighbour (optimal string alignment)."""
+    before: list[int] = []
+    last = list(range(len(b) + 1))
+    for i, char in enumerate(a, 1):
+        row = [i]
+        for j, other in enumerate(b, 1):
+            cost = min(last[j] + 1, row[-1] + 1, last[j - 1] + (char != other))
+            if i > 1 and j > 1 and char == b[j - 2] and a[i - 2] == other:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before, last = last, row
+    return last[-1]
+
+
 _DIGITS = re.compile(r"(\d+)")
 
 

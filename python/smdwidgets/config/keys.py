@@ -21,6 +21,8 @@ class CollectionKeys:
     SM_METRICS: Final = "sm_metrics"
     OPTIMIZER_VARIABLES: Final = "optimizer_variables"
     TENSORFLOW_SUMMARIES: Final = "tensorflow_summaries"
+    #: What `hook.save_scalar` saves. smdebug has no such collection.
+    SCALARS: Final = "scalars"
     # XGBoost
     HYPERPARAMETERS: Final = "hyperparameters"
     PREDICTIONS: Final = "predictions"
@@ -35,7 +37,9 @@ class CollectionKeys:
 BUILT_IN: Final = frozenset(value for key, value in vars(CollectionKeys).items() if key.isupper())
 
 #: Collections of single numbers: neither reduced nor drawn as histograms.
-SCALAR_COLLECTIONS: Final = frozenset({"losses", "metrics", "feature_importance", "average_shap", "sm_metrics"})
+SCALAR_COLLECTIONS: Final = frozenset(
+    {"losses", "metrics", "feature_importance", "average_shap", "sm_metrics", "scalars"}
+)
 #: Collections of ready-made summaries in place of tensors.
 SUMMARIES_COLLECTIONS: Final = frozenset({"tensorflow_summaries"})
 #: Collections that SageMaker also wants as metrics.

@@ -387,7 +387,7 @@ class Hook:
     def save_scalar(self, name: str, value: object, sm_metric: bool = False, timestamp: float | None = None) -> None:
         """Save a number as ``scalar/<name>`` at the current step, whatever the save interval.
 
-        ``sm_metric`` is accepted for smdebug's sake: SageMaker reads the metric from the run.
+        It becomes a member of the collection ``scalars``. ``sm_metric`` is accepted for smdebug's sake: SageMaker reads the metric from the run.
         """
         self._check_name(name)
         full = SCALAR_PREFIX + name
@@ -397,6 +397,7 @@ class Hook:
         held = self._hold(full, value)
         if held.array.size != 1 or held.dtype == "str":
             raise SMDebugTypeError(f"The scalar {shown(name)} must be one number, not {_what(held)}.")
+        self._configured(CollectionKeys.SCALARS).add_tensor_name(full)
         self._take_own(full, held, _SCALAR, time.time() if timestamp is None else float(timestamp), ())
 
     @guarded
@@ -412,17 +413,20 @@ class Hook:
             self._warn_inactive()
             return
         names = [collections_to_write] if isinstance(collections_to_write, str) else collections_to_write
-        collections = []
-        for name in texts(names, "collections_to_write"):
-            collection = self.get_collection(name)
-            if collection.reduction_config is None or collection.save_config is None:
-                self._plan.configure(collection)
+        collections = [self._configured(name) for name in texts(names, "collections_to_write")]
+        for collection in collections:
             collection.add_tensor_name(tensor_name)
-            collections.append(collection)
         if self._is_open and not self._plan.asked(collections):
             as_array(tensor_name, self._plain(tensor_value))  # a wrong type is an error at every step, not at some
             return
         self._take_own(tensor_name, self._hold(tensor_name, tensor_value), None, time.time(), tuple(collections))
+
+    def _configured(self, name: str) -> Collection:
+        """The collection of this name, created and configured if necessary."""
+        collection = self.get_collection(name)
+        if collection.reduction_config is None or collection.save_config is None:
+            self._plan.configure(collection)
+        return collection
 
     def _take_own(self, name: str, *rest: Any) -> None:
         """A tensor handed over by the script: into the step that is going on, or kept for the next."""

@@ -13,18 +13,21 @@ Numbers, truth values and lists may be text, which is all that SageMaker writes.
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from smdwidgets._text import shown
+from smdwidgets._text import did_you_mean, shown
 from smdwidgets.config import Collection, ModeKeys, ReductionConfig, SaveConfig, SaveConfigMode
-from smdwidgets.config._parse import mapping, only, texts, truth
+from smdwidgets.config._parse import mapping, texts, truth
 from smdwidgets.config.save_config import ALLOWED_PARAMS
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 
 __all__ = ["CONFIG_FILE_PATH_ENV", "DEFAULT_CONFIG_FILE", "HookFile", "config_path", "read"]
+
+logger = logging.getLogger("smdwidgets.hooks")
 
 CONFIG_FILE_PATH_ENV = "SMDEBUG_CONFIG_FILE_PATH"
 DEFAULT_CONFIG_FILE = "/opt/ml/input/config/debughookconfig.json"
@@ -39,7 +42,7 @@ _STEPS = tuple(
 )
 _REDUCTIONS = ("reductions", "save_raw_tensor", "save_shape")
 _HOOK = (
-    *_STEPS, *_REDUCTIONS, "include_regex", "save_all", "include_workers", "export_tensorboard", "tensorboard_dir", "dry_run",
+    *_STEPS, *_REDUCTIONS, "include_regex", "include_collections", "save_all", "include_workers", "export_tensorboard", "tensorboard_dir", "dry_run",
 )  # fmt: skip
 _COLLECTION = (*_STEPS, *_REDUCTIONS, "include_regex", "save_histogram")
 
@@ -53,15 +56,19 @@ class HookFile:
         self._default = {"save_interval": save_interval}
         try:
             parameters = mapping(config.get("HookParameters") or {}, "HookParameters")
-            only(parameters, _HOOK, "HookParameters")
+            _warn_unknown(parameters, _HOOK, f"{shown(str(path), 200)}: HookParameters")
             steps = _steps(parameters)
-            self._collections = [_collection(one, steps) for one in config.get("CollectionConfigurations") or []]
+            self._collections = [
+                _collection(one, steps, shown(str(path), 200)) for one in config.get("CollectionConfigurations") or []
+            ]
             #: The hook's own arguments.
             self.arguments = _arguments(config, parameters)
             if any(steps.values()):
                 by_mode = {mode: {**self._default, **one} for mode, one in steps.items()}
                 self.arguments["save_config"] = SaveConfig.from_dict(by_mode)
-            self.arguments["include_collections"] = [name for name, _, _ in self._collections]
+            included = [name for name, _, _ in self._collections]
+            included += texts(parameters.get("include_collections") or (), "include_collections")
+            self.arguments["include_collections"] = list(dict.fromkeys(included))
         except (SMDebugError, TypeError) as error:
             raise SMDebugValueError(f"{shown(str(path), 200)}: {error}") from error
 
@@ -98,11 +105,16 @@ def read(path: Path) -> Mapping[str, Any]:
         raise SMDebugValueError(f"{shown(str(path), 200)} is not JSON: {error}") from None
     if not isinstance(content, dict):
         raise SMDebugValueError(f"{shown(str(path), 200)} must hold a JSON object, not {type(content).__name__}.")
-    try:
-        only(content, _TOP, "A hook configuration")
-    except SMDebugError as error:
-        raise SMDebugValueError(f"{shown(str(path), 200)}: {error}") from None
+    _warn_unknown(content, _TOP, shown(str(path), 200))
     return content
+
+
+def _warn_unknown(given: Mapping[str, object], known: Sequence[str], where: str) -> None:
+    """Warn of keys that have no meaning. smdebug ignores them, so that such files exist."""
+    for key in given:
+        if key not in known:
+            hint = did_you_mean(str(key), known)
+            logger.warning("%s: unknown key %s is ignored.%s", where, shown(key), hint)
 
 
 def _arguments(config: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,15 +149,15 @@ def _sagemaker_tensorboard() -> str | None:
 
 
 def _collection(
-    given: object, steps: Mapping[ModeKeys, Mapping[str, Any]]
+    given: object, steps: Mapping[ModeKeys, Mapping[str, Any]], where: str
 ) -> tuple[str, dict[ModeKeys, dict[str, Any]], Mapping[str, Any]]:
     config = mapping(given, "Each of CollectionConfigurations")
-    only(config, ("CollectionName", "CollectionParameters"), "A collection configuration")
+    _warn_unknown(config, ("CollectionName", "CollectionParameters"), f"{where}: CollectionConfigurations")
     name = config.get("CollectionName")
     if not isinstance(name, str) or not name:
         raise SMDebugValueError("Each of CollectionConfigurations needs a CollectionName.")
     parameters = mapping(config.get("CollectionParameters") or {}, f"CollectionParameters of {shown(name)}")
-    only(parameters, _COLLECTION, f"CollectionParameters of {shown(name)}")
+    _warn_unknown(parameters, _COLLECTION, f"{where}: CollectionParameters of {shown(name)}")
     own = {mode: {**steps[mode], **one} for mode, one in _steps(parameters).items()}
     return name, own, parameters
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from smdwidgets._text import did_you_mean, shown
+from smdwidgets._text import misspelling_of, shown
 from smdwidgets.config import Collection, CollectionKeys, CollectionManager, ReductionConfig, SaveConfig
-from smdwidgets.config.keys import NON_HISTOGRAM_COLLECTIONS, NON_REDUCTION_COLLECTIONS
-from smdwidgets.exceptions import InvalidCollectionConfiguration, SMDebugValueError
+from smdwidgets.config.keys import BUILT_IN, NON_HISTOGRAM_COLLECTIONS, NON_REDUCTION_COLLECTIONS
 from smdwidgets.hooks.keep import WHOLE, Keep, Patterns, keep
 from smdwidgets.modes import ModeKeys
 
@@ -84,6 +83,20 @@ class Plan:
         self._keeps: dict[tuple[str, ...], dict[str, Keep | None]] = {}
         self._now: dict[str, Keep | None] = {}
         self._seen: tuple[int, ...] = ()
+        for name in self.included:
+            self._warn_if_misspelt(name)
+
+    def _warn_if_misspelt(self, name: str) -> None:
+        # Collections of one's own are created after the hook, so that an unknown name alone is no mistake.
+        meant = None if name in self._built_in or name in BUILT_IN else misspelling_of(name, self._built_in)
+        if meant is not None:
+            logger.warning(
+                "include_collections names %s, which does not exist. Did you mean %s? To save a collection of your own, give "
+                "it patterns before the first step: hook.get_collection(%s).include(regex).",
+                shown(name),
+                shown(meant),
+                shown(name),
+            )
 
     def include(self, name: str, pattern: str | Iterable[str]) -> None:
         """Save a collection, with these patterns besides what it has."""
@@ -94,20 +107,20 @@ class Plan:
     def prepare(self) -> None:
         """Give every collection its final configuration; called when the first step begins, when all are known."""
         self.prepared = True
-        known = self.collections.get_collections()
         for name in self.included:
-            if name not in known:
-                hint = did_you_mean(name, known)
-                raise SMDebugValueError(
-                    f"include_collections names {shown(name)}, which is no collection.{hint} Make it with "
-                    f"hook.get_collection({shown(name)}).include(regex) before the first step."
-                )
+            self.collections.create_collection(name)
+        known = self.collections.get_collections()
         saved = self.saved()
         for name, collection in known.items():
-            if self._meets_tensors and name not in self._built_in:
+            if self._meets_tensors and name not in self._built_in and name != CollectionKeys.SCALARS:
                 if not collection.include_regex and not collection.tensor_names:
-                    raise InvalidCollectionConfiguration(name)
-                if collection not in saved:
+                    logger.warning(
+                        "collection %s has no patterns and no tensors: nothing is saved for it. Give it patterns with "
+                        "hook.get_collection(%s).include(regex).",
+                        shown(name),
+                        shown(name),
+                    )
+                elif collection not in saved:
                     logger.warning("Collection %s is not saved: include_collections does not name it.", shown(name))
             # A wrong pattern is an error now, not in mid-training.
             self._patterns.any(name, collection.include_regex, "")

@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from smdwidgets import _core
+from smdwidgets import _core, create_trial
 from smdwidgets.config import Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
-from smdwidgets.exceptions import InvalidCollectionConfiguration, SMDebugTypeError, SMDebugValueError
+from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks.base import Hook, current_hook, set_current_hook
 from smdwidgets.modes import modes
 from smdwidgets.run_end import END_FILE, RunEnd
@@ -162,11 +162,61 @@ def test_scalars_and_tensors_between_steps_go_with_the_step_they_follow(written)
     assert written.mode(2) == ("EVAL", 0)
 
 
-def test_collections_of_nothing_are_refused(written):
-    with Framework(written.root, include_collections=["mine"]) as hook:
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_collection_without_patterns_or_tensors_is_a_warning(written, caplog):
+    with Framework(written.root, include_collections=["mine", "other"]) as hook:
         hook.get_collection("mine")
-        with pytest.raises(InvalidCollectionConfiguration, match="mine"):
-            hook.run(1)
+        hook.get_collection("third").add_tensor_name("net.weight")
+        assert warnings_of(caplog) == []
+        hook.run(2)
+        hook.get_collection("mine").include("relu")  # a later step may fill it
+    assert [message.partition(":")[0] for message in warnings_of(caplog)] == [
+        "collection 'mine' has no patterns and no tensors",
+        "Collection 'third' is not saved",
+        "collection 'other' has no patterns and no tensors",
+    ]
+    assert saved(written) == {0: ["loss"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("gradient", "gradients"), ("weigths", "weights"), ("Loss", "losses"), ("lossses", "losses")]
+)
+def test_a_misspelt_collection_is_a_warning_of_the_constructor(written, caplog, name, meant):
+    with Framework(written.root, include_collections=[name], dry_run=True):
+        [message] = warnings_of(caplog)
+    assert message.startswith(f"include_collections names {name!r}, which does not exist. Did you mean {meant!r}?")
+
+
+@pytest.mark.parametrize("name", ["relu", "custom_losses", "my_weights", "scalars"])
+def test_a_collection_of_ones_own_is_no_misspelling(written, caplog, name):
+    with Framework(written.root, include_collections=[name], dry_run=True):
+        assert warnings_of(caplog) == []
+
+
+def test_a_collection_filled_in_mid_training_is_saved_from_there_on(written):
+    options = {"include_collections": ["mine"], "save_config": SaveConfig(save_interval=1)}
+    with Framework(written.root, **options) as hook:
+        hook.run(1)
+        hook.get_collection("mine").include("relu")
+        hook.run(1)
+    assert saved(written) == {0: ["loss"], 1: ["loss", "relu_output_0"]}
+
+
+def test_scalars_are_a_collection(written, caplog):
+    with Framework(written.root, save_config=SaveConfig(save_interval=2)) as hook:
+        hook.save_scalar("before", 1)
+        hook.run(1)
+        hook.save_scalar("rate", 0.5)
+        hook.run(1)
+        hook.save_scalar("rate", 0.25)
+    assert written.collections()["scalars"]["tensor_names"] == ["scalar/before", "scalar/rate"]
+    assert written.names(1) == ["scalar/rate"]
+    assert warnings_of(caplog) == []
+    trial = create_trial(written.root)
+    assert trial.tensor_names(collection="scalars") == ["scalar/before", "scalar/rate"]
 
 
 def test_a_collection_that_is_not_included_is_told_of(written, caplog):

@@ -113,24 +113,58 @@ def test_sagemakers_own_file_says_where_tensorboards_files_go(config, monkeypatc
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"HookParameters": {"save_intervall": 1}}, "save_interval"),
         ({"HookParameters": {"save_interval": "often"}}, "save_interval"),
         ({"HookParameters": {"save_interval": 0}}, "save_interval"),
         ({"HookParameters": {"reductions": "median"}}, "median"),
         ({"HookParameters": {"save_all": "perhaps"}}, "save_all"),
         ({"HookParameters": [1]}, "HookParameters"),
         ({"CollectionConfigurations": [{"CollectionParameters": {}}]}, "CollectionName"),
-        (
-            {"CollectionConfigurations": [{"CollectionName": "x", "CollectionParameters": {"regex": "a"}}]},
-            "include_regex",
-        ),
-        ({"CollectionConfiguration": []}, "CollectionConfigurations"),
     ],
 )
 def test_mistakes_are_named_with_the_file(config, content, message):
     with pytest.raises(SMDebugValueError, match=message) as caught:
         Hook.create_from_json_file(config(**content), dry_run=True)
     assert "config.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"HookParameters": {"save_intervall": 1}},
+            "HookParameters: unknown key 'save_intervall' is ignored. Did you mean 'save_interval'",
+        ),
+        (
+            {"CollectionConfigurations": [{"CollectionName": "x", "CollectionParameters": {"regex": "a"}}]},
+            "CollectionParameters of 'x': unknown key 'regex' is ignored. Did you mean 'include_regex'?",
+        ),
+        ({"CollectionConfiguration": []}, "unknown key 'CollectionConfiguration' is ignored. Did you mean"),
+        ({"CollectionConfigurations": [{"CollectionName": "x", "Comment": "a"}]}, "unknown key 'Comment' is ignored"),
+    ],
+)
+def test_unknown_keys_are_warnings_with_the_file(config, caplog, content, message):
+    with Hook.create_from_json_file(config(**content), dry_run=True):
+        [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert message in record.getMessage()
+    assert "config.json" in record.getMessage()
+
+
+def test_include_collections_among_the_hooks_parameters(config):
+    parameters = {"include_collections": "weights, scalars"}
+    configured = [{"CollectionName": "gradients"}, {"CollectionName": "weights"}]
+    path = config(HookParameters=parameters, CollectionConfigurations=configured)
+    with Hook.create_from_json_file(path, dry_run=True) as hook:
+        assert hook.include_collections == ["gradients", "weights", "scalars"]
+
+
+def test_a_collection_that_nobody_configures_is_created(config, written, caplog):
+    path = config(CollectionConfigurations=[{"CollectionName": "flatten"}, {"CollectionName": "scalars"}])
+    with BaseHook.create_from_json_file(path) as hook:
+        hook._begin_step()
+        hook._end_step()
+    assert {"flatten", "scalars"} <= written.collections().keys()
+    assert ["'flatten' has no patterns" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_no_file_and_no_json(tmp_path):
