@@ -17,7 +17,7 @@ import reading
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.xgboost import tree_table
 from smdwidgets.stop import request_stop
-from smdwidgets.xgboost import Hook, SaveConfig
+from smdwidgets.xgboost import Hook, SaveConfig, create_trial, del_hook, get_hook, modes
 
 EVERY = SaveConfig(save_interval=1)
 
@@ -72,7 +72,7 @@ def test_everything_of_a_boosting_in_both_readers(run, tmp_path):
         for feature, score in scores.items():
             assert at(f"feature_importance/{kind}/{feature}") == pytest.approx(score / sum(scores.values()))
     contributions = booster.predict(train, pred_contribs=True)
-    assert (at("full_shap/beta/1") == contributions[:, 1]).all()
+    assert (at("full_shap/beta/1") == contributions).all()
     assert at("average_shap/bias") == pytest.approx(contributions[:, -1].mean(), rel=1e-5)
     table = booster.trees_to_dataframe()
     last = table[table["Tree"] == 4]
@@ -124,6 +124,49 @@ def test_estimators_linear_boosters_and_missing_data(run, caplog):
     assert names == {"validation_0-rmse"}
     for argument in ("hyperparameters", "train_data", "validation_data"):
         assert caplog.text.count(f"give the hook {argument}") == 1
+
+
+def test_shap_collections_hold_every_feature_and_no_bias(run):
+    train, _ = data(names=["alpha", "beta/1", "gamma", "bias_free"])
+    with Hook(run, include_collections=["full_shap", "average_shap"], train_data=train, save_config=EVERY) as hook:
+        booster = xgboost.train({"objective": "binary:logistic"}, train, 1, callbacks=[hook])
+    contributions = booster.predict(train, pred_contribs=True)
+    found = reading.by_us(run)
+    names = {key.split("|", 2)[2] for key in found if "|" in key}
+    features = ["alpha", "beta/1", "gamma", "bias_free"]
+    assert names == {f"{kind}_shap/{feature}" for kind in ("full", "average") for feature in features}
+    for feature in features:
+        assert (found[f"0|worker_0|full_shap/{feature}"] == contributions).all()
+    assert found["0|worker_0|average_shap/gamma"] == pytest.approx(contributions[:, 2].mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("given", ["train_data", "nothing"])
+def test_a_boosting_without_validation_data_leaves_a_run(run, given):
+    train, _ = data()
+    options = {"train_data": train} if given == "train_data" else {}
+    hook = Hook(run, include_collections=["full_shap", "average_shap"], **options)
+    xgboost.train({"objective": "binary:logistic"}, train, 2, callbacks=[hook])
+    trial = create_trial(run)  # before the hook is closed
+    assert trial.steps() == ([0] if options else [])
+    hook._cleanup()
+    assert (run / "training_job_end.ts").exists()
+
+
+def test_hook_from_config_under_smdebugs_name(run, tmp_path):
+    path = tmp_path / "hook.json"
+    path.write_text(json.dumps({"LocalPath": str(run), "HookParameters": {"save_interval": "3"}}))
+    with Hook.hook_from_config(str(path)) as hook:
+        assert hook.save_config.get_save_config(modes.TRAIN).save_interval == 3
+        assert get_hook() is hook
+
+
+def test_get_hook_reads_the_configuration_file(run, tmp_path, monkeypatch):
+    del_hook()
+    monkeypatch.setenv("SMDEBUG_CONFIG_FILE_PATH", str(tmp_path / "hook.json"))
+    assert get_hook() is None
+    (tmp_path / "hook.json").write_text(json.dumps({"LocalPath": str(run)}))
+    with get_hook() as hook:
+        assert isinstance(hook, Hook)
 
 
 def test_the_stop_file_ends_the_boosting(run):

@@ -14,9 +14,10 @@ A step is a boosting round. Metrics are always saved (``validation-rmse``); name
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import xgboost
@@ -56,8 +57,9 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         CollectionKeys.PREDICTIONS: ("^predictions$",),
         CollectionKeys.LABELS: ("^labels$",),
         CollectionKeys.FEATURE_IMPORTANCE: ("^feature_importance/.*",),
-        CollectionKeys.AVERAGE_SHAP: ("^average_shap/.*",),
-        CollectionKeys.FULL_SHAP: ("^full_shap/.*",),
+        # The bias is no feature. As in smdebug, it is saved with save_all or by a pattern that matches it.
+        CollectionKeys.AVERAGE_SHAP: ("^average_shap/(?!bias$)",),
+        CollectionKeys.FULL_SHAP: ("^full_shap/(?!bias$)",),
         CollectionKeys.TREES: ("^trees/.*",),
     }
     always_saved: ClassVar[tuple[str, ...]] = (CollectionKeys.METRICS,)
@@ -83,6 +85,11 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         self._lacking: set[str] = set()
         xgboost.callback.TrainingCallback.__init__(self)
         BaseHook.__init__(self, out_dir, *args, **options)
+
+    @classmethod
+    def hook_from_config(cls, json_config_path: str | os.PathLike[str] | None = None) -> Self:
+        """Create a hook from a configuration file, by the name that SageMaker's XGBoost container uses."""
+        return cls.create_from_json_file(json_config_path)
 
     def _worker(self) -> tuple[str, int]:
         size = xgboost.collective.get_world_size()
@@ -114,6 +121,7 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         """XGBoost calls this last; the hook stays open for further trainings, until :meth:`close` or the script's end."""
         if self._alive():
             self._end_step()
+            self.flush()  # scripts read the run right after training, often without closing the hook
         return model
 
     def _save_round(self, model: Any, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> None:
@@ -159,7 +167,10 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
                 self._capture(f"feature_importance/{kind}/{feature}", score / total if total else 0.0)
 
     def _save_shap(self, model: Any) -> None:
-        """Contributions of each feature (and the bias, last) to each prediction on the training data."""
+        """Contributions of each feature (and the bias, last) to each prediction on the training data.
+
+        ``full_shap/<feature>`` is the whole matrix, whatever the feature, because scripts for smdebug index its columns.
+        """
         if self.train_data is None:
             self._has("train_data", None, "SHAP values")
             return
@@ -167,7 +178,7 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         mean = values.mean(axis=tuple(range(values.ndim - 1)))
         names = model.feature_names or [f"f{i}" for i in range(model.num_features())]
         for i, name in enumerate([*names, "bias"]):
-            self._capture(f"full_shap/{name}", np.ascontiguousarray(values[..., i]))
+            self._capture(f"full_shap/{name}", values)
             self._capture(f"average_shap/{name}", mean[i])
 
     def _save_trees(self, model: Any) -> None:
