@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from smdwidgets._text import shown
 from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import (
+    NoMoreData,
     RuleEvaluationConditionMet,
     StepUnavailable,
     TensorUnavailable,
     TensorUnavailableForStep,
 )
+from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.follow import Feed, batches
 from smdwidgets.rules.prefetch import needs_of, portions
 from smdwidgets.rules.progress import Progress
@@ -32,9 +34,11 @@ SAY_AFTER = 10.0
 
 
 def invoke_rule(
-    rule_obj: Rule, start_step: int = 0, end_step: int | None = None, raise_eval_cond: bool = False
+    rule_obj: Rule, start_step: int | None = 0, end_step: int | None = None, raise_eval_cond: bool = False
 ) -> None:
     """Ask a rule about every saved step of its base trial, one after the other, until the run ends.
+
+    The end of the run raises `NoMoreData`, as in smdebug. Only an `end_step` that the run has reached returns.
 
     Waits for steps of a run that is still being written. While a step is judged the trials are not refreshed, so that one question
     has one answer. Steps and tensors that are not there are passed over.
@@ -46,8 +50,12 @@ def invoke_rule(
 
     ::
 
-        invoke_rule(VanishingGradient(create_trial("runs/mlp"), threshold=1e-6), raise_eval_cond=True)
+        try:
+            invoke_rule(VanishingGradient(create_trial("runs/mlp"), threshold=1e-6), raise_eval_cond=True)
+        except NoMoreData as end:
+            print(f"no finding until the end of the run at step {end.last_step}")
     """
+    start_step = 0 if start_step is None else start_step
     feed = Feed(rule_obj.base_trial, start_step, end_step)
     said = False
 
@@ -78,6 +86,11 @@ def invoke_rule(
                     progress.update(done, total, f"step {step}")
     rule_obj.finish(feed.last_step if feed.last_step >= 0 else None)
     _log.info("%s is done: %d steps judged, the last was %d.", rule_obj.rule_name, done, feed.last_step)
+    with no_refresh([rule_obj.base_trial]) as [trial]:
+        last = max(trial.steps(), default=-1)
+    beyond = max(start_step, last + 1)
+    if end_step is None or beyond < end_step:
+        raise NoMoreData(beyond, ModeKeys.GLOBAL, last)
 
 
 def _invoke(rule: Rule, step: int, raise_eval_cond: bool) -> None:

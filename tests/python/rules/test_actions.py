@@ -18,7 +18,7 @@ from botocore.stub import ANY, Stubber
 from python.rules.memory_trial import MemoryTrial
 from python.s3.servers import CREDENTIALS, moto_server
 from smdwidgets import create_trial
-from smdwidgets.exceptions import TrainingStopped
+from smdwidgets.exceptions import NoMoreData, TrainingStopped
 from smdwidgets.numpy import Hook
 from smdwidgets.rules import (
     SMS,
@@ -80,7 +80,8 @@ def test_stop_training_is_seen_by_the_hook(tmp_path: Path) -> None:
 
     trial = create_trial(tmp_path / "run")
     rule = VanishingGradient(trial, action_str=StopTraining().serialize())
-    invoke_rule(rule)
+    with pytest.raises(NoMoreData):
+        invoke_rule(rule)
     request = stop_requested(tmp_path / "run")
     assert request is not None
     assert (request.by, request.step) == ("VanishingGradient", 0)
@@ -265,7 +266,8 @@ def test_long_runs_show_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = MemoryTrial(gradients=["g"])
     for step in range(4):
         trial.put(step * 100, "g", np.ones(3))
-    invoke_rule(VanishingGradient(trial))
+    with pytest.raises(NoMoreData):
+        invoke_rule(VanishingGradient(trial))
     assert "VanishingGradient ████████████████████████ 4/4 step 300" in terminal.getvalue()
 
 

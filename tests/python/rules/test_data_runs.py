@@ -14,6 +14,7 @@ import pytest
 from python.rules.data_trainings import boost, classify, data_parallel, embed
 from python.rules.test_trainings import first_firing
 from smdwidgets import create_trial
+from smdwidgets.exceptions import NoMoreData
 from smdwidgets.numpy import Hook
 from smdwidgets.rules import Call, RuleRunner, StalledTrainingRule, invoke_rule
 from smdwidgets.rules.report import XgboostReport
@@ -161,7 +162,8 @@ def test_stalled_training(tmp_path: Path) -> None:
 def test_a_run_that_ended_is_not_stalled(tmp_path: Path) -> None:
     running(tmp_path / "run").close()
     rule = StalledTrainingRule(create_trial(tmp_path / "run"), threshold=0)
-    invoke_rule(rule, raise_eval_cond=True)
+    with pytest.raises(NoMoreData):
+        invoke_rule(rule, raise_eval_cond=True)
     assert not rule.findings
 
 

@@ -13,7 +13,7 @@ import pytest
 from python.rules.memory_trial import MemoryTrial
 from python.rules.trainings import History
 from smdwidgets import create_trial, modes
-from smdwidgets.exceptions import RuleEvaluationConditionMet, SMDebugError, TensorUnavailable
+from smdwidgets.exceptions import NoMoreData, RuleEvaluationConditionMet, SMDebugError, TensorUnavailable
 from smdwidgets.numpy import Hook
 from smdwidgets.rules import (
     AllZero,
@@ -134,7 +134,8 @@ def test_invoke_rule_walks_saved_steps_and_ends_before_end_step() -> None:
 
     trial = losses(0.1, 0.9, 0.1, 0.9)
     trial.put(1_000_000_000, "loss", 0.0)  # nobody walks there through every integer
-    invoke_rule(Asked(trial))
+    with pytest.raises(NoMoreData):
+        invoke_rule(Asked(trial))
     assert asked == [0, 10, 20, 30, 1_000_000_000]
     asked.clear()
     invoke_rule(Asked(trial), start_step=5, end_step=30)
@@ -146,13 +147,40 @@ def test_invoke_rule_walks_saved_steps_and_ends_before_end_step() -> None:
     assert asked == [0, 10]
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "step"),
+    [
+        (0, None, 31),
+        (None, None, 31),
+        (0, 40, 31),
+        (50, None, 50),
+        (50, 60, 50),
+        (0, 31, None),
+        (0, 10, None),
+        (40, 40, None),
+    ],
+)
+def test_invoke_rule_raises_at_the_end_of_the_run_as_smdebug_does(
+    start: int | None, end: int | None, step: int | None
+) -> None:
+    rule = Threshold(losses(0.1, 0.1, 0.1, 0.1))  # steps 0 to 30
+    if step is None:
+        invoke_rule(rule, start, end)
+        return
+    with pytest.raises(NoMoreData) as raised:
+        invoke_rule(rule, start, end)
+    assert (raised.value.step, raised.value.mode, raised.value.last_step) == (step, modes.GLOBAL, 30)
+
+
 def test_invoke_rule_passes_over_what_is_missing() -> None:
     trial = losses(0.1, 0.9)
     trial.put(5, "other", 1.0)
     rule = Threshold(trial)
-    invoke_rule(rule)
+    with pytest.raises(NoMoreData):
+        invoke_rule(rule)
     assert rule.report["RuleTriggered"] == 1
-    invoke_rule(Threshold(trial, names="never saved"))
+    with pytest.raises(NoMoreData):
+        invoke_rule(Threshold(trial, names="never saved"))
     with pytest.raises(ZeroDivisionError):
         invoke_rule(Broken(trial))
 
@@ -193,7 +221,8 @@ def test_invoke_rule_follows_a_live_run(tmp_path: Path) -> None:
             asked.append(step)
             return False
 
-    invoke_rule(Asked(create_trial(tmp_path / "run", wait=30)))
+    with pytest.raises(NoMoreData):
+        invoke_rule(Asked(create_trial(tmp_path / "run", wait=30)))
     writer.join()
     assert asked == list(range(12))
 

@@ -11,7 +11,7 @@ import pytest
 
 from python.rules.trainings import Array, History, train_and_validate
 from smdwidgets import create_trial, modes
-from smdwidgets.exceptions import RuleEvaluationConditionMet
+from smdwidgets.exceptions import NoMoreData, RuleEvaluationConditionMet
 from smdwidgets.numpy import Hook
 from smdwidgets.rules import BUILTIN, RuleRunner, invoke_rule
 
@@ -28,7 +28,8 @@ def first_firing(rule: str, path: Path, **parameters: Any) -> int | None:
     fired = evaluation.first_firing
     again = BUILTIN[rule](create_trial(path), **parameters)
     if fired is None:
-        invoke_rule(again, raise_eval_cond=True)
+        with pytest.raises(NoMoreData):
+            invoke_rule(again, raise_eval_cond=True)
     else:
         with pytest.raises(RuleEvaluationConditionMet) as met:
             invoke_rule(again, raise_eval_cond=True)
