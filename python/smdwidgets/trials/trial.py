@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from smdwidgets._text import shown
+from smdwidgets._text import misspelling_of, shown
 from smdwidgets.config.collection import Collection
 from smdwidgets.config.keys import BUILT_IN
 from smdwidgets.exceptions import (
@@ -19,7 +19,6 @@ from smdwidgets.exceptions import (
     SMDebugValueError,
     StepUnavailable,
     TensorUnavailable,
-    UnknownCollection,
 )
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.run_end import RunEnd
@@ -57,6 +56,8 @@ class Trial(Followed):
     ) -> None:
         self._tensors: dict[str, Tensor] = {}
         self._patterns = Patterns()
+        #: Collections that were asked for and are not in the run.
+        self._created: dict[str, Collection] = {}
         super().__init__(run, name, range_steps, wait=wait, skip_bad_index=skip_bad_index)
 
     def close(self) -> None:
@@ -138,6 +139,13 @@ class Trial(Followed):
         if self._run.partly_read:
             self._run.load([global_step])
         return self._run.index.mode_of(global_step)
+
+    @property
+    def _global_to_mode(self) -> dict[int, tuple[ModeKeys, int]]:
+        """Mode and mode step of each global step seen so far, for scripts that read smdebug's attribute of this name."""
+        index = self._run.index
+        self._run.load()
+        return {step: (ModeKeys(of[0]), of[1]) for step in index.steps() if (of := index.mode_of(step)) is not None}
 
     def global_step(self, mode: ModeKeys | str, mode_step: int) -> int | None:
         """The global step of a step in the count of a mode; None for a step that was not saved."""
@@ -403,21 +411,46 @@ class Trial(Followed):
     # ------------------------------------------------------------------------------------------------- collections
 
     def collections(self) -> dict[str, Collection]:
-        """The collections of the training, by name. What belongs to one was not necessarily saved."""
+        """The collections of the training, by name, and those created by :meth:`collection`.
+
+        What belongs to one was not necessarily saved.
+        """
         self.maybe_refresh()
-        return dict(self.collection_manager.collections)
+        filled = {name: one for name, one in self._created.items() if _is_filled(one)}
+        return {**self._created, **self.collection_manager.collections, **filled}
 
     def collection(self, coll_name: str) -> Collection:
-        """One collection. Names that every framework knows (``losses``, ``gradients`` …) are never unknown, but may be empty."""
-        found = self.collection_manager.collections.get(coll_name)
+        """One collection. If the run has none of this name, it is created empty.
+
+        Fill it with ``include`` and ``add_tensor_name`` to ask for its tensors by name. It belongs to this object, not to the run.
+        A warning names the nearest collection if the name looks like a misspelling.
+
+        >>> trial.collection("relu").include("relu")               # doctest: +SKIP
+        >>> trial.tensor_names(collection="relu")                  # doctest: +SKIP
+        ['relu1_output_0', 'relu2_output_0']
+        """
+        found = self._known_collection(coll_name)
         if found is None:
             self.maybe_refresh()
-            found = self.collection_manager.collections.get(coll_name)
-        if found is None:
-            if coll_name not in BUILT_IN:
-                raise UnknownCollection(coll_name, self.collection_manager.collections)
-            found = Collection(coll_name)
-        return found
+            found = self._known_collection(coll_name)
+        if found is not None:
+            return found
+        if coll_name not in self._created and coll_name not in BUILT_IN:
+            meant = misspelling_of(coll_name, {*self.collection_manager.collections, *BUILT_IN})
+            if meant is not None:
+                self.logger.warning(
+                    "%s has no collection %s. Did you mean %s? An empty collection was created.",
+                    shown(self.name),
+                    shown(coll_name),
+                    shown(meant),
+                )
+        return self._created.setdefault(coll_name, Collection(coll_name))
+
+    def _known_collection(self, name: str) -> Collection | None:
+        created = self._created.get(name)
+        if created is not None and _is_filled(created):
+            return created
+        return self.collection_manager.collections.get(name)
 
     # ------------------------------------------------------------------------------------------------- for a person
 
@@ -439,3 +472,7 @@ class Trial(Followed):
 
     def _repr_html_(self) -> str:
         return show.trial_html(self)
+
+
+def _is_filled(collection: Collection) -> bool:
+    return bool(collection.include_regex or collection.tensor_names)

@@ -23,8 +23,8 @@ from smdwidgets.exceptions import (
     TensorUnavailable,
     TensorUnavailableForStep,
     TrialClosed,
-    UnknownCollection,
 )
+from smdwidgets.numpy import Hook
 from smdwidgets.trials import LocalTrial, StepState
 
 
@@ -154,9 +154,49 @@ def test_collections(trial: Trial) -> None:
     assert trial.tensor_names(collection="empty") == []
     # Rules ask for what the frameworks call by the same name, saved or not.
     assert trial.tensor_names(collection="gradients") == []
-    with pytest.raises(UnknownCollection, match="Did you mean 'weights'"):
-        trial.collection("weihgts")
-    assert "weihgts" not in trial.collections()
+
+
+def test_an_unknown_collection_is_created_empty_and_may_be_filled(
+    trial: Trial, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = trial.collection("mine")
+    assert (mine.name, mine.include_regex, mine.tensor_names) == ("mine", [], set())
+    assert trial.tensor_names(collection="mine") == []
+    mine.include("^l")
+    mine.add_tensor_name("odd")
+    assert trial.collection("mine") is mine
+    assert trial.collections()["mine"] is mine
+    assert trial.tensor_names(collection="mine") == trial.tensor_names(collection=mine) == ["loss", "odd"]
+    trial.refresh_data()
+    assert trial.tensor_names(collection="mine") == ["loss", "odd"]
+    trial.collection("gradients").include("weight")
+    assert trial.tensor_names(collection="gradients") == ["fc1.weight"]
+    assert caplog.messages == []
+
+
+def test_a_misspelt_collection_is_a_warning(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
+    assert trial.tensor_names(collection="weihgts") == []
+    assert trial.collection("weihgts").tensor_names == set()
+    assert ["no collection 'weihgts'. Did you mean 'weights'?" in message for message in caplog.messages] == [True]
+
+
+def test_a_collection_that_the_run_gains_replaces_the_empty_one(tmp_path: Path) -> None:
+    hook = Hook(tmp_path)
+    hook.save_tensor("a", 1.0)
+    hook.step()
+    hook.flush()
+    with create_trial(tmp_path) as trial:
+        assert trial.collection("late").tensor_names == set()
+        hook.save_tensor("b", 1.0, "late")
+        hook.close()
+        assert trial.collection("late").tensor_names == {"b"}
+        assert trial.tensor_names(collection="late") == ["b"]
+
+
+def test_modes_of_global_steps_under_smdebugs_name(trial: Trial) -> None:
+    expected = {step: (trial.mode(step), trial.mode_step(step)) for step in trial.steps(show_incomplete_steps=True)}
+    assert trial._global_to_mode == expected
+    assert len(expected) > 2
 
 
 def test_errors_name_the_nearest(trial: Trial) -> None:
