@@ -127,3 +127,25 @@ def test_the_stop_file_ends_fit(run, caplog):
     assert len(history.epoch) == 1
     assert len(list(run.glob("index/*/*"))) == 1
     assert "VanishingGradient asked the training to stop" in caplog.text
+
+
+def test_a_script_that_wraps_the_optimizer_and_registers_the_model(run):
+    net, (x, y) = model(), data()
+    with smd.KerasHook(run, include_collections=["gradients", "inputs", "outputs"], save_config=EVERY) as hook:
+        optimizer = keras.optimizers.SGD(0.1)
+        assert hook.wrap_optimizer(optimizer) is optimizer
+        hook.register_model(net)
+        net.compile(optimizer, "mse")
+        net.fit(x, y, batch_size=16, callbacks=[hook], verbose=0)
+        assert smd.get_hook("keras") is hook
+    names = {key.split("|", 2)[2] for key in reading.by_us(run) if key.startswith("1|")}
+    gradients = {f"gradients/{layer}/{of}Grad" for layer in ("hidden", "last") for of in ("kernel", "bias")}
+    assert {*gradients, f"{net.name}/inputs", f"{net.name}/outputs", "loss"} <= names
+
+
+def test_wrong_arguments_of_smdebugs_methods(run):
+    with smd.KerasHook(run, dry_run=True) as hook:
+        with pytest.raises(TypeError, match="register_model takes a Keras model, got str"):
+            hook.register_model("model")
+        with pytest.raises(TypeError, match="wrap_optimizer takes a Keras optimizer, got str"):
+            hook.wrap_optimizer("sgd")

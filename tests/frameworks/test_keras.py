@@ -117,3 +117,35 @@ def test_a_log_of_the_tensorboard_callback_is_a_trial(tmp_path):
         )
         assert trial.tensor(kernel).value(2, modes.TRAIN)[:, 2].sum() == 12
         assert "epoch_loss" in trial.tensor_names(collection="losses")
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_registered_model_in_a_loop_with_a_tape(run, graph):  # noqa: F811
+    net, (x, y) = model(), data()
+    x, y = tf.constant(x, tf.float32), tf.constant(y, tf.float32)
+    every_other = smd.SaveConfig(save_interval=2)
+    with smd.KerasHook(run, include_collections=["layers", "gradients"], save_config=every_other) as hook:
+        hook.register_model(net)
+        optimizer = hook.wrap_optimizer(keras.optimizers.SGD(0.1))
+        outputs = []
+
+        def step(x, y):
+            with hook.wrap_tape(tf.GradientTape()) as tape:
+                predicted = net(x, training=True)
+                loss = tf.reduce_mean((predicted - y) ** 2)
+            gradients = tape.gradient(loss, net.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, net.trainable_variables, strict=True))
+            return predicted
+
+        step = tf.function(step) if graph else step
+        outputs = [step(x, y).numpy() for _ in range(3)]
+        # Steps of `fit` are saved as well, by the same listeners.
+        net.fit(x, y, batch_size=32, callbacks=[hook], verbose=0)
+    found = reading.by_us(run)
+    for at in (0, 2):
+        assert (found[f"{at}|worker_0|last/outputs"] == outputs[at]).all()
+        assert (found[f"{at}|worker_0|hidden/inputs"] == x.numpy()).all()
+        assert f"{at}|worker_0|gradients/hidden/kernelGrad" in found
+        assert f"{at}|worker_0|gradients/hidden/kernelGrad_1" not in found
+    assert not any(key.startswith("1|") for key in found)
+    assert not hasattr(net.layers[0].call, "__wrapped__")

@@ -33,7 +33,7 @@ from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
 from smdwidgets.modes import ModeKeys
 
-__all__ = ["Collection", "Hook"]
+__all__ = ["Collection", "Hook", "is_symbolic"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
@@ -88,6 +88,27 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self._before: ModeKeys = ModeKeys.GLOBAL
         self._taps = _taps()
         BaseHook.__init__(self, *args, **options)
+
+    # --------------------------------------------------------------------------------- for scripts written for smdebug
+
+    def register_model(self, model: Any) -> None:
+        """Register a model whose layers' inputs and outputs are saved in loops with :meth:`wrap_tape`.
+
+        `fit`, `evaluate` and `predict` need no registration.
+        """
+        if not isinstance(model, keras.layers.Layer):
+            raise SMDebugTypeError(f"register_model takes a Keras model, got {type(model).__name__}")
+        self.set_model(model)
+
+    def wrap_optimizer(self, optimizer: Any) -> Any:
+        """Return the optimizer unchanged. Gradients and optimizer variables are saved without a wrapper.
+
+        >>> hook.wrap_optimizer(optimizer) is optimizer            # doctest: +SKIP
+        True
+        """
+        if not callable(getattr(optimizer, "apply_gradients", None)):
+            raise SMDebugTypeError(f"wrap_optimizer takes a Keras optimizer, got {type(optimizer).__name__}")
+        return optimizer
 
     # ------------------------------------------------------------------------------------------ what Keras calls us
 
@@ -211,6 +232,15 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         outermost = (f"{model.name}/inputs", f"{model.name}/outputs")
         for collection, name in zip((CollectionKeys.INPUTS, CollectionKeys.OUTPUTS), outermost, strict=True):
             self.get_collection(collection).add_tensor_name(name)
+        self._tap_layers(model)
+        if (optimizer := getattr(model, "optimizer", None)) is not None:
+            inner = getattr(optimizer, "inner_optimizer", optimizer)
+            self._wrap(inner, "apply", self._tapped_apply)
+        if hasattr(model, "compute_loss"):
+            self._wrap(model, "compute_loss", self._tapped_loss)
+
+    def _tap_layers(self, model: Any) -> None:
+        """Listen to the layers whose inputs or outputs any collection may want."""
         for layer in _layers(model):
             name = self._name_of(layer)
             probes = [
@@ -218,11 +248,6 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             ]
             if self._plan.wants_any(probes):
                 self._wrap(layer, "call", functools.partial(self._tapped_call, name))
-        if (optimizer := getattr(model, "optimizer", None)) is not None:
-            inner = getattr(optimizer, "inner_optimizer", optimizer)
-            self._wrap(inner, "apply", self._tapped_apply)
-        if hasattr(model, "compute_loss"):
-            self._wrap(model, "compute_loss", self._tapped_loss)
 
     def _wrap(self, owner: Any, method: str, around: Callable[..., Any]) -> None:
         """Have calls of an object's method go through ``around(original, *args)``."""
@@ -257,7 +282,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         return loss
 
     def _listen(self, named: Mapping[str, Any]) -> None:
-        if not _is_symbolic():
+        if not is_symbolic():
             self._taps.listen(self._heard, named)
 
     def _heard(self, name: str, value: Any) -> None:
@@ -302,7 +327,7 @@ def _sublayers(layer: Any) -> list[Any]:
     return list(layer._flatten_layers(include_self=False, recursive=False))
 
 
-def _is_symbolic() -> bool:
+def is_symbolic() -> bool:
     """Whether Keras is only finding out shapes."""
     try:
         from keras.src.backend.common.symbolic_scope import in_symbolic_scope

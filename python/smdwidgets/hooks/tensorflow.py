@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.base import Hook as BaseHook
-from smdwidgets.hooks.keras import Collection
+from smdwidgets.hooks.keras import Collection, is_symbolic
 from smdwidgets.hooks.keras import Hook as KerasHook
 from smdwidgets.hooks.keras_taps import GraphTaps
 
@@ -40,12 +40,44 @@ class Hook(KerasHook):
         # TensorFlow's own tensors, whatever Keras runs on.
         self._taps = GraphTaps()
         self._wanted: Any = None
+        self._registered: list[Any] = []
+        self._tape_tapped: list[Any] = []
+
+    def register_model(self, model: Any) -> None:  # noqa: D102 - see the base class
+        super().register_model(model)
+        if not any(model is known for known in self._registered):
+            self._registered.append(model)
 
     def wrap_tape(self, tape: tf.GradientTape) -> Tape:
         """The tape, and this hook listening to it."""
         if not hasattr(tape, "gradient") or not hasattr(tape, "__enter__"):
             raise SMDebugTypeError(f"wrap_tape takes a tf.GradientTape, not {type(tape).__name__}.")
+        self._tap_registered()
         return Tape(self, tape)
+
+    def _tap_registered(self) -> None:
+        """Listen to the layers of registered models, before the loop calls them or a ``tf.function`` traces the call."""
+        if not self._alive():
+            return
+        for model in self._registered:
+            if not any(model is known for known in (*self._tape_tapped, *self._tapped.values())):
+                if not self._plan.prepared:
+                    self._prepare()
+                self._tap_layers(model)
+                self._tape_tapped.append(model)
+
+    def _untap(self) -> None:
+        super()._untap()
+        self._tape_tapped.clear()
+
+    def _listen(self, named: Mapping[str, Any]) -> None:
+        if not is_symbolic():
+            self._taps.listen(self._heard, named, self._wanted_in_graph())
+
+    def _wanted_in_graph(self) -> Any:
+        """The tape's tensor that says whether the step is saved, if this is the graph that the tape is in."""
+        in_graph = getattr(self._wanted, "graph", None) is tf.compat.v1.get_default_graph()
+        return self._wanted if in_graph and not tf.executing_eagerly() else None
 
     def record_tensor_value(self, tensor_name: str, tensor_value: Any) -> None:
         """Save a value of the current step under a name, as a metric; also within a ``tf.function``."""
