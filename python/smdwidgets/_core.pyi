@@ -18,11 +18,10 @@ __version__: str
 _Buffer: TypeAlias = bytes | bytearray | memoryview | mmap | NDArray[Any]
 """Anything whose bytes lie in one piece."""
 
-def decode(data: _Buffer, offset: int = 0, copy: bool = False) -> NDArray[Any]:
+def decode(data: _Buffer, offset: int = 0) -> NDArray[Any]:
     """The tensor in the record that starts `offset` bytes into `data`.
 
-    The array is a read-only view of `data`, or with `copy` one to write to. The header's checksum is checked, and the
-    payload's where the record carries one. Text comes as an array of str. bfloat16 needs ml_dtypes.
+    The array is a writable copy. The header's checksum is checked, and the payload's where the record carries one. Text comes as an array of str. bfloat16 needs ml_dtypes.
 
     >>> with StepWriter("run", step=5) as step:
     ...     step.tensor("w", np.float32([0.5, 0.25]))
@@ -97,7 +96,7 @@ class Event:
     def description(self) -> str: ...
     @property
     def value(self) -> Any:
-        """A tensor: a read-only view of the log (strings: an object array of bytes). A histogram, image or sound: a dict of
+        """A tensor: a writable copy (strings: an object array of bytes). A histogram, image or sound: a dict of
         its fields. A graph: its bytes."""
     @property
     def buckets(self) -> NDArray[np.float64] | None:
@@ -489,34 +488,33 @@ class Entry:
     @property
     def crc(self) -> int | None:
         """CRC32C of the record's payload, if the index file carries one."""
-    def decode(self, data: bytes | bytearray | memoryview, copy: bool = False) -> NDArray[Any]:
+    def decode(self, data: bytes | bytearray | memoryview) -> NDArray[Any]:
         """The value from this record's bytes, got elsewhere (a bucket). Name and checksums are checked; the array is a
-        read-only view of `data` unless `copy`."""
+        writable copy."""
 
 @final
 class Files:
     """Event files of one local run, kept open (the most recently used ones).
 
-    Arrays are read-only, and hold what was read and checked whatever becomes of the file. Values up to 4 MB that were asked
-    for lately are kept (16 MB in all), and handed out again as views of the same memory.
+    Every call returns a writable array with memory of its own, which keeps its content whatever becomes of the file.
+    Recently read values up to 64 KiB are cached (16 MB in all); a call for one of them returns a copy.
     Checksums: a record's header always; its content if it or its index entry carries a checksum.
     """
 
     def __new__(cls, root: str, max_open: int = 32) -> Files: ...
     @property
     def root(self) -> str: ...
-    def value(self, entry: Entry, copy: bool = False) -> NDArray[Any]: ...
+    def value(self, entry: Entry) -> NDArray[Any]: ...
     def get(
         self,
         catalog: Catalog,
         name: str,
         step: int,
         worker: str | None = None,
-        copy: bool = False,
         keep: bool = True,
     ) -> NDArray[Any] | None:
         """`value(catalog.find(name, step, worker))` in one call, reading the step's index files first if they are unread.
-        None if there is no value. Without `keep` it is not kept for who asks again, unless it is of a few kilobytes."""
+        None if there is no value. Without `keep` only values up to 4 KiB are cached."""
     def head(self, entry: Entry) -> tuple[str, tuple[int, ...]]:
         """(dtype name, shape), from the record's first bytes."""
     def exists(self, entry: Entry) -> bool:
@@ -713,7 +711,7 @@ def window(
     shape: Sequence[int] | None = None,
     dtype: str | None = None,
 ) -> NDArray[Any]:
-    """The exact elements of some rows and columns of a plane through an array, as a read-only array of two dimensions.
+    """The exact elements of some rows and columns of a plane through an array, as an array of two dimensions.
 
     At most 4,194,304 elements; the plane is chosen as for `pooled`.
 

@@ -516,3 +516,33 @@ def test_a_log_of_summary_writer_is_a_trial(tmp_path):
         assert trial.tensor("picture").value(2).shape == (4, 6, 3)
         assert trial.tensor("notes/text_summary").value(1).item() == "step 1"
         assert trial.orphans("loss")["step"].tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("size", [1, 64, 25_000, 1 << 18, 1 << 21])
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_])
+def test_writing_to_a_tensor_made_of_a_value_does_not_change_the_trial(tmp_path, size, dtype):
+    """`torch.from_numpy` shares the array's memory, whatever its flags; it warns of read-only arrays."""
+    from smdwidgets import create_trial, explore
+    from smdwidgets.numpy import Hook
+
+    with Hook(tmp_path / "run") as hook:
+        for _ in range(2):
+            hook.save_tensor("w", np.ones(size, dtype))
+            hook.step()
+    explorer = explore(tmp_path / "run", tensor="w")
+    trial = create_trial(tmp_path / "run")
+    weight = trial.tensor("w")
+    asks = [
+        lambda: weight.value(1),
+        lambda: weight.value(1, copy=True),
+        lambda: weight.values()[1],
+        lambda: trial.values("w")["value"],
+        explorer.value,
+    ]
+    for ask in asks * 2:
+        value = ask()
+        assert value.all()
+        torch.from_numpy(value).zero_()
+        assert not value.any()
+    assert all(ask().all() for ask in asks)
+    explorer.close()

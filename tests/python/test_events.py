@@ -81,7 +81,7 @@ class TestEvents:
         assert (t.tag, t.step, t.wall_time, t.offset, t.plugin) == ("t", 3, 103.0, 0, "")
         assert (named.plugin, named.display_name, named.description, named.step) == ("mine", "T", "of *it*", 4)
         assert t.value.tolist() == content.tolist()
-        assert not t.value.flags.writeable
+        assert t.value.flags.writeable
         assert s.value.tolist() == [b"\x89PNG", b"\xff"]
         assert i.value == {"height": 2, "width": 3, "colorspace": 1, "encoded": b"\x89PNG"}
         assert (a.value["sample_rate"], a.value["frames"], a.value["encoded"]) == (8000.0, 9, b"RIFF")

@@ -59,7 +59,7 @@ def unpack(packet: bytes | memoryview) -> tuple[dict[str, Any], dict[str, NDArra
     arrays = {}
     for name, (dtype, shape, offset) in head.pop("arrays").items():
         count = int(np.prod(shape, dtype=np.int64))
-        arrays[name] = np.frombuffer(packet, "<" + dtype, count, start + offset).reshape(shape)
+        arrays[name] = np.frombuffer(packet, "<" + dtype, count, start + offset).reshape(shape).copy()
     return head, arrays
 
 

@@ -263,7 +263,7 @@ class Measurements:
     # ---------------------------------------------------------------------------------------------- whole tensors, kept
 
     def value(self, name: str, step: int, worker: str | None = None) -> NDArray[Any]:
-        """A whole tensor: a read-only view where the run allows it."""
+        """A whole tensor."""
         return self.trial.tensor(name).value(step, worker=worker)
 
     def values(self, table: StepTable, rows: NDArray[np.intp], step: int) -> NDArray[Any] | list[NDArray[Any] | None]:

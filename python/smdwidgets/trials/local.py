@@ -108,8 +108,8 @@ class LocalRun(SmdebugRun):
     def passing(self) -> Getter:
         return functools.partial(self.files.get, self.catalog, keep=False)
 
-    def value(self, place: Any, copy: bool = False) -> NDArray[Any]:
-        return self.files.value(place, copy)
+    def value(self, place: Any) -> NDArray[Any]:
+        return self.files.value(place)
 
     def head(self, place: Any) -> tuple[str, tuple[int, ...]]:
         return self.files.head(place)

@@ -133,6 +133,8 @@ class Run(ABC):
     def getter(self) -> Getter:
         """The one function that every single value goes through: as short a way to the bytes as there is.
 
+        Each call returns a writable array whose memory nothing else uses.
+
         It raises :class:`~smdwidgets.exceptions.RunFileMissing` where the index knows of a value whose file is not there.
         """
 
@@ -141,8 +143,8 @@ class Run(ABC):
         return self.getter()
 
     @abstractmethod
-    def value(self, place: Any, copy: bool = False) -> NDArray[Any]:
-        """The value at a place that the index gave."""
+    def value(self, place: Any) -> NDArray[Any]:
+        """The value at a place that the index gave: a writable array whose memory nothing else uses."""
 
     @abstractmethod
     def head(self, place: Any) -> tuple[str, tuple[int, ...]]:

@@ -145,8 +145,8 @@ class SmdebugRun(Run):
             place = self.catalog.find(name, step, worker)
         return None if place is None else self.value(place)
 
-    def value(self, place: _core.Entry, copy: bool = False) -> NDArray[Any]:
-        return place.decode(self._record(place), copy=copy)
+    def value(self, place: _core.Entry) -> NDArray[Any]:
+        return place.decode(self._record(place))
 
     def head(self, place: _core.Entry) -> tuple[str, tuple[int, ...]]:
         value = self.value(place)

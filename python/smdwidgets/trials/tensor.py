@@ -50,7 +50,7 @@ class StepState(Enum):
 class Tensor:
     """One tensor of a run. Got from ``trial.tensor(name)``.
 
-    Values are read-only and, asked for again, views of the same memory; ``copy=True`` gives an array to write to.
+    Every call returns writable arrays with memory of their own: writing to one changes nothing that is returned later.
 
     >>> weight = trial.tensor("fc1.weight")                      # doctest: +SKIP
     >>> weight.value(weight.steps()[-1]).shape                   # doctest: +SKIP
@@ -81,7 +81,9 @@ class Tensor:
         *,
         copy: bool = False,
     ) -> NDArray[Any]:
-        """The value at a step (in the count of ``mode``), of a worker (None: the first by name that has one).
+        """Return the value at a step (in the count of ``mode``) of a worker (None: the first by name that has one).
+
+        The array is writable and independent of every other one. ``copy`` has no effect; it is accepted for older scripts.
 
         Raises :class:`StepUnavailable`, :class:`StepNotYetAvailable`, :class:`TensorUnavailableForStep`,
         :class:`InvalidWorker`, or :class:`~smdwidgets.exceptions.DataError` where the record is damaged.
@@ -93,9 +95,8 @@ class Tensor:
             except (DataError, RunIOError, OverflowError, UnicodeEncodeError):
                 value = None  # said, or mended, below
             if value is not None:
-                return np.array(value) if copy else value
-        value = self._value_after_all(step_num, as_mode(mode), worker)
-        return np.array(value) if copy else value
+                return value
+        return self._value_after_all(step_num, as_mode(mode), worker)
 
     def values(self, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> dict[int, NDArray[Any]]:
         """The value at each step of a mode, by step. For many tensors at once see ``trial.values``."""

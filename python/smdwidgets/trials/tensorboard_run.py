@@ -27,7 +27,7 @@ from smdwidgets.trials.patterns import Patterns
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
 from smdwidgets.trials.tensor import REDUCTIONS
 from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, is_event_file, runs_of
-from smdwidgets.trials.tensorboard_values import scalar, value_of
+from smdwidgets.trials.tensorboard_values import value_of
 
 #: Seconds after which a log that nobody has written to is taken for that of a run which has ended.
 QUIET = 3600.0
@@ -173,7 +173,7 @@ class TensorBoardRun(Run):
         def get(name: str, step: int, worker: str | None = None) -> NDArray[Any] | None:
             found = number(name, step, worker)
             if found is not None:
-                return scalar(found)
+                return np.array(found)
             place = find(name, step, worker)
             return None if place is None else self.value(place)
 
@@ -199,13 +199,11 @@ class TensorBoardRun(Run):
                 )
         return [place.checked(bytes(data)) for place, data in zip(places, read, strict=True)]
 
-    def value(self, place: _core.Logged, copy: bool = False) -> NDArray[Any]:
+    def value(self, place: _core.Logged) -> NDArray[Any]:
         if place.number is not None:
-            value: NDArray[Any] = scalar(place.number)
-        else:
-            [event] = self.events([place])
-            value = _decoded(place, event)
-        return np.array(value) if copy else value
+            return np.array(place.number)
+        [event] = self.events([place])
+        return _decoded(place, event)
 
     def head(self, place: _core.Logged) -> tuple[str, tuple[int, ...]]:
         if place.number is not None:
@@ -298,7 +296,7 @@ class TensorBoardRun(Run):
                     values.append(None)
                     failed.append((at, error))
             else:
-                values.append(scalar(one) if isinstance(one, float) else one)
+                values.append(np.array(one) if isinstance(one, float) else one)
         kinds = {(value.dtype, value.shape) for value in values if value is not None}
         if not failed and len(kinds) == 1 and all(value is not None for value in values):
             return np.stack([value for value in values if value is not None]), []
@@ -362,14 +360,11 @@ def _written(path: Path) -> int:
 
 
 def _decoded(place: _core.Logged, event: _core.Event) -> NDArray[Any]:
-    """The value of an event, which can't be written to."""
+    """The value of an event. Errors name its file and offset."""
     try:
-        value = value_of(event, place.kind)
+        return value_of(event, place.kind)
     except DataError as error:
         raise type(error)(f"{place.event_key}, byte {place.offset}: {error}") from None
-    if value.flags.owndata:
-        value.flags.writeable = False
-    return value
 
 
 def _reduce_numbers(

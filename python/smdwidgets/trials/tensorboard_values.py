@@ -31,19 +31,8 @@ _MAX_PIXELS = 1 << 28
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def scalar(number: float) -> NDArray[np.float64]:
-    """A number as an array that can't be written to.
-
-    >>> scalar(0.5)
-    array(0.5)
-    """
-    value = np.array(number)
-    value.flags.writeable = False
-    return value
-
-
 def value_of(event: _core.Event, kind: str) -> NDArray[Any]:
-    """The value of an event of this kind."""
+    """The value of an event of this kind: a writable array with memory of its own."""
     if kind == "hparams":
         return np.array(json.dumps(_core.hparams(event.plugin_content)))
     buckets = event.buckets
@@ -95,15 +84,16 @@ def _pixels(frame: Any) -> NDArray[Any]:
 
 def sound(encoded: bytes) -> NDArray[Any]:
     """Samples of a WAV file; the bytes of any other sound."""
+    # Copies: bytes are immutable, and CPython shares those of length one.
     try:
         with wave.open(io.BytesIO(encoded)) as opened:
             width, channels = opened.getsampwidth(), opened.getnchannels()
             data = opened.readframes(opened.getnframes())
     except (wave.Error, EOFError):
-        return np.frombuffer(encoded, np.uint8)
+        return np.frombuffer(encoded, np.uint8).copy()
     if width not in (1, 2, 4) or len(data) % (width * channels):
-        return np.frombuffer(encoded, np.uint8)
-    return np.frombuffer(data, {1: "u1", 2: "<i2", 4: "<i4"}[width]).reshape(-1, channels)
+        return np.frombuffer(encoded, np.uint8).copy()
+    return np.frombuffer(data, {1: "u1", 2: "<i2", 4: "<i4"}[width]).reshape(-1, channels).copy()
 
 
 def _encoded(strings: NDArray[Any]) -> list[bytes]:

@@ -458,14 +458,13 @@ impl Entry {
     }
 
     /// The value from this record's bytes, got elsewhere.
-    #[pyo3(signature = (data, copy = false))]
-    fn decode<'py>(&self, data: &Bound<'py, PyAny>, copy: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn decode<'py>(&self, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = data.py();
         let bytes = Bytes::of(data)?;
         let held = bytes.as_slice();
         let tensor = detached(py, held.len(), || checked::whole(held, &self.promise()))
             .map_err(|error| to_python(py, &error.within(&self.event_key, self.at.offset)))?;
-        numpy::array(py, &tensor, &numpy::held(data)?, held, copy)
+        numpy::array(py, tensor)
     }
 
     fn __repr__(&self) -> String {

@@ -210,7 +210,7 @@ impl Event {
                         TensorView::of(proto).map_err(|error| to_python(py, &error.within("", self.place.at)))?;
                     return match &tensor.data {
                         Data::Strings(strings) => raw_strings(py, &tensor.shape, strings),
-                        _ => numpy::array(py, &tensor, self.data.bind(py), held, false),
+                        _ => numpy::array(py, tensor),
                     };
                 }
                 Some(Kind::Histogram(histogram)) => {
@@ -361,8 +361,7 @@ fn doubles(py: Python<'_>, values: &[f64]) -> PyResult<Py<PyAny>> {
 
 pub fn column<const N: usize>(py: Python<'_>, of: DType, values: impl Iterator<Item = [u8; N]>) -> PyResult<Py<PyAny>> {
     let values: Vec<[u8; N]> = values.collect();
-    let bytes = PyBytes::new(py, values.as_flattened());
-    Ok(numpy::over(py, of, &[values.len() as u64], bytes.as_any(), 0)?.unbind())
+    Ok(numpy::own(py, of, &[values.len() as u64], values.as_flattened().to_vec(), 0)?.unbind())
 }
 
 fn problems(py: Python<'_>, problems: Vec<Problem>) -> PyResult<Py<PyList>> {

@@ -1,16 +1,13 @@
 //! Event files of a run, and the values in them as numpy's arrays.
 
-use std::ffi::c_int;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
-use pyo3::intern;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use pyo3::{PyErr, ffi};
 use smdwidgets_core::catalog::{self as core_catalog, Kind};
 use smdwidgets_core::checked::{self, Promise};
 use smdwidgets_core::error::{Error, Place, Result};
@@ -23,33 +20,6 @@ use crate::errors::to_python;
 use crate::numpy;
 use crate::recent::{KEPT, Recent, SMALL};
 use crate::records::detached;
-
-/// The bytes of a record: what arrays hold on to.
-#[pyclass(frozen, module = "smdwidgets._core")]
-pub struct Content {
-    bytes: Vec<u8>,
-}
-
-#[pymethods]
-impl Content {
-    // SAFETY: Python calls this with a buffer to fill and keeps `slf` for as long as the buffer is in use.
-    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("no buffer to fill"));
-        }
-        let bytes = &slf.get().bytes;
-        let length = ffi::Py_ssize_t::try_from(bytes.len())?;
-        // SAFETY: `bytes` is never changed, moved or freed while `slf` lives, which the buffer holds on to, and nobody writes
-        // through it (read-only: 1).
-        let filled =
-            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), bytes.as_ptr().cast_mut().cast(), length, 1, flags) };
-        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Content, {} bytes>", self.bytes.len())
-    }
-}
 
 /// Which file, of which catalog, in which of its lives.
 type FileKey = (u64, core_catalog::FileId, u32);
@@ -70,14 +40,6 @@ impl Opened {
         }
         Ok(bytes)
     }
-}
-
-/// How a value is wanted.
-#[derive(Clone, Copy)]
-struct Manner {
-    copy: bool,
-    /// Whether it may be asked for again soon.
-    keep: bool,
 }
 
 #[derive(Default)]
@@ -135,15 +97,14 @@ impl Files {
         key: &dyn Fn() -> String,
         offset: u64,
         promise: &Promise<'_>,
-        manner: Manner,
+        keep: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let Manner { copy, keep } = manner;
         let place = (which, offset);
-        if let Some(array) = self.recent.get(py, place, promise) {
-            return if copy { array.call_method0(intern!(py, "copy")) } else { array.get_item(py.Ellipsis()) };
+        if let Some(cached) = self.recent.get(py, place, promise) {
+            return numpy::copy(&cached);
         }
         let file = self.file(py, which, key).map_err(|error| to_python(py, &error))?;
-        // What is checked is what will be handed out: a copy of our own that nobody can change any more.
+        // Checksums are verified in memory of our own: nobody can change it between the check and the answer.
         let checked = detached(py, usize::try_from(promise.length).unwrap_or(usize::MAX), || {
             let bytes = file.record(offset, promise.length)?;
             checked::whole(&bytes, promise).map(drop)?;
@@ -151,20 +112,21 @@ impl Files {
         });
         let wrong = |error: Error| to_python(py, &error.within(&file.key, offset));
         let bytes = checked.map_err(wrong)?;
-        let content = Bound::new(py, Content { bytes })?;
-        let held = &content.get().bytes;
-        let tensor = checked::again(held, promise).map_err(wrong)?;
+        let tensor = checked::again(&bytes, promise).map_err(wrong)?;
         match tensor.data {
-            Data::Raw(raw) if !raw.is_empty() && raw.len() <= if keep { KEPT } else { SMALL } => {
-                let array = if raw.len() <= SMALL {
-                    numpy::over(py, tensor.dtype, &tensor.shape, PyBytes::new(py, raw).as_any(), 0)?
-                } else {
-                    numpy::array(py, &tensor, content.as_any(), held, false)?
-                };
-                self.recent.put(place, promise, raw.len(), &array);
-                if copy { array.call_method0(intern!(py, "copy")) } else { array.get_item(py.Ellipsis()) }
+            Data::Raw(raw) if !raw.is_empty() => {
+                let (at, size) = (raw.as_ptr().addr() - bytes.as_ptr().addr(), raw.len());
+                let (dtype, shape) = (tensor.dtype, tensor.shape);
+                // The record becomes the memory of the array: no copy.
+                let value = numpy::own(py, dtype, &shape, bytes, at)?;
+                if size > if keep { KEPT } else { SMALL } {
+                    return Ok(value);
+                }
+                // Memory in the cache is never handed out.
+                self.recent.put(place, promise, size, &value);
+                numpy::copy(&value)
             }
-            _ => numpy::array(py, &tensor, content.as_any(), held, copy),
+            _ => numpy::array(py, tensor),
         }
     }
 }
@@ -182,15 +144,12 @@ impl Files {
         self.run.path().to_owned()
     }
 
-    #[pyo3(signature = (entry, copy = false))]
-    fn value<'py>(&self, py: Python<'py>, entry: &Entry, copy: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn value<'py>(&self, py: Python<'py>, entry: &Entry) -> PyResult<Bound<'py, PyAny>> {
         let which = (entry.catalog, entry.at.file, entry.at.stamp);
-        let manner = Manner { copy, keep: true };
-        self.read(py, which, &|| entry.event_key.to_string(), entry.at.offset, &entry.promise(), manner)
+        self.read(py, which, &|| entry.event_key.to_string(), entry.at.offset, &entry.promise(), true)
     }
 
-    #[pyo3(signature = (catalog, name, step, worker = None, copy = false, keep = true))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    #[pyo3(signature = (catalog, name, step, worker = None, keep = true))]
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -198,7 +157,6 @@ impl Files {
         name: &str,
         step: i64,
         worker: Option<&str>,
-        copy: bool,
         keep: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let step = global_step(step);
@@ -215,7 +173,7 @@ impl Files {
         let Some((at, when)) = found else { return Ok(None) };
         let promise = Promise { tensor: name, kind: at.kind, when, length: at.length, crc: at.crc };
         let key = || catalog.ask(py, |known| known.event_key(at.file));
-        self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &promise, Manner { copy, keep }).map(Some)
+        self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &promise, keep).map(Some)
     }
 
     fn head<'py>(&self, py: Python<'py>, entry: &Entry) -> PyResult<(&'static str, Bound<'py, PyTuple>)> {

@@ -1,7 +1,7 @@
 //! What stands in TensorBoard's logs as Python's objects: places, arrays of buckets, hyperparameters, pixels.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use smdwidgets_core::log::{Cell, Class, Content, Found, Place, Values};
 use smdwidgets_core::picture::png;
 use smdwidgets_core::proto::{self, Hparam};
@@ -93,13 +93,11 @@ pub fn in_one_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bo
         return Ok(None);
     }
     let row = 8 * like.map_or(1, |buckets| 3 * buckets);
-    let bytes = PyByteArray::new_with(py, row * values.contents.len(), |bytes| {
-        for (places, numbers) in bytes.chunks_exact_mut(row.max(1)).zip(rows.flatten()) {
-            places.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
-        }
-        Ok(())
-    })?;
-    numpy::over(py, DType::F64, &shape, bytes.as_any(), 0).map(Some)
+    let mut bytes = vec![0; row * values.contents.len()];
+    for (places, numbers) in bytes.chunks_exact_mut(row.max(1)).zip(rows.flatten()) {
+        places.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
+    }
+    numpy::own(py, DType::F64, &shape, bytes, 0).map(Some)
 }
 
 /// Each value as what it is.
@@ -136,7 +134,7 @@ pub fn one_by_one(py: Python<'_>, rows: Questions, values: Values) -> PyResult<B
 pub fn bucket_array(py: Python<'_>, buckets: impl ExactSizeIterator<Item = [f64; 3]>) -> PyResult<Bound<'_, PyAny>> {
     let shape = [buckets.len() as u64, 3];
     let bytes: Vec<u8> = buckets.flatten().flat_map(f64::to_le_bytes).collect();
-    numpy::over(py, DType::F64, &shape, PyBytes::new(py, &bytes).as_any(), 0)
+    numpy::own(py, DType::F64, &shape, bytes, 0)
 }
 
 /// Hyperparameters of a run, from the content of TensorBoard's plugin.
@@ -163,5 +161,5 @@ pub fn decode_png<'py>(encoded: &Bound<'py, PyBytes>, max_pixels: u64) -> PyResu
     let bytes = encoded.as_bytes();
     let image = detached(py, bytes.len(), || png::decode(bytes, max_pixels));
     let image = image.map_err(|error| to_python(py, &error))?;
-    numpy::over(py, image.dtype, &image.shape, PyBytes::new(py, &image.data).as_any(), 0)
+    numpy::own(py, image.dtype, &image.shape, image.data, 0)
 }

@@ -1,13 +1,21 @@
 //! Tensors as numpy arrays, made by calling numpy from outside: no C API, so one build serves every numpy.
+//!
+//! Every array made here has memory of its own and is writable. A read-only flag is no protection: frameworks take the
+//! address of an array and write through it (`torch.from_numpy` does), so shared memory would change what others read.
 
-use pyo3::intern;
+use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::{PyErr, ffi, intern};
 use smdwidgets_core::error::{Error, Place};
 use smdwidgets_core::tensor::{DType, Data, TensorView};
 
 use crate::errors::to_python;
+use crate::records::detached;
 
 /// Text arrays are padded to the longest string. Past this many bytes, and mostly padding, they hold Python strings instead.
 const MAX_PADDED: usize = 64 << 20;
@@ -62,45 +70,81 @@ pub fn dtype(py: Python<'_>, of: DType) -> PyResult<Bound<'_, PyAny>> {
     })
 }
 
-/// An array over `shape` elements that start `offset` bytes into `buffer`, which should be read-only.
-///
-/// numpy keeps `buffer` alive but does not keep it from being closed or resized: for what can be, pass [`held`].
-pub fn over<'py>(
+/// The memory of one array. Unlike a `bytearray` it cannot be resized under the array, which does not lock its buffer.
+#[pyclass(frozen, module = "smdwidgets._core")]
+pub struct Memory {
+    start: *mut u8,
+    length: usize,
+    capacity: usize,
+}
+
+// SAFETY: `Memory` owns its bytes as the `Vec` did that it was made of. Rust neither reads nor writes them until they are
+// freed; threads of Python that write to one array synchronize, as with any array.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(bytes: Vec<u8>) -> Memory {
+        let mut bytes = ManuallyDrop::new(bytes);
+        Memory { start: bytes.as_mut_ptr(), length: bytes.len(), capacity: bytes.capacity() }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: these are the parts of the vector given to `new`, and no buffer is in use any more: each holds on to `self`.
+        drop(unsafe { Vec::from_raw_parts(self.start, self.length, self.capacity) });
+    }
+}
+
+#[pymethods]
+impl Memory {
+    // SAFETY: Python calls this with a buffer to fill and keeps `slf` for as long as the buffer is in use.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no buffer to fill"));
+        }
+        let memory = slf.get();
+        let length = ffi::Py_ssize_t::try_from(memory.length)?;
+        // SAFETY: the bytes are neither moved nor freed while `slf` lives, which the buffer holds on to. They may be written
+        // to (read-only: 0): `start` is the vector's own pointer, and Rust makes no references to them.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), memory.start.cast(), length, 0, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Memory, {} bytes>", self.length)
+    }
+}
+
+/// A writable array over `shape` elements that start `offset` bytes into `bytes`, which become its own.
+pub fn own<'py>(
     py: Python<'py>,
     of: DType,
     shape: &[u64],
-    buffer: &Bound<'py, PyAny>,
+    bytes: Vec<u8>,
     offset: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
     let shape = PyTuple::new(py, shape)?;
-    let made = numpy(py)?.ndarray.bind(py).call1((&shape, dtype(py, of)?, buffer, offset));
+    let dtype = dtype(py, of)?;
+    let made = numpy(py)?.ndarray.bind(py).call1((&shape, dtype, Memory::new(bytes), offset));
     made.map_err(|error| unsupported(py, format!("numpy can't hold a {} tensor of shape {shape}: {error}", of.name())))
 }
 
-/// A tensor whose raw content lies in `held`, the bytes of `buffer`, as an array: a read-only view of them, or a copy to write to.
-pub fn array<'py>(
-    py: Python<'py>,
-    tensor: &TensorView<'_>,
-    buffer: &Bound<'py, PyAny>,
-    held: &[u8],
-    copy: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    let array = match &tensor.data {
-        Data::Raw([]) => over(py, tensor.dtype, &tensor.shape, PyBytes::new(py, &[]).as_any(), 0)?,
-        Data::Raw(content) => {
-            let offset = content.as_ptr().addr() - held.as_ptr().addr();
-            over(py, tensor.dtype, &tensor.shape, buffer, offset)?
-        }
-        Data::Owned(content) => over(py, tensor.dtype, &tensor.shape, PyBytes::new(py, content).as_any(), 0)?,
-        Data::Strings(strings) => {
-            let array = text(py, &tensor.shape, strings)?;
-            if !copy {
-                array.getattr(intern!(py, "flags"))?.setattr(intern!(py, "writeable"), false)?;
-            }
-            return Ok(array);
-        }
+/// A tensor as an array. Content that lies in a buffer is copied.
+pub fn array<'py>(py: Python<'py>, tensor: TensorView<'_>) -> PyResult<Bound<'py, PyAny>> {
+    let content = match tensor.data {
+        Data::Raw(content) => detached(py, content.len(), || content.to_vec()),
+        Data::Owned(content) => content,
+        Data::Strings(strings) => return text(py, &tensor.shape, &strings),
     };
-    if copy { array.call_method0(intern!(py, "copy")) } else { Ok(array) }
+    own(py, tensor.dtype, &tensor.shape, content, 0)
+}
+
+/// An array of the same elements with memory of its own.
+pub fn copy<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    array.call_method0(intern!(array.py(), "copy"))
 }
 
 /// `data` as something that can't be written through, and that keeps it from being closed or resized while it is in use.

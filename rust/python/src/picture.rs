@@ -5,7 +5,7 @@ use std::ops::Range;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyDict;
 use smdwidgets_core::error::Error;
 use smdwidgets_core::picture::{self as core, Axes, Binning, MAX_BINS, MAX_SIDE, Plane, Pool, Scale};
 use smdwidgets_core::tensor::DType;
@@ -27,7 +27,7 @@ fn on<T: Send>(
 
 /// A new array.
 fn array<'py>(py: Python<'py>, dtype: DType, shape: &[u64], bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    numpy::over(py, dtype, shape, PyBytes::new(py, bytes).as_any(), 0)
+    numpy::own(py, dtype, shape, bytes.to_vec(), 0)
 }
 
 fn floats<'py>(py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyAny>> {

@@ -1,18 +1,19 @@
-//! Values that were asked for lately: read, checked and made into arrays once, handed out as fresh views.
+//! A cache of recently read values: read, checked and made into arrays once. Callers get copies of them.
 //!
-//! A rule that holds each step against the one before asks for every value twice, a person runs a cell again. Asking again
-//! costs no look at the file.
+//! A rule that compares each step with the one before reads every value twice, and a person runs a cell again. A cached
+//! value costs a copy and no look at the file.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use smdwidgets_core::checked::Promise;
 
-/// Contents up to this size are copied out of their records: a view of a few numbers should not hold on to more.
+/// Contents up to this size are cached even where the caller will not ask for them again.
 pub const SMALL: usize = 4 << 10;
 
-/// Contents up to this size are kept. Larger ones would push out all others.
-pub const KEPT: usize = 4 << 20;
+/// Contents up to this size are cached. For larger ones a copy costs almost as much as reading the file again (from the page
+/// cache), and the first read would pay for both.
+pub const KEPT: usize = 64 << 10;
 
 /// Bytes of one generation of values, with what is spent around each of them.
 const GENERATION: usize = 8 << 20;

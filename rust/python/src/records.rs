@@ -18,15 +18,15 @@ pub fn detached<T: Send>(py: Python<'_>, size: usize, work: impl FnOnce() -> T +
 
 /// The tensor in a whole record that starts `offset` bytes into `data`.
 #[pyfunction]
-#[pyo3(signature = (data, offset = 0, copy = false))]
-pub fn decode<'py>(data: &Bound<'py, PyAny>, offset: usize, copy: bool) -> PyResult<Bound<'py, PyAny>> {
+#[pyo3(signature = (data, offset = 0))]
+pub fn decode<'py>(data: &Bound<'py, PyAny>, offset: usize) -> PyResult<Bound<'py, PyAny>> {
     let py = data.py();
     let bytes = Bytes::of(data)?;
     let held = bytes.as_slice();
     let record = held.get(offset..).unwrap_or_default();
     let event = detached(py, record.len(), || decode_record(record))
         .map_err(|error| to_python(py, &error.within("", offset as u64)))?;
-    numpy::array(py, &event.tensor, &numpy::held(data)?, held, copy)
+    numpy::array(py, event.tensor)
 }
 
 /// The CRC32C of some bytes.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use smdwidgets_core::error::{Error, Result};
 use smdwidgets_core::reduce::{Op, OpSet};
 use smdwidgets_core::source::{Local, Source};
@@ -136,9 +136,9 @@ pub fn failures<'py>(py: Python<'py>, failed: &Failed) -> PyResult<Bound<'py, Py
     PyList::new(py, list.map(|(row, error)| (row, error.into_value(py))))
 }
 
-/// A new array that can be written to, with these bytes.
+/// A new array with these bytes.
 fn array<'py>(py: Python<'py>, dtype: DType, shape: &[u64], bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    numpy::over(py, dtype, shape, PyByteArray::new(py, bytes).as_any(), 0)
+    numpy::own(py, dtype, shape, bytes.to_vec(), 0)
 }
 
 fn ints<'py>(py: Python<'py>, numbers: impl ExactSizeIterator<Item = i64>) -> PyResult<Bound<'py, PyAny>> {
@@ -301,17 +301,13 @@ pub fn values<'py>(
     let size = content_size(&like);
     let fits = rows.plan.items.iter().all(|item| item.length >= size);
     let room = if fits { rows.rows.len().saturating_mul(usize::try_from(size).unwrap_or(0)) } else { 0 };
-    let mut outcome = None;
-    let stack = PyByteArray::new_with(py, room, |stack| {
-        let work = |options: &Options<'_>| core_sweep::stack(&rows, &like, stack, from.source(), options);
-        outcome = Some(run(py, &manner, work));
-        Ok(())
-    })?;
-    let (others, failed) = outcome.transpose()?.unwrap_or_default();
+    let mut stack = vec![0; room];
+    let work = |options: &Options<'_>| core_sweep::stack(&rows, &like, &mut stack, from.source(), options);
+    let (others, failed) = run(py, &manner, work)?;
     let mut stacked = None;
     if room > 0 {
         let shape: Vec<u64> = std::iter::once(rows.rows.len() as u64).chain(like.1).collect();
-        let stack = numpy::over(py, like.0, &shape, stack.as_any(), 0)?;
+        let stack = numpy::own(py, like.0, &shape, stack, 0)?;
         if others.is_empty() && failed.is_empty() && rows.rows.len() == count {
             return Ok((stack, PyList::empty(py)));
         }
@@ -321,7 +317,7 @@ pub fn values<'py>(
     for (at, row) in rows.rows.iter().enumerate() {
         let number = at as u32;
         let value = match (others.get(&number), &stacked) {
-            (Some(record), _) => decode(PyBytes::new(py, record).as_any(), 0, true)?,
+            (Some(record), _) => decode(PyBytes::new(py, record).as_any(), 0)?,
             // A row of the stack as an array, also where rows are single numbers.
             (None, Some(stack)) if failed.binary_search_by_key(&number, |(row, _)| *row).is_err() => {
                 stack.get_item((at, py.Ellipsis()))?

@@ -18,6 +18,7 @@ import pytest
 
 import smdwidgets
 from python.s3.servers import FaultyProxy
+from python.trials.overwriting import check_writes_do_not_reach
 from smdwidgets import _core, cli, modes
 from smdwidgets.exceptions import RunNotFound, SMDebugError, TensorUnavailableForStep
 from smdwidgets.trials.s3 import S3Trial
@@ -321,3 +322,18 @@ def test_verify_reads_a_bucket(
     assert json.loads(capsys.readouterr().out)["bytes"] == len(log)
     assert cli.main(["verify", f"s3://{bucket}/none"]) == 2
     assert "looked for collections/" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", [1, 64, 25_000, 1 << 18, 1 << 21])
+def test_writing_to_a_value_does_not_change_what_is_cached(
+    endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path, size: int
+) -> None:
+    """In memory or in a directory: the caches hold the records as they were received."""
+    upload(write_run(tmp_path / "run", range(1, 3), tensors=1, size=size), bucket, "run")
+    for cache_dir in (None, tmp_path / "cache"):
+        with opened(f"s3://{bucket}/run", endpoint_url=endpoint, cache_dir=cache_dir) as trial:
+            weight = trial.tensor("t0")
+            check_writes_do_not_reach(lambda: weight.value(2))  # noqa: B023
+            check_writes_do_not_reach(lambda: weight.values())  # noqa: B023
+            check_writes_do_not_reach(lambda: trial.values("t0")["value"], ["ctypes"])
+            check_writes_do_not_reach(lambda: trial.reductions(), ["ctypes"])

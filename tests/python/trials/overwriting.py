@@ -1,0 +1,75 @@
+"""Ways to write to an array in place, and a check that no such write reaches what a trial returns later."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def _assign(array: Array) -> None:
+    array[...] = np.zeros((), array.dtype)
+
+
+def _assign_after_setting_the_flag(array: Array) -> None:
+    array.flags.writeable = True
+    _assign(array)
+
+
+def _stride_tricks(array: Array) -> None:
+    _assign(np.lib.stride_tricks.as_strided(array, (array.size,), (array.itemsize,)))
+
+
+def _ctypes(array: Array) -> None:
+    """What a framework does that takes the address and ignores the read-only flag."""
+    if array.dtype == object:
+        _assign(array)
+    else:
+        ctypes.memset(array.ctypes.data, 0, array.nbytes)
+
+
+WRITES: Mapping[str, Callable[[Array], None]] = {
+    "assignment": _assign,
+    "writeable flag": _assign_after_setting_the_flag,
+    "stride tricks": _stride_tricks,
+    "ctypes": _ctypes,
+}
+
+
+def arrays_in(answer: Any) -> list[Array]:
+    """All arrays in an answer: an array, a mapping (`Columns` too), a list; array elements of object columns too."""
+    if isinstance(answer, np.ndarray):
+        cells = [cell for cell in answer.flat if isinstance(cell, np.ndarray)] if answer.dtype == object else []
+        return cells or [answer]
+    if isinstance(answer, Mapping):
+        return [array for value in answer.values() for array in arrays_in(value)]
+    if isinstance(answer, list | tuple):
+        return [array for value in answer for array in arrays_in(value)]
+    return []
+
+
+def check_writes_do_not_reach(ask: Callable[[], Any], writes: Iterable[str] = WRITES) -> None:
+    """Overwrite everything that `ask` returns, and check that its later answers stay the same and share no memory."""
+    first = arrays_in(ask())
+    assert first
+    expected = [array.copy() for array in first]
+    handed_out = [first]
+    for name in writes:
+        now = arrays_in(ask())
+        for array, value in zip(now, expected, strict=True):
+            assert array.flags.writeable
+            assert (array.dtype, array.shape) == (value.dtype, value.shape)
+            np.testing.assert_array_equal(array, value)
+        for array, earlier in product(now, [array for arrays in handed_out for array in arrays]):
+            assert not np.shares_memory(array, earlier)
+        for array in now:
+            WRITES[name](array)
+        handed_out.append(now)
+    for array, value in zip(arrays_in(ask()), expected, strict=True):
+        np.testing.assert_array_equal(array, value)
