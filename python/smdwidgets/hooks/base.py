@@ -78,12 +78,6 @@ def guarded(method: Callable[Concatenate[_H, _P], _T]) -> Callable[Concatenate[_
     return call
 
 
-def set_current_hook(hook: Hook | None) -> None:
-    """Make a hook the current one; None for no current hook."""
-    global _current
-    _current = None if hook is None else weakref.ref(hook)
-
-
 class Hook:
     """Saves tensors of a training. The base of every framework's hook.
 
@@ -523,9 +517,6 @@ class Hook:
         """
         error = sys.exc_info()[1]
         self._close(RunEnd.of(None if error is self._born_in else error))
-
-    #: smdebug's name for it.
-    _cleanup = close
 
     @guarded
     def _close(self, end: RunEnd) -> None:
