@@ -47,7 +47,7 @@ def test_inspect_tells_what_the_run_holds(run, capsys):
     code, out, err = say(capsys, "inspect", run)
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert "state        ended" in lines
+    assert "state        ended: completed" in lines
     assert "steps        20, 0 to 19" in lines
     assert "  TRAIN      10, 0 to 9" in lines
     assert any(line.split() == ["w", "float32", "4x6", "10"] for line in lines)

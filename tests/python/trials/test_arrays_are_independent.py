@@ -17,6 +17,7 @@ from python.logs.logs import event, log, scalars, strings, tensor, value, writer
 from python.trials import runs
 from python.trials.overwriting import WRITES, arrays_in, check_writes_do_not_reach
 from smdwidgets import Collection, Trial, create_trial, explore, modes
+from smdwidgets.exceptions import NoMoreData
 from smdwidgets.pictures import TensorView, pack, unpack
 from smdwidgets.rules import Rule, invoke_rule
 from smdwidgets.storage import LocalStorage, Range
@@ -193,7 +194,8 @@ class Overwriting(Rule):
 def test_a_rule_cannot_change_what_others_see(tmp_path: Path) -> None:
     trial = create_trial(run_of_everything(tmp_path))
     for _ in range(2):
-        invoke_rule(Overwriting(trial), raise_eval_cond=True)
+        with pytest.raises(NoMoreData):
+            invoke_rule(Overwriting(trial), raise_eval_cond=True)
     assert trial.tensor("w").value(2).all()
 
 
