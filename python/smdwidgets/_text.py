@@ -6,11 +6,14 @@ import difflib
 import html
 import re
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 #: Longer names are cut in messages: a name may come from a hostile file and hold a megabyte.
 _SHOWN = 120
 #: Above this many candidates a spelling is not looked for: an error must not cost seconds.
 _CANDIDATES = 20_000
+#: A longer name is not taken for a misspelling.
+_MISSPELT = 40
 
 
 def visible(text: object, limit: int | None = None, lines: bool = False) -> str:
@@ -96,10 +99,12 @@ def misspelling_of(name: str, known: Iterable[str]) -> str | None:
     True
     """
     wrong = name.casefold()
+    if len(wrong) > _MISSPELT:
+        return None
     close = [
         (errors, candidate)
-        for candidate in known
-        if abs(len(candidate) - len(wrong)) <= 2 and len(wrong) <= _SHOWN
+        for candidate in islice(known, 1_000)  # a hostile file must not cost seconds
+        if abs(len(candidate) - len(wrong)) <= 2
         if (errors := _typing_errors(wrong, candidate.casefold())) <= min(2, max(len(wrong), len(candidate)) // 3)
     ]
     return min(close)[1] if close else None

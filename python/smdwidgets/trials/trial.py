@@ -16,6 +16,7 @@ from smdwidgets.config.collection import Collection
 from smdwidgets.config.keys import BUILT_IN
 from smdwidgets.exceptions import (
     NoMoreData,
+    SMDebugTypeError,
     SMDebugValueError,
     StepUnavailable,
     TensorUnavailable,
@@ -429,6 +430,8 @@ class Trial(Followed):
         >>> trial.tensor_names(collection="relu")                  # doctest: +SKIP
         ['relu1_output_0', 'relu2_output_0']
         """
+        if not isinstance(coll_name, str):
+            raise SMDebugTypeError(f"coll_name must be a string, got {type(coll_name).__name__}")
         found = self._known_collection(coll_name)
         if found is None:
             self.maybe_refresh()
@@ -436,7 +439,7 @@ class Trial(Followed):
         if found is not None:
             return found
         if coll_name not in self._created and coll_name not in BUILT_IN:
-            meant = misspelling_of(coll_name, {*self.collection_manager.collections, *BUILT_IN})
+            meant = misspelling_of(coll_name, [*BUILT_IN, *self.collection_manager.collections])
             if meant is not None:
                 self.logger.warning(
                     "%s has no collection %s. Did you mean %s? An empty collection was created.",

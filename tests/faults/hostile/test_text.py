@@ -118,7 +118,6 @@ def test_what_is_asked_of_a_run_is_answered_by_errors_that_are_text(run: Path) -
         for text in (*SMALL.values(), "\ud800"):
             for ask in (
                 lambda text=text: trial.tensor(f"no {text}"),
-                lambda text=text: trial.collection(f"no {text}"),
                 lambda text=text: trial.tensor("w/0/" + SMALL["script"]).value(0, worker=text),
                 lambda text=text: trial.tensor("w/0/" + SMALL["script"]).value(99, worker=text),
                 lambda text=text: trial.tensor("w/0/" + SMALL["script"]).reduction_value(0, text),
@@ -128,6 +127,17 @@ def test_what_is_asked_of_a_run_is_answered_by_errors_that_are_text(run: Path) -
                     ask()
                 is_text(str(raised.value))
                 assert len(str(raised.value)) <= LONGEST
+
+
+def test_a_warning_of_a_misspelt_collection_is_text(run: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with create_trial(run) as trial:
+        for text in (*SMALL.values(), "\ud800"):
+            trial.collection_manager.add(f"{text}z")
+            trial.collection(f"{text}zz")
+    assert caplog.messages
+    for message in caplog.messages:
+        is_text(message)
+        assert len(message) <= LONGEST
 
 
 # ----------------------------------------------------------------------------------------------------------------- repr

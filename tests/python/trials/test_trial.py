@@ -177,6 +177,8 @@ def test_an_unknown_collection_is_created_empty_and_may_be_filled(
 def test_a_misspelt_collection_is_a_warning(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
     assert trial.tensor_names(collection="weihgts") == []
     assert trial.collection("weihgts").tensor_names == set()
+    with pytest.raises(TypeError, match="coll_name must be a string, got int"):
+        trial.collection(3)  # type: ignore[arg-type]
     assert ["no collection 'weihgts'. Did you mean 'weights'?" in message for message in caplog.messages] == [True]
 
 
