@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX, CollectionManager
-from smdwidgets.exceptions import RunFileMissing, RunIOError
+from smdwidgets.exceptions import RunFileMissing, RunIOError, TruncatedDataError
 from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
@@ -100,8 +100,11 @@ class SmdebugRun(Run):
 
     def end(self) -> RunEnd | None:
         try:
-            content = self.storage.read_ranges([Range(END_FILE, 0, LARGEST_END_FILE)])[0]
-        except RunFileMissing:
+            try:
+                content = self.storage.read_ranges([Range(END_FILE, 0, LARGEST_END_FILE)])[0]
+            except TruncatedDataError:  # a bucket's answer to a range that the object does not fill
+                content = self.storage.read(END_FILE)
+        except FileNotFoundError:
             return None
         except RunIOError:
             return None if self.end_age() is None else RunEnd()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -105,3 +109,71 @@ def test_large_steps_go_up_in_parts(bucket: str) -> None:
 def test_another_scheme_is_refused() -> None:
     with pytest.raises(SMDebugError, match=r"s3://bucket/prefix, not to 'gs://"):
         Hook("gs://bucket/run")
+
+
+SCRIPT = """
+import os, signal, sys, time
+import numpy as np
+from smdwidgets.numpy import Hook
+
+def main():
+    hook = Hook(sys.argv[1])
+    for step in range(5):
+        hook.save_tensor("w", np.full(3, step), "weights")
+        hook.save_tensor("large", np.zeros(3_000_000), "weights")
+        hook.step()
+    if sys.argv[2] == "exception":
+        raise ValueError("loss is NaN")
+    if sys.argv[2] == "SIGTERM":
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "end"),
+    [
+        ("end of the script", 0, "completed"),
+        ("exception", 1, "exception (ValueError: loss is NaN)"),
+        ("SIGTERM", -signal.SIGTERM, "signal (SIGTERM)"),
+    ],
+)
+def test_run_of_a_script_that_never_closes_its_hook(
+    how: str, status: int, end: str, bucket: str, endpoint: str, tmp_path: Path
+) -> None:
+    """Uploads at the end of the interpreter: no thread pool can be started there any more."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    url = f"s3://{bucket}/run"
+    done = subprocess.run(
+        [sys.executable, script, url, how],
+        env={**os.environ, "AWS_ENDPOINT_URL_S3": endpoint},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert "smdwidgets" not in done.stderr
+    with smdwidgets.create_trial(url) as trial:
+        assert trial.steps() == [0, 1, 2, 3, 4]
+        assert trial.tensor("large").value(4).shape == (3_000_000,)
+        assert str(trial.run_end()) == end
+
+
+@pytest.mark.parametrize(
+    ("content", "end"),
+    [(b"", "ended"), (b'{"how": "signal", "detail": "SIGTERM"}', "signal (SIGTERM)"), (b"x" * 100_000, "ended")],
+)
+def test_end_marker_of_any_size(content: bytes, end: str, bucket: str, raw: Any) -> None:
+    train(f"s3://{bucket}/run")
+    with smdwidgets.create_trial(f"s3://{bucket}/run") as trial:
+        assert str(trial.run_end()) == "completed"
+    raw.put_object(Bucket=bucket, Key="run/training_job_end.ts", Body=content)
+    with smdwidgets.create_trial(f"s3://{bucket}/run") as trial:
+        assert str(trial.run_end()) == end
+        assert trial.loaded_all_steps
+    raw.delete_object(Bucket=bucket, Key="run/training_job_end.ts")
+    with smdwidgets.create_trial(f"s3://{bucket}/run") as trial:
+        assert trial.run_end() is None

@@ -362,7 +362,11 @@ class S3Storage:
         from boto3.s3.transfer import TransferConfig
 
         config = TransferConfig(
-            multipart_threshold=_PUT_PART, multipart_chunksize=_PUT_PART, max_concurrency=self.concurrency
+            multipart_threshold=_PUT_PART,
+            multipart_chunksize=_PUT_PART,
+            max_concurrency=self.concurrency,
+            # A hook that is open when the interpreter ends is closed after the last thread pool could be used.
+            use_threads=threading.main_thread().is_alive(),
         )
         full = self._full(key)
         if isinstance(data, Path):
