@@ -14,6 +14,7 @@ import xgboost
 sys.path.insert(0, str(Path(__file__).parent))
 import reading
 
+import smdwidgets
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.xgboost import tree_table
 from smdwidgets.stop import request_stop
@@ -181,3 +182,26 @@ def test_wrong_arguments(run):
     for arguments in ({"train_data": np.ones(3)}, {"validation_data": ("file", "csv")}, {"hyperparameters": [1]}):
         with pytest.raises(SMDebugTypeError, match=next(iter(arguments))):
             Hook(run, **arguments)
+
+
+def test_estimator_with_the_hook_can_be_cloned_and_cross_validated(run):
+    """`sklearn.base.clone` copies an estimator's callbacks: the copy of a hook is the hook, and each fold is recorded."""
+    from sklearn.base import clone
+    from sklearn.model_selection import cross_val_score
+
+    rng = np.random.default_rng(0)
+    x = rng.random((90, 3))
+    y = (x.sum(axis=1) > 1.5).astype(int)
+    with Hook(run, save_config=EVERY) as hook:
+        estimator = xgboost.XGBClassifier(n_estimators=4, callbacks=[hook])
+        assert clone(estimator).get_params()["callbacks"] == [hook]
+        with_hook = cross_val_score(estimator, x, y, cv=3)
+        before = hook.global_step
+        clone(estimator).fit(x, y, eval_set=[(x, y)], verbose=False)
+    assert before == 11
+    assert hook.global_step == 15
+    without = cross_val_score(xgboost.XGBClassifier(n_estimators=4), x, y, cv=3)
+    assert with_hook.tolist() == without.tolist()
+    with smdwidgets.create_trial(run) as trial:
+        assert trial.steps() == [12, 13, 14, 15]  # the folds have no evaluation data, hence no metrics
+        assert "validation_0-logloss" in trial.tensor_names()
