@@ -14,6 +14,7 @@ smdebug names them: ``Net_fc1.weight``, ``gradient/Net_fc1.weight``, ``fc1_input
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,15 +23,17 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets._text import shown
 from smdwidgets.config import Collection as BaseCollection
 from smdwidgets.config import CollectionKeys
-from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
+from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
 from smdwidgets.hooks.arrays import Held
 from smdwidgets.hooks.base import Hook as BaseHook
+from smdwidgets.hooks.base import guarded
 from smdwidgets.hooks.torch_copy import owned_from_torch
 from smdwidgets.hooks.torch_script import hide_from_script
 
@@ -82,7 +85,12 @@ class _Callback:
         hook = None if self._hook is None else self._hook()
         if hook is not None and self._call is not None and hook._alive():
             with hook._gate:
-                self._call(hook, *args)
+                try:
+                    self._call(hook, *args)
+                except TrainingStopped:
+                    raise
+                except Exception as error:  # whatever it is, it is not the training's
+                    hook._warn_of_failure(error)
 
     def __deepcopy__(self, memo: object) -> _Callback:
         return type(self)(None, None)
@@ -131,6 +139,8 @@ class Hook(BaseHook):
         self._counts: dict[str, int] = {}
         self._from_optimizer = False
         self._tapped = False
+        self._warned_of_shards = False
+        self._failures: set[str] = set()
         super().__init__(*args, **options)
 
     def _worker(self) -> tuple[str, int]:
@@ -152,9 +162,9 @@ class Hook(BaseHook):
             raise SMDebugValueError(
                 f"This {type(inner).__name__}, or a module that it is part of, is registered already."
             )
-        root = type(inner).__name__
+        root = _class_name(inner)
         for name, part in inner.named_modules():
-            self._know(part, name or root)
+            self._know(part, _plain_name(name) or root)
         self._models.append((root, weakref.ref(inner)))
         self._tapped = False
         if len(self._models) == 1:
@@ -176,7 +186,7 @@ class Hook(BaseHook):
         if loss_module in self._names:
             return
         self._know(loss_module, type(loss_module).__name__)
-        self._handles.append(loss_module.register_forward_hook(_ModuleCallback(self, Hook._after_forward)))
+        self._tap(loss_module, inputs=True, outputs=True)
 
     def register_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Save gradients as the optimizer is about to use them: accumulated, averaged over workers, unscaled, clipped.
@@ -191,13 +201,16 @@ class Hook(BaseHook):
     # For scripts written for smdebug.
     register_hook = register_module
 
+    @guarded
     def record_tensor_value(self, tensor_name: str, tensor_value: torch.Tensor) -> None:
         """Save the value of a loss that is a plain function, as ``<name>_output_0``."""
         self._check_name(tensor_name)
         if not isinstance(tensor_value, torch.Tensor):
             raise SMDebugTypeError(f"tensor_value must be a torch.Tensor, not {type(tensor_value).__name__}.")
-        if self._alive():
-            self._capture_all(tensor_name, "output", tensor_value)
+        if not self._alive():
+            self._warn_inactive()
+            return
+        self._capture_all(tensor_name, "output", tensor_value)
 
     def _know(self, module: nn.Module, name: str) -> None:
         self._names[module] = name
@@ -225,7 +238,8 @@ class Hook(BaseHook):
         if saves:
             with torch.no_grad():
                 for name, parameter in self._parameters():
-                    self._capture(name, parameter)
+                    if not is_lazy(parameter):
+                        self._capture(name, parameter)
                     if parameter.requires_grad:
                         self._watch(name, parameter)
         elif self._watched:
@@ -238,23 +252,36 @@ class Hook(BaseHook):
             for name, parameter in module.named_parameters():
                 if id(parameter) not in seen:
                     seen.add(id(parameter))
-                    yield f"{root}_{name}", parameter
+                    yield f"{root}_{_plain_name(name)}", parameter
 
     def _tap_modules(self) -> None:
         """Listen to the modules whose inputs or outputs any collection may want, and to no others: each costs time."""
         self._tapped = True
         for _, root in self._roots:
             for module in root.modules():
-                name = self._names[module]
-                probes = [f"{name}_{kind}_{i}" for kind in ("output", "input") for i in range(_PROBED)]
-                if self._plan.wants_any(probes):
-                    self._handles.append(module.register_forward_hook(_ModuleCallback(self, Hook._after_forward)))
+                name = self._names.get(module)
+                if name is not None:
+                    inputs, outputs = (
+                        self._plan.wants_any([f"{name}_{kind}_{i}" for i in range(_PROBED)])
+                        for kind in ("input", "output")
+                    )
+                    self._tap(module, inputs, outputs)
 
-    def _after_forward(self, module: nn.Module, inputs: object, outputs: object) -> None:
+    def _tap(self, module: nn.Module, inputs: bool, outputs: bool) -> None:
+        """Listen to a module. Inputs are taken before the call, which may change them in place."""
+        if inputs:
+            before = _ModuleCallback(self, Hook._before_call)
+            self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+        if outputs:
+            self._handles.append(module.register_forward_hook(_ModuleCallback(self, Hook._after_call)))
+
+    def _before_call(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         if self._saving and not torch.jit.is_tracing():
-            name = self._names[module]
-            self._capture_all(name, "input", inputs)
-            self._capture_all(name, "output", outputs)
+            self._capture_all(self._names[module], "input", (inputs, named_inputs))
+
+    def _after_call(self, module: nn.Module, _inputs: object, outputs: object) -> None:
+        if self._saving and not torch.jit.is_tracing():
+            self._capture_all(self._names[module], "output", outputs)
 
     def _capture_all(self, module: str, kind: str, value: object) -> None:
         """The tensors in a module's input or output; counted on when the module is called again in the same step."""
@@ -272,6 +299,8 @@ class Hook(BaseHook):
         if known is not None and known[0]() is parameter:
             return
         gradient = f"gradient/{name}"
+        if is_lazy(parameter):  # has no shape before the first forward pass
+            return
         if not self._from_optimizer and parameter.is_leaf and self._keep(gradient) is not None:
             handle = parameter.register_post_accumulate_grad_hook(_Callback(self, Hook._after_gradient))
             self._watched[id(parameter)] = weakref.ref(parameter), gradient, handle
@@ -305,7 +334,31 @@ class Hook(BaseHook):
         """One copy, from wherever the tensor is straight into the buffer that is written from."""
         if not isinstance(value, torch.Tensor):
             return super()._hold(name, value)
-        return owned_from_torch(name, value, self._outbox.staging)
+        return owned_from_torch(name, self._local(name, value), self._outbox.staging)
+
+    def _local(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """This worker's shard of a sharded tensor, any other tensor as it is.
+
+        Operations on a DTensor may start a collective, which hangs or kills the training if other ranks do not take part.
+        """
+        local = getattr(value, "_local_tensor", None)
+        if local is None:
+            return value
+        if not self._warned_of_shards:
+            self._warned_of_shards = True
+            logger.warning(
+                "%s is sharded (a DTensor). Each worker saves its own shard, without its position in the whole tensor: "
+                'use include_workers="all" and value(step, worker=...).',
+                shown(name),
+            )
+        return local
+
+    def _warn_of_failure(self, error: Exception) -> None:
+        """Say once for each kind of failure that something could not be recorded. Training goes on."""
+        kind = f"{type(error).__name__}: {error}"[:300]
+        if kind not in self._failures:
+            self._failures.add(kind)
+            logger.warning("Recording failed; training goes on: %s", kind)
 
     def _plain(self, value: object) -> object:
         return np.empty(0) if isinstance(value, torch.Tensor) else value
@@ -332,10 +385,33 @@ def _unwrapped(module: nn.Module) -> nn.Module:
             return module
 
 
+#: Parts of names that wrappers add to those of the model inside.
+_WRAPPERS = frozenset({"_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"})
+
+
+def _plain_name(name: str) -> str:
+    """The name that a module or parameter has without wrappers.
+
+    >>> _plain_name("_fsdp_wrapped_module.body._checkpoint_wrapped_module.weight")
+    'body.weight'
+    """
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+def _class_name(module: nn.Module) -> str:
+    """The name of the model's own class: ``fully_shard`` puts a class of its own in front of it."""
+    classes = type(module).__mro__
+    made = any(base.__name__ == "FSDPModule" for base in classes[0].__bases__)
+    return next(each for each in classes[int(made) :] if each.__name__ != "FSDPModule").__name__
+
+
 def _tensors(value: object) -> Iterator[torch.Tensor]:
-    """The tensors in nested tuples, lists and dictionaries, in their order."""
+    """The tensors in nested tuples, lists, dictionaries and data classes, in their order."""
     if isinstance(value, torch.Tensor):
         yield value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, Mapping):
+        for field in dataclasses.fields(value):
+            yield from _tensors(getattr(value, field.name, None))
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from _tensors(item)

@@ -1,0 +1,162 @@
+"""A hook changes no training and ends none: what it cannot record it warns of, and what it records is right."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from endings.running import run_script
+from smdwidgets import create_trial
+from smdwidgets.pytorch import Hook, SaveConfig
+
+EVERY = SaveConfig(save_interval=1)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return tmp_path / "run"
+
+
+def value(run, name, step=0):
+    with create_trial(run) as trial:
+        return torch.from_numpy(trial.tensor(name).value(step))
+
+
+def test_input_is_saved_before_the_module_changes_it_in_place(run):
+    x = torch.linspace(-2, 2, 8).reshape(2, 4)
+    with Hook(run, save_all=True, save_config=EVERY) as hook:
+        model = nn.Sequential(nn.Identity(), nn.ReLU(inplace=True))
+        hook.register_module(model)
+        model(x.clone())
+    assert torch.equal(value(run, "1_input_0"), x)
+    assert torch.equal(value(run, "1_output_0"), x.relu())
+
+
+def test_keyword_inputs_and_data_class_outputs(run):
+    @dataclasses.dataclass
+    class Output:
+        loss: torch.Tensor
+        hidden: tuple[torch.Tensor, ...]
+        cache: object = None
+
+    class Inner(nn.Module):
+        def forward(self, x, *, scale):
+            return Output(x.sum(), (x * scale, x + scale))
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return self.inner(x, scale=torch.tensor(3.0)).loss
+
+    with Hook(run, save_all=True, save_config=EVERY) as hook:
+        model = Net()
+        hook.register_module(model)
+        model(torch.ones(2, 4))
+    assert value(run, "inner_input_0").tolist() == torch.ones(2, 4).tolist()
+    assert value(run, "inner_input_1").item() == 3
+    assert [value(run, f"inner_output_{i}").sum().item() for i in range(3)] == [8, 24, 32]
+
+
+def test_lazy_modules_are_recorded_once_they_have_parameters(run):
+    with Hook(run, save_all=True, save_config=EVERY) as hook:
+        model = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d(), nn.Linear(3, 1))
+        hook.register_module(model)
+        for _ in range(3):
+            model(torch.randn(4, 5)).sum().backward()
+    with create_trial(run) as trial:
+        assert trial.steps() == [0, 1, 2]
+        assert trial.tensor("Sequential_0.weight").steps() == [1, 2]
+        assert trial.tensor("gradient/Sequential_0.weight").steps() == [1, 2]
+
+
+def test_failure_in_a_callback_is_a_warning(run, caplog, monkeypatch):
+    hook = Hook(run, save_all=True, save_config=EVERY)
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    hook.register_module(model)
+    monkeypatch.setattr(hook, "_capture", lambda *_: 1 / 0)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            model(torch.ones(2, 4)).sum().backward()
+    assert model[0].weight.grad is not None
+    assert [record.getMessage() for record in caplog.records] == [
+        "Recording failed; training goes on: ZeroDivisionError: division by zero"
+    ]
+    hook.close()
+
+
+SHARDED = """
+import os, sys, torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 1)
+        self.scale = nn.Parameter(torch.ones(1))  # of one element: worker 1 has none of it
+
+    def forward(self, x):
+        return self.head(self.body(x).relu()) * self.scale
+
+def train(rank, run, workers, port):
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": str(rank), "WORLD_SIZE": "2"}
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = Net()
+    if workers:
+        import smdwidgets.pytorch as smd
+        hook = smd.Hook(run, save_all=True, include_workers=workers, save_config=smd.SaveConfig(save_interval=1))
+    if workers == "all":  # registered before the model is sharded, else after
+        hook.register_module(model)
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    if workers == "one":
+        hook.register_module(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if workers:
+        hook.register_optimizer(optimizer)
+    losses = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = (model(torch.full((2, 4), float(step + rank))) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    with open(f"losses-{rank}", "w") as out:
+        print(losses, file=out)
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(train, (sys.argv[1], sys.argv[2], sys.argv[3]), nprocs=2)
+"""
+
+
+@pytest.mark.parametrize("workers", ["one", "all"])
+def test_sharded_model_trains_as_without_the_hook(workers, run, tmp_path, free_port):
+    (tmp_path / "bare").mkdir()
+    bare = run_script(SHARDED, tmp_path / "bare", run, "", free_port)
+    assert bare.returncode == 0, bare.stderr
+    hooked = run_script(SHARDED, tmp_path, run, workers, free_port)
+    assert hooked.returncode == 0, hooked.stderr
+    for rank in range(2):
+        assert (tmp_path / f"losses-{rank}").read_text() == (tmp_path / "bare" / f"losses-{rank}").read_text()
+    assert hooked.stderr.count("is sharded (a DTensor)") == (2 if workers == "all" else 1)
+    with create_trial(run) as trial:
+        assert trial.steps() == [0, 1, 2]
+        weights = [trial.tensor("Net_body.weight").value(2, worker=worker).shape for worker in trial.workers()]
+        gradients = [
+            trial.tensor("gradient/Net_body.weight").value(2, worker=worker).shape for worker in trial.workers()
+        ]
+        assert gradients == [(4, 4)] * len(trial.workers())
+        assert weights == ([(4, 4), (4, 4)] if workers == "all" else [(8, 4)])
+        assert "gradient/Net_scale" in trial.tensor_names()
