@@ -1,8 +1,7 @@
-"""What all hooks share: which step this is, what of it is saved, and the way to the disk.
+"""The base of all hooks: counts steps, decides what to save, and hands copies to the writer's thread.
 
-A framework's hook tells the base when a step begins and which tensors it meets; the base decides, copies what is
-wanted, and hands it to the writer's thread. So there is one place that knows the rules of saving, and none of it knows
-a framework.
+A framework's hook reports when a step begins and which tensors occur in it. The base applies the rules of saving, and knows no
+framework.
 """
 
 from __future__ import annotations
@@ -82,34 +81,35 @@ class Hook:
     """Saves tensors of a training. The base of every framework's hook.
 
     Args:
-        out_dir: the run's directory, fresh or empty; or ``s3://bucket/prefix``.
-        export_tensorboard: write scalars and histograms for TensorBoard too, into ``tensorboard_dir`` or
+        out_dir: directory of the run, which must not hold a run yet; or ``s3://bucket/prefix``.
+        export_tensorboard: also write scalars and histograms for TensorBoard, into ``tensorboard_dir`` or
             ``out_dir/tensorboard``.
-        tensorboard_dir: where to; implies ``export_tensorboard``.
-        dry_run: decide and log, write nothing.
-        reduction_config: what to save of tensors whose collection does not say; by default the whole tensor.
-        save_config: when to save tensors whose collection does not say: a SaveConfig, a SaveConfigMode or a dictionary of
-            modes; by default every 500th step.
+        tensorboard_dir: directory for TensorBoard's files; implies ``export_tensorboard``.
+        dry_run: count steps, write nothing.
+        reduction_config: what to save of a tensor, unless its collection has a configuration; default: the whole tensor.
+        save_config: when to save a tensor, unless its collection has a configuration: a SaveConfig, a SaveConfigMode or a
+            dictionary of modes; default: every 500th step.
         include_regex: save tensors whose names match, as the collection ``default``.
-        include_collections: names of collections to save, besides those that the framework always saves.
+        include_collections: names of collections to save, in addition to those that the framework always saves.
         save_all: save every tensor.
-        include_workers: ``"one"`` (the first) or ``"all"`` workers of a distributed training save.
-        overwrite: delete the run that ``out_dir`` holds.
-        resume: go on after its last step; a number goes on with that step, and deletes what was saved from there on.
-        queue_bytes: how much may wait to be written before training waits for the disk.
-        flush_seconds: how long a complete step may wait to be written before training waits for the disk. A process that is
-            killed loses at most the steps of this time. It does not apply to a run on S3.
-        fsync: have every step on the disk itself before it becomes visible.
+        include_workers: which workers of a distributed training save: ``"one"`` (the first) or ``"all"``.
+        overwrite: delete the run in ``out_dir``.
+        resume: True: continue after the last step of the run in ``out_dir``. A number: continue with that step, and delete the
+            steps from there on.
+        queue_bytes: bytes that may wait to be written before training waits for the disk.
+        flush_seconds: seconds that a complete step may wait to be written before training waits for the disk. A process that is
+            killed loses at most the steps of this time. Does not apply to a run on S3.
+        fsync: flush every step to the disk before it becomes visible.
     """
 
-    #: The framework's own collections with their patterns.
+    #: The framework's collections and their patterns.
     built_in: ClassVar[Mapping[str, Sequence[str]]] = {CollectionKeys.ALL: (), CollectionKeys.DEFAULT: ()}
-    #: Those that are saved whatever the caller includes.
+    #: Collections that are always saved.
     always_saved: ClassVar[tuple[str, ...]] = ()
-    #: Every how many steps, if the caller does not say.
+    #: Default save interval.
     save_interval: ClassVar[int] = 500
     collection_class: ClassVar[type[Collection]] = Collection
-    #: Whether the hook meets tensors by itself, so that collections must say which of them are wanted.
+    #: Whether the framework reports tensors, so that collections must select; else the script hands over what it wants saved.
     meets_tensors: ClassVar[bool] = True
 
     def __init__(
@@ -133,9 +133,9 @@ class Hook:
     ) -> None:
         self._gate = process.Gate()
         self._pid = os.getpid()
-        self._born_in = sys.exc_info()[1]
+        self._born_in = _in_flight()
         if out_dir is None:
-            raise SMDebugTypeError("out_dir is missing: give the directory that the run is to be written to.")
+            raise SMDebugTypeError("out_dir is missing: pass the directory of the run.")
         if include_workers not in ("one", "all"):
             raise SMDebugValueError(f'include_workers must be "one" or "all", not {shown(include_workers)}.')
         if not (isinstance(flush_seconds, int | float) and flush_seconds > 0):
@@ -169,9 +169,9 @@ class Hook:
         self._step = -1
         self._mode_steps: dict[ModeKeys, int] = {}
         self._is_open = False
-        #: No more is saved; and everything that was saved is written.
+        #: Nothing more is saved; everything that was saved is written.
         self._closed = self._finished = False
-        #: Why nothing is saved, if there is another reason than that the hook was closed.
+        #: Why nothing is saved, unless the hook was closed.
         self._inactive = ""
         self._end_marked = False
         self._waiting: list[_Waiting] = []
@@ -187,7 +187,7 @@ class Hook:
         set_current_hook(self)
 
     def _open(self, overwrite: bool, resume: bool | int, fsync: bool) -> None:
-        """Take possession of the directory. One that another process writes is left alone, and training goes on unrecorded."""
+        """Claim the directory. If another process writes it, training continues unrecorded."""
         directory = self.run_dir
         try:
             resumed = directory.open(overwrite=overwrite, resume=resume)
@@ -203,7 +203,7 @@ class Hook:
         )
 
     def _close_predecessor(self) -> None:
-        """Close an open hook of this process on the same directory: a notebook cell that creates the hook ran again."""
+        """Close this process's open hook on the same directory: the notebook cell that created it ran again."""
         for other in process.open_hooks():
             if other._outbox.writes and other.worker == self.worker and other.run_dir.same_as(self.run_dir):
                 logger.warning("%s: the hook that was open here is closed; a new one takes its place.", self.out_dir)
@@ -213,10 +213,11 @@ class Hook:
 
     @classmethod
     def create_from_json_file(cls, json_file_path: str | os.PathLike[str] | None = None, **options: Any) -> Self:
-        """A hook as a configuration file in smdebug's format says.
+        """Create a hook from a JSON file in smdebug's format.
 
-        Without a path, the environment variable SMDEBUG_CONFIG_FILE_PATH names the file, or it is SageMaker's own.
-        ``options`` are further arguments of the hook, such as ``overwrite=True``.
+        Args:
+            json_file_path: the file; default: the environment variable SMDEBUG_CONFIG_FILE_PATH, else SageMaker's path.
+            **options: further arguments of the hook, such as ``overwrite=True``.
         """
         file = HookFile(json_file_path, cls.save_interval)
         hook = cls(**{**file.arguments, **options})
@@ -224,7 +225,7 @@ class Hook:
         return hook
 
     def _worker(self) -> tuple[str, int]:
-        """This process's name among the workers, and how many there are."""
+        """Name of this worker, and number of workers."""
         for rank, size in (
             ("RANK", "WORLD_SIZE"),
             ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -253,16 +254,16 @@ class Hook:
 
     @property
     def save_config(self) -> SaveConfig:
-        """When tensors are saved whose collection does not say."""
+        """When tensors are saved, unless their collection has a configuration."""
         return self._plan.save_config
 
     @property
     def reduction_config(self) -> ReductionConfig:
-        """What is saved of tensors whose collection does not say."""
+        """What is saved of a tensor, unless its collection has a configuration."""
         return self._plan.reduction_config
 
     def get_collection(self, name: str, create: bool = True) -> Collection:
-        """The collection of this name; made if there is none."""
+        """The collection of this name; created if it does not exist."""
         return self.collection_manager.get(name, create=create)
 
     def get_collections(self) -> dict[str, Collection]:
@@ -270,7 +271,7 @@ class Hook:
         return self.collection_manager.get_collections()
 
     def add_collection(self, collection: Collection) -> None:
-        """Add a collection of one's own. It is saved if ``include_collections`` names it."""
+        """Add a collection. It is saved if ``include_collections`` names it."""
         if not isinstance(collection, Collection):
             raise SMDebugTypeError(f"collection must be a Collection, not {type(collection).__name__}.")
         self.collection_manager.add(collection)
@@ -281,29 +282,29 @@ class Hook:
 
     @property
     def _saving(self) -> tuple[Collection, ...]:
-        """The collections that are saved at the step that is going on."""
+        """The collections that are saved at the current step."""
         return self._plan.saving
 
     # -------------------------------------------------------------------------------------------------------- steps
 
     @property
     def global_step(self) -> int:
-        """The number of the step that is going on, or of the last one; -1 before the first."""
+        """Number of the current step, or of the last one between steps; -1 before the first."""
         return self._step
 
     @property
     def mode_steps(self) -> dict[ModeKeys, int]:
-        """The same for each mode seen so far, by the mode's own count."""
+        """Number of the current or last step of each mode, counted within the mode."""
         return {**self._mode_steps, ModeKeys.GLOBAL: self._step}
 
     @property
     def mode_step(self) -> int:
-        """The current mode's own count of steps; -1 before the first."""
+        """Number of the current or last step, counted within its mode; -1 before the first."""
         return self._step if self.mode is ModeKeys.GLOBAL else self._mode_steps.get(self.mode, -1)
 
     @guarded
     def set_mode(self, mode: ModeKeys | str) -> None:
-        """Say what the coming steps do: ``modes.TRAIN``, ``EVAL`` or ``PREDICT``. Ends the step that is going on."""
+        """Set the mode of the next steps: ``modes.TRAIN``, ``EVAL`` or ``PREDICT``. Ends the current step."""
         mode = as_mode(mode)
         if mode is not self.mode:
             if self._alive():
@@ -311,7 +312,7 @@ class Hook:
             self.mode = mode
 
     def should_save_step(self) -> bool:
-        """Whether anything is saved at the step that is going on or, between steps, at the next one."""
+        """Whether anything is saved at the current step or, between steps, at the next one."""
         if not self._alive():
             return False
         if self._is_open:
@@ -321,7 +322,7 @@ class Hook:
         return bool(self._plan.at(self.mode, self.mode_step + 1))
 
     def _begin_step(self) -> bool:
-        """A new step of the current mode; whether any collection is saved at it."""
+        """Begin a step of the current mode; whether any collection is saved at it."""
         self._end_step()
         self._check_stop()
         if self._end_marked:  # a signal came, and the script's own handler let training go on
@@ -343,7 +344,7 @@ class Hook:
         return saves
 
     def _end_step(self) -> None:
-        """The step is complete."""
+        """End the current step, if there is one."""
         if not self._is_open:
             return
         self._is_open = False
@@ -364,12 +365,12 @@ class Hook:
 
     @property
     def stop_requested(self) -> StopRequest | None:
-        """Who asked this training to stop, if anyone did: a rule's StopTraining action leaves a file in the run."""
-        # Looked at in every step: finding nothing must cost next to nothing.
+        """The request to stop training, if there is one. A rule's StopTraining action leaves it as a file in the run."""
+        # Checked at every step.
         return stop_requested(self.run_dir.path) if os.path.exists(self._stop_file) else None  # noqa: PTH110
 
     def _check_stop(self) -> None:
-        """Between two steps: end the training by an exception if it was asked to stop, once."""
+        """Raise TrainingStopped if a stop was requested, once."""
         request = None if self._stop_seen else self.stop_requested
         if request is not None:
             self._stop_seen = True
@@ -379,9 +380,15 @@ class Hook:
 
     @guarded
     def save_scalar(self, name: str, value: object, sm_metric: bool = False, timestamp: float | None = None) -> None:
-        """Save a number as ``scalar/<name>`` at the current step, whatever the save interval.
+        """Save a number as ``scalar/<name>`` at the current step, at every step.
 
-        It becomes a member of the collection ``scalars``. ``sm_metric`` is accepted for smdebug's sake: SageMaker reads the metric from the run.
+        The scalar becomes a member of the collection ``scalars``.
+
+        Args:
+            name: name of the scalar.
+            value: a number.
+            sm_metric: accepted for compatibility with smdebug.
+            timestamp: time of the value in seconds since the epoch; default: now.
         """
         self._check_name(name)
         full = SCALAR_PREFIX + name
@@ -398,9 +405,12 @@ class Hook:
     def save_tensor(
         self, tensor_name: str, tensor_value: object, collections_to_write: str | Iterable[str] = CollectionKeys.DEFAULT
     ) -> None:
-        """Save a tensor of one's own at the current step, if that is one at which its collections are saved.
+        """Save a tensor at the current step, if one of its collections is saved at this step.
 
-        It becomes a member of the collections named (all of them), which are made if there are none of these names.
+        Args:
+            tensor_name: name of the tensor.
+            tensor_value: an array, a number, or a list of numbers or strings.
+            collections_to_write: the collections that the tensor becomes a member of; created if they do not exist.
         """
         self._check_name(tensor_name)
         if not self._alive():
@@ -411,7 +421,7 @@ class Hook:
         for collection in collections:
             collection.add_tensor_name(tensor_name)
         if self._is_open and not self._plan.asked(collections):
-            as_array(tensor_name, self._plain(tensor_value))  # a wrong type is an error at every step, not at some
+            as_array(tensor_name, self._plain(tensor_value))  # a wrong type is an error at every step, saved or not
             return
         self._take_own(tensor_name, self._hold(tensor_name, tensor_value), None, time.time(), tuple(collections))
 
@@ -423,7 +433,7 @@ class Hook:
         return collection
 
     def _take_own(self, name: str, *rest: Any) -> None:
-        """A tensor handed over by the script: into the step that is going on, or kept for the next."""
+        """Add a tensor of the script to the current step or, between steps, to the next one."""
         if self._is_open:
             self._put_own(name, *rest)
         else:
@@ -445,7 +455,7 @@ class Hook:
         return self._plan.keep(name)
 
     def _capture(self, name: str, value: Any) -> None:
-        """A tensor that the framework has met in this step: copied and handed on if any collection wants it."""
+        """Copy a tensor that occurred in this step and hand it to the writer, if a collection selects it."""
         what = self._plan.keep(name)
         if what is None or not self._outbox.writes:
             return
@@ -455,7 +465,7 @@ class Hook:
         try:
             held = self._hold(name, value)
         except Exception as error:
-            # The framework's tensors are not the script's choice: say it once, and let the training go on.
+            # The script did not choose this tensor: warn once, and let training continue.
             if name not in self._refused:
                 self._refused.add(name)
                 logger.warning("Not saved: %s", error if isinstance(error, SMDebugTypeError) else f"{name}: {error}")
@@ -463,37 +473,37 @@ class Hook:
         self._outbox.tensor(name, held, what)
 
     def _hold(self, name: str, value: object) -> Held:
-        """A copy of a tensor on this side of the device; frameworks with tensors of their own extend it."""
+        """A copy of a tensor in host memory. Overridden by frameworks that have tensor classes."""
         return owned(name, value, self._outbox.staging)
 
     def _plain(self, value: object) -> object:
-        """A tensor of the framework as something that numpy takes, for looking at its type only."""
+        """An object that numpy can convert, to check the type of a framework's tensor."""
         return value
 
     @staticmethod
     def _check_name(name: object) -> None:
         if not isinstance(name, str):
-            raise SMDebugTypeError(f"A tensor's name must be text, not {type(name).__name__}.")
+            raise SMDebugTypeError(f"a tensor's name must be a string, got {type(name).__name__}")
         if not name:
-            raise SMDebugValueError("A tensor's name must not be empty.")
+            raise SMDebugValueError("a tensor's name must not be empty")
         if not name.isascii():
             try:
                 name.encode()
             except UnicodeEncodeError:
-                raise SMDebugValueError(f"The name {shown(name)} can't be written as UTF-8.") from None
+                raise SMDebugValueError(f"the name {shown(name)} cannot be encoded as UTF-8") from None
 
     # ------------------------------------------------------------------------------------------------------- closing
 
     def _alive(self) -> bool:
-        """Whether this process may write: the hook is open, and this is no fork of the training (a DataLoader's worker)."""
+        """Whether the hook records: it is open, and this process is not a fork of the one that created it."""
         return not self._closed and self._pid == os.getpid()
 
     def _writes_here(self) -> bool:
-        """Whether this worker is one that saves."""
+        """Whether this worker saves."""
         return self.include_workers == "all" or self.worker == "worker_0"
 
     def _warn_inactive(self) -> None:
-        """Say once that what is saved goes nowhere, and why."""
+        """Warn once that nothing is saved, and why."""
         if self.dry_run or self._warned_inactive or not self._writes_here():
             return
         self._warned_inactive = True
@@ -505,18 +515,18 @@ class Hook:
 
     @guarded
     def flush(self) -> None:
-        """Wait until every step that has ended is on disk."""
+        """Wait until every complete step is on disk."""
         if self._alive():
             self._outbox.wait()
 
     @guarded
     def close(self) -> None:
-        """End the run: finish the step, write what waits, write the end marker. May be called again.
+        """End the run: end the current step, write what is queued, write the end marker. Idempotent.
 
-        A hook that is not closed is closed at the end of the process, whichever way that comes.
+        A hook that is still open when the process ends is closed then.
         """
-        error = sys.exc_info()[1]
-        self._close(RunEnd.of(None if error is self._born_in else error))
+        # A hook that was created while an exception was being handled (a retry) is not ended by that exception.
+        self._close(RunEnd.of(None if _in_flight() == self._born_in else sys.exc_info()[1]))
 
     @guarded
     def _close(self, end: RunEnd) -> None:
@@ -591,6 +601,12 @@ class Hook:
             f"step={self._step}, mode={self.mode.name}, collections={', '.join(self.include_collections) or 'none'}, "
             f"{self.save_config!r}>"
         )
+
+
+def _in_flight() -> tuple[int, type[BaseException]] | None:
+    """Which exception is being handled. Not the exception itself, whose traceback keeps tensors alive."""
+    error = sys.exc_info()[1]
+    return None if error is None else (id(error), type(error))
 
 
 def _inactive_copy(kind: type[Hook], out_dir: str) -> Hook:
