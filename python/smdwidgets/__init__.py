@@ -6,9 +6,11 @@ from smdwidgets._core import __version__
 from smdwidgets.compat import install_as_smdebug
 from smdwidgets.config import Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.modes import ModeKeys, modes
-from smdwidgets.trials import Trial, create_trial, create_trials
+from smdwidgets.trials import Trial, create_trial, create_trials, extensions
 
 if TYPE_CHECKING:
+    from smdwidgets.plots import TensorPlots, TrialPlots
+    from smdwidgets.trials.extensions import Exporter
     from smdwidgets.widgets import Explorer, RulePanel, ScalarPanel, StepSlider, TensorInspector, explore
 
 __all__ = [
@@ -34,6 +36,30 @@ __all__ = [
 
 # Widgets bring ipywidgets and IPython along, which a training script and the command line have no use for.
 _WIDGETS = frozenset({"Explorer", "RulePanel", "ScalarPanel", "StepSlider", "TensorInspector", "explore"})
+
+
+def _tensor_plots() -> type["TensorPlots"]:
+    from smdwidgets.plots import TensorPlots
+
+    return TensorPlots
+
+
+def _trial_plots() -> type["TrialPlots"]:
+    from smdwidgets.plots import TrialPlots
+
+    return TrialPlots
+
+
+def _export() -> "Exporter":
+    from smdwidgets.exports import export
+
+    return export
+
+
+# Imported at first use: plots bring the core's pictures along, exports the formats' writers.
+extensions.tensor_plotter.register(_tensor_plots)
+extensions.trial_plotter.register(_trial_plots)
+extensions.exporter.register(_export)
 
 
 def __getattr__(name: str) -> Any:

@@ -15,15 +15,14 @@ import numpy as np
 
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugRuntimeError, SMDebugValueError, TensorUnavailable
+from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.frames import PERCENTILES, Frame, HistogramWanted, Wanted, make_frame
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
+from smdwidgets.trials.trial import Tensor, Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from smdwidgets.trials.tensor import Tensor
-    from smdwidgets.trials.trial import Trial
 
 #: Palette codes above this are -inf, +inf and NaN.
 _LAST_COLOUR = 252
@@ -195,6 +194,4 @@ def _curves(ax: Any, trial: Trial, regex: str | Sequence[str], prefix: str) -> i
 
 
 def _mode_name(mode: Any) -> str:
-    from smdwidgets.modes import ModeKeys
-
     return str(ModeKeys(int(mode)).name) if isinstance(mode, int | np.integer) else str(mode)

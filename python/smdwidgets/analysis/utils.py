@@ -1,42 +1,10 @@
-"""Hold a trial still while it is asked several questions, and read arguments that come as strings."""
+"""Turn refreshing of trials off and on, and parse arguments that may come as strings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import TypeVar
+from smdwidgets.trials.refresh import no_refresh, refresh
 
-from smdwidgets.trials.trial import Trial
-
-Trials = TypeVar("Trials", Trial, Iterable[Trial])
-
-
-@contextmanager
-def no_refresh(trials: Trials) -> Iterator[Trials]:
-    """Within the block the trial, or each of the trials, looks for no news: all its answers are of one moment.
-
-    What was set before holds again after it, whatever is raised in it; blocks may be nested.
-
-    >>> with no_refresh(trial):                                # doctest: +SKIP
-    ...     last = trial.steps()[-1]
-    ...     names = trial.tensor_names(step=last)
-    """
-    with _held(trials, False):
-        yield trials
-
-
-@contextmanager
-def refresh(trials: Trials) -> Iterator[Trials]:
-    """Within the block the trial, or each of the trials, looks for news before each question."""
-    with _held(trials, True):
-        yield trials
-
-
-def _held(trials: Trial | Iterable[Trial], on: bool) -> ExitStack:
-    with ExitStack() as stack:
-        for trial in [trials] if isinstance(trials, Trial) else trials:
-            stack.enter_context(trial.refreshing(on))
-        return stack.pop_all()
+__all__ = ["no_refresh", "parse_bool", "parse_list_from_str", "refresh"]
 
 
 def parse_list_from_str(arg: str | list[str] | None, delimiter: str = ",") -> list[str]:

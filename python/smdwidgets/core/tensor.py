@@ -1,5 +1,6 @@
 """Tensors, where smdebug has them."""
 
-from smdwidgets.trials.tensor import StepState, Tensor
+from smdwidgets.trials.queries import StepState
+from smdwidgets.trials.trial import Tensor
 
 __all__ = ["StepState", "Tensor"]

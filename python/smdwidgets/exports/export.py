@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from smdwidgets._files import whole_file, whole_folder
-from smdwidgets._text import byte_size, did_you_mean, shown
+from smdwidgets._text import did_you_mean, shown
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.exports.records import Record, Wanted, global_steps, records
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.trials.columns import Failure
+from smdwidgets.trials.extensions import Exported
 from smdwidgets.trials.trial import Trial
 
 
@@ -26,27 +26,6 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Write what comes last."""
-
-
-@dataclass(frozen=True)
-class Exported:
-    """What an export has written.
-
-    >>> Exported(Path("run.npz"), "npz", records=30, tensors=3, steps=10, bytes=12_000)
-    run.npz: 30 records of 3 tensors at 10 steps, 12.0 kB
-    """
-
-    path: Path
-    format: str
-    records: int
-    tensors: int
-    steps: int
-    bytes: int
-    errors: list[Failure] = field(default_factory=list)
-
-    def __repr__(self) -> str:
-        text = f"{self.path}: {self.records:,} records of {self.tensors:,} tensors at {self.steps:,} steps, {byte_size(self.bytes)}"
-        return text + (f"; {len(self.errors):,} could not be read, see .errors" if self.errors else "")
 
 
 def _npz(path: Path, workers: int) -> Writer:

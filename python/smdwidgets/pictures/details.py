@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.logged import is_image
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.plane import ImageWanted, as_plane, plane_of, row_and_column
 from smdwidgets.pictures.view import TensorView
+from smdwidgets.trials.refresh import no_refresh
 
 MOST_VALUES = 4096
 MOST_PIXELS = 1 << 20

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
+from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.trial import Trial
 
 SHOWN_NAME = 2000

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP
 from smdwidgets.trials.columns import Columns
-from smdwidgets.trials.tensor import Tensor
-from smdwidgets.trials.trial import Trial
+from smdwidgets.trials.refresh import no_refresh
+from smdwidgets.trials.trial import Tensor, Trial
 
 
 @dataclass(frozen=True)

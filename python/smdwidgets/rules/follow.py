@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from smdwidgets.analysis.utils import refresh
+from smdwidgets.trials.refresh import refresh
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 from smdwidgets._text import shown
-from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import (
     NoMoreData,
     RuleEvaluationConditionMet,
@@ -19,6 +18,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.follow import Feed, batches
 from smdwidgets.rules.prefetch import needs_of, portions
 from smdwidgets.rules.progress import Progress
+from smdwidgets.trials.refresh import no_refresh
 
 if TYPE_CHECKING:
     from smdwidgets.rules.rule import Rule

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from smdwidgets.core.tensor import Tensor
-    from smdwidgets.trials import Trial
+    from smdwidgets.trials import Tensor, Trial
 
 __all__ = ["RequiredTensors", "RequiredTensorsForTrial"]
 

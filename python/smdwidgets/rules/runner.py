@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from smdwidgets._text import did_you_mean, markup, shown, visible
-from smdwidgets.analysis.utils import no_refresh
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules.config import rules_from_json
 from smdwidgets.rules.evaluation import Evaluation, Outcome, RuleEvent, Status
@@ -21,6 +20,7 @@ from smdwidgets.rules.news import Listener, News
 from smdwidgets.rules.prefetch import needs_of, portions
 from smdwidgets.rules.rule import Rule
 from smdwidgets.rules.sweep import Cancelled
+from smdwidgets.trials.refresh import no_refresh
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial

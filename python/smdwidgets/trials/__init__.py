@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.local import LocalTrial
-from smdwidgets.trials.tensor import StepState, Tensor
+from smdwidgets.trials.queries import StepState
 from smdwidgets.trials.tensorboard import TensorBoardTrial
-from smdwidgets.trials.trial import Trial
+from smdwidgets.trials.trial import Tensor, Trial
 from smdwidgets.trials.utils import create_trial, create_trials
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from smdwidgets.exceptions import InvalidWorker, TensorUnavailable
 from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.columns import Columns, Failure
+from smdwidgets.trials.queries import RunQueries
 from smdwidgets.trials.run import Progress, Row, is_text, possible
-
-if TYPE_CHECKING:
-    from smdwidgets.trials.trial import Trial
 
 #: In the place of a worker's name: every worker.
 EVERY_WORKER = "*"
@@ -23,14 +21,14 @@ _MODE_NAMES = np.array(["", *(mode.name for mode in ModeKeys)], dtype=object)
 
 
 def values(
-    trial: Trial,
+    trial: RunQueries,
     wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None,
     mode: ModeKeys,
     worker: str | None,
     progress: Progress | None,
     threads: int | None,
 ) -> Columns:
-    """See :meth:`Trial.values`."""
+    """See :meth:`smdwidgets.Trial.values`."""
     if worker is not None and not is_text(worker):
         raise InvalidWorker(worker)
     trial.maybe_refresh()
@@ -60,7 +58,7 @@ def values(
 
 
 def reductions(
-    trial: Trial,
+    trial: RunQueries,
     names: Iterable[str] | str | None,
     steps: Iterable[int] | int | None,
     mode: ModeKeys,
@@ -70,7 +68,7 @@ def reductions(
     progress: Progress | None,
     threads: int | None,
 ) -> Columns:
-    """See :meth:`Trial.reductions`."""
+    """See :meth:`smdwidgets.Trial.reductions`."""
     if worker is not None and not is_text(worker):
         raise InvalidWorker(worker)
     trial.maybe_refresh()
@@ -97,7 +95,7 @@ def reductions(
 
 
 def _wanted(
-    trial: Trial, wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None
+    trial: RunQueries, wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None
 ) -> dict[str, Iterable[int] | None]:
     """Names and the steps wanted of each, every name known."""
     if wanted is None:
@@ -106,12 +104,12 @@ def _wanted(
         wanted = [wanted]
     known = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
     for name in known:
-        if not trial.has_tensor(name):
+        if not trial._has(name):
             raise TensorUnavailable(name, trial._names(None, ModeKeys.GLOBAL))
     return known
 
 
-def _global_steps(trial: Trial, name: str, steps: Iterable[int] | int | None, mode: ModeKeys) -> Sequence[int]:
+def _global_steps(trial: RunQueries, name: str, steps: Iterable[int] | int | None, mode: ModeKeys) -> Sequence[int]:
     if steps is None:
         trial._run.load()
         return trial._run.index.steps_of(name, mode.value)
@@ -120,7 +118,7 @@ def _global_steps(trial: Trial, name: str, steps: Iterable[int] | int | None, mo
     return [step for step in found if step is not None and possible(step)]
 
 
-def _rows(trial: Trial, name: str, step: int, worker: str | None) -> list[Row]:
+def _rows(trial: RunQueries, name: str, step: int, worker: str | None) -> list[Row]:
     if worker == EVERY_WORKER:
         if trial._run.partly_read:
             trial._run.load([step])

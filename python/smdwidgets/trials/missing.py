@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smdwidgets.exceptions import TensorUnavailableForStep, WaitTimeout
 from smdwidgets.modes import ModeKeys
+from smdwidgets.trials.followed import Followed
 from smdwidgets.trials.wait import wait_until
-
-if TYPE_CHECKING:
-    from smdwidgets.trials.trial import Trial
 
 #: How many later steps of the same worker are looked at to tell a late file from a lost one.
 _LATER = 3
 
 
-def wait_for_event_file(trial: Trial, place: Any, name: str, step_num: int, mode: ModeKeys) -> None:
+def wait_for_event_file(trial: Followed, place: Any, name: str, step_num: int, mode: ModeKeys) -> None:
     """Return once the event file of a place is there.
 
     Uploaders keep no order, so an index file may come first. The wait is over, with :class:`TensorUnavailableForStep`, when
@@ -49,7 +47,7 @@ def wait_for_event_file(trial: Trial, place: Any, name: str, step_num: int, mode
         raise lost(f"did not come within {timeout.seconds:g} s") from None
 
 
-def _later_files(trial: Trial, place: Any) -> list[str]:
+def _later_files(trial: Followed, place: Any) -> list[str]:
     index = trial._run.index
     this = f"{place.step:012d}"
     later = [step for step in index.steps() if step > place.step and place.worker in index.workers_at(step)]

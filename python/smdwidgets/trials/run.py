@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.run_end import RunEnd
+
+#: Names of reductions, in the order in which they are stored and shown.
+REDUCTIONS: Final = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
 
 #: A value: what :meth:`Run.getter` returns, by name, global step and worker (None: the first that has one).
 Getter = Callable[[str, int, "str | None"], "NDArray[Any] | None"]

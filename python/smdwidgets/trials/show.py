@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smdwidgets._text import listed, markup, natural, shown, visible
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import RunEnd
-
-if TYPE_CHECKING:
-    from smdwidgets.trials.tensor import Tensor
-    from smdwidgets.trials.trial import Trial
+from smdwidgets.trials.followed import Followed
 
 #: Characters of one fact.
 _LONGEST = 400
@@ -38,7 +33,7 @@ def _state(end: RunEnd | None) -> str:
     return "ended" if end.how == "ended" else f"ended: {end}"
 
 
-def _trial_facts(trial: Trial) -> list[tuple[str, str]]:
+def _trial_facts(trial: Followed) -> list[tuple[str, str]]:
     """What a person wants to know first. Nothing is read or waited for to say it."""
     index, run = trial._run.index, trial._run
     state = "closed" if trial._closed else _state(run.end())
@@ -62,26 +57,25 @@ def _trial_facts(trial: Trial) -> list[tuple[str, str]]:
     return facts
 
 
-def trial_text(trial: Trial) -> str:
+def trial_text(trial: Followed) -> str:
     """The repr of a trial."""
     lines = [f"<{type(trial).__name__} {shown(trial.name)}"]
     lines += [f"  {label + ':' if label else '':<13}{visible(fact, _LONGEST)}" for label, fact in _trial_facts(trial)]
     return "\n".join(lines) + ">"
 
 
-def trial_html(trial: Trial) -> str:
+def trial_html(trial: Followed) -> str:
     """A trial in a notebook."""
     return _table(f"{type(trial).__name__} {shown(trial.name)}", _trial_facts(trial))
 
 
-def _tensor_facts(tensor: Tensor) -> list[tuple[str, str]]:
-    trial = tensor.trial
+def _tensor_facts(trial: Followed, tensor_name: str) -> list[tuple[str, str]]:
     if trial._closed:
         return [("state", "the trial is closed")]
     index = trial._run.index
-    steps = index.steps_of(tensor.name)
+    steps = index.steps_of(tensor_name)
     facts = [("trial", trial.name)]
-    place = next((found for step in reversed(steps[-8:]) if (found := index.find(tensor.name, step))), None)
+    place = next((found for step in reversed(steps[-8:]) if (found := index.find(tensor_name, step))), None)
     if place is not None:
         try:
             dtype, shape = trial._run.head(place)
@@ -93,25 +87,25 @@ def _tensor_facts(tensor: Tensor) -> list[tuple[str, str]]:
     facts.append(("steps", _span(steps) + (" (of the steps read so far)" if trial._run.partly_read else "")))
     if steps:
         kinds = [
-            ("abs_" if absolute else "") + name for name, absolute, _ in index.stored_reductions(tensor.name, steps[-1])
+            ("abs_" if absolute else "") + name for name, absolute, _ in index.stored_reductions(tensor_name, steps[-1])
         ]
         if kinds:
             facts.append(("reductions", listed(kinds, 18)))
-        workers = sorted(index.workers_of(tensor.name, steps[-1]), key=natural)
+        workers = sorted(index.workers_of(tensor_name, steps[-1]), key=natural)
         if len(workers) > 1:
             facts.append(("workers", listed(workers)))
     return facts
 
 
-def tensor_text(tensor: Tensor) -> str:
+def tensor_text(trial: Followed, name: str) -> str:
     """The repr of a tensor."""
-    facts = ", ".join(f"{label}: {visible(fact, _LONGEST)}" for label, fact in _tensor_facts(tensor))
-    return f"<Tensor {shown(tensor.name)} ({facts})>"
+    facts = ", ".join(f"{label}: {visible(fact, _LONGEST)}" for label, fact in _tensor_facts(trial, name))
+    return f"<Tensor {shown(name)} ({facts})>"
 
 
-def tensor_html(tensor: Tensor) -> str:
+def tensor_html(trial: Followed, name: str) -> str:
     """A tensor in a notebook."""
-    return _table(f"Tensor {shown(tensor.name)}", _tensor_facts(tensor))
+    return _table(f"Tensor {shown(name)}", _tensor_facts(trial, name))
 
 
 def _table(title: str, facts: list[tuple[str, str]]) -> str:

@@ -24,8 +24,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.patterns import Patterns
-from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
-from smdwidgets.trials.tensor import REDUCTIONS
+from smdwidgets.trials.run import REDUCTIONS, CollectionFiles, Getter, Progress, Row, Run
 from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, is_event_file, runs_of
 from smdwidgets.trials.tensorboard_values import value_of
 

@@ -5,38 +5,48 @@ from __future__ import annotations
 import math
 import os
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
+import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets._text import misspelling_of, shown
+from smdwidgets import _core
+from smdwidgets._text import did_you_mean, misspelling_of, shown
 from smdwidgets.config.collection import Collection
 from smdwidgets.config.keys import BUILT_IN
 from smdwidgets.exceptions import (
+    DataError,
+    InvalidWorker,
     NoMoreData,
+    RunFileMissing,
+    RunIOError,
+    ShapeUnavailableForStep,
+    SMDebugNotImplementedError,
     SMDebugTypeError,
     SMDebugValueError,
+    StepNotYetAvailable,
     StepUnavailable,
     TensorUnavailable,
+    TensorUnavailableForStep,
+    UFuncTypeError,
 )
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.run_end import RunEnd
-from smdwidgets.trials import bulk, show
-from smdwidgets.trials.followed import Followed
+from smdwidgets.trials import bulk, extensions, show
+from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.extensions import Exported, TensorPlotter, TrialPlotter
+from smdwidgets.trials.missing import wait_for_event_file
 from smdwidgets.trials.patterns import Patterns
-from smdwidgets.trials.run import Progress, Run, is_text, possible
-from smdwidgets.trials.tensor import StepState, Tensor
+from smdwidgets.trials.queries import RunQueries, StepState
+from smdwidgets.trials.run import REDUCTIONS, Progress, Run, dtype_named, is_text, possible
 from smdwidgets.trials.wait import wait_until
 
-if TYPE_CHECKING:
-    from smdwidgets.exports import Exported
-    from smdwidgets.plots import TrialPlots
-    from smdwidgets.trials.columns import Columns
+_GLOBAL = ModeKeys.GLOBAL
 
 
-class Trial(Followed):
+class Trial(RunQueries):
     """A run: a finished one, or one that is still being written.
 
     Every question first looks for news (see ``smdwidgets.analysis.utils.no_refresh``), until the run has ended. One trial may
@@ -91,27 +101,6 @@ class Trial(Followed):
         mode = as_mode(mode)
         return list(self._all_steps(mode) if show_incomplete_steps else self._complete_steps(mode))
 
-    def _all_steps(self, mode: ModeKeys) -> list[int]:
-        index = self._run.index
-        if mode == ModeKeys.GLOBAL:
-            return self._remembered("steps", index.steps)
-        self._run.load()
-        return self._remembered(("steps", mode), lambda: index.mode_steps(mode.value))
-
-    def _complete_steps(self, mode: ModeKeys) -> list[int]:
-        return self._remembered(("complete", mode), lambda: self._only_complete(self._all_steps(mode), mode))
-
-    def _only_complete(self, steps: list[int], mode: ModeKeys) -> list[int]:
-        """Those of ascending steps of a mode whose global steps are complete."""
-        until = self._complete.until
-        if mode == ModeKeys.GLOBAL:
-            return steps[: bisect_right(steps, until)]
-        last = self._run.index.last_step()
-        if last is None or last <= until:
-            return steps
-        globally = self._run.index.global_step
-        return [step for step in steps if (at := globally(mode.value, step)) is not None and at <= until]
-
     def modes(self) -> list[ModeKeys]:
         """Modes of the steps seen, GLOBAL not among them."""
         self.maybe_refresh()
@@ -134,13 +123,6 @@ class Trial(Followed):
             found = self._mode_of(global_step)
         return (None, None) if found is None else (ModeKeys(found[0]), found[1])
 
-    def _mode_of(self, global_step: int) -> tuple[int, int] | None:
-        if not possible(global_step):
-            return None
-        if self._run.partly_read:
-            self._run.load([global_step])
-        return self._run.index.mode_of(global_step)
-
     @property
     def _global_to_mode(self) -> dict[int, tuple[ModeKeys, int]]:
         """Mode and mode step of each global step seen so far, for scripts that read smdebug's attribute of this name."""
@@ -157,14 +139,6 @@ class Trial(Followed):
             found = self._global_step(mode, mode_step)
         return found
 
-    def _global_step(self, mode: ModeKeys, mode_step: int) -> int | None:
-        if mode == ModeKeys.GLOBAL:
-            return mode_step
-        if not possible(mode_step):
-            return None
-        self._run.load()
-        return self._run.index.global_step(mode.value, mode_step)
-
     def workers(self) -> list[str]:
         """Names of the workers that wrote to the run, sorted by character."""
         self.maybe_refresh()
@@ -176,15 +150,7 @@ class Trial(Followed):
         """Whether a step is there (AVAILABLE), may still come (NOT_YET_AVAILABLE), or never will (UNAVAILABLE)."""
         mode = as_mode(mode)
         self.maybe_refresh()
-        steps = self._all_steps(mode)
-        at = bisect_left(steps, step)
-        if at == len(steps):
-            return StepState.UNAVAILABLE if self.loaded_all_steps else StepState.NOT_YET_AVAILABLE
-        reached = self._global_step(mode, steps[at])
-        passed = self.loaded_all_steps or (reached is not None and reached <= self._complete.until)
-        if not passed:
-            return StepState.NOT_YET_AVAILABLE
-        return StepState.AVAILABLE if steps[at] == step else StepState.UNAVAILABLE
+        return self._state_of(step, mode)
 
     def wait_for_steps(
         self,
@@ -258,20 +224,6 @@ class Trial(Followed):
         """The same as :meth:`tensor_names`, by the name that older examples use."""
         return self.tensor_names(*args, **kwargs)
 
-    def _names(self, step: int | None, mode: ModeKeys) -> list[str]:
-        index = self._run.index
-        if step is not None:
-            at = self._global_step(mode, step)
-            if at is None or not possible(at):
-                return []
-            if self._run.partly_read:
-                self._run.load([at])
-            return index.names_at(at)
-        self._run.load()
-        if mode == ModeKeys.GLOBAL:
-            return self._remembered("names", index.names)
-        return self._remembered(("names", mode), lambda: index.names_in_mode(mode.value))
-
     def _matching(self, patterns: list[str], names: list[str]) -> list[str]:
         found = self._patterns.matching(patterns, names)
         return [name for name in names if name in found]
@@ -297,14 +249,7 @@ class Trial(Followed):
         """Whether a tensor of this name was saved at any step seen so far."""
         if self._closed:
             self._refuse()
-        if tname in self._tensors:
-            return True
-        if not is_text(tname):
-            return False
-        if self._run.has(tname):
-            return True
-        self.maybe_refresh()
-        return self._run.has(tname)
+        return tname in self._tensors or self._has(tname)
 
     def tensor(self, tname: str) -> Tensor:
         """The tensor of this name.
@@ -404,10 +349,10 @@ class Trial(Followed):
         >>> trial.export("parquet", "mlp.parquet", tensors="weight$", steps=range(100, 200))    # doctest: +SKIP
         mlp.parquet: 200 records of 2 tensors at 100 steps, 12.0 MB
         """
-        from smdwidgets.exports import export  # what writes stands above what reads
-
-        options: dict[str, Any] = {"tensors": tensors, "steps": steps, "mode": mode, "workers": workers, "force": force}
-        return export(self, to, out, progress=progress, **options)
+        export = extensions.exporter.load()
+        return export(
+            self, to, out, tensors=tensors, steps=steps, mode=mode, workers=workers, force=force, progress=progress
+        )
 
     # ------------------------------------------------------------------------------------------------- collections
 
@@ -458,11 +403,9 @@ class Trial(Followed):
     # ------------------------------------------------------------------------------------------------- for a person
 
     @property
-    def plot(self) -> TrialPlots:
-        """Matplotlib pictures of the run: :class:`~smdwidgets.plots.TrialPlots`."""
-        from smdwidgets.plots import TrialPlots  # what draws stands above what reads
-
-        return TrialPlots(self)
+    def plot(self) -> TrialPlotter[Trial]:
+        """Matplotlib plots of the run: :class:`~smdwidgets.plots.TrialPlots`."""
+        return extensions.trial_plotter.load()(self)
 
     def __eq__(self, other: object) -> bool:
         return (self.name, self.path) == (other.name, other.path) if isinstance(other, Trial) else NotImplemented
@@ -479,3 +422,286 @@ class Trial(Followed):
 
 def _is_filled(collection: Collection) -> bool:
     return bool(collection.include_regex or collection.tensor_names)
+
+
+class Tensor:
+    """One tensor of a run. Got from ``trial.tensor(name)``.
+
+    Every call returns writable arrays with memory of their own: writing to one changes nothing that is returned later.
+
+    >>> weight = trial.tensor("fc1.weight")                      # doctest: +SKIP
+    >>> weight.value(weight.steps()[-1]).shape                   # doctest: +SKIP
+    (64, 32)
+    """
+
+    __slots__ = ("_fetch", "_index", "name", "trial")
+
+    def __init__(self, name: str, trial: Trial) -> None:
+        self.name = name
+        self.trial = trial
+        self._index = trial._run.index
+        self._fetch = trial._run.getter()
+
+    def passing(self) -> Tensor:
+        """The same tensor for one who looks at each value once: none is kept for the next question."""
+        tensor = Tensor(self.name, self.trial)
+        tensor._fetch = self.trial._run.passing()
+        return tensor
+
+    # ----------------------------------------------------------------------------------------------------- values
+
+    def value(
+        self,
+        step_num: int,
+        mode: ModeKeys | str = _GLOBAL,
+        worker: str | None = None,
+        *,
+        copy: bool = False,
+    ) -> NDArray[Any]:
+        """Return the value at a step (in the count of ``mode``) of a worker (None: the first by name that has one).
+
+        The array is writable and independent of every other one. ``copy`` has no effect; it is accepted for older scripts.
+
+        Raises :class:`StepUnavailable`, :class:`StepNotYetAvailable`, :class:`TensorUnavailableForStep`,
+        :class:`InvalidWorker`, or :class:`~smdwidgets.exceptions.DataError` where the record is damaged.
+        """
+        # The common case comes first and is one call into the core: no question of modes, no look for news.
+        if mode is _GLOBAL:
+            try:
+                value = self._fetch(self.name, step_num, worker)
+            except (DataError, RunIOError, OverflowError, UnicodeEncodeError):
+                value = None  # said, or mended, below
+            if value is not None:
+                return value
+        return self._value_after_all(step_num, as_mode(mode), worker)
+
+    def values(self, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> dict[int, NDArray[Any]]:
+        """The value at each step of a mode, by step. For many tensors at once see ``trial.values``."""
+        return {step: self.value(step, mode, worker) for step in self.steps(mode)}
+
+    def _value_after_all(self, step_num: int, mode: ModeKeys, worker: str | None) -> NDArray[Any]:
+        step = self._locate(step_num, mode, worker)
+        place = self._index.find(self.name, step, worker)
+        if place is None:
+            has_reductions = bool(self._index.stored_reductions(self.name, step, worker))
+            raise TensorUnavailableForStep(self.name, step_num, mode, has_reductions)
+        return self._read(place, step_num, mode)
+
+    def _read(self, place: Any, step_num: int, mode: ModeKeys) -> NDArray[Any]:
+        """The value at a place, after waiting for its file, and again where the step was written anew."""
+        try:
+            return self.trial._run.value(place)
+        except RunIOError as error:
+            if not isinstance(error, RunFileMissing) and self.trial._run.file_there(place.event_key):
+                raise
+            wait_for_event_file(self.trial, place, self.name, step_num, mode)
+            return self.trial._run.value(place)
+        except DataError:
+            again = self.trial._run.reread(place.step) and self._index.find(self.name, place.step, place.worker)
+            if not again:
+                raise
+            return self.trial._run.value(again)
+
+    def _locate(self, step_num: int, mode: ModeKeys, worker: str | None) -> int:
+        """The global step, once it is known that the tensor (of the worker) has something there."""
+        trial = self.trial
+        step = self._step_with_it(step_num, mode, worker)
+        if step is None:
+            trial.maybe_refresh(self.name)
+            state = trial.has_passed_step(step_num, mode)
+            step = self._step_with_it(step_num, mode, worker)
+            if step is None:
+                if state == StepState.UNAVAILABLE:
+                    raise StepUnavailable(step_num, mode)
+                if state == StepState.NOT_YET_AVAILABLE:
+                    raise StepNotYetAvailable(step_num, mode)
+                raise TensorUnavailableForStep(self.name, step_num, mode, reason=self._why_not(step_num, mode))
+        return step
+
+    def _step_with_it(self, step_num: int, mode: ModeKeys, worker: str | None) -> int | None:
+        step = self.trial._global_step(mode, step_num)
+        if step is None or not possible(step):
+            return None
+        if self.trial._run.partly_read:
+            self.trial._run.load([step])
+        if worker is not None and not is_text(worker):
+            raise InvalidWorker(worker)
+        workers = self._index.workers_of(self.name, step)
+        if not workers and mode != _GLOBAL:
+            # A training that was restarted has been at this step of the mode more than once.
+            step = self._index.global_step(mode.value, step_num, latest=True) or step
+            workers = self._index.workers_of(self.name, step)
+        if worker is not None and workers and worker not in workers:
+            raise InvalidWorker(worker, workers)
+        return step if workers else None
+
+    def _why_not(self, step_num: int, mode: ModeKeys) -> str:
+        step = self.trial._global_step(mode, step_num)
+        mark = "" if step is None else f"/{step:012d}_"
+        bad = [message for key, message in self.trial._run.index.problems() if mark and mark in f"/{key}"]
+        return f"the index file of that step can't be read ({bad[0]})" if bad else ""
+
+    # ------------------------------------------------------------------------------------------------- reductions
+
+    def reduction_value(
+        self,
+        step_num: int,
+        reduction_name: str,
+        mode: ModeKeys | str = _GLOBAL,
+        worker: str | None = None,
+        abs: bool = False,
+    ) -> Any:
+        """One reduction: the one that was saved, or else computed from the value.
+
+        ``reduction_name`` is one of min, max, mean, std, variance, sum, prod, l1, l2; ``abs`` takes the absolute value first.
+        Computed std and variance divide by n, and norms are over all elements.
+        """
+        mode = as_mode(mode)
+        step = self._locate(step_num, mode, worker)
+        known = reduction_name in REDUCTIONS
+        stored = self._index.stored_reduction(self.name, step, reduction_name, abs, worker) if known else None
+        if stored is not None:
+            return self._read(stored, step_num, mode)
+        place = self._index.find(self.name, step, worker)
+        if place is None:
+            has_reductions = bool(self._index.stored_reductions(self.name, step, worker))
+            which = f"{'abs_' if abs else ''}{reduction_name}"
+            reason = f"neither the value nor its reduction {shown(which)} was saved then"
+            raise TensorUnavailableForStep(self.name, step_num, mode, has_reductions, reason)
+        if not known:
+            self._head(place, step_num, mode)  # a value that is not there is the graver news
+            hint = did_you_mean(reduction_name, REDUCTIONS)
+            all_known = ", ".join(REDUCTIONS)
+            raise SMDebugValueError(f"There is no reduction {shown(reduction_name)}: use one of {all_known}.{hint}")
+        value = self._read(place, step_num, mode)
+        if value.dtype.kind not in "biufcV":
+            raise UFuncTypeError(f"Tensor {shown(self.name)} holds {value.dtype.name}, which has no {reduction_name}.")
+        return _core.reduction(value, reduction_name, abs)
+
+    def reduction_values(
+        self, step_num: int, mode: ModeKeys | str = _GLOBAL, worker: str | None = None
+    ) -> dict[tuple[str, bool], Any]:
+        """The reductions that were saved at a step, by (name, of the absolute value). None are computed."""
+        mode = as_mode(mode)
+        step = self._locate(step_num, mode, worker)
+        stored = self._index.stored_reductions(self.name, step, worker)
+        return {(name, absolute): self._read(place, step_num, mode) for name, absolute, place in stored}
+
+    # ----------------------------------------------------------------------------------------------------- shapes
+
+    def shape(self, step_num: int, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> tuple[int, ...]:
+        """The shape at a step: the one that was saved, or that of the value, of which only the head is read."""
+        mode = as_mode(mode)
+        step = self._locate(step_num, mode, worker)
+        saved = self._index.shape_of(self.name, step, worker)
+        if saved is not None:
+            return saved
+        place = self._index.find(self.name, step, worker)
+        if place is None:
+            raise ShapeUnavailableForStep(self.name, step_num, mode)
+        try:
+            return self._head(place, step_num, mode)[1]
+        except TensorUnavailableForStep:
+            raise ShapeUnavailableForStep(self.name, step_num, mode) from None
+
+    def shapes(self, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> dict[int, tuple[int, ...]]:
+        """The shape at each step of a mode, by step."""
+        return {step: self.shape(step, mode, worker) for step in self.steps(mode)}
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """The dtype of the newest value; None where only reductions or shapes were saved."""
+        self.trial.maybe_refresh(self.name)
+        self.trial._run.load()
+        for step in reversed(self._index.steps_of(self.name)):
+            place = self._index.find(self.name, step)
+            if place is not None:
+                return dtype_named(self._head(place, step, _GLOBAL)[0])
+        return None
+
+    def _head(self, place: Any, step_num: int, mode: ModeKeys) -> tuple[str, tuple[int, ...]]:
+        run = self.trial._run
+        try:
+            return run.head(place)
+        except (DataError, RunIOError):
+            value = self._read(place, step_num, mode)
+            return value.dtype.name, value.shape
+
+    @property
+    def original_name(self) -> str | None:
+        """The name that the framework gave it, where the hook kept it."""
+        self.trial._run.load()
+        return self._index.original_name(self.name)
+
+    # ------------------------------------------------------------------------------------------ steps and workers
+
+    def steps(self, mode: ModeKeys | str = _GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
+        """Steps at which the tensor (its value, a reduction or its shape) was saved, ascending, in the count of the mode."""
+        self.trial.maybe_refresh(self.name)
+        return list(self._steps(as_mode(mode), show_incomplete_steps))
+
+    def _steps(self, mode: ModeKeys, show_incomplete_steps: bool = False) -> list[int]:
+        trial, name = self.trial, self.name
+        trial._run.load()
+
+        def every() -> list[int]:
+            return self._index.steps_of(name) if mode == _GLOBAL else self._index.mode_steps(mode.value, name)
+
+        every_step = trial._remembered(("steps of", name, mode), every)
+        if show_incomplete_steps:
+            return every_step
+        return trial._remembered(("complete of", name, mode), lambda: trial._only_complete(every_step, mode))
+
+    def prev_steps(self, step: int, n: int | None = None, mode: ModeKeys | str = _GLOBAL) -> list[int]:
+        """The last ``n`` steps up to and with ``step`` (None: all of them), ascending."""
+        if n is not None and n < 0:
+            raise ValueError(f"n must be 0 or more, or None, not {n}.")
+        steps = self.steps(mode)
+        end = bisect_right(steps, step)
+        return steps[0 if n is None else max(0, end - n) : end]
+
+    def workers(self, step_num: int, mode: ModeKeys | str = _GLOBAL) -> list[str]:
+        """Workers that saved it at a step, sorted by character."""
+        mode = as_mode(mode)
+        step = self._step_with_it(step_num, mode, None)
+        if step is None:
+            self.trial.maybe_refresh(self.name)
+            step = self._step_with_it(step_num, mode, None)
+        if step is None:
+            raise TensorUnavailableForStep(self.name, step_num, mode, reason=self._why_not(step_num, mode))
+        return self._index.workers_of(self.name, step)
+
+    def step(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Gone from smdebug itself: use :meth:`value`, :meth:`reduction_value` or :meth:`shape`."""
+        raise SMDebugNotImplementedError(
+            "tensor.step(…) is gone: use tensor.value(step) or tensor.reduction_value(step, name)."
+        )
+
+    # ------------------------------------------------------------------------------------------------------- rest
+
+    @property
+    def plot(self) -> TensorPlotter:
+        """Matplotlib plots of the tensor: :class:`~smdwidgets.plots.TensorPlots`."""
+        return extensions.tensor_plotter.load()(self)
+
+    def _close(self) -> None:
+        trial = self.trial
+
+        def refuse(name: str, step: int, worker: str | None = None) -> NoReturn:
+            trial._refuse()
+
+        self._fetch = refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_trial, (self.trial, self.name)
+
+    def __repr__(self) -> str:
+        return show.tensor_text(self.trial, self.name)
+
+    def _repr_html_(self) -> str:
+        return show.tensor_html(self.trial, self.name)
+
+
+def _of_trial(trial: Trial, name: str) -> Tensor:
+    """A pickled tensor is its trial, opened again, and its name."""
+    return trial.tensor(name)

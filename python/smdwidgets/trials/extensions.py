@@ -1,0 +1,133 @@
+"""Interfaces of what higher layers add to trials and tensors, and a registry of their implementations.
+
+Plots and exports are built on trials, so this package must not import them. ``smdwidgets/__init__.py`` registers a loader for
+each; the loader imports the implementation at first use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from smdwidgets._text import byte_size
+from smdwidgets.exceptions import SMDebugRuntimeError
+from smdwidgets.modes import ModeKeys
+from smdwidgets.trials.columns import Failure
+from smdwidgets.trials.run import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+T = TypeVar("T")
+TrialT_contra = TypeVar("TrialT_contra", contravariant=True)
+
+
+class TensorPlotter(Protocol):
+    """The type of ``tensor.plot``; implemented by :class:`smdwidgets.plots.TensorPlots`."""
+
+    def histogram(
+        self, step: int | None = None, *, bins: int = 128, scale: str = "linear", ax: Axes | None = None
+    ) -> Axes:
+        """Plot a histogram of the elements at a step (None: the newest). ``scale`` is linear, log or symlog."""
+        ...
+
+    def distribution(self, steps: Sequence[int] | None = None, *, ax: Axes | None = None) -> Axes:
+        """Plot the median and bands of percentiles over steps (None: all)."""
+        ...
+
+    def heatmap(
+        self, step: int | None = None, *, pool: str = "maxabs", cells: int = 1 << 16, ax: Axes | None = None
+    ) -> Axes:
+        """Plot the plane of the last two axes at a step (None: the newest), pooled to at most ``cells`` cells."""
+        ...
+
+
+class TrialPlotter(Protocol[TrialT_contra]):
+    """The type of ``trial.plot``; implemented by :class:`smdwidgets.plots.TrialPlots`."""
+
+    def scalars(self, regex: str | Sequence[str] = ".*", *, ax: Axes | None = None) -> Axes:
+        """Plot the scalars whose names match over global steps, one line per mode."""
+        ...
+
+    def compare(
+        self,
+        others: TrialT_contra | Sequence[TrialT_contra],
+        regex: str | Sequence[str] = "loss",
+        *,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Plot the scalars whose names match of this run and of others."""
+        ...
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The result of an export.
+
+    >>> Exported(Path("run.npz"), "npz", records=30, tensors=3, steps=10, bytes=12_000)
+    run.npz: 30 records of 3 tensors at 10 steps, 12.0 kB
+    """
+
+    path: Path
+    format: str
+    records: int
+    tensors: int
+    steps: int
+    bytes: int
+    errors: list[Failure] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        text = f"{self.path}: {self.records:,} records of {self.tensors:,} tensors at {self.steps:,} steps, {byte_size(self.bytes)}"
+        return text + (f"; {len(self.errors):,} could not be read, see .errors" if self.errors else "")
+
+
+class Exporter(Protocol):
+    """The type of :func:`smdwidgets.exports.export`."""
+
+    def __call__(
+        self,
+        trial: Any,
+        to: str,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        tensors: str | Sequence[str] | None = None,
+        steps: range | Iterable[int] | None = None,
+        mode: ModeKeys | str = ModeKeys.GLOBAL,
+        workers: str | Sequence[str] | None = None,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> Exported:
+        """Write a run, or a part of it, in another format."""
+        ...
+
+
+class Extension(Generic[T]):
+    """An implementation that a higher layer registers, loaded at first use.
+
+    >>> extension = Extension("plots")
+    >>> extension.register(lambda: "implementation")
+    >>> extension.load()
+    'implementation'
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loader: Callable[[], T] | None = None
+
+    def register(self, loader: Callable[[], T]) -> None:
+        """Set the function that returns the implementation."""
+        self._loader = loader
+
+    def load(self) -> T:
+        """Return the implementation."""
+        if self._loader is None:
+            raise SMDebugRuntimeError(f"no implementation of {self._name} is registered")
+        return self._loader()
+
+
+tensor_plotter: Extension[Callable[[Any], TensorPlotter]] = Extension("tensor.plot")
+trial_plotter: Extension[Callable[[Any], TrialPlotter[Any]]] = Extension("trial.plot")
+exporter: Extension[Exporter] = Extension("trial.export")

@@ -1,0 +1,39 @@
+"""Context managers that turn refreshing of trials off and on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
+
+from smdwidgets.trials.followed import Followed
+
+Trials = TypeVar("Trials", bound=Followed | Iterable[Followed])
+
+
+@contextmanager
+def no_refresh(trials: Trials) -> Iterator[Trials]:
+    """Do not check a trial, or several, for new steps within the block: all answers describe one moment.
+
+    The previous setting is restored after the block, also if it raises. Blocks can be nested.
+
+    >>> with no_refresh(trial):                                # doctest: +SKIP
+    ...     last = trial.steps()[-1]
+    ...     names = trial.tensor_names(step=last)
+    """
+    with _refreshing(trials, False):
+        yield trials
+
+
+@contextmanager
+def refresh(trials: Trials) -> Iterator[Trials]:
+    """Check a trial, or several, for new steps at every call within the block."""
+    with _refreshing(trials, True):
+        yield trials
+
+
+def _refreshing(trials: Followed | Iterable[Followed], on: bool) -> ExitStack:
+    with ExitStack() as stack:
+        for trial in [trials] if isinstance(trials, Followed) else trials:
+            stack.enter_context(trial.refreshing(on))
+        return stack.pop_all()
