@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
-from smdwidgets.rules.builtin.classes import LABELS, PREDICTIONS, class_numbers
+from smdwidgets.rules.classes import LABELS, PREDICTIONS, class_numbers
 from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Flag, Integer, Patterns, Real
 from smdwidgets.rules.selector import Selector

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
-from smdwidgets.rules.builtin.classes import class_numbers
+from smdwidgets.rules.classes import class_numbers
 from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import OptionalInteger, Real, Text
 from smdwidgets.rules.selector import Selector

@@ -6,8 +6,8 @@ import math
 
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
-from smdwidgets.rules.builtin.losses import loss_need, losses_at
 from smdwidgets.rules.findings import number
+from smdwidgets.rules.losses import loss_need, losses_at
 from smdwidgets.rules.parameters import Choice, OptionalReal, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need

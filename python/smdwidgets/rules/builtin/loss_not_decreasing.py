@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from smdwidgets.exceptions import InsufficientInformationForRuleInvocation
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
-from smdwidgets.rules.builtin.losses import ModeOfLosses, loss_need, losses_at
 from smdwidgets.rules.findings import number
+from smdwidgets.rules.losses import ModeOfLosses, loss_need, losses_at
 from smdwidgets.rules.parameters import Choice, Flag, Integer, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need

@@ -6,8 +6,8 @@ import math
 from statistics import median
 
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
-from smdwidgets.rules.builtin.losses import loss_need, losses_at
 from smdwidgets.rules.findings import number
+from smdwidgets.rules.losses import loss_need, losses_at
 from smdwidgets.rules.parameters import Integer, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, regex_parameter
-from smdwidgets.rules.builtin.losses import loss_need, losses_at, train_and_validation
 from smdwidgets.rules.findings import number
+from smdwidgets.rules.losses import loss_need, losses_at, train_and_validation
 from smdwidgets.rules.parameters import Integer, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
-from smdwidgets.rules.builtin.losses import loss_need, losses_at, train_and_validation
 from smdwidgets.rules.findings import number
+from smdwidgets.rules.losses import loss_need, losses_at, train_and_validation
 from smdwidgets.rules.parameters import Integer, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need

@@ -10,8 +10,8 @@ import numpy as np
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
-from smdwidgets.rules.builtin.losses import LOSSES, loss_need, losses_at
 from smdwidgets.rules.findings import number
+from smdwidgets.rules.losses import LOSSES, loss_need, losses_at
 from smdwidgets.rules.parameters import Integer, Patterns, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets._text import markup
-from smdwidgets.rules.builtin.classes import class_numbers
-from smdwidgets.rules.builtin.losses import train_and_validation
+from smdwidgets.rules.classes import class_numbers
 from smdwidgets.rules.findings import number
+from smdwidgets.rules.losses import train_and_validation
 from smdwidgets.rules.report import charts, scores
 from smdwidgets.rules.report.data import Contents, contents_of
 from smdwidgets.rules.report.files import notebook, page, write
