@@ -6,26 +6,26 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import anywidget
 import traitlets
-from numpy.typing import NDArray
 
-from smdwidgets.analysis.utils import no_refresh
-from smdwidgets.exceptions import SMDebugError, SMDebugTypeError, TensorUnavailable
-from smdwidgets.pictures.view import TensorView
+from smdwidgets.exceptions import SMDebugError, SMDebugTypeError
+from smdwidgets.rules import RuleRunner
 from smdwidgets.trials import Trial, create_trial
+from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.tensor import Tensor
-from smdwidgets.widgets import bundle, memory, still
+from smdwidgets.widgets import bundle, memory, page, still
 from smdwidgets.widgets.conversation import PROTOCOL, Conversation
 from smdwidgets.widgets.rule_desk import RuleDesk
-from smdwidgets.widgets.traits import STATE, ViewState
+from smdwidgets.widgets.traits import STATE
+from smdwidgets.widgets.view import RunView
 
 Source = Trial | Tensor | str | os.PathLike[str]
 
 
-class RunWidget(anywidget.AnyWidget, ViewState):
+class RunWidget(anywidget.AnyWidget, RunView):
     """A widget over one run or several. Every public trait can be set and observed.
 
     ``widget.step`` is the step shown, ``widget.tensor`` the name of the tensor, ``widget.value()`` the array itself.
@@ -36,7 +36,6 @@ class RunWidget(anywidget.AnyWidget, ViewState):
     _module = traitlets.Unicode().tag(sync=True, echo_update=False)
     _boot = traitlets.List(traitlets.Bytes()).tag(sync=True, echo_update=False)
 
-    KIND: ClassVar[str] = "explorer"
     #: The thread that takes over what the browser says, while it does.
     _hearing = 0
     _own_layout = False
@@ -64,8 +63,8 @@ class RunWidget(anywidget.AnyWidget, ViewState):
         self.trials, tensor = _opened(runs)
         if tensor:
             state.setdefault("tensor", tensor)
-        desk = _desk(self.trials, rules)
-        self._conversation = Conversation(self.trials, desk, self._send_packets)
+        self._desk = _desk(self.trials, rules)
+        self._conversation = Conversation(self.trials, self._desk, self._send_packets)
         kept = memory.of_this_cell(self.KIND, [str(trial.path) for trial in self.trials])
         if state.get("step", -1) >= 0:
             state.setdefault("follow", False)
@@ -81,8 +80,8 @@ class RunWidget(anywidget.AnyWidget, ViewState):
         self._own_layout = "layout" not in state
         self.on_msg(_pass_on)
         kept.now_shown_by(self)
-        if desk is not None:
-            desk.start()
+        if self._desk is not None:
+            self._desk.start()
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take over what the browser says."""
@@ -109,30 +108,9 @@ class RunWidget(anywidget.AnyWidget, ViewState):
     # ------------------------------------------------------------------------------------------------------- for Python
 
     @property
-    def trial(self) -> Trial:
-        """The run in view."""
-        return self.trials[min(max(0, self.run), len(self.trials) - 1)]
-
-    @property
     def rules(self) -> Any:
         """The :class:`~smdwidgets.rules.RuleRunner` of the run in view; None where there are no rules."""
-        desk = self._conversation.rules
-        return None if desk is None else desk.runners.get(self.trials.index(self.trial))
-
-    def _step_shown(self) -> int:
-        """The step that a picture of the tensor is of: the one chosen, or the latest earlier one that has it."""
-        steps = TensorView(self.trial, self.tensor, self.worker).steps()
-        if not steps:
-            raise TensorUnavailable(self.tensor)
-        wanted = self.step if self.step >= 0 else steps[-1]
-        earlier = [step for step in steps if step <= wanted]
-        return earlier[-1] if earlier else steps[0]
-
-    def value(self) -> NDArray[Any]:
-        """The array shown: of the tensor in view, at the step in view (or the latest earlier one that has it)."""
-        if not self.tensor:
-            raise SMDebugTypeError("No tensor is in view: set widget.tensor, or choose one in the widget.")
-        return TensorView(self.trial, self.tensor, self.worker).value(self._step_shown())
+        return None if self._desk is None else self._desk.runners.get(self.trials.index(self.trial))
 
     def to_html(
         self, path: str | os.PathLike[str], *, tensors: Iterable[str] | None = None, limit: int = 20_000_000
@@ -142,17 +120,15 @@ class RunWidget(anywidget.AnyWidget, ViewState):
         It asks nothing of the network and carries a strict Content-Security-Policy. ``tensors`` are those that can be looked at in it (the one
         in view unless said). Steps are left out evenly where the page would grow beyond ``limit`` bytes.
         """
-        from smdwidgets.widgets.page import write_page
-
-        return write_page(self, os.fspath(path), list(tensors) if tensors is not None else None, limit)
+        return page.write_page(self, os.fspath(path), list(tensors) if tensors is not None else None, limit)
 
     def close(self) -> None:
         """Take the widget away: its views go, and its rules and threads end. The trials stay open."""
         conversation = getattr(self, "_conversation", None)
         if conversation is not None:
             conversation.close()
-            if conversation.rules is not None:
-                conversation.rules.stop()
+            if self._desk is not None:
+                self._desk.stop()
         layout = self.layout if self._own_layout and self.comm is not None else None
         super().close()
         if layout is not None:  # a model of its own, which ipywidgets would keep for ever
@@ -200,8 +176,6 @@ def _opened(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
 
 
 def _desk(trials: list[Trial], rules: Any) -> RuleDesk | None:
-    from smdwidgets.rules import RuleRunner
-
     if rules is None:
         return None
     if isinstance(rules, RuleRunner):

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smdwidgets._text import byte_size, markup
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
@@ -20,10 +20,7 @@ from smdwidgets.pictures.view import TensorView
 from smdwidgets.widgets import bundle
 from smdwidgets.widgets.streaming import FrameStream
 from smdwidgets.widgets.traits import STATE
-
-if TYPE_CHECKING:
-    from smdwidgets.widgets.base import RunWidget
-
+from smdwidgets.widgets.view import RunView
 
 _BINS = 128
 _TOO_OLD = (
@@ -32,7 +29,7 @@ _TOO_OLD = (
 )
 
 
-def write_page(widget: RunWidget, path: str, tensors: list[str] | None, limit: int) -> int:
+def write_page(widget: RunView, path: str, tensors: list[str] | None, limit: int) -> int:
     """Write the page of a widget; its size in bytes."""
     text = make_page(widget, tensors, limit).encode("utf-8")
     target = Path(path)
@@ -45,7 +42,7 @@ def write_page(widget: RunWidget, path: str, tensors: list[str] | None, limit: i
     return len(text)
 
 
-def make_page(widget: RunWidget, tensors: list[str] | None, limit: int) -> str:
+def make_page(widget: RunView, tensors: list[str] | None, limit: int) -> str:
     """The page as text."""
     script, style = bundle.text("widget.js"), bundle.text("widget.css")
     room = limit - len(script.encode()) - len(style.encode()) - 4096
@@ -79,13 +76,13 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _packets(widget: RunWidget, tensors: list[str] | None, room: int) -> list[bytes]:
+def _packets(widget: RunView, tensors: list[str] | None, room: int) -> list[bytes]:
     traits: dict[str, Any] = {name: getattr(widget, name) for name in STATE}
     traits["_kind"] = widget.KIND
     packets = [pack({"kind": "page", "traits": traits})]
     for run, trial in enumerate(widget.trials):
         packets += overview(trial, Told(run))
-    desk = widget._conversation.rules
+    desk = widget._desk
     if desk is not None:
         packets += desk.everything()
     for line in widget.series[:100]:
@@ -106,14 +103,14 @@ def _packets(widget: RunWidget, tensors: list[str] | None, room: int) -> list[by
     return packets
 
 
-def _places(widget: RunWidget) -> list[tuple[int, str]]:
+def _places(widget: RunView) -> list[tuple[int, str]]:
     """Runs and workers that can be seen in the page: every run, and the worker that is compared."""
     places = [(run, widget.worker) for run in range(len(widget.trials))]
     compared = (int(widget.compare.get("run", widget.run)), str(widget.compare.get("worker", widget.worker)))
     return places if compared in places or compared[0] >= len(places) else [*places, compared]
 
 
-def _curves(widget: RunWidget, line: dict[str, Any]) -> list[bytes]:
+def _curves(widget: RunView, line: dict[str, Any]) -> list[bytes]:
     made = []
     wanted = int(line.get("run", 0))
     for run in range(len(widget.trials)) if wanted < 0 else [wanted]:
@@ -127,13 +124,13 @@ def _curves(widget: RunWidget, line: dict[str, Any]) -> list[bytes]:
     return made
 
 
-def _bins(widget: RunWidget, name: str) -> Bins:
+def _bins(widget: RunView, name: str) -> Bins:
     """One set for all that the page holds of a tensor: whatever is compared in it can be."""
     views = [TensorView(widget.trials[run], name, worker) for run, worker in _places(widget)]
     return Bins(views, widget.hist_scale, _BINS)
 
 
-def _tensor(view: TensorView, run: int, room: int, widget: RunWidget, bins: Bins | None) -> list[bytes]:
+def _tensor(view: TensorView, run: int, room: int, widget: RunView, bins: Bins | None) -> list[bytes]:
     """Plan and frames of one tensor, steps left out evenly until they fit."""
     about = {"run": run, "tensor": view.name, "worker": view.worker}
     wanted = Wanted(

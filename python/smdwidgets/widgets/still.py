@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,7 @@ from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures.frames import HistogramWanted, Wanted, make_frame
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
-
-if TYPE_CHECKING:
-    from smdwidgets.widgets.base import RunWidget
+from smdwidgets.widgets.view import RunView
 
 _INK = np.array([31, 119, 180], np.uint8)
 _PAPER = np.array([255, 255, 255], np.uint8)
@@ -25,7 +23,7 @@ _LINE = np.array([200, 200, 200], np.uint8)
 _HEIGHT, _WIDTH = 200, 320
 
 
-def bundle(widget: RunWidget) -> dict[str, Any]:
+def bundle(widget: RunView) -> dict[str, Any]:
     """What a notebook file keeps beside the widget."""
     data: dict[str, Any] = {"text/plain": repr(widget)}
     try:
@@ -37,7 +35,7 @@ def bundle(widget: RunWidget) -> dict[str, Any]:
     return data
 
 
-def text(widget: RunWidget) -> str:
+def text(widget: RunView) -> str:
     """A few lines on what is in view."""
     trial = widget.trial
     steps = trial.steps()
@@ -46,14 +44,14 @@ def text(widget: RunWidget) -> str:
     ]
     if widget.tensor:
         lines.append(_about_tensor(widget))
-    desk = widget._conversation.rules
+    desk = widget._desk
     if desk is not None:
         for runner in desk.runners.values():
             lines += [f"rule {evaluation.name}: {evaluation.status}" for evaluation in runner]
     return "\n".join(lines)
 
 
-def _about_tensor(widget: RunWidget) -> str:
+def _about_tensor(widget: RunView) -> str:
     try:
         step = widget._step_shown()
         value = widget.value()
@@ -68,7 +66,7 @@ def _about_tensor(widget: RunWidget) -> str:
     return f"{about}; min {low:.6g}, max {high:.6g}, mean {mean:.6g}, std {std:.6g}; NaN {nan:.0f}, inf {infinite:.0f}, zero {zeros:.0f}"
 
 
-def draw(widget: RunWidget) -> NDArray[np.uint8] | None:
+def draw(widget: RunView) -> NDArray[np.uint8] | None:
     """Histogram and heat map of the tensor in view, side by side, as pixels."""
     if not widget.tensor:
         return None
