@@ -139,6 +139,7 @@ SUITES = (
     lint("biome", "npx", "--no-install", "biome", "check", "--error-on-warnings", needs=("npm",), cwd=ROOT / "js"),
     lint("ruff", PY, "-m", "ruff", "check", "--no-cache", needs=("python",)),
     lint("ruff-format", PY, "-m", "ruff", "format", "--check", "--no-cache", needs=("python",)),
+    lint("import-linter", str(setup.PYTHON.with_name("lint-imports")), "--no-cache", needs=("python",)),
     lint("rustfmt", "cargo", "fmt", "--all", "--check"),
     lint("licences", PY, "tools/supply.py", "check", needs=("python",), turn="cargo"),
     lint("hygiene", PY, "tools/hygiene.py", needs=("python",)),
