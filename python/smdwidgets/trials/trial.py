@@ -18,7 +18,6 @@ from smdwidgets.config.collection import Collection
 from smdwidgets.config.keys import BUILT_IN
 from smdwidgets.exceptions import (
     DataError,
-    InvalidWorker,
     NoMoreData,
     RunFileMissing,
     RunIOError,
@@ -26,7 +25,6 @@ from smdwidgets.exceptions import (
     SMDebugNotImplementedError,
     SMDebugTypeError,
     SMDebugValueError,
-    StepNotYetAvailable,
     StepUnavailable,
     TensorUnavailable,
     TensorUnavailableForStep,
@@ -40,7 +38,8 @@ from smdwidgets.trials.extensions import Exported, TensorPlotter, TrialPlotter
 from smdwidgets.trials.missing import wait_for_event_file
 from smdwidgets.trials.patterns import Patterns
 from smdwidgets.trials.queries import RunQueries, StepState
-from smdwidgets.trials.run import REDUCTIONS, Progress, Run, dtype_named, is_text, possible
+from smdwidgets.trials.resolver import StepResolver
+from smdwidgets.trials.run import REDUCTIONS, Progress, Run, dtype_named
 from smdwidgets.trials.wait import wait_until
 
 _GLOBAL = ModeKeys.GLOBAL
@@ -434,12 +433,13 @@ class Tensor:
     (64, 32)
     """
 
-    __slots__ = ("_fetch", "_index", "name", "trial")
+    __slots__ = ("_fetch", "_index", "_resolver", "name", "trial")
 
     def __init__(self, name: str, trial: Trial) -> None:
         self.name = name
         self.trial = trial
         self._index = trial._run.index
+        self._resolver = StepResolver(trial, name)
         self._fetch = trial._run.getter()
 
     def passing(self) -> Tensor:
@@ -465,22 +465,27 @@ class Tensor:
         Raises :class:`StepUnavailable`, :class:`StepNotYetAvailable`, :class:`TensorUnavailableForStep`,
         :class:`InvalidWorker`, or :class:`~smdwidgets.exceptions.DataError` where the record is damaged.
         """
-        # The common case comes first and is one call into the core: no question of modes, no look for news.
+        # The common case is one call into the core, without checking for new steps.
         if mode is _GLOBAL:
+            step: int | None = step_num
+        else:
+            mode = as_mode(mode)
+            step = self.trial._global_step(mode, step_num)
+        if step is not None:
             try:
-                value = self._fetch(self.name, step_num, worker)
+                value = self._fetch(self.name, step, worker)
             except (DataError, RunIOError, OverflowError, UnicodeEncodeError):
-                value = None  # said, or mended, below
+                value = None  # raised or recovered from below
             if value is not None:
                 return value
-        return self._value_after_all(step_num, as_mode(mode), worker)
+        return self._value_after_all(step_num, mode, worker)
 
     def values(self, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> dict[int, NDArray[Any]]:
         """The value at each step of a mode, by step. For many tensors at once see ``trial.values``."""
         return {step: self.value(step, mode, worker) for step in self.steps(mode)}
 
     def _value_after_all(self, step_num: int, mode: ModeKeys, worker: str | None) -> NDArray[Any]:
-        step = self._locate(step_num, mode, worker)
+        step = self._resolver.global_step(step_num, mode, worker)
         place = self._index.find(self.name, step, worker)
         if place is None:
             has_reductions = bool(self._index.stored_reductions(self.name, step, worker))
@@ -502,45 +507,6 @@ class Tensor:
                 raise
             return self.trial._run.value(again)
 
-    def _locate(self, step_num: int, mode: ModeKeys, worker: str | None) -> int:
-        """The global step, once it is known that the tensor (of the worker) has something there."""
-        trial = self.trial
-        step = self._step_with_it(step_num, mode, worker)
-        if step is None:
-            trial.maybe_refresh(self.name)
-            state = trial.has_passed_step(step_num, mode)
-            step = self._step_with_it(step_num, mode, worker)
-            if step is None:
-                if state == StepState.UNAVAILABLE:
-                    raise StepUnavailable(step_num, mode)
-                if state == StepState.NOT_YET_AVAILABLE:
-                    raise StepNotYetAvailable(step_num, mode)
-                raise TensorUnavailableForStep(self.name, step_num, mode, reason=self._why_not(step_num, mode))
-        return step
-
-    def _step_with_it(self, step_num: int, mode: ModeKeys, worker: str | None) -> int | None:
-        step = self.trial._global_step(mode, step_num)
-        if step is None or not possible(step):
-            return None
-        if self.trial._run.partly_read:
-            self.trial._run.load([step])
-        if worker is not None and not is_text(worker):
-            raise InvalidWorker(worker)
-        workers = self._index.workers_of(self.name, step)
-        if not workers and mode != _GLOBAL:
-            # A training that was restarted has been at this step of the mode more than once.
-            step = self._index.global_step(mode.value, step_num, latest=True) or step
-            workers = self._index.workers_of(self.name, step)
-        if worker is not None and workers and worker not in workers:
-            raise InvalidWorker(worker, workers)
-        return step if workers else None
-
-    def _why_not(self, step_num: int, mode: ModeKeys) -> str:
-        step = self.trial._global_step(mode, step_num)
-        mark = "" if step is None else f"/{step:012d}_"
-        bad = [message for key, message in self.trial._run.index.problems() if mark and mark in f"/{key}"]
-        return f"the index file of that step can't be read ({bad[0]})" if bad else ""
-
     # ------------------------------------------------------------------------------------------------- reductions
 
     def reduction_value(
@@ -557,7 +523,7 @@ class Tensor:
         Computed std and variance divide by n, and norms are over all elements.
         """
         mode = as_mode(mode)
-        step = self._locate(step_num, mode, worker)
+        step = self._resolver.global_step(step_num, mode, worker)
         known = reduction_name in REDUCTIONS
         stored = self._index.stored_reduction(self.name, step, reduction_name, abs, worker) if known else None
         if stored is not None:
@@ -583,7 +549,7 @@ class Tensor:
     ) -> dict[tuple[str, bool], Any]:
         """The reductions that were saved at a step, by (name, of the absolute value). None are computed."""
         mode = as_mode(mode)
-        step = self._locate(step_num, mode, worker)
+        step = self._resolver.global_step(step_num, mode, worker)
         stored = self._index.stored_reductions(self.name, step, worker)
         return {(name, absolute): self._read(place, step_num, mode) for name, absolute, place in stored}
 
@@ -592,7 +558,7 @@ class Tensor:
     def shape(self, step_num: int, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> tuple[int, ...]:
         """The shape at a step: the one that was saved, or that of the value, of which only the head is read."""
         mode = as_mode(mode)
-        step = self._locate(step_num, mode, worker)
+        step = self._resolver.global_step(step_num, mode, worker)
         saved = self._index.shape_of(self.name, step, worker)
         if saved is not None:
             return saved
@@ -662,14 +628,7 @@ class Tensor:
 
     def workers(self, step_num: int, mode: ModeKeys | str = _GLOBAL) -> list[str]:
         """Workers that saved it at a step, sorted by character."""
-        mode = as_mode(mode)
-        step = self._step_with_it(step_num, mode, None)
-        if step is None:
-            self.trial.maybe_refresh(self.name)
-            step = self._step_with_it(step_num, mode, None)
-        if step is None:
-            raise TensorUnavailableForStep(self.name, step_num, mode, reason=self._why_not(step_num, mode))
-        return self._index.workers_of(self.name, step)
+        return self._resolver.workers(step_num, as_mode(mode))
 
     def step(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Gone from smdebug itself: use :meth:`value`, :meth:`reduction_value` or :meth:`shape`."""

@@ -26,6 +26,7 @@ from smdwidgets.exceptions import (
 )
 from smdwidgets.numpy import Hook
 from smdwidgets.trials import LocalTrial, StepState
+from smdwidgets.trials.resolver import StepResolver
 
 
 @pytest.fixture
@@ -241,12 +242,32 @@ def test_arrays_outlive_their_trial(path: Path) -> None:
         value = trial.tensor("fc1.weight").value(40)
         tensor = trial.tensor("loss")
     assert value.sum() == 240
-    for ask in (trial.steps, trial.tensor_names, lambda: trial.tensor("odd"), lambda: tensor.value(0), tensor.steps):
+    for ask in (
+        trial.steps,
+        trial.tensor_names,
+        lambda: trial.tensor("odd"),
+        lambda: tensor.value(0),
+        lambda: tensor.value(0, modes.TRAIN),
+        tensor.steps,
+    ):
         with pytest.raises(TrialClosed, match="create_trial"):
             ask()
     trial.close()
     assert "closed" in repr(trial)
     assert "closed" in repr(tensor)
+
+
+def test_a_missing_step_is_resolved_once_when_the_run_has_ended(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial.steps()
+    assert trial.loaded_all_steps
+    resolved = []
+    look_up = StepResolver._look_up
+    monkeypatch.setattr(StepResolver, "_look_up", lambda *args: resolved.append(args[1]) or look_up(*args))
+    with pytest.raises(StepUnavailable):
+        trial.tensor("odd").value(11)
+    with pytest.raises(TensorUnavailableForStep):
+        trial.tensor("odd").value(10)
+    assert resolved == [11, 10]
 
 
 def test_what_is_not_there(trial: Trial) -> None:
