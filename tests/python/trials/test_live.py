@@ -23,10 +23,12 @@ from pathlib import Path
 import numpy as np
 from smdwidgets._core import StepWriter
 
-root, steps = Path(sys.argv[1]), int(sys.argv[2])
+root, steps, pause = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 first = sum(1 for _ in root.glob("index/*/*.json"))
 print("ready", flush=True)
 for step in range(first, steps):
+    if step == pause:
+        sys.stdin.readline()  # the reader is slow: it kills this process here, and not after the last step
     with StepWriter(root, step) as writer:
         writer.tensor("x", np.full(50_000, step, np.float32))
         writer.tensor("loss", np.float32(step))
@@ -34,8 +36,13 @@ for step in range(first, steps):
 """
 
 
-def writer(root: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(root), str(STEPS)], stdout=subprocess.PIPE, text=True)
+def writer(root: Path, pause: int = -1) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(root), str(STEPS), str(pause)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     with process.stdout as said:
         assert said.readline() == "ready\n"
@@ -49,7 +56,7 @@ def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_reader_follows_a_writer_that_is_killed_and_restarted(tmp_path: Path) -> None:
     runs.collections(tmp_path)
-    process = writer(tmp_path)
+    process = writer(tmp_path, pause=80 + 60)
     trial = create_trial(tmp_path)
     seen: list[int] = []
     kills = 0
@@ -69,13 +76,15 @@ def test_a_reader_follows_a_writer_that_is_killed_and_restarted(tmp_path: Path) 
         if kills < 4 and len(seen) > 80 * (kills + 1):
             process.send_signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
             process.wait()
+            process.stdin.close()
             kills += 1
             # What it leaves of a step it was writing is no step.
             half = tmp_path / f"events/{len(seen) + 7:012d}/{len(seen) + 7:012d}_worker_0.tfevents.tmp"
             half.parent.mkdir(parents=True, exist_ok=True)
             half.write_bytes(b"\x10")
-            process = writer(tmp_path)
+            process = writer(tmp_path, pause=80 * (kills + 1) + 60 if kills < 4 else -1)
     assert process.wait() == 0
+    process.stdin.close()
     assert kills == 4
     assert seen == list(range(STEPS))
     assert trial.tensor("x").steps() == seen
@@ -92,6 +101,7 @@ def test_waiting_for_each_step_of_a_writer(tmp_path: Path) -> None:
         trial.wait_for_steps([STEPS], timeout=60)
     assert raised.value.last_step == STEPS - 1
     assert process.wait() == 0
+    process.stdin.close()
 
 
 def test_a_writer_that_stops_in_mid_record(tmp_path: Path) -> None:
