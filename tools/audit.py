@@ -10,9 +10,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import setup
+import steps
 import supply
-from steps import CACHE, ROOT
+from steps import CACHE, ROOT, SetupError
+from uv import UV, make_venv, python_of
 
 VENV = ROOT / ".venv-audit"
 
@@ -73,18 +74,17 @@ def rust() -> list[Answer]:
 
 def python() -> list[Answer]:
     """pip-audit on what is needed at run time, in the versions that the tests run with."""
-    setup.make_venv(VENV)
-    installed = subprocess.run(
-        [setup.python_of(VENV), "-m", "pip", "install", "--quiet", "pip-audit==2.10.1"], check=False
-    )
-    if installed.returncode:
-        return [Answer("pip-audit", None, "pip-audit could not be installed")]
+    try:
+        steps.ensure(UV)
+        make_venv(VENV, "pip-audit==2.10.1")
+    except SetupError as error:
+        return [Answer("pip-audit", None, str(error))]
     wanted = CACHE / "audit-requirements.txt"
     wanted.write_text("".join(f"{one.name}=={one.version}\n" for one in supply.distributions()))
     arguments = ("--no-deps", "--disable-pip", "--progress-spinner=off", "--timeout=30", "-r", str(wanted))
     return [
         asked(
-            "pip-audit", setup.python_of(VENV), "-m", "pip_audit", *arguments,
+            "pip-audit", python_of(VENV), "-m", "pip_audit", *arguments,
             unreachable=("ConnectionError", "HTTPError", "Max retries", "ServiceError", "404", "timed out", "could not be audited"),
         )
     ]  # fmt: skip

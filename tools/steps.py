@@ -1,31 +1,48 @@
-"""Set-up steps that run when what they are made from has changed, and only then."""
+"""Set-up steps that run only when their inputs have changed."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 STAMPS = CACHE / "stamps"
+_APT = Lock()
 
 
-class StepError(Exception):
-    """A step cannot be done on this machine; the message says what a person can do about it."""
+class SetupError(Exception):
+    """A step failed; the message says what to install or change."""
 
 
 def run(*command: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = None) -> None:
-    """Runs a command that belongs to a step."""
+    """Run a command; raise `SetupError` when it fails."""
     words = [str(word) for word in command]
     done = subprocess.run(words, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
-        raise StepError(f"`{' '.join(words)}` ended with {done.returncode}")
+        raise SetupError(f"`{' '.join(words)}` failed with exit status {done.returncode}")
+
+
+def can_apt() -> bool:
+    """Return whether this is Debian or a relative of it, and this user may install packages."""
+    return shutil.which("apt-get") is not None and hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def apt_install(*packages: str) -> None:
+    """Install Debian packages."""
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    with _APT:
+        run("apt-get", "update", "-qq", env=env)
+        run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, env=env)
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:
@@ -40,35 +57,67 @@ def _files(paths: Iterable[Path]) -> list[Path]:
 
 @dataclass(frozen=True)
 class Step:
-    """One idempotent piece of set-up: what it is made from, what must exist afterwards, and how it is done."""
+    """An idempotent part of the set-up.
+
+    Attributes:
+        name: what is printed, and the name of its stamp.
+        action: does the step.
+        inputs: files and folders; a change to one makes the step run again.
+        outputs: what must exist afterwards.
+        requires: steps that must be done first.
+        key: further inputs, such as versions.
+    """
 
     name: str
-    does: Callable[[], None]
-    made_from: tuple[Path, ...] = ()
-    makes: tuple[Path, ...] = ()
-    after: tuple[Step, ...] = ()
-    settings: tuple[str, ...] = field(default=())
+    action: Callable[[], None]
+    inputs: tuple[Path, ...] = ()
+    outputs: tuple[Path, ...] = ()
+    requires: tuple[Step, ...] = ()
+    key: tuple[str, ...] = ()
 
     def digest(self) -> str:
-        """Names the state of everything the step is made from."""
-        sha = hashlib.sha256(repr((self.name, self.settings)).encode())
-        for file in _files(self.made_from):
+        """Return a hash of all inputs, including those of required steps."""
+        sha = hashlib.sha256(repr((self.name, self.key)).encode())
+        for file in _files(self.inputs):
             sha.update(f"{file.relative_to(ROOT).as_posix()}\0".encode())
             sha.update(hashlib.sha256(file.read_bytes()).digest())
-        for step in self.after:
+        for step in self.requires:
             sha.update(step.digest().encode())
         return sha.hexdigest()
 
-    def ensure(self) -> None:
-        """Does the step, after those it stands on, unless it is done already."""
-        for step in self.after:
-            step.ensure()
+    def run(self) -> None:
+        """Do the step unless it is up to date. The steps it requires must be done."""
         stamp, digest = STAMPS / self.name, self.digest()
-        if stamp.is_file() and stamp.read_text() == digest and all(path.exists() for path in self.makes):
+        if stamp.is_file() and stamp.read_text() == digest and all(path.exists() for path in self.outputs):
             return
         print(f"==> {self.name}", file=sys.stderr, flush=True)
-        began = time.monotonic()
-        self.does()
+        stamp.unlink(missing_ok=True)
+        start = time.monotonic()
+        self.action()
         STAMPS.mkdir(parents=True, exist_ok=True)
         stamp.write_text(digest)
-        print(f"    {self.name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        print(f"    {self.name}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+
+
+def ensure(*steps: Step) -> None:
+    """Do these steps and those they require, side by side where the order allows."""
+    futures: dict[str, Future[None]] = {}
+
+    def submit(step: Step) -> Future[None]:
+        if step.name not in futures:
+            required = [submit(one) for one in step.requires]
+
+            def task() -> None:
+                for future in required:
+                    future.result()
+                step.run()
+
+            futures[step.name] = pool.submit(task)
+        return futures[step.name]
+
+    # A thread for each step: those that wait for another must not occupy the place of that one.
+    with ThreadPoolExecutor(max_workers=32) as pool:
+        for step in steps:
+            submit(step)
+    for future in futures.values():
+        future.result()
