@@ -1,7 +1,7 @@
-"""Runs suites of checks side by side and sums them up: `python tools/test.py [SUITE | GROUP ...]`.
+"""Run suites of checks side by side and count the results: `python tools/test.py [SUITE | GROUP ...]`.
 
-Each suite runs in a process of its own and writes to .cache/test/<suite>.log, shown when it fails. A suite that ran no
-test has failed. The last line is `N passed, N failed`.
+Each suite is a process that writes to .cache/test/SUITE.log; the log is printed when the suite fails. A suite that runs no
+test fails. The last line printed is `N passed, N failed`.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 
 import setup
 from steps import CACHE, ROOT
 
 LOGS = CACHE / "test"
-HANGS_AFTER = 30 * 60  # seconds; a suite that takes this long is stuck
+TIMEOUT = 30 * 60  # seconds; ends a suite that hangs
+CORES = os.cpu_count() or 1
 PY = str(setup.PYTHON)
 EXTENSION = ("python", "front-end", "extension")
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many tests of a suite passed, failed and were skipped."""
+    """Numbers of tests that passed, failed and were skipped."""
 
     passed: int = 0
     failed: int = 0
@@ -43,19 +44,23 @@ class Counts:
 
 @dataclass(frozen=True)
 class Suite:
-    """One command, the set-up it needs, and how its tests are counted."""
+    """A command, the set-up steps it needs, and how its tests are counted.
+
+    Attributes:
+        lock: suites with the same lock never run at the same time.
+    """
 
     name: str
     group: str
     command: tuple[str, ...]
     needs: tuple[str, ...] = ()
-    counted: Callable[[Suite, str], Counts | None] = field(default=lambda suite, log: None)
+    count: Callable[[Suite, str], Counts | None] = field(default=lambda suite, log: None)
     cwd: Path = ROOT
-    turn: str = ""  # suites of one turn never run at the same time
+    lock: str = ""
     env: tuple[tuple[str, str], ...] = ()
 
     def report(self) -> Path:
-        """Where the suite's own runner leaves its machine-readable result."""
+        """Return where the suite's test runner writes its machine-readable result."""
         return LOGS / f"{self.name}.report"
 
 
@@ -78,56 +83,47 @@ def _junit(suite: Suite, log: str) -> Counts | None:
 def _vitest(suite: Suite, log: str) -> Counts | None:
     if not suite.report().is_file():
         return None
-    said = json.loads(suite.report().read_text())
-    failed = int(said["numFailedTests"])
-    # A file that cannot be loaded holds no test that fails, and is a failure.
-    failed = failed or int(said["numFailedTestSuites"])
-    return Counts(int(said["numPassedTests"]), failed, int(said["numPendingTests"]))
+    report = json.loads(suite.report().read_text())
+    # A file that cannot be loaded contains no failed test; its suite fails.
+    failed = int(report["numFailedTests"]) or int(report["numFailedTestSuites"])
+    return Counts(int(report["numPassedTests"]), failed, int(report["numPendingTests"]))
 
 
-def lint(name: str, *command: str, needs: tuple[str, ...] = (), cwd: Path = ROOT, turn: str = "") -> Suite:
-    """A check that is one test: it holds or it does not."""
-    return Suite(name, "lint", command, needs, cwd=cwd, turn=turn)
+def lint(name: str, *command: str, needs: tuple[str, ...] = (), cwd: Path = ROOT, lock: str = "") -> Suite:
+    """Return a check that counts as one test."""
+    return Suite(name, "lint", command, needs, cwd=cwd, lock=lock)
 
 
-def pytest(name: str, *arguments: str, needs: tuple[str, ...] = EXTENSION, turn: str = "") -> Suite:
-    """Tests run by pytest."""
-    command = (PY, "-m", "pytest", "-q", f"--junitxml={LOGS / f'{name}.report'}", *arguments)
-    return Suite(name, name, command, needs, _junit, turn=turn)
+def pytest(
+    name: str, *arguments: str, needs: tuple[str, ...] = EXTENSION, lock: str = "", workers: int = 0, **env: str
+) -> Suite:
+    """Return tests run by pytest, in up to `workers` processes."""
+    side_by_side = ("-n", str(min(workers, CORES))) if workers else ()
+    report = f"--junitxml={LOGS / f'{name}.report'}"
+    command = (PY, "-m", "pytest", "-q", "--durations=15", report, *side_by_side, *arguments)
+    return Suite(name, name, command, needs, _junit, lock=lock, env=tuple(env.items()))
 
 
 def vitest(name: str, *arguments: str, needs: tuple[str, ...]) -> Suite:
-    """Tests run by vitest."""
-    report = LOGS / f"{name}.report"
-    command = (
-        "npx",
-        "--no-install",
-        "vitest",
-        "run",
-        "--reporter=default",
-        "--reporter=json",
-        f"--outputFile.json={report}",
-    )
-    return Suite(name, name, (*command, *arguments), needs, _vitest, cwd=ROOT / "js")
+    """Return tests run by vitest."""
+    reporters = ("--reporter=default", "--reporter=json", f"--outputFile.json={LOGS / f'{name}.report'}")
+    command = ("npx", "--no-install", "vitest", "run", *reporters, *arguments)
+    return Suite(name, name, command, needs, _vitest, cwd=ROOT / "js")
 
 
-def _workers(most: int) -> str:
-    return str(min(most, os.cpu_count() or 1))
-
-
-# The longest first: what runs at the end should be short.
+# The longest first, so that both cores are busy until the end.
 SUITES = (
-    lint("clippy", "cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings", turn="cargo"),
-    Suite("rust", "rust", ("cargo", "test", "--workspace", "--locked", "--no-fail-fast"), (), _cargo, turn="cargo"),
-    pytest("e2e", "tests/e2e", needs=(*EXTENSION, "browser"), turn="browser"),
-    pytest("python", "tests/python", "-n", _workers(4)),
-    pytest("endings", "tests/endings", "-n", _workers(4), needs=(*EXTENSION, "peers")),
+    lint("clippy", "cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings", lock="cargo"),
+    Suite("rust", "rust", ("cargo", "test", "--workspace", "--locked", "--no-fail-fast"), (), _cargo, lock="cargo"),
+    pytest("e2e", "tests/e2e", needs=(*EXTENSION, "browser"), lock="browser"),
+    pytest("python", "tests/python", workers=4),
+    pytest("endings", "tests/endings", workers=4, needs=(*EXTENSION, "peers")),
     pytest("soak", "tests/faults/test_soak.py"),
-    pytest("faults", "tests/faults", "--ignore=tests/faults/test_soak.py", "-n", _workers(4)),
+    pytest("faults", "tests/faults", "--ignore=tests/faults/test_soak.py", workers=4),
     pytest("examples", "--doctest-modules", "--doctest-ignore-import-errors", "python/smdwidgets", "tests/examples"),
     pytest("pages", "tests/pages"),
     pytest("conformance", "tests/conformance", needs=(*EXTENSION, "peers")),
-    pytest("packaging", "tests/packaging", turn="cargo"),
+    pytest("packaging", "tests/packaging", lock="cargo"),
     pytest("notebooks", "tests/notebooks"),
     vitest("browser", "--config", "vitest.browser.config.ts", needs=("npm", "browser")),
     vitest("front-end", needs=("npm", "browser")),
@@ -141,37 +137,26 @@ SUITES = (
     lint("ruff-format", PY, "-m", "ruff", "format", "--check", "--no-cache", needs=("python",)),
     lint("import-linter", str(setup.PYTHON.with_name("lint-imports")), "--no-cache", needs=("python",)),
     lint("rustfmt", "cargo", "fmt", "--all", "--check"),
-    lint("licences", PY, "tools/supply.py", "check", needs=("python",), turn="cargo"),
+    lint("licences", PY, "tools/supply.py", "check", needs=("python",), lock="cargo"),
     lint("hygiene", PY, "tools/hygiene.py", needs=("python",)),
 )
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a suite."""
+    """The outcome of a suite. `cpu` is the processor time of its processes, which other work on the machine does not inflate."""
 
     suite: Suite
     counts: Counts
     seconds: float
+    cpu: float = 0.0
     problem: str = ""
 
 
-TURNS = {suite.turn: Lock() for suite in SUITES}
-
-
 def run(suite: Suite) -> Result:
-    """Runs one suite to its end."""
-    if suite.turn:
-        with TURNS[suite.turn]:
-            return _run(suite)
-    return _run(suite)
-
-
-def _run(suite: Suite) -> Result:
+    """Run one suite, print its line and return the result."""
     log = LOGS / f"{suite.name}.log"
     suite.report().unlink(missing_ok=True)
-    began = time.monotonic()
-    problem = ""
     env = {
         **os.environ,
         "NO_COLOR": "1",
@@ -180,73 +165,108 @@ def _run(suite: Suite) -> Result:
         **dict(suite.env),
     }
     command = (shutil.which(suite.command[0]) or suite.command[0], *suite.command[1:])
+    start, cpu, problem = time.monotonic(), 0.0, ""
     with log.open("wb") as out:
         try:
-            done = subprocess.run(
-                command,
-                cwd=suite.cwd,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                timeout=HANGS_AFTER,
-                check=False,
+            code, cpu = _wait(
+                subprocess.Popen(command, cwd=suite.cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
             )
-            code = done.returncode
-        except subprocess.TimeoutExpired:
-            code, problem = 1, f"still running after {HANGS_AFTER // 60} minutes"
+        except TimeoutError:
+            code, problem = 1, f"still running after {TIMEOUT // 60} minutes"
         except FileNotFoundError:
-            code, problem = 1, f"`{suite.command[0]}` is not on this machine"
-    seconds = time.monotonic() - began
-    counts = suite.counted(suite, log.read_text(errors="replace"))
+            code, problem = 1, f"command not found: {suite.command[0]}"
+    counts = suite.count(suite, log.read_text(errors="replace"))
     if suite.group == "lint":
         counts = Counts(passed=int(code == 0), failed=int(code != 0))
     counts = counts or Counts()
     if code and not counts.failed:
-        problem = problem or f"ended with {code}"
+        problem = problem or f"exit status {code}"
         counts += Counts(failed=1)
     if not counts.passed and not counts.failed:
         problem, counts = "ran no test", counts + Counts(failed=1)
-    print(_line(Result(suite, counts, seconds, problem)), flush=True)
-    return Result(suite, counts, seconds, problem)
+    result = Result(suite, counts, time.monotonic() - start, cpu, problem)
+    print(_line(result), flush=True)
+    return result
+
+
+def _wait(process: subprocess.Popen[bytes]) -> tuple[int, float]:
+    """Wait for a process; return its exit status and the processor time that it and its children took."""
+    if not hasattr(os, "wait4"):
+        try:
+            return process.wait(TIMEOUT), 0.0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise TimeoutError from None
+    expired = threading.Event()
+
+    def kill() -> None:
+        expired.set()
+        process.kill()
+
+    timer = threading.Timer(TIMEOUT, kill)
+    timer.start()
+    _, status, usage = os.wait4(process.pid, 0)
+    timer.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if expired.is_set():
+        raise TimeoutError
+    return process.returncode, usage.ru_utime + usage.ru_stime
 
 
 def _line(result: Result) -> str:
     counts = result.counts
-    said = "ok" if not counts.failed else "FAILED"
+    text = "ok" if not counts.failed else "FAILED"
     if result.suite.group != "lint":
-        said += f", {counts.passed} passed" + (f", {counts.failed} failed" if counts.failed else "")
-        said += f", {counts.skipped} skipped" if counts.skipped else ""
-    said += f" ({result.problem})" if result.problem else ""
-    return f"  {result.suite.name:<12} {result.seconds:6.1f} s  {said}"
+        text += f", {counts.passed} passed" + (f", {counts.failed} failed" if counts.failed else "")
+        text += f", {counts.skipped} skipped" if counts.skipped else ""
+    text += f" ({result.problem})" if result.problem else ""
+    return f"  {result.suite.name:<12} {result.seconds:6.1f} s {result.cpu:6.1f} s CPU  {text}"
 
 
-def chosen(names: list[str]) -> list[Suite]:
-    """The suites of these names or groups; all of them when none is named."""
+def run_all(suites: list[Suite]) -> list[Result]:
+    """Run suites side by side, in their order as far as locks allow."""
+    waiting, running, results = list(suites), dict[Future[Result], Suite](), list[Result]()
+    places = max(2, CORES // 2)
+    with ThreadPoolExecutor(max_workers=places) as pool:
+        while waiting or running:
+            held = {suite.lock for suite in running.values() if suite.lock}
+            for suite in [one for one in waiting if len(running) < places]:
+                if len(running) < places and suite.lock not in held:
+                    waiting.remove(suite)
+                    running[pool.submit(run, suite)] = suite
+                    held |= {suite.lock} - {""}
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                del running[future]
+                results.append(future.result())
+    return results
+
+
+def select(names: list[str]) -> list[Suite]:
+    """Return the suites with these names or groups, all by default."""
     known = {suite.name for suite in SUITES} | {suite.group for suite in SUITES}
     if unknown := [name for name in names if name not in known]:
-        sys.exit(f"error: no such suite: {', '.join(unknown)} (there are {', '.join(sorted(known))})")
+        sys.exit(f"error: unknown suite: {', '.join(unknown)}; choose from {', '.join(sorted(known))}")
     return [suite for suite in SUITES if not names or suite.name in names or suite.group in names]
 
 
 def main(names: list[str]) -> int:
-    """Runs what is asked for; 0 when every suite ran tests and none failed."""
-    suites = chosen(names)
+    """Run the selected suites; return 0 when each ran tests and none failed."""
+    suites = select(names)
     LOGS.mkdir(parents=True, exist_ok=True)
-    setup.ensure(list(dict.fromkeys(step for suite in suites for step in suite.needs)) or ["python"])
-    began = time.monotonic()
-    with ThreadPoolExecutor(max_workers=max(2, (os.cpu_count() or 2) // 2)) as pool:
-        results = list(pool.map(run, suites))
-    for result in results:
-        if result.counts.failed:
-            log = (LOGS / f"{result.suite.name}.log").read_text(errors="replace").rstrip()
-            print(f"\n--- {result.suite.name} {'-' * (90 - len(result.suite.name))}\n{log[-20_000:]}")
-    total = sum((result.counts for result in results), Counts())
+    start = time.monotonic()
+    setup.ensure(tuple(dict.fromkeys(step for suite in suites for step in suite.needs)) or ("python",))
+    ready = time.monotonic()
+    results = run_all(suites)
     failed = [result.suite.name for result in results if result.counts.failed]
-    print(
-        f"\n{len(results)} suites in {time.monotonic() - began:.0f} s"
-        + (f"; failed: {', '.join(failed)}" if failed else "")
-    )
+    for name in failed:
+        log = (LOGS / f"{name}.log").read_text(errors="replace").rstrip()
+        print(f"\n--- {name} {'-' * (90 - len(name))}\n{log[-20_000:]}")
+    total = sum((result.counts for result in results), Counts())
+    cpu = sum(result.cpu for result in results)
+    took = f"{time.monotonic() - ready:.0f} s ({cpu:.0f} s CPU) after {ready - start:.0f} s of set-up"
+    print(f"\n{len(results)} suites in {took}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     skipped = f", {total.skipped} skipped" if total.skipped else ""
     print(f"{total.passed} passed, {total.failed} failed{skipped}")
     return 1 if failed else 0
