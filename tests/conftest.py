@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fixtures import unpacked
+
 # A failure in CI has to be the same failure on a desk; at a desk, new examples are welcome.
 settings.register_profile(
     "ci", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -29,9 +31,9 @@ def repository() -> Path:
 
 
 @pytest.fixture(scope="session")
-def data(repository: Path) -> Path:
-    """Small golden runs, written by smdebug itself."""
-    return repository / "tests" / "data"
+def golden_runs() -> Path:
+    """Small runs that smdebug itself wrote."""
+    return unpacked("golden")
 
 
 @pytest.fixture(scope="session")

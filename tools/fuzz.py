@@ -1,4 +1,4 @@
-"""Runs every fuzz target for some seconds from its committed seeds: `python tools/fuzz.py [SECONDS] [TARGET ...]`."""
+"""Run every fuzz target for some seconds from its committed seeds: `python tools/fuzz.py [SECONDS] [TARGET ...]`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import sys
 
 from steps import CACHE, ROOT
 
+sys.path.append(str(ROOT / "tests"))
+from fixtures import unpacked
+
 FUZZ = ROOT / "rust" / "fuzz"
 CARGO = ("cargo", "+nightly")
 
 
 def works(*command: str) -> bool:
-    """Whether a command is there and succeeds."""
+    """Return whether a command exists and succeeds."""
     try:
         return not subprocess.run(command, cwd=FUZZ, capture_output=True, check=False).returncode
     except FileNotFoundError:
@@ -20,23 +23,23 @@ def works(*command: str) -> bool:
 
 
 def main(seconds: int, only: list[str]) -> int:
-    """Fuzzes each target; 1 when one found a fault."""
+    """Fuzz each target; return 1 when one fails."""
     if not works(*CARGO, "--version"):
-        sys.exit("error: fuzzing needs a nightly Rust: rustup toolchain install nightly --profile minimal")
+        sys.exit("error: nightly Rust not found: rustup toolchain install nightly --profile minimal")
     if not works(*CARGO, "fuzz", "--version"):
         print("==> cargo-fuzz", file=sys.stderr, flush=True)
         if subprocess.run(["cargo", "install", "--locked", "--quiet", "cargo-fuzz"], check=False).returncode:
-            sys.exit("error: cargo-fuzz could not be installed")
+            sys.exit("error: cannot install cargo-fuzz")
     listed = subprocess.run(
         [*CARGO, "fuzz", "list", "--fuzz-dir", "."], cwd=FUZZ, capture_output=True, text=True, check=True
     ).stdout.split()
     failed = []
     for target in only or listed:
         print(f"==> {target}, {seconds} s", flush=True)
-        # What the fuzzer finds on its way stays out of the repository; seeds are read, never written.
+        # New inputs go to the first folder; cargo-fuzz only reads the others.
         found = CACHE / "fuzz" / target
         found.mkdir(parents=True, exist_ok=True)
-        seeds = FUZZ / "seeds" / target
+        seeds = unpacked("fuzz-seeds") / target
         folders = [str(found), *([str(seeds)] if seeds.is_dir() else [])]
         limits = [
             f"-max_total_time={seconds}",

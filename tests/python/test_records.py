@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fixtures import unpacked
 from smdwidgets import _core
 from smdwidgets.exceptions import CorruptDataError, DataError, TruncatedDataError, UnsupportedDataError
 
-GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+GOLDEN = unpacked("golden")
 CONSTANT = 0x062DC0B3
 NUMBERS = {
     1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 8: "complex64", 9: "int64", 10: "bool",

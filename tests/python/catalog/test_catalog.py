@@ -139,8 +139,8 @@ def test_a_step_that_is_written_again_can_be_read_again(run, write, catalog_of):
     assert files.get(catalog, "a", 1) == 7
 
 
-def test_modes_workers_and_names_of_a_run_by_smdebug(data):
-    run = str(data / "golden" / "pt_modes" / "run")
+def test_modes_workers_and_names_of_a_run_by_smdebug(golden_runs):
+    run = str(golden_runs / "pt_modes" / "run")
     catalog = _core.Catalog()
     catalog.list_local(run)
     catalog.load_local(run)
@@ -158,8 +158,8 @@ def test_modes_workers_and_names_of_a_run_by_smdebug(data):
         catalog.steps(9)
 
 
-def test_the_path_of_a_run_has_no_say_in_its_workers(data):
-    run = str(data / "golden" / "dunder_path" / "run__with__underscores")
+def test_the_path_of_a_run_has_no_say_in_its_workers(golden_runs):
+    run = str(golden_runs / "dunder_path" / "run__with__underscores")
     catalog = _core.Catalog()
     catalog.list_local(run)
     assert catalog.workers() == ["worker_0"]
@@ -178,8 +178,8 @@ def test_workers_of_tensorflow_are_shown_as_devices(run, write, catalog_of):
     assert catalog.find("a", 0, "worker_0") is None
 
 
-def test_shapes_are_there_beside_values_or_alone(data):
-    run = str(data / "golden" / "pt_save_shape" / "run")
+def test_shapes_are_there_beside_values_or_alone(golden_runs):
+    run = str(golden_runs / "pt_save_shape" / "run")
     catalog = _core.Catalog()
     catalog.list_local(run)
     catalog.load_local(run)
@@ -189,8 +189,8 @@ def test_shapes_are_there_beside_values_or_alone(data):
     assert catalog.steps_of("ConvNet_conv1.weight") == [0, 2, 4]
 
 
-def test_stored_reductions_are_found_under_their_tensor(data):
-    run = str(data / "golden" / "pt_reductions" / "run")
+def test_stored_reductions_are_found_under_their_tensor(golden_runs):
+    run = str(golden_runs / "pt_reductions" / "run")
     catalog, files = _core.Catalog(), _core.Files(run)
     catalog.list_local(run)
     catalog.load_local(run)

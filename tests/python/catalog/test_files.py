@@ -307,8 +307,8 @@ def test_an_index_that_lies_is_found_out(run, write, catalog_of, lie):
     assert len(columns["error"]) == 1
 
 
-def test_a_true_footer_is_verified(run, write, catalog_of, data):
-    golden = data / "golden" / "full_crc_events" / "run"
+def test_a_true_footer_is_verified(run, write, catalog_of, golden_runs):
+    golden = golden_runs / "full_crc_events" / "run"
     catalog, files = catalog_of(golden), _core.Files(golden)
     (name,) = catalog.names()
     value = files.get(catalog, name, catalog.steps()[0])

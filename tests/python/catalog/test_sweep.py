@@ -175,8 +175,8 @@ def test_heads_tell_dtypes_and_shapes(run, write, catalog_of, source):
     assert errors == []
 
 
-def test_golden_runs_give_the_same_from_both_sources(data, catalog_of):
-    for golden in filter(Path.is_dir, sorted((data / "golden").glob("*/run*"))):
+def test_golden_runs_give_the_same_from_both_sources(golden_runs, catalog_of):
+    for golden in filter(Path.is_dir, sorted(golden_runs.glob("*/run*"))):
         catalog, files = catalog_of(golden), _core.Files(golden)
 
         def fetch(key: str, offset: int, length: int, golden=golden) -> bytes:

@@ -24,13 +24,13 @@ from smdwidgets.exceptions import (
 )
 
 
-def files(data: Path) -> list[Path]:
-    return sorted((data / "golden").glob("*/*/collections/*/*_collections.json"))
+def files(golden_runs: Path) -> list[Path]:
+    return sorted(golden_runs.glob("*/*/collections/*/*_collections.json"))
 
 
-def test_files_of_smdebug_are_written_back_byte_for_byte(data: Path) -> None:
-    assert len(files(data)) > 25
-    for file in files(data):
+def test_files_of_smdebug_are_written_back_byte_for_byte(golden_runs: Path) -> None:
+    assert len(files(golden_runs)) > 25
+    for file in files(golden_runs):
         assert CollectionManager.load(file).to_json() == file.read_text()
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fixtures import unpacked
 from smdwidgets import _core, cli, create_trial
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.exports import FORMATS, records
 from smdwidgets.exports.names import file_name
 from smdwidgets.modes import ModeKeys
 
-GOLDEN = Path(__file__).parents[2] / "data" / "golden"
+GOLDEN = unpacked("golden")
 NAMES = [
     "w",
     "loss",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from fixtures import unpacked
 from smdwidgets import create_trial
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.rules import BUILTIN, RuleRunner
 
-GOLDEN = Path(__file__).parents[2] / "data" / "golden"
+GOLDEN = unpacked("golden")
 NEEDY = {"SimilarAcrossRuns", "CreateXgboostReport", "AllZero", "UnchangedTensor", "TensorVariance"}
 
 

@@ -17,13 +17,14 @@ import numpy as np
 import pytest
 
 import smdwidgets
+from fixtures import unpacked
 from python.s3.servers import FaultyProxy
 from python.trials.overwriting import check_writes_do_not_reach
 from smdwidgets import _core, cli, modes
 from smdwidgets.exceptions import RunNotFound, SMDebugError, TensorUnavailableForStep
 from smdwidgets.trials.s3 import S3Trial
 
-GOLDEN = Path(__file__).parents[2] / "data" / "golden"
+GOLDEN = unpacked("golden")
 
 
 @contextmanager

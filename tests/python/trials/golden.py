@@ -1,4 +1,4 @@
-"""The golden runs under tests/data: where they lie, and what smdebug says of them."""
+"""The golden runs: runs that smdebug wrote, and what smdebug answers about them (see tests/data/README.md)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-GOLDEN = Path(__file__).resolve().parents[2] / "data" / "golden"
+from fixtures import unpacked
+
+GOLDEN = unpacked("golden")
 NAMES = sorted(folder.name for folder in GOLDEN.iterdir() if folder.is_dir())
 
 
 def oracle(name: str) -> dict[str, Any]:
-    """What smdebug answers about a run."""
+    """Return what smdebug answers about a run."""
     plain = GOLDEN / name / "oracle.json"
     if plain.exists():
         return json.loads(plain.read_bytes())
@@ -21,7 +23,7 @@ def oracle(name: str) -> dict[str, Any]:
 
 
 def run(name: str, folder: Path) -> Path:
-    """The run's directory, unpacked into `folder` if it is kept packed."""
+    """Return the run's directory; a large run is unpacked into `folder`."""
     where = json.loads((GOLDEN / name / "manifest.json").read_bytes())["run"]
     packed = GOLDEN / name / "run.tar.xz"
     if not packed.exists():
