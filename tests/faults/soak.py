@@ -1,8 +1,9 @@
-"""A live run for as long as you like, with an explorer and ten rules attached: `python soak.py SECONDS [REPORT]`.
+"""Follow a live run with an explorer and ten rules attached: `python soak.py SECONDS BEGINNING [REPORT]`.
 
-A process of its own writes a long beginning as fast as it can, then 50 steps a second. Here a browser's side listens as a page does,
-a notebook asks now and then, and every few seconds memory, open files and threads are counted. The time begins when rules and
-explorer have caught up with the beginning: by then every cache of a fixed size is full. The last line is what was found, as JSON.
+Another process writes BEGINNING steps as fast as it can, then 50 steps a second. This process receives packets as a page does,
+reads values as a notebook does, and records memory, open files and threads every few seconds. SECONDS start when rules and
+explorer have caught up with the beginning: by then every cache of fixed size is full. The last line printed is the result as
+JSON.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import smdwidgets
 from python.widgets.talk import Page
-from smdwidgets.rules import RuleRunner
+from smdwidgets.rules import RuleRunner, measurements
 
 RATE = 50
-#: Steps of the beginning. Rules fill the memory that they may take with some 10,000 steps of these few tensors.
-BEGINNING = 16_000
-#: Seconds that it may take to catch up with them, on a slow machine.
+#: What rules may keep of each step of the beginning: less than they ask for, so that this cache is full too.
+KEPT_A_STEP = measurements.KEPT_BYTES // 16_000
+#: Seconds that catching up with the beginning may take on a slow machine.
 WARM_UP = 900
 RULES: dict[str, dict[str, Any]] = {
     "VanishingGradient": {},
@@ -54,8 +55,8 @@ WANT = {
 }
 
 
-def write(root: str, rate: float) -> None:
-    """The training: small layers, a loss that falls, until it is told to end."""
+def write(root: str, rate: float, beginning: int) -> None:
+    """Train small layers with a falling loss until standard input is closed."""
     from smdwidgets.hooks.numpy import Hook
 
     chance = np.random.default_rng(1)
@@ -65,9 +66,9 @@ def write(root: str, rate: float) -> None:
     with Hook(root) as hook:
         step = 0
         while not ended.wait(
-            0.0 if step < BEGINNING else max(0.0, began + (step - BEGINNING) / rate - time.monotonic())
+            0.0 if step < beginning else max(0.0, began + (step - beginning) / rate - time.monotonic())
         ):
-            if step == BEGINNING:
+            if step == beginning:
                 began = time.monotonic()
             gradient = chance.normal(size=weight.shape).astype(np.float32) / 10
             weight -= gradient / 100
@@ -125,16 +126,19 @@ def slope(samples: list[Sample], of: str) -> float:
     return float(np.polyfit(x, [sample.resident for sample in samples], 1)[0])
 
 
-def soak(root: Path, seconds: float) -> dict[str, Any]:
-    """Attach everything, watch, let go of everything; what was seen."""
+def soak(root: Path, seconds: float, beginning: int) -> dict[str, Any]:
+    """Attach everything, watch, close everything; return what was measured."""
     before = files(), threading.active_count()
-    command = [sys.executable, __file__, "write", str(root), str(RATE)]
+    command = [sys.executable, __file__, "write", str(root), str(RATE), str(beginning)]
     samples: list[Sample] = []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdin is not None
         assert writer.stdout is not None
         trial = smdwidgets.create_trial(root, wait=60)
         trial.wait_for_steps([10], timeout=60)
+        measurements.KEPT_STEPS = min(measurements.KEPT_STEPS, beginning)
+        kept = measurements.measurements_of(trial)
+        kept._kept_bytes = min(kept._kept_bytes, beginning * KEPT_A_STEP)
         runner = RuleRunner(trial)
         for name, parameters in RULES.items():
             runner.add(name, **parameters)
@@ -151,7 +155,7 @@ def soak(root: Path, seconds: float) -> dict[str, Any]:
             weight, loss = trial.tensor("fc1.weight").value(last), trial.tensor("loss_0").value(last)
             wrong += weight.shape != (32, 32) or loss.item() != np.float32(1 + 1 / (1 + last / 100))
             judged = min(evaluation.done for evaluation in runner)
-            if began == math.inf and judged > BEGINNING and page.newest >= BEGINNING:
+            if began == math.inf and judged > beginning and page.newest >= beginning:
                 began = now
             if now >= told:
                 told = now + max(1.0, seconds / 360)
@@ -218,12 +222,12 @@ def soak(root: Path, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     if sys.argv[1] == "write":
-        return write(sys.argv[2], float(sys.argv[3]))
+        return write(sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))
     with tempfile.TemporaryDirectory() as folder:
-        found = soak(Path(folder) / "run", float(sys.argv[1]))
-        if len(sys.argv) > 2:
-            Path(sys.argv[2]).parent.mkdir(parents=True, exist_ok=True)
-            Path(sys.argv[2]).write_text(json.dumps(found))
+        found = soak(Path(folder) / "run", float(sys.argv[1]), int(sys.argv[2]))
+        if len(sys.argv) > 3:
+            Path(sys.argv[3]).parent.mkdir(parents=True, exist_ok=True)
+            Path(sys.argv[3]).write_text(json.dumps(found))
         found.pop("samples")
         # Before the run is removed, which takes a while.
         print(json.dumps(found), flush=True)

@@ -15,6 +15,7 @@ import warnings
 import numpy as np
 import pytest
 
+from faults import campaign
 from python.hooks.written import Written
 from smdwidgets import create_trial
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError
@@ -446,14 +447,15 @@ def test_directory_that_another_training_took_over(written, caplog):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_killed_at_any_moment_every_visible_step_is_whole(tmp_path):
-    """200 trainings die by SIGKILL at random moments; what has an index file reads back, byte for byte."""
+    """Trainings die by SIGKILL at random moments; every step that has an index file reads back, byte for byte."""
+    trainings = campaign.size(50, 200)
     done = script(
         """
         import os, random, signal, sys, time
         import numpy as np
         from smdwidgets.numpy import Hook
         rng = random.Random(0)
-        for attempt in range(200):
+        for attempt in range(int(sys.argv[2])):
             root = os.path.join(sys.argv[1], str(attempt))
             pid = os.fork()
             if not pid:
@@ -470,9 +472,10 @@ def test_killed_at_any_moment_every_visible_step_is_whole(tmp_path):
             os.waitpid(pid, 0)
         """,
         tmp_path,
+        trainings,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    runs = [Written(tmp_path / str(attempt)) for attempt in range(200)]
+    runs = [Written(tmp_path / str(attempt)) for attempt in range(trainings)]
     for run in runs:
         assert run.steps() == list(range(len(run.steps())))
         for step in run.steps():
@@ -480,5 +483,5 @@ def test_killed_at_any_moment_every_visible_step_is_whole(tmp_path):
             assert list(values) == [f"t{i}" for i in range(4)]
             assert all((values[f"t{i}"] == step * 4 + i).all() for i in range(4))
         assert not run.ended
-    assert sum(len(run.steps()) for run in runs) > 200  # the moments were not all before the first step
+    assert sum(len(run.steps()) for run in runs) > trainings  # the moments were not all before the first step
     shutil.rmtree(tmp_path)

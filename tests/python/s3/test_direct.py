@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import pytest
 from urllib3.exceptions import HTTPError
 
+from faults import campaign
 from python.s3.servers import CREDENTIALS, FaultyProxy
 from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3 import Connection, S3Error, S3Storage, connect, direct
@@ -74,17 +75,18 @@ def test_one_request_goes_through_boto3_and_the_others_follow_its_pattern(
         assert proxy.seen["GET"] == store.requests.gets == 1 + 30 + 30 + 1
 
 
-def test_a_bad_day_of_a_thousand_faults_changes_no_byte(
+def test_faults_change_no_byte(
     endpoint: str,
     bucket: str,
     objects: dict[str, bytes],
     hasty_client: Callable[[str], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    faults = campaign.size(200, 1000)
     monkeypatch.setattr(direct, "_REST", 0.02)
     monkeypatch.setattr("smdwidgets.storage.s3.download._LONGEST_PAUSE", 0.01)
     with (
-        FaultyProxy(endpoint, seed=5, share=0.25, faults=1000) as proxy,
+        FaultyProxy(endpoint, seed=5, share=0.25, faults=faults) as proxy,
         opened(bucket, hasty_client(proxy.endpoint), cache_bytes=0) as store,
     ):
         asked = asked_of_boto3(store)
@@ -92,7 +94,7 @@ def test_a_bad_day_of_a_thousand_faults_changes_no_byte(
         while proxy.faults_left and rounds < 200:
             rounds += 1
             read_all(store)
-        assert sum(proxy.played.values()) == 1000
+        assert sum(proxy.played.values()) == faults
         assert set(proxy.played) == {"slow_down", "internal_error", "reset_before", "reset_in_body", "short_body"}
         assert 0 < len(asked) < store.requests.gets, "both ways were gone"
 

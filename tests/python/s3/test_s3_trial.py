@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import smdwidgets
+from faults import campaign
 from fixtures import unpacked
 from python.s3.servers import FaultyProxy
 from python.trials.overwriting import check_writes_do_not_reach
@@ -242,24 +243,25 @@ def test_the_cache_directory_serves_another_process(
             assert (trial.requests - before).gets == (1 if first else 0)
 
 
-def test_two_hundred_faults_lose_no_step_and_change_no_value(
+def test_faults_lose_no_step_and_change_no_value(
     endpoint: str,
     bucket: str,
     hasty_client: Callable[[str], Any],
     upload: Callable[[Path, str, str], None],
     tmp_path: Path,
 ) -> None:
+    faults = campaign.size(50, 200)
     root = write_run(tmp_path / "run", range(25), workers=2)
     upload(root, bucket, "run")
     with smdwidgets.create_trial(root) as near:
         truth = everything(near)
-    with FaultyProxy(endpoint, seed=11, share=0.2, faults=200) as proxy:
+    with FaultyProxy(endpoint, seed=11, share=0.2, faults=faults) as proxy:
         rounds = 0
         while proxy.faults_left and rounds < 60:
             rounds += 1
             with opened(f"s3://{bucket}/run", client=hasty_client(proxy.endpoint), cache_bytes=0) as trial:
                 assert everything(trial) == truth
-        assert sum(proxy.played.values()) == 200
+        assert sum(proxy.played.values()) == faults
 
 
 def test_one_trial_in_sixteen_threads(
