@@ -81,8 +81,10 @@ def main(command: str = "list", name: str = "", folder: str = "") -> int:
         return 0
     place = Path(folder) if folder else CACHE / name
     if command == "unpack":
+        if not folder:
+            shutil.rmtree(place, ignore_errors=True)
         unpack(name, place)
-        print(place)
+        print(place.relative_to(ROOT) if place.is_relative_to(ROOT) else place)
     else:
         pack(name, place)
         print(f"{ARCHIVES[name].relative_to(ROOT)}: {ARCHIVES[name].stat().st_size:,} bytes")
