@@ -32,6 +32,8 @@ from smdwidgets.rules import RuleRunner, measurements
 RATE = 50
 #: What rules may keep of each step of the beginning: less than they ask for, so that this cache is full too.
 KEPT_A_STEP = measurements.KEPT_BYTES // 16_000
+#: How far the training of a short soak may be ahead of the rules, so that a busy machine makes it slow and fails nothing.
+AHEAD = 250
 #: Seconds that catching up with the beginning may take on a slow machine.
 WARM_UP = 900
 RULES: dict[str, dict[str, Any]] = {
@@ -56,18 +58,35 @@ WANT = {
 
 
 def write(root: str, rate: float, beginning: int) -> None:
-    """Train small layers with a falling loss until standard input is closed."""
+    """Train small layers with a falling loss. Each line of standard input is the next step that must not be saved yet."""
     from smdwidgets.hooks.numpy import Hook
 
     chance = np.random.default_rng(1)
     weight, began = chance.normal(size=(32, 32)).astype(np.float32), time.monotonic()
-    ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    changed, limit, ended = threading.Condition(), float(beginning), False
+
+    def listen() -> None:
+        nonlocal limit, ended
+        for line in sys.stdin:
+            with changed:
+                limit = float(line)
+                changed.notify()
+        with changed:
+            ended = True
+            changed.notify()
+
+    def may_save(step: int) -> bool:
+        """Wait for this step's time and for permission to save it; return False when the training ends instead."""
+        with changed:
+            if step >= beginning:
+                changed.wait_for(lambda: ended, max(0.0, began + (step - beginning) / rate - time.monotonic()))
+            changed.wait_for(lambda: ended or step < limit)
+            return not ended
+
+    threading.Thread(target=listen, daemon=True).start()
     with Hook(root) as hook:
         step = 0
-        while not ended.wait(
-            0.0 if step < beginning else max(0.0, began + (step - beginning) / rate - time.monotonic())
-        ):
+        while may_save(step):
             if step == beginning:
                 began = time.monotonic()
             gradient = chance.normal(size=weight.shape).astype(np.float32) / 10
@@ -155,6 +174,8 @@ def soak(root: Path, seconds: float, beginning: int) -> dict[str, Any]:
             weight, loss = trial.tensor("fc1.weight").value(last), trial.tensor("loss_0").value(last)
             wrong += weight.shape != (32, 32) or loss.item() != np.float32(1 + 1 / (1 + last / 100))
             judged = min(evaluation.done for evaluation in runner)
+            limit = max(beginning, judged + AHEAD) if seconds < 60 else math.inf
+            print(limit, file=writer.stdin, flush=True)
             if began == math.inf and judged > beginning and page.newest >= beginning:
                 began = now
             if now >= told:
