@@ -137,6 +137,7 @@ SUITES = (
     lint("ruff-format", PY, "-m", "ruff", "format", "--check", "--no-cache", needs=("python",)),
     lint("import-linter", str(setup.PYTHON.with_name("lint-imports")), "--no-cache", needs=("python",)),
     lint("rustfmt", "cargo", "fmt", "--all", "--check"),
+    lint("rust-layers", PY, "tools/check_rust_layers.py"),
     lint("licences", PY, "tools/supply.py", "check", needs=("python",), lock="cargo"),
     lint("hygiene", PY, "tools/hygiene.py", needs=("python",)),
 )

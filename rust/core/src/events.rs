@@ -177,7 +177,7 @@ fn scalar(value: &Value<'_>) -> Result<Option<f64>> {
         (Kind::Tensor(proto), Some(metadata)) => {
             let last = metadata.plugins().last().transpose()?;
             if last.is_some_and(|(name, _)| name == SCALARS) {
-                Ok(TensorView::of(proto.clone())?.number())
+                Ok(TensorView::from_proto(proto.clone())?.number())
             } else {
                 Ok(None)
             }

@@ -294,7 +294,7 @@ fn same_tensor(ours: &TensorProto<'_>, theirs: &Tensor) {
         }
         (ours, theirs) => panic!("{ours:?} is not {theirs:?}"),
     }
-    let view = match TensorView::of(ours.clone()) {
+    let view = match TensorView::from_proto(ours.clone()) {
         Ok(view) => view,
         Err(Error::Corrupt { .. } | Error::Unsupported { .. }) => return,
         Err(error) => panic!("{error}"),

@@ -7,7 +7,7 @@ use smdwidgets_core::error::Error;
 use smdwidgets_core::proto::Event;
 use smdwidgets_core::record::{self, FOOTER, HEADER, Step};
 use smdwidgets_core::tensor::{
-    Data, Meta, TensorEvent, decode_head, decode_record, encode_tensor_event, event_of, tensor_event,
+    Data, Meta, TensorEvent, decode_head, decode_record, encode_tensor_event, general_tensor_event, tensor_event,
 };
 
 fuzz_target!(|data: &[u8]| {
@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
         let _ = decode_head(&lying);
     }
     // There is a short way for payloads laid out as usual: both read the same.
-    match (tensor_event(data), Event::parse(data).and_then(|event| event_of(&event))) {
+    match (tensor_event(data), Event::parse(data).and_then(|event| general_tensor_event(&event))) {
         (Ok(short), Ok(general)) => {
             assert_eq!((short.tag, &short.tensor), (general.tag, &general.tensor));
             assert_eq!((short.step, short.mode, short.mode_step), (general.step, general.mode, general.mode_step));

@@ -13,13 +13,13 @@ use smdwidgets_core::checked::{self, Promise};
 use smdwidgets_core::error::Result;
 use smdwidgets_core::index::Mode;
 use smdwidgets_core::load;
-use smdwidgets_core::reduce::Op;
 use smdwidgets_core::source::{Listing, Local};
 
 use crate::buffer::Bytes;
 use crate::errors::to_python;
 use crate::numpy;
 use crate::records::detached;
+use crate::reduce;
 
 /// What runs write their steps as; a negative number is no step of any.
 pub fn global_step(step: i64) -> u64 {
@@ -320,7 +320,7 @@ impl Catalog {
         abs: bool,
         worker: Option<&str>,
     ) -> PyResult<Option<Entry>> {
-        let kind = Kind::reduction(op_of(op)?, abs);
+        let kind = Kind::reduction(reduce::op(op)?, abs);
         Ok(self.ask(py, |catalog| {
             let found = catalog.find(name, global_step(step), worker, kind)?;
             Some(Entry::of(catalog, self.id, name, &found))
@@ -354,14 +354,6 @@ impl Catalog {
 
 fn owned<S: Into<String>>(list: Vec<S>) -> Vec<String> {
     list.into_iter().map(Into::into).collect()
-}
-
-/// A kind of reduction by its name in the format.
-pub fn op_of(name: &str) -> PyResult<Op> {
-    Op::from_name(name).ok_or_else(|| {
-        let known = Op::ALL.map(Op::name).join(", ");
-        PyValueError::new_err(format!("{name:?} is no reduction; there are {known}"))
-    })
 }
 
 /// Where one record lies, and what it should be.

@@ -13,7 +13,6 @@ use smdwidgets_core::tensor::{DType, Data, TensorView};
 
 use crate::buffer::Bytes;
 use crate::errors::to_python;
-use crate::logged::bucket_array;
 use crate::numpy;
 use crate::records::detached;
 
@@ -51,9 +50,9 @@ pub fn scan(data: &Bound<'_, PyAny>, offset: usize, check: bool) -> PyResult<Sca
         walk
     });
     Ok(Scan {
-        offsets: column(py, DType::I64, offsets.into_iter())?,
-        sizes: column(py, DType::I64, sizes.into_iter())?,
-        footers: column(py, DType::U8, footers.into_iter())?,
+        offsets: numpy::column(py, DType::I64, offsets.into_iter())?,
+        sizes: numpy::column(py, DType::I64, sizes.into_iter())?,
+        footers: numpy::column(py, DType::U8, footers.into_iter())?,
         problems: problems(py, walk.problems)?,
         end: walk.at as u64,
         wanted: walk.wanted,
@@ -82,7 +81,11 @@ pub fn read_events(data: &Bound<'_, PyAny>, offset: usize, check: bool) -> PyRes
     let scalars = PyDict::new(py);
     for (tag, course) in &found.scalars {
         let steps = course.steps.iter().map(|step| step.to_le_bytes());
-        let columns = (column(py, DType::I64, steps)?, doubles(py, &course.wall_times)?, doubles(py, &course.values)?);
+        let columns = (
+            numpy::column(py, DType::I64, steps)?,
+            numpy::doubles(py, &course.wall_times)?,
+            numpy::doubles(py, &course.values)?,
+        );
         scalars.set_item(tag, columns)?;
     }
     let others = PyList::empty(py);
@@ -206,8 +209,8 @@ impl Event {
                     return Ok(PyBytes::new(py, &held[at..at + size]).into_any());
                 }
                 Some(Kind::Tensor(proto)) => {
-                    let tensor =
-                        TensorView::of(proto).map_err(|error| to_python(py, &error.within("", self.place.at)))?;
+                    let tensor = TensorView::from_proto(proto)
+                        .map_err(|error| to_python(py, &error.within("", self.place.at)))?;
                     return match &tensor.data {
                         Data::Strings(strings) => raw_strings(py, &tensor.shape, strings),
                         _ => numpy::array(py, tensor),
@@ -223,8 +226,8 @@ impl Event {
                     ] {
                         dict.set_item(name, number)?;
                     }
-                    dict.set_item("limits", doubles(py, &histogram.limits)?)?;
-                    dict.set_item("counts", doubles(py, &histogram.counts)?)?;
+                    dict.set_item("limits", numpy::doubles(py, &histogram.limits)?)?;
+                    dict.set_item("counts", numpy::doubles(py, &histogram.counts)?)?;
                 }
                 Some(Kind::Image(image)) => {
                     dict.set_item("height", image.height)?;
@@ -253,7 +256,7 @@ impl Event {
             Some(Kind::Histogram(histogram)) => {
                 let buckets =
                     log::buckets(&histogram).map_err(|error| to_python(py, &error.within("", self.place.at)))?;
-                bucket_array(py, buckets).map(Some)
+                numpy::bucket_array(py, buckets).map(Some)
             }
             _ => Ok(None),
         })
@@ -353,15 +356,6 @@ fn raw_strings<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResu
         array.set_item(i, PyBytes::new(py, string))?;
     }
     array.call_method1(intern!(py, "reshape"), (PyTuple::new(py, shape)?,))
-}
-
-fn doubles(py: Python<'_>, values: &[f64]) -> PyResult<Py<PyAny>> {
-    column(py, DType::F64, values.iter().map(|value| value.to_le_bytes()))
-}
-
-pub fn column<const N: usize>(py: Python<'_>, of: DType, values: impl Iterator<Item = [u8; N]>) -> PyResult<Py<PyAny>> {
-    let values: Vec<[u8; N]> = values.collect();
-    Ok(numpy::own(py, of, &[values.len() as u64], values.as_flattened().to_vec(), 0)?.unbind())
 }
 
 fn problems(py: Python<'_>, problems: Vec<Problem>) -> PyResult<Py<PyList>> {

@@ -11,9 +11,9 @@ use smdwidgets_core::source::Local;
 use smdwidgets_core::tensor::DType;
 
 use crate::errors::to_python;
-use crate::events::column;
 use crate::files::Fetched;
 use crate::logged::{Logged, in_one_array, one_by_one};
+use crate::numpy;
 use crate::sweep::{self, Cancel, From, Manner, Questions};
 
 /// What lies where in a run of TensorBoard's.
@@ -301,14 +301,14 @@ impl EventLog {
             let log = self.inner.read();
             log.id(name).map(|id| log.course(id, mode_of(mode), orphans)).unwrap_or_default()
         });
-        let integers = |all: &[i64]| column(py, DType::I64, all.iter().map(|one| one.to_le_bytes()));
-        let floats = |all: &[f64]| column(py, DType::F64, all.iter().map(|one| one.to_le_bytes()));
+        let integers = |all: &[i64]| numpy::column(py, DType::I64, all.iter().map(|one| one.to_le_bytes()));
+        let floats = |all: &[f64]| numpy::column(py, DType::F64, all.iter().map(|one| one.to_le_bytes()));
         Ok((
             integers(&course.steps)?,
             integers(&course.mode_steps)?,
             floats(&course.wall_times)?,
             floats(&course.values)?,
-            column(py, DType::U32, course.lanes.iter().map(|one| one.to_le_bytes()))?,
+            numpy::column(py, DType::U32, course.lanes.iter().map(|one| one.to_le_bytes()))?,
         ))
     }
 

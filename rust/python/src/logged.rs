@@ -108,7 +108,7 @@ pub fn one_by_one(py: Python<'_>, rows: Questions, values: Values) -> PyResult<B
         match (content, asked) {
             (Some(Content::Number(number)), _) => list.append(number)?,
             (Some(Content::Buckets(own)), _) => {
-                list.append(bucket_array(py, buckets[own].iter().copied())?)?;
+                list.append(numpy::bucket_array(py, buckets[own].iter().copied())?)?;
             }
             (Some(Content::Written(bytes)), Some(asked)) => {
                 let event = event_of(&PyBytes::new(py, &bytes), step, asked.wall_time);
@@ -128,13 +128,6 @@ pub fn one_by_one(py: Python<'_>, rows: Questions, values: Values) -> PyResult<B
         }
     }
     Ok(list)
-}
-
-/// Buckets as an array (buckets, 3).
-pub fn bucket_array(py: Python<'_>, buckets: impl ExactSizeIterator<Item = [f64; 3]>) -> PyResult<Bound<'_, PyAny>> {
-    let shape = [buckets.len() as u64, 3];
-    let bytes: Vec<u8> = buckets.flatten().flat_map(f64::to_le_bytes).collect();
-    numpy::own(py, DType::F64, &shape, bytes, 0)
 }
 
 /// Hyperparameters of a run, from the content of TensorBoard's plugin.

@@ -158,6 +158,24 @@ pub fn held<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(bytes)
 }
 
+/// A column of float64.
+pub fn doubles(py: Python<'_>, values: &[f64]) -> PyResult<Py<PyAny>> {
+    column(py, DType::F64, values.iter().map(|value| value.to_le_bytes()))
+}
+
+/// A one-dimensional array of these elements.
+pub fn column<const N: usize>(py: Python<'_>, of: DType, values: impl Iterator<Item = [u8; N]>) -> PyResult<Py<PyAny>> {
+    let values: Vec<[u8; N]> = values.collect();
+    Ok(own(py, of, &[values.len() as u64], values.as_flattened().to_vec(), 0)?.unbind())
+}
+
+/// Buckets as an array (buckets, 3).
+pub fn bucket_array(py: Python<'_>, buckets: impl ExactSizeIterator<Item = [f64; 3]>) -> PyResult<Bound<'_, PyAny>> {
+    let shape = [buckets.len() as u64, 3];
+    let bytes: Vec<u8> = buckets.flatten().flat_map(f64::to_le_bytes).collect();
+    own(py, DType::F64, &shape, bytes, 0)
+}
+
 fn text<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResult<Bound<'py, PyAny>> {
     let list = PyList::empty(py);
     let (mut longest, mut all) = (0, 0);

@@ -289,7 +289,7 @@ impl Scanner {
             Kind::Image(_) => (Class::Image, Cell::Place(place)),
             Kind::Audio(_) => (Class::Audio, Cell::Place(place)),
             Kind::Tensor(tensor) => match self.class(value)? {
-                Class::Scalar => match TensorView::of(tensor.clone())?.number() {
+                Class::Scalar => match TensorView::from_proto(tensor.clone())?.number() {
                     Some(number) => (Class::Scalar, Cell::Number(number)),
                     None => {
                         return Err(wrong(

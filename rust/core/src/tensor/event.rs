@@ -1,8 +1,8 @@
 //! A tensor with its name and when it was saved: what one record of a tensor file holds.
 
 use super::dtype::DType;
-use super::straight;
-use super::view::{Data, TensorView, head_of};
+use super::parse::head_of;
+use super::view::{Data, TensorView};
 use crate::error::{Error, Place, Result};
 use crate::proto::{Content, Event, Kind, Metadata, TensorProto, Value, encode};
 use crate::record::{self, FOOTER, HEADER, Step};
@@ -24,30 +24,10 @@ pub struct TensorEvent<'a> {
     pub tensor: TensorView<'a>,
 }
 
-/// The tensor in a whole record: the header's checksum holds, and the footer is smdebug's constant or the true checksum.
-///
-/// Bytes behind the record are left alone. Offsets in errors count from the record's start.
-pub fn decode_record(bytes: &[u8]) -> Result<TensorEvent<'_>> {
-    let record = record::whole(bytes, 0)?;
-    record.check()?;
-    tensor_event(record.payload).map_err(|error| error.within("", HEADER as u64))
-}
-
-/// The tensor in a record's payload: the event's first value, which is how smdebug reads it.
-#[inline]
-pub fn tensor_event(payload: &[u8]) -> Result<TensorEvent<'_>> {
-    straight::tensor_event(payload).map_or_else(|| tensor_event_anyhow(payload), Ok)
-}
-
-/// The same, however it is laid out.
-pub(super) fn tensor_event_anyhow(payload: &[u8]) -> Result<TensorEvent<'_>> {
-    event_of(&Event::parse(payload)?)
-}
-
 /// The tensor in an event.
-pub fn event_of<'a>(event: &Event<'a>) -> Result<TensorEvent<'a>> {
+pub fn general_tensor_event<'a>(event: &Event<'a>) -> Result<TensorEvent<'a>> {
     let (value, proto) = first_tensor(event)?;
-    let tensor = TensorView::of(proto)?;
+    let tensor = TensorView::from_proto(proto)?;
     let Hidden { mode, mode_step } = value.metadata.as_ref().map(hidden_in).transpose()?.unwrap_or_default();
     Ok(TensorEvent { step: event.step, wall_time: event.wall_time, tag: value.tag, mode, mode_step, tensor })
 }

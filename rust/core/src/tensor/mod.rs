@@ -1,11 +1,14 @@
 //! What a tensor is: a dtype, a shape and content that may lie at any byte offset.
 
+mod canonical;
+mod decode;
 mod dtype;
 mod event;
-mod straight;
+mod parse;
 mod typed;
 mod view;
 
+pub use decode::{decode_record, tensor_event};
 pub use dtype::DType;
-pub use event::{Head, Meta, TensorEvent, decode_head, decode_record, encode_tensor_event, event_of, tensor_event};
+pub use event::{Head, Meta, TensorEvent, decode_head, encode_tensor_event, general_tensor_event};
 pub use view::{Data, MAX_FILLED, TensorView};
