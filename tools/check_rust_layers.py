@@ -106,10 +106,10 @@ def uses(modules: dict[Module, str]) -> dict[Module, set[Module]]:
 def check_layers(modules: dict[Module, str], order: list[str]) -> Iterator[str]:
     """What breaks the first rule."""
     known = {module[0] for module in modules if module}
-    for module in sorted(known - set(order)):
-        yield f"module `{module}` is not in the table of layers in docs/architecture.md"
-    for module in sorted(set(order) - known):
-        yield f"the table of layers in docs/architecture.md lists `{module}`, which is not a module"
+    for name in sorted(known - set(order)):
+        yield f"module `{name}` is not in the table of layers in docs/architecture.md"
+    for name in sorted(set(order) - known):
+        yield f"the table of layers in docs/architecture.md lists `{name}`, which is not a module"
     for module, targets in uses(modules).items():
         for target in sorted(targets):
             if module and {module[0], target[0]} <= set(order) and order.index(target[0]) > order.index(module[0]):

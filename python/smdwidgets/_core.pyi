@@ -40,41 +40,12 @@ def crc32c(data: _Buffer) -> int:
 def masked_crc(data: _Buffer) -> int:
     """The CRC32C of some bytes as it stands in a TFRecord file: rotated and shifted."""
 
-# ---------------------------------------------------------------- streams of records and events
-
-@final
-class Scan:
-    """What a walk over a stream of records found."""
-
-    @property
-    def offsets(self) -> NDArray[np.int64]:
-        """Where each record starts."""
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Bytes of each record, header and footer included."""
-    @property
-    def footers(self) -> NDArray[np.uint8]:
-        """What stands behind each payload: 0 smdebug's constant, 1 the true checksum, 2 neither, 3 not looked at."""
-    @property
-    def problems(self) -> list[tuple[int, DataError, int | None]]:
-        """Places where no record starts: (offset, what is wrong, where reading went on or None)."""
-    @property
-    def end(self) -> int:
-        """The first byte not walked over: where to go on when there is more."""
-    @property
-    def wanted(self) -> int:
-        """Bytes that the unfinished record at `end` needs; 0 where there is none."""
-
-def scan(data: _Buffer, offset: int = 0, check: bool = True) -> Scan:
-    """Walk over the records in `data`, past damaged ones. Without `check` payloads are not looked at."""
+# ---------------------------------------------------------------- TensorBoard events
 
 @final
 class Event:
-    """A value of a TensorBoard log that isn't a scalar, or its graph. Read from the log when asked for."""
+    """A value of a TensorBoard log that is not a scalar, decoded on access."""
 
-    @property
-    def offset(self) -> int:
-        """Where its record starts."""
     @property
     def step(self) -> int: ...
     @property
@@ -84,10 +55,10 @@ class Event:
     def tag(self) -> str: ...
     @property
     def kind(self) -> str:
-        """ "tensor", "histogram", "image", "audio", "scalar", "graph" or "unknown"."""
+        """ "tensor", "histogram", "image", "audio", "scalar" or "unknown"."""
     @property
     def plugin(self) -> str:
-        """The TensorBoard plugin it belongs to; empty if none is named."""
+        """The TensorBoard plugin of the value; empty if it names none."""
     @property
     def plugin_content(self) -> bytes: ...
     @property
@@ -96,37 +67,36 @@ class Event:
     def description(self) -> str: ...
     @property
     def value(self) -> Any:
-        """A tensor: a writable copy (strings: an object array of bytes). A histogram, image or sound: a dict of
-        its fields. A graph: its bytes."""
+        """The decoded value.
+
+        A tensor is a writable copy (strings: an object array of bytes). A histogram, an image or audio is a dict of its
+        fields."""
     @property
     def buckets(self) -> NDArray[np.float64] | None:
-        """A histogram as (buckets, 3): left edge, right edge, count. None of anything else."""
+        """A histogram as (buckets, 3): left edge, right edge, count. None for any other kind."""
 
 @final
 class Events:
-    """What a stream of events holds."""
+    """The content of a TensorBoard log."""
 
     @property
     def version(self) -> str | None:
-        """The writer's version, where it says so."""
+        """The version of the writer, if the log states it."""
     @property
     def scalars(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
-        """(steps, wall times, values) by tag, in the order written."""
+        """(steps, wall times, values) by tag, in the order of first appearance."""
     @property
     def others(self) -> list[Event]:
-        """All else, in the order written."""
+        """All other values but graphs, in the order of the log."""
     @property
-    def problems(self) -> list[tuple[int, DataError, int | None]]:
-        """Records that can't be used: (offset, what is wrong, where reading went on or None)."""
+    def problems(self) -> list[tuple[int, str]]:
+        """Unusable records: (offset, message)."""
     @property
     def end(self) -> int:
-        """The first byte not read: where to go on when there is more."""
-    @property
-    def wanted(self) -> int:
-        """Bytes that the unfinished record at `end` needs; 0 where there is none."""
+        """Offset of the first byte that was not read: the end of the last complete record."""
 
-def read_events(data: _Buffer, offset: int = 0, check: bool = True) -> Events:
-    """Read the events in `data`, a TensorBoard log or the part of one from `offset` on, past damaged records."""
+def read_events(data: _Buffer) -> Events:
+    """Read the events of a TensorBoard log in memory, past damaged records. Checksums are verified."""
 
 def write_record(payload: _Buffer) -> bytes:
     """A whole record around a payload, with the payload's true checksum."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from faults import campaign
+from python import tfrecords
 from python.logs import logs
 from smdwidgets import _core, create_trial
 from smdwidgets.exceptions import SMDebugError
@@ -21,20 +22,20 @@ LOST = 1
 def log() -> bytes:
     """A log with every kind of value."""
     image = logs.field(4, logs.integer(1, 2) + logs.integer(2, 3) + logs.integer(3, 1) + logs.field(4, b"\x89PNG" * 8))
-    records = [_core.version_record(99.0)]
+    parts = [_core.version_record(99.0)]
     for step in range(6):
         at = 100.0 + step
-        records += [
+        parts += [
             _core.scalar_record("loss", step, at, 1 / (step + 1)),
             _core.scalar_record("accuracy/val", step, at, step / 6),
             _core.histogram_record(
                 "w", step, at, [0.5, 1.0], [3, 4], min=0, max=1, num=7, sum=3.5, sum_squares=float(step)
             ),
             logs.event(logs.value("image", image), step, at),
-            logs.event(logs.value("t", logs.tensor(np.arange(4, dtype="<f4") + step, 1), "scalars"), step, at),
+            logs.event(logs.value("t", logs.tensor(np.arange(4, dtype="<f4") + step, 1), "mine"), step, at),
             logs.event(logs.value("text", logs.strings(b"a", b"<b>"), "text"), step, at),
         ]
-    return b"".join(records)
+    return b"".join(parts)
 
 
 def told(content: bytes) -> Counter[str]:
@@ -70,8 +71,8 @@ def test_a_log_in_memory() -> None:
             found = told(content[:at])
             counts["cut"] += 1
             assert found <= right
-            whole = _core.scan(content[:at])
-            assert found.total() == max(0, len(whole.offsets) - 1)  # all but the version
+            whole = tfrecords.records(content[:at])
+            assert found.total() == max(0, len(whole) - 1)  # all but the version
 
 
 def test_a_log_on_disk_that_grows(tmp_path: Path) -> None:

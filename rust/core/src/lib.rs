@@ -11,7 +11,6 @@ pub mod catalog;
 pub mod checked;
 pub mod crc;
 pub mod error;
-pub mod events;
 pub mod index;
 pub mod large;
 pub mod load;

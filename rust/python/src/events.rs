@@ -1,14 +1,12 @@
-//! Streams of records and events: what `verify` walks over and TensorBoard's logs are read with.
+//! Reading and writing TensorBoard events.
 
-use pyo3::exceptions::PyIndexError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use smdwidgets_core::error::Error;
-use smdwidgets_core::events::{self, Other, Problem, Walk};
-use smdwidgets_core::log;
+use smdwidgets_core::log::{self, Cell, Place, Scanner, Series};
 use smdwidgets_core::proto::{Kind, Value, encode};
-use smdwidgets_core::record::{self, Footer};
+use smdwidgets_core::record;
 use smdwidgets_core::tensor::{DType, Data, TensorView};
 
 use crate::buffer::Bytes;
@@ -16,207 +14,145 @@ use crate::errors::to_python;
 use crate::numpy;
 use crate::records::detached;
 
-/// What a walk over a stream of records found.
-#[pyclass(frozen, get_all, module = "smdwidgets._core")]
-pub struct Scan {
-    offsets: Py<PyAny>,
-    sizes: Py<PyAny>,
-    footers: Py<PyAny>,
-    problems: Py<PyList>,
-    end: u64,
-    wanted: u64,
-}
+/// Bytes read at a time from a log in memory.
+const PIECE: u64 = 1 << 20;
 
-/// Walks over the records in `data`.
-#[pyfunction]
-#[pyo3(signature = (data, offset = 0, check = true))]
-pub fn scan(data: &Bound<'_, PyAny>, offset: usize, check: bool) -> PyResult<Scan> {
-    let py = data.py();
-    let bytes = Bytes::of(data)?;
-    let held = bytes.as_slice();
-    let (mut offsets, mut sizes, mut footers) = (Vec::new(), Vec::new(), Vec::new());
-    let walk = detached(py, held.len(), || {
-        let mut walk = Walk::new(held, offset);
-        for (at, record) in walk.by_ref() {
-            offsets.push((at as i64).to_le_bytes());
-            sizes.push((record.size as i64).to_le_bytes());
-            footers.push(match check.then(|| record.footer()) {
-                Some(Footer::Constant) => [0u8],
-                Some(Footer::TrueCrc) => [1],
-                Some(Footer::Neither) => [2],
-                None => [3],
-            });
-        }
-        walk
-    });
-    Ok(Scan {
-        offsets: numpy::column(py, DType::I64, offsets.into_iter())?,
-        sizes: numpy::column(py, DType::I64, sizes.into_iter())?,
-        footers: numpy::column(py, DType::U8, footers.into_iter())?,
-        problems: problems(py, walk.problems)?,
-        end: walk.at as u64,
-        wanted: walk.wanted,
-    })
-}
-
-/// What a stream of events holds.
+/// The content of a TensorBoard log: scalars as columns, every other value as an [`Event`].
 #[pyclass(frozen, get_all, module = "smdwidgets._core")]
 pub struct Events {
     version: Option<String>,
     scalars: Py<PyDict>,
     others: Py<PyList>,
-    problems: Py<PyList>,
+    problems: Vec<(u64, String)>,
     end: u64,
-    wanted: u64,
 }
 
-/// Reads the events in `data`.
+/// Reads the events of a TensorBoard log in memory.
 #[pyfunction]
-#[pyo3(signature = (data, offset = 0, check = true))]
-pub fn read_events(data: &Bound<'_, PyAny>, offset: usize, check: bool) -> PyResult<Events> {
+pub fn read_events(data: &Bound<'_, PyAny>) -> PyResult<Events> {
     let py = data.py();
     let bytes = Bytes::of(data)?;
-    let held = bytes.as_slice();
-    let found = detached(py, held.len(), || events::read(held, offset, check));
+    let log = bytes.as_slice();
+    let mut scanner = Scanner::default();
+    detached(py, log.len(), || scanner.read(&log, PIECE)).map_err(|error| to_python(py, &error))?;
     let scalars = PyDict::new(py);
-    for (tag, course) in &found.scalars {
-        let steps = course.steps.iter().map(|step| step.to_le_bytes());
-        let columns = (
-            numpy::column(py, DType::I64, steps)?,
-            numpy::doubles(py, &course.wall_times)?,
-            numpy::doubles(py, &course.values)?,
-        );
-        scalars.set_item(tag, columns)?;
-    }
-    let others = PyList::empty(py);
-    if !found.others.is_empty() {
-        let data = numpy::held(data)?;
-        for place in found.others {
-            others.append(Event { data: data.clone().unbind(), place })?;
+    let mut others: Vec<(Place, i64, f64)> = Vec::new();
+    for Series { tag, column, .. } in scanner.series() {
+        if let Some(numbers) = column.numbers() {
+            let steps = column.steps().iter().map(|step| step.to_le_bytes());
+            let steps = numpy::column(py, DType::I64, steps)?;
+            scalars.set_item(tag, (steps, numpy::doubles(py, column.wall_times())?, numpy::doubles(py, numbers)?))?;
+            continue;
         }
+        let times = column.steps().iter().zip(column.wall_times());
+        others.extend(times.enumerate().filter_map(|(row, (step, wall_time))| match column.cell(row)? {
+            Cell::Place(place) => Some((place, *step, *wall_time)),
+            Cell::Number(_) => None,
+        }));
+    }
+    others.sort_by_key(|(place, ..)| place.at);
+    let list = PyList::empty(py);
+    for (place, step, wall_time) in others {
+        let written = log.get(place.at as usize..).and_then(|rest| rest.get(..place.size as usize));
+        list.append(event_of(&PyBytes::new(py, written.unwrap_or_default()), step, wall_time))?;
     }
     Ok(Events {
-        version: found.version.map(str::to_owned),
+        version: scanner.version().map(str::to_owned),
         scalars: scalars.unbind(),
-        others: others.unbind(),
-        problems: problems(py, found.problems)?,
-        end: found.end,
-        wanted: found.wanted,
+        others: list.unbind(),
+        problems: scanner.problems().collect(),
+        end: scanner.end(),
     })
 }
 
-/// A value that isn't a scalar, read when asked for.
+/// A value that is not a scalar, decoded on access.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Event {
-    data: Py<PyAny>,
-    place: Other,
+    /// The encoded `Summary.Value`.
+    data: Py<PyBytes>,
+    step: i64,
+    wall_time: f64,
 }
 
 impl Event {
-    fn with<'py, T>(&self, py: Python<'py>, work: impl FnOnce(&[u8], Option<Value<'_>>) -> PyResult<T>) -> PyResult<T> {
-        let bytes = Bytes::of(self.data.bind(py))?;
-        let (at, size) = (self.place.at as usize, self.place.size as usize);
-        let held = bytes.as_slice();
-        let Some(mine) = held.get(at..).and_then(|rest| rest.get(..size)) else {
-            return Err(PyIndexError::new_err("the data this was read from has shrunk"));
-        };
-        if self.place.graph {
-            return work(held, None);
-        }
-        let value = Value::parse(mine).map_err(|error| to_python(py, &error.within("", self.place.at)))?;
-        work(held, Some(value))
+    /// Calls `work` with the encoded value and the parsed one.
+    fn with<'py, T>(&self, py: Python<'py>, work: impl FnOnce(&[u8], Value<'_>) -> PyResult<T>) -> PyResult<T> {
+        let data = self.data.bind(py).as_bytes();
+        work(data, Value::parse(data).map_err(|error| to_python(py, &error))?)
     }
+}
+
+/// The content of the last plugin in a value's metadata, and the plugin's name.
+fn last_plugin<'a>(py: Python<'_>, value: &Value<'a>) -> PyResult<(&'a str, &'a [u8])> {
+    let Some(metadata) = &value.metadata else { return Ok(("", &[])) };
+    let last = metadata.plugins().last().transpose().map_err(|error| to_python(py, &error))?;
+    Ok(last.unwrap_or(("", &[])))
 }
 
 #[pymethods]
 impl Event {
     #[getter]
-    fn offset(&self) -> u64 {
-        self.place.record
-    }
-
-    #[getter]
     fn step(&self) -> i64 {
-        self.place.step
+        self.step
     }
 
     #[getter]
     fn wall_time(&self) -> f64 {
-        self.place.wall_time
+        self.wall_time
     }
 
     #[getter]
     fn tag(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |_, value| Ok(value.map_or(String::new(), |value| value.tag.to_owned())))
+        self.with(py, |_, value| Ok(value.tag.to_owned()))
     }
 
     #[getter]
     fn kind(&self, py: Python<'_>) -> PyResult<&'static str> {
         self.with(py, |_, value| {
-            Ok(match value.map(|value| value.kind) {
-                None => "graph",
-                Some(Kind::None | Kind::OldHistogram(_)) => "unknown",
-                Some(Kind::Scalar(_)) => "scalar",
-                Some(Kind::Image(_)) => "image",
-                Some(Kind::Histogram(_)) => "histogram",
-                Some(Kind::Audio(_)) => "audio",
-                Some(Kind::Tensor(_)) => "tensor",
+            Ok(match value.kind {
+                Kind::None | Kind::OldHistogram(_) => "unknown",
+                Kind::Scalar(_) => "scalar",
+                Kind::Image(_) => "image",
+                Kind::Histogram(_) => "histogram",
+                Kind::Audio(_) => "audio",
+                Kind::Tensor(_) => "tensor",
             })
         })
     }
 
     #[getter]
     fn plugin(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |_, value| {
-            let Some(metadata) = value.and_then(|value| value.metadata) else { return Ok(String::new()) };
-            let last = metadata.plugins().last().transpose().map_err(|error| to_python(py, &error))?;
-            Ok(last.map_or(String::new(), |(name, _)| name.to_owned()))
-        })
+        self.with(py, |_, value| last_plugin(py, &value).map(|(name, _)| name.to_owned()))
     }
 
     #[getter]
     fn plugin_content<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.with(py, |_, value| {
-            let Some(metadata) = value.and_then(|value| value.metadata) else { return Ok(PyBytes::new(py, &[])) };
-            let last = metadata.plugins().last().transpose().map_err(|error| to_python(py, &error))?;
-            Ok(PyBytes::new(py, last.map_or(&[][..], |(_, content)| content)))
-        })
+        self.with(py, |_, value| last_plugin(py, &value).map(|(_, content)| PyBytes::new(py, content)))
     }
 
     #[getter]
     fn display_name(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |_, value| {
-            Ok(value
-                .and_then(|value| value.metadata)
-                .map_or(String::new(), |metadata| metadata.display_name.to_owned()))
-        })
+        self.with(py, |_, value| Ok(value.metadata.map_or("", |metadata| metadata.display_name).to_owned()))
     }
 
     #[getter]
     fn description(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |_, value| {
-            Ok(value.and_then(|value| value.metadata).map_or(String::new(), |metadata| metadata.description.to_owned()))
-        })
+        self.with(py, |_, value| Ok(value.metadata.map_or("", |metadata| metadata.description).to_owned()))
     }
 
     #[getter]
     fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.with(py, |held, value| {
+        self.with(py, |data, value| {
             let dict = PyDict::new(py);
-            match value.map(|value| value.kind) {
-                None => {
-                    let (at, size) = (self.place.at as usize, self.place.size as usize);
-                    return Ok(PyBytes::new(py, &held[at..at + size]).into_any());
-                }
-                Some(Kind::Tensor(proto)) => {
-                    let tensor = TensorView::from_proto(proto)
-                        .map_err(|error| to_python(py, &error.within("", self.place.at)))?;
+            match value.kind {
+                Kind::Tensor(proto) => {
+                    let tensor = TensorView::from_proto(proto).map_err(|error| to_python(py, &error))?;
                     return match &tensor.data {
                         Data::Strings(strings) => raw_strings(py, &tensor.shape, strings),
                         _ => numpy::array(py, tensor),
                     };
                 }
-                Some(Kind::Histogram(histogram)) => {
+                Kind::Histogram(histogram) => {
                     for (name, number) in [
                         ("min", histogram.min),
                         ("max", histogram.max),
@@ -229,33 +165,32 @@ impl Event {
                     dict.set_item("limits", numpy::doubles(py, &histogram.limits)?)?;
                     dict.set_item("counts", numpy::doubles(py, &histogram.counts)?)?;
                 }
-                Some(Kind::Image(image)) => {
+                Kind::Image(image) => {
                     dict.set_item("height", image.height)?;
                     dict.set_item("width", image.width)?;
                     dict.set_item("colorspace", image.colorspace)?;
                     dict.set_item("encoded", PyBytes::new(py, image.encoded))?;
                 }
-                Some(Kind::Audio(audio)) => {
+                Kind::Audio(audio) => {
                     dict.set_item("sample_rate", audio.sample_rate)?;
                     dict.set_item("channels", audio.channels)?;
                     dict.set_item("frames", audio.frames)?;
                     dict.set_item("content_type", audio.content_type)?;
                     dict.set_item("encoded", PyBytes::new(py, audio.encoded))?;
                 }
-                Some(Kind::Scalar(number)) => return Ok(number.into_pyobject(py)?.into_any()),
-                Some(Kind::OldHistogram(_) | Kind::None) => return Ok(py.None().into_bound(py)),
+                Kind::Scalar(number) => return Ok(number.into_pyobject(py)?.into_any()),
+                Kind::OldHistogram(_) | Kind::None => return Ok(py.None().into_bound(py)),
             }
             Ok(dict.into_any())
         })
     }
 
-    /// A histogram's buckets.
+    /// The buckets of a histogram; None for any other kind.
     #[getter]
     fn buckets<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.with(py, |_, value| match value.map(|value| value.kind) {
-            Some(Kind::Histogram(histogram)) => {
-                let buckets =
-                    log::buckets(&histogram).map_err(|error| to_python(py, &error.within("", self.place.at)))?;
+        self.with(py, |_, value| match value.kind {
+            Kind::Histogram(histogram) => {
+                let buckets = log::buckets(&histogram).map_err(|error| to_python(py, &error))?;
                 numpy::bucket_array(py, buckets).map(Some)
             }
             _ => Ok(None),
@@ -264,17 +199,15 @@ impl Event {
 
     fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         let tag = PyString::new(py, &self.tag(py)?).repr()?;
-        Ok(PyString::new(py, &format!("<Event {} {tag} at step {}>", self.kind(py)?, self.place.step)))
+        Ok(PyString::new(py, &format!("<Event {} {tag} at step {}>", self.kind(py)?, self.step)))
     }
 }
 
-/// The event that a value in `data`, which holds nothing else, makes with a step and a time.
+/// An event from the encoded `Summary.Value`, a step and a time.
 #[pyfunction]
 #[pyo3(signature = (data, step = 0, wall_time = 0.0))]
 pub fn event_of(data: &Bound<'_, PyBytes>, step: i64, wall_time: f64) -> Event {
-    let size = data.as_bytes().len() as u64;
-    let place = Other { record: 0, at: 0, size, step, wall_time, graph: false };
-    Event { data: data.clone().into_any().unbind(), place }
+    Event { data: data.clone().unbind(), step, wall_time }
 }
 
 /// A whole record around a payload, with the payload's true checksum.
@@ -356,12 +289,4 @@ fn raw_strings<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResu
         array.set_item(i, PyBytes::new(py, string))?;
     }
     array.call_method1(intern!(py, "reshape"), (PyTuple::new(py, shape)?,))
-}
-
-fn problems(py: Python<'_>, problems: Vec<Problem>) -> PyResult<Py<PyList>> {
-    let list = PyList::empty(py);
-    for Problem { at, error, resumed } in problems {
-        list.append((at, to_python(py, &error), resumed))?;
-    }
-    Ok(list.unbind())
 }

@@ -38,7 +38,7 @@ mod _core {
 
     #[pymodule_export]
     use super::events::{
-        Event, Events, Scan, event_of, histogram_record, read_events, scalar_record, scan, version_record, write_record,
+        Event, Events, event_of, histogram_record, read_events, scalar_record, version_record, write_record,
     };
 
     #[pymodule_export]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tensorboardX import SummaryWriter
 
+from python import tfrecords
 from smdwidgets import _core, cli
 from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
@@ -172,9 +173,10 @@ def test_verify_of_tensorboards_logs(tmp_path, capsys):
     assert (told["files"], told["ended"]) == (4, True)
     faults = {fault["file"]: fault for fault in told["faults"]}
     assert set(faults) == {"three/events.out.tfevents.1", "four/events.out.tfevents.1"}
-    found = _core.scan((victim / "events.out.tfevents.1").read_bytes())
-    [damaged] = found.offsets[found.footers != 1]
-    assert faults["three/events.out.tfevents.1"]["offset"] == damaged
+    [damaged] = [
+        record for record in tfrecords.records((victim / "events.out.tfevents.1").read_bytes()) if not record.checked
+    ]
+    assert faults["three/events.out.tfevents.1"]["offset"] == damaged.offset
     cut = faults["four/events.out.tfevents.1"]
     assert cut["offset"] == (tmp_path / "logs" / "four" / "events.out.tfevents.1").stat().st_size - 3
     assert "middle of a record" in cut["message"]

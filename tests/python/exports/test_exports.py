@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fixtures import unpacked
+from python import tfrecords
 from smdwidgets import _core, cli, create_trial
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.exports import FORMATS, records
@@ -224,7 +225,7 @@ def test_tensorboards_own_reader_finds_equal_values(trial, run, tmp_path):
                 assert told.sum == pytest.approx(float(value.sum()))
                 assert sum(told.bucket) == value.size
     for file in (tmp_path / "logs").rglob("*.tfevents"):
-        assert set(_core.scan(file.read_bytes()).footers.tolist()) == {1}, "true checksums"
+        assert all(record.checked for record in tfrecords.records(file.read_bytes()))
 
 
 def test_text_and_saved_reductions_in_tensorboard(tmp_path):

@@ -46,12 +46,6 @@ impl Source for Memory {
 
 impl Blob for Arc<[u8]> {
     fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
-        let rest = usize::try_from(offset).ok().and_then(|at| self.get(at..)).unwrap_or_default();
-        let count = usize::try_from(length).map_or(rest.len(), |length| length.min(rest.len()));
-        if buffer.len() < count {
-            buffer.resize(count, 0);
-        }
-        buffer[..count].copy_from_slice(&rest[..count]);
-        Ok(count)
+        (&**self).read_at(offset, length, buffer)
     }
 }

@@ -72,6 +72,18 @@ pub trait Blob: Send + Sync {
     fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize>;
 }
 
+impl Blob for &[u8] {
+    fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
+        let rest = usize::try_from(offset).ok().and_then(|at| self.get(at..)).unwrap_or_default();
+        let count = usize::try_from(length).map_or(rest.len(), |length| length.min(rest.len()));
+        if buffer.len() < count {
+            buffer.resize(count, 0);
+        }
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+}
+
 /// The parts of a key that stays inside its run; otherwise in what way it leads out.
 ///
 /// Both slashes separate, and drives count, on every system: a run that is harmless here must be harmless elsewhere.
