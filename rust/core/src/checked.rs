@@ -3,9 +3,9 @@
 use crate::catalog::{Kind, When, tag_fits};
 use crate::crc::MaskedCrc;
 use crate::error::{Error, Place, Result};
-use crate::index::Mode;
 use crate::record::{self, HEADER, Record};
 use crate::source::Source;
+use crate::step::Step;
 use crate::tensor::{DType, TensorEvent, TensorView, decode_head, tensor_event};
 
 /// Bytes of a record that its head is looked for in, first: nearly always enough.
@@ -118,8 +118,8 @@ fn is_promised(tag: &str, promise: &Promise<'_>) -> Result<()> {
     Err(Error::Corrupt { place: Place::memory(0), what })
 }
 
-fn is_of_step(step: i64, promised: u64) -> Result<()> {
-    if u64::try_from(step) == Ok(promised) {
+fn is_of_step(step: Step, promised: Step) -> Result<()> {
+    if step == promised {
         return Ok(());
     }
     let what = format!("a record of step {step} lies where the index file says step {promised} does");
@@ -134,7 +134,7 @@ fn is_of_then(event: &TensorEvent<'_>, promise: &Promise<'_>) -> Result<()> {
     if promise.crc.is_none() {
         return Ok(());
     }
-    let mode = event.mode.and_then(Mode::from_number).unwrap_or(when.mode);
+    let mode = event.mode.unwrap_or(when.mode);
     let mode_step = event.mode_step.unwrap_or(when.mode_step);
     if (mode, mode_step) == (when.mode, when.mode_step) {
         return Ok(());
@@ -163,10 +163,11 @@ pub fn again<'a>(bytes: &'a [u8], promise: &Promise<'_>) -> Result<TensorView<'a
 mod tests {
     use super::*;
     use crate::crc::crc32c;
+    use crate::step::Mode;
     use crate::tensor::{DType, Data, Meta, encode_tensor_event};
 
     fn record(true_footer: bool) -> Vec<u8> {
-        let meta = Meta { step: 3, wall_time: 1.0, tag: "w", mode: 1, mode_step: 3 };
+        let meta = Meta { step: 3, wall_time: 1.0, tag: "w", mode: Mode::Train, mode_step: 3 };
         let (mut payload, behind) = encode_tensor_event(&meta, DType::U8, &[2], &Data::Raw(&[7, 9]));
         payload.extend([7, 9]);
         payload.extend(behind);

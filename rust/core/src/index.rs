@@ -14,51 +14,13 @@ use serde::de::{Deserializer, Error as _, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::{Error, Place, Result};
+use crate::step::{Mode, Step};
 
 /// The largest whole number that every JSON reader agrees on.
 pub const LARGEST: u64 = 1 << 53;
 
 /// More dimensions than any array library has.
 pub const MOST_DIMENSIONS: usize = 64;
-
-/// What a step was run for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Mode {
-    /// Training.
-    Train = 1,
-    /// Evaluation.
-    Eval = 2,
-    /// Prediction.
-    Predict = 3,
-    /// None in particular.
-    Global = 4,
-}
-
-impl Mode {
-    /// Every mode, in the order of its number.
-    pub const ALL: [Mode; 4] = [Mode::Train, Mode::Eval, Mode::Predict, Mode::Global];
-
-    /// The mode of a number, as event files write it.
-    pub fn from_number(number: u8) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|mode| *mode as u8 == number)
-    }
-
-    /// Its number in event files.
-    pub fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// Its name in index files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Train => "TRAIN",
-            Mode::Eval => "EVAL",
-            Mode::Predict => "PREDICT",
-            Mode::Global => "GLOBAL",
-        }
-    }
-}
 
 impl Serialize for Mode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -91,7 +53,7 @@ pub struct Index<'a> {
     /// The mode of all its entries.
     pub mode: Mode,
     /// The step counted within that mode.
-    pub mode_step: i64,
+    pub mode_step: Step,
     /// The event file, relative to the run; missing when only shapes were saved.
     pub event_file: Option<Cow<'a, str>>,
     /// Where tensors lie. A name may occur twice: the last one holds.
@@ -135,7 +97,7 @@ pub struct Shaped<'a> {
 struct Meta<'a> {
     mode: Mode,
     #[serde(deserialize_with = "signed")]
-    mode_step: i64,
+    mode_step: Step,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     event_file_name: Option<Cow<'a, str>>,
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::pool;
 use crate::source::{Listing, Local};
+use crate::step::Step;
 
 /// Index files that are in memory at one time.
 const BATCH: usize = 64;
@@ -27,7 +28,7 @@ pub fn list(catalog: &RwLock<Catalog>, listing: &mut Listing, run: &Local) -> Re
 
 /// Read index files: all that are unread, or those of these steps; and those that failed before and are not as they were.
 /// How many were read. What cannot be understood becomes a problem of the catalog.
-pub fn load(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[u64]>, threads: Option<usize>) -> Result<usize> {
+pub fn load(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[Step]>, threads: Option<usize>) -> Result<usize> {
     let mut files = match steps {
         Some(steps) => catalog.write().unread(Some(steps)),
         None => {
@@ -45,7 +46,7 @@ pub fn load(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[u64]>, threa
 }
 
 /// Read index files of these steps again where they were replaced since; how many had been.
-pub fn refresh(catalog: &RwLock<Catalog>, run: &Local, steps: &[u64]) -> Result<usize> {
+pub fn refresh(catalog: &RwLock<Catalog>, run: &Local, steps: &[Step]) -> Result<usize> {
     let stamps = catalog.read().stamps(steps);
     let is_other = |(file, stamp): &(FileId, u32)| run.stamp_of_key(&catalog.read().index_key(*file)) != *stamp;
     let files: Vec<FileId> = stamps.into_iter().filter(is_other).map(|(file, _)| file).collect();
@@ -70,7 +71,7 @@ pub fn has(catalog: &RwLock<Catalog>, run: &Local, name: &str) -> Result<bool> {
 }
 
 /// Files that could not be understood and are not as they were then.
-fn changed(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[u64]>) -> Vec<FileId> {
+fn changed(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[Step]>) -> Vec<FileId> {
     let catalog = catalog.read();
     let is_other = |(file, stamp): &(FileId, u32)| {
         steps.is_none_or(|steps| steps.contains(&catalog.about(*file).step))

@@ -57,7 +57,7 @@ impl Record<'_> {
 
 /// What lies at a place in a stream of records.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum Next<'a> {
     /// A whole record.
     Record(Record<'a>),
     /// A record that isn't all there: it needs this many bytes, counted from where it starts (12 while its length is not known).
@@ -67,34 +67,34 @@ pub enum Step<'a> {
 }
 
 /// What lies `at` bytes into `buf`. Never allocates, whatever the bytes claim, unless to say what is wrong.
-pub fn next(buf: &[u8], at: usize) -> Step<'_> {
+pub fn next(buf: &[u8], at: usize) -> Next<'_> {
     let rest = buf.get(at..).unwrap_or_default();
     let Some((header, body)) = rest.split_first_chunk::<HEADER>() else {
-        return Step::NeedMore(HEADER as u64);
+        return Next::NeedMore(HEADER as u64);
     };
     let length = match length_of(header) {
         Ok(length) => length,
-        Err(crcs) => return Step::Corrupt(wrong_header(at, crcs)),
+        Err(crcs) => return Next::Corrupt(wrong_header(at, crcs)),
     };
     let Some(size) = length.checked_add((HEADER + FOOTER) as u64).filter(|size| i64::try_from(*size).is_ok()) else {
         let what = format!("a record claims a length of {length} bytes");
-        return Step::Corrupt(Error::Corrupt { place: Place::memory(at as u64), what });
+        return Next::Corrupt(Error::Corrupt { place: Place::memory(at as u64), what });
     };
     if size > rest.len() as u64 {
-        return Step::NeedMore(size);
+        return Next::NeedMore(size);
     }
     // `size` is at most the buffer's own length, so it fits a usize.
     let (payload, footer) = body.split_at(length as usize);
     let footer = footer.first_chunk::<FOOTER>().copied().unwrap_or_default();
-    Step::Record(Record { payload, footer_value: u32::from_le_bytes(footer), size: size as usize })
+    Next::Record(Record { payload, footer_value: u32::from_le_bytes(footer), size: size as usize })
 }
 
 /// The whole record `at` bytes into `buf`, where one must be: an error when there isn't.
 pub fn whole(buf: &[u8], at: usize) -> Result<Record<'_>, Error> {
     match next(buf, at) {
-        Step::Record(record) => Ok(record),
-        Step::Corrupt(error) => Err(error),
-        Step::NeedMore(wanted) => Err(Error::Truncated {
+        Next::Record(record) => Ok(record),
+        Next::Corrupt(error) => Err(error),
+        Next::NeedMore(wanted) => Err(Error::Truncated {
             place: Place::memory(at as u64),
             wanted,
             found: buf.len().saturating_sub(at) as u64,
@@ -110,7 +110,7 @@ pub fn resync(buf: &[u8], from: usize) -> Option<usize> {
     (from..=last).find(|at| {
         // Whether the length fits is the cheaper question, and nearly always enough.
         let claimed = buf[*at..].first_chunk().map(|length| u64::from_le_bytes(*length));
-        claimed.is_some_and(|length| length <= (last - at) as u64) && matches!(next(buf, *at), Step::Record(_))
+        claimed.is_some_and(|length| length <= (last - at) as u64) && matches!(next(buf, *at), Next::Record(_))
     })
 }
 

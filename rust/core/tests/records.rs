@@ -5,7 +5,7 @@ mod common;
 use common::{Counting, held, smdebug};
 use proptest::prelude::*;
 use smdwidgets_core::error::Error;
-use smdwidgets_core::record::{self, FOOTER, Footer, HEADER, Step};
+use smdwidgets_core::record::{self, FOOTER, Footer, HEADER, Next};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -19,11 +19,11 @@ fn file(payloads: &[Vec<u8>], true_crc: bool) -> Vec<u8> {
 }
 
 /// Every record from the start on, and where and how the walk ended.
-fn walk(file: &[u8]) -> (Vec<record::Record<'_>>, usize, Step<'_>) {
+fn walk(file: &[u8]) -> (Vec<record::Record<'_>>, usize, Next<'_>) {
     let (mut records, mut at) = (Vec::new(), 0);
     loop {
         match record::next(file, at) {
-            Step::Record(record) => {
+            Next::Record(record) => {
                 at += record.size;
                 records.push(record);
             }
@@ -41,7 +41,7 @@ proptest! {
         let footer = if true_crc { Footer::TrueCrc } else { Footer::Constant };
         prop_assert!(records.iter().all(|record| record.footer() == footer));
         prop_assert_eq!(end, file.len());
-        prop_assert!(matches!(step, Step::NeedMore(12)), "{:?}", step);
+        prop_assert!(matches!(step, Next::NeedMore(12)), "{:?}", step);
     }
 
     #[test]
@@ -56,7 +56,7 @@ proptest! {
             let whole = starts.iter().filter(|start| **start <= cut).count() - 1;
             let (records, at, step) = walk(&file[..cut]);
             prop_assert_eq!((records.len(), at), (whole, starts[whole]));
-            let Step::NeedMore(wanted) = step else { panic!("{step:?}") };
+            let Next::NeedMore(wanted) = step else { panic!("{step:?}") };
             let all = (starts[whole + 1] - at) as u64;
             prop_assert_eq!(wanted, if cut - at < HEADER { HEADER as u64 } else { all });
             let error = record::whole(&file[..cut], at).unwrap_err();
@@ -71,12 +71,12 @@ proptest! {
         let bit = bit.index(file.len() * 8);
         file[bit / 8] ^= 1 << (bit % 8);
         match record::next(&file, 0) {
-            Step::Corrupt(error) => {
+            Next::Corrupt(error) => {
                 prop_assert!(bit / 8 < HEADER);
                 prop_assert!(error.to_string().contains("checksum"));
             }
             // smdebug's constant says nothing of the payload: format.md's first trap.
-            Step::Record(record) => {
+            Next::Record(record) => {
                 prop_assert!(bit / 8 >= HEADER);
                 let in_footer = bit / 8 >= HEADER + payload.len();
                 let expected = if true_crc || in_footer { Footer::Neither } else { Footer::Constant };
@@ -92,12 +92,12 @@ proptest! {
         let (step, bytes) = held(|| record::next(&file, 0));
         prop_assert!(bytes < 512, "{} bytes", bytes);
         match step {
-            Step::Record(record) => prop_assert_eq!(record.payload.len() as u64, length),
-            Step::NeedMore(size) => {
+            Next::Record(record) => prop_assert_eq!(record.payload.len() as u64, length),
+            Next::NeedMore(size) => {
                 prop_assert_eq!(size, length + 16);
                 prop_assert!(size > file.len() as u64);
             }
-            Step::Corrupt(_) => prop_assert!(length > i64::MAX as u64 - 16),
+            Next::Corrupt(_) => prop_assert!(length > i64::MAX as u64 - 16),
         }
     }
 
@@ -111,7 +111,7 @@ proptest! {
 
     #[test]
     fn random_bytes_are_no_record(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..300) {
-        prop_assert!(!matches!(record::next(&bytes, at), Step::Record(_)));
+        prop_assert!(!matches!(record::next(&bytes, at), Next::Record(_)));
         prop_assert_eq!(record::resync(&bytes, at), None);
     }
 }
@@ -129,7 +129,7 @@ fn headers_that_claim_what_does_not_fit_are_passed_over() {
 #[test]
 fn lengths_past_what_a_file_can_have_are_corrupt() {
     for length in [u64::MAX, u64::MAX - 15, 1 << 63, (1 << 63) - 16] {
-        assert!(matches!(record::next(&record::header(length), 0), Step::Corrupt(_)), "{length}");
+        assert!(matches!(record::next(&record::header(length), 0), Next::Corrupt(_)), "{length}");
     }
-    assert!(matches!(record::next(&record::header((1 << 63) - 17), 0), Step::NeedMore(_)));
+    assert!(matches!(record::next(&record::header((1 << 63) - 17), 0), Next::NeedMore(_)));
 }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use smdwidgets_core::error::Error;
 use smdwidgets_core::proto::{Content, Event, Kind, encode};
 use smdwidgets_core::record;
+use smdwidgets_core::step::Mode;
 use smdwidgets_core::tensor::{DType, Data, MAX_FILLED, TensorView, decode_head, decode_record, tensor_event};
 
 #[global_allocator]
@@ -211,7 +212,7 @@ fn modes_come_from_two_plugins_and_another_writers_are_not_ours() {
         let event = tensor_event(&payload).unwrap();
         (event.mode, event.mode_step)
     };
-    assert_eq!(read(&[plugin("mode_step", "12"), plugin("mode", "2")]), (Some(2), Some(12)));
+    assert_eq!(read(&[plugin("mode_step", "12"), plugin("mode", "2")]), (Some(Mode::Eval), Some(12)));
     assert_eq!(read(&[plugin("scalars", "")]), (None, None));
     assert_eq!(read(&[plugin("mode", "5"), plugin("mode_step", "soon")]), (None, None));
 }

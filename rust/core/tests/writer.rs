@@ -7,6 +7,7 @@ use smdwidgets_core::crc::crc32c;
 use smdwidgets_core::error::Error;
 use smdwidgets_core::record::{self, Footer};
 use smdwidgets_core::reduce::Op;
+use smdwidgets_core::step::Mode;
 use smdwidgets_core::tensor::{DType, Data, decode_record};
 use smdwidgets_core::writer::{StepWriter, Written, reduction_name};
 
@@ -37,7 +38,7 @@ const EVENTS: &str = "events/000000000005/000000000005_worker_0.tfevents";
 const INDEX: &str = "index/000000000/000000000005_worker_0.json";
 
 fn writer(root: &Path) -> StepWriter {
-    StepWriter::new(root, 5, "worker_0", 1, 3, false).unwrap()
+    StepWriter::new(root, 5, "worker_0", Mode::Train, 3, false).unwrap()
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn a_step_reads_back_value_for_value() {
         assert_eq!((framed.footer(), framed.size), (Footer::Constant, number("length")));
         assert_eq!(crc32c(framed.payload) as usize, number("crc32c"));
         let event = decode_record(bytes).unwrap();
-        assert_eq!((event.tag, event.step, event.mode, event.mode_step), (name, 5, Some(1), Some(3)));
+        assert_eq!((event.tag, event.step, event.mode, event.mode_step), (name, 5, Some(Mode::Train), Some(3)));
         assert_eq!((event.tensor.dtype, event.tensor.shape.as_slice()), (dtype, shape));
         assert_eq!(event.tensor.data, data);
         assert!(event.wall_time > 1e9);
@@ -119,7 +120,7 @@ fn a_step_reads_back_value_for_value() {
 #[test]
 fn step_zero_is_left_out_on_the_wire_and_reads_as_zero() {
     let run = tempfile::tempdir().unwrap();
-    let mut step = StepWriter::new(run.path(), 0, "worker_0", 4, 0, true).unwrap();
+    let mut step = StepWriter::new(run.path(), 0, "worker_0", Mode::Global, 0, true).unwrap();
     step.tensor("x", DType::U8, &[1], &[7]).unwrap();
     let key = step.finish().unwrap().event_key.unwrap();
     let bytes = fs::read(run.path().join(key)).unwrap();
@@ -266,10 +267,11 @@ fn content_that_is_not_of_its_shape_is_refused_and_the_step_goes_on() {
 }
 
 #[test]
-fn a_mode_or_step_that_the_format_lacks_is_refused() {
+fn invalid_steps_and_workers_are_errors() {
     let root = Path::new("never made");
-    assert!(StepWriter::new(root, 1, "worker_0", 0, 0, false).is_err());
-    assert!(StepWriter::new(root, 1, "worker_0", 5, 0, false).is_err());
-    assert!(StepWriter::new(root, 1_000_000_000_000, "worker_0", 1, 0, false).is_err());
-    assert!(StepWriter::new(root, 1, "", 1, 0, false).is_err());
+    for (step, worker, mode_step) in
+        [(-1, "w", 0), (1_000_000_000_000, "w", 0), (1, "w", -1), (1, "w", (1 << 53) + 1), (1, "", 0)]
+    {
+        assert!(StepWriter::new(root, step, worker, Mode::Train, mode_step, false).is_err());
+    }
 }

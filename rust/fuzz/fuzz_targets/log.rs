@@ -3,9 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use smdwidgets_core::log::{Cell, Directory, GLOBAL, Log, Orphans};
+use smdwidgets_core::log::{Cell, Directory, Log, Orphans};
 use smdwidgets_core::record::frame;
 use smdwidgets_core::source::Memory;
+use smdwidgets_core::step::Mode;
 
 const KEY: &str = "events.out.tfevents.1";
 
@@ -13,7 +14,7 @@ const KEY: &str = "events.out.tfevents.1";
 type Piece<'a> = (bool, u8, &'a [u8]);
 
 fn empty() -> Log {
-    let lane = Directory { worker: "worker_0".into(), mode: GLOBAL, ..Directory::default() };
+    let lane = Directory { worker: "worker_0".into(), mode: Mode::Global, ..Directory::default() };
     Log::new(vec![lane], Orphans::Dropped, (0, i64::MAX))
 }
 

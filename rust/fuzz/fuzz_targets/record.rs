@@ -5,7 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use smdwidgets_core::error::Error;
 use smdwidgets_core::proto::Event;
-use smdwidgets_core::record::{self, FOOTER, HEADER, Step};
+use smdwidgets_core::record::{self, FOOTER, HEADER, Next};
+use smdwidgets_core::step::Mode;
 use smdwidgets_core::tensor::{
     Data, Meta, TensorEvent, decode_head, decode_record, encode_tensor_event, general_tensor_event, tensor_event,
 };
@@ -57,18 +58,18 @@ fn walk(file: &[u8]) {
     let mut at = 0;
     loop {
         match record::next(file, at) {
-            Step::Record(record) => {
+            Next::Record(record) => {
                 assert_eq!(record.size, HEADER + record.payload.len() + FOOTER);
                 at += record.size;
                 assert!(at <= file.len());
             }
-            Step::NeedMore(size) => {
+            Next::NeedMore(size) => {
                 assert!(size > (file.len() - at) as u64);
                 break;
             }
-            Step::Corrupt(_) => match record::resync(file, at + 1) {
+            Next::Corrupt(_) => match record::resync(file, at + 1) {
                 Some(found) => {
-                    assert!(found > at && matches!(record::next(file, found), Step::Record(_)));
+                    assert!(found > at && matches!(record::next(file, found), Next::Record(_)));
                     at = found;
                 }
                 None => break,
@@ -83,7 +84,7 @@ fn round_trip(event: &TensorEvent<'_>) {
         step: event.step,
         wall_time: event.wall_time,
         tag: event.tag,
-        mode: event.mode.unwrap_or(4),
+        mode: event.mode.unwrap_or(Mode::Global),
         mode_step: event.mode_step.unwrap_or(event.step),
     };
     let (before, behind) = encode_tensor_event(&meta, tensor.dtype, &tensor.shape, &tensor.data);

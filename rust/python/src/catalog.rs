@@ -5,42 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use smdwidgets_core::catalog::{self, Kind, recorded_name};
 use smdwidgets_core::checked::{self, Promise};
 use smdwidgets_core::error::Result;
-use smdwidgets_core::index::Mode;
+
 use smdwidgets_core::load;
 use smdwidgets_core::source::{Listing, Local};
+use smdwidgets_core::step::{Mode, Step};
 
 use crate::buffer::Bytes;
 use crate::errors::to_python;
+use crate::modes::filter_of;
 use crate::numpy;
 use crate::records::detached;
 use crate::reduce;
-
-/// What runs write their steps as; a negative number is no step of any.
-pub fn global_step(step: i64) -> u64 {
-    u64::try_from(step).unwrap_or(u64::MAX)
-}
-
-fn global_steps(steps: Option<Vec<i64>>) -> Option<Vec<u64>> {
-    steps.map(|steps| steps.into_iter().map(global_step).collect())
-}
-
-fn mode_of(mode: i64) -> PyResult<Mode> {
-    let found = u8::try_from(mode).ok().and_then(Mode::from_number);
-    found.ok_or_else(|| {
-        PyValueError::new_err(format!("{mode} is no mode's number (1 TRAIN, 2 EVAL, 3 PREDICT, 4 GLOBAL)"))
-    })
-}
-
-/// None and GLOBAL both mean every global step.
-fn filter_of(mode: Option<i64>) -> PyResult<Option<Mode>> {
-    mode.map(mode_of).transpose().map(|mode| mode.filter(|mode| *mode != Mode::Global))
-}
 
 /// Which tensor, step, mode and worker lies where in a run.
 #[pyclass(frozen, module = "smdwidgets._core")]
@@ -85,10 +65,9 @@ impl Catalog {
 impl Catalog {
     #[new]
     #[pyo3(signature = (first_step = None, end_step = None))]
-    fn new(first_step: Option<i64>, end_step: Option<i64>) -> Catalog {
+    fn new(first_step: Option<Step>, end_step: Option<Step>) -> Catalog {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let first = first_step.map_or(0, |step| u64::try_from(step).unwrap_or(0));
-        let end = end_step.map_or(u64::MAX, |step| u64::try_from(step).unwrap_or(0));
+        let (first, end) = (first_step.unwrap_or(0), end_step.unwrap_or(Step::MAX));
         Catalog {
             inner: RwLock::new(catalog::Catalog::new(first..end)),
             listing: Mutex::default(),
@@ -121,8 +100,7 @@ impl Catalog {
     }
 
     #[pyo3(signature = (steps = None))]
-    fn unread(&self, py: Python<'_>, steps: Option<Vec<i64>>) -> Vec<String> {
-        let steps = global_steps(steps);
+    fn unread(&self, py: Python<'_>, steps: Option<Vec<Step>>) -> Vec<String> {
         py.detach(|| {
             let mut catalog = self.inner.write();
             let files = catalog.unread(steps.as_deref());
@@ -135,10 +113,9 @@ impl Catalog {
         &self,
         py: Python<'_>,
         root: PathBuf,
-        steps: Option<Vec<i64>>,
+        steps: Option<Vec<Step>>,
         threads: Option<usize>,
     ) -> PyResult<usize> {
-        let steps = global_steps(steps);
         self.work(py, |catalog| load::load(catalog, &Local::new(root), steps.as_deref(), threads))
     }
 
@@ -149,8 +126,7 @@ impl Catalog {
         py.detach(|| load::has(&self.inner, &Local::new(root), name)).map_err(|error| to_python(py, &error))
     }
 
-    fn refresh_local(&self, py: Python<'_>, root: PathBuf, steps: Vec<i64>) -> PyResult<usize> {
-        let steps: Vec<u64> = steps.into_iter().map(global_step).collect();
+    fn refresh_local(&self, py: Python<'_>, root: PathBuf, steps: Vec<Step>) -> PyResult<usize> {
         self.work(py, |catalog| load::refresh(catalog, &Local::new(root), &steps))
     }
 
@@ -182,7 +158,7 @@ impl Catalog {
     // ---------------------------------------------------------------------------------------------- steps and workers
 
     #[pyo3(signature = (mode = None))]
-    fn steps(&self, py: Python<'_>, mode: Option<i64>) -> PyResult<Vec<u64>> {
+    fn steps(&self, py: Python<'_>, mode: Option<i64>) -> PyResult<Vec<Step>> {
         let mode = filter_of(mode)?;
         Ok(self.ask(py, |catalog| catalog.steps(mode)))
     }
@@ -191,28 +167,28 @@ impl Catalog {
         self.ask(py, |catalog| catalog.count_after(None))
     }
 
-    fn last_step(&self, py: Python<'_>) -> Option<u64> {
+    fn last_step(&self, py: Python<'_>) -> Option<Step> {
         self.ask(py, catalog::Catalog::last_step)
     }
 
-    fn has_step(&self, py: Python<'_>, step: i64) -> bool {
-        self.ask(py, |catalog| catalog.has_step(global_step(step)))
+    fn has_step(&self, py: Python<'_>, step: Step) -> bool {
+        self.ask(py, |catalog| catalog.has_step(step))
     }
 
     fn workers(&self, py: Python<'_>) -> Vec<String> {
         self.ask(py, |catalog| owned(catalog.workers()))
     }
 
-    fn workers_at(&self, py: Python<'_>, step: i64) -> Vec<String> {
-        self.ask(py, |catalog| owned(catalog.workers_at(global_step(step))))
+    fn workers_at(&self, py: Python<'_>, step: Step) -> Vec<String> {
+        self.ask(py, |catalog| owned(catalog.workers_at(step)))
     }
 
-    fn complete_until(&self, py: Python<'_>, num_workers: usize) -> i64 {
-        self.ask(py, |catalog| catalog.complete_until(num_workers)).map_or(-1, |step| step as i64)
+    fn complete_until(&self, py: Python<'_>, num_workers: usize) -> Step {
+        self.ask(py, |catalog| catalog.complete_until(num_workers)).unwrap_or(-1)
     }
 
-    fn count_after(&self, py: Python<'_>, step: i64) -> usize {
-        self.ask(py, |catalog| catalog.count_after(u64::try_from(step).ok()))
+    fn count_after(&self, py: Python<'_>, step: Step) -> usize {
+        self.ask(py, |catalog| catalog.count_after(Some(step)))
     }
 
     // --------------------------------------------------------------------------------------------------------- modes
@@ -221,27 +197,25 @@ impl Catalog {
         self.ask(py, catalog::Catalog::modes).into_iter().map(|mode| mode.number().into()).collect()
     }
 
-    fn mode_of(&self, py: Python<'_>, step: i64) -> Option<(u64, i64)> {
-        let found = self.ask(py, |catalog| catalog.mode_of(global_step(step)));
+    fn mode_of(&self, py: Python<'_>, step: Step) -> Option<(u64, Step)> {
+        let found = self.ask(py, |catalog| catalog.mode_of(step));
         found.map(|(mode, mode_step)| (mode.number().into(), mode_step))
     }
 
     #[pyo3(signature = (mode, name = None))]
-    fn mode_steps(&self, py: Python<'_>, mode: i64, name: Option<&str>) -> PyResult<Vec<i64>> {
+    fn mode_steps(&self, py: Python<'_>, mode: i64, name: Option<&str>) -> PyResult<Vec<Step>> {
         let filter = filter_of(Some(mode))?;
-        let signed = |steps: Vec<u64>| steps.into_iter().map(|step| step as i64).collect();
         Ok(self.ask(py, |catalog| match (filter, name) {
             (Some(mode), name) => catalog.mode_steps(mode, name),
-            (None, Some(name)) => signed(catalog.steps_of(name, None)),
-            (None, None) => signed(catalog.steps(None)),
+            (None, Some(name)) => catalog.steps_of(name, None),
+            (None, None) => catalog.steps(None),
         }))
     }
 
     #[pyo3(signature = (mode, mode_step, latest = false))]
-    fn global_step(&self, py: Python<'_>, mode: i64, mode_step: i64, latest: bool) -> PyResult<Option<u64>> {
+    fn global_step(&self, py: Python<'_>, mode: i64, mode_step: Step, latest: bool) -> PyResult<Option<Step>> {
         let Some(mode) = filter_of(Some(mode))? else {
-            let step = global_step(mode_step);
-            return Ok(self.has_step(py, mode_step).then_some(step));
+            return Ok(self.has_step(py, mode_step).then_some(mode_step));
         };
         Ok(self.ask(py, |catalog| {
             let mut steps = catalog.global_steps(mode, mode_step);
@@ -256,13 +230,13 @@ impl Catalog {
     }
 
     #[pyo3(signature = (step, worker = None))]
-    fn names_at(&self, py: Python<'_>, step: i64, worker: Option<&str>) -> Vec<String> {
-        self.ask(py, |catalog| owned(catalog.names_at(global_step(step), worker)))
+    fn names_at(&self, py: Python<'_>, step: Step, worker: Option<&str>) -> Vec<String> {
+        self.ask(py, |catalog| owned(catalog.names_at(step, worker)))
     }
 
-    fn extents(&self, py: Python<'_>, step: i64) -> Vec<(String, u64, u64)> {
+    fn extents(&self, py: Python<'_>, step: Step) -> Vec<(String, u64, u64)> {
         self.ask(py, |catalog| {
-            let files = catalog.files_at(global_step(step), None);
+            let files = catalog.files_at(step, None);
             files
                 .filter_map(|file| catalog.extent(file).map(|span| (catalog.event_key(file), span.start, span.end)))
                 .collect()
@@ -279,19 +253,19 @@ impl Catalog {
     }
 
     #[pyo3(signature = (name, mode = None))]
-    fn steps_of(&self, py: Python<'_>, name: &str, mode: Option<i64>) -> PyResult<Vec<u64>> {
+    fn steps_of(&self, py: Python<'_>, name: &str, mode: Option<i64>) -> PyResult<Vec<Step>> {
         let mode = filter_of(mode)?;
         Ok(self.ask(py, |catalog| catalog.steps_of(name, mode)))
     }
 
-    fn workers_of(&self, py: Python<'_>, name: &str, step: i64) -> Vec<String> {
-        self.ask(py, |catalog| owned(catalog.workers_of(name, global_step(step))))
+    fn workers_of(&self, py: Python<'_>, name: &str, step: Step) -> Vec<String> {
+        self.ask(py, |catalog| owned(catalog.workers_of(name, step)))
     }
 
     #[pyo3(signature = (name, step, worker = None))]
-    fn find(&self, py: Python<'_>, name: &str, step: i64, worker: Option<&str>) -> Option<Entry> {
+    fn find(&self, py: Python<'_>, name: &str, step: Step, worker: Option<&str>) -> Option<Entry> {
         self.ask(py, |catalog| {
-            let found = catalog.find(name, global_step(step), worker, Kind::VALUE)?;
+            let found = catalog.find(name, step, worker, Kind::VALUE)?;
             Some(Entry::of(catalog, self.id, name, &found))
         })
     }
@@ -301,11 +275,11 @@ impl Catalog {
         &self,
         py: Python<'_>,
         name: &str,
-        step: i64,
+        step: Step,
         worker: Option<&str>,
     ) -> Vec<(&'static str, bool, Entry)> {
         self.ask(py, |catalog| {
-            let found = catalog.stored_reductions(name, global_step(step), worker);
+            let found = catalog.stored_reductions(name, step, worker);
             found.into_iter().map(|(op, abs, at)| (op.name(), abs, Entry::of(catalog, self.id, name, &at))).collect()
         })
     }
@@ -315,14 +289,14 @@ impl Catalog {
         &self,
         py: Python<'_>,
         name: &str,
-        step: i64,
+        step: Step,
         op: &str,
         abs: bool,
         worker: Option<&str>,
     ) -> PyResult<Option<Entry>> {
         let kind = Kind::reduction(reduce::op(op)?, abs);
         Ok(self.ask(py, |catalog| {
-            let found = catalog.find(name, global_step(step), worker, kind)?;
+            let found = catalog.find(name, step, worker, kind)?;
             Some(Entry::of(catalog, self.id, name, &found))
         }))
     }
@@ -332,10 +306,10 @@ impl Catalog {
         &self,
         py: Python<'py>,
         name: &str,
-        step: i64,
+        step: Step,
         worker: Option<&str>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let shape = self.ask(py, |catalog| catalog.shape_of(name, global_step(step), worker).map(<[u64]>::to_vec));
+        let shape = self.ask(py, |catalog| catalog.shape_of(name, step, worker).map(<[u64]>::to_vec));
         shape.map(|shape| PyTuple::new(py, shape)).transpose()
     }
 
@@ -369,9 +343,9 @@ pub struct Entry {
     pub catalog: u64,
     index_key: Arc<str>,
     worker: String,
-    step: u64,
+    step: Step,
     mode: Mode,
-    mode_step: i64,
+    mode_step: Step,
 }
 
 impl Entry {
@@ -430,7 +404,7 @@ impl Entry {
     }
 
     #[getter]
-    fn step(&self) -> u64 {
+    fn step(&self) -> Step {
         self.step
     }
 
@@ -440,7 +414,7 @@ impl Entry {
     }
 
     #[getter]
-    fn mode_step(&self) -> i64 {
+    fn mode_step(&self) -> Step {
         self.mode_step
     }
 

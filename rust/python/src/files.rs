@@ -15,7 +15,7 @@ use smdwidgets_core::load;
 use smdwidgets_core::source::{Blob, Local, Reach, Source, inside};
 use smdwidgets_core::tensor::Data;
 
-use crate::catalog::{Catalog, Entry, global_step};
+use crate::catalog::{Catalog, Entry};
 use crate::errors::to_python;
 use crate::numpy;
 use crate::recent::{KEPT, Recent, SMALL};
@@ -159,7 +159,6 @@ impl Files {
         worker: Option<&str>,
         keep: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let step = global_step(step);
         let find = |known: &core_catalog::Catalog| {
             let found = known.find(name, step, worker, Kind::VALUE);
             (known.has_unread(step), found.map(|at| (at, known.when(at.file))))

@@ -11,6 +11,7 @@ mod events;
 mod files;
 mod log;
 mod logged;
+mod modes;
 mod numpy;
 mod picture;
 mod recent;

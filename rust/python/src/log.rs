@@ -8,11 +8,13 @@ use pyo3::types::{PyBytes, PyList};
 use smdwidgets_core::error::Result as CoreResult;
 use smdwidgets_core::log::{Cache, Cell, Directory, Found, Log, Orphans, Values};
 use smdwidgets_core::source::Local;
+use smdwidgets_core::step::Step;
 use smdwidgets_core::tensor::DType;
 
 use crate::errors::to_python;
 use crate::files::Fetched;
 use crate::logged::{Logged, in_one_array, one_by_one};
+use crate::modes::{filter_of, mode_of};
 use crate::numpy;
 use crate::sweep::{self, Cancel, From, Manner, Questions};
 
@@ -51,16 +53,11 @@ fn owned(texts: Vec<&str>) -> Vec<String> {
 }
 
 /// Directories as Python gives them: (path, worker, mode's number, what is put behind its tags).
-type Directories = Vec<(String, String, u8, String)>;
+type Directories = Vec<(String, String, i64, String)>;
 
-fn laid_out(directories: Directories) -> Vec<Directory> {
-    let one = |(path, worker, mode, suffix)| Directory { path, worker, mode, suffix };
+fn laid_out(directories: Directories) -> PyResult<Vec<Directory>> {
+    let one = |(path, worker, mode, suffix)| Ok(Directory { path, worker, mode: mode_of(mode)?, suffix });
     directories.into_iter().map(one).collect()
-}
-
-/// A mode's number as the core takes it.
-fn mode_of(mode: Option<i64>) -> Option<u8> {
-    mode.and_then(|mode| u8::try_from(mode).ok()).filter(|mode| *mode != 4)
 }
 
 #[pymethods]
@@ -74,20 +71,22 @@ impl EventLog {
         end_step: Option<i64>,
         cache: Option<(PathBuf, String)>,
         hold: bool,
-    ) -> EventLog {
+    ) -> PyResult<EventLog> {
         let orphans = if keep_orphans { Orphans::Kept } else { Orphans::Dropped };
-        let range = (first_step.unwrap_or(0), end_step.unwrap_or(i64::MAX));
-        let log = Log::new(laid_out(directories), orphans, range);
+        let range = (first_step.unwrap_or(0), end_step.unwrap_or(Step::MAX));
+        let log = Log::new(laid_out(directories)?, orphans, range);
         let log = match cache {
             Some((directory, name)) => log.cached(Cache::new(directory, name)),
             None => log,
         };
-        EventLog { inner: RwLock::new(if hold { log.holding() } else { log }) }
+        Ok(EventLog { inner: RwLock::new(if hold { log.holding() } else { log }) })
     }
 
     /// The log is found to be one of these directories.
-    fn lay_out(&self, py: Python<'_>, directories: Directories) {
-        py.detach(|| self.inner.write().lay_out(laid_out(directories)));
+    fn lay_out(&self, py: Python<'_>, directories: Directories) -> PyResult<()> {
+        let directories = laid_out(directories)?;
+        py.detach(|| self.inner.write().lay_out(directories));
+        Ok(())
     }
 
     #[pyo3(signature = (root, threads = None))]
@@ -117,8 +116,9 @@ impl EventLog {
     }
 
     #[pyo3(signature = (mode = None))]
-    fn steps(&self, py: Python<'_>, mode: Option<i64>) -> Vec<i64> {
-        self.ask(py, |log| log.steps(mode_of(mode)).to_vec())
+    fn steps(&self, py: Python<'_>, mode: Option<i64>) -> PyResult<Vec<Step>> {
+        let mode = filter_of(mode)?;
+        Ok(self.ask(py, |log| log.steps(mode).to_vec()))
     }
 
     fn num_steps(&self, py: Python<'_>) -> usize {
@@ -160,26 +160,28 @@ impl EventLog {
         self.ask(py, |log| owned(log.workers_at(step)))
     }
 
-    fn modes(&self, py: Python<'_>) -> Vec<u8> {
-        self.ask(py, Log::modes)
+    fn modes(&self, py: Python<'_>) -> Vec<u64> {
+        self.ask(py, Log::modes).into_iter().map(|mode| mode.number().into()).collect()
     }
 
-    fn mode_of(&self, py: Python<'_>, step: i64) -> Option<(u8, i64)> {
-        self.ask(py, |log| log.mode_of(step))
+    fn mode_of(&self, py: Python<'_>, step: i64) -> Option<(u8, Step)> {
+        self.ask(py, |log| log.mode_of(step)).map(|(mode, own)| (mode.number(), own))
     }
 
     #[pyo3(signature = (mode, name = None))]
-    fn mode_steps(&self, py: Python<'_>, mode: u8, name: Option<&str>) -> Vec<i64> {
-        match name {
+    fn mode_steps(&self, py: Python<'_>, mode: i64, name: Option<&str>) -> PyResult<Vec<Step>> {
+        let mode = mode_of(mode)?;
+        Ok(match name {
             Some(name) => self.of(py, name, |log, id| log.mode_steps(mode, Some(id))),
             None => self.ask(py, |log| log.mode_steps(mode, None)),
-        }
+        })
     }
 
     #[allow(unused_variables, reason = "a mode's step has one global step here")]
     #[pyo3(signature = (mode, mode_step, latest = false))]
-    fn global_step(&self, py: Python<'_>, mode: u8, mode_step: i64, latest: bool) -> Option<i64> {
-        self.ask(py, |log| log.global_step(mode, mode_step))
+    fn global_step(&self, py: Python<'_>, mode: i64, mode_step: Step, latest: bool) -> PyResult<Option<Step>> {
+        let mode = mode_of(mode)?;
+        Ok(self.ask(py, |log| log.global_step(mode, mode_step)))
     }
 
     fn names(&self, py: Python<'_>) -> Vec<String> {
@@ -191,8 +193,9 @@ impl EventLog {
         self.sorted(py, |log| log.names_at(step, worker))
     }
 
-    fn names_in_mode(&self, py: Python<'_>, mode: u8) -> Vec<String> {
-        self.sorted(py, |log| log.names_in_mode(mode))
+    fn names_in_mode(&self, py: Python<'_>, mode: i64) -> PyResult<Vec<String>> {
+        let mode = mode_of(mode)?;
+        Ok(self.sorted(py, |log| log.names_in_mode(mode)))
     }
 
     fn has(&self, py: Python<'_>, name: &str) -> bool {
@@ -200,8 +203,9 @@ impl EventLog {
     }
 
     #[pyo3(signature = (name, mode = None))]
-    fn steps_of(&self, py: Python<'_>, name: &str, mode: Option<i64>) -> Vec<i64> {
-        self.of(py, name, |log, id| log.steps_of(id, mode_of(mode)))
+    fn steps_of(&self, py: Python<'_>, name: &str, mode: Option<i64>) -> PyResult<Vec<Step>> {
+        let mode = filter_of(mode)?;
+        Ok(self.of(py, name, |log, id| log.steps_of(id, mode)))
     }
 
     fn workers_of(&self, py: Python<'_>, name: &str, step: i64) -> Vec<String> {
@@ -297,9 +301,10 @@ impl EventLog {
         mode: Option<i64>,
         orphans: bool,
     ) -> PyResult<(Py<PyAny>, Py<PyAny>, Py<PyAny>, Py<PyAny>, Py<PyAny>)> {
+        let mode = filter_of(mode)?;
         let course = py.detach(|| {
             let log = self.inner.read();
-            log.id(name).map(|id| log.course(id, mode_of(mode), orphans)).unwrap_or_default()
+            log.id(name).map(|id| log.course(id, mode, orphans)).unwrap_or_default()
         });
         let integers = |all: &[i64]| numpy::column(py, DType::I64, all.iter().map(|one| one.to_le_bytes()));
         let floats = |all: &[f64]| numpy::column(py, DType::F64, all.iter().map(|one| one.to_le_bytes()));
@@ -340,7 +345,7 @@ impl EventLog {
 
     /// The directories: (worker, mode's number).
     fn directories(&self, py: Python<'_>) -> Vec<(String, u8)> {
-        self.ask(py, |log| log.lanes().map(|(worker, mode)| (worker.to_owned(), mode)).collect())
+        self.ask(py, |log| log.lanes().map(|(worker, mode)| (worker.to_owned(), mode.number())).collect())
     }
 
     /// The files: (key, bytes read, the writer's version).

@@ -15,7 +15,7 @@ use smdwidgets_core::source::{Local, Source};
 use smdwidgets_core::sweep::{self as core_sweep, Failed, Options, Rows, Which};
 use smdwidgets_core::tensor::DType;
 
-use crate::catalog::{Catalog, global_step};
+use crate::catalog::Catalog;
 use crate::errors::to_python;
 use crate::files::{Fetched, Files, Remote};
 use crate::numpy;
@@ -105,10 +105,6 @@ pub fn run<R: Send>(
     })
 }
 
-fn steps_of(steps: Option<Vec<i64>>) -> Option<Vec<u64>> {
-    steps.map(|steps| steps.into_iter().map(global_step).collect())
-}
-
 /// The reduction of a name as in collections' configurations: "min", "abs_mean", "l2", "abs_l2_norm".
 fn reduction_of(name: &str) -> PyResult<(Op, bool)> {
     let (op, abs) = name.strip_prefix("abs_").map_or((name, false), |op| (op, true));
@@ -194,7 +190,7 @@ pub fn sweep<'py>(
     progress: Option<Bound<'py, PyAny>>,
     cancel: Option<Bound<'py, Cancel>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (asked, from, steps) = (asked(reductions)?, From::of(files)?, steps_of(steps));
+    let (asked, from) = (asked(reductions)?, From::of(files)?);
     let (column_names, asked): (Vec<String>, Vec<(Op, bool)>) = asked.into_iter().unzip();
     let wanted: OpSet = asked.iter().copied().collect();
     let which = match &workers {
@@ -215,7 +211,7 @@ pub fn sweep<'py>(
         let about: Vec<_> = all
             .iter()
             .map(|row| known.about(row.file))
-            .map(|about| (about.step as i64, i64::from(about.mode.number()), about.mode_step, about.worker_id))
+            .map(|about| (about.step, i64::from(about.mode.number()), about.mode_step, about.worker_id))
             .collect();
         let workers: HashMap<u32, String> =
             all.iter().zip(&about).map(|(row, about)| (about.3, known.worker_of(row.file).into_owned())).collect();
@@ -239,7 +235,6 @@ pub fn sweep<'py>(
 pub type Questions = Vec<(String, i64, Option<String>)>;
 
 fn rows_of(catalog: &Catalog, questions: Questions) -> Rows {
-    let questions = questions.into_iter().map(|(name, step, worker)| (name, global_step(step), worker)).collect();
     Rows::of_values(&catalog.inner().read(), questions)
 }
 
@@ -346,7 +341,7 @@ pub fn verify<'py>(
     progress: Option<Bound<'py, PyAny>>,
     cancel: Option<Bound<'py, Cancel>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (from, steps) = (From::of(files)?, steps_of(steps));
+    let from = From::of(files)?;
     let catalog = catalog.get();
     let (rows, verified, failed) = run(py, &Manner { threads, progress, cancel }, |options| {
         let known = catalog.inner().read();

@@ -8,11 +8,13 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyString};
 use smdwidgets_core::error::Result;
+use smdwidgets_core::step::Step;
 use smdwidgets_core::tensor::DType;
 use smdwidgets_core::writer;
 
 use crate::buffer::Bytes;
 use crate::errors::to_python;
+use crate::modes::mode_of;
 use crate::numpy;
 use crate::reduce::op;
 
@@ -40,13 +42,13 @@ impl StepWriter {
     fn new(
         py: Python<'_>,
         root: PathBuf,
-        step: u64,
+        step: Step,
         worker: &str,
-        mode: u8,
-        mode_step: Option<u64>,
+        mode: i64,
+        mode_step: Option<Step>,
         fsync: bool,
     ) -> PyResult<Self> {
-        let writer = writer::StepWriter::new(&root, step, worker, mode, mode_step.unwrap_or(step), fsync);
+        let writer = writer::StepWriter::new(&root, step, worker, mode_of(mode)?, mode_step.unwrap_or(step), fsync);
         Ok(StepWriter(Mutex::new(Some(writer.map_err(|error| to_python(py, &error))?))))
     }
 

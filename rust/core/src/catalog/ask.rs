@@ -6,14 +6,14 @@ use std::ops::Range;
 use super::keys::{Kind, shown_worker};
 use super::rows::Row;
 use super::{Catalog, Entry, File, FileId, State};
-use crate::index::Mode;
 use crate::reduce::Op;
+use crate::step::{Mode, Step};
 
 impl Catalog {
     // ---------------------------------------------------------------------------------------------------- what to read
 
     /// Files whose content is not known, in the order of steps and workers: all, or those of these steps.
-    pub fn unread(&mut self, steps: Option<&[u64]>) -> Vec<FileId> {
+    pub fn unread(&mut self, steps: Option<&[Step]>) -> Vec<FileId> {
         let unread = |file: &FileId| self.files[*file as usize].state == State::Unread;
         if let Some(steps) = steps {
             return steps.iter().flat_map(|step| self.at_step(*step)).copied().filter(unread).collect();
@@ -30,7 +30,7 @@ impl Catalog {
     }
 
     /// Whether some file of a step has not been read.
-    pub fn has_unread(&self, step: u64) -> bool {
+    pub fn has_unread(&self, step: Step) -> bool {
         self.unread > 0 && self.at_step(step).iter().any(|file| self.files[*file as usize].state == State::Unread)
     }
 
@@ -40,7 +40,7 @@ impl Catalog {
     }
 
     /// Files of these steps that have been read, with the stamps they had.
-    pub fn stamps(&self, steps: &[u64]) -> Vec<(FileId, u32)> {
+    pub fn stamps(&self, steps: &[Step]) -> Vec<(FileId, u32)> {
         let read = |file: &&FileId| self.files[**file as usize].state == State::Read;
         let files = steps.iter().flat_map(|step| self.at_step(*step)).filter(read);
         files.map(|file| (*file, self.files[*file as usize].stamp)).collect()
@@ -69,11 +69,11 @@ impl Catalog {
     }
 
     /// Global steps, ascending; with a mode only those that are known to be of it.
-    pub fn steps(&self, mode: Option<Mode>) -> Vec<u64> {
+    pub fn steps(&self, mode: Option<Mode>) -> Vec<Step> {
         match mode {
             None => self.step_groups().map(|group| self.file(group[0]).step).collect(),
             Some(mode) => {
-                let mut steps: Vec<u64> = self.modes.of(mode).iter().map(|file| self.file(*file).step).collect();
+                let mut steps: Vec<Step> = self.modes.of(mode).iter().map(|file| self.file(*file).step).collect();
                 steps.sort_unstable();
                 steps
             }
@@ -81,17 +81,17 @@ impl Catalog {
     }
 
     /// The last global step.
-    pub fn last_step(&self) -> Option<u64> {
+    pub fn last_step(&self) -> Option<Step> {
         self.order.last().map(|file| self.file(*file).step)
     }
 
     /// Whether some worker wrote this step.
-    pub fn has_step(&self, step: u64) -> bool {
+    pub fn has_step(&self, step: Step) -> bool {
         !self.at_step(step).is_empty()
     }
 
     /// How many global steps come after this one.
-    pub fn count_after(&self, step: Option<u64>) -> usize {
+    pub fn count_after(&self, step: Option<Step>) -> usize {
         let start = step.map_or(0, |step| self.order.partition_point(|file| self.file(*file).step <= step));
         self.order[start..].chunk_by(|a, b| self.file(*a).step == self.file(*b).step).count()
     }
@@ -105,7 +105,7 @@ impl Catalog {
     }
 
     /// Workers of a step, sorted.
-    pub fn workers_at(&self, step: u64) -> Vec<Cow<'_, str>> {
+    pub fn workers_at(&self, step: Step) -> Vec<Cow<'_, str>> {
         self.at_step(step).iter().map(|file| self.worker_of(*file)).collect()
     }
 
@@ -115,7 +115,7 @@ impl Catalog {
     }
 
     /// The last step that so many workers have written. Every step up to it counts as complete.
-    pub fn complete_until(&self, num_workers: usize) -> Option<u64> {
+    pub fn complete_until(&self, num_workers: usize) -> Option<Step> {
         let complete = self.step_groups().rev().find(|group| group.len() >= num_workers.max(1))?;
         Some(self.file(complete[0]).step)
     }
@@ -123,7 +123,7 @@ impl Catalog {
     // --------------------------------------------------------------------------------------------------------- modes
 
     /// Mode and mode step of a global step: those of its first worker by name.
-    pub fn mode_of(&self, step: u64) -> Option<(Mode, i64)> {
+    pub fn mode_of(&self, step: Step) -> Option<(Mode, Step)> {
         self.represents(step).map(|file| (self.file(file).mode, self.file(file).mode_step))
     }
 
@@ -133,18 +133,18 @@ impl Catalog {
     }
 
     /// Steps of a mode, each once; with a name those at which the tensor has something.
-    pub fn mode_steps(&self, mode: Mode, name: Option<&str>) -> Vec<i64> {
+    pub fn mode_steps(&self, mode: Mode, name: Option<&str>) -> Vec<Step> {
         let steps = name.map(|name| self.steps_of(name, None));
         let has =
             |file: &&FileId| steps.as_ref().is_none_or(|steps| steps.binary_search(&self.file(**file).step).is_ok());
-        let mut list: Vec<i64> =
+        let mut list: Vec<Step> =
             self.modes.of(mode).iter().filter(has).map(|file| self.file(*file).mode_step).collect();
         list.dedup();
         list
     }
 
     /// Global steps of a mode step, ascending: several if a restarted training repeated it.
-    pub fn global_steps(&self, mode: Mode, mode_step: i64) -> impl DoubleEndedIterator<Item = u64> {
+    pub fn global_steps(&self, mode: Mode, mode_step: Step) -> impl DoubleEndedIterator<Item = Step> {
         self.modes.at(&self.files, mode, mode_step).iter().map(|file| self.file(*file).step)
     }
 
@@ -162,7 +162,7 @@ impl Catalog {
     }
 
     /// Names of tensors of a step (and worker), sorted.
-    pub fn names_at(&self, step: u64, worker: Option<&str>) -> Vec<&str> {
+    pub fn names_at(&self, step: Step, worker: Option<&str>) -> Vec<&str> {
         let mut ids: Vec<u32> = self.files_at(step, worker).flat_map(|file| self.names_in(file)).copied().collect();
         ids.sort_unstable();
         ids.dedup();
@@ -195,9 +195,9 @@ impl Catalog {
     }
 
     /// Global steps at which a tensor has something, ascending; with a mode only those of it.
-    pub fn steps_of(&self, name: &str, mode: Option<Mode>) -> Vec<u64> {
+    pub fn steps_of(&self, name: &str, mode: Option<Mode>) -> Vec<Step> {
         let Some(id) = self.name_id(name) else { return Vec::new() };
-        let mut steps: Vec<u64> = self.postings[id as usize].iter().map(|file| self.file(*file).step).collect();
+        let mut steps: Vec<Step> = self.postings[id as usize].iter().map(|file| self.file(*file).step).collect();
         // Files come in order but for a few, which a sort that looks for runs makes cheap.
         steps.sort();
         steps.dedup();
@@ -208,14 +208,14 @@ impl Catalog {
     }
 
     /// Workers that wrote something of a tensor at a step, sorted.
-    pub fn workers_of(&self, name: &str, step: u64) -> Vec<Cow<'_, str>> {
+    pub fn workers_of(&self, name: &str, step: Step) -> Vec<Cow<'_, str>> {
         let Some(id) = self.name_id(name) else { return Vec::new() };
         let has = |file: &&FileId| self.rows.of(self.file(**file).rows(), id).next().is_some();
         self.at_step(step).iter().filter(has).map(|file| self.worker_of(*file)).collect()
     }
 
     /// The files of a step: all, or that of a worker, whose name may be given as shown or as file names spell it.
-    pub fn files_at(&self, step: u64, worker: Option<&str>) -> impl Iterator<Item = FileId> {
+    pub fn files_at(&self, step: Step, worker: Option<&str>) -> impl Iterator<Item = FileId> {
         let files = self.at_step(step).iter().copied();
         files.filter(move |file| {
             worker.is_none_or(|worker| {
@@ -226,7 +226,7 @@ impl Catalog {
     }
 
     /// One row of a tensor at a step, of the first worker who has it.
-    fn row(&self, name: &str, step: u64, worker: Option<&str>, kind: Kind) -> Option<(FileId, Row)> {
+    fn row(&self, name: &str, step: Step, worker: Option<&str>, kind: Kind) -> Option<(FileId, Row)> {
         let id = self.names.find(name)?;
         let row = |file| Some((file, self.rows.find(self.file(file).rows(), id, kind)?));
         self.files_at(step, worker).find_map(row)
@@ -234,12 +234,12 @@ impl Catalog {
 
     /// Where the value of a tensor (or one of its stored reductions) lies; without a worker that of the first worker who
     /// has it.
-    pub fn find(&self, name: &str, step: u64, worker: Option<&str>, kind: Kind) -> Option<Entry> {
+    pub fn find(&self, name: &str, step: Step, worker: Option<&str>, kind: Kind) -> Option<Entry> {
         self.row(name, step, worker, kind).map(|(file, row)| self.entry(file, &row))
     }
 
     /// Stored reductions of a tensor; without a worker those of the first worker who has any.
-    pub fn stored_reductions(&self, name: &str, step: u64, worker: Option<&str>) -> Vec<(Op, bool, Entry)> {
+    pub fn stored_reductions(&self, name: &str, step: Step, worker: Option<&str>) -> Vec<(Op, bool, Entry)> {
         let Some(id) = self.names.find(name) else { return Vec::new() };
         let stored = |file| {
             let of = |row: Row| row.kind.as_reduction().map(|(op, abs)| (op, abs, self.entry(file, &row)));
@@ -250,7 +250,7 @@ impl Catalog {
     }
 
     /// The shape that was saved for a tensor.
-    pub fn shape_of(&self, name: &str, step: u64, worker: Option<&str>) -> Option<&[u64]> {
+    pub fn shape_of(&self, name: &str, step: Step, worker: Option<&str>) -> Option<&[u64]> {
         let (_, row) = self.row(name, step, worker, Kind::SHAPE)?;
         self.shapes.get(row.offset as usize).map(AsRef::as_ref)
     }

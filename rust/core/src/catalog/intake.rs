@@ -9,6 +9,7 @@ use super::sorted::reserve;
 use super::{Catalog, FileId, State, event_key, too_many};
 use crate::error::{Error, Place, Result};
 use crate::index::Index;
+use crate::step::Step;
 
 /// What became of reading one index file.
 pub struct Intake<'a> {
@@ -79,7 +80,7 @@ impl Catalog {
     }
 
     /// The file that says what mode a step has: that of the first worker among those read.
-    pub(super) fn represents(&self, step: u64) -> Option<FileId> {
+    pub(super) fn represents(&self, step: Step) -> Option<FileId> {
         self.at_step(step).iter().copied().find(|file| self.files[*file as usize].state == State::Read)
     }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::reduce::Op;
+use crate::step::Step;
 
 /// The directory of index files.
 pub const INDEX: &str = "index";
@@ -14,7 +15,7 @@ const ABS: &str = "abs_";
 /// those still being written (`.tmp`) and strangers.
 ///
 /// Directories play no part: smdebug looks for `__` in the whole path and is led astray by a directory's name.
-pub fn parse_name(file_name: &str) -> Option<(u64, &str)> {
+pub fn parse_name(file_name: &str) -> Option<(Step, &str)> {
     let stem = file_name.strip_suffix(".json").or_else(|| file_name.strip_suffix(".csv"))?;
     let digits = stem.bytes().take_while(u8::is_ascii_digit).count();
     let worker = stem[digits..].strip_prefix('_')?;
@@ -26,19 +27,19 @@ pub fn parse_name(file_name: &str) -> Option<(u64, &str)> {
 }
 
 /// Step and worker of a key relative to the run (`index/000000000/000000000005_worker_0.json`).
-pub fn parse_key(key: &str) -> Option<(u64, &str)> {
+pub fn parse_key(key: &str) -> Option<(Step, &str)> {
     let (directory, name) = key.rsplit_once('/')?;
     let inside = directory == INDEX || directory.strip_prefix(INDEX).is_some_and(|rest| rest.starts_with('/'));
     if inside { parse_name(name) } else { None }
 }
 
 /// Where smdebug puts the index file of a step and worker.
-pub fn index_key(step: u64, worker: &str) -> String {
+pub fn index_key(step: Step, worker: &str) -> String {
     format!("{INDEX}/{:09}/{step:012}_{worker}.json", step / 1000)
 }
 
 /// Whether the index file of a step is where smdebug puts it: [`index_key`] without the writing.
-pub(super) fn is_usual(key: &str, step: u64) -> bool {
+pub(super) fn is_usual(key: &str, step: Step) -> bool {
     let usual = |digits: &str, width: usize| digits.len() == width || digits.len() > width && !digits.starts_with('0');
     let Some((folder, name)) = key.strip_prefix("index/").and_then(|rest| rest.split_once('/')) else { return false };
     let digits = name.bytes().take_while(u8::is_ascii_digit).count();
@@ -50,15 +51,15 @@ pub(super) fn is_usual(key: &str, step: u64) -> bool {
 }
 
 /// Where smdebug puts the event file of a step and worker.
-pub fn event_key(step: u64, worker: &str) -> String {
+pub fn event_key(step: Step, worker: &str) -> String {
     format!("events/{step:012}/{step:012}_{worker}.tfevents")
 }
 
 /// Step and worker that the name of an event file speaks of; nothing where it is a name of another kind.
-pub(super) fn event_file_of(key: &str) -> Option<(u64, &str)> {
+pub(super) fn event_file_of(key: &str) -> Option<(Step, &str)> {
     let stem = key.rsplit_once('/').map_or(key, |(_, name)| name).strip_suffix(".tfevents")?;
     let (step, worker) = stem.split_once('_')?;
-    Some((step.parse().ok()?, worker))
+    Some((Step::try_from(step.parse::<u64>().ok()?).ok()?, worker))
 }
 
 /// A worker as smdebug shows it: file names spell TensorFlow's devices with `_` for `/` and `-` for `:`, and a leading `_`
@@ -216,7 +217,7 @@ mod tests {
         }
 
         #[test]
-        fn keys_survive(step in 0u64..10u64.pow(13), worker in "[a-z_0-9]{1,12}") {
+        fn keys_survive(step in 0..10i64.pow(13), worker in "[a-z_0-9]{1,12}") {
             let key = index_key(step, &worker);
             prop_assert_eq!(parse_key(&key), Some((step, worker.as_str())));
             prop_assert!(is_usual(&key, step));

@@ -25,7 +25,7 @@ pub use keys::{
 };
 
 use crate::error::{Error, Result};
-use crate::index::Mode;
+use crate::step::{Mode, Step};
 use intern::Interner;
 use keys::is_usual;
 use modes::Modes;
@@ -48,8 +48,8 @@ pub enum State {
 
 /// One index file, and so one event file.
 struct File {
-    step: u64,
-    mode_step: i64,
+    step: Step,
+    mode_step: Step,
     first: u32,
     count: u32,
     worker: u32,
@@ -86,18 +86,18 @@ pub struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct When {
     /// The global step.
-    pub step: u64,
+    pub step: Step,
     /// The mode.
     pub mode: Mode,
     /// The step counted within the mode.
-    pub mode_step: i64,
+    pub mode_step: Step,
 }
 
 /// What is known of a file that has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct About<'a> {
     /// The global step.
-    pub step: u64,
+    pub step: Step,
     /// The worker, as file names spell it.
     pub worker: &'a str,
     /// The worker's number.
@@ -105,12 +105,12 @@ pub struct About<'a> {
     /// The mode this worker was in.
     pub mode: Mode,
     /// Its step within the mode.
-    pub mode_step: i64,
+    pub mode_step: Step,
 }
 
 /// The catalog of one run.
 pub struct Catalog {
-    range: Range<u64>,
+    range: Range<Step>,
     names: Interner,
     /// For each name: the tensor it speaks of, and as what.
     meanings: Vec<(u32, Kind)>,
@@ -141,7 +141,7 @@ pub struct Catalog {
 
 impl Catalog {
     /// An empty catalog of the steps in `range`; others are passed over when their names come.
-    pub fn new(range: Range<u64>) -> Catalog {
+    pub fn new(range: Range<Step>) -> Catalog {
         Catalog {
             range,
             names: Interner::default(),
@@ -173,7 +173,7 @@ impl Catalog {
 
     /// Take in names of files, relative to the run; how many are index files not seen before.
     pub fn add_keys<'k>(&mut self, keys: impl IntoIterator<Item = &'k str>) -> Result<usize> {
-        let mut new: Vec<(u64, u32, &str)> = Vec::new();
+        let mut new: Vec<(Step, u32, &str)> = Vec::new();
         for key in keys {
             let Some((step, worker)) = parse_key(key) else { continue };
             if !self.range.contains(&step) {
@@ -229,7 +229,7 @@ impl Catalog {
         self.range.contains(&step) && known().is_none_or(|file| self.odd_index_keys.contains_key(&file))
     }
 
-    fn file_of(&self, step: u64, worker: u32) -> Option<FileId> {
+    fn file_of(&self, step: Step, worker: u32) -> Option<FileId> {
         self.at_step(step).iter().copied().find(|file| self.files[*file as usize].worker == worker)
     }
 
@@ -246,7 +246,7 @@ impl Catalog {
     }
 
     /// The files of a step, by the worker's shown name.
-    fn at_step(&self, step: u64) -> &[FileId] {
+    fn at_step(&self, step: Step) -> &[FileId] {
         let step_at = |at: usize| self.files[self.order[at] as usize].step;
         let Some(last) = self.order.len().checked_sub(1) else { return &[] };
         let (low, high) = (step_at(0), step_at(last));
@@ -254,7 +254,7 @@ impl Catalog {
             return &[];
         }
         // Steps are mostly evenly spaced, so where one lies is easily guessed.
-        let guess = (u128::from(step - low) * last as u128 / u128::from((high - low).max(1))) as usize;
+        let guess = (u128::from(step.abs_diff(low)) * last as u128 / u128::from(high.abs_diff(low).max(1))) as usize;
         let start = if step_at(guess) == step {
             (0..guess).rev().take_while(|at| step_at(*at) == step).last().unwrap_or(guess)
         } else {
@@ -296,7 +296,7 @@ impl Catalog {
 }
 
 impl File {
-    fn unread(step: u64, worker: u32) -> File {
+    fn unread(step: Step, worker: u32) -> File {
         let (mode, state) = (Mode::Global, State::Unread);
         File { step, mode_step: 0, first: 0, count: 0, worker, stamp: 0, mode, state }
     }

@@ -2,13 +2,13 @@
 
 use super::sorted::merge;
 use super::{File, FileId};
-use crate::index::Mode;
+use crate::step::{Mode, Step};
 
 /// For each mode, one file of each of its global steps (that of the first worker read), by mode step, then global step.
 #[derive(Default)]
 pub struct Modes([Vec<FileId>; 4]);
 
-fn place(files: &[File], file: FileId) -> (i64, u64) {
+fn place(files: &[File], file: FileId) -> (Step, Step) {
     let file = &files[file as usize];
     (file.mode_step, file.step)
 }
@@ -40,7 +40,7 @@ impl Modes {
     }
 
     /// The files of a mode step, by global step: several if a restarted training repeated it.
-    pub fn at(&self, files: &[File], mode: Mode, mode_step: i64) -> &[FileId] {
+    pub fn at(&self, files: &[File], mode: Mode, mode_step: Step) -> &[FileId] {
         let rest = self.of(mode);
         let rest = &rest[rest.partition_point(|file| files[*file as usize].mode_step < mode_step)..];
         &rest[..rest.iter().take_while(|file| files[**file as usize].mode_step == mode_step).count()]

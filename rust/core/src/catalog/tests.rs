@@ -20,7 +20,7 @@ fn places<'a>(names: &[&'a str]) -> Vec<Placed<'a>> {
     names.iter().enumerate().map(place).collect()
 }
 
-fn index<'a>(mode: Mode, mode_step: i64, names: &[&'a str], shapes: &[&'a str]) -> Index<'a> {
+fn index<'a>(mode: Mode, mode_step: Step, names: &[&'a str], shapes: &[&'a str]) -> Index<'a> {
     let shape = |name: &&'a str| Shaped { name: Cow::Borrowed(*name), original: "own".into(), shape: vec![2, 3] };
     Index {
         mode,
@@ -31,7 +31,7 @@ fn index<'a>(mode: Mode, mode_step: i64, names: &[&'a str], shapes: &[&'a str]) 
     }
 }
 
-fn take(catalog: &mut Catalog, step: u64, worker: &str, content: Index<'_>) {
+fn take(catalog: &mut Catalog, step: Step, worker: &str, content: Index<'_>) {
     let key = index_key(step, worker);
     catalog.add_keys([key.as_str()]).unwrap();
     let file = catalog.find_key(&key).unwrap();
@@ -39,7 +39,7 @@ fn take(catalog: &mut Catalog, step: u64, worker: &str, content: Index<'_>) {
 }
 
 fn all() -> Catalog {
-    Catalog::new(0..u64::MAX)
+    Catalog::new(0..Step::MAX)
 }
 
 #[test]
@@ -201,14 +201,14 @@ fn what_could_not_be_understood_is_a_problem_and_stops_nothing() {
 /// A long run of few names, one of many names, and one of a single scalar a step: with all that is around the entries.
 #[test]
 fn an_entry_costs_no_more_than_a_hundred_bytes() {
-    for (steps, workers, names) in [(100u64, 1, 2000), (200, 8, 100), (20_000, 1, 1), (3000, 3, 2)] {
+    for (steps, workers, names) in [(100i64, 1, 2000), (200, 8, 100), (20_000, 1, 1), (3000, 3, 2)] {
         let mut catalog = all();
         let names: Vec<String> = (0..names).map(|at| format!("layer{}/block/weight_{at}", at / 4)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         for step in 0..steps {
             for worker in 0..workers {
                 let (key, worker) = (event_key(step, &format!("worker_{worker}")), format!("worker_{worker}"));
-                let content = Index { event_file: Some(key.into()), ..index(Mode::Train, step as i64, &names, &[]) };
+                let content = Index { event_file: Some(key.into()), ..index(Mode::Train, step, &names, &[]) };
                 take(&mut catalog, step, &worker, content);
             }
         }
@@ -221,10 +221,10 @@ fn an_entry_costs_no_more_than_a_hundred_bytes() {
 
 #[derive(Debug, Clone)]
 struct Written {
-    step: u64,
+    step: Step,
     worker: usize,
     mode: Mode,
-    mode_step: i64,
+    mode_step: Step,
     /// Name, and whether its shape is saved rather than its value.
     entries: Vec<(usize, bool)>,
 }
@@ -236,7 +236,7 @@ const SHOWN: [&str; 3] = ["worker_0", "worker_10", "/job:w/task:1"];
 
 fn written() -> impl Strategy<Value = Written> {
     let entries = prop::collection::vec((0..NAMES.len(), prop::bool::weighted(0.2)), 0..6);
-    (0u64..6, 0..WORKERS.len(), 0usize..4, 0i64..4, entries).prop_map(|(step, worker, mode, mode_step, entries)| {
+    (0i64..6, 0..WORKERS.len(), 0usize..4, 0i64..4, entries).prop_map(|(step, worker, mode, mode_step, entries)| {
         Written { step: step * 700, worker, mode: Mode::ALL[mode], mode_step, entries }
     })
 }
@@ -265,13 +265,13 @@ proptest! {
     #[test]
     fn answers_are_those_of_a_plain_model(
         run in prop::collection::vec(written(), 0..25),
-        range in (0u64..3000, 0u64..5000),
+        range in (0i64..3000, 0i64..5000),
         listed_first: bool,
     ) {
         let range = range.0..range.0 + range.1;
         let mut catalog = Catalog::new(range.clone());
         // A pair that is written again replaces what was there.
-        let mut model: BTreeMap<(u64, &str), &Written> = BTreeMap::new();
+        let mut model: BTreeMap<(Step, &str), &Written> = BTreeMap::new();
         if listed_first {
             let keys: Vec<String> = run.iter().map(|w| index_key(w.step, WORKERS[w.worker])).collect();
             catalog.add_keys(keys.iter().map(String::as_str)).unwrap();
@@ -288,7 +288,7 @@ proptest! {
                 None => prop_assert!(!range.contains(&written.step)),
             }
         }
-        let steps: BTreeSet<u64> = model.keys().map(|(step, _)| *step).collect();
+        let steps: BTreeSet<Step> = model.keys().map(|(step, _)| *step).collect();
         prop_assert_eq!(catalog.steps(None), steps.iter().copied().collect::<Vec<_>>());
         prop_assert_eq!(catalog.num_entries() > 0, catalog.names().iter().any(|name| catalog.has(name)));
         // The last entry of a kind is the one that holds.
@@ -305,7 +305,7 @@ proptest! {
         let has = |written: &Written, tensor: &str| kinds.iter().any(|kind| held(written, tensor, *kind).is_some());
         let mut names = BTreeSet::new();
         for tensor in TENSORS {
-            let of: Vec<u64> = steps.iter().copied().filter(|s| model.iter().any(|((step, _), w)| step == s && has(w, tensor))).collect();
+            let of: Vec<Step> = steps.iter().copied().filter(|s| model.iter().any(|((step, _), w)| step == s && has(w, tensor))).collect();
             prop_assert_eq!(&catalog.steps_of(tensor, None), &of);
             if !of.is_empty() {
                 names.insert(tensor);
@@ -335,12 +335,12 @@ proptest! {
         }
         prop_assert_eq!(catalog.names(), names.into_iter().collect::<Vec<_>>());
         // Modes: the first worker by its shown name says.
-        let first = |step: &u64| model.iter().find(|((s, _), _)| s == step).map(|(_, w)| (w.mode, w.mode_step));
+        let first = |step: &Step| model.iter().find(|((s, _), _)| s == step).map(|(_, w)| (w.mode, w.mode_step));
         for mode in Mode::ALL {
-            let of: Vec<u64> = steps.iter().copied().filter(|step| first(step).is_some_and(|(is, _)| is == mode)).collect();
+            let of: Vec<Step> = steps.iter().copied().filter(|step| first(step).is_some_and(|(is, _)| is == mode)).collect();
             prop_assert_eq!(&catalog.steps(Some(mode)), &of);
             for mode_step in 0..4 {
-                let of: Vec<u64> = of.iter().copied().filter(|step| first(step) == Some((mode, mode_step))).collect();
+                let of: Vec<Step> = of.iter().copied().filter(|step| first(step) == Some((mode, mode_step))).collect();
                 prop_assert_eq!(catalog.global_steps(mode, mode_step).collect::<Vec<_>>(), of);
             }
         }

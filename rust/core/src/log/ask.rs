@@ -8,10 +8,11 @@ use std::sync::Arc;
 use super::column::{Cell, Column, Place};
 use super::scan::Scanner;
 use super::view::{self, Orphans, Part, View};
-use super::{GLOBAL, Lane, Log};
+use super::{Lane, Log};
+use crate::step::{Mode, Step};
 
 /// Modes that share the numbers of global steps.
-const MODES: i64 = 4;
+const MODES: Step = Mode::ALL.len() as Step;
 
 /// A value, found.
 #[derive(Debug, Clone, Copy)]
@@ -41,9 +42,9 @@ impl Found<'_> {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Course {
     /// Global steps.
-    pub steps: Vec<i64>,
+    pub steps: Vec<Step>,
     /// Steps in the mode's own count.
-    pub mode_steps: Vec<i64>,
+    pub mode_steps: Vec<Step>,
     /// Seconds since 1970.
     pub wall_times: Vec<f64>,
     /// The numbers; NaN for what is none.
@@ -82,7 +83,7 @@ impl Lane {
     }
 
     /// Calls `each` with the steps that count.
-    fn steps<R>(&self, log: &Log, name: u32, each: impl FnOnce(&[i64]) -> R) -> Option<R> {
+    fn steps<R>(&self, log: &Log, name: u32, each: impl FnOnce(&[Step]) -> R) -> Option<R> {
         if !self.has(name) {
             return None;
         }
@@ -92,7 +93,7 @@ impl Lane {
         })
     }
 
-    fn row(&self, log: &Log, name: u32, step: i64) -> Option<(u32, usize)> {
+    fn row(&self, log: &Log, name: u32, step: Step) -> Option<(u32, usize)> {
         if !self.has(name) {
             return None;
         }
@@ -112,15 +113,15 @@ impl Lane {
 impl Log {
     /// Whether directories stand for modes.
     pub fn has_modes(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.mode != GLOBAL)
+        self.lanes.iter().any(|lane| lane.mode != Mode::Global)
     }
 
-    fn code(lane: &Lane) -> i64 {
-        i64::from(lane.mode.clamp(1, GLOBAL)) - 1
+    fn code(lane: &Lane) -> Step {
+        Step::from(lane.mode.number()) - 1
     }
 
     /// The global step of a lane's own step.
-    fn global(&self, lane: &Lane, step: i64) -> Option<i64> {
+    fn global(&self, lane: &Lane, step: Step) -> Option<Step> {
         if step < 0 {
             None
         } else if self.has_modes() {
@@ -131,17 +132,21 @@ impl Log {
     }
 
     /// The mode of a global step, and its own step.
-    fn own(&self, step: i64) -> (u8, i64) {
-        if self.has_modes() { ((step.rem_euclid(MODES) + 1) as u8, step.div_euclid(MODES)) } else { (GLOBAL, step) }
+    fn own(&self, step: Step) -> (Mode, Step) {
+        if self.has_modes() {
+            (Mode::ALL[step.rem_euclid(MODES) as usize], step.div_euclid(MODES))
+        } else {
+            (Mode::Global, step)
+        }
     }
 
-    fn lanes_at(&self, step: i64) -> impl Iterator<Item = (&Lane, i64)> {
+    fn lanes_at(&self, step: Step) -> impl Iterator<Item = (&Lane, Step)> {
         let (mode, own) = self.own(step);
         self.lanes.iter().filter(move |lane| own >= 0 && lane.mode == mode).map(move |lane| (lane, own))
     }
 
-    fn in_mode(lane: &Lane, mode: Option<u8>) -> bool {
-        mode.is_none_or(|mode| mode == GLOBAL || mode == lane.mode)
+    fn in_mode(lane: &Lane, mode: Option<Mode>) -> bool {
+        mode.is_none_or(|mode| mode == Mode::Global || mode == lane.mode)
     }
 
     /// The number of a name.
@@ -150,14 +155,14 @@ impl Log {
     }
 
     /// Global steps, ascending, of one mode or all.
-    pub fn steps(&self, mode: Option<u8>) -> Arc<Vec<i64>> {
+    pub fn steps(&self, mode: Option<Mode>) -> Arc<Vec<Step>> {
         if let Some(steps) = self.steps.lock().get(&mode) {
             return steps.clone();
         }
-        let mut all: Vec<i64> = Vec::new();
+        let mut all: Vec<Step> = Vec::new();
         for lane in self.lanes.iter().filter(|lane| Log::in_mode(lane, mode)) {
             // Most tags of a log share their steps: those that are the last one's again are not taken in again.
-            let mut last: Vec<i64> = Vec::new();
+            let mut last: Vec<Step> = Vec::new();
             for name in 0..self.names.len() as u32 {
                 lane.steps(self, name, |steps| {
                     if steps != last {
@@ -176,7 +181,7 @@ impl Log {
     }
 
     /// The last global step.
-    pub fn last_step(&self) -> Option<i64> {
+    pub fn last_step(&self) -> Option<Step> {
         let of = |lane: &Lane, name: u32| lane.steps(self, name, |steps| steps.last().copied())?;
         let lasts = self
             .lanes
@@ -186,7 +191,7 @@ impl Log {
     }
 
     /// Whether anything was written at a global step.
-    pub fn has_step(&self, step: i64) -> bool {
+    pub fn has_step(&self, step: Step) -> bool {
         let names = 0..self.names.len() as u32;
         self.lanes_at(step).any(|(lane, own)| names.clone().any(|name| lane.row(self, name, own).is_some()))
     }
@@ -199,31 +204,31 @@ impl Log {
     }
 
     /// Modes in which there is anything, ascending.
-    pub fn modes(&self) -> Vec<u8> {
+    pub fn modes(&self) -> Vec<Mode> {
         let written = |lane: &&Lane| lane.files.iter().any(|file| !file.series.is_empty());
-        let mut modes: Vec<u8> = self.lanes.iter().filter(written).map(|lane| lane.mode).collect();
+        let mut modes: Vec<Mode> = self.lanes.iter().filter(written).map(|lane| lane.mode).collect();
         modes.sort_unstable();
         modes.dedup();
         modes
     }
 
     /// The mode of a global step, and the step in its own count; nothing where none was written.
-    pub fn mode_of(&self, step: i64) -> Option<(u8, i64)> {
+    pub fn mode_of(&self, step: Step) -> Option<(Mode, Step)> {
         self.has_step(step).then(|| self.own(step))
     }
 
     /// Steps in a mode's own count, ascending: all, or those of one name.
-    pub fn mode_steps(&self, mode: u8, name: Option<u32>) -> Vec<i64> {
+    pub fn mode_steps(&self, mode: Mode, name: Option<u32>) -> Vec<Step> {
         let globally = match name {
             Some(name) => self.steps_of(name, Some(mode)),
             None => self.steps(Some(mode)).to_vec(),
         };
-        if mode == GLOBAL { globally } else { globally.into_iter().map(|step| self.own(step).1).collect() }
+        if mode == Mode::Global { globally } else { globally.into_iter().map(|step| self.own(step).1).collect() }
     }
 
     /// The global step of a step in a mode's own count, if anything was written there.
-    pub fn global_step(&self, mode: u8, mode_step: i64) -> Option<i64> {
-        if mode == GLOBAL && !self.has_modes() {
+    pub fn global_step(&self, mode: Mode, mode_step: Step) -> Option<Step> {
+        if mode == Mode::Global && !self.has_modes() {
             return self.has_step(mode_step).then_some(mode_step);
         }
         let lane = self.lanes.iter().find(|lane| lane.mode == mode)?;
@@ -231,21 +236,21 @@ impl Log {
     }
 
     /// Numbers of names that have something at a global step.
-    pub fn names_at(&self, step: i64, worker: Option<&str>) -> Vec<u32> {
-        let lanes: Vec<(&Lane, i64)> =
+    pub fn names_at(&self, step: Step, worker: Option<&str>) -> Vec<u32> {
+        let lanes: Vec<(&Lane, Step)> =
             self.lanes_at(step).filter(|(lane, _)| worker.is_none_or(|worker| worker == lane.worker)).collect();
         let has = |name: &u32| lanes.iter().any(|(lane, own)| lane.row(self, *name, *own).is_some());
         (0..self.names.len() as u32).filter(has).collect()
     }
 
     /// Numbers of names that have something in a mode.
-    pub fn names_in_mode(&self, mode: u8) -> Vec<u32> {
+    pub fn names_in_mode(&self, mode: Mode) -> Vec<u32> {
         let has = |name: &u32| self.lanes.iter().any(|lane| Log::in_mode(lane, Some(mode)) && lane.has(*name));
         (0..self.names.len() as u32).filter(has).collect()
     }
 
     /// Global steps at which a name has something, ascending.
-    pub fn steps_of(&self, name: u32, mode: Option<u8>) -> Vec<i64> {
+    pub fn steps_of(&self, name: u32, mode: Option<Mode>) -> Vec<Step> {
         let mut all = Vec::new();
         let mut lanes = 0;
         for lane in self.lanes.iter().filter(|lane| Log::in_mode(lane, mode)) {
@@ -262,13 +267,13 @@ impl Log {
     }
 
     /// Workers that wrote a name at a global step.
-    pub fn workers_of(&self, name: u32, step: i64) -> Vec<&str> {
+    pub fn workers_of(&self, name: u32, step: Step) -> Vec<&str> {
         let wrote = self.lanes_at(step).filter(|(lane, own)| lane.row(self, name, *own).is_some());
         distinct(wrote.map(|(lane, _)| lane.worker.as_str()))
     }
 
     /// Workers that wrote anything at a global step.
-    pub fn workers_at(&self, step: i64) -> Vec<&str> {
+    pub fn workers_at(&self, step: Step) -> Vec<&str> {
         let names = 0..self.names.len() as u32;
         let wrote =
             self.lanes_at(step).filter(|(lane, own)| names.clone().any(|name| lane.row(self, name, *own).is_some()));
@@ -276,7 +281,7 @@ impl Log {
     }
 
     /// The value of a name at a global step: of a worker, or of the first that has one.
-    pub fn find(&self, name: u32, step: i64, worker: Option<&str>) -> Option<Found<'_>> {
+    pub fn find(&self, name: u32, step: Step, worker: Option<&str>) -> Option<Found<'_>> {
         let lanes = self.lanes_at(step).filter(|(lane, _)| worker.is_none_or(|worker| worker == lane.worker));
         lanes.into_iter().find_map(|(lane, own)| {
             let row = lane.row(self, name, own)?;
@@ -295,7 +300,7 @@ impl Log {
     fn rows(&self, lane: &Lane, name: u32, orphans: bool) -> Vec<(u32, usize)> {
         let parts = lane.parts(name);
         if orphans {
-            let all = view::of(&parts, &lane.restarted, Orphans::Dropped, (i64::MIN, i64::MAX));
+            let all = view::of(&parts, &lane.restarted, Orphans::Dropped, (Step::MIN, Step::MAX));
             return void_rows(&parts, &all);
         }
         if parts.is_empty() {
@@ -308,12 +313,12 @@ impl Log {
     }
 
     /// What restarts have made void of a name, by its global steps: the rows of its [`course`](Self::course) of orphans.
-    pub fn orphans(&self, name: u32) -> Vec<(i64, Found<'_>)> {
+    pub fn orphans(&self, name: u32) -> Vec<(Step, Found<'_>)> {
         let of = |lane| self.rows(lane, name, true).into_iter().filter_map(move |row| self.found(lane, name, row));
         self.lanes.iter().flat_map(of).collect()
     }
 
-    fn found<'a>(&'a self, lane: &'a Lane, name: u32, (file, row): (u32, usize)) -> Option<(i64, Found<'a>)> {
+    fn found<'a>(&'a self, lane: &'a Lane, name: u32, (file, row): (u32, usize)) -> Option<(Step, Found<'a>)> {
         let column = lane.column(name, file)?;
         let step = self.global(lane, *column.steps().get(row)?)?;
         let wall_time = *column.wall_times().get(row)?;
@@ -322,7 +327,7 @@ impl Log {
     }
 
     /// The course of a name: all rows that count, of one mode or all; or only those that restarts have made void.
-    pub fn course(&self, name: u32, mode: Option<u8>, orphans: bool) -> Course {
+    pub fn course(&self, name: u32, mode: Option<Mode>, orphans: bool) -> Course {
         let mut course = Course::default();
         for (number, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| Log::in_mode(lane, mode)) {
             for (file, row) in self.rows(lane, name, orphans) {
@@ -339,7 +344,7 @@ impl Log {
     }
 
     /// The lanes: (worker, mode).
-    pub fn lanes(&self) -> impl Iterator<Item = (&str, u8)> {
+    pub fn lanes(&self) -> impl Iterator<Item = (&str, Mode)> {
         self.lanes.iter().map(|lane| (lane.worker.as_str(), lane.mode))
     }
 

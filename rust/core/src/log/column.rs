@@ -4,6 +4,7 @@ use crate::crc::MaskedCrc;
 use crate::error::{self, Error, Result};
 use crate::proto::Metadata;
 use crate::record::{self, HEADER};
+use crate::step::Step;
 
 /// TensorBoard's classes of data: numbers, tensors of any shape, and sequences of bytes.
 const SCALARS: u64 = 1;
@@ -143,7 +144,7 @@ pub(super) enum Cells {
 /// The rows of one tag in one file, in the order they were written.
 #[derive(Debug)]
 pub struct Column {
-    steps: Vec<i64>,
+    steps: Vec<Step>,
     wall_times: Vec<f64>,
     pub(super) cells: Cells,
     /// Where rows begin that come after so many restarts: (restarts, first row).
@@ -159,14 +160,14 @@ impl Column {
     }
 
     /// A column of rows that are there already: as many steps as times and cells, and where rows begin after so many restarts.
-    pub(super) fn of(steps: Vec<i64>, wall_times: Vec<f64>, cells: Cells, restarts: Vec<(u32, usize)>) -> Self {
+    pub(super) fn of(steps: Vec<Step>, wall_times: Vec<f64>, cells: Cells, restarts: Vec<(u32, usize)>) -> Self {
         let ascending = steps.is_sorted_by(|one, next| one < next);
         Column { steps, wall_times, cells, restarts, ascending }
     }
 
     /// Adds a row, which comes after so many restarts of the writer. A cell of the other kind than the column's is refused.
     #[inline]
-    pub fn push(&mut self, step: i64, wall_time: f64, cell: Cell, restarts: u32) {
+    pub fn push(&mut self, step: Step, wall_time: f64, cell: Cell, restarts: u32) {
         match (&mut self.cells, cell) {
             (Cells::Numbers(numbers), Cell::Number(number)) => numbers.push(number),
             (Cells::Places(places), Cell::Place(place)) => places.push(place),
@@ -204,7 +205,7 @@ impl Column {
     }
 
     /// The steps.
-    pub fn steps(&self) -> &[i64] {
+    pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 

@@ -32,9 +32,8 @@ use cache::About;
 use crate::error::Result;
 use crate::pool;
 use crate::source::Source;
+use crate::step::{Mode, Step};
 
-/// The mode of a step that belongs to none in particular.
-pub const GLOBAL: u8 = 4;
 /// Times of files are this coarse on some systems.
 const TICK: Duration = Duration::from_secs(2);
 
@@ -44,14 +43,14 @@ struct Lane {
     /// The directory, relative to the run; empty for the run's own.
     directory: String,
     worker: String,
-    mode: u8,
+    mode: Mode,
     /// What its tags are called by: tag and suffix.
     suffix: String,
     /// In the order of their names, which is that of their times.
     files: Vec<File>,
     listed: Option<SystemTime>,
     /// The least step restarted in each file or a later one.
-    restarted: Vec<i64>,
+    restarted: Vec<Step>,
     views: Mutex<HashMap<u32, Arc<View>>>,
 }
 
@@ -63,7 +62,7 @@ pub struct Directory {
     /// The worker's name.
     pub worker: String,
     /// The mode's number.
-    pub mode: u8,
+    pub mode: Mode,
     /// What is put behind its tags, to make them names.
     pub suffix: String,
 }
@@ -117,7 +116,7 @@ pub struct Log {
     by_key: HashMap<(Class, String), u32>,
     by_name: HashMap<String, u32>,
     generation: u64,
-    steps: Mutex<HashMap<Option<u8>, Arc<Vec<i64>>>>,
+    steps: Mutex<HashMap<Option<Mode>, Arc<Vec<Step>>>>,
     cache: Option<Cache>,
     holds: bool,
 }
@@ -293,9 +292,9 @@ impl Log {
                 }
                 file.numbered = file.scanner.series().len();
             }
-            lane.restarted = vec![i64::MAX; lane.files.len() + 1];
+            lane.restarted = vec![Step::MAX; lane.files.len() + 1];
             for (at, file) in lane.files.iter().enumerate().rev() {
-                let least = file.scanner.restarts().iter().copied().min().unwrap_or(i64::MAX);
+                let least = file.scanner.restarts().iter().copied().min().unwrap_or(Step::MAX);
                 lane.restarted[at] = lane.restarted[at + 1].min(least);
             }
         }

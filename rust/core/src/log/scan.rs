@@ -9,8 +9,9 @@ use super::held::Held;
 use crate::crc::MaskedCrc;
 use crate::error::{self, Error, Result};
 use crate::proto::{Content, Event, Kind, Number, Value};
-use crate::record::{self, FOOTER, HEADER, Record, Step};
+use crate::record::{self, FOOTER, HEADER, Record};
 use crate::source::Blob;
+use crate::step::Step;
 use crate::tensor::TensorView;
 
 /// A header whose length is more than this is none, when one is looked for among damage.
@@ -76,7 +77,7 @@ pub struct Scanner {
     pub(super) series: Vec<Series>,
     tags: Tags,
     /// Steps at which the writer began anew, in order.
-    pub(super) restarts: Vec<i64>,
+    pub(super) restarts: Vec<Step>,
     pub(super) problems: Vec<Problem>,
     pub(super) more_problems: u64,
     pub(super) graphs: u64,
@@ -125,7 +126,7 @@ impl Scanner {
     }
 
     /// Steps at which the writer said that it begins anew.
-    pub fn restarts(&self) -> &[i64] {
+    pub fn restarts(&self) -> &[Step] {
         &self.restarts
     }
 
@@ -194,20 +195,20 @@ impl Scanner {
                 continue;
             }
             match record::next(bytes, at) {
-                Step::Record(record) => {
+                record::Next::Record(record) => {
                     if let Err(error) = record.check().and_then(|()| self.event(base + at as u64, &record)) {
                         self.problem(base + at as u64, &error, base + (at + record.size) as u64);
                     }
                     at += record.size;
                 }
-                Step::NeedMore(size) if more => {
+                record::Next::NeedMore(size) if more => {
                     if self.skips(&bytes[at..], size, blob)? {
                         return Ok(Next::Read(0));
                     }
                     return Ok(Next::Read(size));
                 }
-                Step::NeedMore(_) => return Ok(Next::Nothing),
-                Step::Corrupt(error) => {
+                record::Next::NeedMore(_) => return Ok(Next::Nothing),
+                record::Next::Corrupt(error) => {
                     self.lost = Some((base + at as u64, said(&error, base + at as u64)));
                     at += 1;
                 }

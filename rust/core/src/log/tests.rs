@@ -28,12 +28,12 @@ pub(super) fn restart(step: i64) -> Vec<u8> {
     event(step, 0.0, 7, &[8, 1])
 }
 
-pub(super) fn directory(path: &str, worker: &str, mode: u8) -> Directory {
+pub(super) fn directory(path: &str, worker: &str, mode: Mode) -> Directory {
     Directory { path: path.into(), worker: worker.into(), mode, suffix: String::new() }
 }
 
 fn log_of(orphans: Orphans) -> Log {
-    Log::new(vec![directory("", "worker_0", GLOBAL)], orphans, (0, i64::MAX))
+    Log::new(vec![directory("", "worker_0", Mode::Global)], orphans, (0, i64::MAX))
 }
 
 fn read(log: &mut Log, files: &[(&str, Vec<u8>)]) {
@@ -130,20 +130,20 @@ fn a_restart_voids_what_it_writes_anew() {
 
 #[test]
 fn directories_that_stand_for_modes_share_the_global_steps() {
-    let lanes = vec![directory("train", "train", 1), directory("validation", "validation", 2)];
+    let lanes = vec![directory("train", "train", Mode::Train), directory("validation", "validation", Mode::Eval)];
     let mut log = Log::new(lanes, Orphans::Dropped, (0, i64::MAX));
     let file = |number: f32| [scalar("loss", 0, number), scalar("loss", 7, number)].concat();
     read(&mut log, &[("train/tfevents", file(1.0)), ("validation/tfevents", file(2.0))]);
     assert_eq!(*log.steps(None), [0, 1, 28, 29]);
-    assert_eq!(log.mode_of(29), Some((2, 7)));
-    assert_eq!(log.global_step(1, 7), Some(28));
-    assert_eq!(log.global_step(1, 6), None);
+    assert_eq!(log.mode_of(29), Some((Mode::Eval, 7)));
+    assert_eq!(log.global_step(Mode::Train, 7), Some(28));
+    assert_eq!(log.global_step(Mode::Train, 6), None);
     let loss = log.id("loss").unwrap();
-    assert_eq!(log.mode_steps(2, Some(loss)), [0, 7]);
+    assert_eq!(log.mode_steps(Mode::Eval, Some(loss)), [0, 7]);
     let found = log.find(loss, 29, None).unwrap();
     assert_eq!((found.worker, found.cell), ("validation", Cell::Number(2.0)));
     assert!(log.find(loss, 30, None).is_none());
-    assert_eq!(log.modes(), [1, 2]);
+    assert_eq!(log.modes(), [Mode::Train, Mode::Eval]);
 }
 
 #[test]
@@ -151,9 +151,9 @@ fn a_log_that_turns_out_to_have_more_directories_keeps_what_was_read() {
     let mut log = log_of(Orphans::Dropped);
     let own = [scalar("loss", 1, 1.0), scalar("loss", 2, 2.0)].concat();
     read(&mut log, &[("tfevents", own)]);
-    let below = Directory { suffix: "/x".into(), ..directory("loss_x", "worker_0", GLOBAL) };
+    let below = Directory { suffix: "/x".into(), ..directory("loss_x", "worker_0", Mode::Global) };
     let (before, generation) = (log.steps(None), log.generation());
-    log.lay_out(vec![directory("", "worker_0", GLOBAL), below]);
+    log.lay_out(vec![directory("", "worker_0", Mode::Global), below]);
     assert!(log.generation() > generation);
     assert_eq!(log.steps(None), before);
     read(&mut log, &[("loss_x/tfevents", scalar("loss", 2, 7.0))]);
@@ -161,7 +161,7 @@ fn a_log_that_turns_out_to_have_more_directories_keeps_what_was_read() {
     assert_eq!(course(&log, "loss/x"), [(2, 7.0)]);
     assert_eq!(log.workers(), ["worker_0"]);
     // A mode, too: the steps are told apart from then on.
-    log.lay_out(vec![directory("", "worker_0", 1), directory("eval", "eval", 2)]);
+    log.lay_out(vec![directory("", "worker_0", Mode::Train), directory("eval", "eval", Mode::Eval)]);
     assert_eq!(*log.steps(None), [4, 8]);
 }
 

@@ -11,6 +11,7 @@ use super::{Found, Log};
 use crate::error::{self, Error, Result};
 use crate::proto::{Histogram, Kind, Value};
 use crate::source::Source;
+use crate::step::Step;
 use crate::sweep::{Item, Options, Plan, execute};
 
 /// What stands in a row.
@@ -54,7 +55,7 @@ pub struct Values {
 
 impl Values {
     /// The rows of these questions: (name, global step, worker or the first).
-    pub fn of<'q>(log: &Log, questions: impl Iterator<Item = (&'q str, i64, Option<&'q str>)>) -> Values {
+    pub fn of<'q>(log: &Log, questions: impl Iterator<Item = (&'q str, Step, Option<&'q str>)>) -> Values {
         let mut values = Values::default();
         let mut files: HashMap<String, u32> = HashMap::new();
         let mut last: Option<(&str, Option<u32>)> = None;

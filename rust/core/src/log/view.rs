@@ -1,6 +1,7 @@
 //! The rows of a tag that count, of all files of a directory: what restarts have made void is left out.
 
 use super::column::Column;
+use crate::step::Step;
 
 /// A row: which file of the directory, and which row of its column.
 pub type Row = (u32, u32);
@@ -20,7 +21,7 @@ pub enum View {
     /// Some rows of some files.
     Rows {
         /// Steps, ascending.
-        steps: Vec<i64>,
+        steps: Vec<Step>,
         /// Where each stands.
         rows: Vec<Row>,
     },
@@ -33,7 +34,7 @@ pub struct Part<'a> {
     /// The file's column of the tag.
     pub column: &'a Column,
     /// Steps at which the file's writer began anew.
-    pub restarts: &'a [i64],
+    pub restarts: &'a [Step],
 }
 
 /// What becomes of rows that a restart has made void.
@@ -46,25 +47,25 @@ pub enum Orphans {
 }
 
 /// Steps that count: from the first, to before the end.
-pub type Range = (i64, i64);
+pub type Range = (Step, Step);
 
 /// The view of a tag. `parts` are in the files' order; `later` are the least restarted steps in files from each on.
 ///
 /// Two things make rows void: a writer that says that it begins anew at a step (all tags, from that step on), and a tag whose
 /// step does not go up (that tag, from that step on).
-pub fn of(parts: &[Part<'_>], restarted: &[i64], orphans: Orphans, range: Range) -> View {
-    let void_later = |file: u32| restarted.get(file as usize + 1).copied().unwrap_or(i64::MAX);
+pub fn of(parts: &[Part<'_>], restarted: &[Step], orphans: Orphans, range: Range) -> View {
+    let void_later = |file: u32| restarted.get(file as usize + 1).copied().unwrap_or(Step::MAX);
     if let [part] = parts
         && part.column.is_ascending()
         && (orphans == Orphans::Kept || part.restarts.is_empty())
-        && (orphans == Orphans::Kept || void_later(part.file) == i64::MAX)
+        && (orphans == Orphans::Kept || void_later(part.file) == Step::MAX)
     {
         let steps = part.column.steps();
         let first = steps.partition_point(|step| *step < range.0);
         let end = steps.partition_point(|step| *step < range.1).max(first);
         return View::Part { file: part.file, first, end };
     }
-    let mut kept: Vec<(i64, Row)> = Vec::new();
+    let mut kept: Vec<(Step, Row)> = Vec::new();
     for part in parts {
         let later = void_later(part.file);
         // The least step restarted after each count of restarts of this file.

@@ -11,6 +11,7 @@ use crate::checked::{self, Promise};
 use crate::error::{Error, Result};
 use crate::reduce::OpSet;
 use crate::source::Source;
+use crate::step::Step;
 use crate::tensor::TensorView;
 
 /// Whose tensors.
@@ -76,7 +77,7 @@ impl Rows {
     pub fn of(
         catalog: &Catalog,
         names: Vec<String>,
-        steps: Option<&[u64]>,
+        steps: Option<&[Step]>,
         workers: Which<'_>,
         wanted: OpSet,
         recompute: bool,
@@ -107,7 +108,7 @@ impl Rows {
     }
 
     /// One row for each question that has a value; the questions' numbers are `Row::name`.
-    pub fn of_values(catalog: &Catalog, questions: Vec<(String, u64, Option<String>)>) -> Rows {
+    pub fn of_values(catalog: &Catalog, questions: Vec<(String, Step, Option<String>)>) -> Rows {
         let mut rows = Rows::default();
         for (at, (name, step, worker)) in questions.into_iter().enumerate() {
             if let Some(entry) = catalog.find(&name, step, worker.as_deref(), Kind::VALUE) {

@@ -6,21 +6,22 @@ use proptest::prelude::*;
 use super::*;
 use crate::catalog::{Catalog, Intake, event_key, index_key};
 use crate::crc::{MaskedCrc, crc32c};
-use crate::index::{Index, Mode, Placed};
+use crate::index::{Index, Placed};
 use crate::reduce::{Op, OpSet};
 use crate::source::{Local, Memory};
+use crate::step::{Mode, Step};
 use crate::tensor::{DType, Data, Meta, encode_tensor_event};
 
 /// A run in memory, and its catalog.
 #[derive(Default)]
 struct Run {
     memory: Memory,
-    files: Vec<(u64, String, Vec<u8>, Vec<Placed<'static>>)>,
+    files: Vec<(Step, String, Vec<u8>, Vec<Placed<'static>>)>,
 }
 
-fn record(step: u64, tag: &str, values: &[f32], crc: bool) -> (Vec<u8>, Option<u32>) {
+fn record(step: Step, tag: &str, values: &[f32], crc: bool) -> (Vec<u8>, Option<u32>) {
     let content: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let meta = Meta { step: step as i64, wall_time: 0.0, tag, mode: 1, mode_step: step as i64 };
+    let meta = Meta { step, wall_time: 0.0, tag, mode: Mode::Train, mode_step: step };
     let (mut payload, behind) = encode_tensor_event(&meta, DType::F32, &[values.len() as u64], &Data::Raw(&content));
     payload.extend(content);
     payload.extend(behind);
@@ -31,7 +32,7 @@ fn record(step: u64, tag: &str, values: &[f32], crc: bool) -> (Vec<u8>, Option<u
 }
 
 impl Run {
-    fn step(&mut self, step: u64, worker: &str, tensors: &[(&str, Vec<f32>)]) {
+    fn step(&mut self, step: Step, worker: &str, tensors: &[(&str, Vec<f32>)]) {
         let (mut events, mut places) = (Vec::new(), Vec::new());
         for (name, values) in tensors {
             let (record, crc) = record(step, name, values, true);
@@ -43,12 +44,12 @@ impl Run {
     }
 
     fn done(mut self) -> (Catalog, Memory) {
-        let mut catalog = Catalog::new(0..u64::MAX);
+        let mut catalog = Catalog::new(0..Step::MAX);
         for (step, worker, events, places) in self.files {
             let (key, events_key) = (index_key(step, &worker), event_key(step, &worker));
             catalog.add_keys([key.as_str()]).unwrap();
             let file = catalog.find_key(&key).unwrap();
-            let (mode, mode_step) = (Mode::Train, step as i64);
+            let (mode, mode_step) = (Mode::Train, step);
             let index = Index { mode, mode_step, event_file: Some(events_key.clone().into()), places, shapes: vec![] };
             catalog.take_in(vec![Intake { file, stamp: 0, content: Ok(index) }]).unwrap();
             self.memory.insert(events_key, events);
@@ -79,7 +80,7 @@ fn rows_come_in_the_order_of_the_question() {
         run.step(step, "worker_0", &[("a", vec![20.0 + step as f32])]);
     }
     let (catalog, memory) = run.done();
-    let sums = |names: Vec<String>, steps: Option<&[u64]>, which: Which<'_>| {
+    let sums = |names: Vec<String>, steps: Option<&[Step]>, which: Which<'_>| {
         let rows = Rows::of(&catalog, names, steps, which, OpSet::ALL, false);
         f64s(&reductions(&rows, &memory, &Options::default(), &[SUM], false).unwrap().columns[0])
     };

@@ -134,6 +134,7 @@ impl<'a> Walk<'a> {
 mod tests {
     use super::*;
     use crate::proto::Event;
+    use crate::step::Mode;
     use crate::tensor::general_tensor_event;
     use crate::tensor::{Meta, encode_tensor_event};
     use proptest::prelude::*;
@@ -141,7 +142,7 @@ mod tests {
     fn payload(step: i64, tag: &str, dtype: DType, shape: &[u64]) -> Vec<u8> {
         let size = shape.iter().product::<u64>() as usize * dtype.item_size();
         let content: Vec<u8> = (0..size).map(|at| at as u8).collect();
-        let meta = Meta { step, wall_time: 1.5, tag, mode: 1, mode_step: step };
+        let meta = Meta { step, wall_time: 1.5, tag, mode: Mode::Train, mode_step: step };
         let (mut before, behind) = encode_tensor_event(&meta, dtype, shape, &Data::Raw(&content));
         before.extend(content);
         before.extend(behind);

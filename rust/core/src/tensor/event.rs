@@ -5,21 +5,22 @@ use super::parse::head_of;
 use super::view::{Data, TensorView};
 use crate::error::{Error, Place, Result};
 use crate::proto::{Content, Event, Kind, Metadata, TensorProto, Value, encode};
-use crate::record::{self, FOOTER, HEADER, Step};
+use crate::record::{self, FOOTER, HEADER};
+use crate::step::{Mode, Step};
 
 /// A saved tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorEvent<'a> {
     /// The global step.
-    pub step: i64,
+    pub step: Step,
     /// When it was written, in seconds since 1970.
     pub wall_time: f64,
     /// Its name, as saved.
     pub tag: &'a str,
     /// The mode's number (1 train, 2 eval, 3 predict, 4 global), where one is given.
-    pub mode: Option<u8>,
+    pub mode: Option<Mode>,
     /// The step counted within the mode, where one is given.
-    pub mode_step: Option<i64>,
+    pub mode_step: Option<Step>,
     /// The tensor.
     pub tensor: TensorView<'a>,
 }
@@ -53,8 +54,8 @@ fn first_tensor<'a>(event: &Event<'a>) -> Result<(Value<'a>, TensorProto<'a>)> {
 /// The mode and mode step that smdebug hides in two plugins.
 #[derive(Default)]
 pub(super) struct Hidden {
-    pub mode: Option<u8>,
-    pub mode_step: Option<i64>,
+    pub mode: Option<Mode>,
+    pub mode_step: Option<Step>,
 }
 
 impl Hidden {
@@ -63,7 +64,7 @@ impl Hidden {
     pub fn note(&mut self, plugin: &str, content: &[u8]) {
         let content = std::str::from_utf8(content).unwrap_or_default();
         match plugin {
-            "mode" => self.mode = content.parse().ok().filter(|mode| (1..=4).contains(mode)),
+            "mode" => self.mode = content.parse().ok().and_then(Mode::from_number),
             "mode_step" => self.mode_step = content.parse().ok(),
             _ => {}
         }
@@ -83,7 +84,7 @@ fn hidden_in(metadata: &Metadata<'_>) -> Result<Hidden> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head<'a> {
     /// The global step.
-    pub step: i64,
+    pub step: Step,
     /// The tensor's name.
     pub tag: &'a str,
     /// The element type.
@@ -99,9 +100,9 @@ pub struct Head<'a> {
 /// [`Error::Truncated`] says how many bytes of the record are wanted when these are too few.
 pub fn decode_head(beginning: &[u8]) -> Result<Head<'_>> {
     let size = match record::next(beginning, 0) {
-        Step::Record(record) => record.size as u64,
-        Step::NeedMore(size) => size,
-        Step::Corrupt(error) => return Err(error),
+        record::Next::Record(record) => record.size as u64,
+        record::Next::NeedMore(size) => size,
+        record::Next::Corrupt(error) => return Err(error),
     };
     let found = beginning.len() as u64;
     let too_short = || Error::Truncated { place: Place::memory(0), wanted: size, found };
@@ -131,15 +132,15 @@ pub fn decode_head(beginning: &[u8]) -> Result<Head<'_>> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Meta<'a> {
     /// The global step.
-    pub step: i64,
+    pub step: Step,
     /// When it is written, in seconds since 1970.
     pub wall_time: f64,
     /// The tensor's name.
     pub tag: &'a str,
     /// The mode's number.
-    pub mode: u8,
+    pub mode: Mode,
     /// The step counted within the mode.
-    pub mode_step: i64,
+    pub mode_step: Step,
 }
 
 /// A payload around content that isn't copied: what goes before it and what goes behind it.
@@ -147,7 +148,7 @@ pub fn encode_tensor_event(meta: &Meta<'_>, dtype: DType, shape: &[u64], data: &
     use encode::{bytes_size, varint_size};
 
     let mut metadata = Vec::with_capacity(48);
-    for (name, value) in [("mode_step", meta.mode_step), ("mode", i64::from(meta.mode))] {
+    for (name, value) in [("mode_step", meta.mode_step), ("mode", i64::from(meta.mode.number()))] {
         let mut plugin = Vec::with_capacity(32);
         encode::bytes(&mut plugin, 1, name.as_bytes());
         encode::bytes(&mut plugin, 2, value.to_string().as_bytes());

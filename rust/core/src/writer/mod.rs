@@ -11,10 +11,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::crc::{MaskedCrc, Running};
 use crate::error::{Error, Result};
-use crate::index::{Index, LARGEST, Mode, Placed, Shaped};
+use crate::index::{Index, LARGEST, Placed, Shaped};
 use crate::proto::MAX_RANK;
 use crate::record;
 use crate::reduce::{self, Op};
+use crate::step::{Mode, Step};
 use crate::tensor::{DType, Data, Meta, encode_tensor_event};
 
 use file::Unfinished;
@@ -43,7 +44,7 @@ pub struct StepWriter {
     root: PathBuf,
     event_key: String,
     index_key: String,
-    step: u64,
+    step: Step,
     fsync: bool,
     events: Option<Unfinished>,
     index: Index<'static>,
@@ -55,18 +56,13 @@ pub struct StepWriter {
 impl StepWriter {
     /// A writer for a global step of the run in `root`. Touches nothing yet.
     ///
-    /// `worker` may be a device name such as `/job:worker/replica:0/task:1`. `mode` is 1 train, 2 eval, 3 predict or 4 global.
+    /// `worker` may be a device name such as `/job:worker/replica:0/task:1`.
     /// With `fsync` a finished step survives a power cut.
-    pub fn new(root: &Path, step: u64, worker: &str, mode: u8, mode_step: u64, fsync: bool) -> Result<Self> {
+    pub fn new(root: &Path, step: Step, worker: &str, mode: Mode, mode_step: Step, fsync: bool) -> Result<Self> {
         let worker = worker_file_name(worker)?;
-        let invalid = |what: String| Err(Error::Invalid(what));
-        let Some(mode) = Mode::from_number(mode) else {
-            return invalid(format!("{mode} is not a mode: 1 train, 2 eval, 3 predict, 4 global"));
-        };
-        if mode_step > LARGEST {
-            return invalid(format!("mode step {mode_step} is more than 2^53"));
+        if !(0..=LARGEST.cast_signed()).contains(&mode_step) {
+            return Err(Error::Invalid(format!("invalid mode step {mode_step}; the largest is 2^53")));
         }
-        let mode_step = mode_step.cast_signed();
         Ok(StepWriter {
             root: root.to_owned(),
             event_key: event_key(step, &worker)?,
@@ -176,10 +172,10 @@ impl StepWriter {
         check_rank(name, shape)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let meta = Meta {
-            step: self.step.cast_signed(),
+            step: self.step,
             wall_time: now.as_secs_f64(),
             tag: name,
-            mode: self.index.mode.number(),
+            mode: self.index.mode,
             mode_step: self.index.mode_step,
         };
         let (before, behind) = encode_tensor_event(&meta, dtype, shape, data);

@@ -1,9 +1,10 @@
 //! What files and tensors are called.
 
 use crate::error::{Error, Result};
+use crate::step::Step;
 
 /// The most digits a step has in a file name: names of more digits would not sort by step.
-const MAX_STEP: u64 = 999_999_999_999;
+const MAX_STEP: Step = 999_999_999_999;
 /// The longest worker name, so that a file name fits every file system.
 const MAX_WORKER: usize = 200;
 /// What no file name can hold on one system or another.
@@ -25,13 +26,13 @@ pub fn worker_file_name(worker: &str) -> Result<String> {
 }
 
 /// The event file of a step and a worker ([`worker_file_name`]), relative to the run.
-pub fn event_key(step: u64, worker: &str) -> Result<String> {
+pub fn event_key(step: Step, worker: &str) -> Result<String> {
     let step = checked(step)?;
     Ok(format!("events/{step:012}/{step:012}_{worker}.tfevents"))
 }
 
 /// The index file of a step and a worker ([`worker_file_name`]), relative to the run.
-pub fn index_key(step: u64, worker: &str) -> Result<String> {
+pub fn index_key(step: Step, worker: &str) -> Result<String> {
     let step = checked(step)?;
     Ok(format!("index/{:09}/{step:012}_{worker}.json", step / 1000))
 }
@@ -41,9 +42,9 @@ pub fn reduction_name(op: &str, abs: bool, tensor: &str) -> String {
     format!("smdebug/reductions/{}{op}/{tensor}", if abs { "abs_" } else { "" })
 }
 
-fn checked(step: u64) -> Result<u64> {
-    if step > MAX_STEP {
-        return Err(Error::Invalid(format!("step {step} has more than 12 digits")));
+fn checked(step: Step) -> Result<Step> {
+    if !(0..=MAX_STEP).contains(&step) {
+        return Err(Error::Invalid(format!("invalid step {step}; the largest is {MAX_STEP} (12 digits)")));
     }
     Ok(step)
 }

@@ -2,8 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::log::tests::{directory as lane, restart, scalar};
-use crate::log::{GLOBAL, Log, Orphans};
+use crate::log::{Log, Orphans};
 use crate::source::{Memory, Source};
+use crate::step::Mode;
 
 const KEY: &str = "events.out.tfevents.1";
 
@@ -77,7 +78,7 @@ fn any_flipped_or_missing_byte_is_seen() {
 
 /// Opens a log as it is now, by a cache.
 fn opened(directory: &std::path::Path, root: &std::path::Path) -> Log {
-    let lanes = vec![lane("", "worker_0", GLOBAL)];
+    let lanes = vec![lane("", "worker_0", Mode::Global)];
     let log = Log::new(lanes, Orphans::Dropped, (0, i64::MAX));
     let mut log = log.cached(Cache::new(directory.into(), "log".into()));
     log.list_local(root).unwrap();
