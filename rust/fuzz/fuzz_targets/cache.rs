@@ -6,7 +6,6 @@ use libfuzzer_sys::fuzz_target;
 use smdwidgets_core::crc::crc32c;
 use smdwidgets_core::log::{Cache, Class, Scanner};
 use smdwidgets_core::record::frame;
-use smdwidgets_core::source::{Blob, Memory, Source};
 
 const KEY: &str = "events.out.tfevents.1";
 /// Bytes in front of what the checksum, the last four of them, is of.
@@ -25,7 +24,7 @@ fuzz_target!(|given: (Vec<Piece<'_>>, Vec<(u32, u8)>, Option<u16>, &[u8])| {
         })
         .collect();
     let mut scanner = Scanner::default();
-    scanner.read(blob(&file).as_ref(), 1 << 20).expect("memory can be read");
+    scanner.read(&file.as_slice(), 1 << 20).expect("memory can be read");
     let kept = Cache::encoded(&scanner, KEY);
     let again = Cache::decoded(&kept, KEY).expect("what was kept reads back");
     assert_eq!(told(&again), told(&scanner));
@@ -40,12 +39,6 @@ fuzz_target!(|given: (Vec<Piece<'_>>, Vec<(u32, u8)>, Option<u16>, &[u8])| {
     sound_or_refused(changed, &file);
     sound_or_refused([&kept[..FRONT], bytes].concat(), &file);
 });
-
-fn blob(bytes: &[u8]) -> Box<dyn Blob> {
-    let mut memory = Memory::default();
-    memory.insert(KEY, bytes);
-    memory.open(KEY).expect("it is there")
-}
 
 fn sound_or_refused(mut bytes: Vec<u8>, file: &[u8]) {
     let crc = crc32c(&bytes[FRONT..]);
@@ -67,7 +60,7 @@ fn sound_or_refused(mut bytes: Vec<u8>, file: &[u8]) {
     let same = Cache::decoded(&Cache::encoded(&scanner, KEY), KEY).expect("what was taken can be kept");
     assert_eq!(told(&same), told(&scanner));
     // The event file may be anything by now.
-    scanner.read(blob(file).as_ref(), 1 << 20).expect("memory can be read");
+    scanner.read(&file, 1 << 20).expect("memory can be read");
 }
 
 /// All that a scanner knows, as text.

@@ -239,10 +239,6 @@ impl Source for Remote {
         "<bucket>".into()
     }
 
-    fn list(&self, _directory: &str) -> Result<Vec<String>> {
-        Err(Error::Invalid("listing is the storage's business".into()))
-    }
-
     fn open(&self, key: &str) -> Result<Box<dyn Blob>> {
         if let Err(what) = inside(key) {
             return Err(Error::OutsideRun { root: self.root(), name: key.into(), what: what.into() });

@@ -107,11 +107,11 @@ pub fn stats<'py>(py: Python<'py>, buffer: &Bound<'py, PyAny>, dtype: Option<&st
     let r = reduced(py, &elements, OpSet::CHEAP)?;
     let out = PyDict::new(py);
     for (key, count) in [
-        (intern!(py, "n"), r.n()),
-        (intern!(py, "nan"), r.nan()),
-        (intern!(py, "pos_inf"), r.pos_inf()),
-        (intern!(py, "neg_inf"), r.neg_inf()),
-        (intern!(py, "zeros"), r.zero()),
+        (intern!(py, "n"), r.counts.n),
+        (intern!(py, "nan"), r.counts.nan),
+        (intern!(py, "pos_inf"), r.counts.pos_inf),
+        (intern!(py, "neg_inf"), r.counts.neg_inf),
+        (intern!(py, "zeros"), r.counts.zeros),
     ] {
         out.set_item(key, count)?;
     }

@@ -209,7 +209,7 @@ impl Scanner {
                 }
                 record::Next::NeedMore(_) => return Ok(Next::Nothing),
                 record::Next::Corrupt(error) => {
-                    self.lost = Some((base + at as u64, said(&error, base + at as u64)));
+                    self.lost = Some((base + at as u64, said(&error)));
                     at += 1;
                 }
             }
@@ -243,7 +243,7 @@ impl Scanner {
 
     #[cold]
     fn problem(&mut self, at: u64, error: &Error, resumed: u64) {
-        self.note(Problem { at, what: said(error, at), resumed: Some(resumed) });
+        self.note(Problem { at, what: said(error), resumed: Some(resumed) });
     }
 
     fn note(&mut self, problem: Problem) {
@@ -410,7 +410,7 @@ fn header_from(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// What an error says, without its place: that is given beside it.
-fn said(error: &Error, _record: u64) -> String {
+fn said(error: &Error) -> String {
     match error {
         Error::Corrupt { what, .. } | Error::Unsupported { what, .. } => what.clone(),
         error => error.to_string(),

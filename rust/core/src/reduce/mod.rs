@@ -176,31 +176,6 @@ impl Reductions {
     pub fn try_get(&self, op: Op, abs: bool) -> Option<Number> {
         self.values[op as usize][usize::from(abs)]
     }
-
-    /// How many elements are NaN.
-    pub fn nan(&self) -> u64 {
-        self.counts.nan
-    }
-
-    /// How many elements are +inf.
-    pub fn pos_inf(&self) -> u64 {
-        self.counts.pos_inf
-    }
-
-    /// How many elements are -inf.
-    pub fn neg_inf(&self) -> u64 {
-        self.counts.neg_inf
-    }
-
-    /// How many elements are zero.
-    pub fn zero(&self) -> u64 {
-        self.counts.zeros
-    }
-
-    /// How many elements there are.
-    pub fn n(&self) -> u64 {
-        self.counts.n
-    }
 }
 
 /// All 18 reductions of the elements in `data`: little-endian, at any alignment.

@@ -110,27 +110,6 @@ impl Local {
     fn outside(&self, key: &str, what: &str) -> Error {
         Error::OutsideRun { root: self.root(), name: key.into(), what: what.into() }
     }
-
-    fn list_into(&self, directory: &str, keys: &mut Vec<String>) -> Result<()> {
-        let entries = match fs::read_dir(self.root.join(directory)) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(self.io(directory, e)),
-        };
-        for entry in entries {
-            let entry = entry.map_err(|e| self.io(directory, e))?;
-            // A name that is no text is none of ours.
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            let key = format!("{directory}/{name}");
-            // A link to a directory is not followed: its type is that of the link.
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                self.list_into(&key, keys)?;
-            } else {
-                keys.push(key);
-            }
-        }
-        Ok(())
-    }
 }
 
 fn stamp_of(about: &fs::Metadata) -> u32 {
@@ -155,16 +134,6 @@ fn stamp_of(about: &fs::Metadata) -> u32 {
 impl Source for Local {
     fn root(&self) -> String {
         self.root.display().to_string()
-    }
-
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        if let Err(what) = inside(directory) {
-            return Err(self.outside(directory, what));
-        }
-        let mut keys = Vec::new();
-        self.list_into(directory, &mut keys)?;
-        keys.sort();
-        Ok(keys)
     }
 
     fn open(&self, key: &str) -> Result<Box<dyn Blob>> {

@@ -30,11 +30,6 @@ impl Source for Memory {
         "<memory>".into()
     }
 
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        let below = format!("{directory}/");
-        Ok(self.files.keys().filter(|key| key.starts_with(&below)).cloned().collect())
-    }
-
     fn open(&self, key: &str) -> Result<Box<dyn Blob>> {
         if let Err(what) = inside(key) {
             return Err(Error::OutsideRun { root: self.root(), name: key.into(), what: what.into() });

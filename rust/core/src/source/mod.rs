@@ -8,22 +8,21 @@
 
 mod listing;
 mod local;
+#[cfg(any(test, fuzzing))]
 mod memory;
 mod watch;
 
 pub use listing::Listing;
 pub use local::Local;
+#[cfg(any(test, fuzzing))]
 pub use memory::Memory;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A run's files.
 pub trait Source: Send + Sync {
     /// What a person would call the run.
     fn root(&self) -> String;
-
-    /// Keys of all files in a directory and below; none if it isn't there.
-    fn list(&self, directory: &str) -> Result<Vec<String>>;
 
     /// Open a file.
     fn open(&self, key: &str) -> Result<Box<dyn Blob>>;
@@ -31,17 +30,6 @@ pub trait Source: Send + Sync {
     /// What is best read in one go.
     fn reach(&self) -> Reach {
         Reach::LOCAL
-    }
-
-    /// A whole file.
-    fn read(&self, key: &str) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let count = self.open(key)?.read_at(0, LARGEST_WHOLE + 1, &mut bytes)?;
-        if count as u64 > LARGEST_WHOLE {
-            return Err(Error::too_large(key));
-        }
-        bytes.truncate(count);
-        Ok(bytes)
     }
 }
 

@@ -32,9 +32,6 @@ fn run() -> (TempDir, Local, Memory) {
 fn a_directory_and_memory_are_the_same_to_a_reader() {
     let (_directory, local, memory) = run();
     for source in [&local as &dyn Source, &memory] {
-        assert_eq!(source.list("index").unwrap(), ["index/c", "index/x/b"]);
-        assert!(source.list("nothing").unwrap().is_empty());
-        assert_eq!(source.read("events/a").unwrap(), b"0123456789");
         let blob = source.open("events/a").unwrap();
         let mut buffer = Vec::new();
         for (offset, length, found) in
@@ -74,7 +71,11 @@ fn no_key_leads_out_of_the_run() {
             }
         }
     }
-    assert!(local.read("events/./a").is_ok() && local.read("events//a").is_ok());
+    assert!(local.open("events/./a").is_ok() && local.open("events//a").is_ok());
+}
+
+fn content(local: &Local, key: &str) -> Vec<u8> {
+    local.read_whole(local.open_file(key).unwrap(), key).unwrap()
 }
 
 #[cfg(unix)]
@@ -93,16 +94,14 @@ fn no_link_leads_out_of_the_run_and_no_pipe_is_waited_for() {
     for key in ["events/out", "away/secret", "events/up"] {
         assert!(matches!(local.open_file(key), Err(Error::OutsideRun { .. })), "{key}: {:?}", local.open_file(key));
     }
-    assert_eq!(local.read("events/inside").unwrap(), b"0123456789");
-    assert_eq!(local.read("events/absolute_inside").unwrap(), b"0123456789");
+    assert_eq!(content(&local, "events/inside"), b"0123456789");
+    assert_eq!(content(&local, "events/absolute_inside"), b"0123456789");
     assert!(matches!(local.open_file("events"), Err(Error::OutsideRun { .. } | Error::Io { .. })));
     let pipe = root.join("events/pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     if made.is_ok_and(|status| status.success()) {
         assert!(matches!(local.open_file("events/pipe"), Err(Error::OutsideRun { .. })));
     }
-    // Listing does not follow links either.
-    assert!(local.list("away").unwrap_or_default().iter().all(|key| !key.contains("passwd")));
 }
 
 #[test]

@@ -3,21 +3,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::log::tests::{directory as lane, restart, scalar};
 use crate::log::{Log, Orphans};
-use crate::source::{Memory, Source};
 use crate::step::Mode;
 
 const KEY: &str = "events.out.tfevents.1";
 
 fn scanned(bytes: &[u8]) -> Scanner {
     let mut scanner = Scanner::default();
-    scanner.read(blob(bytes).as_ref(), 1 << 20).unwrap();
+    scanner.read(&bytes, 1 << 20).unwrap();
     scanner
-}
-
-fn blob(bytes: &[u8]) -> Box<dyn Blob> {
-    let mut memory = Memory::default();
-    memory.insert(KEY, bytes.to_vec());
-    memory.open(KEY).unwrap()
 }
 
 /// A log of two tags, a restart, a damaged record and damage at its end.
@@ -187,5 +180,5 @@ fn check_decoded(bytes: &[u8]) {
     }
     // It can be read on from, too.
     let mut scanner = scanner;
-    scanner.read(blob(&log(5)).as_ref(), 1 << 20).unwrap();
+    scanner.read(&log(5).as_slice(), 1 << 20).unwrap();
 }
