@@ -13,6 +13,9 @@ from smdwidgets.exceptions import DataError
 
 __version__: str
 
+FILE_TIME_GRANULARITY: int
+"""Coarsest resolution of file times, in nanoseconds."""
+
 # ---------------------------------------------------------------- records: framing, checksums, values
 
 _Buffer: TypeAlias = bytes | bytearray | memoryview | mmap | NDArray[Any]
@@ -97,6 +100,9 @@ class Events:
 
 def read_events(data: _Buffer) -> Events:
     """Read the events of a TensorBoard log in memory, past damaged records. Checksums are verified."""
+
+def is_event_file(key: str) -> bool:
+    """Whether a key names an event file of TensorBoard, and not a tensor file of smdebug."""
 
 def write_record(payload: _Buffer) -> bytes:
     """A whole record around a payload, with the payload's true checksum."""

@@ -24,9 +24,6 @@ from smdwidgets.trials.smdebug_run import SmdebugRun
 from smdwidgets.trials.trial import Trial
 
 #: What a run holds, or a directory in which one is about to begin.
-#: Times of files are this coarse, in nanoseconds; on old file systems, and on shares, 2 s.
-_TICK_NS = 2_000_000_000
-
 _SIGNS = ("collections", "index", "events", END_FILE, "claim.smd", "tensorboard")
 
 
@@ -94,7 +91,7 @@ class LocalRun(SmdebugRun):
         # Files are put in place by renaming, which the directory's time shows, but for what comes within one tick of it.
         try:
             about = os.stat(self._collections_dir)
-            if abs(time.time_ns() - about.st_mtime_ns) > _TICK_NS:
+            if abs(time.time_ns() - about.st_mtime_ns) > _core.FILE_TIME_GRANULARITY:
                 # The second can't be set back, as copiers that keep times do with the first.
                 return about.st_mtime_ns, about.st_ctime_ns
             with os.scandir(self._collections_dir) as files:

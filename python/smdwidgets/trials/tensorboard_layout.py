@@ -7,7 +7,6 @@ each curve below the one of the writer, it is part of the writer's run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -28,9 +27,6 @@ _MODES: Final = {
     "predict": ModeKeys.PREDICT,
     "global": ModeKeys.GLOBAL,
 }
-
-#: Tensor files of smdebug's format have "tfevents" in their names too.
-_SMDEBUG = re.compile(r"(^|/)events/\d{12}/\d{12}_[^/]*$")
 
 #: Bytes of a file in which its first scalar is looked for.
 _BEGINNING: Final = 4096
@@ -54,7 +50,7 @@ def is_event_file(key: str) -> bool:
     >>> is_event_file("events/000000000005/000000000005_worker_0.tfevents")
     False
     """
-    return "tfevents" in key.rpartition("/")[2] and not _SMDEBUG.search(key)
+    return _core.is_event_file(key)
 
 
 class FirstTags:

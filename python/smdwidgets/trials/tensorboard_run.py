@@ -30,8 +30,6 @@ from smdwidgets.trials.tensorboard_values import value_of
 
 #: Seconds after which a log that nobody has written to is taken for that of a run which has ended.
 QUIET = 3600.0
-#: Times of directories are this coarse on some systems, in nanoseconds.
-_TICK: Final = 2_000_000_000
 
 _KINDS: Final = {
     "scalar": "scalars",
@@ -333,7 +331,7 @@ class LocalTensorBoardRun(TensorBoardRun):
         now, top = time.time_ns(), Path(self._root, self._name)
         seen = {path: _written(path) for path in self._seen or [top]}
         # What comes within one tick of the last look does not show in the time.
-        if seen == self._seen and all(now - written >= _TICK for written in seen.values()):
+        if seen == self._seen and all(now - written >= _core.FILE_TIME_GRANULARITY for written in seen.values()):
             return False
         self._seen = {path: _written(path) for path in map(Path, (folder for folder, _, _ in os.walk(top)))}
         return True

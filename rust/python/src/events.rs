@@ -203,6 +203,12 @@ impl Event {
     }
 }
 
+/// Whether a key names an event file of TensorBoard.
+#[pyfunction]
+pub fn is_event_file(key: &str) -> bool {
+    log::is_event_file(key)
+}
+
 /// An event from the encoded `Summary.Value`, a step and a time.
 #[pyfunction]
 #[pyo3(signature = (data, step = 0, wall_time = 0.0))]

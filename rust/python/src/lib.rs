@@ -27,6 +27,7 @@ static MEMORY: Large = Large;
 #[pymodule(gil_used = false)]
 mod _core {
     use pyo3::prelude::*;
+    use smdwidgets_core::source::FILE_TIME_GRANULARITY;
 
     #[pymodule_export]
     use super::catalog::{Catalog, Entry};
@@ -39,7 +40,8 @@ mod _core {
 
     #[pymodule_export]
     use super::events::{
-        Event, Events, event_of, histogram_record, read_events, scalar_record, version_record, write_record,
+        Event, Events, event_of, histogram_record, is_event_file, read_events, scalar_record, version_record,
+        write_record,
     };
 
     #[pymodule_export]
@@ -58,6 +60,7 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("FILE_TIME_GRANULARITY", FILE_TIME_GRANULARITY.as_nanos() as u64)?;
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rayon::prelude::*;
@@ -31,11 +31,8 @@ use cache::About;
 
 use crate::error::Result;
 use crate::pool;
-use crate::source::Source;
+use crate::source::{FILE_TIME_GRANULARITY, Source};
 use crate::step::{Mode, Step};
-
-/// Times of files are this coarse on some systems.
-const TICK: Duration = Duration::from_secs(2);
 
 /// One directory of event files.
 #[derive(Debug)]
@@ -181,16 +178,15 @@ impl Log {
             let directory = root.join(&self.lanes[lane].directory);
             let Ok(changed) = fs::metadata(&directory).and_then(|about| about.modified()) else { continue };
             // What comes within one tick of the last look does not show in the directory's time.
-            let young = changed.elapsed().is_ok_and(|age| age < TICK);
+            let young = changed.elapsed().is_ok_and(|age| age < FILE_TIME_GRANULARITY);
             if self.lanes[lane].listed == Some(changed) && !young {
                 continue;
             }
             let Ok(entries) = fs::read_dir(&directory) else { continue };
             let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-            let files: Vec<String> = names.filter(|name| is_event_file(name)).collect();
             let own = self.lanes[lane].directory.clone();
             let key = |name: String| if own.is_empty() { name } else { format!("{own}/{name}") };
-            let keys: Vec<String> = files.into_iter().map(key).filter(|key| root.join(key).is_file()).collect();
+            let keys = names.map(key).filter(|key| is_event_file(key) && root.join(key).is_file()).collect();
             self.add_files(lane, keys);
             self.lanes[lane].listed = Some(changed);
         }
@@ -202,8 +198,8 @@ impl Log {
         for lane in 0..self.lanes.len() {
             let own = &self.lanes[lane].directory;
             let mine = |key: &&String| {
-                let (directory, name) = key.rsplit_once('/').unwrap_or(("", key));
-                directory == own && is_event_file(name)
+                let directory = key.rsplit_once('/').map_or("", |(directory, _)| directory);
+                directory == own && is_event_file(key)
             };
             let mine: Vec<String> = keys.iter().filter(mine).cloned().collect();
             self.add_files(lane, mine);
@@ -373,9 +369,16 @@ impl Seen {
     }
 }
 
-/// Whether a file of this name is one of TensorBoard's.
-pub fn is_event_file(name: &str) -> bool {
-    name.contains("tfevents")
+/// Whether a key names an event file of TensorBoard. smdebug's tensor files, which also have `tfevents` in their names,
+/// are recognized by their directory: `events/<12 digits>/<12 digits>_...`.
+pub fn is_event_file(key: &str) -> bool {
+    let mut parts = key.rsplit('/');
+    let name = parts.next().unwrap_or_default();
+    let is_step = |digits: &str| digits.len() == 12 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_smdebug = name.split_once('_').is_some_and(|(step, _)| is_step(step))
+        && parts.next().is_some_and(is_step)
+        && parts.next() == Some("events");
+    name.contains("tfevents") && !is_smdebug
 }
 
 #[cfg(test)]

@@ -194,6 +194,17 @@ fn a_lying_length_takes_no_memory() {
 }
 
 #[test]
+fn event_files_are_recognized_by_key() {
+    for key in ["events.out.tfevents.1700000000.host", "a/b/x.tfevents", "events/tfevents", "000000000005_w.tfevents"] {
+        assert!(is_event_file(key), "{key}");
+    }
+    for key in ["events/000000000005/000000000005_w.tfevents", "a/events/000000000005/000000000005_w", "tfevents/x", ""]
+    {
+        assert!(!is_event_file(key), "{key}");
+    }
+}
+
+#[test]
 fn a_tag_of_two_classes_has_two_names() {
     let mut histogram = Vec::new();
     encode::bytes(&mut histogram, 1, b"a");

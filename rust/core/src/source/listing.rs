@@ -6,12 +6,11 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::Local;
 use super::watch::Watch;
+use super::{FILE_TIME_GRANULARITY, Local};
 use crate::error::{Error, Result};
 
-/// How finely file systems tell times apart: the coarse ones to two seconds, the others to a tick of the kernel's clock.
-const COARSE: Duration = Duration::from_secs(2);
+/// Resolution of file times on file systems that store them in nanoseconds: one tick of the kernel's clock, and a margin.
 const FINE: Duration = Duration::from_millis(50);
 
 /// Directories below directories below ...: the format has two.
@@ -152,7 +151,7 @@ fn is_fine(time: SystemTime) -> bool {
 }
 
 fn granularity(time: SystemTime) -> Duration {
-    if is_fine(time) { FINE } else { COARSE }
+    if is_fine(time) { FINE } else { FILE_TIME_GRANULARITY }
 }
 
 /// The names in a directory, each with whether it is a directory itself.

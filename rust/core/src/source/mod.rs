@@ -17,6 +17,8 @@ pub use local::Local;
 #[cfg(any(test, fuzzing))]
 pub use memory::Memory;
 
+use std::time::Duration;
+
 use crate::error::Result;
 
 /// A run's files.
@@ -32,6 +34,9 @@ pub trait Source: Send + Sync {
         Reach::LOCAL
     }
 }
+
+/// Coarsest resolution of file times: FAT and some network file systems round them to two seconds.
+pub const FILE_TIME_GRANULARITY: Duration = Duration::from_secs(2);
 
 /// The most bytes of a file that is read whole, as index files are. The index of a step with a million tensors is a fifth of it: what
 /// is larger was made to fill the memory of whoever opens the run, and a file with holes takes no disk to do so.
