@@ -1,4 +1,4 @@
-//! One record, held against what the index file promised.
+//! Verification of a record against its entry in the index file.
 
 use crate::catalog::{Kind, When, tag_fits};
 use crate::crc::MaskedCrc;
@@ -8,130 +8,135 @@ use crate::source::Source;
 use crate::step::Step;
 use crate::tensor::{DType, TensorEvent, TensorView, decode_head, tensor_event};
 
-/// Bytes of a record that its head is looked for in, first: nearly always enough.
+/// Bytes read first to find dtype and shape of a record; nearly always enough.
 pub const HEAD: u64 = 512;
 
-/// What an index file promises of a record.
+/// What the index file says about a record.
 #[derive(Debug, Clone, Copy)]
-pub struct Promise<'a> {
-    /// The tensor.
+pub struct ExpectedRecord<'a> {
+    /// The name of the tensor.
     pub tensor: &'a str,
-    /// What the record is to the tensor.
+    /// The kind of the entry.
     pub kind: Kind,
-    /// When it was saved.
+    /// Step and mode.
     pub when: When,
-    /// Bytes of the whole record.
+    /// Size of the whole record.
     pub length: u64,
-    /// CRC32C of its payload.
+    /// CRC32C of the payload, if the index file has one.
     pub crc: Option<u32>,
 }
 
-/// What vouches for a record's content.
+/// The checksums that cover a record's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Vouched {
-    /// The footer is the content's true checksum, not smdebug's constant.
+pub struct Checksums {
+    /// The footer is a checksum, not smdebug's constant.
     pub by_footer: bool,
     /// The index file has a checksum.
     pub by_index: bool,
 }
 
-impl Vouched {
-    /// Whether there is any checksum to hold the content against.
+impl Checksums {
+    /// Whether any checksum covers the payload.
     pub fn any(self) -> bool {
         self.by_footer || self.by_index
     }
 }
 
-/// The record in these bytes, and what could vouch for its content: framing and header checksum hold, the length is the
-/// promised one. The content has not been looked at.
-pub fn frame<'a>(bytes: &'a [u8], promise: &Promise<'_>) -> Result<(Record<'a>, Vouched)> {
+/// Parses a record and checks its header and length. Does not read the payload.
+pub fn parse<'a>(bytes: &'a [u8], expected: &ExpectedRecord<'_>) -> Result<(Record<'a>, Checksums)> {
     let record = record::whole(bytes, 0)?;
-    is_as_long(record.size as u64, promise)?;
+    check_length(record.size as u64, expected)?;
     let by_footer = record.footer_value != MaskedCrc::SMDEBUG_CONSTANT.0;
-    Ok((record, Vouched { by_footer, by_index: promise.crc.is_some() }))
+    Ok((record, Checksums { by_footer, by_index: expected.crc.is_some() }))
 }
 
-/// Hold a record's content against the checksums there are.
-pub fn verify(record: &Record<'_>, promise: &Promise<'_>) -> Result<()> {
+/// Verifies the payload against all available checksums.
+pub fn verify(record: &Record<'_>, expected: &ExpectedRecord<'_>) -> Result<()> {
     let by_footer = record.footer_value != MaskedCrc::SMDEBUG_CONSTANT.0;
-    if !by_footer && promise.crc.is_none() {
+    if !by_footer && expected.crc.is_none() {
         return Ok(());
     }
-    let is = MaskedCrc::of(record.payload);
-    let fails = |whose: &str, stands: MaskedCrc| {
-        let what = format!("the record fails the checksum of {whose} ({stands} stands there, {is} belongs there)");
+    let computed = MaskedCrc::of(record.payload);
+    let fails = |source: &str, stored: MaskedCrc| {
+        let what = format!("record checksum mismatch: {stored} in {source}, computed {computed}");
         Err(Error::Corrupt { place: Place::memory(0), what })
     };
-    match promise.crc.map(MaskedCrc::from_crc) {
-        _ if by_footer && is.0 != record.footer_value => fails("its footer", MaskedCrc(record.footer_value)),
-        Some(stands) if stands != is => fails("the index file", stands),
+    match expected.crc.map(MaskedCrc::from_crc) {
+        _ if by_footer && computed.0 != record.footer_value => fails("the footer", MaskedCrc(record.footer_value)),
+        Some(stored) if stored != computed => fails("the index file", stored),
         _ => Ok(()),
     }
 }
 
-/// The tensor of a record, which is the promised one.
-pub fn tensor<'a>(record: &Record<'a>, promise: &Promise<'_>) -> Result<TensorView<'a>> {
+/// Decodes the tensor of a record and checks name, step and mode.
+pub fn tensor<'a>(record: &Record<'a>, expected: &ExpectedRecord<'_>) -> Result<TensorView<'a>> {
     let event = tensor_event(record.payload).map_err(|error| error.within("", HEADER as u64))?;
-    is_promised(event.tag, promise)?;
-    is_of_then(&event, promise)?;
+    check_tag(event.tag, expected)?;
+    check_step_and_mode(&event, expected)?;
     Ok(event.tensor)
 }
 
-/// Dtype and shape from the beginning of a record. [`Error::Truncated`] where it takes more of it.
-pub fn head(beginning: &[u8], promise: &Promise<'_>) -> Result<(DType, Vec<u64>)> {
+/// Decodes dtype and shape from the beginning of a record. [`Error::Truncated`] if more bytes are needed.
+pub fn head(beginning: &[u8], expected: &ExpectedRecord<'_>) -> Result<(DType, Vec<u64>)> {
     let head = decode_head(beginning)?;
-    is_as_long(head.size, promise)?;
-    is_promised(head.tag, promise)?;
-    is_of_step(head.step, promise.when.step)?;
+    check_length(head.size, expected)?;
+    check_tag(head.tag, expected)?;
+    check_step(head.step, expected.when.step)?;
     Ok((head.dtype, head.shape))
 }
 
-/// The same from a file, of which no more is read than it takes.
-pub fn head_in(source: &dyn Source, key: &str, offset: u64, promise: &Promise<'_>) -> Result<(DType, Vec<u64>)> {
+/// Reads dtype and shape from a file, with as few bytes as possible.
+pub fn head_in(
+    source: &dyn Source,
+    key: &str,
+    offset: u64,
+    expected: &ExpectedRecord<'_>,
+) -> Result<(DType, Vec<u64>)> {
     let blob = source.open(key)?;
     let mut buffer = Vec::new();
-    let mut length = promise.length.min(HEAD);
+    let mut length = expected.length.min(HEAD);
     loop {
         let count = blob.read_at(offset, length, &mut buffer)?;
-        match head(&buffer[..count], promise) {
-            Err(Error::Truncated { .. }) if length < promise.length && count as u64 == length => {
-                length = promise.length
+        match head(&buffer[..count], expected) {
+            Err(Error::Truncated { .. }) if length < expected.length && count as u64 == length => {
+                length = expected.length
             }
             head => return head.map_err(|error| error.within(key, offset)),
         }
     }
 }
 
-fn is_as_long(size: u64, promise: &Promise<'_>) -> Result<()> {
-    if size == promise.length {
+fn check_length(size: u64, expected: &ExpectedRecord<'_>) -> Result<()> {
+    if size == expected.length {
         return Ok(());
     }
-    let what = format!("the index file says {} bytes, the record says {size}", promise.length);
+    let what = format!("record length mismatch: {} bytes in the index file, {size} in the record", expected.length);
     Err(Error::Corrupt { place: Place::memory(0), what })
 }
 
-fn is_promised(tag: &str, promise: &Promise<'_>) -> Result<()> {
-    if tag_fits(tag, promise.tensor, promise.kind) {
+fn check_tag(tag: &str, expected: &ExpectedRecord<'_>) -> Result<()> {
+    if tag_fits(tag, expected.tensor, expected.kind) {
         return Ok(());
     }
-    let what = format!("a record of {tag:?} lies where the index file says {:?} does", promise.tensor);
+    let what = format!("record tag mismatch: {:?} in the index file, {tag:?} in the record", expected.tensor);
     Err(Error::Corrupt { place: Place::memory(0), what })
 }
 
-fn is_of_step(step: Step, promised: Step) -> Result<()> {
-    if step == promised {
+fn check_step(step: Step, expected: Step) -> Result<()> {
+    if step == expected {
         return Ok(());
     }
-    let what = format!("a record of step {step} lies where the index file says step {promised} does");
+    let what = format!("record step mismatch: {expected} in the index file, {step} in the record");
     Err(Error::Corrupt { place: Place::memory(0), what })
 }
 
-/// A file of another step, put or named in the place of this one, has the same tensors at the same places. So has one of
-/// another mode; but smdebug's records and index files disagree at times over modes, and ours, which carry checksums, don't.
-fn is_of_then(event: &TensorEvent<'_>, promise: &Promise<'_>) -> Result<()> {
-    let when = promise.when;
-    is_of_step(event.step, when.step)?;
-    if promise.crc.is_none() {
+/// A file of another step or mode under this name has the same tensors at the same offsets, so step and mode are checked.
+/// The mode only where the index has a checksum: smdebug's records and index files sometimes disagree on the mode, those of
+/// smdwidgets never do.
+fn check_step_and_mode(event: &TensorEvent<'_>, expected: &ExpectedRecord<'_>) -> Result<()> {
+    let when = expected.when;
+    check_step(event.step, when.step)?;
+    if expected.crc.is_none() {
         return Ok(());
     }
     let mode = event.mode.unwrap_or(when.mode);
@@ -139,24 +144,24 @@ fn is_of_then(event: &TensorEvent<'_>, promise: &Promise<'_>) -> Result<()> {
     if (mode, mode_step) == (when.mode, when.mode_step) {
         return Ok(());
     }
-    let (is, says) = (mode.name(), when.mode.name());
+    let (found, expected) = (mode.name(), when.mode.name());
     let what = format!(
-        "a record of step {mode_step} of {is} lies where the index file says step {} of {says} does",
+        "record mode step mismatch: {expected} {} in the index file, {found} {mode_step} in the record",
         when.mode_step
     );
     Err(Error::Corrupt { place: Place::memory(0), what })
 }
 
-/// All of it: frame, checksums, tensor.
-pub fn whole<'a>(bytes: &'a [u8], promise: &Promise<'_>) -> Result<TensorView<'a>> {
-    let (record, _) = frame(bytes, promise)?;
-    verify(&record, promise)?;
-    tensor(&record, promise)
+/// Parses and verifies a record and decodes its tensor.
+pub fn decode<'a>(bytes: &'a [u8], expected: &ExpectedRecord<'_>) -> Result<TensorView<'a>> {
+    let (record, _) = parse(bytes, expected)?;
+    verify(&record, expected)?;
+    tensor(&record, expected)
 }
 
-/// The tensor of bytes that passed [`whole`] before.
-pub fn again<'a>(bytes: &'a [u8], promise: &Promise<'_>) -> Result<TensorView<'a>> {
-    tensor(&frame(bytes, promise)?.0, promise)
+/// Decodes the tensor of a record that passed [`decode`] before.
+pub fn decode_verified<'a>(bytes: &'a [u8], expected: &ExpectedRecord<'_>) -> Result<TensorView<'a>> {
+    tensor(&parse(bytes, expected)?.0, expected)
 }
 
 #[cfg(test)]
@@ -177,38 +182,38 @@ mod tests {
     }
 
     #[test]
-    fn what_was_promised_is_held_against_what_is_there() {
+    fn mismatch_with_index_is_an_error() {
         let bytes = record(false);
         let when = When { step: 3, mode: Mode::Train, mode_step: 3 };
-        let promise = Promise { tensor: "w", kind: Kind::VALUE, when, length: bytes.len() as u64, crc: None };
-        assert_eq!(whole(&bytes, &promise).unwrap().data, Data::Raw(&[7, 9]));
-        let wrong = |promise: Promise<'_>, says: &str| {
-            let error = whole(&bytes, &promise).unwrap_err().to_string();
+        let expected = ExpectedRecord { tensor: "w", kind: Kind::VALUE, when, length: bytes.len() as u64, crc: None };
+        assert_eq!(decode(&bytes, &expected).unwrap().data, Data::Raw(&[7, 9]));
+        let wrong = |expected: ExpectedRecord<'_>, says: &str| {
+            let error = decode(&bytes, &expected).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         };
-        wrong(Promise { tensor: "v", ..promise }, "a record of \"w\" lies where the index file says \"v\"");
-        wrong(Promise { length: 30, ..promise }, "the index file says 30 bytes");
+        wrong(ExpectedRecord { tensor: "v", ..expected }, "tag mismatch: \"v\" in the index file, \"w\" in the record");
+        wrong(ExpectedRecord { length: 30, ..expected }, "30 bytes in the index file");
         let crc = Some(crc32c(&bytes[12..bytes.len() - 4]));
-        let at = |step, mode, mode_step| Promise { when: When { step, mode, mode_step }, crc, ..promise };
-        wrong(at(4, Mode::Train, 3), "a record of step 3 lies where the index file says step 4");
-        wrong(at(3, Mode::Eval, 3), "a record of step 3 of TRAIN lies where");
-        wrong(at(3, Mode::Train, 2), "the index file says step 2 of TRAIN does");
-        wrong(Promise { crc: Some(1), ..promise }, "the checksum of the index file");
-        assert!(whole(&bytes, &Promise { crc, ..promise }).is_ok());
-        assert!(matches!(whole(&bytes[..20], &promise), Err(Error::Truncated { .. })));
+        let at = |step, mode, mode_step| ExpectedRecord { when: When { step, mode, mode_step }, crc, ..expected };
+        wrong(at(4, Mode::Train, 3), "4 in the index file, 3 in the record");
+        wrong(at(3, Mode::Eval, 3), "EVAL 3 in the index file, TRAIN 3 in the record");
+        wrong(at(3, Mode::Train, 2), "TRAIN 2 in the index file, TRAIN 3");
+        wrong(ExpectedRecord { crc: Some(1), ..expected }, "in the index file, computed");
+        assert!(decode(&bytes, &ExpectedRecord { crc, ..expected }).is_ok());
+        assert!(matches!(decode(&bytes[..20], &expected), Err(Error::Truncated { .. })));
     }
 
     #[test]
-    fn any_flipped_bit_of_the_content_is_seen_where_a_checksum_is() {
+    fn any_flipped_bit_fails_a_checksum() {
         for true_footer in [false, true] {
             let sound = record(true_footer);
             let crc = Some(crc32c(&sound[12..sound.len() - 4]));
             let when = When { step: 3, mode: Mode::Train, mode_step: 3 };
-            let promise = Promise { tensor: "w", kind: Kind::VALUE, when, length: sound.len() as u64, crc };
+            let expected = ExpectedRecord { tensor: "w", kind: Kind::VALUE, when, length: sound.len() as u64, crc };
             for at in 0..(sound.len() - 4) * 8 {
                 let mut bytes = sound.clone();
                 bytes[at / 8] ^= 1 << (at % 8);
-                assert!(whole(&bytes, &promise).is_err(), "bit {at}");
+                assert!(decode(&bytes, &expected).is_err(), "bit {at}");
             }
         }
     }

@@ -1,16 +1,16 @@
-//! CRC32C, the way TFRecord masks it, and the constant that smdebug writes in its place.
+//! CRC32C, its TFRecord mask, and the constant that smdebug writes in place of a checksum.
 
 use std::fmt;
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// The CRC32C (Castagnoli) of some bytes, unmasked.
+/// The unmasked CRC32C (Castagnoli) of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    // The width of the result is the algorithm's, so nothing is cut off.
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// The CRC32C of eight bytes. Every record has it over its length, and for so few the general way is mostly setting out.
+/// The CRC32C of eight bytes, by table lookup. Every record header needs one, and the general function has a high constant
+/// cost.
 #[inline]
 pub fn crc32c_of_8(bytes: [u8; 8]) -> u32 {
     let [a, b, c, d, e, f, g, h] = (u64::from_le_bytes(bytes) ^ 0xffff_ffff).to_le_bytes().map(usize::from);
@@ -18,7 +18,7 @@ pub fn crc32c_of_8(bytes: [u8; 8]) -> u32 {
     !(t[7][a] ^ t[6][b] ^ t[5][c] ^ t[4][d] ^ t[3][e] ^ t[2][f] ^ t[1][g] ^ t[0][h])
 }
 
-/// For each distance to the end of eight bytes what a byte there does to the CRC.
+/// `TABLES[d][b]`: the effect on the CRC of byte `b` that is followed by `d` more bytes.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
@@ -46,22 +46,22 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// A CRC32C of bytes that come in pieces.
+/// An incremental CRC32C.
 #[derive(Debug)]
 pub struct Running(Digest);
 
 impl Running {
-    /// Of no bytes yet.
+    /// The CRC32C of no bytes.
     pub fn new() -> Self {
         Running(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
 
-    /// Takes the next piece in.
+    /// Adds the next bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The CRC of all pieces so far, unmasked.
+    /// The unmasked CRC32C of all bytes so far.
     pub fn value(&self) -> u32 {
         self.0.finalize() as u32
     }
@@ -73,26 +73,25 @@ impl Default for Running {
     }
 }
 
-/// A CRC32C as it stands in a file: rotated and shifted, because the CRC of bytes that hold CRCs is weak.
+/// A masked CRC32C, as TFRecord files store it: rotated and offset, because the CRC of data that contains CRCs is weak.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MaskedCrc(pub u32);
 
 impl MaskedCrc {
-    /// What smdebug writes behind every tensor record in place of the payload's checksum: the masked CRC of the ten
-    /// characters `0x12345678`.
+    /// The constant that smdebug writes in place of a payload's checksum: the masked CRC32C of the string `0x12345678`.
     pub const SMDEBUG_CONSTANT: MaskedCrc = MaskedCrc(0x062d_c0b3);
 
-    /// The masked CRC of some bytes.
+    /// The masked CRC32C of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         MaskedCrc::from_crc(crc32c(bytes))
     }
 
-    /// The masked form of an unmasked CRC.
+    /// Masks a CRC32C.
     pub fn from_crc(crc: u32) -> Self {
         MaskedCrc(crc.rotate_right(15).wrapping_add(0xa282_ead8))
     }
 
-    /// The CRC under the mask.
+    /// Removes the mask.
     pub fn unmasked(self) -> u32 {
         self.0.wrapping_sub(0xa282_ead8).rotate_left(15)
     }
@@ -116,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_vectors_of_rfc_3720_hold() {
+    fn crc32c_matches_rfc_3720_vectors() {
         let cases: [(&[u8], u32); 5] = [
             (b"123456789", 0xe306_9283),
             (&[0; 32], 0x8a91_36aa),
@@ -130,24 +129,24 @@ mod tests {
     }
 
     #[test]
-    fn smdebugs_constant_is_the_masked_crc_of_its_magic() {
+    fn smdebug_constant_is_masked_crc_of_its_magic() {
         assert_eq!(MaskedCrc::of(b"0x12345678"), MaskedCrc::SMDEBUG_CONSTANT);
         assert_eq!(MaskedCrc::SMDEBUG_CONSTANT.to_string(), "0x062dc0b3");
     }
 
     proptest! {
         #[test]
-        fn masking_is_undone_by_unmasking(crc: u32) {
+        fn masking_round_trips(crc: u32) {
             prop_assert_eq!(MaskedCrc::from_crc(crc).unmasked(), crc);
         }
 
         #[test]
-        fn eight_bytes_have_the_crc_of_any_bytes(bytes: [u8; 8]) {
+        fn crc32c_of_8_matches_crc32c(bytes: [u8; 8]) {
             prop_assert_eq!(crc32c_of_8(bytes), crc32c(&bytes));
         }
 
         #[test]
-        fn pieces_give_the_crc_of_the_whole(bytes in prop::collection::vec(any::<u8>(), 0..3000), cut: prop::sample::Index) {
+        fn incremental_crc_matches_crc32c(bytes in prop::collection::vec(any::<u8>(), 0..3000), cut: prop::sample::Index) {
             let cut = cut.index(bytes.len() + 1);
             let mut running = Running::new();
             running.add(&bytes[..cut]);

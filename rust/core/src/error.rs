@@ -1,24 +1,24 @@
-//! What can go wrong, in the words of the problem. Each variant says whether reading may go on.
+//! The error type of the core. Each variant states whether reading can continue.
 
 use std::fmt;
 use std::io;
 
-/// A place in the bytes of a run: where a person would put a finger.
+/// A file and a byte offset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Place {
-    /// The file, as a person would name it; empty for bytes that came from memory.
+    /// The file; empty for bytes in memory.
     pub file: String,
-    /// Bytes from the start of that file.
+    /// Offset from the start of the file.
     pub offset: u64,
 }
 
 impl Place {
-    /// A place in a named file.
+    /// A place in a file.
     pub fn new(file: impl Into<String>, offset: u64) -> Self {
         Place { file: file.into(), offset }
     }
 
-    /// A place in bytes that have no file.
+    /// A place in bytes that belong to no file.
     pub fn memory(offset: u64) -> Self {
         Place { file: String::new(), offset }
     }
@@ -27,85 +27,85 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = if self.file.is_empty() { "<bytes>" } else { &self.file };
-        // `escape_debug` keeps control characters of a hostile name out of a terminal.
+        // Control characters in a hostile file name must not reach a terminal.
         write!(f, "{}, byte {}", file.escape_debug(), self.offset)
     }
 }
 
-/// The one error of the core.
+/// An error of the core.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The bytes end before the thing they began. In a growing file this means "not yet": try again when there is more.
-    #[error("{place}: the data ends early: {wanted} bytes needed, {found} there")]
+    /// The data ends inside a record or message. In a growing file: retry when there is more.
+    #[error("{place}: unexpected end of data: {wanted} bytes needed, {found} available")]
     Truncated {
-        /// Where the unfinished thing starts.
+        /// Where the incomplete item starts.
         place: Place,
-        /// How many bytes it needs.
+        /// Bytes needed.
         wanted: u64,
-        /// How many there are.
+        /// Bytes available.
         found: u64,
     },
-    /// The bytes are wrong. This tensor at this step is lost; the next record of the same file may be read.
+    /// The bytes are invalid. This tensor at this step is lost; the next record of the file can be read.
     #[error("{place}: {what}")]
     Corrupt {
-        /// Where the wrong bytes start.
+        /// Where the invalid bytes start.
         place: Place,
-        /// What is wrong with them.
+        /// The fault.
         what: String,
     },
-    /// The bytes are sound but mean something this version can't give. The next record may be read.
+    /// The bytes are valid, but this version does not support their content. The next record can be read.
     #[error("{place}: {what}")]
     Unsupported {
         /// Where the record starts.
         place: Place,
-        /// What it holds.
+        /// The unsupported content.
         what: String,
     },
-    /// An index file is not what an index file should be. Other index files may be read.
-    #[error("{place}: not a readable index file: {what}")]
+    /// An index file is malformed. Other index files can be read.
+    #[error("{place}: invalid index file: {what}")]
     Index {
-        /// The index file and how far it made sense.
+        /// The index file, and the offset of the fault.
         place: Place,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
-    /// A name leads out of the run's directory. Nothing was opened; other entries may be read.
-    #[error("{name:?} leads out of the run {root:?}: {what}")]
+    /// A key points outside the run's directory. No file was opened; other entries can be read.
+    #[error("key {name:?} points outside the run {root:?}: {what}")]
     OutsideRun {
         /// The run's directory.
         root: String,
-        /// The name that leads out.
+        /// The key.
         name: String,
-        /// In what way.
+        /// The reason.
         what: String,
     },
-    /// The operating system said no.
+    /// The operating system reported an error.
     #[error("{file}: {source}", file = file.escape_debug())]
     Io {
-        /// The file that was asked for.
+        /// The file.
         file: String,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The caller asked for something that can't be; nothing was read.
+    /// Invalid arguments; no data was read.
     #[error("{0}")]
     Invalid(String),
-    /// The caller's cancel flag was raised. What had been done is kept.
+    /// The operation was cancelled. Completed work is kept.
     #[error("cancelled")]
     Cancelled,
 }
 
-/// The result of anything in the core.
+/// The result type of the core.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A file that is to be read whole is larger than any of its kind.
+    /// An error for a file that exceeds the limit for reading whole files.
     pub(crate) fn too_large(file: &str) -> Error {
-        let source = io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 GiB, and was not read");
+        let source = io::Error::new(io::ErrorKind::FileTooLarge, "file is larger than 1 GiB");
         Error::Io { file: file.into(), source }
     }
 
-    /// The same error, of a record that starts `base` bytes into `file`: pure functions speak of offsets in their own slice.
+    /// Adds a file and a base offset to an error of a function that only knows a slice.
     #[must_use]
     pub fn within(mut self, file: &str, base: u64) -> Self {
         if let Error::Truncated { place, .. }

@@ -1,7 +1,7 @@
-//! The JSON index file of one step and worker: which tensor lies where in the event file beside it.
+//! The JSON index file of a step and worker: the offset and length of each tensor in the event file.
 //!
-//! Strings are borrowed from the file's bytes where JSON spells them plainly. Nothing that is not exactly an index file is
-//! taken for one: each malformed shape is an [`Error::Index`] that says where the file stopped making sense.
+//! Unescaped strings are borrowed from the input. Parsing is strict: any malformed structure is an [`Error::Index`] with
+//! its offset.
 
 mod ascii;
 
@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::error::{Error, Place, Result};
 use crate::step::{Mode, Step};
 
-/// The largest whole number that every JSON reader agrees on.
+/// The largest integer that every JSON parser represents exactly.
 pub const LARGEST: u64 = 1 << 53;
 
-/// More dimensions than any array library has.
+/// Limit on dimensions, above that of any array library.
 pub const MOST_DIMENSIONS: usize = 64;
 
 impl Serialize for Mode {
@@ -28,17 +28,17 @@ impl Serialize for Mode {
     }
 }
 
-// Written out, because serde's derived enums also take `{"TRAIN": null}`.
+// Implemented by hand, because serde's derived enums also accept `{"TRAIN": null}`.
 impl<'de> Deserialize<'de> for Mode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Named;
         impl Visitor<'_> for Named {
             type Value = Mode;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string that names a mode")
+                f.write_str("a string with the name of a mode")
             }
             fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Mode, E> {
-                // Some old writers left blanks round it, which smdebug strips.
+                // Some old writers add whitespace, which smdebug strips.
                 let named = Mode::ALL.into_iter().find(|mode| mode.name() == name.trim());
                 named.ok_or_else(|| E::custom(format_args!("unknown mode {name:?}")))
             }
@@ -47,48 +47,48 @@ impl<'de> Deserialize<'de> for Mode {
     }
 }
 
-/// One index file.
+/// An index file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Index<'a> {
-    /// The mode of all its entries.
+    /// The mode of all entries.
     pub mode: Mode,
-    /// The step counted within that mode.
+    /// The step within the mode.
     pub mode_step: Step,
-    /// The event file, relative to the run; missing when only shapes were saved.
+    /// The event file, relative to the run; `None` if only shapes were saved.
     pub event_file: Option<Cow<'a, str>>,
-    /// Where tensors lie. A name may occur twice: the last one holds.
-    pub places: Vec<Placed<'a>>,
-    /// Shapes that were saved in place of, or beside, values.
-    pub shapes: Vec<Shaped<'a>>,
+    /// The entries. If a name occurs twice, the last one counts.
+    pub entries: Vec<TensorEntry<'a>>,
+    /// Shapes saved instead of, or in addition to, values.
+    pub shapes: Vec<ShapeEntry<'a>>,
 }
 
-/// Where one record lies.
+/// The location of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Placed<'a> {
-    /// The tensor's name.
+pub struct TensorEntry<'a> {
+    /// The name of the tensor.
     #[serde(rename = "tensorname", borrow)]
     pub name: Cow<'a, str>,
-    /// Where its record starts in the event file.
+    /// Offset of the record in the event file.
     #[serde(rename = "start_idx", deserialize_with = "whole")]
     pub offset: u64,
-    /// Bytes of the whole record, framing included.
+    /// Size of the record, with framing.
     #[serde(deserialize_with = "whole")]
     pub length: u64,
-    /// CRC32C (not masked) of the record's payload: a key of our own, which other readers pass over.
+    /// Unmasked CRC32C of the payload: a key of smdwidgets that other readers ignore.
     #[serde(rename = "crc32c", default, skip_serializing_if = "Option::is_none")]
     pub crc: Option<u32>,
 }
 
-/// The shape of one tensor.
+/// The shape of a tensor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Shaped<'a> {
-    /// The tensor's name.
+pub struct ShapeEntry<'a> {
+    /// The name of the tensor.
     #[serde(rename = "tensorname", borrow)]
     pub name: Cow<'a, str>,
-    /// The name the framework gave it.
+    /// The framework's name of the tensor.
     #[serde(rename = "originalname", borrow)]
     pub original: Cow<'a, str>,
-    /// Its dimensions.
+    /// The dimensions.
     #[serde(deserialize_with = "dimensions")]
     pub shape: Vec<u64>,
 }
@@ -105,8 +105,8 @@ struct Meta<'a> {
 #[derive(Serialize)]
 struct Written<'a> {
     meta: Meta<'a>,
-    tensor_payload: &'a [Placed<'a>],
-    shape_payload: &'a [Shaped<'a>],
+    tensor_payload: &'a [TensorEntry<'a>],
+    shape_payload: &'a [ShapeEntry<'a>],
 }
 
 #[derive(Deserialize)]
@@ -114,54 +114,53 @@ struct Read<'a> {
     #[serde(borrow)]
     meta: Object<Meta<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
-    tensor_payload: Option<Vec<Object<Placed<'a>>>>,
+    tensor_payload: Option<Vec<Object<TensorEntry<'a>>>>,
     #[serde(borrow, default, deserialize_with = "present")]
-    shape_payload: Option<Vec<Object<Shaped<'a>>>>,
+    shape_payload: Option<Vec<Object<ShapeEntry<'a>>>>,
 }
 
 impl<'a> Index<'a> {
-    /// Read an index file's bytes; `file` is what errors call it.
+    /// Parses an index file. `file` names it in errors.
     pub fn parse(bytes: &'a [u8], file: &str) -> Result<Index<'a>> {
         let wrong = |offset, what: String| Error::Index { place: Place::new(file, offset), what };
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(wrong(0, "the file is empty".into()));
         }
-        // Looked at as text once, so that strings need no second look.
-        let text =
-            std::str::from_utf8(bytes).map_err(|e| wrong(e.valid_up_to() as u64, "the text is not UTF-8".into()))?;
+        // UTF-8 is validated once for the whole file.
+        let text = std::str::from_utf8(bytes).map_err(|e| wrong(e.valid_up_to() as u64, "invalid UTF-8".into()))?;
         let Object(read): Object<Read<'a>> =
             serde_json::from_str(text).map_err(|e| wrong(offset_of(bytes, &e), without_place(&e)))?;
         if read.tensor_payload.is_none() && read.shape_payload.is_none() {
-            return Err(wrong(0, "neither tensor_payload nor shape_payload is there".into()));
+            return Err(wrong(0, "missing tensor_payload and shape_payload".into()));
         }
         let Object(meta) = read.meta;
-        let places: Vec<_> = objects(read.tensor_payload);
-        if meta.event_file_name.is_none() && !places.is_empty() {
-            return Err(wrong(0, "tensor_payload without an event_file_name in meta".into()));
+        let entries: Vec<_> = objects(read.tensor_payload);
+        if meta.event_file_name.is_none() && !entries.is_empty() {
+            return Err(wrong(0, "tensor_payload without event_file_name in meta".into()));
         }
         Ok(Index {
             mode: meta.mode,
             mode_step: meta.mode_step,
             event_file: meta.event_file_name,
-            places,
+            entries,
             shapes: objects(read.shape_payload),
         })
     }
 
-    /// The file's bytes: one line of JSON, in ASCII alone.
+    /// Encodes the file: one line of ASCII JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
         let meta = Meta { mode: self.mode, mode_step: self.mode_step, event_file_name: self.event_file.clone() };
-        let written = Written { meta, tensor_payload: &self.places, shape_payload: &self.shapes };
+        let written = Written { meta, tensor_payload: &self.entries, shape_payload: &self.shapes };
         ascii::to_json(&written)
     }
 }
 
 fn objects<T>(list: Option<Vec<Object<T>>>) -> Vec<T> {
-    // The wrapper has the layout of what it wraps, so this moves nothing.
+    // `Object<T>` has the layout of `T`, so this does not copy.
     list.unwrap_or_default().into_iter().map(|Object(item)| item).collect()
 }
 
-/// A JSON object. serde's derived code would take a list of the same values, too.
+/// A JSON object. serde's derived code also accepts an array of the field values.
 #[derive(Debug)]
 struct Object<T>(T);
 
@@ -187,21 +186,21 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
 }
 
 fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let number = deserializer.deserialize_any(Number)?;
-    u64::try_from(number).map_err(|_| D::Error::invalid_value(Unexpected::Signed(number), &Number))
+    let number = deserializer.deserialize_any(IntegerVisitor)?;
+    u64::try_from(number).map_err(|_| D::Error::invalid_value(Unexpected::Signed(number), &IntegerVisitor))
 }
 
 fn signed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    deserializer.deserialize_any(Number)
+    deserializer.deserialize_any(IntegerVisitor)
 }
 
-/// A number that a double holds exactly, which is what other readers make of it; or, from old writers, its digits as text.
-struct Number;
+/// An integer that a double represents exactly, as other readers need; old writers store it as a string.
+struct IntegerVisitor;
 
-impl Visitor<'_> for Number {
+impl Visitor<'_> for IntegerVisitor {
     type Value = i64;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number up to 2^53")
+        f.write_str("an integer up to 2^53")
     }
     fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<i64, E> {
         if number.unsigned_abs() <= LARGEST {
@@ -251,7 +250,7 @@ fn dimensions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D:
     deserializer.deserialize_seq(Shape)
 }
 
-/// serde_json speaks of lines and columns; a person with a hex viewer wants bytes.
+/// Converts the line and column of a serde_json error to a byte offset.
 fn offset_of(bytes: &[u8], error: &serde_json::Error) -> u64 {
     let line_start = match error.line() {
         0 | 1 => 0,

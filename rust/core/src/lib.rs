@@ -1,18 +1,18 @@
-//! Everything that is fast in smdwidgets, and nothing that knows of Python.
+//! The Rust core of smdwidgets: reads, reduces, draws and writes training runs. Independent of Python.
 //!
-//! Bytes come in at the bottom (`record`, `proto`, `tensor`), are found through `index` and `catalog`, and leave as
-//! numbers (`reduce`), pictures (`picture`) or views of the bytes themselves. A module uses only the modules above it in the
-//! list below.
+//! Records are parsed by `record`, `proto` and `tensor`, located through `index` and `catalog`, and returned as reductions
+//! (`reduce`), pictures (`picture`) or views of the bytes. docs/architecture.md lists the layers; a module uses only the
+//! modules below it.
 
-// Unsafe code lives in named modules only, each block with its reason.
+// Unsafe code is limited to modules that allow it explicitly; every block states why it is sound.
 #![deny(unsafe_code)]
 
+pub mod allocator;
 pub mod catalog;
 pub mod checked;
 pub mod crc;
 pub mod error;
 pub mod index;
-pub mod large;
 pub mod load;
 pub mod log;
 pub mod picture;

@@ -1,4 +1,4 @@
-//! Reading index files of a source into a catalog that others use at the same time.
+//! Loading of index files into a catalog that other threads read at the same time.
 
 use parking_lot::RwLock;
 use rayon::prelude::*;
@@ -10,13 +10,13 @@ use crate::pool;
 use crate::source::{Listing, Local};
 use crate::step::Step;
 
-/// Index files that are in memory at one time.
+/// Index files held in memory at a time.
 const BATCH: usize = 64;
 
-/// List a run's index directory; how many index files are new.
+/// Lists a run's index directory. Returns the number of new index files.
 pub fn list(catalog: &RwLock<Catalog>, listing: &mut Listing, run: &Local) -> Result<usize> {
     let mut keys: Vec<String> = Vec::new();
-    // Locked for each name anew: nobody should wait for a slow disk.
+    // Locked per name, so that readers do not wait for a slow disk.
     let outcome = listing.walk(run, INDEX, &mut |directory, name| {
         if catalog.read().is_news(name) {
             keys.push(format!("{directory}/{name}"));
@@ -26,8 +26,8 @@ pub fn list(catalog: &RwLock<Catalog>, listing: &mut Listing, run: &Local) -> Re
     outcome.map(|()| new)
 }
 
-/// Read index files: all that are unread, or those of these steps; and those that failed before and are not as they were.
-/// How many were read. What cannot be understood becomes a problem of the catalog.
+/// Loads index files: all unread ones, or those of `steps`, and those that failed before and have changed since. Returns
+/// the number of files read. Malformed files become problems of the catalog.
 pub fn load(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[Step]>, threads: Option<usize>) -> Result<usize> {
     let mut files = match steps {
         Some(steps) => catalog.write().unread(Some(steps)),
@@ -45,7 +45,7 @@ pub fn load(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[Step]>, thre
     read(catalog, run, &files, threads)
 }
 
-/// Read index files of these steps again where they were replaced since; how many had been.
+/// Reloads the index files of `steps` that were replaced since. Returns their number.
 pub fn refresh(catalog: &RwLock<Catalog>, run: &Local, steps: &[Step]) -> Result<usize> {
     let stamps = catalog.read().stamps(steps);
     let is_other = |(file, stamp): &(FileId, u32)| run.stamp_of_key(&catalog.read().index_key(*file)) != *stamp;
@@ -53,7 +53,7 @@ pub fn refresh(catalog: &RwLock<Catalog>, run: &Local, steps: &[Step]) -> Result
     read(catalog, run, &files, None)
 }
 
-/// Whether there is something of a tensor, reading unread files newest first until there is.
+/// Checks whether a tensor exists, reading unread files newest first until it is found.
 pub fn has(catalog: &RwLock<Catalog>, run: &Local, name: &str) -> Result<bool> {
     let mut batch = 1;
     loop {
@@ -70,7 +70,7 @@ pub fn has(catalog: &RwLock<Catalog>, run: &Local, name: &str) -> Result<bool> {
     }
 }
 
-/// Files that could not be understood and are not as they were then.
+/// Files that could not be parsed and have changed since.
 fn changed(catalog: &RwLock<Catalog>, run: &Local, steps: Option<&[Step]>) -> Vec<FileId> {
     let catalog = catalog.read();
     let is_other = |(file, stamp): &(FileId, u32)| {
@@ -87,14 +87,14 @@ fn read(catalog: &RwLock<Catalog>, run: &Local, files: &[FileId], threads: Optio
             let catalog = catalog.read();
             batch.iter().map(|file| (*file, catalog.index_key(*file))).collect()
         };
-        // One file is not worth waking threads for.
+        // Starting threads costs more than reading one file.
         count += if let [one] = keys.as_slice() {
             let (stamp, bytes) = read_one(run, &one.1);
-            catalog.write().take_in(vec![understand(one, stamp, &bytes)])?
+            catalog.write().take_in(vec![parsed(one, stamp, &bytes)])?
         } else {
             let read: Vec<_> = pool::run(threads, || keys.par_iter().map(|(_, key)| read_one(run, key)).collect())?;
             let batch: Vec<_> = pool::run(threads, || {
-                keys.par_iter().zip(&read).map(|(which, (stamp, bytes))| understand(which, *stamp, bytes)).collect()
+                keys.par_iter().zip(&read).map(|(which, (stamp, bytes))| parsed(which, *stamp, bytes)).collect()
             })?;
             catalog.write().take_in(batch)?
         };
@@ -109,19 +109,19 @@ fn read_one(run: &Local, key: &str) -> (u32, Result<Vec<u8>>) {
     }
 }
 
-fn understand<'a>((file, key): &(FileId, String), stamp: u32, bytes: &'a Result<Vec<u8>>) -> Intake<'a> {
+fn parsed<'a>((file, key): &(FileId, String), stamp: u32, bytes: &'a Result<Vec<u8>>) -> Intake<'a> {
     let content = match bytes {
         Ok(bytes) => Index::parse(bytes, key),
-        // Said again in the words it has: an error can't be copied.
+        // `Error` is not `Clone`.
         Err(error) => Err(Error::Invalid(error.to_string())),
     };
     Intake { file: *file, stamp, content }
 }
 
-/// Take in index files whose bytes came from elsewhere; how many could be understood. Keys that are not known yet are added.
-pub fn take(catalog: &RwLock<Catalog>, files: &[(&str, &[u8])], threads: Option<usize>) -> Result<usize> {
+/// Loads index files that are in memory. Returns the number of valid ones. Unknown keys are added.
+pub fn load_bytes(catalog: &RwLock<Catalog>, files: &[(&str, &[u8])], threads: Option<usize>) -> Result<usize> {
     if let Some((key, _)) = files.iter().find(|(key, _)| parse_key(key).is_none()) {
-        return Err(Error::Invalid(format!("{key:?} is no key of an index file")));
+        return Err(Error::Invalid(format!("{key:?} is not the key of an index file")));
     }
     let mut count = 0;
     for files in files.chunks(BATCH) {
@@ -134,7 +134,7 @@ pub fn take(catalog: &RwLock<Catalog>, files: &[(&str, &[u8])], threads: Option<
         catalog.add_keys(files.iter().map(|(key, _)| *key))?;
         let mut batch: Vec<Intake<'_>> = Vec::with_capacity(files.len());
         for ((key, _), content) in files.iter().zip(parsed) {
-            // Steps outside of the catalog's range have no file.
+            // Steps outside the catalog's range have no file.
             if let Some(file) = catalog.find_key(key).filter(|file| !batch.iter().any(|other| other.file == *file)) {
                 batch.push(Intake { file, stamp: 0, content });
             }

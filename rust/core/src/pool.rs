@@ -1,7 +1,7 @@
-//! Threads for work in parallel.
+//! The thread pool for parallel work.
 //!
-//! Not rayon's own global pool: that one is lost in a process that was forked, as PyTorch's data loaders are, and work given
-//! to it there would never be done.
+//! Rayon's global pool does not survive a fork (as PyTorch's data loaders do): work submitted to it in the child never
+//! runs. This pool is created again in each process.
 
 use std::process;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 
 static SHARED: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
 
-/// Run `work` where rayon's parallel iterators use so many threads; as many as there are cores if nothing is said.
+/// Runs `work` in a pool of `threads` threads; by default as many as there are cores.
 pub fn run<R: Send>(threads: Option<usize>, work: impl FnOnce() -> R + Send) -> Result<R> {
-    let wrong = |e| Error::Invalid(format!("threads can't be started: {e}"));
+    let wrong = |e| Error::Invalid(format!("cannot start threads: {e}"));
     if let Some(threads) = threads {
         let pool = ThreadPoolBuilder::new().num_threads(threads.max(1)).build().map_err(wrong)?;
         return Ok(pool.install(work));
@@ -27,7 +27,7 @@ pub fn run<R: Send>(threads: Option<usize>, work: impl FnOnce() -> R + Send) -> 
             _ => {
                 let name = |at| format!("smdwidgets-{at}");
                 let pool = Arc::new(ThreadPoolBuilder::new().thread_name(name).build().map_err(wrong)?);
-                // The parent's pool has no threads here to end, so it is left alone.
+                // The threads of the parent's pool do not exist in this process, so it must not be dropped.
                 std::mem::forget(shared.replace((process::id(), pool.clone())));
                 pool
             }

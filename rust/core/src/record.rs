@@ -1,39 +1,39 @@
-//! TFRecord framing: pure functions over bytes. The same code reads a map, a buffer, an S3 answer and a fuzzer's input.
+//! TFRecord framing, as pure functions over bytes.
 //!
-//! A record is its length (u64), the masked CRC of those eight bytes, the payload, and a footer of four bytes.
+//! A record is the payload's length (u64), the masked CRC32C of those eight bytes, the payload, and a four-byte footer.
 
 use crate::crc::{MaskedCrc, crc32c_of_8};
 use crate::error::{Error, Place};
 
-/// Bytes in front of a payload: the length and its checksum.
+/// Size of a record's header: length and checksum.
 pub const HEADER: usize = 12;
-/// Bytes behind a payload.
+/// Size of a record's footer.
 pub const FOOTER: usize = 4;
 
-/// What stands behind a payload.
+/// The kind of a record's footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Footer {
-    /// smdebug's constant: nothing is known of the payload's health.
+    /// smdebug's constant; the payload has no checksum here.
     Constant,
-    /// The payload's true checksum.
+    /// The checksum of the payload.
     TrueCrc,
-    /// Neither: the payload or the footer is damaged.
+    /// Neither of these: the payload or the footer is damaged.
     Neither,
 }
 
-/// One record. Its header's checksum holds.
+/// A record whose header checksum matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// The bytes between header and footer.
+    /// The payload.
     pub payload: &'a [u8],
-    /// The footer as it stands in the file.
+    /// The footer as stored.
     pub footer_value: u32,
-    /// Bytes of the whole record, header and footer included.
+    /// Size of the whole record, with header and footer.
     pub size: usize,
 }
 
 impl Record<'_> {
-    /// What the footer is. Looks at the payload only when the footer isn't smdebug's constant.
+    /// The kind of the footer. Reads the payload only if the footer is not smdebug's constant.
     pub fn footer(&self) -> Footer {
         if self.footer_value == MaskedCrc::SMDEBUG_CONSTANT.0 {
             Footer::Constant
@@ -44,29 +44,29 @@ impl Record<'_> {
         }
     }
 
-    /// An error if the footer is neither smdebug's constant nor the payload's true checksum.
+    /// Fails if the footer is neither smdebug's constant nor the payload's checksum.
     pub fn check(&self) -> Result<(), Error> {
         if self.footer() != Footer::Neither {
             return Ok(());
         }
-        let (stands, should) = (MaskedCrc(self.footer_value), MaskedCrc::of(self.payload));
-        let what = format!("the record fails its checksum ({stands} stands there, {should} belongs there)");
+        let (stored, computed) = (MaskedCrc(self.footer_value), MaskedCrc::of(self.payload));
+        let what = format!("record checksum mismatch: stored {stored}, computed {computed}");
         Err(Error::Corrupt { place: Place::memory(0), what })
     }
 }
 
-/// What lies at a place in a stream of records.
+/// The result of parsing at an offset.
 #[derive(Debug)]
 pub enum Next<'a> {
-    /// A whole record.
+    /// A complete record.
     Record(Record<'a>),
-    /// A record that isn't all there: it needs this many bytes, counted from where it starts (12 while its length is not known).
+    /// An incomplete record, and the size it needs from its start (12 if its header is incomplete).
     NeedMore(u64),
-    /// No record can start here.
+    /// No record starts at this offset.
     Corrupt(Error),
 }
 
-/// What lies `at` bytes into `buf`. Never allocates, whatever the bytes claim, unless to say what is wrong.
+/// Parses the record at offset `at`. Allocates nothing but error messages, whatever length the header claims.
 pub fn next(buf: &[u8], at: usize) -> Next<'_> {
     let rest = buf.get(at..).unwrap_or_default();
     let Some((header, body)) = rest.split_first_chunk::<HEADER>() else {
@@ -77,19 +77,19 @@ pub fn next(buf: &[u8], at: usize) -> Next<'_> {
         Err(crcs) => return Next::Corrupt(wrong_header(at, crcs)),
     };
     let Some(size) = length.checked_add((HEADER + FOOTER) as u64).filter(|size| i64::try_from(*size).is_ok()) else {
-        let what = format!("a record claims a length of {length} bytes");
+        let what = format!("invalid record length of {length} bytes");
         return Next::Corrupt(Error::Corrupt { place: Place::memory(at as u64), what });
     };
     if size > rest.len() as u64 {
         return Next::NeedMore(size);
     }
-    // `size` is at most the buffer's own length, so it fits a usize.
+    // `size` is at most the length of the buffer, so it fits in a usize.
     let (payload, footer) = body.split_at(length as usize);
     let footer = footer.first_chunk::<FOOTER>().copied().unwrap_or_default();
     Next::Record(Record { payload, footer_value: u32::from_le_bytes(footer), size: size as usize })
 }
 
-/// The whole record `at` bytes into `buf`, where one must be: an error when there isn't.
+/// Parses the record at offset `at`; an error if there is no complete one.
 pub fn whole(buf: &[u8], at: usize) -> Result<Record<'_>, Error> {
     match next(buf, at) {
         Next::Record(record) => Ok(record),
@@ -102,19 +102,19 @@ pub fn whole(buf: &[u8], at: usize) -> Result<Record<'_>, Error> {
     }
 }
 
-/// Where the next record that is all there starts, at `from` or after it: the way on after a corrupt one.
+/// Finds the next complete record at or after `from`, to continue after a corrupt one.
 ///
-/// A header's checksum holds by chance once in 2^32 places, and the record must fit into `buf` as well.
+/// A random header passes its checksum with probability 2^-32; the record must also fit in `buf`.
 pub fn resync(buf: &[u8], from: usize) -> Option<usize> {
     let last = buf.len().checked_sub(HEADER + FOOTER)?;
     (from..=last).find(|at| {
-        // Whether the length fits is the cheaper question, and nearly always enough.
+        // Checking the length first is cheaper than the checksum and rejects nearly all offsets.
         let claimed = buf[*at..].first_chunk().map(|length| u64::from_le_bytes(*length));
         claimed.is_some_and(|length| length <= (last - at) as u64) && matches!(next(buf, *at), Next::Record(_))
     })
 }
 
-/// The header of a record with a payload of this many bytes.
+/// The header of a record whose payload has `length` bytes.
 pub fn header(length: u64) -> [u8; HEADER] {
     let length = length.to_le_bytes();
     let mut header = [0; HEADER];
@@ -123,8 +123,8 @@ pub fn header(length: u64) -> [u8; HEADER] {
     header
 }
 
-/// A whole record around a payload, with the payload's true checksum: what TensorBoard reads.
-pub fn frame(payload: &[u8]) -> Vec<u8> {
+/// Encodes a record with the payload's checksum as footer, as TensorBoard expects.
+pub fn encode(payload: &[u8]) -> Vec<u8> {
     let mut record = Vec::with_capacity(HEADER + payload.len() + FOOTER);
     record.extend_from_slice(&header(payload.len() as u64));
     record.extend_from_slice(payload);
@@ -132,18 +132,18 @@ pub fn frame(payload: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The length a header claims, or its checksum (as it stands, as it should be) when that doesn't hold.
+/// The length in a header, or its checksum (stored, computed) on a mismatch.
 fn length_of(header: &[u8; HEADER]) -> Result<u64, (MaskedCrc, MaskedCrc)> {
     let [a, b, c, d, e, f, g, h, crc @ ..] = *header;
     let length = [a, b, c, d, e, f, g, h];
-    let (stands, should) = (MaskedCrc(u32::from_le_bytes(crc)), MaskedCrc::from_crc(crc32c_of_8(length)));
-    if stands == should { Ok(u64::from_le_bytes(length)) } else { Err((stands, should)) }
+    let (stored, computed) = (MaskedCrc(u32::from_le_bytes(crc)), MaskedCrc::from_crc(crc32c_of_8(length)));
+    if stored == computed { Ok(u64::from_le_bytes(length)) } else { Err((stored, computed)) }
 }
 
 #[cold]
-fn wrong_header(at: usize, (stands, should): (MaskedCrc, MaskedCrc)) -> Error {
+fn wrong_header(at: usize, (stored, computed): (MaskedCrc, MaskedCrc)) -> Error {
     Error::Corrupt {
         place: Place::memory(at as u64),
-        what: format!("the length of a record fails its checksum ({stands} stands there, {should} belongs there)"),
+        what: format!("record header checksum mismatch: stored {stored}, computed {computed}"),
     }
 }

@@ -1,54 +1,58 @@
-//! Which instructions this processor has, found out at run time, and the one place that acts on it.
+//! Runtime selection of SIMD instruction sets.
 //!
-//! Kernels are plain loops over arrays of lanes. A kernel is compiled once for each [`Path`]; the compiler turns the lanes
-//! into whatever registers that path has. Nothing here is x86 only in spirit: elsewhere (NEON, for one) the portable path
-//! is compiled for the target's own baseline.
+//! A kernel is a plain loop over arrays of lanes, compiled once for each [`InstructionSet`]; the compiler vectorizes it. On
+//! targets other than x86-64 the portable variant uses the baseline of the target, such as NEON.
 
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// One way in which every kernel is compiled.
+/// An instruction set for which kernels are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Path {
-    /// What every processor of the target has: SSE2 on x86-64, NEON on aarch64.
+pub enum InstructionSet {
+    /// The baseline of the target: SSE2 on x86-64, NEON on aarch64.
     Portable = 1,
     /// AVX2, FMA and F16C.
     Avx2 = 2,
-    /// AVX-512 F, BW, DQ, VL on top of that.
+    /// AVX-512 F, BW, DQ and VL, in addition to AVX2.
     Avx512 = 3,
 }
 
-/// A loop to be compiled for each path. `LANES` is a good number of `f64` to keep on the way at once; `FMA` says that
-/// `mul_add` is one instruction. Mark `run` and all it calls in its loop `#[inline(always)]`.
+/// A loop that is compiled for each instruction set.
+///
+/// `LANES` is a suitable number of `f64` accumulators; `FMA` states that `mul_add` is one instruction. Mark `run` and
+/// everything it calls in its loop `#[inline(always)]`.
 pub trait Kernel {
-    /// What it gives.
+    /// The result.
     type Out;
     /// The loop.
     fn run<const LANES: usize, const FMA: bool>(self) -> Self::Out;
 }
 
-impl Path {
-    /// The best path of this processor.
+impl InstructionSet {
+    /// The best instruction set of this processor.
     #[inline]
-    pub fn best() -> Path {
+    pub fn best() -> InstructionSet {
         static BEST: AtomicU8 = AtomicU8::new(0);
         match BEST.load(Ordering::Relaxed) {
-            1 => Path::Portable,
-            2 => Path::Avx2,
-            3 => Path::Avx512,
+            1 => InstructionSet::Portable,
+            2 => InstructionSet::Avx2,
+            3 => InstructionSet::Avx512,
             _ => {
-                let best = Path::available().pop().unwrap_or(Path::Portable);
+                let best = InstructionSet::available().pop().unwrap_or(InstructionSet::Portable);
                 BEST.store(best as u8, Ordering::Relaxed);
                 best
             }
         }
     }
 
-    /// The paths that this processor can take, the best one last.
-    pub fn available() -> Vec<Path> {
-        [Path::Portable, Path::Avx2, Path::Avx512].into_iter().filter(|path| path.is_available()).collect()
+    /// The instruction sets of this processor, the best one last.
+    pub fn available() -> Vec<InstructionSet> {
+        [InstructionSet::Portable, InstructionSet::Avx2, InstructionSet::Avx512]
+            .into_iter()
+            .filter(|isa| isa.is_available())
+            .collect()
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -56,9 +60,9 @@ impl Path {
         let avx2 =
             || is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
         match self {
-            Path::Portable => true,
-            Path::Avx2 => avx2(),
-            Path::Avx512 => {
+            InstructionSet::Portable => true,
+            InstructionSet::Avx2 => avx2(),
+            InstructionSet::Avx512 => {
                 avx2()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
@@ -70,19 +74,19 @@ impl Path {
 
     #[cfg(not(target_arch = "x86_64"))]
     fn is_available(self) -> bool {
-        self == Path::Portable
+        self == InstructionSet::Portable
     }
 
-    /// Runs a kernel as compiled for this path; a path that this processor lacks falls back to the portable one.
+    /// Runs a kernel, with the portable variant if this processor lacks the instruction set.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Out {
         #[cfg(target_arch = "x86_64")]
         {
-            if self == Path::Avx512 && (Path::best() == self || self.is_available()) {
-                // SAFETY: the features were seen on this processor, by `best` or by the check above.
+            if self == InstructionSet::Avx512 && (InstructionSet::best() == self || self.is_available()) {
+                // SAFETY: `best` or the check above detected the features on this processor.
                 return unsafe { avx512(kernel) };
             }
-            if self == Path::Avx2 && (Path::best() == self || self.is_available()) {
+            if self == InstructionSet::Avx2 && (InstructionSet::best() == self || self.is_available()) {
                 // SAFETY: as above.
                 return unsafe { avx2(kernel) };
             }
@@ -92,13 +96,13 @@ impl Path {
     }
 }
 
-/// Asks for the memory at `at` in `bytes`, if it is there, to be fetched meanwhile. A hint: nothing happens where none is known.
+/// Prefetches the memory at offset `at` of `bytes`, if the target supports it.
 #[inline(always)]
 pub fn fetch_ahead(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(byte) = bytes.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the instruction is part of every x86-64 and reads nothing as far as the program can tell.
+        // SAFETY: the instruction is part of the x86-64 baseline and has no observable effect.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -130,10 +134,10 @@ mod tests {
     }
 
     #[test]
-    fn every_path_runs_somewhere() {
-        assert!(Path::available().contains(&Path::best()));
-        for path in [Path::Portable, Path::Avx2, Path::Avx512] {
-            assert!(path.run(Lanes) >= 8);
+    fn every_instruction_set_runs() {
+        assert!(InstructionSet::available().contains(&InstructionSet::best()));
+        for isa in [InstructionSet::Portable, InstructionSet::Avx2, InstructionSet::Avx512] {
+            assert!(isa.run(Lanes) >= 8);
         }
     }
 }

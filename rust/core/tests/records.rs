@@ -15,7 +15,7 @@ fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 fn file(payloads: &[Vec<u8>], true_crc: bool) -> Vec<u8> {
-    payloads.iter().flat_map(|payload| if true_crc { record::frame(payload) } else { smdebug(payload) }).collect()
+    payloads.iter().flat_map(|payload| if true_crc { record::encode(payload) } else { smdebug(payload) }).collect()
 }
 
 /// Every record from the start on, and where and how the walk ended.

@@ -197,9 +197,9 @@ fn a_record_without_a_tensor_says_what_it_holds() {
         (message(5, &[message(1, &[scalar])]), "a scalar"),
         (message(5, &[message(1, &[bytes(5, b"")])]), "a histogram"),
     ] {
-        let error = decode_record(&record::frame(&payload)).unwrap_err();
+        let error = decode_record(&record::encode(&payload)).unwrap_err();
         assert!(matches!(&error, Error::Unsupported { .. }) && error.to_string().contains(what), "{error}");
-        assert!(matches!(decode_head(&record::frame(&payload)), Err(Error::Unsupported { .. })));
+        assert!(matches!(decode_head(&record::encode(&payload)), Err(Error::Unsupported { .. })));
     }
 }
 
@@ -381,7 +381,7 @@ proptest! {
         if bit / 8 < record::HEADER || bit / 8 >= record.len() - record::FOOTER {
             prop_assert!(matches!(result, Err(Error::Corrupt { .. })), "{:?}", result);
         }
-        let mut framed = record::frame(&sound_payload());
+        let mut framed = record::encode(&sound_payload());
         framed[bit / 8] ^= 1 << (bit % 8);
         let result = decode_record(&framed);
         prop_assert!(matches!(result, Err(Error::Corrupt { .. })), "{:?}", result);

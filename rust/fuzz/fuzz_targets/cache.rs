@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use smdwidgets_core::crc::crc32c;
 use smdwidgets_core::log::{Cache, Class, Scanner};
-use smdwidgets_core::record::frame;
+use smdwidgets_core::record;
 
 const KEY: &str = "events.out.tfevents.1";
 /// Bytes in front of what the checksum, the last four of them, is of.
@@ -19,7 +19,7 @@ fuzz_target!(|given: (Vec<Piece<'_>>, Vec<(u32, u8)>, Option<u16>, &[u8])| {
     let file: Vec<u8> = pieces
         .iter()
         .flat_map(|(framed, times, piece)| {
-            let piece = if *framed { frame(piece) } else { piece.to_vec() };
+            let piece = if *framed { record::encode(piece) } else { piece.to_vec() };
             piece.repeat(usize::from(times % 8) + 1)
         })
         .collect();

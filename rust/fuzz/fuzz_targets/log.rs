@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use smdwidgets_core::log::{Cell, Directory, Log, Orphans};
-use smdwidgets_core::record::frame;
+use smdwidgets_core::record;
 use smdwidgets_core::source::Memory;
 use smdwidgets_core::step::Mode;
 
@@ -30,7 +30,7 @@ fuzz_target!(|given: (u16, Vec<Piece<'_>>)| {
     let bytes: Vec<u8> = pieces
         .iter()
         .flat_map(|(framed, times, piece)| {
-            let piece = if *framed { frame(piece) } else { piece.to_vec() };
+            let piece = if *framed { record::encode(piece) } else { piece.to_vec() };
             piece.repeat(usize::from(times % 8) + 1)
         })
         .collect();

@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
         (Ok(_), Err(error)) => panic!("{error} where the short way finds a tensor"),
         (Err(_), Err(_)) => {}
     }
-    let framed = record::frame(data);
+    let framed = record::encode(data);
     let decoded = decode_record(&framed);
     if let Ok(event) = &decoded {
         round_trip(event);
@@ -89,7 +89,7 @@ fn round_trip(event: &TensorEvent<'_>) {
     };
     let (before, behind) = encode_tensor_event(&meta, tensor.dtype, &tensor.shape, &tensor.data);
     let payload = [&before, tensor.data.bytes().unwrap_or_default(), &behind].concat();
-    let framed = record::frame(&payload);
+    let framed = record::encode(&payload);
     let again = decode_record(&framed).expect("what was written reads back");
     assert_eq!(
         (again.step, again.tag, again.mode, again.mode_step),

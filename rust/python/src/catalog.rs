@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use smdwidgets_core::catalog::{self, Kind, recorded_name};
-use smdwidgets_core::checked::{self, Promise};
+use smdwidgets_core::checked::{self, ExpectedRecord};
 use smdwidgets_core::error::Result;
 
 use smdwidgets_core::load;
@@ -132,7 +132,7 @@ impl Catalog {
 
     fn load(&self, py: Python<'_>, key: &str, data: Bound<'_, PyBytes>) -> PyResult<bool> {
         let data = data.as_bytes();
-        self.work(py, |catalog| load::take(catalog, &[(key, data)], None)).map(|read| read > 0)
+        self.work(py, |catalog| load::load_bytes(catalog, &[(key, data)], None)).map(|read| read > 0)
     }
 
     #[pyo3(signature = (files, threads = None))]
@@ -143,7 +143,7 @@ impl Catalog {
         threads: Option<usize>,
     ) -> PyResult<usize> {
         let files: Vec<(&str, &[u8])> = files.iter().map(|(key, data)| (key.as_str(), data.as_bytes())).collect();
-        self.work(py, |catalog| load::take(catalog, &files, threads))
+        self.work(py, |catalog| load::load_bytes(catalog, &files, threads))
     }
 
     fn problems(&self, py: Python<'_>) -> Vec<(String, String)> {
@@ -365,9 +365,9 @@ impl Entry {
     }
 
     /// What the index file promises of the record.
-    pub fn promise(&self) -> Promise<'_> {
+    pub fn expected(&self) -> ExpectedRecord<'_> {
         let when = catalog::When { step: self.step, mode: self.mode, mode_step: self.mode_step };
-        Promise { tensor: &self.tensor, kind: self.at.kind, when, length: self.at.length, crc: self.at.crc }
+        ExpectedRecord { tensor: &self.tensor, kind: self.at.kind, when, length: self.at.length, crc: self.at.crc }
     }
 }
 
@@ -428,7 +428,7 @@ impl Entry {
         let py = data.py();
         let bytes = Bytes::of(data)?;
         let held = bytes.as_slice();
-        let tensor = detached(py, held.len(), || checked::whole(held, &self.promise()))
+        let tensor = detached(py, held.len(), || checked::decode(held, &self.expected()))
             .map_err(|error| to_python(py, &error.within(&self.event_key, self.at.offset)))?;
         numpy::array(py, tensor)
     }

@@ -220,7 +220,7 @@ pub fn event_of(data: &Bound<'_, PyBytes>, step: i64, wall_time: f64) -> Event {
 #[pyfunction]
 pub fn write_record<'py>(payload: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     let bytes = Bytes::of(payload)?;
-    Ok(PyBytes::new(payload.py(), &record::frame(bytes.as_slice())))
+    Ok(PyBytes::new(payload.py(), &record::encode(bytes.as_slice())))
 }
 
 /// The first record of a TensorBoard log.
@@ -229,7 +229,7 @@ pub fn version_record(py: Python<'_>, wall_time: f64) -> Bound<'_, PyBytes> {
     let mut event = Vec::new();
     encode::double(&mut event, 1, wall_time);
     encode::bytes(&mut event, 3, b"brain.Event:2");
-    PyBytes::new(py, &record::frame(&event))
+    PyBytes::new(py, &record::encode(&event))
 }
 
 /// A record with a scalar, as TensorBoard reads it.
@@ -285,7 +285,7 @@ fn framed<'py>(py: Python<'py>, step: i64, wall_time: f64, value: &[u8]) -> Boun
         encode::int(&mut event, 2, step.cast_unsigned());
     }
     encode::bytes(&mut event, 5, &summary);
-    PyBytes::new(py, &record::frame(&event))
+    PyBytes::new(py, &record::encode(&event))
 }
 
 /// TensorFlow's strings are bytes: of pictures as often as of text.

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use smdwidgets_core::catalog::{self as core_catalog, Kind};
-use smdwidgets_core::checked::{self, Promise};
+use smdwidgets_core::checked::{self, ExpectedRecord};
 use smdwidgets_core::error::{Error, Place, Result};
 use smdwidgets_core::load;
 use smdwidgets_core::source::{Blob, Local, Reach, Source, inside};
@@ -96,23 +96,23 @@ impl Files {
         which: FileKey,
         key: &dyn Fn() -> String,
         offset: u64,
-        promise: &Promise<'_>,
+        expected: &ExpectedRecord<'_>,
         keep: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let place = (which, offset);
-        if let Some(cached) = self.recent.get(py, place, promise) {
+        if let Some(cached) = self.recent.get(py, place, expected) {
             return numpy::copy(&cached);
         }
         let file = self.file(py, which, key).map_err(|error| to_python(py, &error))?;
         // Checksums are verified in memory of our own: nobody can change it between the check and the answer.
-        let checked = detached(py, usize::try_from(promise.length).unwrap_or(usize::MAX), || {
-            let bytes = file.record(offset, promise.length)?;
-            checked::whole(&bytes, promise).map(drop)?;
+        let checked = detached(py, usize::try_from(expected.length).unwrap_or(usize::MAX), || {
+            let bytes = file.record(offset, expected.length)?;
+            checked::decode(&bytes, expected).map(drop)?;
             Ok(bytes)
         });
         let wrong = |error: Error| to_python(py, &error.within(&file.key, offset));
         let bytes = checked.map_err(wrong)?;
-        let tensor = checked::again(&bytes, promise).map_err(wrong)?;
+        let tensor = checked::decode_verified(&bytes, expected).map_err(wrong)?;
         match tensor.data {
             Data::Raw(raw) if !raw.is_empty() => {
                 let (at, size) = (raw.as_ptr().addr() - bytes.as_ptr().addr(), raw.len());
@@ -123,7 +123,7 @@ impl Files {
                     return Ok(value);
                 }
                 // Memory in the cache is never handed out.
-                self.recent.put(place, promise, size, &value);
+                self.recent.put(place, expected, size, &value);
                 numpy::copy(&value)
             }
             _ => numpy::array(py, tensor),
@@ -146,7 +146,7 @@ impl Files {
 
     fn value<'py>(&self, py: Python<'py>, entry: &Entry) -> PyResult<Bound<'py, PyAny>> {
         let which = (entry.catalog, entry.at.file, entry.at.stamp);
-        self.read(py, which, &|| entry.event_key.to_string(), entry.at.offset, &entry.promise(), true)
+        self.read(py, which, &|| entry.event_key.to_string(), entry.at.offset, &entry.expected(), true)
     }
 
     #[pyo3(signature = (catalog, name, step, worker = None, keep = true))]
@@ -170,13 +170,13 @@ impl Files {
             found = catalog.ask(py, find).1;
         }
         let Some((at, when)) = found else { return Ok(None) };
-        let promise = Promise { tensor: name, kind: at.kind, when, length: at.length, crc: at.crc };
+        let expected = ExpectedRecord { tensor: name, kind: at.kind, when, length: at.length, crc: at.crc };
         let key = || catalog.ask(py, |known| known.event_key(at.file));
-        self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &promise, keep).map(Some)
+        self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &expected, keep).map(Some)
     }
 
     fn head<'py>(&self, py: Python<'py>, entry: &Entry) -> PyResult<(&'static str, Bound<'py, PyTuple>)> {
-        let head = py.detach(|| checked::head_in(&self.run, &entry.event_key, entry.at.offset, &entry.promise()));
+        let head = py.detach(|| checked::head_in(&self.run, &entry.event_key, entry.at.offset, &entry.expected()));
         let (dtype, shape) = head.map_err(|error| to_python(py, &error))?;
         Ok((dtype.name(), PyTuple::new(py, shape)?))
     }

@@ -1,7 +1,7 @@
 //! `smdwidgets._core`: the core as Python sees it. Conversions, errors, releasing the GIL; nothing else.
 
 use pyo3::prelude::*;
-use smdwidgets_core::large::Large;
+use smdwidgets_core::allocator::HugePageAllocator;
 
 mod buffer;
 mod catalog;
@@ -21,7 +21,7 @@ mod sweep;
 mod writer;
 
 #[global_allocator]
-static MEMORY: Large = Large;
+static ALLOCATOR: HugePageAllocator = HugePageAllocator;
 
 /// The extension module.
 #[pymodule(gil_used = false)]

@@ -6,7 +6,7 @@
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use smdwidgets_core::checked::Promise;
+use smdwidgets_core::checked::ExpectedRecord;
 
 /// Contents up to this size are cached even where the caller will not ask for them again.
 pub const SMALL: usize = 4 << 10;
@@ -65,9 +65,15 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
     }
 
     /// The value of a record, if it is here and was promised in the same way.
-    pub fn get<'py>(&self, py: Python<'py>, place: Place<K>, promise: &Promise<'_>) -> Option<Bound<'py, PyAny>> {
+    pub fn get<'py>(
+        &self,
+        py: Python<'py>,
+        place: Place<K>,
+        expected: &ExpectedRecord<'_>,
+    ) -> Option<Bound<'py, PyAny>> {
         let same = |value: &Value| {
-            let same = (value.length, value.crc) == (promise.length, promise.crc) && *value.tensor == *promise.tensor;
+            let same =
+                (value.length, value.crc) == (expected.length, expected.crc) && *value.tensor == *expected.tensor;
             same.then(|| value.array.bind(py).clone())
         };
         let mut generations = self.generations.lock();
@@ -83,13 +89,13 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
     }
 
     /// Keep the value of a record.
-    pub fn put(&self, place: Place<K>, promise: &Promise<'_>, size: usize, array: &Bound<'_, PyAny>) {
+    pub fn put(&self, place: Place<K>, expected: &ExpectedRecord<'_>, size: usize, array: &Bound<'_, PyAny>) {
         let value = Value {
-            tensor: promise.tensor.into(),
-            length: promise.length,
-            crc: promise.crc,
+            tensor: expected.tensor.into(),
+            length: expected.length,
+            crc: expected.crc,
             array: array.clone().unbind(),
-            size: size + AROUND + promise.tensor.len(),
+            size: size + AROUND + expected.tensor.len(),
         };
         let gone = self.generations.lock().add(place, value);
         drop(gone);

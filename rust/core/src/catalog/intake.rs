@@ -154,7 +154,7 @@ impl Catalog {
 
     fn rows_of(&mut self, index: &Index<'_>, rows: &mut Vec<Row>) -> Result<()> {
         let mut guess = 0;
-        for place in &index.places {
+        for place in &index.entries {
             let id = self.name(&place.name, guess)?;
             guess = id + 1;
             let (name, kind) = self.meanings[id as usize];

@@ -7,11 +7,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::Place;
-use crate::index::{Index, Placed, Shaped};
+use crate::index::{Index, ShapeEntry, TensorEntry};
 use crate::reduce::Op;
 
-fn places<'a>(names: &[&'a str]) -> Vec<Placed<'a>> {
-    let place = |(at, name): (usize, &&'a str)| Placed {
+fn entries<'a>(names: &[&'a str]) -> Vec<TensorEntry<'a>> {
+    let place = |(at, name): (usize, &&'a str)| TensorEntry {
         name: Cow::Borrowed(*name),
         offset: at as u64 * 100,
         length: 100,
@@ -21,12 +21,12 @@ fn places<'a>(names: &[&'a str]) -> Vec<Placed<'a>> {
 }
 
 fn index<'a>(mode: Mode, mode_step: Step, names: &[&'a str], shapes: &[&'a str]) -> Index<'a> {
-    let shape = |name: &&'a str| Shaped { name: Cow::Borrowed(*name), original: "own".into(), shape: vec![2, 3] };
+    let shape = |name: &&'a str| ShapeEntry { name: Cow::Borrowed(*name), original: "own".into(), shape: vec![2, 3] };
     Index {
         mode,
         mode_step,
         event_file: Some("events/e".into()),
-        places: places(names),
+        entries: entries(names),
         shapes: shapes.iter().map(shape).collect(),
     }
 }
@@ -247,8 +247,8 @@ fn index_of(written: &Written) -> Index<'static> {
         mode: written.mode,
         mode_step: written.mode_step,
         event_file: Some("events/e".into()),
-        places: kept(false)
-            .map(|(at, (name, _))| Placed {
+        entries: kept(false)
+            .map(|(at, (name, _))| TensorEntry {
                 name: NAMES[*name].into(),
                 offset: at as u64,
                 length: 16,
@@ -256,7 +256,11 @@ fn index_of(written: &Written) -> Index<'static> {
             })
             .collect(),
         shapes: kept(true)
-            .map(|(at, (name, _))| Shaped { name: NAMES[*name].into(), original: "".into(), shape: vec![at as u64] })
+            .map(|(at, (name, _))| ShapeEntry {
+                name: NAMES[*name].into(),
+                original: "".into(),
+                shape: vec![at as u64],
+            })
             .collect(),
     }
 }

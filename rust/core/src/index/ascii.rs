@@ -1,14 +1,14 @@
-//! JSON of one line, in ASCII alone: other readers open the file in the encoding their machine happens to be set to.
+//! ASCII-only JSON on one line: other readers decode the file in the platform's default encoding.
 
 use std::io;
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// A value as JSON.
+/// Serializes a value.
 pub(super) fn to_json(value: &impl Serialize) -> Vec<u8> {
     let mut json = Vec::with_capacity(4096);
-    // Strings, numbers and lists of them: nothing here can fail to be JSON, and a Vec takes all of it.
+    // Serialization of strings, numbers and lists to a Vec cannot fail.
     let written = value.serialize(&mut Serializer::with_formatter(&mut json, Ascii));
     debug_assert!(written.is_ok(), "{written:?}");
     json

@@ -19,17 +19,17 @@ fn refused(text: &str) -> (u64, String) {
 }
 
 #[test]
-fn reads_what_smdebug_writes_and_borrows_plain_names() {
+fn parses_smdebug_files_and_borrows_unescaped_names() {
     let index = Index::parse(SOUND.as_bytes(), "f").unwrap();
     assert_eq!((index.mode, index.mode_step), (Mode::Train, 5));
-    assert!(matches!(index.places[0].name, Cow::Borrowed("w")));
-    assert!(matches!(&index.places[1].name, Cow::Owned(name) if name == "café"));
-    assert_eq!((index.places[1].offset, index.places[1].length, index.places[1].crc), (1429, 90, Some(7)));
-    assert_eq!(index.shapes[0], Shaped { name: "w".into(), original: "w:0".into(), shape: vec![32, 10] });
+    assert!(matches!(index.entries[0].name, Cow::Borrowed("w")));
+    assert!(matches!(&index.entries[1].name, Cow::Owned(name) if name == "café"));
+    assert_eq!((index.entries[1].offset, index.entries[1].length, index.entries[1].crc), (1429, 90, Some(7)));
+    assert_eq!(index.shapes[0], ShapeEntry { name: "w".into(), original: "w:0".into(), shape: vec![32, 10] });
 }
 
 #[test]
-fn reads_what_it_writes() {
+fn encoding_round_trips() {
     let index = Index::parse(SOUND.as_bytes(), "f").unwrap();
     let bytes = index.to_bytes();
     assert_eq!(Index::parse(&bytes, "f").unwrap(), index);
@@ -38,18 +38,18 @@ fn reads_what_it_writes() {
 }
 
 #[test]
-fn either_payload_may_be_missing_but_not_both() {
+fn one_payload_is_required() {
     let old = r#"{"meta": {"mode": " GLOBAL ", "mode_step": "7", "event_file_name": "e"}, "tensor_payload": []}"#;
     let parsed = Index::parse(old.as_bytes(), "f").unwrap();
     assert!(parsed.shapes.is_empty());
     assert_eq!((parsed.mode, parsed.mode_step), (Mode::Global, 7));
     let shapes = r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "shape_payload": []}"#;
     assert_eq!(Index::parse(shapes.as_bytes(), "f").unwrap().event_file, None);
-    assert!(refused(r#"{"meta": {"mode": "EVAL", "mode_step": 0}}"#).1.contains("neither"));
+    assert!(refused(r#"{"meta": {"mode": "EVAL", "mode_step": 0}}"#).1.contains("missing tensor_payload"));
 }
 
 #[test]
-fn every_malformed_shape_says_what_and_where() {
+fn malformed_files_report_fault_and_offset() {
     for (text, expected) in [
         ("", "empty"),
         (" \n", "empty"),
@@ -63,15 +63,15 @@ fn every_malformed_shape_says_what_and_where() {
         (r#"{"meta": {"mode": "FLY", "mode_step": 0}, "tensor_payload": []}"#, "unknown mode \"FLY\""),
         (r#"{"meta": {"mode": 1, "mode_step": 0}, "tensor_payload": []}"#, "expected a string"),
         (r#"{"meta": {"mode": {"TRAIN": null}, "mode_step": 0}, "tensor_payload": []}"#, "expected a string"),
-        (r#"{"meta": {"mode": "EVAL", "mode_step": "0x"}, "tensor_payload": []}"#, "expected a whole number"),
-        (r#"{"meta": {"mode": "EVAL", "mode_step": 0.5}, "tensor_payload": []}"#, "expected a whole number"),
+        (r#"{"meta": {"mode": "EVAL", "mode_step": "0x"}, "tensor_payload": []}"#, "expected an integer"),
+        (r#"{"meta": {"mode": "EVAL", "mode_step": 0.5}, "tensor_payload": []}"#, "expected an integer"),
         (r#"{"meta": {"mode": "EVAL", "mode_step": 9007199254740993}, "tensor_payload": []}"#, "2^53"),
         (r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "tensor_payload": null}"#, "expected a sequence"),
         (r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "shape_payload": {}}"#, "expected a sequence"),
         (r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "tensor_payload": [["w", 0, 1]]}"#, "expected a JSON object"),
         (
             r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "tensor_payload": [{"tensorname": "w", "start_idx": 0, "length": 1}]}"#,
-            "without an event_file_name",
+            "without event_file_name",
         ),
         (r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "tensor_payload": []} x"#, "trailing"),
     ] {
@@ -100,17 +100,17 @@ fn every_malformed_shape_says_what_and_where() {
 }
 
 #[test]
-fn deep_nesting_is_an_error_and_no_overflow_of_the_stack() {
+fn deep_nesting_does_not_overflow_the_stack() {
     let deep = if cfg!(miri) { 1_000 } else { 100_000 };
     refused(&"[".repeat(deep));
     refused(&r#"{"meta":"#.repeat(deep));
     refused(&format!(r#"{{"meta": {{"mode": "EVAL", "mode_step": {}"#, "[".repeat(deep)));
-    // Under a key that nobody reads it is passed over, or refused where it does not end.
+    // Under an unknown key it is skipped, or rejected if unterminated.
     refused(&format!(r#"{{"ours": {}"#, "[".repeat(deep)));
 }
 
 #[test]
-fn a_shape_of_a_million_dimensions_is_refused() {
+fn shape_with_too_many_dimensions_is_an_error() {
     let shape = vec!["1"; if cfg!(miri) { 1_000 } else { 1_000_000 }].join(",");
     let text = format!(
         r#"{{"meta": {{"mode": "EVAL", "mode_step": 0}}, "shape_payload": [{{"tensorname": "w", "originalname": "w", "shape": [{shape}]}}]}}"#
@@ -151,7 +151,7 @@ fn value() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// Replace the value at one place of a sound file by another.
+/// Reentries the value at a path of a valid file.
 fn mutate(into: &mut serde_json::Value, path: &[usize], with: serde_json::Value) {
     let Some((first, rest)) = path.split_first() else {
         *into = with;
@@ -172,17 +172,17 @@ fn mutate(into: &mut serde_json::Value, path: &[usize], with: serde_json::Value)
 
 proptest! {
     #[test]
-    fn names_of_any_letters_survive(names in prop::collection::vec(any::<String>(), 0..6), step in -(1i64<<53)..(1i64<<53)) {
-        let places = names.iter().enumerate().map(|(i, name)| Placed {
+    fn arbitrary_names_round_trip(names in prop::collection::vec(any::<String>(), 0..6), step in -(1i64<<53)..(1i64<<53)) {
+        let entries = names.iter().enumerate().map(|(i, name)| TensorEntry {
             name: name.as_str().into(), offset: i as u64, length: 1 << 53, crc: (i % 2 == 0).then_some(u32::MAX),
         }).collect();
-        let index = Index { mode: Mode::Predict, mode_step: step, event_file: Some("e".into()), places, shapes: vec![] };
+        let index = Index { mode: Mode::Predict, mode_step: step, event_file: Some("e".into()), entries, shapes: vec![] };
         let bytes = index.to_bytes();
         prop_assert_eq!(Index::parse(&bytes, "f").unwrap(), index);
     }
 
     #[test]
-    fn no_mutation_by_grammar_panics(path in prop::collection::vec(0usize..8, 0..5), with in value()) {
+    fn structured_mutations_do_not_panic(path in prop::collection::vec(0usize..8, 0..5), with in value()) {
         let mut file: serde_json::Value = serde_json::from_str(SOUND).unwrap();
         mutate(&mut file, &path, with);
         let text = file.to_string();
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn no_truncation_or_flipped_byte_panics(cut in 0..SOUND.len(), at in 0..SOUND.len(), byte in any::<u8>()) {
+    fn truncation_and_damage_do_not_panic(cut in 0..SOUND.len(), at in 0..SOUND.len(), byte in any::<u8>()) {
         prop_assert!(Index::parse(&SOUND.as_bytes()[..cut], "f").is_err());
         let mut bytes = SOUND.as_bytes().to_vec();
         bytes[at] = byte;
@@ -205,20 +205,20 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Index::parse(&bytes, "f");
     }
 }
 
 #[test]
-fn names_of_any_script_are_written_in_ascii_and_read_back() {
+fn non_ascii_names_are_escaped_and_round_trip() {
     let names = ["w", "ünï", "日本", "😀/a😀b", "q\"\\\n\u{7f}", ""];
-    let place = |name: &'static str| Placed { name: name.into(), offset: 0, length: 16, crc: Some(u32::MAX) };
+    let place = |name: &'static str| TensorEntry { name: name.into(), offset: 0, length: 16, crc: Some(u32::MAX) };
     let index = Index {
         mode: Mode::Train,
         mode_step: 5,
         event_file: Some("e".into()),
-        places: names.map(place).to_vec(),
+        entries: names.map(place).to_vec(),
         shapes: vec![],
     };
     let json = index.to_bytes();

@@ -8,7 +8,7 @@ use super::column::{Cell, Class, Column, Place};
 use super::held::Held;
 use crate::crc::MaskedCrc;
 use crate::error::{self, Error, Result};
-use crate::proto::{Content, Event, Kind, Number, Value};
+use crate::proto::{Content, Event, Kind, ScalarEvent, Value};
 use crate::record::{self, FOOTER, HEADER, Record};
 use crate::source::Blob;
 use crate::step::Step;
@@ -252,7 +252,7 @@ impl Scanner {
 
     #[inline]
     fn event(&mut self, at: u64, record: &Record<'_>) -> Result<()> {
-        if let Some(number) = Number::of(record.payload)
+        if let Some(number) = ScalarEvent::parse(record.payload)
             && let Some(id) = self.known_scalar(number.tag)
         {
             let restarts = self.restarts.len() as u32;

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::proto::encode;
-use crate::record::frame;
+use crate::record;
 use crate::source::Memory;
 
 fn event(step: i64, wall: f64, field: u32, content: &[u8]) -> Vec<u8> {
@@ -12,7 +12,7 @@ fn event(step: i64, wall: f64, field: u32, content: &[u8]) -> Vec<u8> {
         encode::int(&mut event, 2, step.cast_unsigned());
     }
     encode::bytes(&mut event, field, content);
-    frame(&event)
+    record::encode(&event)
 }
 
 pub(super) fn scalar(tag: &str, step: i64, number: f32) -> Vec<u8> {
@@ -303,7 +303,7 @@ fn any_piece() -> impl Strategy<Value = Vec<u8>> {
         4 => sound.clone(),
         1 => (0i64..50).prop_map(restart),
         1 => prop::collection::vec(any::<u8>(), 0..60),
-        1 => prop::collection::vec(any::<u8>(), 0..60).prop_map(|payload| frame(&payload)),
+        1 => prop::collection::vec(any::<u8>(), 0..60).prop_map(|payload| record::encode(&payload)),
         1 => (sound, any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut bytes, at, xor)| {
             let at = at.index(bytes.len());
             bytes[at] ^= xor;

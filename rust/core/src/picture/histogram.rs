@@ -3,7 +3,7 @@
 use super::values;
 use crate::error::{Error, Result};
 use crate::reduce::Counts;
-use crate::simd::{Kernel, Path};
+use crate::simd::{InstructionSet, Kernel};
 use crate::tensor::DType;
 
 /// The most bins that can be asked for.
@@ -85,9 +85,9 @@ pub fn histogram(dtype: DType, data: &[u8], binning: &Binning, abs: bool) -> Res
     // Two tables, so that neighbours in one bin need not wait for each other; after the bins: under, over, NaN, ±inf.
     let mut tables = vec![0u64; 2 * (bins + 5)];
     let mut zeros = 0;
-    let path = Path::best();
+    let isa = InstructionSet::best();
     values::blocks(dtype, data, |block| {
-        zeros += path.run(Sort { finder: &finder, block, abs, tables: &mut tables });
+        zeros += isa.run(Sort { finder: &finder, block, abs, tables: &mut tables });
     });
     let (first, second) = tables.split_at(bins + 5);
     let total = |slot: usize| first[slot] + second[slot];
@@ -378,9 +378,9 @@ fn range(dtype: DType, data: &[u8], scale: Scale, abs: bool) -> (f64, f64) {
         }
     }
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-    let path = Path::best();
+    let isa = InstructionSet::best();
     values::blocks(dtype, data, |block| {
-        let (l, h) = path.run(Ends(block, abs, scale == Scale::Log));
+        let (l, h) = isa.run(Ends(block, abs, scale == Scale::Log));
         (low, high) = (low.min(l), high.max(h));
     });
     if low <= high {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::values::{self, BLOCK};
 use super::window::Plane;
 use crate::error::{Error, Result};
-use crate::simd::{Kernel, Path};
+use crate::simd::{InstructionSet, Kernel};
 use crate::tensor::DType;
 
 /// The most cells on a side.
@@ -111,7 +111,7 @@ pub fn pooled(
     // Where cell `i` of `cells` begins among `all`.
     let edge = |i: u64, cells: u64, all: u64| (u128::from(i) * u128::from(all) / u128::from(cells)) as u64;
     let mut cells = Vec::with_capacity((height * width) as usize);
-    let path = Path::best();
+    let isa = InstructionSet::best();
     let mut row_of_cells = vec![Cell::NONE; width as usize];
     let mut so_far = Box::new(Columns::NONE);
     for i in 0..height {
@@ -125,7 +125,7 @@ pub fn pooled(
             so_far.clear(n, pool);
             for row in down.clone() {
                 let bytes = &data[plane.place(row, columns.start + left)..];
-                path.run(Down { dtype, bytes, step: plane.column_step, pool, so_far: &mut so_far, n });
+                isa.run(Down { dtype, bytes, step: plane.column_step, pool, so_far: &mut so_far, n });
             }
             for k in 0..n {
                 while left + k as u64 >= next {

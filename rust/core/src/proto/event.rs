@@ -1,46 +1,46 @@
-//! The message in every record of an event file.
+//! The `Event` message, the payload of every record in an event file.
 
 use super::summary::{NAME, Value};
 use super::wire::Fields;
 use crate::error::Result;
 
-/// What an event carries.
+/// The content of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// Nothing.
+    /// No content.
     Empty,
-    /// The first record of a TensorBoard file: the version of its writer.
+    /// The version of the writer, in the first record of a TensorBoard file.
     FileVersion(&'a str),
-    /// A computation graph, not looked into.
+    /// A computation graph, not parsed.
     Graph(&'a [u8]),
-    /// Values: see [`Event::values`].
+    /// Summary values: see [`Event::values`].
     Summary,
-    /// A field of this number, not looked into: a log message, a session's state, run metadata.
+    /// Another field, by number, not parsed: a log message, session log or run metadata.
     Other(u32),
 }
 
-/// One event.
+/// An event.
 #[derive(Debug, Clone)]
 pub struct Event<'a> {
-    /// When it was written, in seconds since 1970.
+    /// Wall time, in seconds since 1970.
     pub wall_time: f64,
-    /// The global step. Left out on the wire when it is 0.
+    /// The global step; omitted in the encoding if 0.
     pub step: i64,
-    /// What it carries.
+    /// The content.
     pub content: Content<'a>,
-    /// Whether it says that a writer begins anew at this step: what was written of it and of later steps is void.
+    /// Whether the writer restarts at this step, which supersedes everything written at it and later steps.
     pub restart: bool,
-    /// The fields from the first summary on.
+    /// The fields, from the first summary on.
     summaries: Fields<'a>,
 }
 
 impl<'a> Event<'a> {
-    /// The event in a record's payload. Its values are looked at as they are asked for.
+    /// Parses a payload. Values are parsed on iteration.
     pub fn parse(payload: &'a [u8]) -> Result<Self> {
         Event::of(Fields::new(payload, 0, "Event"))
     }
 
-    /// The event whose payload begins with these bytes. What they don't reach is left out or cut short.
+    /// Parses the beginning of a payload. Missing fields are omitted or cut.
     pub fn parse_beginning(payload: &'a [u8]) -> Result<Self> {
         Event::of(Fields::beginning(payload, 0, "Event"))
     }
@@ -56,7 +56,7 @@ impl<'a> Event<'a> {
                 2 => event.step = field.int()?.cast_signed(),
                 5 => {
                     field.bytes()?;
-                    // A later kind of content takes an earlier one's place; a further summary adds to the one before.
+                    // A later content field replaces an earlier one; repeated summaries are merged.
                     if event.content != Content::Summary {
                         event.content = Content::Summary;
                         event.summaries = fields.from(here);
@@ -78,7 +78,7 @@ impl<'a> Event<'a> {
         Ok(event)
     }
 
-    /// The summary's values, in order; none where the content is something else.
+    /// The values of the summary, in order; none for other content.
     pub fn values(&self) -> Values<'a> {
         let mut events = self.summaries.clone();
         if self.content != Content::Summary {
@@ -88,7 +88,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Whether a session's log says START, which is how a writer marks that it goes on from an earlier step.
+/// Whether a session log has status START, which marks that the writer continues from an earlier step.
 fn starts_a_session(mut fields: Fields<'_>) -> Result<bool> {
     let mut status = 0;
     while let Some(field) = fields.step()? {
@@ -99,7 +99,7 @@ fn starts_a_session(mut fields: Fields<'_>) -> Result<bool> {
     Ok(status == 1)
 }
 
-/// The values of an event, in order. Ends at the first that can't be read.
+/// An iterator over the values of an event. Ends at the first malformed value.
 #[derive(Debug, Clone)]
 pub struct Values<'a> {
     events: Fields<'a>,

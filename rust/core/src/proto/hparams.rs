@@ -1,4 +1,4 @@
-//! Hyperparameters of a run, as TensorBoard's plugin keeps them in the metadata of a value.
+//! Hyperparameters, as TensorBoard's plugin stores them in a value's metadata.
 
 use super::wire::Fields;
 use crate::error::Result;
@@ -6,17 +6,17 @@ use crate::error::Result;
 /// The value of a hyperparameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Hparam {
-    /// None.
+    /// No value.
     Null,
     /// A number.
     Number(f64),
     /// Text.
     Text(String),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
 }
 
-/// The hyperparameters in the content of the plugin, by their names.
+/// Parses the content of the plugin into (name, value) pairs.
 pub fn hparams(content: &[u8]) -> Result<Vec<(String, Hparam)>> {
     let mut found = Vec::new();
     let mut data = Fields::new(content, 0, "HParamsPluginData");

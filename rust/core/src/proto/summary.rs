@@ -1,111 +1,111 @@
-//! A summary's value: a tag, metadata, and a scalar, histogram, image, sound or tensor.
+//! The `Summary.Value` message: a tag, metadata, and a scalar, histogram, image, audio or tensor.
 
 use super::tensor::TensorProto;
 use super::wire::{Field, Fields, Wire};
 use crate::error::Result;
 
-/// What the message is called in errors.
+/// The name of the message in errors.
 pub(super) const NAME: &str = "Summary.Value";
 
-/// One named value.
+/// A tagged value.
 #[derive(Debug, Clone)]
 pub struct Value<'a> {
-    /// The name: of the tensor, or of the TensorBoard chart.
+    /// The tag: the name of a tensor or of a TensorBoard chart.
     pub tag: &'a str,
-    /// What it is.
+    /// The value.
     pub kind: Kind<'a>,
-    /// Which plugin it belongs to, and what smdebug hides there.
+    /// The metadata, which names the plugin; smdebug stores the mode there.
     pub metadata: Option<Metadata<'a>>,
-    /// Where it starts, counted from the start of the payload.
+    /// Offset from the start of the payload.
     pub at: usize,
-    /// How many bytes it takes.
+    /// Size in bytes.
     pub size: usize,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug, Clone)]
 pub enum Kind<'a> {
-    /// Nothing that this reader knows.
+    /// Unknown to this parser.
     None,
-    /// A number.
+    /// A scalar.
     Scalar(f32),
-    /// A histogram in a form that was given up before TensorFlow 1.0.
+    /// A histogram in a format that TensorFlow 1.0 removed.
     OldHistogram(&'a [u8]),
-    /// A picture, still encoded.
+    /// An encoded image.
     Image(Image<'a>),
     /// A histogram.
     Histogram(Histogram),
-    /// Sound, still encoded.
+    /// Encoded audio.
     Audio(Audio<'a>),
     /// A tensor.
     Tensor(TensorProto<'a>),
 }
 
-/// A picture.
+/// An encoded image.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Image<'a> {
-    /// Pixels from top to bottom.
+    /// Height in pixels.
     pub height: i32,
-    /// Pixels from side to side.
+    /// Width in pixels.
     pub width: i32,
     /// 1 gray, 2 gray and alpha, 3 RGB, 4 RGBA, 5 YUV, 6 BGRA.
     pub colorspace: i32,
-    /// The picture as PNG or the like.
+    /// The encoded image, as PNG or another format.
     pub encoded: &'a [u8],
 }
 
-/// Sound.
+/// Encoded audio.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Audio<'a> {
-    /// Frames a second.
+    /// Sample rate in hertz.
     pub sample_rate: f32,
-    /// Channels of a frame.
+    /// Number of channels.
     pub channels: i64,
-    /// Frames in all.
+    /// Number of frames.
     pub frames: i64,
-    /// The sound as the content type says.
+    /// The encoded audio.
     pub encoded: &'a [u8],
-    /// Its media type.
+    /// The media type.
     pub content_type: &'a str,
 }
 
-/// A histogram: how many values fell at or below each limit and above the one before.
+/// A histogram: for each bucket, the number of values above the previous limit and at or below its own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
-    /// The least value.
+    /// The minimum.
     pub min: f64,
-    /// The greatest value.
+    /// The maximum.
     pub max: f64,
-    /// How many values.
+    /// The number of values.
     pub num: f64,
-    /// Their sum.
+    /// The sum of the values.
     pub sum: f64,
-    /// The sum of their squares.
+    /// The sum of the squared values.
     pub sum_squares: f64,
     /// The right edge of each bucket.
     pub limits: Vec<f64>,
-    /// How many values each bucket holds.
+    /// The count of each bucket.
     pub counts: Vec<f64>,
 }
 
-/// A value's metadata.
+/// The metadata of a value.
 #[derive(Debug, Clone)]
 pub struct Metadata<'a> {
-    /// What to call the value on a screen.
+    /// The display name.
     pub display_name: &'a str,
-    /// More about it, in Markdown.
+    /// The description, in Markdown.
     pub description: &'a str,
     /// 1 scalar, 2 tensor, 3 blobs; 0 unknown.
     pub data_class: u64,
     fields: Fields<'a>,
 }
 
-/// The plugins of a value: (name, content). TensorFlow's writers give one, smdebug's two.
+/// An iterator over the plugins of a value, as (name, content). TensorFlow writes one, smdebug two.
 #[derive(Debug, Clone)]
 pub struct Plugins<'a>(Fields<'a>);
 
 impl<'a> Value<'a> {
-    /// The value in bytes that hold nothing else: what lay `at` such a place.
+    /// Parses an encoded value.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         Value::of(Fields::new(bytes, 0, NAME))
     }
@@ -114,7 +114,7 @@ impl<'a> Value<'a> {
     pub(super) fn of(mut fields: Fields<'a>) -> Result<Self> {
         let at = fields.at();
         let mut value = Value { tag: "", kind: Kind::None, metadata: None, at, size: 0 };
-        // The number of the last field that said what the value is: a later kind takes an earlier one's place.
+        // The number of the last value field: a later one replaces an earlier one.
         let mut kind = 0;
         while let Some(field) = fields.step()? {
             if matches!(field.number, 4..=6 | 8) && field.number == kind {
@@ -141,14 +141,14 @@ impl<'a> Value<'a> {
 }
 
 impl Kind<'_> {
-    /// What to call it in a message to a person.
+    /// The name in error messages.
     pub fn name(&self) -> &'static str {
         match self {
-            Kind::None => "nothing this reader knows",
+            Kind::None => "a value of unknown kind",
             Kind::Scalar(_) => "a scalar",
             Kind::OldHistogram(_) | Kind::Histogram(_) => "a histogram",
             Kind::Image(_) => "an image",
-            Kind::Audio(_) => "a sound",
+            Kind::Audio(_) => "audio",
             Kind::Tensor(_) => "a tensor",
         }
     }
@@ -225,7 +225,7 @@ impl<'a> Metadata<'a> {
         Ok(metadata)
     }
 
-    /// Its plugins, in order.
+    /// The plugins, in order.
     pub fn plugins(&self) -> Plugins<'a> {
         Plugins(self.fields.clone())
     }
@@ -266,17 +266,17 @@ impl<'a> Iterator for Plugins<'a> {
     }
 }
 
-/// A 32-bit integer as protobuf reads one: the low half of what stands there.
+/// A 32-bit integer, truncated as protobuf does.
 fn int32(field: &Field<'_>) -> Result<i32> {
     Ok((field.int()? as u32).cast_signed())
 }
 
-/// Repeated floats, packed or one by one. Takes as many bytes as stand there.
+/// Appends repeated floats, packed or single.
 fn doubles(field: &Field<'_>, into: &mut Vec<f64>) -> Result<()> {
     match field.wire {
         Wire::Len(bytes) => {
             let (numbers, []) = bytes.as_chunks() else {
-                return Err(field.wrong(format_args!("{} bytes of packed 64-bit floats", bytes.len())));
+                return Err(field.wrong(format_args!("{} bytes are not whole 64-bit floats", bytes.len())));
             };
             into.extend(numbers.iter().map(|number| f64::from_le_bytes(*number)));
         }

@@ -1,38 +1,38 @@
-//! A tensor as the wire has it: nothing here knows what a dtype's number means.
+//! The `TensorProto` message, independent of the meaning of dtype numbers.
 
 use super::wire::{Field, Fields};
 use crate::error::Result;
 
-/// More dimensions than any array library holds; a shape stops being collected there.
+/// Limit on dimensions, above that of any array library; further ones are counted but not stored.
 pub const MAX_RANK: usize = 64;
 
-/// A tensor's fields.
+/// The fields of a `TensorProto`.
 #[derive(Debug, Clone)]
 pub struct TensorProto<'a> {
-    /// The number of its element type; 0 when left out.
+    /// The dtype number; 0 if omitted.
     pub dtype: u64,
-    /// Its shape, where one is given.
+    /// The shape, if stored.
     pub shape: Option<Shape>,
-    /// Its elements as raw bytes; empty when they stand in typed fields.
+    /// The raw content; empty if the elements are in typed fields.
     pub content: &'a [u8],
-    /// How many bytes of content were written: more than `content` has where the input is the beginning of a record.
+    /// The size of the content as written; exceeds `content` if the input is the beginning of a record.
     pub content_size: u64,
-    /// Where `content` starts, counted from the start of the payload.
+    /// Offset of `content` from the start of the payload.
     pub content_at: usize,
-    /// Where the tensor starts, counted from the start of the payload.
+    /// Offset of the message from the start of the payload.
     pub at: usize,
     fields: Fields<'a>,
     typed: u32,
 }
 
-/// A tensor's shape.
+/// The shape of a tensor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// The dimensions, at most [`MAX_RANK`] of them. A negative one was written as such.
+    /// The dimensions, at most [`MAX_RANK`]. Can be negative in malformed input.
     pub dims: Vec<i64>,
-    /// How many dimensions there are in the message.
+    /// The number of dimensions in the message.
     pub rank: usize,
-    /// Whether the writer said that it doesn't know the rank.
+    /// Whether the writer marked the rank as unknown.
     pub unknown_rank: bool,
 }
 
@@ -51,7 +51,7 @@ impl<'a> TensorProto<'a> {
         };
         while let Some(field) = fields.step()? {
             match field.number {
-                // An enumeration is 32 bits wide.
+                // Enums are 32 bits wide.
                 1 => tensor.dtype = u64::from(field.int()? as u32),
                 2 => field.once(&mut tensor.shape, Shape::parse(field.message("TensorShapeProto")?)?)?,
                 4 => {
@@ -66,22 +66,22 @@ impl<'a> TensorProto<'a> {
         Ok(tensor)
     }
 
-    /// Whether more of the tensor may follow what is here.
+    /// Whether the input is only the beginning of the message.
     pub fn is_beginning(&self) -> bool {
         self.fields.is_beginning()
     }
 
-    /// Whether a typed field of this number (5 to 17) is there.
+    /// Whether there is a typed field of this number (5 to 17).
     pub fn has_typed(&self, number: u32) -> bool {
         self.typed.checked_shr(number).unwrap_or(0) & 1 == 1
     }
 
-    /// The number of a typed field that is there, the lowest.
+    /// The lowest number of a typed field.
     pub fn any_typed(&self) -> Option<u32> {
         (self.typed != 0).then(|| self.typed.trailing_zeros())
     }
 
-    /// Its typed fields of one number, in order.
+    /// The typed fields of one number, in order.
     pub fn typed(&self, number: u32) -> impl Iterator<Item = Result<Field<'a>>> + use<'a> {
         self.fields.clone().filter(move |field| field.as_ref().map_or(true, |field| field.number == number))
     }

@@ -1,40 +1,40 @@
-//! The wire itself: numbered fields of five shapes, walked in order.
+//! The protobuf wire format: iteration over the fields of a message.
 
 use crate::error::{Error, Place, Result};
 
-/// How deep groups may nest; protobuf's own readers stop there too.
+/// Limit on nested groups, as in protobuf's own parsers.
 const MAX_GROUPS: usize = 100;
 
-/// The value of a field, as the wire has it.
+/// The encoded value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire<'a> {
-    /// An integer of variable size.
+    /// A varint.
     Varint(u64),
     /// Eight bytes.
     Fixed64(u64),
-    /// Text, bytes, a message or packed numbers.
+    /// A length-delimited value: text, bytes, a message or packed numbers.
     Len(&'a [u8]),
-    /// An obsolete kind of nesting, already skipped.
+    /// A group (deprecated), already skipped.
     Group,
     /// Four bytes.
     Fixed32(u32),
 }
 
-/// One field of a message.
+/// A field of a message.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<'a> {
-    /// Its number in the message.
+    /// The field number.
     pub number: u32,
-    /// What it holds.
+    /// The value.
     pub wire: Wire<'a>,
-    /// Where its value starts, counted from the start of the outermost message.
+    /// Offset of the value from the start of the outermost message.
     pub at: usize,
-    /// How many bytes its value claims. More than `wire` has only where the input is the beginning of a message.
+    /// The length that the field claims. Exceeds that of `wire` only if the input is the beginning of a message.
     pub claimed: u64,
     message: &'static str,
 }
 
-/// The fields of a message, in the order they stand in.
+/// An iterator over the fields of a message.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
@@ -45,33 +45,33 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of `bytes`, which hold a message of this name and start `base` bytes into what offsets are counted from.
+    /// Iterates over a message. `base` is added to offsets; `message` names it in errors.
     pub fn new(bytes: &'a [u8], base: usize, message: &'static str) -> Self {
         Fields { bytes, next: 0, base, beginning: false, message }
     }
 
-    /// The same where `bytes` are only the message's beginning: a field that runs past their end is cut short there, and
-    /// what can't be cut short is [`Error::Truncated`].
+    /// As [`Fields::new`] for the beginning of a message: a field that runs past the end is cut there, and one that cannot
+    /// be cut is [`Error::Truncated`].
     pub fn beginning(bytes: &'a [u8], base: usize, message: &'static str) -> Self {
         Fields { beginning: true, ..Fields::new(bytes, base, message) }
     }
 
-    /// The same fields from a place on that [`at`](Self::at) told before.
+    /// The same fields from an offset that [`at`](Self::at) returned.
     pub(super) fn from(&self, at: usize) -> Self {
         Fields { next: at.saturating_sub(self.base).min(self.bytes.len()), ..self.clone() }
     }
 
-    /// Whether more of the message may follow what is here.
+    /// Whether the input is only the beginning of the message.
     pub fn is_beginning(&self) -> bool {
         self.beginning
     }
 
-    /// How far the walk has come, counted from the start of the outermost message.
+    /// Offset of the next field from the start of the outermost message.
     pub fn at(&self) -> usize {
         self.base + self.next
     }
 
-    /// The next field, `None` at the message's end.
+    /// The next field; `None` at the end of the message.
     #[inline(always)]
     pub fn step(&mut self) -> Result<Option<Field<'a>>> {
         if self.next >= self.bytes.len() {
@@ -80,14 +80,14 @@ impl<'a> Fields<'a> {
         match self.field() {
             Ok(field) => Ok(Some(field)),
             Err(error) => {
-                // Past an error there is no telling where fields start.
+                // After an error, field boundaries are unknown.
                 self.next = self.bytes.len();
                 Err(error)
             }
         }
     }
 
-    /// The next integer, where the bytes hold packed integers in place of fields.
+    /// The next packed integer, if the bytes are packed integers instead of fields.
     #[inline]
     pub fn packed_int(&mut self) -> Result<Option<u64>> {
         if self.next >= self.bytes.len() { Ok(None) } else { self.varint().map(Some) }
@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
         let number = u32::try_from(key >> 3).ok().filter(|number| *number != 0 && *number < 1 << 29);
         match number {
             Some(number) => Ok((number, (key & 7) as u8)),
-            None => Err(self.wrong(format_args!("{} is not a field's number", key >> 3))),
+            None => Err(self.wrong(format_args!("invalid field number {}", key >> 3))),
         }
     }
 
@@ -131,11 +131,11 @@ impl<'a> Fields<'a> {
                 Wire::Len(self.take(length)?)
             }
             5 => Wire::Fixed32(u32::from_le_bytes(self.array()?)),
-            kind => return Err(self.wrong(format_args!("wire type {kind} where a field should start"))),
+            kind => return Err(self.wrong(format_args!("invalid wire type {kind}"))),
         })
     }
 
-    /// Walks over a group without a call for each level, so that nesting costs no stack.
+    /// Skips a group without recursion, so that nesting takes no stack.
     fn skip_group(&mut self, number: u32) -> Result<()> {
         let mut open = [0u32; MAX_GROUPS];
         open[0] = number;
@@ -148,7 +148,7 @@ impl<'a> Fields<'a> {
                 }
                 (_, 3) => return Err(self.wrong(format_args!("groups nested more than {MAX_GROUPS} deep"))),
                 (number, 4) if open[depth - 1] == number => depth -= 1,
-                (number, 4) => return Err(self.wrong(format_args!("the end of a group {number} that isn't open"))),
+                (number, 4) => return Err(self.wrong(format_args!("end of group {number}, which is not open"))),
                 (_, kind) => {
                     self.plain(kind)?;
                 }
@@ -159,7 +159,7 @@ impl<'a> Fields<'a> {
 
     #[inline(always)]
     fn varint(&mut self) -> Result<u64> {
-        // Nearly every key, length and number is a single byte.
+        // Nearly every key, length and number takes one byte.
         match self.bytes.get(self.next) {
             Some(byte @ 0..=0x7f) => {
                 self.next += 1;
@@ -182,7 +182,7 @@ impl<'a> Fields<'a> {
                 return Ok(value);
             }
         }
-        if rest.len() < 10 { Err(self.ends()) } else { Err(self.wrong(format_args!("a number of more than 64 bits"))) }
+        if rest.len() < 10 { Err(self.ends()) } else { Err(self.wrong(format_args!("varint of more than 64 bits"))) }
     }
 
     #[inline(always)]
@@ -197,7 +197,9 @@ impl<'a> Fields<'a> {
                 self.next = self.bytes.len();
                 Ok(rest)
             }
-            None => Err(self.wrong(format_args!("a field claims {length} bytes where {} are left", rest.len()))),
+            None => {
+                Err(self.wrong(format_args!("field length of {length} bytes exceeds the remaining {}", rest.len())))
+            }
         }
     }
 
@@ -215,7 +217,7 @@ impl<'a> Fields<'a> {
     #[cold]
     fn ends(&self) -> Error {
         if !self.beginning {
-            return self.wrong(format_args!("ends inside a number"));
+            return self.wrong(format_args!("message ends inside a number"));
         }
         truncated(self.base, self.bytes.len())
     }
@@ -235,7 +237,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Its integer.
+    /// The value as an integer.
     #[inline]
     pub fn int(&self) -> Result<u64> {
         match self.wire {
@@ -244,7 +246,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Its 64-bit float.
+    /// The value as a 64-bit float.
     #[inline]
     pub fn double(&self) -> Result<f64> {
         match self.wire {
@@ -253,7 +255,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Its 32-bit float.
+    /// The value as a 32-bit float.
     #[inline]
     pub fn float(&self) -> Result<f32> {
         match self.wire {
@@ -262,7 +264,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Its bytes.
+    /// The value as bytes.
     #[inline]
     pub fn bytes(&self) -> Result<&'a [u8]> {
         match self.wire {
@@ -271,36 +273,36 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Its text.
+    /// The value as text.
     #[inline]
     pub fn text(&self) -> Result<&'a str> {
         let bytes = self.bytes()?;
         if self.is_cut() {
             return Err(truncated(self.at, bytes.len()));
         }
-        std::str::from_utf8(bytes).map_err(|e| self.wrong(format_args!("text that is not UTF-8: {e}")))
+        std::str::from_utf8(bytes).map_err(|e| self.wrong(format_args!("invalid UTF-8: {e}")))
     }
 
-    /// The fields of the message it holds.
+    /// The fields of an embedded message.
     #[inline]
     pub fn message(&self, name: &'static str) -> Result<Fields<'a>> {
         Ok(Fields { beginning: self.is_cut(), ..Fields::new(self.bytes()?, self.at, name) })
     }
 
-    /// Whether its bytes are only the beginning of what was written.
+    /// Whether the value is cut at the end of the input.
     pub fn is_cut(&self) -> bool {
         matches!(self.wire, Wire::Len(bytes) if self.claimed > bytes.len() as u64)
     }
 
-    /// Takes it as the only one of its number.
+    /// Stores a value that may occur only once.
     pub(super) fn once<T>(&self, place: &mut Option<T>, value: T) -> Result<()> {
         match place.replace(value) {
             None => Ok(()),
-            Some(_) => Err(self.wrong(format_args!("given twice"))),
+            Some(_) => Err(self.wrong(format_args!("more than one value"))),
         }
     }
 
-    /// An error about this field.
+    /// A corruption error at this field.
     #[cold]
     pub fn wrong(&self, what: std::fmt::Arguments<'_>) -> Error {
         corrupt(self.at, self.message, format_args!("field {}: {what}", self.number))
@@ -315,7 +317,7 @@ impl<'a> Field<'a> {
             Wire::Group => "a group",
             Wire::Fixed32(_) => "four bytes",
         };
-        self.wrong(format_args!("{found} where {wanted} belongs"))
+        self.wrong(format_args!("{found} instead of {wanted}"))
     }
 }
 

@@ -4,7 +4,7 @@ use super::dd::{Dd, exponent, ldexp};
 use super::float::Finished;
 use super::real::{BLOCK, Blocks, Summary, summarise};
 use super::{Counts, Number, Op, OpSet, Reductions};
-use crate::simd::Path;
+use crate::simd::InstructionSet;
 use crate::tensor::DType;
 
 /// A complex element as it lies in a tensor.
@@ -62,13 +62,13 @@ impl<C: Complex, F: Fn(f64, f64) -> f64> Blocks<f64> for Made<'_, C, F> {
 }
 
 /// The reductions of complex numbers of `dtype`.
-pub fn reduce(path: Path, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
-    if dtype == DType::C64 { of::<C64>(path, data, wanted) } else { of::<C128>(path, data, wanted) }
+pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
+    if dtype == DType::C64 { of::<C64>(isa, data, wanted) } else { of::<C128>(isa, data, wanted) }
 }
 
-fn of<C: Complex>(path: Path, data: &[u8], wanted: OpSet) -> Reductions {
+fn of<C: Complex>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Reductions {
     let make = |f: fn(f64, f64) -> f64, wanted: OpSet| {
-        summarise(path, &Made::<C, _>(data, f, std::marker::PhantomData), wanted, 53)
+        summarise(isa, &Made::<C, _>(data, f, std::marker::PhantomData), wanted, 53)
     };
     let sizes = make(magnitude, wanted);
     let mut out = Reductions::new(C::DTYPE, Counts::default());

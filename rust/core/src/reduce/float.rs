@@ -5,7 +5,7 @@ use half::slice::HalfFloatSliceExt;
 use super::dd::ldexp;
 use super::real::{AsTheyLie, BLOCK, Blocks, Looks, Summary, summarise};
 use super::{Number, Op, OpSet, Reductions};
-use crate::simd::Path;
+use crate::simd::InstructionSet;
 use crate::tensor::DType;
 
 /// 16-bit floats, widened to f32 a block at a time.
@@ -50,17 +50,23 @@ impl<H: Half> Blocks<f32> for Widened<'_, H> {
 }
 
 /// The reductions of floats of `dtype`.
-pub fn reduce(path: Path, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
+pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
     match dtype {
-        DType::F16 => real(path, dtype, &Widened::<half::f16>(data, std::marker::PhantomData), wanted, 11),
-        DType::BF16 => real(path, dtype, &Widened::<half::bf16>(data, std::marker::PhantomData), wanted, 8),
-        DType::F32 => real::<f32>(path, dtype, &AsTheyLie(data), wanted, 24),
-        _ => real::<f64>(path, DType::F64, &AsTheyLie(data), wanted, 53),
+        DType::F16 => real(isa, dtype, &Widened::<half::f16>(data, std::marker::PhantomData), wanted, 11),
+        DType::BF16 => real(isa, dtype, &Widened::<half::bf16>(data, std::marker::PhantomData), wanted, 8),
+        DType::F32 => real::<f32>(isa, dtype, &AsTheyLie(data), wanted, 24),
+        _ => real::<f64>(isa, DType::F64, &AsTheyLie(data), wanted, 53),
     }
 }
 
-fn real<T: Looks>(path: Path, dtype: DType, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32) -> Reductions {
-    let summary = summarise(path, blocks, wanted, precision);
+fn real<T: Looks>(
+    isa: InstructionSet,
+    dtype: DType,
+    blocks: &dyn Blocks<T>,
+    wanted: OpSet,
+    precision: i32,
+) -> Reductions {
+    let summary = summarise(isa, blocks, wanted, precision);
     let mut out = Reductions::new(dtype, summary.counts);
     let mut set = |op, abs, value| out.set(op, abs, Number::from_f64(dtype, value));
     for abs in [false, true] {

@@ -5,7 +5,7 @@
 
 use super::dd::Dd;
 use super::{Counts, Number, Op, OpSet, Reductions};
-use crate::simd::{Kernel, Path};
+use crate::simd::{InstructionSet, Kernel};
 use crate::tensor::DType;
 
 /// Elements added up in 64-bit lanes before they go into the totals: few enough for any 32-bit element.
@@ -60,14 +60,14 @@ impl Sums {
 }
 
 /// The reductions of bools or integers of `dtype`.
-pub fn reduce(path: Path, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
+pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
     let sums = match dtype {
-        DType::I8 => narrow::<i8>(path, data, wanted),
-        DType::I16 => narrow::<i16>(path, data, wanted),
-        DType::I32 => narrow::<i32>(path, data, wanted),
-        DType::U8 => narrow::<u8>(path, data, wanted),
-        DType::U16 => narrow::<u16>(path, data, wanted),
-        DType::U32 => narrow::<u32>(path, data, wanted),
+        DType::I8 => narrow::<i8>(isa, data, wanted),
+        DType::I16 => narrow::<i16>(isa, data, wanted),
+        DType::I32 => narrow::<i32>(isa, data, wanted),
+        DType::U8 => narrow::<u8>(isa, data, wanted),
+        DType::U16 => narrow::<u16>(isa, data, wanted),
+        DType::U32 => narrow::<u32>(isa, data, wanted),
         DType::I64 => wide(data, wanted, i64::from_le_bytes, i64::wrapping_abs, i64::unsigned_abs),
         DType::U64 => wide(data, wanted, u64::from_le_bytes, |x| x, |x| x),
         _ => truths(data),
@@ -266,7 +266,7 @@ impl<I: Narrow> Kernel for Products<'_, I> {
     }
 }
 
-fn narrow<I: Narrow>(path: Path, data: &[u8], wanted: OpSet) -> Sums {
+fn narrow<I: Narrow>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Sums {
     use std::marker::PhantomData;
     let mut sums = Sums::new();
     if let Some(first) = data.get(..I::SIZE).map(I::read) {
@@ -274,7 +274,7 @@ fn narrow<I: Narrow>(path: Path, data: &[u8], wanted: OpSet) -> Sums {
     }
     for bytes in data.chunks(BLOCK * I::SIZE) {
         sums.n += (bytes.len() / I::SIZE) as u64;
-        let block = path.run(Look::<I>(bytes, PhantomData));
+        let block = isa.run(Look::<I>(bytes, PhantomData));
         let wide = |x: I| -> i128 { Into::<i64>::into(x).into() };
         sums.min = sums.min.min(wide(block.min));
         sums.max = sums.max.max(wide(block.max));
@@ -287,12 +287,12 @@ fn narrow<I: Narrow>(path: Path, data: &[u8], wanted: OpSet) -> Sums {
         sums.zeros += block.zeros;
         if wanted.moments() {
             for (abs, about) in sums.about.iter_mut().enumerate() {
-                let [units, upper] = path.run(Squares::<I>(bytes, about.k as i64, abs == 1, PhantomData));
+                let [units, upper] = isa.run(Squares::<I>(bytes, about.k as i64, abs == 1, PhantomData));
                 about.squares[0] += u128::from(units) + (u128::from(upper) << 32);
             }
         }
         if wanted.product() && (sums.product != 0 || sums.abs_product != 0) {
-            let (product, abs) = if sums.zeros > 0 { (0, 0) } else { path.run(Products::<I>(bytes, PhantomData)) };
+            let (product, abs) = if sums.zeros > 0 { (0, 0) } else { isa.run(Products::<I>(bytes, PhantomData)) };
             sums.product = sums.product.wrapping_mul(product);
             sums.abs_product = sums.abs_product.wrapping_mul(abs);
         }

@@ -19,7 +19,7 @@ pub(crate) use complex::magnitude;
 pub use number::{Number, Value};
 
 use crate::error::{Error, Result};
-use crate::simd::Path;
+use crate::simd::InstructionSet;
 use crate::tensor::DType;
 
 /// One kind of reduction.
@@ -195,16 +195,16 @@ pub fn reduce(dtype: DType, data: &[u8]) -> Result<Reductions> {
 
 /// The reductions in `wanted`, and whichever come along for nothing. The counts are always there.
 pub fn reduce_some(dtype: DType, data: &[u8], wanted: OpSet) -> Result<Reductions> {
-    reduce_by(Path::best(), dtype, data, wanted)
+    reduce_by(InstructionSet::best(), dtype, data, wanted)
 }
 
 /// As [`reduce_some`], by the instructions of one path: for tests, which take each in turn.
-pub fn reduce_by(path: Path, dtype: DType, data: &[u8], wanted: OpSet) -> Result<Reductions> {
+pub fn reduce_by(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Result<Reductions> {
     elements(dtype, data, "reduced")?;
     Ok(match dtype {
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => float::reduce(path, dtype, data, wanted),
-        DType::C64 | DType::C128 => complex::reduce(path, dtype, data, wanted),
-        _ => int::reduce(path, dtype, data, wanted),
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => float::reduce(isa, dtype, data, wanted),
+        DType::C64 | DType::C128 => complex::reduce(isa, dtype, data, wanted),
+        _ => int::reduce(isa, dtype, data, wanted),
     })
 }
 

@@ -6,7 +6,7 @@ use super::dd::{Dd, exponent, ldexp, power_of_two};
 use super::exact::ExactSum;
 use super::lanes::{About, Extremes, Float, Kinds, OddMinuses, Plain, Product, WideAbout, WideProduct};
 use super::{Counts, OpSet};
-use crate::simd::Path;
+use crate::simd::InstructionSet;
 
 /// Elements of a block. Its 16 or 32 KiB stay in the first-level cache between the looks.
 pub const BLOCK: usize = 4096;
@@ -119,7 +119,7 @@ pub trait Looks: Float {
     /// The sums of one finite block with smallest, largest and nearest element as given, of x and of |x|; and its product
     /// if `product`. With the block comes the memory after it.
     fn sums(
-        path: Path,
+        isa: InstructionSet,
         bytes_and_ahead: (&[u8], &[u8]),
         power: i32,
         ends: (f64, f64, f64),
@@ -138,7 +138,7 @@ impl Looks for f32 {
     }
 
     fn sums(
-        path: Path,
+        isa: InstructionSet,
         (bytes, ahead): (&[u8], &[u8]),
         _: i32,
         (low, high, near): (f64, f64, f64),
@@ -153,13 +153,13 @@ impl Looks for f32 {
         let k = middle(near, far);
         if one_sign && k > 0.0 {
             let k = if low < 0.0 { -k } else { k };
-            let (s, q, product) = path.run(About::<false> { bytes, ahead, k, period });
+            let (s, q, product) = isa.run(About::<false> { bytes, ahead, k, period });
             let x = part(k, s, q);
             return (x, if low < 0.0 { x.negated() } else { x }, product);
         }
-        let sums = path.run(Plain { bytes, ahead, period });
+        let sums = isa.run(Plain { bytes, ahead, period });
         let abs = if k > 0.0 {
-            let (s, q, _) = path.run(About::<true> { bytes, ahead: &[], k, period: 0 });
+            let (s, q, _) = isa.run(About::<true> { bytes, ahead: &[], k, period: 0 });
             part(k, s, q)
         } else {
             part(0.0, sums.magnitudes, sums.squares)
@@ -175,7 +175,7 @@ impl Looks for f64 {
     }
 
     fn sums(
-        path: Path,
+        isa: InstructionSet,
         (bytes, _): (&[u8], &[u8]),
         power: i32,
         (low, high, near): (f64, f64, f64),
@@ -192,25 +192,25 @@ impl Looks for f64 {
         } else {
             magnitude
         };
-        let (s, q) = path.run(WideAbout::<false> { bytes, scale, k });
+        let (s, q) = isa.run(WideAbout::<false> { bytes, scale, k });
         let x = Part { k, s, q };
         let abs = if low >= 0.0 {
             x
         } else if one_sign {
             x.negated()
         } else {
-            let (s, q) = path.run(WideAbout::<true> { bytes, scale, k: magnitude });
+            let (s, q) = isa.run(WideAbout::<true> { bytes, scale, k: magnitude });
             Part { k: magnitude, s, q }
         };
-        (x, abs, if product { path.run(WideProduct { bytes }) } else { Product::ONE })
+        (x, abs, if product { isa.run(WideProduct { bytes }) } else { Product::ONE })
     }
 }
 
 /// One pass over the floats, or two where they are so large or small that their squares need another scale.
 ///
 /// `precision` is that of the dtype in which the sum will be given, in bits.
-pub fn summarise<T: Looks>(path: Path, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32) -> Summary {
-    let first = pass(path, blocks, wanted, precision, 0);
+pub fn summarise<T: Looks>(isa: InstructionSet, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32) -> Summary {
+    let first = pass(isa, blocks, wanted, precision, 0);
     let power = -exponent(first.far);
     if T::SIZE == 8
         && wanted.moments()
@@ -220,24 +220,24 @@ pub fn summarise<T: Looks>(path: Path, blocks: &dyn Blocks<T>, wanted: OpSet, pr
     {
         return Summary {
             product: first.product,
-            ..pass(path, blocks, wanted.without_product(), precision, power.clamp(-1022, 1023))
+            ..pass(isa, blocks, wanted.without_product(), precision, power.clamp(-1022, 1023))
         };
     }
     first
 }
 
-fn pass<T: Looks>(path: Path, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32, power: i32) -> Summary {
+fn pass<T: Looks>(isa: InstructionSet, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32, power: i32) -> Summary {
     let mut counts = Counts::default();
     let (mut low, mut high, mut near) = (T::HIGHEST, T::LOWEST, T::HIGHEST);
     let (mut x, mut abs, mut product) = (Moments::default(), Moments::default(), Product::ONE);
     blocks.each(&mut |bytes, ahead| {
         let n = bytes.len() / T::SIZE;
         counts.n += n as u64;
-        let (l, h, m) = path.run(Extremes::<T>(bytes, PhantomData));
+        let (l, h, m) = isa.run(Extremes::<T>(bytes, PhantomData));
         (low, high, near) = (low.min(l.key()), high.max(h.key()), near.min(m.magnitude()));
         let ends = (l.wide(), h.wide(), m.wide());
         if !ends.0.is_finite() || !ends.1.is_finite() || ends.2 == 0.0 {
-            let [nan, pos_inf, neg_inf, zeros] = path.run(Kinds::<T>(bytes, PhantomData));
+            let [nan, pos_inf, neg_inf, zeros] = isa.run(Kinds::<T>(bytes, PhantomData));
             counts.nan += nan;
             counts.pos_inf += pos_inf;
             counts.neg_inf += neg_inf;
@@ -246,7 +246,7 @@ fn pass<T: Looks>(path: Path, blocks: &dyn Blocks<T>, wanted: OpSet, precision: 
         let finite = counts.nan + counts.pos_inf + counts.neg_inf == 0;
         let multiply = wanted.product() && counts.zeros == 0;
         if n > 0 && finite && (wanted.moments() || multiply) {
-            let (of_x, of_abs, of_product) = T::sums(path, (bytes, ahead), power, ends, multiply);
+            let (of_x, of_abs, of_product) = T::sums(isa, (bytes, ahead), power, ends, multiply);
             x.add(of_x, n);
             abs.add(of_abs, n);
             product = product.times(of_product.mantissa, of_product.exponent);
@@ -265,12 +265,12 @@ fn pass<T: Looks>(path: Path, blocks: &dyn Blocks<T>, wanted: OpSet, precision: 
         summary.sum = exact.total(power);
     }
     if wanted.product() {
-        summary.product = finish_product::<T>(path, blocks, &summary, product);
+        summary.product = finish_product::<T>(isa, blocks, &summary, product);
     }
     summary
 }
 
-fn finish_product<T: Looks>(path: Path, blocks: &dyn Blocks<T>, summary: &Summary, product: Product) -> f64 {
+fn finish_product<T: Looks>(isa: InstructionSet, blocks: &dyn Blocks<T>, summary: &Summary, product: Product) -> f64 {
     let Counts { nan, pos_inf, neg_inf, zeros, .. } = summary.counts;
     let infinite = pos_inf + neg_inf > 0;
     if nan > 0 || infinite && zeros > 0 {
@@ -283,7 +283,7 @@ fn finish_product<T: Looks>(path: Path, blocks: &dyn Blocks<T>, summary: &Summar
     let magnitude = if infinite { f64::INFINITY } else { 0.0 };
     let mut odd = false;
     if summary.min.is_sign_negative() {
-        blocks.each(&mut |bytes, _| odd ^= path.run(OddMinuses::<T>(bytes, PhantomData)));
+        blocks.each(&mut |bytes, _| odd ^= isa.run(OddMinuses::<T>(bytes, PhantomData)));
     }
     if odd { -magnitude } else { magnitude }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::exact::ExactSum;
 use super::{Op, OpSet, Reductions, Value, reduce, reduce_by, reduce_some};
-use crate::simd::Path;
+use crate::simd::InstructionSet;
 use crate::tensor::DType;
 
 fn bytes<const N: usize, T: Copy>(values: &[T], of: impl Fn(T) -> [u8; N]) -> Vec<u8> {
@@ -24,12 +24,12 @@ fn near(ours: f64, exact: f64, epsilon: f64) -> bool {
 
 fn on_every_path(dtype: DType, data: &[u8]) -> Vec<Reductions> {
     // At every alignment too.
-    Path::available()
+    InstructionSet::available()
         .into_iter()
         .enumerate()
-        .map(|(shift, path)| {
+        .map(|(shift, isa)| {
             let moved = [vec![0; shift + 1], data.to_vec()].concat();
-            reduce_by(path, dtype, &moved[shift + 1..], OpSet::ALL).unwrap()
+            reduce_by(isa, dtype, &moved[shift + 1..], OpSet::ALL).unwrap()
         })
         .collect()
 }

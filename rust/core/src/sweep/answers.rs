@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use parking_lot::Mutex;
 
 use super::{Cells, Column, Failed, Options, Rows};
-use crate::checked::{self, HEAD, Vouched};
+use crate::checked::{self, Checksums, HEAD};
 use crate::error::{Error, Place, Result};
 use crate::reduce::{Number, Op, OpSet, Reductions, reduce_some};
 use crate::source::Source;
@@ -97,10 +97,10 @@ pub struct Verified {
 pub fn verify(rows: &Rows, source: &dyn Source, options: &Options<'_>) -> Result<(Verified, Failed)> {
     let found: Mutex<Verified> = Mutex::default();
     let failed = rows.records(source, options, &|at, bytes| {
-        let promise = rows.promise(at);
-        let (record, Vouched { by_footer, by_index }) = checked::frame(bytes, &promise)?;
-        checked::verify(&record, &promise)?;
-        checked::tensor(&record, &promise)?;
+        let expected = rows.expected(at);
+        let (record, Checksums { by_footer, by_index }) = checked::parse(bytes, &expected)?;
+        checked::verify(&record, &expected)?;
+        checked::tensor(&record, &expected)?;
         let mut found = found.lock();
         found.records += 1;
         found.bytes += bytes.len() as u64;
@@ -121,7 +121,7 @@ pub fn heads(rows: &mut Rows, source: &dyn Source, options: &Options<'_>) -> Res
     let found: Mutex<Vec<Option<Head>>> = Mutex::new(vec![None; rows.rows.len()]);
     let longer: Mutex<Vec<usize>> = Mutex::default();
     rows.plan.items.iter_mut().for_each(|item| item.length = item.length.min(HEAD));
-    let mut failed = rows.records(source, options, &|at, bytes| match checked::head(bytes, &rows.promise(at)) {
+    let mut failed = rows.records(source, options, &|at, bytes| match checked::head(bytes, &rows.expected(at)) {
         Err(Error::Truncated { .. }) if (bytes.len() as u64) < rows.jobs[at].length => {
             longer.lock().push(at);
             Ok(())
@@ -136,7 +136,7 @@ pub fn heads(rows: &mut Rows, source: &dyn Source, options: &Options<'_>) -> Res
         let mut rest = rows.part(&longer);
         rest.plan.items.iter_mut().zip(&rest.jobs).for_each(|(item, job)| item.length = job.length);
         failed.extend(rest.records(source, options, &|at, bytes| {
-            found.lock()[rest.jobs[at].row as usize] = Some(checked::head(bytes, &rest.promise(at))?);
+            found.lock()[rest.jobs[at].row as usize] = Some(checked::head(bytes, &rest.expected(at))?);
             Ok(())
         })?);
         failed.sort_by_key(|(row, _)| *row);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::{Bytes, Item, Options, Plan, execute};
 use crate::catalog::{Catalog, Entry, FileId, Kind, When};
-use crate::checked::{self, Promise};
+use crate::checked::{self, ExpectedRecord};
 use crate::error::{Error, Result};
 use crate::reduce::OpSet;
 use crate::source::Source;
@@ -186,11 +186,11 @@ impl Rows {
     }
 
     /// What was promised of an item's record.
-    pub fn promise(&self, at: usize) -> Promise<'_> {
+    pub fn expected(&self, at: usize) -> ExpectedRecord<'_> {
         let job = &self.jobs[at];
         let tensor = &self.names[self.rows[job.row as usize].name as usize];
         let when = self.whens[self.plan.items[at].file as usize];
-        Promise { tensor, kind: job.kind, when, length: job.length, crc: job.crc }
+        ExpectedRecord { tensor, kind: job.kind, when, length: job.length, crc: job.crc }
     }
 
     /// An error of an item's record, with its place in the run.
@@ -201,7 +201,7 @@ impl Rows {
 
     /// Read the plan and give each tensor to `each`, which may still find fault with it. The rows that failed.
     pub fn tensors(&self, source: &dyn Source, options: &Options<'_>, each: &EachTensor<'_>) -> Result<Failed> {
-        self.records(source, options, &|at, bytes| each(at, &checked::whole(bytes, &self.promise(at))?, bytes))
+        self.records(source, options, &|at, bytes| each(at, &checked::decode(bytes, &self.expected(at))?, bytes))
     }
 
     /// Read the plan and give each record's bytes to `each`. The rows that failed.

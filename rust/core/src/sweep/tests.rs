@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::catalog::{Catalog, Intake, event_key, index_key};
 use crate::crc::{MaskedCrc, crc32c};
-use crate::index::{Index, Placed};
+use crate::index::{Index, TensorEntry};
 use crate::reduce::{Op, OpSet};
 use crate::source::{Local, Memory};
 use crate::step::{Mode, Step};
@@ -16,7 +16,7 @@ use crate::tensor::{DType, Data, Meta, encode_tensor_event};
 #[derive(Default)]
 struct Run {
     memory: Memory,
-    files: Vec<(Step, String, Vec<u8>, Vec<Placed<'static>>)>,
+    files: Vec<(Step, String, Vec<u8>, Vec<TensorEntry<'static>>)>,
 }
 
 fn record(step: Step, tag: &str, values: &[f32], crc: bool) -> (Vec<u8>, Option<u32>) {
@@ -37,7 +37,7 @@ impl Run {
         for (name, values) in tensors {
             let (record, crc) = record(step, name, values, true);
             let (offset, length) = (events.len() as u64, record.len() as u64);
-            places.push(Placed { name: (*name).to_owned().into(), offset, length, crc });
+            places.push(TensorEntry { name: (*name).to_owned().into(), offset, length, crc });
             events.extend(record);
         }
         self.files.push((step, worker.to_owned(), events, places));
@@ -50,7 +50,8 @@ impl Run {
             catalog.add_keys([key.as_str()]).unwrap();
             let file = catalog.find_key(&key).unwrap();
             let (mode, mode_step) = (Mode::Train, step);
-            let index = Index { mode, mode_step, event_file: Some(events_key.clone().into()), places, shapes: vec![] };
+            let index =
+                Index { mode, mode_step, event_file: Some(events_key.clone().into()), entries: places, shapes: vec![] };
             catalog.take_in(vec![Intake { file, stamp: 0, content: Ok(index) }]).unwrap();
             self.memory.insert(events_key, events);
         }

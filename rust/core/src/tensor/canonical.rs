@@ -1,14 +1,14 @@
-//! The way smdebug's own writers lay out a tensor's event, read straight through.
+//! A fast path for the field order in which smdebug's writers encode a tensor event.
 //!
-//! Nearly every record has its fields in this one order, and there are hundreds of thousands of small ones in a run. What is
-//! laid out in any other way, or is wrong in any way, is nothing here: the general reader then says what it is.
+//! Nearly every record has this layout, and a run can have hundreds of thousands of small records. Any other layout and any
+//! error yields `None`; the general parser then decodes the payload or reports the error.
 
 use super::dtype::DType;
-use super::event::{Hidden, TensorEvent};
+use super::event::{ModePlugins, TensorEvent};
 use super::view::{Data, TensorView};
 use crate::proto::MAX_RANK;
 
-/// Keys of fields, as the byte they are: number and wire type.
+/// Field keys as encoded: number and wire type.
 mod key {
     pub const WALL_TIME: u8 = 0x09;
     pub const STEP: u8 = 0x10;
@@ -28,9 +28,9 @@ mod key {
     pub const PLUGIN_CONTENT: u8 = 0x12;
 }
 
-/// The tensor of a payload that is laid out as smdebug does.
+/// Decodes a payload in the canonical layout.
 pub(super) fn tensor_event(payload: &[u8]) -> Option<TensorEvent<'_>> {
-    let mut event = Walk(payload);
+    let mut event = Cursor(payload);
     event.key(key::WALL_TIME)?;
     let wall_time = f64::from_le_bytes(event.take(8)?.try_into().ok()?);
     let mut step = 0;
@@ -38,32 +38,32 @@ pub(super) fn tensor_event(payload: &[u8]) -> Option<TensorEvent<'_>> {
         event.key(key::STEP)?;
         step = event.varint()?.cast_signed();
     }
-    let mut summary = Walk(event.last(key::SUMMARY)?);
-    let mut value = Walk(summary.last(key::VALUE)?);
+    let mut summary = Cursor(event.last(key::SUMMARY)?);
+    let mut value = Cursor(summary.last(key::VALUE)?);
     let tag = value.field(key::TAG)?;
-    let mut tensor = Walk(value.field(key::TENSOR)?);
-    let mut hidden = Hidden::default();
+    let mut tensor = Cursor(value.field(key::TENSOR)?);
+    let mut hidden = ModePlugins::default();
     if !value.0.is_empty() {
-        let mut metadata = Walk(value.last(key::METADATA)?);
+        let mut metadata = Cursor(value.last(key::METADATA)?);
         while !metadata.0.is_empty() {
-            let mut plugin = Walk(metadata.field(key::PLUGIN)?);
+            let mut plugin = Cursor(metadata.field(key::PLUGIN)?);
             let name = plugin.field(key::PLUGIN_NAME)?;
             hidden.note(std::str::from_utf8(name).ok()?, plugin.last(key::PLUGIN_CONTENT)?);
         }
     }
     tensor.key(key::DTYPE)?;
     let dtype = DType::from_number(tensor.varint()?).filter(|dtype| *dtype != DType::Str)?;
-    let mut dims = Walk(tensor.field(key::SHAPE)?);
+    let mut dims = Cursor(tensor.field(key::SHAPE)?);
     let content = tensor.last(key::CONTENT)?;
     let (mut shape, mut size) = (Vec::new(), dtype.item_size());
     while !dims.0.is_empty() {
-        let mut dim = Walk(dims.field(key::DIM)?);
+        let mut dim = Cursor(dims.field(key::DIM)?);
         dim.key(key::SIZE)?;
         let count = dim.varint()?;
         if !dim.0.is_empty() {
             dim.last(key::DIM_NAME)?;
         }
-        // A dimension of 0 is written by leaving it out, so this is at least 1, and the product grows up to the content.
+        // A size of 0 is not encoded, so `count` is at least 1 and the product never shrinks.
         size = size.checked_mul(usize::try_from(count).ok().filter(|count| *count > 0)?)?;
         if shape.len() == MAX_RANK || size > content.len() {
             return None;
@@ -73,15 +73,15 @@ pub(super) fn tensor_event(payload: &[u8]) -> Option<TensorEvent<'_>> {
     if size != content.len() {
         return None;
     }
-    let Hidden { mode, mode_step } = hidden;
+    let ModePlugins { mode, mode_step } = hidden;
     let tensor = TensorView { dtype, shape, data: Data::Raw(content) };
     Some(TensorEvent { step, wall_time, tag: std::str::from_utf8(tag).ok()?, mode, mode_step, tensor })
 }
 
-/// Bytes that are yet to be read.
-struct Walk<'a>(&'a [u8]);
+/// The bytes not parsed yet.
+struct Cursor<'a>(&'a [u8]);
 
-impl<'a> Walk<'a> {
+impl<'a> Cursor<'a> {
     #[inline]
     fn is(&self, key: u8) -> bool {
         self.0.first() == Some(&key)
@@ -104,7 +104,7 @@ impl<'a> Walk<'a> {
     #[inline]
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
-        // Nine bytes hold any size there is.
+        // Nine bytes encode any valid size.
         for (at, byte) in self.0.iter().enumerate().take(9) {
             value |= u64::from(byte & 0x7f) << (7 * at);
             if byte & 0x80 == 0 {
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// The bytes of a field.
+    /// The content of a field.
     #[inline]
     fn field(&mut self, key: u8) -> Option<&'a [u8]> {
         self.key(key)?;
@@ -123,7 +123,7 @@ impl<'a> Walk<'a> {
         self.take(usize::try_from(length).ok()?)
     }
 
-    /// The bytes of a field that nothing follows.
+    /// The content of a field that must be the last one.
     #[inline]
     fn last(&mut self, key: u8) -> Option<&'a [u8]> {
         self.field(key).filter(|_| self.0.is_empty())
@@ -149,33 +149,33 @@ mod tests {
         before
     }
 
-    /// What is found straight is what the general reader finds.
+    /// Whether the fast path decodes the payload. If so, the general parser must agree.
     fn agrees(payload: &[u8]) -> bool {
-        let straight = tensor_event(payload);
-        if let Some(straight) = &straight {
-            let anyhow = general_tensor_event(&Event::parse(payload).unwrap()).unwrap();
-            // A time may be NaN.
-            assert_eq!(straight.wall_time.to_bits(), anyhow.wall_time.to_bits());
-            assert_eq!(TensorEvent { wall_time: 0.0, ..straight.clone() }, TensorEvent { wall_time: 0.0, ..anyhow });
+        let fast = tensor_event(payload);
+        if let Some(fast) = &fast {
+            let general = general_tensor_event(&Event::parse(payload).unwrap()).unwrap();
+            // The wall time may be NaN.
+            assert_eq!(fast.wall_time.to_bits(), general.wall_time.to_bits());
+            assert_eq!(TensorEvent { wall_time: 0.0, ..fast.clone() }, TensorEvent { wall_time: 0.0, ..general });
         }
-        straight.is_some()
+        fast.is_some()
     }
 
     #[test]
-    fn our_own_writers_lay_tensors_out_this_way() {
+    fn encoder_output_is_canonical() {
         for shape in [&[][..], &[1], &[3, 1, 2], &[200, 3]] {
             for step in [0, 7, i64::MAX] {
                 assert!(agrees(&payload(step, "a/b:0", DType::F32, shape)), "{shape:?}");
             }
         }
-        // What is laid out in another way is left to the general reader.
+        // Other layouts are left to the general parser.
         assert!(!agrees(&payload(1, "w", DType::F32, &[0, 3])));
         assert!(!agrees(&[]));
     }
 
     proptest! {
         #[test]
-        fn no_damage_makes_it_disagree(
+        fn fast_path_agrees_with_general_parser(
             step in 0i64..300,
             tag in ".{0,8}",
             dtype in 1usize..16,

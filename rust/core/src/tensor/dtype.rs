@@ -1,10 +1,10 @@
-//! The element types of the format.
+//! Element types.
 
-/// The element types of the format, by their number in it.
+/// The element types of the format; the discriminants are the numbers in the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DType {
-    /// Text; number 0, because writers leave the field out.
+    /// String. The number is 0 because writers omit the field.
     Str = 0,
     /// 32-bit float.
     F32 = 1,
@@ -22,9 +22,9 @@ pub enum DType {
     C64 = 8,
     /// 64-bit signed integer.
     I64 = 9,
-    /// One byte a value, 0 or 1.
+    /// One byte per value, 0 or 1.
     Bool = 10,
-    /// The upper half of a 32-bit float.
+    /// bfloat16: the upper half of a 32-bit float.
     BF16 = 14,
     /// 16-bit unsigned integer.
     U16 = 17,
@@ -39,7 +39,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Every dtype, in the order of its number.
+    /// All dtypes, by ascending number.
     pub const ALL: [DType; 16] = [
         DType::Str,
         DType::F32,
@@ -59,7 +59,7 @@ impl DType {
         DType::U64,
     ];
 
-    /// The dtype of a number on the wire. Text has two: 0, as smdebug writes it, and TensorFlow's own 7.
+    /// The dtype of a number. Strings have two: 0 from smdebug and 7 from TensorFlow.
     pub fn from_number(number: u64) -> Option<DType> {
         Some(match number {
             0 | 7 => DType::Str,
@@ -82,17 +82,17 @@ impl DType {
         })
     }
 
-    /// The dtype that numpy calls so.
+    /// The dtype of a numpy name.
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// Its number on the wire.
+    /// The number in the format.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// Bytes of one element; 0 for text, whose elements differ in size.
+    /// Size of one element in bytes; 0 for strings.
     pub fn item_size(self) -> usize {
         match self {
             DType::Str => 0,
@@ -104,7 +104,7 @@ impl DType {
         }
     }
 
-    /// numpy's name for it ("str" for text, "bfloat16" where ml_dtypes knows it).
+    /// The numpy name ("str" for strings; "bfloat16" needs ml_dtypes).
     pub fn name(self) -> &'static str {
         match self {
             DType::Str => "str",
@@ -127,7 +127,7 @@ impl DType {
     }
 }
 
-/// What TensorFlow calls a number that is no [`DType`], to say what a file holds that can't be read.
+/// TensorFlow's name of a number that is not a [`DType`], for error messages.
 pub(super) fn foreign_name(number: u64) -> &'static str {
     match number {
         11 => "qint8",
@@ -150,7 +150,7 @@ mod tests {
     use super::DType;
 
     #[test]
-    fn numbers_and_names_lead_back_to_their_dtype() {
+    fn numbers_and_names_round_trip() {
         for dtype in DType::ALL {
             assert_eq!(DType::from_number(u64::from(dtype.number())), Some(dtype));
             assert_eq!(DType::from_name(dtype.name()), Some(dtype));

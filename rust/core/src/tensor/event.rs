@@ -1,4 +1,4 @@
-//! A tensor with its name and when it was saved: what one record of a tensor file holds.
+//! Tensor events: a tensor with its name, step and mode, as one record holds it.
 
 use super::dtype::DType;
 use super::parse::head_of;
@@ -8,36 +8,36 @@ use crate::proto::{Content, Event, Kind, Metadata, TensorProto, Value, encode};
 use crate::record::{self, FOOTER, HEADER};
 use crate::step::{Mode, Step};
 
-/// A saved tensor.
+/// A saved tensor with its metadata.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorEvent<'a> {
     /// The global step.
     pub step: Step,
-    /// When it was written, in seconds since 1970.
+    /// Wall time of writing, in seconds since 1970.
     pub wall_time: f64,
-    /// Its name, as saved.
+    /// The name as saved.
     pub tag: &'a str,
-    /// The mode's number (1 train, 2 eval, 3 predict, 4 global), where one is given.
+    /// The mode, if the record states it.
     pub mode: Option<Mode>,
-    /// The step counted within the mode, where one is given.
+    /// The step within the mode, if the record states it.
     pub mode_step: Option<Step>,
     /// The tensor.
     pub tensor: TensorView<'a>,
 }
 
-/// The tensor in an event.
+/// Decodes the tensor of a parsed event, whatever the order of its fields.
 pub fn general_tensor_event<'a>(event: &Event<'a>) -> Result<TensorEvent<'a>> {
     let (value, proto) = first_tensor(event)?;
     let tensor = TensorView::from_proto(proto)?;
-    let Hidden { mode, mode_step } = value.metadata.as_ref().map(hidden_in).transpose()?.unwrap_or_default();
+    let ModePlugins { mode, mode_step } = value.metadata.as_ref().map(mode_plugins).transpose()?.unwrap_or_default();
     Ok(TensorEvent { step: event.step, wall_time: event.wall_time, tag: value.tag, mode, mode_step, tensor })
 }
 
-/// The first value of an event and the tensor in it.
+/// The first value of an event, which must be a tensor.
 fn first_tensor<'a>(event: &Event<'a>) -> Result<(Value<'a>, TensorProto<'a>)> {
     let found = match event.content {
         Content::Empty => "nothing",
-        Content::FileVersion(_) => "the version of a TensorBoard file",
+        Content::FileVersion(_) => "a TensorBoard file version",
         Content::Graph(_) => "a graph",
         Content::Other(_) => "a log message, session state or run metadata",
         Content::Summary => match event.values().next().transpose()? {
@@ -48,18 +48,18 @@ fn first_tensor<'a>(event: &Event<'a>) -> Result<(Value<'a>, TensorProto<'a>)> {
             },
         },
     };
-    Err(Error::Unsupported { place: Place::memory(0), what: format!("a record that holds {found}, not a tensor") })
+    Err(Error::Unsupported { place: Place::memory(0), what: format!("the record holds {found}, not a tensor") })
 }
 
-/// The mode and mode step that smdebug hides in two plugins.
+/// The mode and mode step, which smdebug stores as two plugins.
 #[derive(Default)]
-pub(super) struct Hidden {
+pub(super) struct ModePlugins {
     pub mode: Option<Mode>,
     pub mode_step: Option<Step>,
 }
 
-impl Hidden {
-    /// What a plugin says. Content that is neither is another writer's and means nothing here.
+impl ModePlugins {
+    /// Reads one plugin. Content that does not parse belongs to another writer and is ignored.
     #[inline]
     pub fn note(&mut self, plugin: &str, content: &[u8]) {
         let content = std::str::from_utf8(content).unwrap_or_default();
@@ -71,8 +71,8 @@ impl Hidden {
     }
 }
 
-fn hidden_in(metadata: &Metadata<'_>) -> Result<Hidden> {
-    let mut found = Hidden::default();
+fn mode_plugins(metadata: &Metadata<'_>) -> Result<ModePlugins> {
+    let mut found = ModePlugins::default();
     for plugin in metadata.plugins() {
         let (name, content) = plugin?;
         found.note(name, content);
@@ -80,7 +80,7 @@ fn hidden_in(metadata: &Metadata<'_>) -> Result<Hidden> {
     Ok(found)
 }
 
-/// What the beginning of a record says of its tensor.
+/// What the beginning of a record tells about its tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head<'a> {
     /// The global step.
@@ -91,13 +91,13 @@ pub struct Head<'a> {
     pub dtype: DType,
     /// The size of each dimension.
     pub shape: Vec<u64>,
-    /// Bytes of the whole record.
+    /// Size of the whole record.
     pub size: u64,
 }
 
-/// A tensor's dtype and shape from the first bytes of its record; a few hundred are nearly always enough.
+/// Decodes dtype and shape from the first bytes of a record; a few hundred are nearly always enough.
 ///
-/// [`Error::Truncated`] says how many bytes of the record are wanted when these are too few.
+/// [`Error::Truncated`] states how many bytes of the record are needed if these are too few.
 pub fn decode_head(beginning: &[u8]) -> Result<Head<'_>> {
     let size = match record::next(beginning, 0) {
         record::Next::Record(record) => record.size as u64,
@@ -115,7 +115,7 @@ pub fn decode_head(beginning: &[u8]) -> Result<Head<'_>> {
     };
     let head = event.and_then(|event| {
         let (value, proto) = match first_tensor(&event) {
-            // The tensor may be in what isn't here.
+            // The tensor may follow in the missing bytes.
             Err(Error::Unsupported { .. }) if whole.is_none() => return Err(too_short()),
             first => first?,
         };
@@ -128,22 +128,22 @@ pub fn decode_head(beginning: &[u8]) -> Result<Head<'_>> {
     })
 }
 
-/// What an event says of its tensor besides the tensor.
+/// The metadata of a tensor event.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Meta<'a> {
     /// The global step.
     pub step: Step,
-    /// When it is written, in seconds since 1970.
+    /// Wall time, in seconds since 1970.
     pub wall_time: f64,
     /// The tensor's name.
     pub tag: &'a str,
-    /// The mode's number.
+    /// The mode.
     pub mode: Mode,
-    /// The step counted within the mode.
+    /// The step within the mode.
     pub mode_step: Step,
 }
 
-/// A payload around content that isn't copied: what goes before it and what goes behind it.
+/// Encodes a payload without copying raw content: the bytes before and after it.
 pub fn encode_tensor_event(meta: &Meta<'_>, dtype: DType, shape: &[u64], data: &Data<'_>) -> (Vec<u8>, Vec<u8>) {
     use encode::{bytes_size, varint_size};
 

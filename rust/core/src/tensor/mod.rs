@@ -1,4 +1,4 @@
-//! What a tensor is: a dtype, a shape and content that may lie at any byte offset.
+//! Tensors in event files: dtype, shape, and content at any byte offset.
 
 mod canonical;
 mod decode;

@@ -1,22 +1,22 @@
-//! Elements that stand in typed fields (`float_val`, `int_val`, …) instead of raw bytes.
+//! Elements in typed fields (`float_val`, `int_val`, …) instead of raw bytes.
 //!
-//! TensorFlow writes fewer values than the shape has elements when the rest repeat the last one.
+//! TensorFlow omits trailing elements that repeat the last stored value.
 
 use super::dtype::DType;
 use super::view::{Data, MAX_FILLED, TensorView, corrupt, count, unsupported};
 use crate::error::Result;
 use crate::proto::{Field, Fields, TensorProto, Wire};
 
-/// What the values of a typed field look like on the wire.
+/// The wire format of a typed field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Fixed32,
     Fixed64,
-    /// A varint; the given number of low bytes count.
+    /// A varint, of which this many low bytes count.
     Varint(usize),
 }
 
-/// The typed field of a dtype: its number and its form. A complex number is two values.
+/// The number and wire format of a dtype's typed field. A complex number is two values.
 fn field_of(dtype: DType) -> (u32, Form) {
     match dtype {
         DType::F32 => (5, Form::Fixed32),
@@ -35,12 +35,12 @@ fn field_of(dtype: DType) -> (u32, Form) {
     }
 }
 
-/// A tensor of numbers from its typed field.
+/// Decodes a numeric tensor from its typed field.
 pub(super) fn numbers<'a>(proto: &TensorProto<'a>, dtype: DType, shape: Option<Vec<u64>>) -> Result<TensorView<'a>> {
     let (number, form) = field_of(dtype);
     if !proto.has_typed(number) {
         let found = proto.any_typed().unwrap_or(0);
-        return Err(corrupt(proto, format_args!("a {} tensor with values in field {found}", dtype.name())));
+        return Err(corrupt(proto, format_args!("a {} tensor has its values in field {found}", dtype.name())));
     }
     let item = dtype.item_size();
     let mut bytes = Vec::with_capacity(size_of_values(proto, number, form)?);
@@ -49,7 +49,7 @@ pub(super) fn numbers<'a>(proto: &TensorProto<'a>, dtype: DType, shape: Option<V
     }
     let given = bytes.len() / item;
     if bytes.len() % item != 0 {
-        return Err(corrupt(proto, format_args!("half a {} value", dtype.name())));
+        return Err(corrupt(proto, format_args!("incomplete {} value", dtype.name())));
     }
     let shape = shape.unwrap_or_else(|| flat(given));
     let wanted = count(proto, &shape, item)?;
@@ -63,14 +63,14 @@ pub(super) fn numbers<'a>(proto: &TensorProto<'a>, dtype: DType, shape: Option<V
     Ok(TensorView { dtype, shape, data: Data::Owned(bytes) })
 }
 
-/// A tensor of text.
+/// Decodes a string tensor.
 pub(super) fn strings<'a>(proto: &TensorProto<'a>, shape: Option<Vec<u64>>) -> Result<TensorView<'a>> {
     let (number, _) = field_of(DType::Str);
     if !proto.content.is_empty() {
-        return Err(corrupt(proto, format_args!("{} bytes of content without a dtype", proto.content.len())));
+        return Err(corrupt(proto, format_args!("{} bytes of raw content in a string tensor", proto.content.len())));
     }
     if let Some(other) = proto.any_typed().filter(|_| !proto.has_typed(number)) {
-        return Err(corrupt(proto, format_args!("values in field {other} without a dtype")));
+        return Err(corrupt(proto, format_args!("values in field {other} of a string tensor")));
     }
     let mut strings = Vec::with_capacity(proto.typed(number).count());
     for field in proto.typed(number) {
@@ -85,31 +85,31 @@ pub(super) fn strings<'a>(proto: &TensorProto<'a>, shape: Option<Vec<u64>>) -> R
     Ok(TensorView { dtype: DType::Str, shape, data: Data::Strings(strings) })
 }
 
-/// The shape of values that come without one: a single value, or a row.
+/// The shape of values without a stored one: a scalar or a vector.
 fn flat(given: usize) -> Vec<u64> {
     if given == 1 { Vec::new() } else { vec![given as u64] }
 }
 
-/// How many elements the last value has still to fill.
+/// The number of elements to fill with the last value.
 fn missing(proto: &TensorProto<'_>, given: usize, wanted: u64, item: usize, shape: &[u64]) -> Result<usize> {
     match wanted.checked_sub(given as u64) {
         Some(0) => Ok(0),
         Some(_) if given == 0 => Err(corrupt(proto, format_args!("no values for shape {shape:?}"))),
         Some(more) if wanted.saturating_mul(item as u64) <= MAX_FILLED => Ok(more as usize),
         Some(_) => {
-            let what = format_args!("{given} values that should fill shape {shape:?}: more than {MAX_FILLED} bytes");
+            let what = format_args!("filling shape {shape:?} from {given} values takes more than {MAX_FILLED} bytes");
             Err(unsupported(proto, what))
         }
         None => Err(corrupt(proto, format_args!("{given} values for shape {shape:?}"))),
     }
 }
 
-/// How many bytes the values take in memory, told from how many stand in the input and nothing else.
+/// The size of the decoded values, computed from the input alone.
 fn size_of_values(proto: &TensorProto<'_>, number: u32, form: Form) -> Result<usize> {
     proto.typed(number).try_fold(0, |size, field| {
         Ok(size
             + match (form, field?.wire) {
-                // The last byte of a varint is the one below 0x80.
+                // The last byte of a varint is below 0x80.
                 (Form::Varint(item), Wire::Len(packed)) => item * packed.iter().filter(|byte| **byte < 0x80).count(),
                 (Form::Varint(item), _) => item,
                 (_, Wire::Len(packed)) => packed.len(),
@@ -119,7 +119,7 @@ fn size_of_values(proto: &TensorProto<'_>, number: u32, form: Form) -> Result<us
     })
 }
 
-/// The values of one field, packed or a single one, as the dtype has them in memory.
+/// Decodes the values of one field, packed or single.
 fn append(field: &Field<'_>, dtype: DType, form: Form, into: &mut Vec<u8>) -> Result<()> {
     match (form, field.wire) {
         (Form::Varint(size), Wire::Varint(value)) => integer(dtype, size, value, into),
@@ -133,12 +133,12 @@ fn append(field: &Field<'_>, dtype: DType, form: Form, into: &mut Vec<u8>) -> Re
         (Form::Fixed64, Wire::Fixed64(value)) => into.extend_from_slice(&value.to_le_bytes()),
         (Form::Fixed32, Wire::Len(packed)) if packed.len().is_multiple_of(4) => into.extend_from_slice(packed),
         (Form::Fixed64, Wire::Len(packed)) if packed.len().is_multiple_of(8) => into.extend_from_slice(packed),
-        (_, wire) => return Err(field.wrong(format_args!("{wire:.0?} where values of {} belong", dtype.name()))),
+        (_, wire) => return Err(field.wrong(format_args!("{wire:.0?} instead of {} values", dtype.name()))),
     }
     Ok(())
 }
 
-/// The low bytes of an integer, which are the value in two's complement; a truth value is 0 or 1.
+/// The low bytes of an integer, its value in two's complement; booleans become 0 or 1.
 fn integer(dtype: DType, size: usize, value: u64, into: &mut Vec<u8>) {
     let value = if dtype == DType::Bool { u64::from(value != 0) } else { value };
     into.extend_from_slice(&value.to_le_bytes()[..size]);

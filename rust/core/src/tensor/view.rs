@@ -6,33 +6,33 @@ use super::dtype::DType;
 use crate::error::{Error, Place, Result};
 use crate::proto::TensorProto;
 
-/// The most bytes that one value, repeated, may fill. A lie about a shape must not cost more than this.
+/// Limit on the bytes that one repeated value may fill, so that a wrong shape cannot exhaust memory.
 pub const MAX_FILLED: u64 = 16 << 20;
 
-/// A tensor whose content is as long as its shape and dtype say.
+/// A tensor whose content matches its shape and dtype.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorView<'a> {
     /// The element type.
     pub dtype: DType,
-    /// The size of each dimension; empty for a single value.
+    /// The dimensions; empty for a scalar.
     pub shape: Vec<u64>,
     /// The elements.
     pub data: Data<'a>,
 }
 
-/// A tensor's elements, the last dimension's next to each other.
+/// The elements of a tensor in C order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data<'a> {
-    /// As they lie in the input: little-endian, at any alignment.
+    /// A slice of the input: little-endian, at any alignment.
     Raw(&'a [u8]),
-    /// Gathered from typed fields: little-endian.
+    /// Collected from typed fields: little-endian.
     Owned(Vec<u8>),
-    /// Text, one slice an element. smdebug's is UTF-8; TensorFlow's may be any bytes.
+    /// Strings, one slice per element: UTF-8 from smdebug, any bytes from TensorFlow.
     Strings(Vec<&'a [u8]>),
 }
 
 impl Data<'_> {
-    /// The elements' bytes; `None` for text.
+    /// The bytes of the elements; `None` for strings.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Data::Raw(bytes) => Some(bytes),
@@ -43,13 +43,13 @@ impl Data<'_> {
 }
 
 impl TensorView<'_> {
-    /// How many elements it has.
+    /// The number of elements.
     pub fn len(&self) -> u64 {
         // Cannot overflow: `from_proto` checks the product.
         self.shape.iter().product()
     }
 
-    /// Its only element as a number; `None` where there are more or fewer, and for text and complex numbers.
+    /// The element of a one-element tensor as a number; `None` for other sizes, strings and complex numbers.
     pub fn number(&self) -> Option<f64> {
         let bytes = self.data.bytes().filter(|_| self.len() == 1)?;
         Some(match self.dtype {
@@ -69,13 +69,13 @@ impl TensorView<'_> {
         })
     }
 
-    /// Whether it has no elements.
+    /// Whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }
 }
 
-/// How many elements a shape has. An error when their bytes, or those of the dimensions that aren't 0, are past counting.
+/// The number of elements of a shape. An error if the size in bytes, or that of the nonzero dimensions, overflows.
 pub(super) fn count(proto: &TensorProto<'_>, shape: &[u64], item_size: usize) -> Result<u64> {
     let limit = i64::MAX as u64 / item_size.max(1) as u64;
     let mut all = 1u64;
@@ -83,7 +83,7 @@ pub(super) fn count(proto: &TensorProto<'_>, shape: &[u64], item_size: usize) ->
         all = all
             .checked_mul(*size)
             .filter(|all| *all <= limit)
-            .ok_or_else(|| corrupt(proto, format_args!("shape {shape:?} has more elements than can be counted")))?;
+            .ok_or_else(|| corrupt(proto, format_args!("the size of shape {shape:?} overflows")))?;
     }
     Ok(if shape.contains(&0) { 0 } else { all })
 }

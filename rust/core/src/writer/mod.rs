@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::crc::{MaskedCrc, Running};
 use crate::error::{Error, Result};
-use crate::index::{Index, LARGEST, Placed, Shaped};
+use crate::index::{Index, LARGEST, ShapeEntry, TensorEntry};
 use crate::proto::MAX_RANK;
 use crate::record;
 use crate::reduce::{self, Op};
@@ -70,7 +70,7 @@ impl StepWriter {
             step,
             fsync,
             events: None,
-            index: Index { mode, mode_step, event_file: None, places: Vec::new(), shapes: Vec::new() },
+            index: Index { mode, mode_step, event_file: None, entries: Vec::new(), shapes: Vec::new() },
             published: false,
             failed: false,
         })
@@ -123,7 +123,7 @@ impl StepWriter {
             return Err(Error::Invalid(format!("{name:?}: a dimension of {size} elements")));
         }
         let (name, original) = (name.to_owned().into(), original.to_owned().into());
-        self.index.shapes.push(Shaped { name, original, shape: shape.to_vec() });
+        self.index.shapes.push(ShapeEntry { name, original, shape: shape.to_vec() });
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl StepWriter {
     /// Puts the event file, then the index file in place; the size of the index file, `None` if nothing was saved.
     fn show(&mut self) -> Result<Option<u64>> {
         self.usable()?;
-        if self.index.places.is_empty() && self.index.shapes.is_empty() {
+        if self.index.entries.is_empty() && self.index.shapes.is_empty() {
             return Ok(None);
         }
         let mut index = Unfinished::create(&self.root, &self.index_key)?;
@@ -185,7 +185,7 @@ impl StepWriter {
         self.failed = written.is_err();
         let (offset, length, crc) = written?;
         self.index.event_file.get_or_insert_with(|| self.event_key.clone().into());
-        self.index.places.push(Placed { name: name.to_owned().into(), offset, length, crc: Some(crc) });
+        self.index.entries.push(TensorEntry { name: name.to_owned().into(), offset, length, crc: Some(crc) });
         Ok(())
     }
 

@@ -1,22 +1,22 @@
-//! One number in an event: what nearly every record of nearly every log is, and in the same few bytes.
+//! A fast path for events with a single scalar, which is what nearly all records of most logs are.
 
-/// An event with one scalar and nothing else, its fields in the order that all writers put them in.
+/// An event with one scalar and nothing else, with its fields in the order that all writers use.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Number<'a> {
-    /// When it was written, in seconds since 1970.
+pub struct ScalarEvent<'a> {
+    /// Wall time, in seconds since 1970.
     pub wall_time: f64,
     /// The global step.
     pub step: i64,
-    /// The tag, which may not be UTF-8.
+    /// The tag; not checked to be UTF-8.
     pub tag: &'a [u8],
-    /// The number.
+    /// The value.
     pub value: f32,
 }
 
-impl<'a> Number<'a> {
-    /// The number in a record's payload; `None` says only that it has to be looked at field by field.
+impl<'a> ScalarEvent<'a> {
+    /// Parses a payload; `None` if it does not have this layout and needs the general parser.
     #[inline]
-    pub fn of(payload: &'a [u8]) -> Option<Self> {
+    pub fn parse(payload: &'a [u8]) -> Option<Self> {
         let (wall_time, rest) = payload.strip_prefix(&[0x09])?.split_first_chunk()?;
         let (step, rest) = match rest {
             [0x10, rest @ ..] => varint(rest)?,
@@ -26,18 +26,18 @@ impl<'a> Number<'a> {
         let (rest, &[0x15, a, b, c, d]) = value.split_last_chunk()? else { return None };
         let tag = only(0x0a, rest)?;
         let (wall_time, value) = (f64::from_le_bytes(*wall_time), f32::from_le_bytes([a, b, c, d]));
-        Some(Number { wall_time, step: step.cast_signed(), tag, value })
+        Some(ScalarEvent { wall_time, step: step.cast_signed(), tag, value })
     }
 }
 
-/// The content of a field that is all there is.
+/// The content of a field that spans all of `bytes`.
 #[inline]
 fn only(key: u8, bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = varint(bytes.strip_prefix(&[key])?)?;
     (length == rest.len() as u64).then_some(rest)
 }
 
-/// A number of at most nine bytes: a longer one is for the general way.
+/// A varint of at most nine bytes; the general parser handles longer ones.
 #[inline]
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0;
@@ -72,15 +72,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_writers_write_is_a_number(step in 0..i64::MAX, tag in ".{0,300}", value: f32) {
+        fn encoded_scalars_are_parsed(step in 0..i64::MAX, tag in ".{0,300}", value: f32) {
             let payload = payload(step, tag.as_bytes(), value);
-            let number = Number::of(&payload).unwrap();
+            let number = ScalarEvent::parse(&payload).unwrap();
             prop_assert_eq!((number.wall_time, number.step, number.tag), (1.5, step, tag.as_bytes()));
             prop_assert_eq!(number.value.to_bits(), value.to_bits());
         }
 
         #[test]
-        fn a_number_is_what_the_general_way_finds(
+        fn fast_path_agrees_with_general_parser(
             step in prop_oneof![0i64..300, any::<i64>()],
             tag in prop::collection::vec(any::<u8>(), 0..4),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
@@ -92,7 +92,7 @@ mod tests {
                 payload[at] = byte;
             }
             payload.truncate(payload.len() - cut);
-            if let Some(number) = Number::of(&payload) {
+            if let Some(number) = ScalarEvent::parse(&payload) {
                 let event = Event::parse(&payload).unwrap();
                 prop_assert_eq!(event.content, Content::Summary);
                 prop_assert_eq!((event.step, event.wall_time.to_bits()), (number.step, number.wall_time.to_bits()));
