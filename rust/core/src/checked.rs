@@ -1,8 +1,8 @@
 //! Verification of a record against its entry in the index file.
 
-use crate::catalog::{Kind, When, tag_fits};
+use crate::catalog::{Kind, SavedAt, tag_matches};
 use crate::crc::MaskedCrc;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::record::{self, HEADER, Record};
 use crate::source::Source;
 use crate::step::Step;
@@ -19,7 +19,7 @@ pub struct ExpectedRecord<'a> {
     /// The kind of the entry.
     pub kind: Kind,
     /// Step and mode.
-    pub when: When,
+    pub when: SavedAt,
     /// Size of the whole record.
     pub length: u64,
     /// CRC32C of the payload, if the index file has one.
@@ -59,7 +59,7 @@ pub fn verify(record: &Record<'_>, expected: &ExpectedRecord<'_>) -> Result<()> 
     let computed = MaskedCrc::of(record.payload);
     let fails = |source: &str, stored: MaskedCrc| {
         let what = format!("record checksum mismatch: {stored} in {source}, computed {computed}");
-        Err(Error::Corrupt { place: Place::memory(0), what })
+        Err(Error::Corrupt { place: Location::memory(0), what })
     };
     match expected.crc.map(MaskedCrc::from_crc) {
         _ if by_footer && computed.0 != record.footer_value => fails("the footer", MaskedCrc(record.footer_value)),
@@ -111,15 +111,15 @@ fn check_length(size: u64, expected: &ExpectedRecord<'_>) -> Result<()> {
         return Ok(());
     }
     let what = format!("record length mismatch: {} bytes in the index file, {size} in the record", expected.length);
-    Err(Error::Corrupt { place: Place::memory(0), what })
+    Err(Error::Corrupt { place: Location::memory(0), what })
 }
 
 fn check_tag(tag: &str, expected: &ExpectedRecord<'_>) -> Result<()> {
-    if tag_fits(tag, expected.tensor, expected.kind) {
+    if tag_matches(tag, expected.tensor, expected.kind) {
         return Ok(());
     }
     let what = format!("record tag mismatch: {:?} in the index file, {tag:?} in the record", expected.tensor);
-    Err(Error::Corrupt { place: Place::memory(0), what })
+    Err(Error::Corrupt { place: Location::memory(0), what })
 }
 
 fn check_step(step: Step, expected: Step) -> Result<()> {
@@ -127,7 +127,7 @@ fn check_step(step: Step, expected: Step) -> Result<()> {
         return Ok(());
     }
     let what = format!("record step mismatch: {expected} in the index file, {step} in the record");
-    Err(Error::Corrupt { place: Place::memory(0), what })
+    Err(Error::Corrupt { place: Location::memory(0), what })
 }
 
 /// A file of another step or mode under this name has the same tensors at the same offsets, so step and mode are checked.
@@ -149,7 +149,7 @@ fn check_step_and_mode(event: &TensorEvent<'_>, expected: &ExpectedRecord<'_>) -
         "record mode step mismatch: {expected} {} in the index file, {found} {mode_step} in the record",
         when.mode_step
     );
-    Err(Error::Corrupt { place: Place::memory(0), what })
+    Err(Error::Corrupt { place: Location::memory(0), what })
 }
 
 /// Parses and verifies a record and decodes its tensor.
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn mismatch_with_index_is_an_error() {
         let bytes = record(false);
-        let when = When { step: 3, mode: Mode::Train, mode_step: 3 };
+        let when = SavedAt { step: 3, mode: Mode::Train, mode_step: 3 };
         let expected = ExpectedRecord { tensor: "w", kind: Kind::VALUE, when, length: bytes.len() as u64, crc: None };
         assert_eq!(decode(&bytes, &expected).unwrap().data, Data::Raw(&[7, 9]));
         let wrong = |expected: ExpectedRecord<'_>, says: &str| {
@@ -194,7 +194,7 @@ mod tests {
         wrong(ExpectedRecord { tensor: "v", ..expected }, "tag mismatch: \"v\" in the index file, \"w\" in the record");
         wrong(ExpectedRecord { length: 30, ..expected }, "30 bytes in the index file");
         let crc = Some(crc32c(&bytes[12..bytes.len() - 4]));
-        let at = |step, mode, mode_step| ExpectedRecord { when: When { step, mode, mode_step }, crc, ..expected };
+        let at = |step, mode, mode_step| ExpectedRecord { when: SavedAt { step, mode, mode_step }, crc, ..expected };
         wrong(at(4, Mode::Train, 3), "4 in the index file, 3 in the record");
         wrong(at(3, Mode::Eval, 3), "EVAL 3 in the index file, TRAIN 3 in the record");
         wrong(at(3, Mode::Train, 2), "TRAIN 2 in the index file, TRAIN 3");
@@ -208,7 +208,7 @@ mod tests {
         for true_footer in [false, true] {
             let sound = record(true_footer);
             let crc = Some(crc32c(&sound[12..sound.len() - 4]));
-            let when = When { step: 3, mode: Mode::Train, mode_step: 3 };
+            let when = SavedAt { step: 3, mode: Mode::Train, mode_step: 3 };
             let expected = ExpectedRecord { tensor: "w", kind: Kind::VALUE, when, length: sound.len() as u64, crc };
             for at in 0..(sound.len() - 4) * 8 {
                 let mut bytes = sound.clone();

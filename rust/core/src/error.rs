@@ -5,26 +5,26 @@ use std::io;
 
 /// A file and a byte offset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct Location {
     /// The file; empty for bytes in memory.
     pub file: String,
     /// Offset from the start of the file.
     pub offset: u64,
 }
 
-impl Place {
+impl Location {
     /// A place in a file.
     pub fn new(file: impl Into<String>, offset: u64) -> Self {
-        Place { file: file.into(), offset }
+        Location { file: file.into(), offset }
     }
 
     /// A place in bytes that belong to no file.
     pub fn memory(offset: u64) -> Self {
-        Place { file: String::new(), offset }
+        Location { file: String::new(), offset }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = if self.file.is_empty() { "<bytes>" } else { &self.file };
         // Control characters in a hostile file name must not reach a terminal.
@@ -39,7 +39,7 @@ pub enum Error {
     #[error("{place}: unexpected end of data: {wanted} bytes needed, {found} available")]
     Truncated {
         /// Where the incomplete item starts.
-        place: Place,
+        place: Location,
         /// Bytes needed.
         wanted: u64,
         /// Bytes available.
@@ -49,7 +49,7 @@ pub enum Error {
     #[error("{place}: {what}")]
     Corrupt {
         /// Where the invalid bytes start.
-        place: Place,
+        place: Location,
         /// The fault.
         what: String,
     },
@@ -57,7 +57,7 @@ pub enum Error {
     #[error("{place}: {what}")]
     Unsupported {
         /// Where the record starts.
-        place: Place,
+        place: Location,
         /// The unsupported content.
         what: String,
     },
@@ -65,7 +65,7 @@ pub enum Error {
     #[error("{place}: invalid index file: {what}")]
     Index {
         /// The index file, and the offset of the fault.
-        place: Place,
+        place: Location,
         /// The fault.
         what: String,
     },

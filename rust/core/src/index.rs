@@ -13,7 +13,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::step::{Mode, Step};
 
 /// The largest integer that every JSON parser represents exactly.
@@ -122,7 +122,7 @@ struct Read<'a> {
 impl<'a> Index<'a> {
     /// Parses an index file. `file` names it in errors.
     pub fn parse(bytes: &'a [u8], file: &str) -> Result<Index<'a>> {
-        let wrong = |offset, what: String| Error::Index { place: Place::new(file, offset), what };
+        let wrong = |offset, what: String| Error::Index { place: Location::new(file, offset), what };
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(wrong(0, "the file is empty".into()));
         }

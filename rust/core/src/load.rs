@@ -3,7 +3,7 @@
 use parking_lot::RwLock;
 use rayon::prelude::*;
 
-use crate::catalog::{Catalog, FileId, INDEX, Intake, parse_key};
+use crate::catalog::{Catalog, FileId, INDEX, LoadedIndex, parse_key};
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::pool;
@@ -18,7 +18,7 @@ pub fn list(catalog: &RwLock<Catalog>, listing: &mut Listing, run: &Local) -> Re
     let mut keys: Vec<String> = Vec::new();
     // Locked per name, so that readers do not wait for a slow disk.
     let outcome = listing.walk(run, INDEX, &mut |directory, name| {
-        if catalog.read().is_news(name) {
+        if catalog.read().is_new(name) {
             keys.push(format!("{directory}/{name}"));
         }
     });
@@ -90,13 +90,13 @@ fn read(catalog: &RwLock<Catalog>, run: &Local, files: &[FileId], threads: Optio
         // Starting threads costs more than reading one file.
         count += if let [one] = keys.as_slice() {
             let (stamp, bytes) = read_one(run, &one.1);
-            catalog.write().take_in(vec![parsed(one, stamp, &bytes)])?
+            catalog.write().insert(vec![parsed(one, stamp, &bytes)])?
         } else {
             let read: Vec<_> = pool::run(threads, || keys.par_iter().map(|(_, key)| read_one(run, key)).collect())?;
             let batch: Vec<_> = pool::run(threads, || {
                 keys.par_iter().zip(&read).map(|(which, (stamp, bytes))| parsed(which, *stamp, bytes)).collect()
             })?;
-            catalog.write().take_in(batch)?
+            catalog.write().insert(batch)?
         };
     }
     Ok(count)
@@ -109,13 +109,13 @@ fn read_one(run: &Local, key: &str) -> (u32, Result<Vec<u8>>) {
     }
 }
 
-fn parsed<'a>((file, key): &(FileId, String), stamp: u32, bytes: &'a Result<Vec<u8>>) -> Intake<'a> {
+fn parsed<'a>((file, key): &(FileId, String), stamp: u32, bytes: &'a Result<Vec<u8>>) -> LoadedIndex<'a> {
     let content = match bytes {
         Ok(bytes) => Index::parse(bytes, key),
         // `Error` is not `Clone`.
         Err(error) => Err(Error::Invalid(error.to_string())),
     };
-    Intake { file: *file, stamp, content }
+    LoadedIndex { file: *file, stamp, content }
 }
 
 /// Loads index files that are in memory. Returns the number of valid ones. Unknown keys are added.
@@ -132,14 +132,14 @@ pub fn load_bytes(catalog: &RwLock<Catalog>, files: &[(&str, &[u8])], threads: O
         };
         let mut catalog = catalog.write();
         catalog.add_keys(files.iter().map(|(key, _)| *key))?;
-        let mut batch: Vec<Intake<'_>> = Vec::with_capacity(files.len());
+        let mut batch: Vec<LoadedIndex<'_>> = Vec::with_capacity(files.len());
         for ((key, _), content) in files.iter().zip(parsed) {
             // Steps outside the catalog's range have no file.
             if let Some(file) = catalog.find_key(key).filter(|file| !batch.iter().any(|other| other.file == *file)) {
-                batch.push(Intake { file, stamp: 0, content });
+                batch.push(LoadedIndex { file, stamp: 0, content });
             }
         }
-        count += catalog.take_in(batch)?;
+        count += catalog.insert(batch)?;
     }
     Ok(count)
 }

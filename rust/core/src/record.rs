@@ -3,7 +3,7 @@
 //! A record is the payload's length (u64), the masked CRC32C of those eight bytes, the payload, and a four-byte footer.
 
 use crate::crc::{MaskedCrc, crc32c_of_8};
-use crate::error::{Error, Place};
+use crate::error::{Error, Location};
 
 /// Size of a record's header: length and checksum.
 pub const HEADER: usize = 12;
@@ -51,7 +51,7 @@ impl Record<'_> {
         }
         let (stored, computed) = (MaskedCrc(self.footer_value), MaskedCrc::of(self.payload));
         let what = format!("record checksum mismatch: stored {stored}, computed {computed}");
-        Err(Error::Corrupt { place: Place::memory(0), what })
+        Err(Error::Corrupt { place: Location::memory(0), what })
     }
 }
 
@@ -78,7 +78,7 @@ pub fn next(buf: &[u8], at: usize) -> Next<'_> {
     };
     let Some(size) = length.checked_add((HEADER + FOOTER) as u64).filter(|size| i64::try_from(*size).is_ok()) else {
         let what = format!("invalid record length of {length} bytes");
-        return Next::Corrupt(Error::Corrupt { place: Place::memory(at as u64), what });
+        return Next::Corrupt(Error::Corrupt { place: Location::memory(at as u64), what });
     };
     if size > rest.len() as u64 {
         return Next::NeedMore(size);
@@ -95,7 +95,7 @@ pub fn whole(buf: &[u8], at: usize) -> Result<Record<'_>, Error> {
         Next::Record(record) => Ok(record),
         Next::Corrupt(error) => Err(error),
         Next::NeedMore(wanted) => Err(Error::Truncated {
-            place: Place::memory(at as u64),
+            place: Location::memory(at as u64),
             wanted,
             found: buf.len().saturating_sub(at) as u64,
         }),
@@ -143,7 +143,7 @@ fn length_of(header: &[u8; HEADER]) -> Result<u64, (MaskedCrc, MaskedCrc)> {
 #[cold]
 fn wrong_header(at: usize, (stored, computed): (MaskedCrc, MaskedCrc)) -> Error {
     Error::Corrupt {
-        place: Place::memory(at as u64),
+        place: Location::memory(at as u64),
         what: format!("record header checksum mismatch: stored {stored}, computed {computed}"),
     }
 }

@@ -366,7 +366,7 @@ impl Entry {
 
     /// What the index file promises of the record.
     pub fn expected(&self) -> ExpectedRecord<'_> {
-        let when = catalog::When { step: self.step, mode: self.mode, mode_step: self.mode_step };
+        let when = catalog::SavedAt { step: self.step, mode: self.mode, mode_step: self.mode_step };
         ExpectedRecord { tensor: &self.tensor, kind: self.at.kind, when, length: self.at.length, crc: self.at.crc }
     }
 }

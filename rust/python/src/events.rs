@@ -4,7 +4,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use smdwidgets_core::error::Error;
-use smdwidgets_core::log::{self, Cell, Place, Scanner, Series};
+use smdwidgets_core::log::{self, Cell, Scanner, Series, ValueLocation};
 use smdwidgets_core::proto::{Kind, Value, encode};
 use smdwidgets_core::record;
 use smdwidgets_core::tensor::{DType, Data, TensorView};
@@ -36,7 +36,7 @@ pub fn read_events(data: &Bound<'_, PyAny>) -> PyResult<Events> {
     let mut scanner = Scanner::default();
     detached(py, log.len(), || scanner.read(&log, PIECE)).map_err(|error| to_python(py, &error))?;
     let scalars = PyDict::new(py);
-    let mut others: Vec<(Place, i64, f64)> = Vec::new();
+    let mut others: Vec<(ValueLocation, i64, f64)> = Vec::new();
     for Series { tag, column, .. } in scanner.series() {
         if let Some(numbers) = column.numbers() {
             let steps = column.steps().iter().map(|step| step.to_le_bytes());
@@ -46,7 +46,7 @@ pub fn read_events(data: &Bound<'_, PyAny>) -> PyResult<Events> {
         }
         let times = column.steps().iter().zip(column.wall_times());
         others.extend(times.enumerate().filter_map(|(row, (step, wall_time))| match column.cell(row)? {
-            Cell::Place(place) => Some((place, *step, *wall_time)),
+            Cell::ValueLocation(place) => Some((place, *step, *wall_time)),
             Cell::Number(_) => None,
         }));
     }

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use smdwidgets_core::catalog::{self as core_catalog, Kind};
 use smdwidgets_core::checked::{self, ExpectedRecord};
-use smdwidgets_core::error::{Error, Place, Result};
+use smdwidgets_core::error::{Error, Location, Result};
 use smdwidgets_core::load;
 use smdwidgets_core::source::{Blob, Local, Reach, Source, inside};
 use smdwidgets_core::tensor::Data;
@@ -36,7 +36,7 @@ impl Opened {
         let mut bytes = Vec::new();
         let found = self.blob.read_at(offset, length, &mut bytes)? as u64;
         if found < length {
-            return Err(Error::Truncated { place: Place::memory(0), wanted: length, found });
+            return Err(Error::Truncated { place: Location::memory(0), wanted: length, found });
         }
         Ok(bytes)
     }

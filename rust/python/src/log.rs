@@ -241,7 +241,7 @@ impl EventLog {
     fn number(&self, py: Python<'_>, name: &str, step: i64, worker: Option<&str>) -> Option<f64> {
         self.of(py, name, |log, id| match log.find(id, step, worker)?.cell {
             Cell::Number(number) => Some(number),
-            Cell::Place(_) => None,
+            Cell::ValueLocation(_) => None,
         })
     }
 

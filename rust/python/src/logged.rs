@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
-use smdwidgets_core::log::{Cell, Class, Content, Found, Place, Values};
+use smdwidgets_core::log::{Cell, Class, Content, Found, ValueLocation, Values};
 use smdwidgets_core::picture::png;
 use smdwidgets_core::proto::{self, Hparam};
 use smdwidgets_core::tensor::DType;
@@ -30,15 +30,15 @@ pub struct Logged {
     wall_time: f64,
     #[pyo3(get)]
     number: Option<f64>,
-    pub place: Place,
+    pub place: ValueLocation,
 }
 
 impl Logged {
     /// The value of a name at a global step.
     pub fn of(name: &str, class: Class, step: i64, found: &Found<'_>) -> Logged {
         let (number, place) = match found.cell {
-            Cell::Number(number) => (Some(number), Place::default()),
-            Cell::Place(place) => (None, place),
+            Cell::Number(number) => (Some(number), ValueLocation::default()),
+            Cell::ValueLocation(place) => (None, place),
         };
         let (event_key, worker) = (found.key.to_owned(), found.worker.to_owned());
         let (name, kind, wall_time) = (name.to_owned(), class.name(), found.wall_time);

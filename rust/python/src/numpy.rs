@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use pyo3::{PyErr, ffi, intern};
-use smdwidgets_core::error::{Error, Place};
+use smdwidgets_core::error::{Error, Location};
 use smdwidgets_core::tensor::{DType, Data, TensorView};
 
 use crate::errors::to_python;
@@ -182,7 +182,7 @@ fn text<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResult<Boun
     for string in strings {
         let string = std::str::from_utf8(string).map_err(|error| {
             let what = format!("a tensor of text that is not UTF-8: {error}");
-            to_python(py, &Error::Corrupt { place: Place::memory(0), what })
+            to_python(py, &Error::Corrupt { place: Location::memory(0), what })
         })?;
         longest = longest.max(string.len());
         all += string.len();
@@ -197,5 +197,5 @@ fn text<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResult<Boun
 }
 
 fn unsupported(py: Python<'_>, what: String) -> PyErr {
-    to_python(py, &Error::Unsupported { place: Place::memory(0), what })
+    to_python(py, &Error::Unsupported { place: Location::memory(0), what })
 }

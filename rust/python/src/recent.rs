@@ -20,7 +20,7 @@ const GENERATION: usize = 8 << 20;
 const AROUND: usize = 512;
 
 /// Which record: a file's key, and where it starts.
-type Place<K> = (K, u64);
+type RecordKey<K> = (K, u64);
 
 struct Value {
     tensor: Box<str>,
@@ -36,15 +36,15 @@ pub struct Recent<K> {
 }
 
 struct Generations<K> {
-    young: HashMap<Place<K>, Value>,
-    old: HashMap<Place<K>, Value>,
+    young: HashMap<RecordKey<K>, Value>,
+    old: HashMap<RecordKey<K>, Value>,
     /// Of the young one.
     size: usize,
 }
 
 impl<K: Copy + Eq + std::hash::Hash> Generations<K> {
     /// Add to the young generation. What goes for it is returned: Python's part in its end is not for under the lock.
-    fn add(&mut self, place: Place<K>, value: Value) -> (Option<Value>, HashMap<Place<K>, Value>) {
+    fn add(&mut self, place: RecordKey<K>, value: Value) -> (Option<Value>, HashMap<RecordKey<K>, Value>) {
         self.size += value.size;
         let replaced = self.young.insert(place, value);
         self.size -= replaced.as_ref().map_or(0, |value| value.size);
@@ -68,7 +68,7 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
     pub fn get<'py>(
         &self,
         py: Python<'py>,
-        place: Place<K>,
+        place: RecordKey<K>,
         expected: &ExpectedRecord<'_>,
     ) -> Option<Bound<'py, PyAny>> {
         let same = |value: &Value| {
@@ -89,7 +89,7 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
     }
 
     /// Keep the value of a record.
-    pub fn put(&self, place: Place<K>, expected: &ExpectedRecord<'_>, size: usize, array: &Bound<'_, PyAny>) {
+    pub fn put(&self, place: RecordKey<K>, expected: &ExpectedRecord<'_>, size: usize, array: &Bound<'_, PyAny>) {
         let value = Value {
             tensor: expected.tensor.into(),
             length: expected.length,

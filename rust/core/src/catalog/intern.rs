@@ -1,10 +1,10 @@
-//! Each distinct string once, as a small number.
+//! String interning.
 
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Strings in one piece of memory, numbered in the order they came.
+/// Strings in one allocation, numbered in the order of insertion.
 #[derive(Default)]
 pub struct Interner {
     text: String,
@@ -14,7 +14,7 @@ pub struct Interner {
 }
 
 impl Interner {
-    /// How many there are.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -26,13 +26,13 @@ impl Interner {
         &self.text[start..self.ends[id] as usize]
     }
 
-    /// The number of a string that is there.
+    /// The number of a known string.
     pub fn find(&self, string: &str) -> Option<u32> {
         self.table.find(self.hasher.hash_one(string), |id| self.get(*id) == string).copied()
     }
 
-    /// The number of a string, which is taken in if it is new. `guess` is looked at first: names come in the same order
-    /// step after step. Nothing when 4 GB of names are reached.
+    /// Interns a string. `guess` is tried first, since names repeat their order from step to step. `None` once 4 GB of
+    /// names are reached.
     pub fn intern(&mut self, string: &str, guess: u32) -> Option<u32> {
         if (guess as usize) < self.len() && self.get(guess) == string {
             return Some(guess);
@@ -54,7 +54,7 @@ impl Interner {
         Some(id)
     }
 
-    /// Bytes held.
+    /// Memory in bytes.
     pub fn memory(&self) -> usize {
         self.text.capacity() + self.ends.capacity() * 4 + self.table.allocation_size()
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_string_has_one_number_whatever_the_guess() {
+    fn interning_is_independent_of_the_guess() {
         let mut names = Interner::default();
         for round in 0..3 {
             for (i, name) in ["a", "", "bc", "é"].into_iter().enumerate() {

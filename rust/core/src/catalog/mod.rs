@@ -1,15 +1,15 @@
-//! Which tensor, step, mode and worker lies where.
+//! The catalog of a run: which tensor, step, mode and worker is stored where.
 //!
-//! Files become known by name (`add_keys`), which is enough for steps and workers; their content is taken in when a question
-//! needs it (`take_in`). Everything is a column of numbers: names are interned, an index file's entries lie together sorted by
-//! tensor, files are sorted by step and worker, and so (tensor, step, worker) is found by bisection. Taking in one step
-//! costs that step, not the run.
+//! Files are first known by name (`add_keys`), which suffices for steps and workers; their content is added on demand
+//! (`insert`). All data is in integer columns: names are interned, the entries of a file are contiguous and sorted by
+//! tensor, and files are sorted by step and worker, so (tensor, step, worker) is found by binary search. Adding a step
+//! costs time proportional to that step, not to the run.
 
-mod ask;
-mod intake;
+mod insert;
 mod intern;
 mod keys;
 mod modes;
+mod queries;
 mod rows;
 mod sorted;
 #[cfg(test)]
@@ -18,10 +18,10 @@ mod tests;
 use std::collections::HashMap;
 use std::ops::Range;
 
-pub use intake::Intake;
+pub use insert::LoadedIndex;
 pub use keys::{
-    INDEX, Kind, event_key, index_key, meaning, parse_key, parse_name, recorded_name, shown_worker, tag_fits,
-    without_digits,
+    INDEX, Kind, display_worker, event_key, index_key, parse_key, parse_name, parse_recorded_name, recorded_name,
+    tag_matches, without_output_index,
 };
 
 use crate::error::{Error, Result};
@@ -29,31 +29,31 @@ use crate::step::{Mode, Step};
 use intern::Interner;
 use keys::is_usual;
 use modes::Modes;
-use rows::{Row, Rows};
+use rows::{EntryRow, EntryTable};
 use sorted::{merge, reserve};
 
-/// The number of an index file within its catalog: for as long as the catalog lives.
+/// The number of an index file, valid for the lifetime of its catalog.
 pub type FileId = u32;
 
-/// What is known of an index file's content.
+/// The state of an index file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Listed only.
+    /// Listed, not read.
     Unread,
-    /// Taken in.
+    /// Read.
     Read,
-    /// Could not be understood.
+    /// Malformed or unreadable.
     Bad,
 }
 
-/// One index file, and so one event file.
+/// An index file and its event file.
 struct File {
     step: Step,
     mode_step: Step,
     first: u32,
     count: u32,
     worker: u32,
-    /// A digest of size and time of the file whose content this is.
+    /// A hash of size and time of the file that was read.
     stamp: u32,
     mode: Mode,
     state: State,
@@ -65,46 +65,46 @@ impl File {
     }
 }
 
-/// Where one record lies.
+/// The location of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The file it is in.
+    /// The file.
     pub file: FileId,
-    /// Another number when the index file was replaced since, and so the event file, too.
+    /// The stamp of the index file; differs once the files have been replaced.
     pub stamp: u32,
-    /// What it is to its tensor.
+    /// The kind of the entry.
     pub kind: Kind,
-    /// Where it starts.
+    /// Offset of the record.
     pub offset: u64,
-    /// Bytes of the whole record.
+    /// Size of the record.
     pub length: u64,
-    /// CRC32C of its payload, if the index file says.
+    /// CRC32C of the payload, if the index file has one.
     pub crc: Option<u32>,
 }
 
-/// When the tensors of a file were saved.
+/// Step and mode of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct When {
+pub struct SavedAt {
     /// The global step.
     pub step: Step,
     /// The mode.
     pub mode: Mode,
-    /// The step counted within the mode.
+    /// The step within the mode.
     pub mode_step: Step,
 }
 
-/// What is known of a file that has been read.
+/// Metadata of a file that has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct About<'a> {
+pub struct FileInfo<'a> {
     /// The global step.
     pub step: Step,
-    /// The worker, as file names spell it.
+    /// The worker as spelled in file names.
     pub worker: &'a str,
-    /// The worker's number.
+    /// The number of the worker.
     pub worker_id: u32,
-    /// The mode this worker was in.
+    /// The mode.
     pub mode: Mode,
-    /// Its step within the mode.
+    /// The step within the mode.
     pub mode_step: Step,
 }
 
@@ -112,35 +112,35 @@ pub struct About<'a> {
 pub struct Catalog {
     range: Range<Step>,
     names: Interner,
-    /// For each name: the tensor it speaks of, and as what.
+    /// For each name, the tensor it belongs to and the kind of the entry.
     meanings: Vec<(u32, Kind)>,
-    /// For each name: the files with something of that tensor.
+    /// For each name, the files with an entry of the tensor.
     postings: Vec<Vec<FileId>>,
-    /// Some name has `:digits`, so that its reductions may be filed under another.
+    /// Whether some name contains `:digits`, so that its reductions may be stored under another name.
     any_digits: bool,
     workers: Interner,
     files: Vec<File>,
-    /// Files by step, then by the worker's shown name.
+    /// Files ordered by step, then by the worker's display name.
     order: Vec<FileId>,
-    /// Files whose content nobody has asked for, and some that were read since.
+    /// Unread files, and some that have been read since.
     pending: Vec<FileId>,
     unread: usize,
     modes: Modes,
-    rows: Rows,
-    /// Rows of files that were replaced.
+    rows: EntryTable,
+    /// Number of rows that belong to replaced files.
     dead_rows: usize,
     shapes: Vec<Box<[u64]>>,
     shape_ids: HashMap<Box<[u64]>, u32>,
-    /// Keys that are not where smdebug puts them.
-    odd_index_keys: HashMap<FileId, Box<str>>,
-    odd_event_keys: HashMap<FileId, Box<str>>,
+    /// Keys that differ from smdebug's scheme.
+    unusual_index_keys: HashMap<FileId, Box<str>>,
+    unusual_event_keys: HashMap<FileId, Box<str>>,
     problems: HashMap<FileId, String>,
     generation: u64,
-    scratch: Vec<Row>,
+    scratch: Vec<EntryRow>,
 }
 
 impl Catalog {
-    /// An empty catalog of the steps in `range`; others are passed over when their names come.
+    /// An empty catalog that ignores steps outside `range`.
     pub fn new(range: Range<Step>) -> Catalog {
         Catalog {
             range,
@@ -154,24 +154,24 @@ impl Catalog {
             pending: Vec::new(),
             unread: 0,
             modes: Modes::default(),
-            rows: Rows::default(),
+            rows: EntryTable::default(),
             dead_rows: 0,
             shapes: Vec::new(),
             shape_ids: HashMap::new(),
-            odd_index_keys: HashMap::new(),
-            odd_event_keys: HashMap::new(),
+            unusual_index_keys: HashMap::new(),
+            unusual_event_keys: HashMap::new(),
             problems: HashMap::new(),
             generation: 0,
             scratch: Vec::new(),
         }
     }
 
-    /// Grows whenever an answer may have changed.
+    /// Increases whenever a result may have changed.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Take in names of files, relative to the run; how many are index files not seen before.
+    /// Adds keys, relative to the run. Returns the number of new index files.
     pub fn add_keys<'k>(&mut self, keys: impl IntoIterator<Item = &'k str>) -> Result<usize> {
         let mut new: Vec<(Step, u32, &str)> = Vec::new();
         for key in keys {
@@ -186,7 +186,7 @@ impl Catalog {
                 None => new.push((step, worker, key)),
             }
         }
-        let shown = |worker: u32| shown_worker(self.workers.get(worker));
+        let shown = |worker: u32| display_worker(self.workers.get(worker));
         new.sort_by(|(step_a, worker_a, key_a), (step_b, worker_b, key_b)| {
             (step_a, shown(*worker_a), worker_a)
                 .cmp(&(step_b, shown(*worker_b), worker_b))
@@ -198,13 +198,13 @@ impl Catalog {
         reserve(&mut self.files, new.len());
         for (step, worker, key) in new {
             if !is_usual(key, step) {
-                self.odd_index_keys.insert(self.files.len() as FileId, key.into());
+                self.unusual_index_keys.insert(self.files.len() as FileId, key.into());
             }
             self.files.push(File::unread(step, worker));
         }
         let ids: Vec<FileId> = (first as FileId..self.files.len() as FileId).collect();
         let Catalog { order, files, workers, pending, .. } = self;
-        // Most batches go behind the end, where only numbers are compared.
+        // Most batches have higher steps than all known files, so comparing steps is enough.
         let last = order.last().map(|file| files[*file as usize].step);
         if ids.first().is_some_and(|new| last.is_none_or(|last| last < files[*new as usize].step)) {
             reserve(order, ids.len());
@@ -212,7 +212,7 @@ impl Catalog {
         } else {
             merge(order, &ids, |file: FileId| {
                 let File { step, worker, .. } = files[file as usize];
-                (step, shown_worker(workers.get(worker)), worker)
+                (step, display_worker(workers.get(worker)), worker)
             });
         }
         reserve(pending, ids.len());
@@ -222,30 +222,30 @@ impl Catalog {
         Ok(ids.len())
     }
 
-    /// Whether a file of this name is an index file that `add_keys` would have a use for.
-    pub fn is_news(&self, file_name: &str) -> bool {
+    /// Whether `add_keys` would use an index file of this name.
+    pub fn is_new(&self, file_name: &str) -> bool {
         let Some((step, worker)) = parse_name(file_name) else { return false };
         let known = || self.workers.find(worker).and_then(|worker| self.file_of(step, worker));
-        self.range.contains(&step) && known().is_none_or(|file| self.odd_index_keys.contains_key(&file))
+        self.range.contains(&step) && known().is_none_or(|file| self.unusual_index_keys.contains_key(&file))
     }
 
     fn file_of(&self, step: Step, worker: u32) -> Option<FileId> {
         self.at_step(step).iter().copied().find(|file| self.files[*file as usize].worker == worker)
     }
 
-    /// Of two index files for one step and worker the one with smdebug's own name counts, else the first by name.
+    /// Resolves two index files of one step and worker: the one with smdebug's own name wins, else the first by name.
     fn prefer(&mut self, file: FileId, key: &str) {
         let step = self.files[file as usize].step;
-        if self.odd_index_keys.get(&file).is_some_and(|odd| is_usual(key, step) || key < odd) {
-            self.odd_index_keys.remove(&file);
+        if self.unusual_index_keys.get(&file).is_some_and(|odd| is_usual(key, step) || key < odd) {
+            self.unusual_index_keys.remove(&file);
             if !is_usual(key, step) {
-                self.odd_index_keys.insert(file, key.into());
+                self.unusual_index_keys.insert(file, key.into());
             }
             self.forget(file);
         }
     }
 
-    /// The files of a step, by the worker's shown name.
+    /// The files of a step, by the worker's display name.
     fn at_step(&self, step: Step) -> &[FileId] {
         let step_at = |at: usize| self.files[self.order[at] as usize].step;
         let Some(last) = self.order.len().checked_sub(1) else { return &[] };
@@ -253,7 +253,7 @@ impl Catalog {
         if step < low || step > high {
             return &[];
         }
-        // Steps are mostly evenly spaced, so where one lies is easily guessed.
+        // Steps are mostly evenly spaced, so interpolation nearly always hits.
         let guess = (u128::from(step.abs_diff(low)) * last as u128 / u128::from(high.abs_diff(low).max(1))) as usize;
         let start = if step_at(guess) == step {
             (0..guess).rev().take_while(|at| step_at(*at) == step).last().unwrap_or(guess)
@@ -267,31 +267,35 @@ impl Catalog {
     /// The key of an index file.
     pub fn index_key(&self, file: FileId) -> String {
         let File { step, worker, .. } = self.files[file as usize];
-        self.odd_index_keys.get(&file).map_or_else(|| index_key(step, self.workers.get(worker)), ToString::to_string)
+        self.unusual_index_keys
+            .get(&file)
+            .map_or_else(|| index_key(step, self.workers.get(worker)), ToString::to_string)
     }
 
-    /// The key of the event file beside an index file.
+    /// The key of the event file of an index file.
     pub fn event_key(&self, file: FileId) -> String {
         let File { step, worker, .. } = self.files[file as usize];
-        self.odd_event_keys.get(&file).map_or_else(|| event_key(step, self.workers.get(worker)), ToString::to_string)
+        self.unusual_event_keys
+            .get(&file)
+            .map_or_else(|| event_key(step, self.workers.get(worker)), ToString::to_string)
     }
 
-    /// The file of a key that was taken in.
+    /// The file of a known key.
     pub fn find_key(&self, key: &str) -> Option<FileId> {
         let (step, worker) = parse_key(key)?;
         self.file_of(step, self.workers.find(worker)?)
     }
 
-    /// When the tensors of a file were saved.
-    pub fn when(&self, file: FileId) -> When {
+    /// Step and mode of a file.
+    pub fn when(&self, file: FileId) -> SavedAt {
         let File { step, mode, mode_step, .. } = self.files[file as usize];
-        When { step, mode, mode_step }
+        SavedAt { step, mode, mode_step }
     }
 
-    /// What is known of a file.
-    pub fn about(&self, file: FileId) -> About<'_> {
+    /// Metadata of a file that has been read.
+    pub fn about(&self, file: FileId) -> FileInfo<'_> {
         let File { step, worker, mode, mode_step, .. } = self.files[file as usize];
-        About { step, worker: self.workers.get(worker), worker_id: worker, mode, mode_step }
+        FileInfo { step, worker: self.workers.get(worker), worker_id: worker, mode, mode_step }
     }
 }
 
@@ -303,5 +307,5 @@ impl File {
 }
 
 fn too_many() -> Error {
-    Error::Invalid("a run of more names or files than a catalog can number (2^32)".into())
+    Error::Invalid("the run exceeds 2^32 names or files".into())
 }

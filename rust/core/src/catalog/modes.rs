@@ -1,10 +1,10 @@
-//! Which step of a mode is which global step.
+//! Mapping of mode steps to global steps.
 
 use super::sorted::merge;
 use super::{File, FileId};
 use crate::step::{Mode, Step};
 
-/// For each mode, one file of each of its global steps (that of the first worker read), by mode step, then global step.
+/// For each mode, one file of each global step (that of the first worker read), ordered by mode step and global step.
 #[derive(Default)]
 pub struct Modes([Vec<FileId>; 4]);
 
@@ -19,7 +19,7 @@ impl Modes {
         &self.0[mode as usize - 1]
     }
 
-    /// Put in files, each with its mode and place as they stand now.
+    /// Adds files by their current mode and step.
     pub fn add(&mut self, files: &[File], added: &[FileId]) {
         for mode in Mode::ALL {
             let mut new: Vec<FileId> =
@@ -29,7 +29,7 @@ impl Modes {
         }
     }
 
-    /// Take out a file, by its mode and place as they stand now.
+    /// Removes a file by its current mode and step.
     pub fn remove(&mut self, files: &[File], file: FileId) {
         let list = &mut self.0[files[file as usize].mode as usize - 1];
         let wanted = place(files, file);
@@ -39,14 +39,14 @@ impl Modes {
         }
     }
 
-    /// The files of a mode step, by global step: several if a restarted training repeated it.
+    /// The files of a mode step, by global step; several if a restarted training repeated it.
     pub fn at(&self, files: &[File], mode: Mode, mode_step: Step) -> &[FileId] {
         let rest = self.of(mode);
         let rest = &rest[rest.partition_point(|file| files[*file as usize].mode_step < mode_step)..];
         &rest[..rest.iter().take_while(|file| files[**file as usize].mode_step == mode_step).count()]
     }
 
-    /// Bytes held.
+    /// Memory in bytes.
     pub fn memory(&self) -> usize {
         self.0.iter().map(|list| list.capacity() * 4).sum()
     }

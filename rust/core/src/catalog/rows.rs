@@ -1,4 +1,4 @@
-//! The entries of all index files, column by column. The rows of one file lie together, sorted by tensor and kind.
+//! The entries of all index files as columns. The rows of a file are contiguous and sorted by tensor and kind.
 
 use std::ops::Range;
 
@@ -7,9 +7,9 @@ use super::sorted::reserve;
 
 const HAS_CRC: u8 = 0x80;
 
-/// One entry. For a shape, `offset` is the number of the shape and `length` that of the original name.
+/// An entry. For a shape, `offset` is the number of the shape and `length` that of the framework's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct EntryRow {
     pub name: u32,
     pub kind: Kind,
     pub offset: u64,
@@ -17,25 +17,25 @@ pub struct Row {
     pub crc: Option<u32>,
 }
 
-/// All rows.
+/// The columns.
 #[derive(Default)]
-pub struct Rows {
+pub struct EntryTable {
     names: Vec<u32>,
     kinds: Vec<u8>,
     offsets: Vec<u64>,
     lengths: Vec<u64>,
-    /// Empty while no entry has a checksum, which is so for everything smdebug writes.
+    /// Empty while no entry has a checksum, as in runs of smdebug.
     crcs: Vec<u32>,
 }
 
-impl Rows {
+impl EntryTable {
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    pub fn get(&self, at: usize) -> Row {
+    pub fn get(&self, at: usize) -> EntryRow {
         let kind = self.kinds[at];
-        Row {
+        EntryRow {
             name: self.names[at],
             kind: Kind(kind & !HAS_CRC),
             offset: self.offsets[at],
@@ -48,19 +48,19 @@ impl Rows {
         &self.names[range]
     }
 
-    /// The rows of a tensor among those of one file.
-    pub fn of(&self, range: Range<usize>, name: u32) -> impl Iterator<Item = Row> + '_ {
+    /// The rows of a tensor in a range.
+    pub fn of(&self, range: Range<usize>, name: u32) -> impl Iterator<Item = EntryRow> + '_ {
         let start = range.start + self.names[range.clone()].partition_point(|other| *other < name);
         (start..range.end).take_while(move |at| self.names[*at] == name).map(|at| self.get(at))
     }
 
-    /// The row of a tensor and kind among those of one file.
-    pub fn find(&self, range: Range<usize>, name: u32, kind: Kind) -> Option<Row> {
+    /// The row of a tensor and kind in a range.
+    pub fn find(&self, range: Range<usize>, name: u32, kind: Kind) -> Option<EntryRow> {
         self.of(range, name).find(|row| row.kind == kind)
     }
 
-    /// Add rows at the end; where they start.
-    pub fn push(&mut self, rows: &[Row]) -> usize {
+    /// Appends rows and returns the index of the first.
+    pub fn push(&mut self, rows: &[EntryRow]) -> usize {
         let start = self.len();
         reserve(&mut self.names, rows.len());
         reserve(&mut self.kinds, rows.len());
@@ -79,7 +79,7 @@ impl Rows {
         start
     }
 
-    /// Bytes held.
+    /// Memory in bytes.
     pub fn memory(&self) -> usize {
         self.names.capacity() * 4
             + self.kinds.capacity()

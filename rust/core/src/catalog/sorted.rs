@@ -1,14 +1,14 @@
-//! Sorted lists that mostly grow at their end.
+//! Sorted vectors that mostly grow at the end.
 
-/// Make room for `more` without doubling: these lists are most of what a catalog holds.
+/// Reserves without doubling, since these vectors are most of a catalog's memory.
 pub fn reserve<T>(list: &mut Vec<T>, more: usize) {
     if list.capacity() - list.len() < more {
         list.reserve_exact(more.max(list.len() / 8));
     }
 }
 
-/// Put sorted `new` into sorted `list`. Behind the end it costs what is new; a few stragglers cost a move each; many, one
-/// merge (a stable sort finds the two runs).
+/// Merges sorted `new` into sorted `list`: appends at the end, inserts a few items, or sorts once for many (a stable sort
+/// detects the two runs).
 pub fn merge<T: Copy, K: Ord>(list: &mut Vec<T>, new: &[T], key: impl Fn(T) -> K) {
     let (Some(first), Some(last)) = (new.first(), list.last()) else {
         reserve(list, new.len());

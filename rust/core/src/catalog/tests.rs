@@ -1,4 +1,4 @@
-//! The catalog against a model that keeps everything in plain maps and looks at all of it for every answer.
+//! The catalog, compared with a naive model on plain maps.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::Place;
+use crate::error::Location;
 use crate::index::{Index, ShapeEntry, TensorEntry};
 use crate::reduce::Op;
 
@@ -35,7 +35,7 @@ fn take(catalog: &mut Catalog, step: Step, worker: &str, content: Index<'_>) {
     let key = index_key(step, worker);
     catalog.add_keys([key.as_str()]).unwrap();
     let file = catalog.find_key(&key).unwrap();
-    catalog.take_in(vec![Intake { file, stamp: 1, content: Ok(content) }]).unwrap();
+    catalog.insert(vec![LoadedIndex { file, stamp: 1, content: Ok(content) }]).unwrap();
 }
 
 fn all() -> Catalog {
@@ -43,7 +43,7 @@ fn all() -> Catalog {
 }
 
 #[test]
-fn names_of_files_answer_for_steps_and_workers() {
+fn steps_and_workers_come_from_file_names() {
     let mut catalog = all();
     let keys = [
         "index/000000000/000000000007_worker_0.json",
@@ -71,7 +71,7 @@ fn names_of_files_answer_for_steps_and_workers() {
 }
 
 #[test]
-fn of_two_names_for_one_file_smdebugs_own_counts() {
+fn smdebug_name_wins_over_other_names() {
     let usual = "index/000000000/000000000005_worker_0.json";
     let odd = "index/000000000/000000000005_worker_0.csv";
     for keys in [[usual, odd], [odd, usual]] {
@@ -87,7 +87,7 @@ fn of_two_names_for_one_file_smdebugs_own_counts() {
 }
 
 #[test]
-fn a_shape_and_a_value_of_one_name_are_both_there() {
+fn shape_and_value_coexist() {
     let mut catalog = all();
     take(&mut catalog, 1, "w", index(Mode::Train, 1, &["a"], &["a", "b"]));
     assert!(catalog.find("a", 1, None, Kind::VALUE).is_some());
@@ -98,7 +98,7 @@ fn a_shape_and_a_value_of_one_name_are_both_there() {
 }
 
 #[test]
-fn of_two_entries_with_one_name_the_last_holds() {
+fn last_of_duplicate_entries_counts() {
     let mut catalog = all();
     take(&mut catalog, 1, "w", index(Mode::Train, 1, &["b", "a", "b"], &[]));
     assert_eq!(catalog.find("b", 1, None, Kind::VALUE).unwrap().offset, 200);
@@ -106,7 +106,7 @@ fn of_two_entries_with_one_name_the_last_holds() {
 }
 
 #[test]
-fn reductions_show_under_their_tensor() {
+fn reductions_belong_to_their_tensor() {
     let mut catalog = all();
     let min = "smdebug/reductions/min/conv";
     let abs_l2 = "smdebug/reductions/abs_l2/conv";
@@ -120,7 +120,7 @@ fn reductions_show_under_their_tensor() {
 }
 
 #[test]
-fn reductions_without_digits_go_to_the_one_tensor_that_can_be_meant() {
+fn reductions_without_output_index_are_attached() {
     let min = "smdebug/reductions/min/conv";
     let stored = |names: &[&'static str], of: &str| {
         let mut catalog = all();
@@ -128,7 +128,7 @@ fn reductions_without_digits_go_to_the_one_tensor_that_can_be_meant() {
         (catalog.names().join(" "), catalog.stored_reductions(of, 1, None).len())
     };
     assert_eq!(stored(&["conv:0", min], "conv:0"), ("conv:0".into(), 1));
-    // There is a tensor of just that name; two could be meant; both were saved under one name.
+    // A tensor of exactly that name; two candidates; two reductions under one name.
     assert_eq!(stored(&["conv:0", "conv", min], "conv:0"), ("conv conv:0".into(), 0));
     assert_eq!(stored(&["conv:0", "conv:1", min], "conv:1"), ("conv conv:0 conv:1".into(), 0));
     assert_eq!(stored(&["conv:0", min, min], "conv:0"), ("conv conv:0".into(), 0));
@@ -136,7 +136,7 @@ fn reductions_without_digits_go_to_the_one_tensor_that_can_be_meant() {
 }
 
 #[test]
-fn a_steps_mode_is_that_of_its_first_worker_whatever_came_first() {
+fn mode_of_step_is_that_of_first_worker() {
     let modes = [("worker_0", Mode::Train, 7), ("worker_1", Mode::Eval, 0), ("worker_2", Mode::Predict, 1)];
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
         let mut catalog = all();
@@ -151,7 +151,7 @@ fn a_steps_mode_is_that_of_its_first_worker_whatever_came_first() {
 }
 
 #[test]
-fn a_mode_step_that_a_restart_repeats_is_several_global_steps() {
+fn repeated_mode_steps_map_to_several_global_steps() {
     let mut catalog = all();
     for (step, mode_step) in [(0, 0), (1, 1), (2, 2), (3, 1), (4, 2)] {
         take(&mut catalog, step, "w", index(Mode::Train, mode_step, if step == 3 { &["b"] } else { &["a"] }, &[]));
@@ -162,7 +162,7 @@ fn a_mode_step_that_a_restart_repeats_is_several_global_steps() {
 }
 
 #[test]
-fn a_file_that_was_replaced_is_taken_in_anew() {
+fn replaced_files_are_reloaded() {
     let mut catalog = all();
     take(&mut catalog, 1, "w", index(Mode::Train, 1, &["a", "b"], &[]));
     take(&mut catalog, 2, "w", index(Mode::Train, 2, &["a"], &[]));
@@ -170,7 +170,7 @@ fn a_file_that_was_replaced_is_taken_in_anew() {
     assert_eq!(catalog.names(), ["a", "c"]);
     assert_eq!((catalog.steps_of("a", None), catalog.mode_of(1)), (vec![2], Some((Mode::Eval, 5))));
     assert_eq!((catalog.mode_steps(Mode::Train, None), catalog.num_entries()), (vec![2], 2));
-    // So often that the holes are closed.
+    // Often enough to trigger compaction.
     for round in 0..200 {
         let names: Vec<String> = (0..100).map(|at| format!("n{}", (at + round) % 150)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -181,16 +181,16 @@ fn a_file_that_was_replaced_is_taken_in_anew() {
 }
 
 #[test]
-fn what_could_not_be_understood_is_a_problem_and_stops_nothing() {
+fn malformed_files_become_problems() {
     let mut catalog = all();
     let keys = [index_key(1, "w"), index_key(2, "w")];
     catalog.add_keys(keys.iter().map(String::as_str)).unwrap();
-    let bad = Error::Index { place: Place::new("f", 3), what: "nonsense".into() };
+    let bad = Error::Index { place: Location::new("f", 3), what: "nonsense".into() };
     let batch = vec![
-        Intake { file: 0, stamp: 7, content: Err(bad) },
-        Intake { file: 1, stamp: 7, content: Ok(index(Mode::Train, 0, &["a"], &[])) },
+        LoadedIndex { file: 0, stamp: 7, content: Err(bad) },
+        LoadedIndex { file: 1, stamp: 7, content: Ok(index(Mode::Train, 0, &["a"], &[])) },
     ];
-    assert_eq!(catalog.take_in(batch).unwrap(), 1);
+    assert_eq!(catalog.insert(batch).unwrap(), 1);
     assert_eq!((catalog.bad(), catalog.unread(None)), (vec![(0, 7)], vec![]));
     assert!(catalog.problems()[0].1.contains("nonsense") && catalog.problems()[0].0 == keys[0]);
     assert_eq!((catalog.steps(None), catalog.names()), (vec![1, 2], vec!["a"]));
@@ -198,9 +198,9 @@ fn what_could_not_be_understood_is_a_problem_and_stops_nothing() {
     assert!(catalog.problems().is_empty() && catalog.has("b"));
 }
 
-/// A long run of few names, one of many names, and one of a single scalar a step: with all that is around the entries.
+/// Runs with few and with many names, and with one scalar per step; includes all overhead.
 #[test]
-fn an_entry_costs_no_more_than_a_hundred_bytes() {
+fn memory_per_entry_is_bounded() {
     for (steps, workers, names) in [(100i64, 1, 2000), (200, 8, 100), (20_000, 1, 1), (3000, 3, 2)] {
         let mut catalog = all();
         let names: Vec<String> = (0..names).map(|at| format!("layer{}/block/weight_{at}", at / 4)).collect();
@@ -225,7 +225,7 @@ struct Written {
     worker: usize,
     mode: Mode,
     mode_step: Step,
-    /// Name, and whether its shape is saved rather than its value.
+    /// Name, and whether the entry is a shape.
     entries: Vec<(usize, bool)>,
 }
 
@@ -267,14 +267,14 @@ fn index_of(written: &Written) -> Index<'static> {
 
 proptest! {
     #[test]
-    fn answers_are_those_of_a_plain_model(
+    fn queries_match_naive_model(
         run in prop::collection::vec(written(), 0..25),
         range in (0i64..3000, 0i64..5000),
         listed_first: bool,
     ) {
         let range = range.0..range.0 + range.1;
         let mut catalog = Catalog::new(range.clone());
-        // A pair that is written again replaces what was there.
+        // A repeated pair replaces the earlier one.
         let mut model: BTreeMap<(Step, &str), &Written> = BTreeMap::new();
         if listed_first {
             let keys: Vec<String> = run.iter().map(|w| index_key(w.step, WORKERS[w.worker])).collect();
@@ -286,7 +286,7 @@ proptest! {
             match catalog.find_key(&key) {
                 Some(file) => {
                     let content = Ok(index_of(written));
-                    catalog.take_in(vec![Intake { file, stamp: 0, content }]).unwrap();
+                    catalog.insert(vec![LoadedIndex { file, stamp: 0, content }]).unwrap();
                     model.insert((written.step, SHOWN[written.worker]), written);
                 }
                 None => prop_assert!(!range.contains(&written.step)),
@@ -295,12 +295,12 @@ proptest! {
         let steps: BTreeSet<Step> = model.keys().map(|(step, _)| *step).collect();
         prop_assert_eq!(catalog.steps(None), steps.iter().copied().collect::<Vec<_>>());
         prop_assert_eq!(catalog.num_entries() > 0, catalog.names().iter().any(|name| catalog.has(name)));
-        // The last entry of a kind is the one that holds.
+        // The last entry of a kind counts.
         let held = |written: &Written, tensor: &str, kind: Kind| {
             written.entries.iter().enumerate().rev().find_map(|(at, (name, is_shape))| {
-                let is = meaning(NAMES[*name]);
+                let is = parse_recorded_name(NAMES[*name]);
                 let is = if *is_shape && is.1 == Kind::VALUE { (is.0, Kind::SHAPE) } else { is };
-                // Shapes of reductions are passed over.
+                // Shapes of reductions are ignored.
                 let is = if *is_shape && is.1 != Kind::SHAPE { ("", Kind(99)) } else { is };
                 (is == (tensor, kind)).then_some(at as u64)
             })
@@ -338,7 +338,7 @@ proptest! {
             }
         }
         prop_assert_eq!(catalog.names(), names.into_iter().collect::<Vec<_>>());
-        // Modes: the first worker by its shown name says.
+        // Modes are those of the first worker by display name.
         let first = |step: &Step| model.iter().find(|((s, _), _)| s == step).map(|(_, w)| (w.mode, w.mode_step));
         for mode in Mode::ALL {
             let of: Vec<Step> = steps.iter().copied().filter(|step| first(step).is_some_and(|(is, _)| is == mode)).collect();

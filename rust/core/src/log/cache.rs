@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::column::{Cells, Class, Column, Place};
+use super::column::{Cells, Class, Column, ValueLocation};
 use super::scan::{Problem, Scanner, Series};
 use crate::crc::crc32c;
 use crate::source::{Blob, Local};
@@ -203,7 +203,7 @@ fn encode(scanner: &Scanner, vouched: &Vouched, key: &str) -> Vec<u8> {
             }
             Cells::Places(places) => {
                 out.0.push(0);
-                for Place { at, size, record, length, footer } in places {
+                for ValueLocation { at, size, record, length, footer } in places {
                     [*at, *size, *record, *length, u64::from(*footer)]
                         .into_iter()
                         .for_each(|number| out.number(number));
@@ -282,7 +282,7 @@ fn column(from: &mut In<'_>, class: Class, restarts: u64, end: u64) -> Option<Co
             let inside = |[at, size, record, length, footer]: &[u64; 5]| {
                 let (value_end, record_end) = (at.checked_add(*size)?, record.checked_add(*length)?);
                 let footer = u32::try_from(*footer).ok()?;
-                let place = Place { at: *at, size: *size, record: *record, length: *length, footer };
+                let place = ValueLocation { at: *at, size: *size, record: *record, length: *length, footer };
                 (record <= at && value_end <= record_end && record_end <= end).then_some(place)
             };
             Cells::Places(words.as_chunks().0.iter().map(inside).collect::<Option<_>>()?)

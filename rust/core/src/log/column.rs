@@ -88,7 +88,7 @@ impl Class {
 
 /// Where a value lies in its file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ValueLocation {
     /// Where it starts.
     pub at: u64,
     /// How many bytes it takes.
@@ -101,7 +101,7 @@ pub struct Place {
     pub footer: u32,
 }
 
-impl Place {
+impl ValueLocation {
     /// The value, in the bytes that its record has now: they must be those that were read, and hold.
     pub fn checked<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8]> {
         let record = record::whole(bytes, 0)?;
@@ -111,7 +111,7 @@ impl Place {
         match value.filter(|_| same) {
             Some(value) => record.check().map(|()| value),
             None => Err(Error::Corrupt {
-                place: error::Place::memory(0),
+                place: error::Location::memory(0),
                 what: format!(
                     "another record than the one that was read ({} bytes and {} were there, now {} and {}): the file was written \
                      over; open the run again",
@@ -131,14 +131,14 @@ pub enum Cell {
     /// A number.
     Number(f64),
     /// Anything else, by where it lies.
-    Place(Place),
+    ValueLocation(ValueLocation),
 }
 
 /// The cells of a column.
 #[derive(Debug)]
 pub(super) enum Cells {
     Numbers(Vec<f64>),
-    Places(Vec<Place>),
+    Places(Vec<ValueLocation>),
 }
 
 /// The rows of one tag in one file, in the order they were written.
@@ -170,7 +170,7 @@ impl Column {
     pub fn push(&mut self, step: Step, wall_time: f64, cell: Cell, restarts: u32) {
         match (&mut self.cells, cell) {
             (Cells::Numbers(numbers), Cell::Number(number)) => numbers.push(number),
-            (Cells::Places(places), Cell::Place(place)) => places.push(place),
+            (Cells::Places(places), Cell::ValueLocation(place)) => places.push(place),
             _ => return,
         }
         self.ascending &= self.steps.last().is_none_or(|last| *last < step);
@@ -226,7 +226,7 @@ impl Column {
     pub fn cell(&self, row: usize) -> Option<Cell> {
         match &self.cells {
             Cells::Numbers(numbers) => numbers.get(row).copied().map(Cell::Number),
-            Cells::Places(places) => places.get(row).copied().map(Cell::Place),
+            Cells::Places(places) => places.get(row).copied().map(Cell::ValueLocation),
         }
     }
 
@@ -245,7 +245,7 @@ impl Column {
     pub fn memory(&self) -> usize {
         let cells = match &self.cells {
             Cells::Numbers(numbers) => numbers.capacity() * size_of::<f64>(),
-            Cells::Places(places) => places.capacity() * size_of::<Place>(),
+            Cells::Places(places) => places.capacity() * size_of::<ValueLocation>(),
         };
         (self.steps.capacity() + self.wall_times.capacity()) * 8 + cells + self.restarts.capacity() * 16
     }

@@ -3,10 +3,10 @@
 //! A run is one directory of event files, or several that stand for modes (`train/`, `validation/`): its *lanes*. Tags are the
 //! names of tensors. Scalars are kept as columns of numbers, all else by where it lies.
 
-mod ask;
 mod cache;
 mod column;
 mod held;
+mod queries;
 mod scan;
 mod values;
 mod view;
@@ -20,9 +20,9 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
-pub use ask::Found;
 pub use cache::Cache;
-pub use column::{Cell, Class, Column, Place};
+pub use column::{Cell, Class, Column, ValueLocation};
+pub use queries::Found;
 pub use scan::{Problem, Scanner, Series};
 pub use values::{Asked, Content, Values, buckets};
 pub use view::{Orphans, Range, Row, View};

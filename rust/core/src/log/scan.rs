@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::column::{Cell, Class, Column, Place};
+use super::column::{Cell, Class, Column, ValueLocation};
 use super::held::Held;
 use crate::crc::MaskedCrc;
 use crate::error::{self, Error, Result};
@@ -106,7 +106,7 @@ impl Scanner {
     }
 
     /// The value at a place, as it was written, if it is held; put together in `room` where it is held in parts.
-    pub fn held<'a>(&'a self, place: Place, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    pub fn held<'a>(&'a self, place: ValueLocation, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         self.held.as_ref()?.get(place.at, room).filter(|value| value.len() as u64 == place.size)
     }
 
@@ -277,7 +277,7 @@ impl Scanner {
 
     #[inline]
     fn value(&mut self, at: u64, record: &Record<'_>, event: &Event<'_>, value: &Value<'_>) -> Result<()> {
-        let place = Place {
+        let place = ValueLocation {
             at: at + (HEADER + value.at) as u64,
             size: value.size as u64,
             record: at,
@@ -286,9 +286,9 @@ impl Scanner {
         };
         let (class, cell) = match &value.kind {
             Kind::Scalar(number) => (Class::Scalar, Cell::Number(f64::from(*number))),
-            Kind::Histogram(_) => (Class::Histogram, Cell::Place(place)),
-            Kind::Image(_) => (Class::Image, Cell::Place(place)),
-            Kind::Audio(_) => (Class::Audio, Cell::Place(place)),
+            Kind::Histogram(_) => (Class::Histogram, Cell::ValueLocation(place)),
+            Kind::Image(_) => (Class::Image, Cell::ValueLocation(place)),
+            Kind::Audio(_) => (Class::Audio, Cell::ValueLocation(place)),
             Kind::Tensor(tensor) => match self.class(value)? {
                 Class::Scalar => match TensorView::from_proto(tensor.clone())?.number() {
                     Some(number) => (Class::Scalar, Cell::Number(number)),
@@ -299,9 +299,9 @@ impl Scanner {
                         ));
                     }
                 },
-                class => (class, Cell::Place(place)),
+                class => (class, Cell::ValueLocation(place)),
             },
-            Kind::None if self.class(value)? == Class::Hparams => (Class::Hparams, Cell::Place(place)),
+            Kind::None if self.class(value)? == Class::Hparams => (Class::Hparams, Cell::ValueLocation(place)),
             Kind::None => return Ok(()),
             Kind::OldHistogram(_) => {
                 return Err(wrong(value, "is a histogram in a form given up before TensorFlow 1.0"));
@@ -310,7 +310,7 @@ impl Scanner {
         let restarts = self.restarts.len() as u32;
         let id = self.series_of(value, class)?;
         self.series[id as usize].column.push(event.step, event.wall_time, cell, restarts);
-        if let (Some(held), Cell::Place(place)) = (&mut self.held, cell)
+        if let (Some(held), Cell::ValueLocation(place)) = (&mut self.held, cell)
             && let Some(written) = record.payload.get(value.at..).and_then(|rest| rest.get(..value.size))
         {
             held.put(id, place.at, written);
@@ -419,6 +419,6 @@ fn said(error: &Error) -> String {
 
 #[cold]
 fn wrong(value: &Value<'_>, what: &str) -> Error {
-    let place = error::Place::memory(value.at as u64);
+    let place = error::Location::memory(value.at as u64);
     Error::Unsupported { place, what: format!("tag {:?} {what}", value.tag) }
 }

@@ -242,11 +242,11 @@ fn what_is_held_needs_no_file() {
     let (id, mut room) = (log.id("w").unwrap(), Vec::new());
     for step in 1..9 {
         let found = log.find(id, step.into(), None).unwrap();
-        let Cell::Place(place) = found.cell else { panic!("a histogram has a place") };
+        let Cell::ValueLocation(place) = found.cell else { panic!("a histogram has a place") };
         assert_eq!(found.held(&mut room), Some(histogram(step).0.as_slice()));
         assert_eq!(log.held("x.tfevents", place, &mut room), Some(histogram(step).0.as_slice()));
         assert_eq!(log.held("y.tfevents", place, &mut room), None);
-        assert_eq!(log.held("x.tfevents", Place { size: place.size - 1, ..place }, &mut room), None);
+        assert_eq!(log.held("x.tfevents", ValueLocation { size: place.size - 1, ..place }, &mut room), None);
     }
     let questions = (0..9).map(|step| ("w", step, None));
     let mut values = Values::of(&log, questions);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::column::{Cell, Class, Place};
+use super::column::{Cell, Class, ValueLocation};
 use super::{Found, Log};
 use crate::error::{self, Error, Result};
 use crate::proto::{Histogram, Kind, Value};
@@ -31,7 +31,7 @@ pub struct Asked {
     /// The file.
     pub key: String,
     /// Where it lies, if it is no number.
-    pub place: Place,
+    pub place: ValueLocation,
     /// What it is.
     pub class: Class,
     /// When it was written, in seconds since 1970.
@@ -81,12 +81,12 @@ impl Values {
         };
         let Found { key, cell, wall_time, .. } = found;
         let (place, content) = match (cell, found.held(room)) {
-            (Cell::Number(number), _) => (Place::default(), Some(Content::Number(number))),
-            (Cell::Place(place), Some(held)) => {
+            (Cell::Number(number), _) => (ValueLocation::default(), Some(Content::Number(number))),
+            (Cell::ValueLocation(place), Some(held)) => {
                 let content = content(held, &mut self.buckets).map_err(|error| Arc::new(error.within(key, place.at)));
                 (place, content.map_err(|error| self.failed.push((self.rows.len() as u32, error))).ok())
             }
-            (Cell::Place(place), None) => {
+            (Cell::ValueLocation(place), None) => {
                 let file = files.get(key).copied().unwrap_or_else(|| {
                     let file = self.plan.files.len() as u32;
                     self.plan.files.push(key.to_owned());
@@ -154,7 +154,7 @@ pub fn buckets(histogram: &Histogram) -> Result<impl ExactSizeIterator<Item = [f
     let Histogram { min, max, limits, counts, .. } = histogram;
     if limits.len() != counts.len() {
         let what = format!("a histogram of {} limits and {} counts", limits.len(), counts.len());
-        return Err(Error::Corrupt { place: error::Place::memory(0), what });
+        return Err(Error::Corrupt { place: error::Location::memory(0), what });
     }
     let last = limits.len().wrapping_sub(1);
     // Writers begin and end with an empty bucket, whose edge may lie beyond the least and the greatest value.

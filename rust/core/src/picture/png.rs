@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use png::{BitDepth, Decoder, DecodingError, Limits, Transformations};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::tensor::DType;
 
 /// An image: rows from top to bottom, channels side by side.
@@ -28,13 +28,13 @@ pub fn decode(encoded: &[u8], max_pixels: u64) -> Result<Image> {
     let info = reader.info();
     if u64::from(info.width) * u64::from(info.height) > max_pixels {
         let what = format!("a PNG of {} x {} pixels is not decoded", info.width, info.height);
-        return Err(Error::Unsupported { place: Place::memory(0), what });
+        return Err(Error::Unsupported { place: Location::memory(0), what });
     }
     // A kilobyte of PNG holds at most a megabyte: more was promised than can be there.
     let size = reader.output_buffer_size().filter(|size| size / 1100 <= encoded.len() + 64);
     let Some(size) = size else {
         let what = "a PNG is too short for the pixels that it claims".to_owned();
-        return Err(Error::Corrupt { place: Place::memory(0), what });
+        return Err(Error::Corrupt { place: Location::memory(0), what });
     };
     let mut data = vec![0; size];
     let frame = reader.next_frame(&mut data).map_err(wrong)?;
@@ -54,8 +54,8 @@ pub fn decode(encoded: &[u8], max_pixels: u64) -> Result<Image> {
 fn wrong(error: DecodingError) -> Error {
     let what = format!("a PNG that can't be decoded: {error}");
     match error {
-        DecodingError::LimitsExceeded => Error::Unsupported { place: Place::memory(0), what },
-        _ => Error::Corrupt { place: Place::memory(0), what },
+        DecodingError::LimitsExceeded => Error::Unsupported { place: Location::memory(0), what },
+        _ => Error::Corrupt { place: Location::memory(0), what },
     }
 }
 

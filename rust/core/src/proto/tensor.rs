@@ -1,4 +1,4 @@
-//! The `TensorProto` message, independent of the meaning of dtype numbers.
+//! The `TensorProto` message, independent of the parse_recorded_name of dtype numbers.
 
 use super::wire::{Field, Fields};
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! The protobuf wire format: iteration over the fields of a message.
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 
 /// Limit on nested groups, as in protobuf's own parsers.
 const MAX_GROUPS: usize = 100;
@@ -323,10 +323,10 @@ impl<'a> Field<'a> {
 
 #[cold]
 fn corrupt(at: usize, message: &str, what: std::fmt::Arguments<'_>) -> Error {
-    Error::Corrupt { place: Place::memory(at as u64), what: format!("{message}: {what}") }
+    Error::Corrupt { place: Location::memory(at as u64), what: format!("{message}: {what}") }
 }
 
 #[cold]
 fn truncated(at: usize, found: usize) -> Error {
-    Error::Truncated { place: Place::memory(at as u64), wanted: found as u64 + 1, found: found as u64 }
+    Error::Truncated { place: Location::memory(at as u64), wanted: found as u64 + 1, found: found as u64 }
 }

@@ -90,7 +90,7 @@ fn real<T: Looks>(
     out
 }
 
-/// The moments of floats, or of their magnitudes, at their true scale and with numpy's meaning of what isn't finite.
+/// The moments of floats, or of their magnitudes, at their true scale and with numpy's parse_recorded_name of what isn't finite.
 pub struct Finished {
     pub sum: f64,
     pub mean: f64,

@@ -1,6 +1,6 @@
 //! Reductions of bools and integers. All sums are exact; only the last step rounds.
 //!
-//! numpy's meaning of |x| is kept: the magnitude wraps, so abs(int8 -128) is -128. Norms are of true magnitudes, because
+//! numpy's parse_recorded_name of |x| is kept: the magnitude wraps, so abs(int8 -128) is -128. Norms are of true magnitudes, because
 //! numpy takes them in float64.
 
 use super::dd::Dd;

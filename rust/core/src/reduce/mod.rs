@@ -1,6 +1,6 @@
 //! All 18 reductions of a tensor in one pass over its bytes.
 //!
-//! The results have numpy's dtypes and numpy's meaning of NaN and infinity; std and variance divide by n, and the norms are
+//! The results have numpy's dtypes and numpy's parse_recorded_name of NaN and infinity; std and variance divide by n, and the norms are
 //! over all elements whatever the rank. Nothing is less accurate than numpy: a result is within one step of its dtype from
 //! the exact one, also where numpy overflows on the way to a result that fits.
 

@@ -1,4 +1,4 @@
-//! Listing a growing directory again and again: what has not changed is not read again.
+//! Incremental listing of a growing directory tree: unchanged directories are not read again.
 
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
@@ -13,14 +13,13 @@ use crate::error::{Error, Result};
 /// Resolution of file times on file systems that store them in nanoseconds: one tick of the kernel's clock, and a margin.
 const FINE: Duration = Duration::from_millis(50);
 
-/// Directories below directories below ...: the format has two.
+/// Limit on the depth of directories; the format has two levels.
 const DEEPEST: usize = 4;
 
-/// A directory with so many files below it is watched once it is listed for the second time.
+/// With this many files in total, directories are watched from the second listing on.
 const MANY: usize = 200;
 
-/// A directory's time of modification, and where there is one the time of its last change of any kind: copiers that keep
-/// times set back the first.
+/// A directory's modification time and, on Unix, its change time, which copiers that preserve times cannot set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Modified {
     time: SystemTime,
@@ -42,7 +41,7 @@ impl Modified {
     }
 }
 
-/// What was seen of the directories below one directory.
+/// The state of a directory tree at the last listing.
 #[derive(Default)]
 pub struct Listing {
     directories: HashMap<String, Seen>,
@@ -51,19 +50,18 @@ pub struct Listing {
 
 struct Seen {
     modified: Modified,
-    /// When this time of modification was first seen.
+    /// SavedAt this modification time was first seen.
     since: Instant,
-    /// A listing began when nothing could be added any more without changing the time.
+    /// Whether a listing began after the modification time could no longer hide additions.
     settled: bool,
-    /// The directories in it.
+    /// Subdirectories.
     below: Vec<String>,
-    /// How many files are in it.
+    /// Number of files.
     files: usize,
 }
 
 impl Listing {
-    /// Say `found(directory, name)` for the files in `directory` and below, except for what has not changed since the last
-    /// time. A file may be said again; none is left out.
+    /// Calls `found(directory, name)` for all files in the tree that may be new. May repeat a file, never omits one.
     pub fn walk(&mut self, run: &Local, directory: &str, found: &mut dyn FnMut(&str, &str)) -> Result<()> {
         if let (Some(mut watch), Some(about)) = (self.watch.take(), about(&run.path().join(directory))?)
             && watch.news(&about, found)
@@ -72,14 +70,14 @@ impl Listing {
             return Ok(());
         }
         let is_large = self.directories.values().map(|seen| seen.files).sum::<usize>() >= MANY;
-        // Watched before it is looked at, so that nothing falls between.
+        // Watching starts before listing, so that nothing is missed in between.
         let mut watch = if is_large { Watch::new() } else { None };
         self.look(run, directory, &mut watch, found)?;
         self.watch = watch;
         Ok(())
     }
 
-    /// The same by looking at every directory.
+    /// Lists all changed directories.
     fn look(
         &mut self,
         run: &Local,
@@ -88,7 +86,7 @@ impl Listing {
         found: &mut dyn FnMut(&str, &str),
     ) -> Result<()> {
         let path = run.path().join(directory);
-        // A link is not followed, and a file is not a directory of index files.
+        // Links are not followed.
         let Some(about) = about(&path)?.filter(Metadata::is_dir) else {
             self.directories.remove(directory);
             return Ok(());
@@ -96,7 +94,7 @@ impl Listing {
         if watch.as_mut().is_some_and(|watch| !watch.add(&path, directory, &about)) {
             *watch = None;
         }
-        // Once more, now that it is watched.
+        // Read after the watch was added.
         let modified = Modified::of(&path);
         let unchanged = self.directories.get(directory).filter(|seen| seen.settled && seen.modified == modified);
         let below = match unchanged {
@@ -109,7 +107,7 @@ impl Listing {
         below.iter().try_for_each(|name| self.look(run, &format!("{directory}/{name}"), watch, found))
     }
 
-    /// List a directory; the directories in it.
+    /// Lists a directory and returns its subdirectories.
     fn list(
         &mut self,
         directory: &str,
@@ -119,8 +117,8 @@ impl Listing {
     ) -> Result<Vec<String>> {
         let before = self.directories.remove(directory).filter(|before| before.modified == modified);
         let since = before.map_or_else(Instant::now, |before| before.since);
-        // Nothing can be added any more without changing the time: by our own clock, since a server's may be ahead or
-        // behind. Or it is old by any clock, and times are fine.
+        // The time can no longer hide additions: judged by our own clock, since a server's may differ, or, for fine-grained
+        // times, if it is old by any clock.
         let age = SystemTime::now().duration_since(modified.time).unwrap_or_default();
         let settled = since.elapsed() > granularity(modified.time) || is_fine(modified.time) && age > FINE;
         let (mut files, mut below) = (0, Vec::new());
@@ -137,7 +135,7 @@ impl Listing {
     }
 }
 
-/// What is at a path, if anything is.
+/// Metadata of a path, without following links; `None` if nothing exists there.
 fn about(path: &Path) -> Result<Option<Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(about) => Ok(Some(about)),
@@ -154,19 +152,19 @@ fn granularity(time: SystemTime) -> Duration {
     if is_fine(time) { FINE } else { FILE_TIME_GRANULARITY }
 }
 
-/// The names in a directory, each with whether it is a directory itself.
+/// Calls `found(name, is_directory)` for each entry of a directory.
 #[cfg(target_os = "linux")]
 fn list(path: &Path, found: &mut dyn FnMut(&str, bool)) -> Result<()> {
     use rustix::fs::{FileType, Mode, OFlags, RawDir, open};
     let wrong = |e: rustix::io::Errno| Error::Io { file: path.display().to_string(), source: e.into() };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let directory = open(path, flags, Mode::empty()).map_err(wrong)?;
-    // Read in large pieces and without a string for each name: a folder holds up to a thousand steps of every worker.
+    // Reads large blocks without a string per name: a directory can hold a thousand steps of every worker.
     let mut buffer = Vec::with_capacity(64 * 1024);
     let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {
         let entry = entry.map_err(wrong)?;
-        // A name that is no text is none of ours.
+        // Names that are not UTF-8 are not ours.
         let Ok(name) = entry.file_name().to_str() else { continue };
         let is_directory = match entry.file_type() {
             FileType::Directory => true,
@@ -186,7 +184,7 @@ fn list(path: &Path, found: &mut dyn FnMut(&str, bool)) -> Result<()> {
     for entry in fs::read_dir(path).map_err(wrong)? {
         let entry = entry.map_err(wrong)?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        // A link to a directory is not followed: its type is that of the link.
+        // Links to directories are not followed: the type is that of the link.
         found(&name, entry.file_type().is_ok_and(|kind| kind.is_dir()));
     }
     Ok(())

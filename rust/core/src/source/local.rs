@@ -1,20 +1,21 @@
-//! A run in a directory. Nothing outside of it is opened: no `..`, no links that lead out, no pipes and devices.
+//! A run in a local directory. Opens nothing outside it: no `..`, no links to the outside, no pipes or devices.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::{Blob, LARGEST_WHOLE, Source, inside};
+use crate::crc::crc32c;
 use crate::error::{Error, Result};
 
-/// A run's directory.
+/// The directory of a run.
 #[derive(Debug, Clone)]
 pub struct Local {
     root: PathBuf,
 }
 
 impl Local {
-    /// A run in this directory, which need not exist yet.
+    /// A run in a directory, which may not exist yet.
     pub fn new(root: impl Into<PathBuf>) -> Local {
         Local { root: root.into() }
     }
@@ -24,23 +25,23 @@ impl Local {
         &self.root
     }
 
-    /// Open a regular file of the run.
+    /// Opens a regular file of the run.
     pub fn open_file(&self, key: &str) -> Result<File> {
         let parts = inside(key).map_err(|what| self.outside(key, what))?;
         let path: PathBuf = parts.collect();
         let file = self.open_beneath(key, &path)?;
-        // Opening did not wait for the other end of a pipe, and reading has not begun.
+        // The file was opened non-blocking, so a pipe does not hang here.
         let is_file = file.metadata().map_err(|e| self.io(key, e))?.is_file();
-        if is_file { Ok(file) } else { Err(self.outside(key, "it is no regular file")) }
+        if is_file { Ok(file) } else { Err(self.outside(key, "it is not a regular file")) }
     }
 
-    /// The bytes of an open file.
+    /// Reads an open file to its end.
     pub fn read_whole(&self, mut file: File, key: &str) -> Result<Vec<u8>> {
         if file.metadata().map_err(|e| self.io(key, e))?.len() > LARGEST_WHOLE {
             return Err(Error::too_large(&self.name(key)));
         }
         let mut bytes = Vec::new();
-        // Makes room for the file's size first.
+        // `read_to_end` reserves the file's size first.
         file.read_to_end(&mut bytes).map_err(|e| self.io(key, e))?;
         Ok(bytes)
     }
@@ -52,26 +53,28 @@ impl Local {
         let root = open(&self.root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|e| self.io(key, e.into()))?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        // One call, so that nobody can swap a directory for a link between a look and the opening.
+        // A single call, so that no directory can be replaced by a link between check and open.
         match openat2(&root, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS) {
             Ok(file) => Ok(file.into()),
-            // An old kernel, a sandbox that does not know the call, or an absolute link, which may yet lead inside.
-            Err(Errno::NOSYS | Errno::PERM | Errno::XDEV | Errno::AGAIN | Errno::INVAL) => self.open_looking(key, path),
+            // An old kernel, a sandbox without the call, or an absolute link that may still point inside.
+            Err(Errno::NOSYS | Errno::PERM | Errno::XDEV | Errno::AGAIN | Errno::INVAL) => {
+                self.open_resolved(key, path)
+            }
             Err(e) => Err(self.io(key, e.into())),
         }
     }
 
     #[cfg(not(target_os = "linux"))]
     fn open_beneath(&self, key: &str, path: &Path) -> Result<File> {
-        self.open_looking(key, path)
+        self.open_resolved(key, path)
     }
 
-    /// Where no system call does it: resolve all links first, then look where they lead.
-    fn open_looking(&self, key: &str, path: &Path) -> Result<File> {
+    /// The portable fallback: resolves all links, then checks the result.
+    fn open_resolved(&self, key: &str, path: &Path) -> Result<File> {
         let resolve = |path: &Path| path.canonicalize().map_err(|e| self.io(key, e));
         let (root, file) = (resolve(&self.root)?, resolve(&self.root.join(path))?);
         if !file.starts_with(&root) {
-            return Err(self.outside(key, "a link leads there"));
+            return Err(self.outside(key, "a symbolic link points there"));
         }
         let mut options = OpenOptions::new();
         options.read(true);
@@ -82,17 +85,17 @@ impl Local {
         }
         #[cfg(not(unix))]
         if !fs::metadata(&file).map_err(|e| self.io(key, e))?.is_file() {
-            return Err(self.outside(key, "it is no regular file"));
+            return Err(self.outside(key, "it is not a regular file"));
         }
         options.open(&file).map_err(|e| self.io(key, e))
     }
 
-    /// A digest of a file's size, time and identity: another one tells of another file.
+    /// A hash of a file's size, time and inode, to detect replacement.
     pub fn stamp(file: &File) -> u32 {
         file.metadata().map_or(0, |about| stamp_of(&about))
     }
 
-    /// The stamp of a file by its key; 0 where there is none to be seen.
+    /// The stamp of a file by its key; 0 if it is not accessible.
     pub fn stamp_of_key(&self, key: &str) -> u32 {
         let Ok(parts) = inside(key) else { return 0 };
         let path: PathBuf = parts.collect();
@@ -122,13 +125,10 @@ fn stamp_of(about: &fs::Metadata) -> u32 {
     let identity = std::os::unix::fs::MetadataExt::ino(about);
     #[cfg(not(unix))]
     let identity = since(about.created());
-    // Fowler, Noll and Vo's hash: any will do, as long as it is the same tomorrow.
-    let mixed = [about.len(), since(about.modified()), identity]
-        .iter()
-        .flat_map(|number| number.to_le_bytes())
-        .fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    // 0 is kept for files that can't be seen.
-    mixed.max(1)
+    let numbers = [about.len(), since(about.modified()), identity];
+    let hash = crc32c(numbers.map(u64::to_le_bytes).as_flattened());
+    // 0 means not accessible.
+    hash.max(1)
 }
 
 impl Source for Local {
@@ -154,12 +154,12 @@ impl LocalFile {
 
 impl Blob for LocalFile {
     fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
-        // Room only for what is there, whatever an index file claims.
+        // Allocates only for existing bytes, whatever length the index file claims.
         let size = self.file.metadata().map_err(|e| self.error(e))?.len();
         let there = size.saturating_sub(offset).min(length);
         let there = usize::try_from(there).map_err(|_| self.error(io::ErrorKind::OutOfMemory.into()))?;
         if buffer.is_empty() {
-            // The system's fresh memory is zero: a large buffer isn't filled twice.
+            // `vec!` gets zeroed memory from the system, so a large buffer is not written twice.
             *buffer = vec![0; there];
         } else if buffer.len() < there {
             buffer.resize(there, 0);

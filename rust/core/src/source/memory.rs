@@ -1,4 +1,4 @@
-//! A run in memory: for tests, and for bytes that came from elsewhere.
+//! A run in memory, for tests and fuzzing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,12 +14,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Put in a file.
+    /// Adds a file.
     pub fn insert(&mut self, key: impl Into<String>, bytes: impl Into<Arc<[u8]>>) {
         self.files.insert(key.into(), bytes.into());
     }
 
-    /// Take out a file.
+    /// Removes a file.
     pub fn remove(&mut self, key: &str) {
         self.files.remove(key);
     }

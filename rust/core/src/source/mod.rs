@@ -1,10 +1,9 @@
-//! Where a run's bytes are: a directory, memory, or whatever else can list names and read ranges.
+//! Access to a run's files: a directory, or any backend that can read byte ranges.
 //!
-//! Keys are relative to the run, with `/` between their parts. A key that leads out of the run is refused, whatever the
-//! source.
+//! Keys are relative to the run, with `/` as separator. A key that points outside the run is rejected by every source.
 //!
-//! Files are read by position, never mapped: whoever else can write to a file can cut it short under a map, which ends the
-//! process at the next touch, or change numbers that somebody holds and that were checked.
+//! Files are read by position, not mapped: another process could truncate a mapped file, which kills this process on the
+//! next access, or change values that were already verified.
 
 mod listing;
 mod local;
@@ -21,15 +20,15 @@ use std::time::Duration;
 
 use crate::error::Result;
 
-/// A run's files.
+/// The files of a run.
 pub trait Source: Send + Sync {
-    /// What a person would call the run.
+    /// The name of the run in error messages.
     fn root(&self) -> String;
 
-    /// Open a file.
+    /// Opens a file.
     fn open(&self, key: &str) -> Result<Box<dyn Blob>>;
 
-    /// What is best read in one go.
+    /// The preferred read sizes.
     fn reach(&self) -> Reach {
         Reach::LOCAL
     }
@@ -38,30 +37,30 @@ pub trait Source: Send + Sync {
 /// Coarsest resolution of file times: FAT and some network file systems round them to two seconds.
 pub const FILE_TIME_GRANULARITY: Duration = Duration::from_secs(2);
 
-/// The most bytes of a file that is read whole, as index files are. The index of a step with a million tensors is a fifth of it: what
-/// is larger was made to fill the memory of whoever opens the run, and a file with holes takes no disk to do so.
+/// The size limit of files that are read whole, such as index files. The index of a step with a million tensors takes a
+/// fifth of it. Larger files are likely made to exhaust memory; sparse ones take no disk space.
 pub const LARGEST_WHOLE: u64 = 1 << 30;
 
-/// How much is best read in one go.
+/// Preferred read sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
-    /// Bytes of one read, which what lies side by side is gathered into.
+    /// Size of one read; adjacent records are merged up to this size.
     pub piece: u64,
-    /// Bytes between two records that are read along rather than jumped over.
+    /// Gaps up to this size are read rather than skipped.
     pub gap: u64,
 }
 
 impl Reach {
-    /// Where a read costs microseconds: pieces that stay in a core's cache.
+    /// For reads of microseconds: pieces that fit in a core's cache.
     pub const LOCAL: Reach = Reach { piece: 1 << 20, gap: 32 << 10 };
-    /// Where it costs a round trip.
+    /// For reads that take a network round trip.
     pub const REMOTE: Reach = Reach { piece: 8 << 20, gap: 1 << 20 };
 }
 
 /// An open file.
 pub trait Blob: Send + Sync {
-    /// Read up to `length` bytes at `offset` into the front of `buffer`, which is made longer where it is too short (but never
-    /// longer than there are bytes to read). How many were read: fewer only where the file ends.
+    /// Reads up to `length` bytes at `offset` into the front of `buffer`, which grows as needed but never beyond the
+    /// available bytes. Returns the number of bytes read, which is smaller only at the end of the file.
     fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize>;
 }
 
@@ -77,21 +76,21 @@ impl Blob for &[u8] {
     }
 }
 
-/// The parts of a key that stays inside its run; otherwise in what way it leads out.
+/// Splits a key into its parts, or returns why it points outside the run.
 ///
-/// Both slashes separate, and drives count, on every system: a run that is harmless here must be harmless elsewhere.
+/// Both slashes separate and drive letters are rejected on every system, so that a run is equally safe everywhere.
 pub fn inside(key: &str) -> Result<impl Iterator<Item = &str>, &'static str> {
     let parts = || key.split(['/', '\\']);
     if key.is_empty() {
-        Err("it names no file")
+        Err("the key is empty")
     } else if key.contains('\0') {
-        Err("it has a NUL in it")
+        Err("it contains a NUL character")
     } else if key.starts_with(['/', '\\']) {
         Err("it is an absolute path")
     } else if key.as_bytes()[0].is_ascii_alphabetic() && key.as_bytes().get(1) == Some(&b':') {
-        Err("it names a drive")
+        Err("it contains a drive letter")
     } else if parts().any(|part| part == "..") {
-        Err("it goes up")
+        Err("it contains '..'")
     } else {
         Ok(parts().filter(|part| !part.is_empty() && *part != "."))
     }

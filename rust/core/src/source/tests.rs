@@ -11,7 +11,7 @@ use crate::error::Error;
 fn write(root: &Path, key: &str, bytes: &[u8]) {
     let path = root.join(key);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    // As writers of the format do.
+    // As writers of the format do: a temporary file, then a rename.
     let unfinished = path.with_extension("tmp");
     fs::write(&unfinished, bytes).unwrap();
     fs::rename(unfinished, path).unwrap();
@@ -29,7 +29,7 @@ fn run() -> (TempDir, Local, Memory) {
 }
 
 #[test]
-fn a_directory_and_memory_are_the_same_to_a_reader() {
+fn local_and_memory_sources_agree() {
     let (_directory, local, memory) = run();
     for source in [&local as &dyn Source, &memory] {
         let blob = source.open("events/a").unwrap();
@@ -40,14 +40,14 @@ fn a_directory_and_memory_are_the_same_to_a_reader() {
             let count = blob.read_at(offset, length, &mut buffer).unwrap();
             assert_eq!(&buffer[..count], found.as_bytes());
         }
-        // A lie about a length makes no more room than there are bytes.
+        // A wrong length does not allocate beyond the file's size.
         assert!(buffer.capacity() < 100);
         assert!(matches!(source.open("events/b"), Err(Error::Io { .. })));
     }
 }
 
 #[test]
-fn no_key_leads_out_of_the_run() {
+fn keys_outside_the_run_are_rejected() {
     let (_directory, local, memory) = run();
     for key in [
         "",
@@ -80,7 +80,7 @@ fn content(local: &Local, key: &str) -> Vec<u8> {
 
 #[cfg(unix)]
 #[test]
-fn no_link_leads_out_of_the_run_and_no_pipe_is_waited_for() {
+fn links_to_the_outside_and_pipes_are_rejected() {
     use std::os::unix::fs::symlink;
     let (directory, local, _) = run();
     let elsewhere = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn no_link_leads_out_of_the_run_and_no_pipe_is_waited_for() {
 }
 
 #[test]
-fn a_file_that_shrank_while_open_ends_where_it_ends_now() {
+fn truncated_open_file_reads_to_its_new_end() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), "e", &[7; 20_000]);
     let blob = Local::new(directory.path()).open("e").unwrap();
@@ -117,7 +117,7 @@ fn a_file_that_shrank_while_open_ends_where_it_ends_now() {
     assert_eq!((&before[..], &after[..]), (&[7; 1000][..], &[7; 50][..]));
 }
 
-/// What a listing that is asked again and again has said by now.
+/// The accumulated result of repeated listings.
 struct Seen {
     local: Local,
     listing: Listing,
@@ -131,7 +131,7 @@ impl Seen {
         *said = 0;
         listing
             .walk(local, "index", &mut |directory, name| {
-                // A file may be told of while it is still being written, which its name says.
+                // A file may be reported while still unfinished.
                 if !name.ends_with(".tmp") {
                     *said += 1;
                     names.insert(format!("{directory}/{name}"));
@@ -147,7 +147,7 @@ fn seen(root: &Path) -> Seen {
 }
 
 #[test]
-fn what_has_not_changed_is_not_listed_again() {
+fn unchanged_directories_are_not_listed_again() {
     let directory = tempfile::tempdir().unwrap();
     let mut seen = seen(directory.path());
     assert!(seen.look().is_empty());
@@ -155,7 +155,7 @@ fn what_has_not_changed_is_not_listed_again() {
         write(directory.path(), &format!("index/{step}/f"), b"");
     }
     assert_eq!(seen.look().len(), 3);
-    // Until no more can come within the same tick of the clock it is listed anew.
+    // The directory is listed again until its modification time can no longer hide additions.
     std::thread::sleep(std::time::Duration::from_millis(120));
     seen.look();
     seen.look();
@@ -165,7 +165,7 @@ fn what_has_not_changed_is_not_listed_again() {
 }
 
 #[test]
-fn a_large_directory_tells_only_what_is_new() {
+fn watched_directories_report_only_new_files() {
     let directory = tempfile::tempdir().unwrap();
     let mut seen = seen(directory.path());
     for at in 0..300 {
@@ -177,7 +177,7 @@ fn a_large_directory_tells_only_what_is_new() {
         write(directory.path(), &format!("index/0/{at}"), b"");
         assert_eq!(seen.look().len(), at + 1);
     }
-    // A new folder, then a whole new run in the old one's place.
+    // A new directory, then a new run in place of the old one.
     write(directory.path(), "index/1/x", b"");
     assert_eq!(seen.look().len(), 321);
     write(directory.path(), "index/1/y", b"");
@@ -194,7 +194,7 @@ fn a_large_directory_tells_only_what_is_new() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
-    fn no_file_is_missed_however_they_come(batches in prop::collection::vec(prop::collection::vec((0u8..4, 0u16..400), 0..120), 1..6)) {
+    fn listing_misses_no_file(batches in prop::collection::vec(prop::collection::vec((0u8..4, 0u16..400), 0..120), 1..6)) {
         let directory = tempfile::tempdir().unwrap();
         let mut seen = seen(directory.path());
         let mut there = BTreeSet::new();
@@ -211,7 +211,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn what_is_inside_stays_inside(key in "[a./\\\\:C]{0,8}") {
+    fn accepted_keys_have_only_normal_components(key in "[a./\\\\:C]{0,8}") {
         if let Ok(parts) = inside(&key) {
             let path: std::path::PathBuf = parts.collect();
             prop_assert!(path.components().all(|part| matches!(part, std::path::Component::Normal(_))));

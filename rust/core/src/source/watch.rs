@@ -1,7 +1,7 @@
-//! Being told by the system of what is new in directories, where looking would cost more than the news is worth.
+//! Change notification for directories, where listing would cost more than the changes.
 //!
-//! Only what is exact counts: on the file systems of this machine's own disks every new name is told. Where it may not be (a
-//! network's disk, another system, too much at once) there is no watch, or it ends, and somebody looks.
+//! Used only where it is exact: on local file systems of Linux, inotify reports every new name. Elsewhere, and after an
+//! overflow, there is no watch and directories are listed.
 
 #[cfg(target_os = "linux")]
 pub use linux::Watch;
@@ -22,33 +22,33 @@ mod linux {
     use rustix::fs::statfs;
     use rustix::io::Errno;
 
-    /// ext2 to ext4, XFS, Btrfs, tmpfs: nothing gets into their directories that this machine's kernel has not put there.
-    const TOLD_OF_ALL: [i128; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
+    /// ext2 to ext4, XFS, Btrfs and tmpfs: only this machine's kernel adds entries to their directories.
+    const RELIABLE: [i128; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994];
 
-    /// Directories that are watched.
+    /// A set of watched directories.
     pub struct Watch {
         events: OwnedFd,
         directories: HashMap<i32, String>,
-        /// Which directory the first one is: another may come to stand in its place.
+        /// Device and inode of the first directory, to detect replacement.
         first: Option<(u64, u64)>,
-        /// A child that was forked shares the events: whoever reads them first would have them alone.
+        /// A forked child shares the event queue, so only the creating process may read it.
         process: u32,
     }
 
     impl Watch {
-        /// Nothing is watched yet. Nothing to watch with where the system has none to spare.
+        /// An empty watch; `None` if the system has no inotify instance left.
         pub fn new() -> Option<Watch> {
             let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
             Some(Watch { events, directories: HashMap::new(), first: None, process: process::id() })
         }
 
-        /// Watch a directory from now on. False where what is told of it can't be relied upon.
+        /// Starts watching a directory. Returns false if notifications are not reliable there.
         pub fn add(&mut self, path: &Path, directory: &str, about: &Metadata) -> bool {
-            let told_of_all = statfs(path).is_ok_and(|system| TOLD_OF_ALL.contains(&i128::from(system.f_type)));
+            let reliable = statfs(path).is_ok_and(|system| RELIABLE.contains(&i128::from(system.f_type)));
             let news = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
             let flags = news | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
             match add_watch(&self.events, path, flags) {
-                Ok(number) if told_of_all => {
+                Ok(number) if reliable => {
                     self.directories.insert(number, directory.to_owned());
                     self.first.get_or_insert((about.dev(), about.ino()));
                     true
@@ -57,8 +57,8 @@ mod linux {
             }
         }
 
-        /// What is new since the last question, as (directory, name), to `found`. False where that may not be all: then the
-        /// watch is of no use any more.
+        /// Reports new names since the last call as (directory, name). Returns false if events may be missing; the watch is
+        /// then useless.
         pub fn news(&mut self, first: &Metadata, found: &mut dyn FnMut(&str, &str)) -> bool {
             if self.first != Some((first.dev(), first.ino())) || self.process != process::id() {
                 return false;
@@ -75,7 +75,7 @@ mod linux {
                         else {
                             return false;
                         };
-                        // A name that is no text is none of ours.
+                        // Names that are not UTF-8 are not ours.
                         if let Some(name) = event.file_name().and_then(|name| name.to_str().ok()) {
                             found(directory, name);
                         }
@@ -94,21 +94,21 @@ mod none {
     use std::fs::Metadata;
     use std::path::Path;
 
-    /// No directory is watched.
+    /// Watching is not supported on this system.
     pub enum Watch {}
 
     impl Watch {
-        /// There is nothing here to watch with.
+        /// Always `None`.
         pub fn new() -> Option<Watch> {
             None
         }
 
-        /// Nobody has a watch to add to.
+        /// Unreachable.
         pub fn add(&mut self, _: &Path, _: &str, _: &Metadata) -> bool {
             match *self {}
         }
 
-        /// Nobody has a watch to ask.
+        /// Unreachable.
         pub fn news(&mut self, _: &Metadata, _: &mut dyn FnMut(&str, &str)) -> bool {
             match *self {}
         }

@@ -4,8 +4,8 @@
 //! file by file from front to back, neighbours in one piece, into one buffer a thread, and gives each record to a function
 //! of yours. One bad record is one bad answer; the others are what they are.
 
-mod answers;
 mod columns;
+mod operations;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-pub use answers::{Head, Reduced, Verified, first_head, heads, reductions, stack, verify};
 pub use columns::{Cells, Column};
+pub use operations::{Head, Reduced, Verified, first_head, heads, reductions, stack, verify};
 pub use rows::{Failed, Job, Row, Rows, Which};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::pool;
 use crate::source::{Blob, Reach, Source};
 
@@ -212,7 +212,7 @@ impl Reader<'_> {
             let bytes = usize::try_from(length).ok().and_then(|length| found.get(start..start.checked_add(length)?));
             let bytes = bytes.ok_or_else(|| {
                 let there = found.len().saturating_sub(start) as u64;
-                Arc::new(Error::Truncated { place: Place::new(key.as_str(), offset), wanted: length, found: there })
+                Arc::new(Error::Truncated { place: Location::new(key.as_str(), offset), wanted: length, found: there })
             });
             each(*at as usize, bytes);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Bytes, Item, Options, Plan, execute};
-use crate::catalog::{Catalog, Entry, FileId, Kind, When};
+use crate::catalog::{Catalog, Entry, FileId, Kind, SavedAt};
 use crate::checked::{self, ExpectedRecord};
 use crate::error::{Error, Result};
 use crate::reduce::OpSet;
@@ -61,8 +61,8 @@ pub struct Rows {
     /// What each of the plan's items is for.
     pub jobs: Vec<Job>,
     files: HashMap<FileId, u32>,
-    /// When the tensors of each of the plan's files were saved.
-    whens: Vec<When>,
+    /// SavedAt the tensors of each of the plan's files were saved.
+    whens: Vec<SavedAt>,
 }
 
 /// Rows that failed, with the reason, in the order of rows.

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU32;
 use proptest::prelude::*;
 
 use super::*;
-use crate::catalog::{Catalog, Intake, event_key, index_key};
+use crate::catalog::{Catalog, LoadedIndex, event_key, index_key};
 use crate::crc::{MaskedCrc, crc32c};
 use crate::index::{Index, TensorEntry};
 use crate::reduce::{Op, OpSet};
@@ -52,7 +52,7 @@ impl Run {
             let (mode, mode_step) = (Mode::Train, step);
             let index =
                 Index { mode, mode_step, event_file: Some(events_key.clone().into()), entries: places, shapes: vec![] };
-            catalog.take_in(vec![Intake { file, stamp: 0, content: Ok(index) }]).unwrap();
+            catalog.insert(vec![LoadedIndex { file, stamp: 0, content: Ok(index) }]).unwrap();
             self.memory.insert(events_key, events);
         }
         (catalog, self.memory)

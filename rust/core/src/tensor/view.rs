@@ -3,7 +3,7 @@
 use std::fmt::Arguments;
 
 use super::dtype::DType;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::proto::TensorProto;
 
 /// Limit on the bytes that one repeated value may fill, so that a wrong shape cannot exhaust memory.
@@ -90,10 +90,10 @@ pub(super) fn count(proto: &TensorProto<'_>, shape: &[u64], item_size: usize) ->
 
 #[cold]
 pub(super) fn corrupt(proto: &TensorProto<'_>, what: Arguments<'_>) -> Error {
-    Error::Corrupt { place: Place::memory(proto.at as u64), what: what.to_string() }
+    Error::Corrupt { place: Location::memory(proto.at as u64), what: what.to_string() }
 }
 
 #[cold]
 pub(super) fn unsupported(proto: &TensorProto<'_>, what: Arguments<'_>) -> Error {
-    Error::Unsupported { place: Place::memory(proto.at as u64), what: what.to_string() }
+    Error::Unsupported { place: Location::memory(proto.at as u64), what: what.to_string() }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::column::{Cell, Column, Place};
+use super::column::{Cell, Column, ValueLocation};
 use super::scan::Scanner;
 use super::view::{self, Orphans, Part, View};
 use super::{Lane, Log};
@@ -32,7 +32,7 @@ impl Found<'_> {
     /// The value as it was written, if it is held in memory; put together in `room` where it is held in parts.
     pub fn held<'b>(&'b self, room: &'b mut Vec<u8>) -> Option<&'b [u8]> {
         match self.cell {
-            Cell::Place(place) => self.scanner.held(place, room),
+            Cell::ValueLocation(place) => self.scanner.held(place, room),
             Cell::Number(_) => None,
         }
     }
@@ -290,7 +290,7 @@ impl Log {
     }
 
     /// The value at a place of a file, as it was written, if it is held in memory.
-    pub fn held<'a>(&'a self, key: &str, place: Place, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    pub fn held<'a>(&'a self, key: &str, place: ValueLocation, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let of =
             |lane: &'a Lane| lane.files.binary_search_by(|file| file.key.as_str().cmp(key)).map(|at| &lane.files[at]);
         self.lanes.iter().find_map(|lane| of(lane).ok())?.scanner.held(place, room)

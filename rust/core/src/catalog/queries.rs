@@ -1,10 +1,10 @@
-//! Questions to a catalog. Those about steps and workers are answered by file names, all others by the files read.
+//! Queries of the catalog. File names answer those about steps and workers, loaded index files all others.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::keys::{Kind, shown_worker};
-use super::rows::Row;
+use super::keys::{Kind, display_worker};
+use super::rows::EntryRow;
 use super::{Catalog, Entry, File, FileId, State};
 use crate::reduce::Op;
 use crate::step::{Mode, Step};
@@ -12,7 +12,7 @@ use crate::step::{Mode, Step};
 impl Catalog {
     // ---------------------------------------------------------------------------------------------------- what to read
 
-    /// Files whose content is not known, in the order of steps and workers: all, or those of these steps.
+    /// Unread files, by step and worker: all, or those of `steps`.
     pub fn unread(&mut self, steps: Option<&[Step]>) -> Vec<FileId> {
         let unread = |file: &FileId| self.files[*file as usize].state == State::Unread;
         if let Some(steps) = steps {
@@ -29,29 +29,29 @@ impl Catalog {
         list
     }
 
-    /// Whether some file of a step has not been read.
+    /// Whether some file of a step is unread.
     pub fn has_unread(&self, step: Step) -> bool {
         self.unread > 0 && self.at_step(step).iter().any(|file| self.files[*file as usize].state == State::Unread)
     }
 
-    /// Whether no file waits to be read.
+    /// Whether all files have been read.
     pub fn is_all_read(&self) -> bool {
         self.unread == 0
     }
 
-    /// Files of these steps that have been read, with the stamps they had.
+    /// Loaded files of these steps, with their stamps.
     pub fn stamps(&self, steps: &[Step]) -> Vec<(FileId, u32)> {
         let read = |file: &&FileId| self.files[**file as usize].state == State::Read;
         let files = steps.iter().flat_map(|step| self.at_step(*step)).filter(read);
         files.map(|file| (*file, self.files[*file as usize].stamp)).collect()
     }
 
-    /// Files that could not be understood, with the stamps they had.
+    /// Malformed files, with their stamps.
     pub fn bad(&self) -> Vec<(FileId, u32)> {
         self.problems.keys().map(|file| (*file, self.files[*file as usize].stamp)).collect()
     }
 
-    /// What is wrong with files that could not be understood, by key.
+    /// The errors of malformed files, by key.
     pub fn problems(&self) -> Vec<(String, String)> {
         let mut list: Vec<_> = self.problems.iter().map(|(file, what)| (self.index_key(*file), what.clone())).collect();
         list.sort();
@@ -68,7 +68,7 @@ impl Catalog {
         self.order.chunk_by(|a, b| self.file(*a).step == self.file(*b).step)
     }
 
-    /// Global steps, ascending; with a mode only those that are known to be of it.
+    /// Global steps, ascending; with a mode only those known to belong to it.
     pub fn steps(&self, mode: Option<Mode>) -> Vec<Step> {
         match mode {
             None => self.step_groups().map(|group| self.file(group[0]).step).collect(),
@@ -85,36 +85,36 @@ impl Catalog {
         self.order.last().map(|file| self.file(*file).step)
     }
 
-    /// Whether some worker wrote this step.
+    /// Whether any worker has written this step.
     pub fn has_step(&self, step: Step) -> bool {
         !self.at_step(step).is_empty()
     }
 
-    /// How many global steps come after this one.
+    /// The number of global steps after this one.
     pub fn count_after(&self, step: Option<Step>) -> usize {
         let start = step.map_or(0, |step| self.order.partition_point(|file| self.file(*file).step <= step));
         self.order[start..].chunk_by(|a, b| self.file(*a).step == self.file(*b).step).count()
     }
 
-    /// Workers as they are shown, sorted.
+    /// Display names of the workers, sorted.
     pub fn workers(&self) -> Vec<Cow<'_, str>> {
-        // A worker is only interned for a file that is kept.
-        let mut list: Vec<_> = (0..self.workers.len() as u32).map(|id| shown_worker(self.workers.get(id))).collect();
+        // Workers are interned only for files that are kept.
+        let mut list: Vec<_> = (0..self.workers.len() as u32).map(|id| display_worker(self.workers.get(id))).collect();
         list.sort();
         list
     }
 
-    /// Workers of a step, sorted.
+    /// The workers of a step, sorted.
     pub fn workers_at(&self, step: Step) -> Vec<Cow<'_, str>> {
         self.at_step(step).iter().map(|file| self.worker_of(*file)).collect()
     }
 
-    /// The worker of a file, as it is shown.
+    /// The display name of a file's worker.
     pub fn worker_of(&self, file: FileId) -> Cow<'_, str> {
-        shown_worker(self.workers.get(self.file(file).worker))
+        display_worker(self.workers.get(self.file(file).worker))
     }
 
-    /// The last step that so many workers have written. Every step up to it counts as complete.
+    /// The last step that `num_workers` workers have written. All earlier steps count as complete.
     pub fn complete_until(&self, num_workers: usize) -> Option<Step> {
         let complete = self.step_groups().rev().find(|group| group.len() >= num_workers.max(1))?;
         Some(self.file(complete[0]).step)
@@ -127,12 +127,12 @@ impl Catalog {
         self.represents(step).map(|file| (self.file(file).mode, self.file(file).mode_step))
     }
 
-    /// Modes that have steps.
+    /// The modes that have steps.
     pub fn modes(&self) -> Vec<Mode> {
         Mode::ALL.into_iter().filter(|mode| !self.modes.of(*mode).is_empty()).collect()
     }
 
-    /// Steps of a mode, each once; with a name those at which the tensor has something.
+    /// Mode steps of a mode, without duplicates; with a name only those that have the tensor.
     pub fn mode_steps(&self, mode: Mode, name: Option<&str>) -> Vec<Step> {
         let steps = name.map(|name| self.steps_of(name, None));
         let has =
@@ -143,7 +143,7 @@ impl Catalog {
         list
     }
 
-    /// Global steps of a mode step, ascending: several if a restarted training repeated it.
+    /// Global steps of a mode step, ascending; several if a restarted training repeated it.
     pub fn global_steps(&self, mode: Mode, mode_step: Step) -> impl DoubleEndedIterator<Item = Step> {
         self.modes.at(&self.files, mode, mode_step).iter().map(|file| self.file(*file).step)
     }
@@ -156,12 +156,12 @@ impl Catalog {
         list
     }
 
-    /// Names of tensors, sorted.
+    /// Names of all tensors, sorted.
     pub fn names(&self) -> Vec<&str> {
         self.sorted_names((0..self.names.len() as u32).filter(|id| !self.postings[*id as usize].is_empty()))
     }
 
-    /// Names of tensors of a step (and worker), sorted.
+    /// Names of the tensors of a step (and worker), sorted.
     pub fn names_at(&self, step: Step, worker: Option<&str>) -> Vec<&str> {
         let mut ids: Vec<u32> = self.files_at(step, worker).flat_map(|file| self.names_in(file)).copied().collect();
         ids.sort_unstable();
@@ -169,9 +169,9 @@ impl Catalog {
         self.sorted_names(ids.into_iter())
     }
 
-    /// Names of tensors that some step of a mode has, sorted.
+    /// Names of the tensors of a mode, sorted.
     pub fn names_in_mode(&self, mode: Mode) -> Vec<&str> {
-        // Steps mostly have the names of the step before, so most files add nothing and are passed over quickly.
+        // Steps mostly repeat the names of the previous one, so marking is cheaper than sorting.
         let mut seen = vec![false; self.names.len()];
         for file in self.modes.of(mode) {
             for file in self.at_step(self.file(*file).step) {
@@ -185,7 +185,7 @@ impl Catalog {
         self.rows.names(self.file(file).rows())
     }
 
-    /// Whether there is something of a tensor.
+    /// Whether a tensor has any entry.
     pub fn has(&self, name: &str) -> bool {
         self.name_id(name).is_some()
     }
@@ -194,11 +194,11 @@ impl Catalog {
         self.names.find(name).filter(|id| !self.postings[*id as usize].is_empty())
     }
 
-    /// Global steps at which a tensor has something, ascending; with a mode only those of it.
+    /// Global steps of a tensor, ascending; with a mode only its steps.
     pub fn steps_of(&self, name: &str, mode: Option<Mode>) -> Vec<Step> {
         let Some(id) = self.name_id(name) else { return Vec::new() };
         let mut steps: Vec<Step> = self.postings[id as usize].iter().map(|file| self.file(*file).step).collect();
-        // Files come in order but for a few, which a sort that looks for runs makes cheap.
+        // Files are nearly in order, which makes a run-detecting sort cheap.
         steps.sort();
         steps.dedup();
         if let Some(mode) = mode {
@@ -207,55 +207,54 @@ impl Catalog {
         steps
     }
 
-    /// Workers that wrote something of a tensor at a step, sorted.
+    /// The workers that wrote a tensor at a step, sorted.
     pub fn workers_of(&self, name: &str, step: Step) -> Vec<Cow<'_, str>> {
         let Some(id) = self.name_id(name) else { return Vec::new() };
         let has = |file: &&FileId| self.rows.of(self.file(**file).rows(), id).next().is_some();
         self.at_step(step).iter().filter(has).map(|file| self.worker_of(*file)).collect()
     }
 
-    /// The files of a step: all, or that of a worker, whose name may be given as shown or as file names spell it.
+    /// The files of a step: all, or those of a worker, by display name or as spelled in file names.
     pub fn files_at(&self, step: Step, worker: Option<&str>) -> impl Iterator<Item = FileId> {
         let files = self.at_step(step).iter().copied();
         files.filter(move |file| {
             worker.is_none_or(|worker| {
                 let raw = self.workers.get(self.file(*file).worker);
-                raw == worker || raw.starts_with('_') && shown_worker(raw) == worker
+                raw == worker || raw.starts_with('_') && display_worker(raw) == worker
             })
         })
     }
 
-    /// One row of a tensor at a step, of the first worker who has it.
-    fn row(&self, name: &str, step: Step, worker: Option<&str>, kind: Kind) -> Option<(FileId, Row)> {
+    /// A row of a tensor at a step, from the first worker that has it.
+    fn row(&self, name: &str, step: Step, worker: Option<&str>, kind: Kind) -> Option<(FileId, EntryRow)> {
         let id = self.names.find(name)?;
         let row = |file| Some((file, self.rows.find(self.file(file).rows(), id, kind)?));
         self.files_at(step, worker).find_map(row)
     }
 
-    /// Where the value of a tensor (or one of its stored reductions) lies; without a worker that of the first worker who
-    /// has it.
+    /// The entry of a tensor's value or stored reduction; without a worker that of the first worker that has it.
     pub fn find(&self, name: &str, step: Step, worker: Option<&str>, kind: Kind) -> Option<Entry> {
         self.row(name, step, worker, kind).map(|(file, row)| self.entry(file, &row))
     }
 
-    /// Stored reductions of a tensor; without a worker those of the first worker who has any.
+    /// The stored reductions of a tensor; without a worker those of the first worker that has any.
     pub fn stored_reductions(&self, name: &str, step: Step, worker: Option<&str>) -> Vec<(Op, bool, Entry)> {
         let Some(id) = self.names.find(name) else { return Vec::new() };
         let stored = |file| {
-            let of = |row: Row| row.kind.as_reduction().map(|(op, abs)| (op, abs, self.entry(file, &row)));
+            let of = |row: EntryRow| row.kind.as_reduction().map(|(op, abs)| (op, abs, self.entry(file, &row)));
             let list: Vec<_> = self.rows.of(self.file(file).rows(), id).filter_map(of).collect();
             if list.is_empty() { None } else { Some(list) }
         };
         self.files_at(step, worker).find_map(stored).unwrap_or_default()
     }
 
-    /// The shape that was saved for a tensor.
+    /// The saved shape of a tensor.
     pub fn shape_of(&self, name: &str, step: Step, worker: Option<&str>) -> Option<&[u64]> {
         let (_, row) = self.row(name, step, worker, Kind::SHAPE)?;
         self.shapes.get(row.offset as usize).map(AsRef::as_ref)
     }
 
-    /// The name the framework gave a tensor, from the latest step that says.
+    /// The framework's name of a tensor, from the latest step that has it.
     pub fn original_name(&self, name: &str) -> Option<&str> {
         let id = self.name_id(name)?;
         let shape = |file: &FileId| self.rows.find(self.file(*file).rows(), id, Kind::SHAPE);
@@ -263,44 +262,44 @@ impl Catalog {
         Some(self.names.get(u32::try_from(row.length).ok()?))
     }
 
-    /// The number of a tensor's name, if there is one, for [`Catalog::entries_of`].
+    /// The number of a tensor's name, for [`Catalog::entries_of`].
     pub fn number_of(&self, name: &str) -> Option<u32> {
         self.names.find(name)
     }
 
-    /// Entries of one tensor in a file but its shape: the value first.
+    /// The entries of a tensor in a file without its shape; the value comes first.
     pub fn entries_of(&self, file: FileId, number: u32) -> impl Iterator<Item = Entry> {
         let rows = self.rows.of(self.file(file).rows(), number);
         rows.filter(|row| row.kind != Kind::SHAPE).map(move |row| self.entry(file, &row))
     }
 
-    /// All entries of a file but shapes, as (tensor, entry).
+    /// All entries of a file without shapes, as (tensor, entry).
     pub fn entries_in(&self, file: FileId) -> impl Iterator<Item = (&str, Entry)> {
         let rows = self.file(file).rows().map(|at| self.rows.get(at));
         let records = rows.filter(|row| row.kind != Kind::SHAPE);
         records.map(move |row| (self.names.get(row.name), self.entry(file, &row)))
     }
 
-    fn entry(&self, file: FileId, row: &Row) -> Entry {
+    fn entry(&self, file: FileId, row: &EntryRow) -> Entry {
         let stamp = self.file(file).stamp;
         Entry { file, stamp, kind: row.kind, offset: row.offset, length: row.length, crc: row.crc }
     }
 
-    /// The bytes of its event file that a file's entries span together; None where it has shapes only, or is unread.
+    /// The range of the event file that the entries of a file span; `None` without entries.
     pub fn extent(&self, file: FileId) -> Option<Range<u64>> {
         let spans = self.entries_in(file).map(|(_, entry)| entry.offset..entry.offset.saturating_add(entry.length));
         spans.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
     }
 
-    /// How many entries have been taken in.
+    /// The number of entries.
     pub fn num_entries(&self) -> usize {
         self.rows.len() - self.dead_rows
     }
 
-    /// Bytes held.
+    /// Memory in bytes.
     pub fn memory(&self) -> usize {
         let postings: usize = self.postings.iter().map(|list| size_of_val(list) + list.capacity() * 4).sum();
-        let odd = self.odd_index_keys.values().chain(self.odd_event_keys.values());
+        let odd = self.unusual_index_keys.values().chain(self.unusual_event_keys.values());
         let odd: usize = odd.map(|key| key.len() + 32).sum();
         let shapes: usize = self.shapes.iter().map(|shape| 2 * (shape.len() * 8 + 32)).sum();
         size_of::<Catalog>()
@@ -313,7 +312,7 @@ impl Catalog {
             + (self.order.capacity() + self.pending.capacity()) * size_of::<FileId>()
             + self.modes.memory()
             + self.rows.memory()
-            + self.scratch.capacity() * size_of::<Row>()
+            + self.scratch.capacity() * size_of::<EntryRow>()
             + odd
             + shapes
             + self.problems.values().map(|what| what.len() + 64).sum::<usize>()

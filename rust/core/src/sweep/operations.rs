@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::{Cells, Column, Failed, Options, Rows};
 use crate::checked::{self, Checksums, HEAD};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::reduce::{Number, Op, OpSet, Reductions, reduce_some};
 use crate::source::Source;
 use crate::tensor::{DType, TensorView};
@@ -62,7 +62,9 @@ pub fn reductions(
 fn reduce_tensor(tensor: &TensorView<'_>, wanted: OpSet) -> Result<Reductions> {
     match tensor.data.bytes() {
         Some(bytes) => reduce_some(tensor.dtype, bytes, wanted),
-        None => Err(Error::Unsupported { place: Place::memory(0), what: "a tensor of text has no reductions".into() }),
+        None => {
+            Err(Error::Unsupported { place: Location::memory(0), what: "a tensor of text has no reductions".into() })
+        }
     }
 }
 
@@ -73,7 +75,7 @@ fn single(tensor: &TensorView<'_>) -> Result<Number> {
         Some(bytes) if bytes.len() == dtype.item_size() => Ok(Number::from_raw(dtype, bytes)),
         _ => {
             let what = format!("a stored reduction of shape {:?} and dtype {}", tensor.shape, dtype.name());
-            Err(Error::Unsupported { place: Place::memory(0), what })
+            Err(Error::Unsupported { place: Location::memory(0), what })
         }
     }
 }

@@ -1,30 +1,30 @@
-//! Taking in what index files say.
+//! Adding the content of index files to the catalog.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 
-use super::keys::{Kind, event_file_of, meaning, without_digits};
-use super::rows::Row;
+use super::keys::{Kind, event_file_of, parse_recorded_name, without_output_index};
+use super::rows::EntryRow;
 use super::sorted::reserve;
 use super::{Catalog, FileId, State, event_key, too_many};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::index::Index;
 use crate::step::Step;
 
-/// What became of reading one index file.
-pub struct Intake<'a> {
-    /// Which one.
+/// The result of reading an index file.
+pub struct LoadedIndex<'a> {
+    /// The file.
     pub file: FileId,
-    /// A digest of its size and time, to see later whether it was replaced.
+    /// A hash of size and time, to detect replacement.
     pub stamp: u32,
-    /// Its content, or what is wrong with it.
+    /// The content, or the error.
     pub content: Result<Index<'a>>,
 }
 
 impl Catalog {
-    /// Take in the contents of files; what cannot be understood becomes a problem, and stops nothing else.
-    pub fn take_in(&mut self, mut batch: Vec<Intake<'_>>) -> Result<usize> {
-        // In the order of steps and workers, so that a step's first worker comes first.
+    /// Adds the content of files. Malformed files become problems. Returns the number of valid files.
+    pub fn insert(&mut self, mut batch: Vec<LoadedIndex<'_>>) -> Result<usize> {
+        // Ordered by step and worker, so that the first worker of a step comes first.
         batch.sort_by_cached_key(|intake| {
             let file = &self.files[intake.file as usize];
             (file.step, self.at_step(file.step).iter().position(|other| *other == intake.file))
@@ -32,7 +32,7 @@ impl Catalog {
         let mut added: Vec<FileId> = Vec::new();
         let mut read = 0;
         let mut outcome = Ok(());
-        for Intake { file, stamp, content } in batch {
+        for LoadedIndex { file, stamp, content } in batch {
             let step = self.files[file as usize].step;
             let before = self.represents(step);
             self.drop_content(file, before);
@@ -65,7 +65,7 @@ impl Catalog {
         outcome.map(|()| read)
     }
 
-    /// Make a file's content unknown again.
+    /// Marks a file as unread and drops its content.
     pub(super) fn forget(&mut self, file: FileId) {
         let step = self.files[file as usize].step;
         let before = self.represents(step);
@@ -79,7 +79,7 @@ impl Catalog {
         self.generation += 1;
     }
 
-    /// The file that says what mode a step has: that of the first worker among those read.
+    /// The file that determines the mode of a step: that of the first worker that has been read.
     pub(super) fn represents(&self, step: Step) -> Option<FileId> {
         self.at_step(step).iter().copied().find(|file| self.files[*file as usize].state == State::Read)
     }
@@ -106,7 +106,7 @@ impl Catalog {
         }
         self.dead_rows += rows.len();
         self.files[file as usize].count = 0;
-        self.odd_event_keys.remove(&file);
+        self.unusual_event_keys.remove(&file);
     }
 
     fn add_content(&mut self, file: FileId, index: &Index<'_>) -> Result<()> {
@@ -132,61 +132,61 @@ impl Catalog {
             if let Some(key) = &index.event_file
                 && *key != event_key(known.step, self.workers.get(known.worker))
             {
-                self.odd_event_keys.insert(file, key.as_ref().into());
+                self.unusual_event_keys.insert(file, key.as_ref().into());
             }
         }
         self.scratch = rows;
         outcome
     }
 
-    /// An index file that names the event file of another step or worker would give that one's values for its own.
+    /// Rejects an index file that refers to the event file of another step or worker.
     fn is_own(&self, file: FileId, index: &Index<'_>) -> Result<()> {
         let known = &self.files[file as usize];
         let own = (known.step, self.workers.get(known.worker));
         match index.event_file.as_deref().and_then(event_file_of) {
             Some(named) if named != own => {
-                let what = format!("it names the event file of step {}, worker {:?}", named.0, named.1);
-                Err(Error::Index { place: Place::new(self.index_key(file), 0), what })
+                let what = format!("it refers to the event file of step {}, worker {:?}", named.0, named.1);
+                Err(Error::Index { place: Location::new(self.index_key(file), 0), what })
             }
             _ => Ok(()),
         }
     }
 
-    fn rows_of(&mut self, index: &Index<'_>, rows: &mut Vec<Row>) -> Result<()> {
+    fn rows_of(&mut self, index: &Index<'_>, rows: &mut Vec<EntryRow>) -> Result<()> {
         let mut guess = 0;
         for place in &index.entries {
             let id = self.name(&place.name, guess)?;
             guess = id + 1;
             let (name, kind) = self.meanings[id as usize];
-            rows.push(Row { name, kind, offset: place.offset, length: place.length, crc: place.crc });
+            rows.push(EntryRow { name, kind, offset: place.offset, length: place.length, crc: place.crc });
         }
         guess = 0;
         for shaped in &index.shapes {
             let name = self.name(&shaped.name, guess)?;
             guess = name + 1;
             if self.meanings[name as usize].1 != Kind::VALUE {
-                // A reduction is one number, and shows under its tensor: its shape is no news.
+                // A reduction is a single number, so its shape is redundant.
                 continue;
             }
             let original = self.name(&shaped.original, name)?;
             let shape = self.shape(&shaped.shape)?;
-            rows.push(Row { name, kind: Kind::SHAPE, offset: shape.into(), length: original.into(), crc: None });
+            rows.push(EntryRow { name, kind: Kind::SHAPE, offset: shape.into(), length: original.into(), crc: None });
         }
         Ok(())
     }
 
-    /// The number of a recorded name.
+    /// Interns a recorded name and resolves its tensor and kind.
     fn name(&mut self, recorded: &str, guess: u32) -> Result<u32> {
         let id = self.names.intern(recorded, guess).ok_or_else(too_many)?;
         if id as usize == self.meanings.len() {
-            // Itself for now: what it is of may be a new name, too.
+            // Initially its own tensor: the actual tensor may be a new name, too.
             reserve(&mut self.meanings, 1);
             self.meanings.push((id, Kind::VALUE));
             reserve(&mut self.postings, 1);
             self.postings.push(Vec::new());
-            let (tensor, kind) = meaning(recorded);
+            let (tensor, kind) = parse_recorded_name(recorded);
             if kind == Kind::VALUE {
-                self.any_digits |= without_digits(recorded) != recorded;
+                self.any_digits |= without_output_index(recorded) != recorded;
             } else {
                 self.meanings[id as usize] = (self.name(tensor, id)?, kind);
             }
@@ -204,10 +204,10 @@ impl Catalog {
         Ok(id)
     }
 
-    /// Reductions of `conv:0` are filed under `conv` by most hooks. They go to the one tensor of the same file that
-    /// could be meant; where none or several could, they stay where they are.
-    fn attach_reductions(&self, rows: &mut [Row], ambiguous: &[u32]) {
-        let is_reduction = |row: &Row| row.kind.as_reduction().is_some();
+    /// Most hooks store the reductions of `conv:0` under `conv`. Moves them to the one tensor of the file with that base
+    /// name, if it is unique.
+    fn attach_reductions(&self, rows: &mut [EntryRow], ambiguous: &[u32]) {
+        let is_reduction = |row: &EntryRow| row.kind.as_reduction().is_some();
         let mut meant: HashMap<u32, Option<u32>> = HashMap::new();
         for group in rows.chunk_by(|a, b| a.name == b.name) {
             let (name, own) = (group[0].name, group.iter().any(|row| !is_reduction(row)));
@@ -215,7 +215,7 @@ impl Catalog {
                 continue;
             }
             let text = self.names.get(name);
-            let bare = without_digits(text);
+            let bare = without_output_index(text);
             let bare = if bare == text { Some(name) } else { self.names.find(&bare) };
             if let Some(bare) = bare {
                 match meant.entry(bare) {
@@ -238,28 +238,28 @@ impl Catalog {
         }
     }
 
-    /// Rows of replaced files leave holes; close them when they are most of all.
+    /// Compacts the table once rows of replaced files are the majority.
     fn compact(&mut self) {
         if self.dead_rows < 4096 || self.dead_rows * 2 < self.rows.len() {
             return;
         }
         let old = std::mem::take(&mut self.rows);
         for file in &mut self.files {
-            let kept: Vec<Row> = file.rows().map(|at| old.get(at)).collect();
-            // Fewer rows than before, so the number fits as it did.
+            let kept: Vec<EntryRow> = file.rows().map(|at| old.get(at)).collect();
+            // There are fewer rows than before, so the index fits.
             file.first = self.rows.push(&kept) as u32;
         }
         self.dead_rows = 0;
     }
 }
 
-/// Sort rows by tensor and kind; of several with both the same the last one holds. The tensors of which one reduction came
-/// twice: two tensors may have been filed under one name.
-fn sort_last_wins(rows: &mut Vec<Row>) -> Vec<u32> {
-    let place = |row: &Row| (row.name, row.kind);
+/// Sorts rows by tensor and kind and keeps the last of duplicates. Returns the tensors with a duplicate reduction, whose
+/// base name may stand for two tensors.
+fn sort_last_wins(rows: &mut Vec<EntryRow>) -> Vec<u32> {
+    let place = |row: &EntryRow| (row.name, row.kind);
     let mut ambiguous = Vec::new();
     if !rows.is_sorted_by(|a, b| place(a) < place(b)) {
-        // Stable, so the last of equals is the last in the file.
+        // The sort is stable, so the last duplicate is the last in the file.
         rows.sort_by_key(place);
         rows.dedup_by(|later, earlier| {
             let same = place(later) == place(earlier);
