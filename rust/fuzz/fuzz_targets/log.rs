@@ -34,7 +34,7 @@ fuzz_target!(|given: (u16, Vec<Piece<'_>>)| {
             piece.repeat(usize::from(times % 8) + 1)
         })
         .collect();
-    let (mut grown, mut whole) = (empty().holding(), empty());
+    let (mut grown, mut whole) = (empty().keeping_values(), empty());
     read(&mut grown, &bytes[..bytes.len().min(usize::from(cut))]);
     read(&mut grown, &bytes);
     read(&mut whole, &bytes);

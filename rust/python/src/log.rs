@@ -13,10 +13,10 @@ use smdwidgets_core::tensor::DType;
 
 use crate::errors::to_python;
 use crate::files::Fetched;
-use crate::logged::{Logged, in_one_array, one_by_one};
+use crate::logged::{Logged, as_array, as_list};
 use crate::modes::{filter_of, mode_of};
 use crate::numpy;
-use crate::sweep::{self, Cancel, From, Manner, Questions};
+use crate::sweep::{self, Cancel, RecordSource, RowRequests, SweepControl};
 
 /// What lies where in a run of TensorBoard's.
 #[pyclass(frozen, module = "smdwidgets._core")]
@@ -55,7 +55,7 @@ fn owned(texts: Vec<&str>) -> Vec<String> {
 /// Directories as Python gives them: (path, worker, mode's number, what is put behind its tags).
 type Directories = Vec<(String, String, i64, String)>;
 
-fn laid_out(directories: Directories) -> PyResult<Vec<Directory>> {
+fn directories_of(directories: Directories) -> PyResult<Vec<Directory>> {
     let one = |(path, worker, mode, suffix)| Ok(Directory { path, worker, mode: mode_of(mode)?, suffix });
     directories.into_iter().map(one).collect()
 }
@@ -74,18 +74,18 @@ impl EventLog {
     ) -> PyResult<EventLog> {
         let orphans = if keep_orphans { Orphans::Kept } else { Orphans::Dropped };
         let range = (first_step.unwrap_or(0), end_step.unwrap_or(Step::MAX));
-        let log = Log::new(laid_out(directories)?, orphans, range);
+        let log = Log::new(directories_of(directories)?, orphans, range);
         let log = match cache {
             Some((directory, name)) => log.cached(Cache::new(directory, name)),
             None => log,
         };
-        Ok(EventLog { inner: RwLock::new(if hold { log.holding() } else { log }) })
+        Ok(EventLog { inner: RwLock::new(if hold { log.keeping_values() } else { log }) })
     }
 
     /// The log is found to be one of these directories.
     fn lay_out(&self, py: Python<'_>, directories: Directories) -> PyResult<()> {
-        let directories = laid_out(directories)?;
-        py.detach(|| self.inner.write().lay_out(directories));
+        let directories = directories_of(directories)?;
+        py.detach(|| self.inner.write().set_directories(directories));
         Ok(())
     }
 
@@ -324,21 +324,21 @@ impl EventLog {
         &self,
         py: Python<'py>,
         files: &Bound<'py, PyAny>,
-        rows: Questions,
+        rows: RowRequests,
         threads: Option<usize>,
         progress: Option<Bound<'py, PyAny>>,
         cancel: Option<Bound<'py, Cancel>>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
-        let from = From::of(files)?;
-        let (values, failed) = sweep::run(py, &Manner { threads, progress, cancel }, |options| {
-            let questions = rows.iter().map(|(name, step, worker)| (name.as_str(), *step, worker.as_deref()));
-            let mut values = Values::of(&self.inner.read(), questions);
-            let failed = values.read(from.source(), options)?;
+        let source = RecordSource::of(files)?;
+        let (values, failed) = sweep::run(py, &SweepControl { threads, progress, cancel }, |options| {
+            let requests = rows.iter().map(|(name, step, worker)| (name.as_str(), *step, worker.as_deref()));
+            let mut values = Values::of(&self.inner.read(), requests);
+            let failed = values.read(source.as_dyn(), options)?;
             Ok((values, failed))
         })?;
-        let found = match in_one_array(py, &values)? {
+        let found = match as_array(py, &values)? {
             Some(array) => array,
-            None => one_by_one(py, rows, values)?.into_any(),
+            None => as_list(py, rows, values)?.into_any(),
         };
         Ok((found, sweep::failures(py, &failed)?))
     }

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
-use smdwidgets_core::log::{Cell, Class, Content, Found, ValueLocation, Values};
+use smdwidgets_core::log::{Cell, Class, Found, LoggedValue, ValueLocation, Values};
 use smdwidgets_core::picture::png;
 use smdwidgets_core::proto::{self, Hparam};
 use smdwidgets_core::tensor::DType;
@@ -11,7 +11,7 @@ use crate::errors::to_python;
 use crate::events::event_of;
 use crate::numpy;
 use crate::records::detached;
-use crate::sweep::Questions;
+use crate::sweep::RowRequests;
 
 /// A value, and where it lies.
 #[pyclass(frozen, module = "smdwidgets._core")]
@@ -75,16 +75,16 @@ impl Logged {
 }
 
 /// All values as rows of one array, where they are alike.
-pub fn in_one_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub fn as_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bound<'py, PyAny>>> {
     let mut shape = vec![values.contents.len() as u64];
     let like = values.contents.first().and_then(|first| match first {
-        Some(Content::Buckets(buckets)) => Some(buckets.len()),
+        Some(LoggedValue::Buckets(buckets)) => Some(buckets.len()),
         _ => None,
     });
     shape.extend(like.into_iter().flat_map(|buckets| [buckets as u64, 3]));
     let rows = values.contents.iter().map(|content| match (content, like) {
-        (Some(Content::Number(number)), None) => Some(std::slice::from_ref(number)),
-        (Some(Content::Buckets(own)), Some(count)) if own.len() == count => {
+        (Some(LoggedValue::Number(number)), None) => Some(std::slice::from_ref(number)),
+        (Some(LoggedValue::Buckets(own)), Some(count)) if own.len() == count => {
             values.buckets.get(own.clone()).map(<[_]>::as_flattened)
         }
         _ => None,
@@ -101,16 +101,16 @@ pub fn in_one_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bo
 }
 
 /// Each value as what it is.
-pub fn one_by_one(py: Python<'_>, rows: Questions, values: Values) -> PyResult<Bound<'_, PyList>> {
+pub fn as_list(py: Python<'_>, rows: RowRequests, values: Values) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
     let Values { rows: found, contents, buckets, .. } = values;
     for ((content, asked), (name, step, worker)) in contents.into_iter().zip(found).zip(rows) {
         match (content, asked) {
-            (Some(Content::Number(number)), _) => list.append(number)?,
-            (Some(Content::Buckets(own)), _) => {
+            (Some(LoggedValue::Number(number)), _) => list.append(number)?,
+            (Some(LoggedValue::Buckets(own)), _) => {
                 list.append(numpy::bucket_array(py, buckets[own].iter().copied())?)?;
             }
-            (Some(Content::Written(bytes)), Some(asked)) => {
+            (Some(LoggedValue::Written(bytes)), Some(asked)) => {
                 let event = event_of(&PyBytes::new(py, &bytes), step, asked.wall_time);
                 let logged = Logged {
                     name,

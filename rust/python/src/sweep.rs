@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use smdwidgets_core::error::{Error, Result};
 use smdwidgets_core::reduce::{Op, OpSet};
 use smdwidgets_core::source::{Local, Source};
-use smdwidgets_core::sweep::{self as core_sweep, Failed, Options, Rows, Which};
+use smdwidgets_core::sweep::{self as core_sweep, Failed, Options, Rows, Workers};
 use smdwidgets_core::tensor::DType;
 
 use crate::catalog::Catalog;
@@ -45,30 +45,30 @@ impl Cancel {
 }
 
 /// Where the bytes come from.
-pub enum From {
+pub enum RecordSource {
     Local(Local),
     Remote(Remote),
 }
 
-impl From {
-    pub fn of(files: &Bound<'_, PyAny>) -> PyResult<From> {
+impl RecordSource {
+    pub fn of(files: &Bound<'_, PyAny>) -> PyResult<RecordSource> {
         if let Ok(fetched) = files.cast::<Fetched>() {
-            Ok(From::Remote(fetched.get().source()))
+            Ok(RecordSource::Remote(fetched.get().source()))
         } else {
-            Ok(From::Local(files.cast::<Files>()?.get().run().clone()))
+            Ok(RecordSource::Local(files.cast::<Files>()?.get().run().clone()))
         }
     }
 
-    pub fn source(&self) -> &dyn Source {
+    pub fn as_dyn(&self) -> &dyn Source {
         match self {
-            From::Local(run) => run,
-            From::Remote(remote) => remote,
+            RecordSource::Local(run) => run,
+            RecordSource::Remote(remote) => remote,
         }
     }
 }
 
 /// How a caller wants to hear of it and stop it.
-pub struct Manner<'py> {
+pub struct SweepControl<'py> {
     pub threads: Option<usize>,
     pub progress: Option<Bound<'py, PyAny>>,
     pub cancel: Option<Bound<'py, Cancel>>,
@@ -77,24 +77,24 @@ pub struct Manner<'py> {
 /// Run `work` with the interpreter let go. Signals and the progress function are seen to in between, in this thread.
 pub fn run<R: Send>(
     py: Python<'_>,
-    manner: &Manner<'_>,
+    control: &SweepControl<'_>,
     work: impl FnOnce(&Options<'_>) -> Result<R> + Send,
 ) -> PyResult<R> {
     let raised: Mutex<Option<PyErr>> = Mutex::new(None);
-    let progress = manner.progress.as_ref().map(|function| function.clone().unbind());
-    let cancel = manner.cancel.as_ref().map(|cancel| cancel.get().flag.clone());
-    let threads = manner.threads;
+    let progress = control.progress.as_ref().map(|function| function.clone().unbind());
+    let cancel = control.cancel.as_ref().map(|cancel| cancel.get().flag.clone());
+    let threads = control.threads;
     let outcome = py.detach(|| {
-        let tell = |done: u64, all: u64| {
+        let report = |done: u64, all: u64| {
             Python::attach(|py| {
-                let told = py.check_signals().and_then(|()| match &progress {
+                let reported = py.check_signals().and_then(|()| match &progress {
                     Some(function) => function.call1(py, (done, all)).map(drop),
                     None => Ok(()),
                 });
-                told.map_err(|error| *raised.lock() = Some(error)).is_ok()
+                reported.map_err(|error| *raised.lock() = Some(error)).is_ok()
             })
         };
-        work(&Options { threads, progress: Some(&tell), cancel: cancel.as_deref() })
+        work(&Options { threads, progress: Some(&report), cancel: cancel.as_deref() })
     });
     if let Some(error) = raised.into_inner() {
         return Err(error);
@@ -190,18 +190,18 @@ pub fn sweep<'py>(
     progress: Option<Bound<'py, PyAny>>,
     cancel: Option<Bound<'py, Cancel>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (asked, from) = (asked(reductions)?, From::of(files)?);
+    let (asked, source) = (asked(reductions)?, RecordSource::of(files)?);
     let (column_names, asked): (Vec<String>, Vec<(Op, bool)>) = asked.into_iter().unzip();
     let wanted: OpSet = asked.iter().copied().collect();
     let which = match &workers {
-        None => Which::First,
-        Some(workers) if workers.is_empty() => Which::Every,
-        Some(workers) => Which::These(workers),
+        None => Workers::First,
+        Some(workers) if workers.is_empty() => Workers::Every,
+        Some(workers) => Workers::These(workers),
     };
     let catalog = catalog.get();
-    let (rows, reduced) = run(py, &Manner { threads, progress, cancel }, |options| {
+    let (rows, reduced) = run(py, &SweepControl { threads, progress, cancel }, |options| {
         let rows = Rows::of(&catalog.inner().read(), names, steps.as_deref(), which, wanted, recompute);
-        let reduced = core_sweep::reductions(&rows, from.source(), options, &asked, counts)?;
+        let reduced = core_sweep::reductions(&rows, source.as_dyn(), options, &asked, counts)?;
         Ok((rows, reduced))
     })?;
     let table = PyDict::new(py);
@@ -232,14 +232,14 @@ pub fn sweep<'py>(
     Ok(table)
 }
 
-pub type Questions = Vec<(String, i64, Option<String>)>;
+pub type RowRequests = Vec<(String, i64, Option<String>)>;
 
-fn rows_of(catalog: &Catalog, questions: Questions) -> Rows {
-    Rows::of_values(&catalog.inner().read(), questions)
+fn rows_of(catalog: &Catalog, requests: RowRequests) -> Rows {
+    Rows::of_values(&catalog.inner().read(), requests)
 }
 
 /// What failed, by the number of the question.
-fn by_question(rows: &Rows, failed: Failed) -> Failed {
+fn by_request(rows: &Rows, failed: Failed) -> Failed {
     failed.into_iter().map(|(row, error)| (rows.rows[row as usize].name, error)).collect()
 }
 
@@ -250,16 +250,16 @@ pub fn heads<'py>(
     py: Python<'py>,
     catalog: &Bound<'py, Catalog>,
     files: &Bound<'py, PyAny>,
-    rows: Questions,
+    rows: RowRequests,
     threads: Option<usize>,
     progress: Option<Bound<'py, PyAny>>,
     cancel: Option<Bound<'py, Cancel>>,
 ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
-    let (from, count) = (From::of(files)?, rows.len());
+    let (source, count) = (RecordSource::of(files)?, rows.len());
     let catalog = catalog.get();
-    let (rows, heads, failed) = run(py, &Manner { threads, progress, cancel }, |options| {
+    let (rows, heads, failed) = run(py, &SweepControl { threads, progress, cancel }, |options| {
         let mut rows = rows_of(catalog, rows);
-        let (heads, failed) = core_sweep::heads(&mut rows, from.source(), options)?;
+        let (heads, failed) = core_sweep::heads(&mut rows, source.as_dyn(), options)?;
         Ok((rows, heads, failed))
     })?;
     let list = PyList::new(py, (0..count).map(|_| py.None()))?;
@@ -268,7 +268,7 @@ pub fn heads<'py>(
             list.set_item(row.name as usize, (dtype.name(), PyTuple::new(py, shape)?))?;
         }
     }
-    Ok((list, failures(py, &by_question(&rows, failed))?))
+    Ok((list, failures(py, &by_request(&rows, failed))?))
 }
 
 /// The values of many rows.
@@ -278,17 +278,17 @@ pub fn values<'py>(
     py: Python<'py>,
     catalog: &Bound<'py, Catalog>,
     files: &Bound<'py, PyAny>,
-    rows: Questions,
+    rows: RowRequests,
     threads: Option<usize>,
     progress: Option<Bound<'py, PyAny>>,
     cancel: Option<Bound<'py, Cancel>>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyList>)> {
-    let (from, count) = (From::of(files)?, rows.len());
+    let (source, count) = (RecordSource::of(files)?, rows.len());
     let catalog = catalog.get();
-    let manner = Manner { threads, progress, cancel };
+    let control = SweepControl { threads, progress, cancel };
     let (rows, like) = py.detach(|| {
         let rows = rows_of(catalog, rows);
-        let like = core_sweep::first_head(&rows, from.source());
+        let like = core_sweep::first_head(&rows, source.as_dyn());
         (rows, like)
     });
     // If all are like the first one they go into one array; those that are not are kept beside it.
@@ -297,8 +297,8 @@ pub fn values<'py>(
     let fits = rows.plan.items.iter().all(|item| item.length >= size);
     let room = if fits { rows.rows.len().saturating_mul(usize::try_from(size).unwrap_or(0)) } else { 0 };
     let mut stack = vec![0; room];
-    let work = |options: &Options<'_>| core_sweep::stack(&rows, &like, &mut stack, from.source(), options);
-    let (others, failed) = run(py, &manner, work)?;
+    let work = |options: &Options<'_>| core_sweep::stack(&rows, &like, &mut stack, source.as_dyn(), options);
+    let (others, failed) = run(py, &control, work)?;
     let mut stacked = None;
     if room > 0 {
         let shape: Vec<u64> = std::iter::once(rows.rows.len() as u64).chain(like.1).collect();
@@ -321,7 +321,7 @@ pub fn values<'py>(
         };
         list.set_item(row.name as usize, value)?;
     }
-    Ok((list.into_any(), failures(py, &by_question(&rows, failed))?))
+    Ok((list.into_any(), failures(py, &by_request(&rows, failed))?))
 }
 
 /// Bytes of a value of this dtype and shape; 0 where that is no number worth making room for.
@@ -341,15 +341,15 @@ pub fn verify<'py>(
     progress: Option<Bound<'py, PyAny>>,
     cancel: Option<Bound<'py, Cancel>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let from = From::of(files)?;
+    let source = RecordSource::of(files)?;
     let catalog = catalog.get();
-    let (rows, verified, failed) = run(py, &Manner { threads, progress, cancel }, |options| {
+    let (rows, verified, failed) = run(py, &SweepControl { threads, progress, cancel }, |options| {
         let known = catalog.inner().read();
         let steps = steps.unwrap_or_else(|| known.steps(None));
         let files: Vec<_> = steps.iter().flat_map(|step| known.files_at(*step, None)).collect();
         let rows = Rows::of_files(&known, &files);
         drop(known);
-        let (verified, failed) = core_sweep::verify(&rows, from.source(), options)?;
+        let (verified, failed) = core_sweep::verify(&rows, source.as_dyn(), options)?;
         Ok((rows, verified, failed))
     })?;
     let found = PyDict::new(py);
@@ -358,7 +358,7 @@ pub fn verify<'py>(
     found.set_item("footer_crc", verified.by_footer)?;
     found.set_item("footer_constant", verified.records - verified.by_footer)?;
     found.set_item("index_crc", verified.by_index)?;
-    found.set_item("unverifiable", verified.unvouched)?;
+    found.set_item("unverifiable", verified.unverifiable)?;
     let errors = PyList::empty(py);
     for (at, error) in &failed {
         let row = rows.rows[*at as usize];

@@ -1,8 +1,8 @@
-//! What was read of event files, kept beside them for the next time: a directory that may be deleted at any time.
+//! An on-disk cache of scanned event files. It can be deleted at any time.
 //!
-//! A file of the cache is taken only if it fits the event file as it is now: no longer than that, of its time where it is of its
-//! size, with the same bytes at the beginning and before the place where reading ended. It is decoded as any foreign bytes
-//! are; whatever is wrong with it, the event file is read as if there were none.
+//! A cache file is used only if it matches the current event file: not longer, of the same time if of the same size, with
+//! the same bytes at the start and before the end of the scanned part. It is parsed as untrusted input; on any fault the
+//! event file is read instead.
 
 use std::fs;
 use std::io::Write;
@@ -16,50 +16,50 @@ use crate::crc::crc32c;
 use crate::source::{Blob, Local};
 
 const MAGIC: &[u8; 8] = b"smdlog\x00\x02";
-/// The magic, and the checksum of all that follows.
+/// Size of the magic and of the checksum of all following bytes.
 const FRONT: usize = 12;
-/// Bytes at either end of what was read that must still be the same.
+/// Bytes at both ends of the scanned part that must be unchanged.
 const LOOKED_AT: u64 = 64 << 10;
-/// What was read of a file is not kept below this many bytes: to read them again costs no more.
+/// Files are not cached below this size, since reading them again costs as little.
 const WORTH: u64 = 1 << 20;
-/// A row takes at most so many times the bytes here that it takes in its event file.
+/// Limit on the size of a cached row relative to its record.
 const MOST: u64 = 16;
 
-/// What is known of an event file from outside.
+/// Size and time of an event file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct About {
-    /// Its size in bytes; 0 where that is not known.
+pub struct FileVersion {
+    /// Size in bytes; 0 if unknown.
     pub size: u64,
-    /// When it was written to, in nanoseconds since 1970; 0 where that is not known.
+    /// Modification time, in nanoseconds since 1970; 0 if unknown.
     pub written: u64,
 }
 
-/// A directory of what was read.
+/// A cache directory.
 #[derive(Debug)]
 pub struct Cache {
     directory: PathBuf,
-    /// Tells logs apart that share the directory.
+    /// Distinguishes logs that share the directory.
     log: String,
 }
 
 impl Cache {
-    /// A cache in this directory, which need not exist, for the log of this name.
+    /// A cache in a directory, which may not exist yet, for the log of this name.
     pub fn new(directory: PathBuf, log: String) -> Cache {
         Cache { directory, log }
     }
 
-    /// The name of what is kept for an event file. Two files that share one by chance are told apart by their content.
+    /// The name of the cache file of an event file. Hash collisions are detected by the stored key.
     fn name(&self, key: &str) -> String {
         let whole = format!("{}\n{key}", self.log);
-        // FNV-1a in 128 bits: the same in every version of this program.
+        // FNV-1a with 128 bits: the same in every version of this program.
         let hash = whole.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
             (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
         });
         format!("{hash:032x}.log-cache")
     }
 
-    /// What was read of an event file, if that is still so.
-    pub fn load(&self, key: &str, blob: &dyn Blob, about: About) -> Option<Scanner> {
+    /// Restores the scanner of an event file, if the cache still matches.
+    pub fn load(&self, key: &str, blob: &dyn Blob, about: FileVersion) -> Option<Scanner> {
         let directory = Local::new(&self.directory);
         let file = directory.open_file(&self.name(key)).ok()?;
         let size = file.metadata().ok()?.len();
@@ -74,30 +74,29 @@ impl Cache {
         (fits && Ends::of(blob, end)? == was.ends).then_some(scanner)
     }
 
-    /// What a file of a cache says of an event file. Whether it fits that file as it is now is another question.
+    /// Decodes a cache file, without checking that it matches the event file.
     pub fn decoded(bytes: &[u8], key: &str) -> Option<Scanner> {
         decode(bytes, key).map(|(scanner, _)| scanner)
     }
 
-    /// What was read of an event file, as a file of a cache that fits no event file.
+    /// Encodes a scanner as a cache file that matches no event file.
     pub fn encoded(scanner: &Scanner, key: &str) -> Vec<u8> {
-        encode(scanner, &Vouched { about: About::default(), ends: Ends { head: 0, tail: 0 } }, key)
+        encode(scanner, &CachedVersion { about: FileVersion::default(), ends: Ends { head: 0, tail: 0 } }, key)
     }
 
-    /// Keeps what was read of an event file, if that is worth it beside what is kept already. How far reading had come when it
-    /// was last kept.
-    pub fn keep(&self, key: &str, blob: &dyn Blob, about: About, scanner: &Scanner, kept: u64) -> u64 {
-        // A growing file is kept again when it has grown by a part of itself, so that all keeping together stays cheap.
+    /// Stores the scanner of an event file if enough has changed since `kept`. Returns the offset up to which it is stored.
+    pub fn keep(&self, key: &str, blob: &dyn Blob, about: FileVersion, scanner: &Scanner, kept: u64) -> u64 {
+        // A growing file is stored again after growing by a fraction, which bounds the total cost.
         if scanner.end() < kept + WORTH.max(kept / 4) {
             return kept;
         }
         let Some(ends) = Ends::of(blob, scanner.end()) else { return kept };
-        let bytes = encode(scanner, &Vouched { about, ends }, key);
-        // A cache that can't be written is none: a full disk must not end a reading.
+        let bytes = encode(scanner, &CachedVersion { about, ends }, key);
+        // A failed write is not an error: a full disk must not stop reading.
         self.write(&self.name(key), &bytes).map_or(kept, |()| scanner.end())
     }
 
-    /// Writes a file that appears whole or not at all, whoever else writes it at the same time.
+    /// Writes a file atomically, also with concurrent writers.
     fn write(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         fs::create_dir_all(&self.directory)?;
@@ -114,19 +113,19 @@ impl Cache {
     }
 }
 
-/// Whether there are so many bytes.
+/// Whether the file has at least `size` bytes.
 fn reaches(blob: &dyn Blob, size: u64) -> bool {
     size == 0 || blob.read_at(size - 1, 1, &mut Vec::new()).is_ok_and(|count| count == 1)
 }
 
-/// What vouches for the event file.
+/// Identifies the version of the event file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Vouched {
-    about: About,
+struct CachedVersion {
+    about: FileVersion,
     ends: Ends,
 }
 
-/// Checksums of the first and the last bytes that were read.
+/// Checksums of the first and the last bytes of the scanned part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ends {
     head: u32,
@@ -145,9 +144,9 @@ impl Ends {
     }
 }
 
-// ------------------------------------------------------------------------------------------------------- as bytes
+// ------------------------------------------------------------------------------------------------------- encoding
 
-fn encode(scanner: &Scanner, vouched: &Vouched, key: &str) -> Vec<u8> {
+fn encode(scanner: &Scanner, vouched: &CachedVersion, key: &str) -> Vec<u8> {
     let mut out = Out(MAGIC.to_vec());
     out.0.extend([0; 4]);
     out.text(key);
@@ -179,7 +178,7 @@ fn encode(scanner: &Scanner, vouched: &Vouched, key: &str) -> Vec<u8> {
         out.number(column.len() as u64);
         out.numbers(column.runs().flat_map(|(restarts, first, _)| [u64::from(restarts), first as u64]));
         let steps = column.steps().iter().map(|step| step.cast_unsigned());
-        // Steps mostly go up evenly, and numbers mostly came as 32 bits.
+        // Steps mostly have a constant stride, and most numbers were stored with 32 bits.
         match stride(column.steps()) {
             Some((first, stride)) => {
                 out.0.push(1);
@@ -222,8 +221,8 @@ fn stride(steps: &[i64]) -> Option<(i64, i64)> {
     steps.windows(2).all(|pair| pair[0].checked_add(stride) == Some(pair[1])).then_some((*first, stride))
 }
 
-/// The state of a scanner, and what vouches for it. `None` for anything that a scanner could not have left behind.
-fn decode(bytes: &[u8], key: &str) -> Option<(Scanner, Vouched)> {
+/// Decodes a scanner and the file version. `None` for anything that a scanner could not have produced.
+fn decode(bytes: &[u8], key: &str) -> Option<(Scanner, CachedVersion)> {
     let (front, rest) = bytes.split_first_chunk::<FRONT>()?;
     let crc = u32::from_le_bytes(front.last_chunk().copied()?);
     if !front.starts_with(MAGIC) || crc32c(rest) != crc {
@@ -233,7 +232,7 @@ fn decode(bytes: &[u8], key: &str) -> Option<(Scanner, Vouched)> {
     if from.text()? != key {
         return None;
     }
-    let about = About { size: from.number()?, written: from.number()? };
+    let about = FileVersion { size: from.number()?, written: from.number()? };
     let end = from.number()?;
     let ends = Ends { head: from.small()?, tail: from.small()? };
     let mut scanner = Scanner::default();
@@ -253,7 +252,7 @@ fn decode(bytes: &[u8], key: &str) -> Option<(Scanner, Vouched)> {
         let column = column(&mut from, class, scanner.restarts.len() as u64, end)?;
         scanner.put(Series { tag, class, plugin, description, column })?;
     }
-    from.0.is_empty().then_some((scanner, Vouched { about, ends }))
+    from.0.is_empty().then_some((scanner, CachedVersion { about, ends }))
 }
 
 fn column(from: &mut In<'_>, class: Class, restarts: u64, end: u64) -> Option<Column> {
@@ -267,7 +266,7 @@ fn column(from: &mut In<'_>, class: Class, restarts: u64, end: u64) -> Option<Co
     }
     let steps = match from.byte()? {
         0 => from.words(rows)?.map(u64::cast_signed).collect(),
-        // Room is made only for what the times take as well.
+        // Allocates no more than the wall times take in the input.
         1 if rows.checked_mul(8)? <= from.0.len() => {
             let (first, stride) = (from.number()?.cast_signed(), from.number()?.cast_signed());
             let step = |row: usize| first.checked_add(stride.checked_mul(row as i64)?);

@@ -1,4 +1,4 @@
-//! What one file says of one tag: columns of steps, times, and numbers or places.
+//! The values of one tag in one file, as columns.
 
 use crate::crc::MaskedCrc;
 use crate::error::{self, Error, Result};
@@ -6,34 +6,34 @@ use crate::proto::Metadata;
 use crate::record::{self, HEADER};
 use crate::step::Step;
 
-/// TensorBoard's classes of data: numbers, tensors of any shape, and sequences of bytes.
+/// TensorBoard's data classes: scalars, tensors, blob sequences.
 const SCALARS: u64 = 1;
 const TENSORS: u64 = 2;
 const BLOBS: u64 = 3;
 
-/// What a tag's values are, whichever of its forms on the wire they have.
+/// The class of a tag's values, independent of their encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// One number, kept here.
+    /// A scalar, stored as a number.
     Scalar,
-    /// How values are distributed.
+    /// A histogram.
     Histogram,
-    /// A picture, or several.
+    /// One or more images.
     Image,
-    /// Sound.
+    /// Audio.
     Audio,
     /// Text.
     Text,
-    /// Hyperparameters, which stand in metadata.
+    /// Hyperparameters, which are stored in metadata.
     Hparams,
-    /// Precision and recall over thresholds.
+    /// A precision-recall curve.
     PrCurve,
     /// Any other tensor.
     Tensor,
 }
 
 impl Class {
-    /// All of them, in the order of their numbers.
+    /// All classes, by number.
     pub const ALL: [Class; 8] = [
         Class::Scalar,
         Class::Histogram,
@@ -45,7 +45,7 @@ impl Class {
         Class::Tensor,
     ];
 
-    /// What a person calls one.
+    /// The name in Python.
     pub fn name(self) -> &'static str {
         match self {
             Class::Scalar => "scalar",
@@ -59,7 +59,7 @@ impl Class {
         }
     }
 
-    /// The class of tensors that belong to a plugin of TensorBoard's.
+    /// The class of a TensorBoard plugin.
     pub fn of_plugin(plugin: &str) -> Class {
         match plugin {
             "scalars" => Class::Scalar,
@@ -73,8 +73,8 @@ impl Class {
         }
     }
 
-    /// The class of tensors of this metadata, if it says anything of it. The plugin is the last that is named; where a class of
-    /// data is named, that decides whether they are numbers.
+    /// The class that metadata declares, if any. The last plugin counts; an explicit data class decides whether values are
+    /// scalars.
     pub fn of(metadata: &Metadata<'_>) -> Result<Option<Class>> {
         let plugin = metadata.plugins().last().transpose()?.map_or("", |(name, _)| name);
         Ok(match (Class::of_plugin(plugin), metadata.data_class) {
@@ -86,23 +86,23 @@ impl Class {
     }
 }
 
-/// Where a value lies in its file.
+/// The location of a value in its file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ValueLocation {
-    /// Where it starts.
+    /// Offset of the value.
     pub at: u64,
-    /// How many bytes it takes.
+    /// Size of the value.
     pub size: u64,
-    /// Where its record starts.
+    /// Offset of the record.
     pub record: u64,
-    /// How many bytes that takes.
+    /// Size of the record.
     pub length: u64,
-    /// What stands behind the record's payload.
+    /// The footer of the record.
     pub footer: u32,
 }
 
 impl ValueLocation {
-    /// The value, in the bytes that its record has now: they must be those that were read, and hold.
+    /// Verifies the current bytes of the record and returns the value in them.
     pub fn checked<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8]> {
         let record = record::whole(bytes, 0)?;
         let first = self.at.checked_sub(self.record).and_then(|at| usize::try_from(at).ok()?.checked_sub(HEADER));
@@ -113,8 +113,8 @@ impl ValueLocation {
             None => Err(Error::Corrupt {
                 place: error::Location::memory(0),
                 what: format!(
-                    "another record than the one that was read ({} bytes and {} were there, now {} and {}): the file was written \
-                     over; open the run again",
+                    "record changed on disk (was {} bytes with checksum {}, now {} bytes with {}): the file was overwritten; \
+                     open the run again",
                     self.length,
                     MaskedCrc(self.footer),
                     record.size,
@@ -125,47 +125,47 @@ impl ValueLocation {
     }
 }
 
-/// One row.
+/// A value of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell {
     /// A number.
     Number(f64),
-    /// Anything else, by where it lies.
+    /// The location of any other value.
     ValueLocation(ValueLocation),
 }
 
-/// The cells of a column.
+/// The values of a column.
 #[derive(Debug)]
 pub(super) enum Cells {
     Numbers(Vec<f64>),
     Places(Vec<ValueLocation>),
 }
 
-/// The rows of one tag in one file, in the order they were written.
+/// The rows of a tag in a file, in the order written.
 #[derive(Debug)]
 pub struct Column {
     steps: Vec<Step>,
     wall_times: Vec<f64>,
     pub(super) cells: Cells,
-    /// Where rows begin that come after so many restarts: (restarts, first row).
+    /// (number of restarts, first row after them).
     restarts: Vec<(u32, usize)>,
     ascending: bool,
 }
 
 impl Column {
-    /// An empty column of numbers, or of places.
+    /// An empty column.
     pub fn new(class: Class) -> Self {
         let cells = if class == Class::Scalar { Cells::Numbers(Vec::new()) } else { Cells::Places(Vec::new()) };
         Column { steps: Vec::new(), wall_times: Vec::new(), cells, restarts: Vec::new(), ascending: true }
     }
 
-    /// A column of rows that are there already: as many steps as times and cells, and where rows begin after so many restarts.
+    /// A column from its parts, which have the same length.
     pub(super) fn of(steps: Vec<Step>, wall_times: Vec<f64>, cells: Cells, restarts: Vec<(u32, usize)>) -> Self {
         let ascending = steps.is_sorted_by(|one, next| one < next);
         Column { steps, wall_times, cells, restarts, ascending }
     }
 
-    /// Adds a row, which comes after so many restarts of the writer. A cell of the other kind than the column's is refused.
+    /// Appends a row that follows `restarts` restarts of the writer. Ignores a cell of the wrong kind.
     #[inline]
     pub fn push(&mut self, step: Step, wall_time: f64, cell: Cell, restarts: u32) {
         match (&mut self.cells, cell) {
@@ -181,9 +181,9 @@ impl Column {
         self.wall_times.push(wall_time);
     }
 
-    /// Gives back memory that was only room to grow.
+    /// Frees unused capacity.
     pub fn fit(&mut self) {
-        // A file that grows slowly keeps its room; a file that was read in one go doesn't need any.
+        // A slowly growing file keeps its capacity; one that was read at once does not need it.
         if self.steps.capacity() - self.steps.len() > self.steps.len() / 8 {
             self.steps.shrink_to_fit();
             self.wall_times.shrink_to_fit();
@@ -194,12 +194,12 @@ impl Column {
         }
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -209,12 +209,12 @@ impl Column {
         &self.steps
     }
 
-    /// When the rows were written, in seconds since 1970.
+    /// Wall times, in seconds since 1970.
     pub fn wall_times(&self) -> &[f64] {
         &self.wall_times
     }
 
-    /// The numbers, if it is a column of these.
+    /// The numbers, if the column has scalars.
     pub fn numbers(&self) -> Option<&[f64]> {
         match &self.cells {
             Cells::Numbers(numbers) => Some(numbers),
@@ -222,7 +222,7 @@ impl Column {
         }
     }
 
-    /// What stands in a row.
+    /// The value of a row.
     pub fn cell(&self, row: usize) -> Option<Cell> {
         match &self.cells {
             Cells::Numbers(numbers) => numbers.get(row).copied().map(Cell::Number),
@@ -230,18 +230,18 @@ impl Column {
         }
     }
 
-    /// Whether each step is greater than the one before.
+    /// Whether the steps strictly increase.
     pub fn is_ascending(&self) -> bool {
         self.ascending
     }
 
-    /// Runs of rows between restarts: (restarts before them, first row, end).
+    /// Runs of rows between restarts: (number of restarts, first row, end).
     pub fn runs(&self) -> impl Iterator<Item = (u32, usize, usize)> + '_ {
         let ends = self.restarts.iter().skip(1).map(|(_, first)| *first).chain([self.steps.len()]);
         self.restarts.iter().zip(ends).map(|((restarts, first), end)| (*restarts, *first, end))
     }
 
-    /// Bytes held.
+    /// Memory in bytes.
     pub fn memory(&self) -> usize {
         let cells = match &self.cells {
             Cells::Numbers(numbers) => numbers.capacity() * size_of::<f64>(),

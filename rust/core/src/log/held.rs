@@ -1,45 +1,45 @@
-//! Values kept in memory as they were written, byte for byte: no file is needed any more to give them.
+//! In-memory storage of encoded values, so that no file is needed to return them.
 //!
-//! The values of a tag are mostly alike: a histogram's edges are those of the step before, and only its counts differ. So a
-//! value is held as the words in which it differs from an earlier one of its tag, where that is less.
+//! Successive values of a tag are mostly similar: a histogram keeps its edges, only its counts change. A value is therefore
+//! stored as the words that differ from an earlier value of its tag, if that is smaller.
 
-/// Bytes that are compared as one.
+/// Unit of comparison in bytes.
 const WORD: usize = 8;
-/// Bytes whose differences stand together: as many words as a mask has bits.
+/// Bytes covered by one mask: one bit per word.
 const BLOCK: usize = 64 * WORD;
-/// Values lie side by side in pieces of this size, or in one of their own.
+/// Values are stored in chunks of this size; larger ones get their own.
 const PIECE: usize = 1 << 20;
-/// The first piece of a file. Each further one is a quarter of all before it, up to [`PIECE`].
+/// Size of the first chunk of a file. Each further one is a quarter of the total, up to [`PIECE`].
 const LEAST: usize = 4 << 10;
-/// The base of a value that has none.
+/// Marks a value that is stored whole.
 const NONE: u32 = u32::MAX;
 
 /// The values of a file.
 #[derive(Debug, Default)]
 pub struct Held {
-    /// By where they lie in the file, ascending.
+    /// By ascending offset in the file.
     values: Vec<Value>,
     pieces: Vec<Vec<u8>>,
     size: usize,
-    /// Of each tag, the last value that is held whole.
+    /// For each tag, the last value that is stored whole.
     wholes: Vec<u32>,
     differences: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Value {
-    /// Where it lies in the file.
+    /// Offset in the file.
     at: u64,
     size: usize,
-    /// Where it lies here: in which piece, and from which byte on.
+    /// Index of the chunk, and offset in it.
     piece: u32,
     first: usize,
-    /// The value of the same size that it is told by the differences from; [`NONE`] where it is held whole.
+    /// The value of the same size from which the differences are stored; [`NONE`] if stored whole.
     base: u32,
 }
 
 impl Held {
-    /// Takes in the value of a tag, which lies behind all others of the file.
+    /// Adds a value of a tag, whose offset is higher than all previous ones.
     pub fn put(&mut self, tag: u32, at: u64, value: &[u8]) {
         let (tag, number) = (tag as usize, self.values.len() as u32);
         if self.wholes.len() <= tag {
@@ -67,7 +67,7 @@ impl Held {
         }
     }
 
-    /// The value that lies at this place of the file, if there is one; put together in `room` where it is held in parts.
+    /// The value at an offset of the file. `room` is a buffer for values stored as differences.
     pub fn get<'a>(&'a self, at: u64, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let number = self.values.binary_search_by_key(&at, |value| value.at).ok()?;
         let value = self.values.get(number)?;
@@ -85,20 +85,20 @@ impl Held {
         self.pieces.get(value.piece as usize)?.get(value.first..)?.get(..value.size)
     }
 
-    /// Gives back memory that was only room to grow.
+    /// Frees unused capacity.
     pub fn fit(&mut self) {
         self.values.shrink_to_fit();
     }
 
-    /// Bytes held.
+    /// Memory in bytes.
     pub fn memory(&self) -> usize {
         let pieces: usize = self.pieces.iter().map(Vec::capacity).sum();
         pieces + self.values.capacity() * size_of::<Value>() + 4 * self.wholes.capacity() + self.differences.capacity()
     }
 }
 
-/// In which words a value differs from another of its size: of each block a mask, and the words that it marks; then what is
-/// left behind the last word. False where that would take nearly as much as the value.
+/// Encodes the words that differ from `base`: per block a mask and the marked words, then the bytes after the last word.
+/// Returns false if the sizes differ or little would be saved.
 fn differ(base: &[u8], value: &[u8], into: &mut Vec<u8>) -> bool {
     if base.len() != value.len() {
         return false;
@@ -121,7 +121,7 @@ fn differ(base: &[u8], value: &[u8], into: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Puts a value together of another and what [`differ`] found.
+/// Decodes a value from its base and the output of [`differ`].
 fn join(base: &[u8], mut differences: &[u8], into: &mut Vec<u8>) -> Option<()> {
     for base in base.chunks(BLOCK) {
         let mask = u64::from_le_bytes(*differences.split_off(..WORD)?.first_chunk()?);
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_edges_are_held_once() {
+    fn repeated_edges_are_stored_once() {
         let mut held = Held::default();
         let histogram = |step: u64| {
             let edges = (0..100u64).flat_map(|edge| (edge as f64 / 7.0).to_le_bytes());
@@ -163,13 +163,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_held_is_what_was_written(
+        fn stored_values_round_trip(
             values in prop::collection::vec((0u32..3, 0usize..3, any::<u8>(), prop::collection::vec(any::<prop::sample::Index>(), 0..4)), 0..20),
         ) {
             let mut held = Held::default();
             let mut written = Vec::new();
             for (at, (tag, size, byte, changes)) in values.into_iter().enumerate() {
-                // Values that are alike, of sizes around those of words and blocks.
+                // Similar values, with sizes near multiples of words and blocks.
                 let mut value: Vec<u8> = (0..[13, 600, 2 * BLOCK][size]).map(|at| (at % 251) as u8).collect();
                 changes.iter().for_each(|change| *change.get_mut(&mut value) = byte);
                 held.put(tag, 7 * at as u64, &value);

@@ -1,7 +1,7 @@
-//! TensorBoard's logs: growing files of events, and what lies where in them.
+//! TensorBoard logs: growing event files, indexed by tag.
 //!
-//! A run is one directory of event files, or several that stand for modes (`train/`, `validation/`): its *lanes*. Tags are the
-//! names of tensors. Scalars are kept as columns of numbers, all else by where it lies.
+//! A run is one directory of event files, or several for modes (`train/`, `validation/`): its *lanes*. Tags are the names
+//! of tensors. Scalars are stored as columns of numbers, all other values by location.
 
 mod cache;
 mod column;
@@ -24,43 +24,43 @@ pub use cache::Cache;
 pub use column::{Cell, Class, Column, ValueLocation};
 pub use queries::Found;
 pub use scan::{Problem, Scanner, Series};
-pub use values::{Asked, Content, Values, buckets};
-pub use view::{Orphans, Range, Row, View};
+pub use values::{LoggedValue, RequestedRow, Values, buckets};
+pub use view::{Orphans, Range, RowRef, View};
 
-use cache::About;
+use cache::FileVersion;
 
 use crate::error::Result;
 use crate::pool;
 use crate::source::{FILE_TIME_GRANULARITY, Source};
 use crate::step::{Mode, Step};
 
-/// One directory of event files.
+/// A directory of event files.
 #[derive(Debug)]
 struct Lane {
     /// The directory, relative to the run; empty for the run's own.
     directory: String,
     worker: String,
     mode: Mode,
-    /// What its tags are called by: tag and suffix.
+    /// Suffix that is added to its tags.
     suffix: String,
-    /// In the order of their names, which is that of their times.
+    /// Ordered by name, which is the order of creation.
     files: Vec<File>,
     listed: Option<SystemTime>,
-    /// The least step restarted in each file or a later one.
+    /// For each file, the lowest restart step in it or a later file.
     restarted: Vec<Step>,
     views: Mutex<HashMap<u32, Arc<View>>>,
 }
 
-/// A directory of event files, and what it is in its run.
+/// A directory of event files and its role in the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directory {
-    /// Where it is, relative to the run; empty for the run's own.
+    /// The path, relative to the run; empty for the run's own directory.
     pub path: String,
-    /// The worker's name.
+    /// The name of the worker.
     pub worker: String,
-    /// The mode's number.
+    /// The mode.
     pub mode: Mode,
-    /// What is put behind its tags, to make them names.
+    /// Suffix that is added to its tags.
     pub suffix: String,
 }
 
@@ -68,42 +68,42 @@ pub struct Directory {
 struct File {
     key: String,
     scanner: Scanner,
-    /// Its tags, by the numbers of names: where in the scanner's list each is.
+    /// Index of the series of each name.
     series: HashMap<u32, u32>,
     numbered: usize,
     seen: Option<Seen>,
     unreadable: Option<String>,
-    /// Bytes that need not be read, because a cache knew what is in them.
+    /// Bytes that were restored from the cache.
     cached: u64,
-    /// How far reading had come when it was last kept in a cache.
+    /// Offset up to which the file was last cached.
     kept: u64,
-    /// Whether its values are to be held in memory.
-    holds: bool,
+    /// Whether values are kept in memory.
+    keeps_values: bool,
 }
 
-/// What is known of a file from outside.
+/// File metadata, to detect changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
-    about: About,
+    about: FileVersion,
     identity: u64,
 }
 
-/// The name of a tensor: a tag and what its values are.
+/// A tensor: a tag and the class of its values.
 #[derive(Debug)]
 pub struct Name {
-    /// The name: the tag, but where another class of value has taken that.
+    /// The name: the tag, made unique if another class of values has the same tag.
     pub name: String,
     /// The tag.
     pub tag: String,
-    /// What its values are.
+    /// The class of the values.
     pub class: Class,
-    /// The plugin of TensorBoard's.
+    /// The TensorBoard plugin.
     pub plugin: String,
-    /// What the writer says about it.
+    /// The writer's description.
     pub description: String,
 }
 
-/// What a run holds.
+/// The log of a run.
 #[derive(Debug)]
 pub struct Log {
     lanes: Vec<Lane>,
@@ -115,11 +115,11 @@ pub struct Log {
     generation: u64,
     steps: Mutex<HashMap<Option<Mode>, Arc<Vec<Step>>>>,
     cache: Option<Cache>,
-    holds: bool,
+    keeps_values: bool,
 }
 
 impl Log {
-    /// A log of these directories. Nothing is read yet.
+    /// A log of these directories. Reads nothing yet.
     pub fn new(directories: Vec<Directory>, orphans: Orphans, range: Range) -> Self {
         Log {
             lanes: directories.into_iter().map(Lane::new).collect(),
@@ -131,12 +131,12 @@ impl Log {
             generation: 0,
             steps: Mutex::default(),
             cache: None,
-            holds: false,
+            keeps_values: false,
         }
     }
 
-    /// The log is found to be one of these directories. What was read of those that it had is kept.
-    pub fn lay_out(&mut self, directories: Vec<Directory>) {
+    /// Changes the set of directories. Keeps what was read of those that remain.
+    pub fn set_directories(&mut self, directories: Vec<Directory>) {
         let mut known = std::mem::take(&mut self.lanes);
         let lay = |directory: Directory| {
             let mut lane = Lane::new(directory);
@@ -147,37 +147,37 @@ impl Log {
             lane
         };
         self.lanes = directories.into_iter().map(lay).collect();
-        self.take_in();
+        self.index_new_series();
     }
 
-    /// The same log, which keeps what it reads of large files there, and finds there what was kept of them.
+    /// Uses a cache for what is read of large files.
     #[must_use]
     pub fn cached(self, cache: Cache) -> Self {
         Log { cache: Some(cache), ..self }
     }
 
-    /// The same log, which holds all values in memory as it reads, so that no file is needed to give them.
+    /// Keeps all values in memory, so that no file is needed to return them.
     #[must_use]
-    pub fn holding(self) -> Self {
-        Log { holds: true, ..self }
+    pub fn keeping_values(self) -> Self {
+        Log { keeps_values: true, ..self }
     }
 
-    /// Grows whenever an answer may have changed.
+    /// Increases whenever a result may have changed.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Names of tensors, in the order of their first appearance.
+    /// The tensors, in the order of first appearance.
     pub fn names(&self) -> &[Name] {
         &self.names
     }
 
-    /// Lists the directories below `root` that may have changed. Whether there are new files.
+    /// Lists the directories that may have changed and adds new files.
     pub fn list_local(&mut self, root: &Path) -> Result<()> {
         for lane in 0..self.lanes.len() {
             let directory = root.join(&self.lanes[lane].directory);
             let Ok(changed) = fs::metadata(&directory).and_then(|about| about.modified()) else { continue };
-            // What comes within one tick of the last look does not show in the directory's time.
+            // Files created within the granularity after the last listing do not change the directory's time.
             let young = changed.elapsed().is_ok_and(|age| age < FILE_TIME_GRANULARITY);
             if self.lanes[lane].listed == Some(changed) && !young {
                 continue;
@@ -193,7 +193,7 @@ impl Log {
         Ok(())
     }
 
-    /// Takes in the keys of a listing: those of event files that lie directly in one of the directories.
+    /// Adds keys: those of event files directly in one of the directories.
     pub fn add_keys(&mut self, keys: &[String]) {
         for lane in 0..self.lanes.len() {
             let own = &self.lanes[lane].directory;
@@ -207,28 +207,28 @@ impl Log {
     }
 
     fn add_files(&mut self, lane: usize, keys: Vec<String>) {
-        let holds = self.holds;
+        let keeps_values = self.keeps_values;
         let lane = &mut self.lanes[lane];
         let known: std::collections::HashSet<&str> = lane.files.iter().map(|file| file.key.as_str()).collect();
         let new: Vec<String> = keys.into_iter().filter(|key| !known.contains(key.as_str())).collect();
         if new.is_empty() {
             return;
         }
-        lane.files.extend(new.into_iter().map(|key| File::new(key, holds)));
+        lane.files.extend(new.into_iter().map(|key| File::new(key, keeps_values)));
         lane.files.sort_by(|a, b| a.key.cmp(&b.key));
         lane.views.get_mut().clear();
         self.generation += 1;
     }
 
-    /// Reads what is new in the files, side by side. `local` is where they lie, if they lie in a directory: then only files
-    /// that have changed are opened, and one that was replaced is read anew. Whether there was anything new.
+    /// Reads new data of all files in parallel. With `local`, the directory of the files, only changed files are opened and
+    /// replaced ones are read again. Returns whether anything changed.
     pub fn read(&mut self, source: &dyn Source, local: Option<&Path>, threads: Option<usize>) -> Result<bool> {
         let mut changed: Vec<&mut File> = Vec::new();
         let mut replaced = false;
         let cache = self.cache.as_ref();
         for file in self.lanes.iter_mut().flat_map(|lane| &mut lane.files) {
             if let Some(root) = local {
-                // A file that is gone keeps what was read of it.
+                // Deleted files keep what was read of them.
                 let Some(seen) = Seen::of(&root.join(&file.key)) else { continue };
                 if file.seen == Some(seen) {
                     continue;
@@ -236,7 +236,7 @@ impl Log {
                 if file.seen.is_some_and(|before| before.identity != seen.identity)
                     || seen.about.size < file.scanner.end()
                 {
-                    *file = File::new(std::mem::take(&mut file.key), file.holds);
+                    *file = File::new(std::mem::take(&mut file.key), file.keeps_values);
                     replaced = true;
                 }
                 file.seen = Some(seen);
@@ -251,13 +251,13 @@ impl Log {
             })?,
         };
         if news || replaced {
-            self.take_in();
+            self.index_new_series();
         }
         Ok(news || replaced)
     }
 
-    /// Gives new tags names and forgets answers that may have changed.
-    fn take_in(&mut self) {
+    /// Names new tags and clears cached results.
+    fn index_new_series(&mut self) {
         self.generation += 1;
         self.steps.get_mut().clear();
         let Log { lanes, names, by_key, by_name, .. } = self;
@@ -269,7 +269,7 @@ impl Log {
                     let key = (series.class, full.clone());
                     let id = *by_key.entry(key).or_insert_with(|| {
                         let id = names.len() as u32;
-                        // A tag may stand for values of several classes: the first keeps the plain name.
+                        // A tag may have values of several classes: the first keeps the plain name.
                         let mut name = full;
                         while by_name.contains_key(&name) {
                             name = format!("{name} ({})", series.class.name());
@@ -306,17 +306,17 @@ impl Lane {
 }
 
 impl File {
-    fn new(key: String, holds: bool) -> Self {
+    fn new(key: String, keeps_values: bool) -> Self {
         File {
             key,
-            scanner: Scanner::new(holds),
+            scanner: Scanner::new(keeps_values),
             series: HashMap::new(),
             numbered: 0,
             seen: None,
             unreadable: None,
             cached: 0,
             kept: 0,
-            holds,
+            keeps_values,
         }
     }
 
@@ -326,11 +326,11 @@ impl File {
             let mut resumed = false;
             if let Some(cache) = cache.filter(|_| self.scanner.end() == 0)
                 && let Some(scanner) = cache.load(&self.key, blob.as_ref(), about)
-                // What a cache knows of other values is where they lie.
-                && (!self.holds || scanner.series().iter().all(|series| series.class == Class::Scalar))
+                // The cache stores only the location of other values.
+                && (!self.keeps_values || scanner.series().iter().all(|series| series.class == Class::Scalar))
             {
                 (self.cached, self.kept, resumed) = (scanner.end(), scanner.end(), true);
-                self.scanner = if self.holds { scanner.holding() } else { scanner };
+                self.scanner = if self.keeps_values { scanner.keeping_values() } else { scanner };
             }
             let news = self.scanner.read(blob.as_ref(), source.reach().piece)?;
             if let Some(cache) = cache {
@@ -342,7 +342,7 @@ impl File {
         match read {
             Ok(news) => news || was.is_some(),
             Err(error) => {
-                // Tried again with the next look, whatever the file's size.
+                // Retried on the next read, whatever the file's size.
                 self.seen = None;
                 self.unreadable = Some(error.to_string());
                 self.unreadable != was
@@ -365,7 +365,7 @@ impl Seen {
         let identity = 0;
         let since = about.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let written = since.map_or(0, |since| since.as_nanos() as u64);
-        Some(Seen { about: About { size: about.len(), written }, identity })
+        Some(Seen { about: FileVersion { size: about.len(), written }, identity })
     }
 }
 

@@ -1,7 +1,7 @@
-//! Questions to a log, in the words of the trial: names, steps, modes, workers.
+//! Queries of a log: names, steps, modes, workers.
 //!
-//! Steps of a plain run are the log's own. Where directories stand for modes, the same step of several modes must be told
-//! apart: a global step is then four times the log's step, plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT, 3 for the rest.
+//! In a plain run, global steps are those of the log. If directories stand for modes, the same step can occur in several:
+//! the global step is then four times the log's step, plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT, 3 for GLOBAL.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use super::view::{self, Orphans, Part, View};
 use super::{Lane, Log};
 use crate::step::{Mode, Step};
 
-/// Modes that share the numbers of global steps.
+/// Number of modes that share global steps.
 const MODES: Step = Mode::ALL.len() as Step;
 
-/// A value, found.
+/// A value of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Found<'a> {
     /// The file, relative to the run.
     pub key: &'a str,
     /// The worker.
     pub worker: &'a str,
-    /// What stands there.
+    /// The value.
     pub cell: Cell,
-    /// When it was written, in seconds since 1970.
+    /// Wall time, in seconds since 1970.
     pub wall_time: f64,
     scanner: &'a Scanner,
 }
 
 impl Found<'_> {
-    /// The value as it was written, if it is held in memory; put together in `room` where it is held in parts.
+    /// The encoded value, if it is in memory. `room` is a buffer for values stored as differences.
     pub fn held<'b>(&'b self, room: &'b mut Vec<u8>) -> Option<&'b [u8]> {
         match self.cell {
             Cell::ValueLocation(place) => self.scanner.held(place, room),
@@ -38,18 +38,18 @@ impl Found<'_> {
     }
 }
 
-/// A tag's rows as columns.
+/// The rows of a tag as columns.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Course {
     /// Global steps.
     pub steps: Vec<Step>,
-    /// Steps in the mode's own count.
+    /// Mode steps.
     pub mode_steps: Vec<Step>,
-    /// Seconds since 1970.
+    /// Wall times, in seconds since 1970.
     pub wall_times: Vec<f64>,
-    /// The numbers; NaN for what is none.
+    /// The numbers; NaN for other values.
     pub values: Vec<f64>,
-    /// Which lane each row is of.
+    /// Index of the lane of each row.
     pub lanes: Vec<u32>,
 }
 
@@ -82,7 +82,7 @@ impl Lane {
         self.files.get(file as usize)?.column(name)
     }
 
-    /// Calls `each` with the steps that count.
+    /// Calls `each` with the steps that are not superseded.
     fn steps<R>(&self, log: &Log, name: u32, each: impl FnOnce(&[Step]) -> R) -> Option<R> {
         if !self.has(name) {
             return None;
@@ -120,7 +120,7 @@ impl Log {
         Step::from(lane.mode.number()) - 1
     }
 
-    /// The global step of a lane's own step.
+    /// The global step of a lane's step.
     fn global(&self, lane: &Lane, step: Step) -> Option<Step> {
         if step < 0 {
             None
@@ -131,7 +131,7 @@ impl Log {
         }
     }
 
-    /// The mode of a global step, and its own step.
+    /// Mode and mode step of a global step.
     fn own(&self, step: Step) -> (Mode, Step) {
         if self.has_modes() {
             (Mode::ALL[step.rem_euclid(MODES) as usize], step.div_euclid(MODES))
@@ -161,7 +161,7 @@ impl Log {
         }
         let mut all: Vec<Step> = Vec::new();
         for lane in self.lanes.iter().filter(|lane| Log::in_mode(lane, mode)) {
-            // Most tags of a log share their steps: those that are the last one's again are not taken in again.
+            // Most tags share their steps, so repeated ones are skipped.
             let mut last: Vec<Step> = Vec::new();
             for name in 0..self.names.len() as u32 {
                 lane.steps(self, name, |steps| {
@@ -172,7 +172,7 @@ impl Log {
                 });
             }
         }
-        // Finds the runs that are in order already.
+        // A stable sort detects runs that are already in order.
         all.sort();
         all.dedup();
         let all = Arc::new(all);
@@ -190,20 +190,20 @@ impl Log {
         lasts.max()
     }
 
-    /// Whether anything was written at a global step.
+    /// Whether a global step has any value.
     pub fn has_step(&self, step: Step) -> bool {
         let names = 0..self.names.len() as u32;
         self.lanes_at(step).any(|(lane, own)| names.clone().any(|name| lane.row(self, name, own).is_some()))
     }
 
-    /// Workers, in the order of the directories' names.
+    /// Workers, by directory name.
     pub fn workers(&self) -> Vec<&str> {
-        // A directory may be expected that isn't there yet.
+        // A directory may not exist yet.
         let there = self.lanes.iter().filter(|lane| !lane.files.is_empty());
         distinct(there.map(|lane| lane.worker.as_str()))
     }
 
-    /// Modes in which there is anything, ascending.
+    /// Modes with any value, ascending.
     pub fn modes(&self) -> Vec<Mode> {
         let written = |lane: &&Lane| lane.files.iter().any(|file| !file.series.is_empty());
         let mut modes: Vec<Mode> = self.lanes.iter().filter(written).map(|lane| lane.mode).collect();
@@ -212,12 +212,12 @@ impl Log {
         modes
     }
 
-    /// The mode of a global step, and the step in its own count; nothing where none was written.
+    /// Mode and mode step of a global step; `None` if it has no values.
     pub fn mode_of(&self, step: Step) -> Option<(Mode, Step)> {
         self.has_step(step).then(|| self.own(step))
     }
 
-    /// Steps in a mode's own count, ascending: all, or those of one name.
+    /// Mode steps of a mode, ascending: all, or those of one name.
     pub fn mode_steps(&self, mode: Mode, name: Option<u32>) -> Vec<Step> {
         let globally = match name {
             Some(name) => self.steps_of(name, Some(mode)),
@@ -226,7 +226,7 @@ impl Log {
         if mode == Mode::Global { globally } else { globally.into_iter().map(|step| self.own(step).1).collect() }
     }
 
-    /// The global step of a step in a mode's own count, if anything was written there.
+    /// The global step of a mode step, if it has any value.
     pub fn global_step(&self, mode: Mode, mode_step: Step) -> Option<Step> {
         if mode == Mode::Global && !self.has_modes() {
             return self.has_step(mode_step).then_some(mode_step);
@@ -235,7 +235,7 @@ impl Log {
         self.global(lane, mode_step).filter(|step| self.has_step(*step))
     }
 
-    /// Numbers of names that have something at a global step.
+    /// Numbers of the names at a global step.
     pub fn names_at(&self, step: Step, worker: Option<&str>) -> Vec<u32> {
         let lanes: Vec<(&Lane, Step)> =
             self.lanes_at(step).filter(|(lane, _)| worker.is_none_or(|worker| worker == lane.worker)).collect();
@@ -243,13 +243,13 @@ impl Log {
         (0..self.names.len() as u32).filter(has).collect()
     }
 
-    /// Numbers of names that have something in a mode.
+    /// Numbers of the names of a mode.
     pub fn names_in_mode(&self, mode: Mode) -> Vec<u32> {
         let has = |name: &u32| self.lanes.iter().any(|lane| Log::in_mode(lane, Some(mode)) && lane.has(*name));
         (0..self.names.len() as u32).filter(has).collect()
     }
 
-    /// Global steps at which a name has something, ascending.
+    /// Global steps of a name, ascending.
     pub fn steps_of(&self, name: u32, mode: Option<Mode>) -> Vec<Step> {
         let mut all = Vec::new();
         let mut lanes = 0;
@@ -280,7 +280,7 @@ impl Log {
         distinct(wrote.map(|(lane, _)| lane.worker.as_str()))
     }
 
-    /// The value of a name at a global step: of a worker, or of the first that has one.
+    /// The value of a name at a global step, of a worker or of the first that has one.
     pub fn find(&self, name: u32, step: Step, worker: Option<&str>) -> Option<Found<'_>> {
         let lanes = self.lanes_at(step).filter(|(lane, _)| worker.is_none_or(|worker| worker == lane.worker));
         lanes.into_iter().find_map(|(lane, own)| {
@@ -289,19 +289,19 @@ impl Log {
         })
     }
 
-    /// The value at a place of a file, as it was written, if it is held in memory.
+    /// The encoded value at a location of a file, if it is in memory.
     pub fn held<'a>(&'a self, key: &str, place: ValueLocation, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let of =
             |lane: &'a Lane| lane.files.binary_search_by(|file| file.key.as_str().cmp(key)).map(|at| &lane.files[at]);
         self.lanes.iter().find_map(|lane| of(lane).ok())?.scanner.held(place, room)
     }
 
-    /// Rows of a name in a lane: those that count, or those that restarts have made void.
+    /// Rows of a name in a lane: the current or the superseded ones.
     fn rows(&self, lane: &Lane, name: u32, orphans: bool) -> Vec<(u32, usize)> {
         let parts = lane.parts(name);
         if orphans {
             let all = view::of(&parts, &lane.restarted, Orphans::Dropped, (Step::MIN, Step::MAX));
-            return void_rows(&parts, &all);
+            return superseded_rows(&parts, &all);
         }
         if parts.is_empty() {
             return Vec::new();
@@ -312,7 +312,7 @@ impl Log {
         }
     }
 
-    /// What restarts have made void of a name, by its global steps: the rows of its [`course`](Self::course) of orphans.
+    /// Superseded values of a name with their global steps, in the order of [`course`](Self::course) with `orphans`.
     pub fn orphans(&self, name: u32) -> Vec<(Step, Found<'_>)> {
         let of = |lane| self.rows(lane, name, true).into_iter().filter_map(move |row| self.found(lane, name, row));
         self.lanes.iter().flat_map(of).collect()
@@ -326,7 +326,7 @@ impl Log {
         Some((step, Found { key, worker: &lane.worker, cell: column.cell(row)?, wall_time, scanner }))
     }
 
-    /// The course of a name: all rows that count, of one mode or all; or only those that restarts have made void.
+    /// All current rows of a name, of one mode or all; or only the superseded ones.
     pub fn course(&self, name: u32, mode: Option<Mode>, orphans: bool) -> Course {
         let mut course = Course::default();
         for (number, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| Log::in_mode(lane, mode)) {
@@ -348,7 +348,7 @@ impl Log {
         self.lanes.iter().map(|lane| (lane.worker.as_str(), lane.mode))
     }
 
-    /// What could not be read or used: (file, where, what).
+    /// Unreadable files and records: (file, offset, message).
     pub fn problems(&self) -> Vec<(&str, u64, String)> {
         let mut all = Vec::new();
         for file in self.lanes.iter().flat_map(|lane| &lane.files) {
@@ -358,24 +358,24 @@ impl Log {
         all
     }
 
-    /// The files: (key, bytes read of it, the writer's version).
+    /// The files: (key, bytes read, version of the writer).
     pub fn files(&self) -> impl Iterator<Item = (&str, u64, Option<&str>)> {
         let files = self.lanes.iter().flat_map(|lane| &lane.files);
         files.map(|file| (file.key.as_str(), file.scanner.end(), file.scanner.version()))
     }
 
-    /// Bytes of all files that need not be read, because a cache knew what is in them.
+    /// Total bytes that were restored from the cache.
     pub fn cached_bytes(&self) -> u64 {
         self.lanes.iter().flat_map(|lane| &lane.files).map(|file| file.cached).sum()
     }
 
-    /// Bytes held.
+    /// Memory in bytes.
     pub fn memory(&self) -> usize {
         self.lanes.iter().flat_map(|lane| &lane.files).map(|file| file.scanner.memory()).sum()
     }
 }
 
-/// Each once, in the order of first appearance.
+/// Removes duplicates, keeping the first of each.
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
     for name in names {
@@ -386,8 +386,8 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     all
 }
 
-/// Rows that are in no view.
-fn void_rows(parts: &[Part<'_>], view: &View) -> Vec<(u32, usize)> {
+/// Rows that are not in the view.
+fn superseded_rows(parts: &[Part<'_>], view: &View) -> Vec<(u32, usize)> {
     let counted: std::collections::HashSet<(u32, usize)> = match view {
         View::Part { .. } => return Vec::new(),
         View::Rows { rows, .. } => rows.iter().map(|(file, row)| (*file, *row as usize)).collect(),

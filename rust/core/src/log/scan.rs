@@ -1,4 +1,4 @@
-//! One event file that may still be growing: read on from where it was left, past damage, into columns.
+//! An incremental reader of a growing event file: continues where it stopped, skips damage, and fills columns.
 
 use std::hash::BuildHasher;
 
@@ -14,49 +14,49 @@ use crate::source::Blob;
 use crate::step::Step;
 use crate::tensor::TensorView;
 
-/// A header whose length is more than this is none, when one is looked for among damage.
+/// Limit on plausible record lengths when searching for a header after damage.
 const PLAUSIBLE: u64 = 1 << 40;
-/// Problems of a file that are kept in full; the others are counted.
+/// Limit on stored problems per file; further ones are counted.
 const MAX_PROBLEMS: usize = 1000;
 
-/// A record that can't be used.
+/// An unusable record.
 #[derive(Debug)]
 pub struct Problem {
-    /// Where it starts.
+    /// Offset of the record.
     pub at: u64,
-    /// What is wrong with it.
+    /// The fault.
     pub what: String,
-    /// Where reading went on; `None` where nothing sound has followed so far.
+    /// Where reading resumed; `None` if no valid record has followed so far.
     pub resumed: Option<u64>,
 }
 
-/// What a file says of one tag.
+/// The values of a tag in a file.
 #[derive(Debug)]
 pub struct Series {
     /// The tag.
     pub tag: String,
-    /// What its values are.
+    /// The class of the values.
     pub class: Class,
-    /// The plugin of TensorBoard's that the first value named.
+    /// The TensorBoard plugin of the first value.
     pub plugin: String,
-    /// What the writer says about the tag, in Markdown.
+    /// The writer's description, in Markdown.
     pub description: String,
-    /// Its rows.
+    /// The rows.
     pub column: Column,
 }
 
-/// The tags of a file. Writers repeat the order of their tags, so the one that followed last time is tried first.
+/// Lookup of tags. Writers repeat their order of tags, so the tag that followed last time is tried first.
 #[derive(Debug, Default)]
 struct Tags {
     table: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Which series came after each.
+    /// For each series, the one that followed it last time.
     followed: Vec<u32>,
     last: u32,
 }
 
 impl Tags {
-    /// Notes which came after the last one.
+    /// Records that a series followed the last one.
     #[inline]
     fn follow(&mut self, id: u32) {
         if let Some(followed) = self.followed.get_mut(self.last as usize) {
@@ -66,97 +66,97 @@ impl Tags {
     }
 }
 
-/// A growing event file.
+/// The reader of an event file.
 #[derive(Debug, Default)]
 pub struct Scanner {
-    /// The first byte not read.
+    /// Offset of the first unread byte.
     pub(super) end: u64,
-    /// Where damage began after which no record has been found yet, and what it is.
+    /// Offset and cause of damage after which no record was found yet.
     pub(super) lost: Option<(u64, String)>,
     pub(super) version: Option<String>,
     pub(super) series: Vec<Series>,
     tags: Tags,
-    /// Steps at which the writer began anew, in order.
+    /// Restart steps of the writer, in order.
     pub(super) restarts: Vec<Step>,
     pub(super) problems: Vec<Problem>,
     pub(super) more_problems: u64,
     pub(super) graphs: u64,
-    /// The values that are no numbers, if they are to be held.
+    /// Values that are not scalars, if they are kept in memory.
     held: Option<Held>,
 }
 
 /// What to read next.
 enum Next {
-    /// So many bytes from `end` on, or as many as are best read in one go.
+    /// At least this many bytes from `end` on.
     Read(u64),
-    /// Nothing: the file ends in the middle of a record, or of damage, or of nothing.
+    /// Nothing: the file ends within a record or within damage.
     Nothing,
 }
 
 impl Scanner {
-    /// One that has read nothing yet, and that holds what it reads or not.
-    pub fn new(holds: bool) -> Self {
-        if holds { Scanner::default().holding() } else { Scanner::default() }
+    /// A reader that has read nothing yet.
+    pub fn new(keeps_values: bool) -> Self {
+        if keeps_values { Scanner::default().keeping_values() } else { Scanner::default() }
     }
 
-    /// The same, which holds the values that it reads from now on.
+    /// Keeps the values that are read from now on in memory.
     #[must_use]
-    pub fn holding(self) -> Self {
+    pub fn keeping_values(self) -> Self {
         Scanner { held: Some(Held::default()), ..self }
     }
 
-    /// The value at a place, as it was written, if it is held; put together in `room` where it is held in parts.
+    /// The encoded value at a location, if it is kept. `room` is a buffer for values stored as differences.
     pub fn held<'a>(&'a self, place: ValueLocation, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         self.held.as_ref()?.get(place.at, room).filter(|value| value.len() as u64 == place.size)
     }
 
-    /// The first byte not read: where it goes on when the file has grown.
+    /// Offset of the first unread byte, where reading continues.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// The writer's version, where it says so.
+    /// The version of the writer, if stated.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// Its tags, in the order of their first appearance.
+    /// The series, in the order of first appearance.
     pub fn series(&self) -> &[Series] {
         &self.series
     }
 
-    /// Steps at which the writer said that it begins anew.
+    /// Restart steps of the writer.
     pub fn restarts(&self) -> &[Step] {
         &self.restarts
     }
 
-    /// How many graphs were passed over.
+    /// The number of skipped graphs.
     pub fn graphs(&self) -> u64 {
         self.graphs
     }
 
-    /// What could not be used.
+    /// Unusable records: (offset, message).
     pub fn problems(&self) -> impl Iterator<Item = (u64, String)> + '_ {
-        let told = self.problems.iter().map(|problem| {
-            let on = problem.resumed.map_or(String::new(), |at| format!("; reading goes on at byte {at}"));
+        let listed = self.problems.iter().map(|problem| {
+            let on = problem.resumed.map_or(String::new(), |at| format!("; reading resumed at byte {at}"));
             (problem.at, format!("{}{on}", problem.what))
         });
-        let lost = self.lost.iter().map(|(at, what)| (*at, format!("{what}; nothing sound follows so far")));
+        let lost = self.lost.iter().map(|(at, what)| (*at, format!("{what}; no valid record follows so far")));
         let more = (self.more_problems > 0).then(|| (self.end, format!("{} more damaged records", self.more_problems)));
-        told.chain(lost).chain(more)
+        listed.chain(lost).chain(more)
     }
 
-    /// Bytes held.
+    /// Memory in bytes.
     pub fn memory(&self) -> usize {
         let series = |series: &Series| series.tag.capacity() + series.column.memory() + size_of::<Series>();
         let held = self.held.as_ref().map_or(0, Held::memory);
         self.series.iter().map(series).sum::<usize>() + self.tags.table.allocation_size() + held
     }
 
-    /// Reads what is new, so many bytes in one go. Says whether there was anything.
+    /// Reads new data in pieces of `piece` bytes. Returns whether there was any.
     ///
-    /// Holds one piece of the file in memory, or one record where that is longer. Nothing is held on the word of a length: a
-    /// buffer grows by what the file gives.
+    /// Holds one piece in memory, or one record if that is longer. Buffers grow only with the data of the file, never by a
+    /// claimed length.
     pub fn read(&mut self, blob: &dyn Blob, piece: u64) -> Result<bool> {
         let (before, mut wanted) = (self.end, piece);
         let mut buffer = Vec::new();
@@ -178,7 +178,7 @@ impl Scanner {
         Ok(self.end != before)
     }
 
-    /// Takes in records from `bytes`, which lie at `end` and are followed by more or not.
+    /// Parses records from `bytes`, which start at `end`; `more` states whether the file continues.
     fn take(&mut self, bytes: &[u8], more: bool, blob: &dyn Blob) -> Result<Next> {
         let base = self.end;
         let mut at = 0;
@@ -186,7 +186,7 @@ impl Scanner {
             self.end = base + at as u64;
             if self.lost.is_some() {
                 let Some(found) = header_from(bytes, at) else {
-                    // The last bytes may be the beginning of a header.
+                    // The last bytes may be part of a header.
                     self.end = base + at.max((bytes.len() + 1).saturating_sub(HEADER)) as u64;
                     return Ok(if more { Next::Read(0) } else { Next::Nothing });
                 };
@@ -209,14 +209,14 @@ impl Scanner {
                 }
                 record::Next::NeedMore(_) => return Ok(Next::Nothing),
                 record::Next::Corrupt(error) => {
-                    self.lost = Some((base + at as u64, said(&error)));
+                    self.lost = Some((base + at as u64, message_of(&error)));
                     at += 1;
                 }
             }
         }
     }
 
-    /// Passes over a long record that is a graph, by its length alone. Whether that was done.
+    /// Skips a long record that contains a graph, by its length. Returns whether it did.
     fn skips(&mut self, beginning: &[u8], size: u64, blob: &dyn Blob) -> Result<bool> {
         let Some(payload) = beginning.get(HEADER..).filter(|payload| !payload.is_empty()) else { return Ok(false) };
         let is_graph = Event::parse_beginning(payload).is_ok_and(|event| matches!(event.content, Content::Graph(_)));
@@ -233,7 +233,7 @@ impl Scanner {
         Ok(whole)
     }
 
-    /// A record follows the damage that had begun.
+    /// A record follows the damage.
     #[cold]
     fn found(&mut self, resumed: u64) {
         if let Some((at, what)) = self.lost.take() {
@@ -243,7 +243,7 @@ impl Scanner {
 
     #[cold]
     fn problem(&mut self, at: u64, error: &Error, resumed: u64) {
-        self.note(Problem { at, what: said(error), resumed: Some(resumed) });
+        self.note(Problem { at, what: message_of(error), resumed: Some(resumed) });
     }
 
     fn note(&mut self, problem: Problem) {
@@ -295,7 +295,7 @@ impl Scanner {
                     None => {
                         return Err(wrong(
                             value,
-                            "is said to be a scalar, but is a tensor of several elements or of text",
+                            "is declared as a scalar but is not a numeric tensor with one element",
                         ));
                     }
                 },
@@ -304,7 +304,7 @@ impl Scanner {
             Kind::None if self.class(value)? == Class::Hparams => (Class::Hparams, Cell::ValueLocation(place)),
             Kind::None => return Ok(()),
             Kind::OldHistogram(_) => {
-                return Err(wrong(value, "is a histogram in a form given up before TensorFlow 1.0"));
+                return Err(wrong(value, "is a histogram in a format that TensorFlow 1.0 removed"));
             }
         };
         let restarts = self.restarts.len() as u32;
@@ -318,7 +318,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// The class of a tensor: that of its metadata, which only the first value of a tag may have.
+    /// The class of a tensor, from its metadata, which only the first value of a tag may have.
     fn class(&self, value: &Value<'_>) -> Result<Class> {
         if let Some(class) = value.metadata.as_ref().map(Class::of).transpose()?.flatten() {
             return Ok(class);
@@ -345,7 +345,7 @@ impl Scanner {
         Ok(id)
     }
 
-    /// The scalars of a tag, if there are any yet.
+    /// The series of a known scalar tag.
     #[inline]
     fn known_scalar(&mut self, tag: &[u8]) -> Option<u32> {
         let id = match self.guess(tag, Class::Scalar) {
@@ -374,10 +374,10 @@ impl Scanner {
             description: metadata.map_or("", |metadata| metadata.description).to_owned(),
             column: Column::new(class),
         };
-        self.put(series).ok_or_else(|| wrong(value, "is one tag too many"))
+        self.put(series).ok_or_else(|| wrong(value, "exceeds the number of tags"))
     }
 
-    /// Takes a series in; its number, or `None` if there is one of this tag and class already.
+    /// Adds a series and returns its number; `None` if tag and class exist already.
     pub(super) fn put(&mut self, new: Series) -> Option<u32> {
         let id = u32::try_from(self.series.len()).ok()?;
         if self.find(&new.tag, new.class).is_some() {
@@ -396,21 +396,21 @@ impl Scanner {
     }
 }
 
-/// The first place, from `at` on, with a header whose checksum holds. It holds by chance once in 2^32 places.
+/// The first offset from `at` with a header whose checksum matches. A random match has probability 2^-32.
 #[cold]
 fn header_from(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = bytes.get(at..)?;
     let header = |window: &[u8]| {
         let (length, crc) = window.split_first_chunk::<8>()?;
-        // Whether the length is plausible is the cheaper question, and nearly always enough.
+        // Checking the length first is cheaper and rejects nearly all offsets.
         let plausible = u64::from_le_bytes(*length) < PLAUSIBLE;
         (plausible && MaskedCrc::of(length).0.to_le_bytes() == *crc).then_some(())
     };
     rest.windows(HEADER).position(|window| header(window).is_some()).map(|found| at + found)
 }
 
-/// What an error says, without its place: that is given beside it.
-fn said(error: &Error) -> String {
+/// The message of an error without its location, which is reported separately.
+fn message_of(error: &Error) -> String {
     match error {
         Error::Corrupt { what, .. } | Error::Unsupported { what, .. } => what.clone(),
         error => error.to_string(),

@@ -51,7 +51,7 @@ fn course(log: &Log, tag: &str) -> Vec<(i64, f64)> {
 }
 
 #[test]
-fn a_file_that_grows_by_any_byte_is_read_on_from_where_it_was() {
+fn growing_file_is_read_incrementally() {
     let whole: Vec<u8> = (1..7).flat_map(|step| scalar(["b", "a"][step as usize % 2], step, step as f32)).collect();
     for cut in 0..=whole.len() {
         let mut log = log_of(Orphans::Dropped);
@@ -66,7 +66,7 @@ fn a_file_that_grows_by_any_byte_is_read_on_from_where_it_was() {
 }
 
 #[test]
-fn a_flipped_bit_costs_one_record_and_is_reported() {
+fn flipped_bit_costs_one_record() {
     let records: Vec<Vec<u8>> = (1..5).map(|step| scalar("loss", step, step as f32)).collect();
     let size = records[0].len();
     let whole = records.concat();
@@ -86,14 +86,14 @@ fn a_flipped_bit_costs_one_record_and_is_reported() {
 }
 
 #[test]
-fn damage_at_the_end_is_left_when_something_sound_follows() {
+fn reading_resumes_after_damage_at_the_end() {
     let mut log = log_of(Orphans::Dropped);
     let mut file = scalar("a", 1, 1.0);
     let damage = file.len() as u64;
     file.extend([0; 40]);
     read(&mut log, &[("tfevents", file.clone())]);
     assert_eq!(log.problems().len(), 1);
-    assert!(log.problems()[0].2.ends_with("nothing sound follows so far"));
+    assert!(log.problems()[0].2.ends_with("no valid record follows so far"));
     let next = file.len();
     file.extend(scalar("a", 2, 2.0));
     for cut in next..=file.len() {
@@ -102,18 +102,18 @@ fn damage_at_the_end_is_left_when_something_sound_follows() {
     assert_eq!(course(&log, "a"), [(1, 1.0), (2, 2.0)]);
     let problems = log.problems();
     assert_eq!((problems.len(), problems[0].1), (1, damage));
-    assert!(problems[0].2.ends_with(&format!("reading goes on at byte {next}")), "{problems:?}");
+    assert!(problems[0].2.ends_with(&format!("reading resumed at byte {next}")), "{problems:?}");
 }
 
 #[test]
-fn a_restart_voids_what_it_writes_anew() {
+fn restart_supersedes_later_steps() {
     let first = [scalar("a", 0, 0.0), scalar("a", 1, 1.0), scalar("a", 2, 2.0), scalar("b", 2, 2.0)].concat();
     let second = [restart(1), scalar("a", 1, 10.0)].concat();
     let files = [("tfevents.1", first.clone()), ("tfevents.2", second)];
     let mut log = log_of(Orphans::Dropped);
     read(&mut log, &files);
     assert_eq!(course(&log, "a"), [(0, 0.0), (1, 10.0)]);
-    assert_eq!(course(&log, "b"), [], "a writer's restart is one of all tags");
+    assert_eq!(course(&log, "b"), [], "a restart applies to all tags");
     let orphans = log.course(log.id("a").unwrap(), None, true);
     assert_eq!((orphans.steps, orphans.values), (vec![1, 2], vec![1.0, 2.0]));
     let mut log = log_of(Orphans::Kept);
@@ -121,7 +121,7 @@ fn a_restart_voids_what_it_writes_anew() {
     assert_eq!(course(&log, "a"), [(0, 0.0), (1, 10.0), (2, 2.0)]);
     assert_eq!(course(&log, "b"), [(2, 2.0)]);
 
-    // A writer that says nothing: the tag alone goes back.
+    // Without a restart record, only the tag itself is reset.
     let mut log = log_of(Orphans::Dropped);
     read(&mut log, &[("tfevents.1", first), ("tfevents.2", scalar("a", 1, 10.0))]);
     assert_eq!(course(&log, "a"), [(0, 0.0), (1, 10.0)]);
@@ -129,7 +129,7 @@ fn a_restart_voids_what_it_writes_anew() {
 }
 
 #[test]
-fn directories_that_stand_for_modes_share_the_global_steps() {
+fn mode_directories_share_global_steps() {
     let lanes = vec![directory("train", "train", Mode::Train), directory("validation", "validation", Mode::Eval)];
     let mut log = Log::new(lanes, Orphans::Dropped, (0, i64::MAX));
     let file = |number: f32| [scalar("loss", 0, number), scalar("loss", 7, number)].concat();
@@ -147,26 +147,26 @@ fn directories_that_stand_for_modes_share_the_global_steps() {
 }
 
 #[test]
-fn a_log_that_turns_out_to_have_more_directories_keeps_what_was_read() {
+fn changed_directories_keep_scanned_files() {
     let mut log = log_of(Orphans::Dropped);
     let own = [scalar("loss", 1, 1.0), scalar("loss", 2, 2.0)].concat();
     read(&mut log, &[("tfevents", own)]);
     let below = Directory { suffix: "/x".into(), ..directory("loss_x", "worker_0", Mode::Global) };
     let (before, generation) = (log.steps(None), log.generation());
-    log.lay_out(vec![directory("", "worker_0", Mode::Global), below]);
+    log.set_directories(vec![directory("", "worker_0", Mode::Global), below]);
     assert!(log.generation() > generation);
     assert_eq!(log.steps(None), before);
     read(&mut log, &[("loss_x/tfevents", scalar("loss", 2, 7.0))]);
     assert_eq!(course(&log, "loss"), [(1, 1.0), (2, 2.0)]);
     assert_eq!(course(&log, "loss/x"), [(2, 7.0)]);
     assert_eq!(log.workers(), ["worker_0"]);
-    // A mode, too: the steps are told apart from then on.
-    log.lay_out(vec![directory("", "worker_0", Mode::Train), directory("eval", "eval", Mode::Eval)]);
+    // With modes, global steps are interleaved.
+    log.set_directories(vec![directory("", "worker_0", Mode::Train), directory("eval", "eval", Mode::Eval)]);
     assert_eq!(*log.steps(None), [4, 8]);
 }
 
 #[test]
-fn long_graphs_are_passed_over_and_long_records_read() {
+fn long_graphs_are_skipped() {
     let graph = event(0, 0.0, 4, &vec![7; 3 << 20]);
     let mut long = Vec::new();
     encode::bytes(&mut long, 1, &vec![b't'; 2 << 20]);
@@ -174,7 +174,7 @@ fn long_graphs_are_passed_over_and_long_records_read() {
     let mut summary = Vec::new();
     encode::bytes(&mut summary, 1, &long);
     let mut file = [graph, scalar("a", 1, 1.0), event(5, 0.0, 5, &summary), scalar("a", 2, 2.0)].concat();
-    // Damage within the graph is nobody's loss.
+    // Damage within a skipped graph has no effect.
     file[2 << 20] ^= 1;
     let mut log = log_of(Orphans::Dropped);
     read(&mut log, &[("tfevents", file)]);
@@ -183,14 +183,14 @@ fn long_graphs_are_passed_over_and_long_records_read() {
 }
 
 #[test]
-fn a_lying_length_takes_no_memory() {
+fn wrong_length_does_not_allocate() {
     let mut file = scalar("a", 1, 1.0);
     file.extend(crate::record::header(1 << 50));
     file.extend([1; 100]);
     let mut log = log_of(Orphans::Dropped);
     read(&mut log, &[("tfevents", file)]);
     assert_eq!(course(&log, "a"), [(1, 1.0)]);
-    assert_eq!(log.problems(), [], "a record that is not whole is not there yet");
+    assert_eq!(log.problems(), [], "an incomplete record is not a problem");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn event_files_are_recognized_by_key() {
 }
 
 #[test]
-fn a_tag_of_two_classes_has_two_names() {
+fn tag_with_two_classes_has_two_names() {
     let mut histogram = Vec::new();
     encode::bytes(&mut histogram, 1, b"a");
     encode::bytes(&mut histogram, 5, &[]);
@@ -218,7 +218,7 @@ fn a_tag_of_two_classes_has_two_names() {
 }
 
 #[test]
-fn what_is_held_needs_no_file() {
+fn kept_values_need_no_file() {
     let histogram = |step: u8| {
         let mut of = Vec::new();
         encode::double(&mut of, 2, 500.0);
@@ -234,8 +234,8 @@ fn what_is_held_needs_no_file() {
         (value, event(step.into(), 0.0, 5, &summary))
     };
     let file: Vec<u8> = (1..9).flat_map(|step| histogram(step).1).collect();
-    let mut log = log_of(Orphans::Dropped).holding();
-    // It grows by pieces, too.
+    let mut log = log_of(Orphans::Dropped).keeping_values();
+    // Read in two parts.
     for cut in [file.len() / 3, file.len()] {
         read(&mut log, &[("x.tfevents", file[..cut].to_vec())]);
     }
@@ -248,25 +248,25 @@ fn what_is_held_needs_no_file() {
         assert_eq!(log.held("y.tfevents", place, &mut room), None);
         assert_eq!(log.held("x.tfevents", ValueLocation { size: place.size - 1, ..place }, &mut room), None);
     }
-    let questions = (0..9).map(|step| ("w", step, None));
-    let mut values = Values::of(&log, questions);
+    let requests = (0..9).map(|step| ("w", step, None));
+    let mut values = Values::of(&log, requests);
     assert!(values.read(&Memory::default(), &crate::sweep::Options::default()).unwrap().is_empty());
     assert_eq!(values.contents[0], None);
-    let Some(Content::Buckets(last)) = values.contents[8].clone() else { panic!("step 8 has buckets") };
+    let Some(LoggedValue::Buckets(last)) = values.contents[8].clone() else { panic!("step 8 has buckets") };
     assert_eq!(values.buckets[last.clone()][49], [48.0 * 8.0, 500.0, 49.0 * 8.0]);
     assert_eq!(last.len(), 50);
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(pieces in prop::collection::vec(any_piece(), 0..12), cut: prop::sample::Index) {
+    fn arbitrary_bytes_are_handled(pieces in prop::collection::vec(any_piece(), 0..12), cut: prop::sample::Index) {
         let bytes = pieces.concat();
         let mut log = log_of(Orphans::Dropped);
         read(&mut log, &[("tfevents", bytes[..cut.index(bytes.len() + 1)].to_vec())]);
         read(&mut log, &[("tfevents", bytes.clone())]);
         let mut once = log_of(Orphans::Dropped);
         read(&mut once, &[("tfevents", bytes)]);
-        // However a file grew, the same is read of it.
+        // The result does not depend on how the file grew.
         prop_assert_eq!(&*log.steps(None), &*once.steps(None));
         prop_assert_eq!(log.problems(), once.problems());
         for name in once.names() {
@@ -276,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn a_view_is_what_a_reader_of_one_row_after_the_other_has(rows in prop::collection::vec((0i64..8, any::<bool>()), 0..30)) {
+    fn view_matches_naive_model(rows in prop::collection::vec((0i64..8, any::<bool>()), 0..30)) {
         let mut file = Vec::new();
         let mut expected: Vec<i64> = Vec::new();
         for (step, begins) in &rows {

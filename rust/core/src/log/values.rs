@@ -1,4 +1,4 @@
-//! Values of many rows: from memory where they are held, else in one pass over their files.
+//! Values of many rows: from memory if kept, else in one pass over the files.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,54 +14,54 @@ use crate::source::Source;
 use crate::step::Step;
 use crate::sweep::{Item, Options, Plan, execute};
 
-/// What stands in a row.
+/// A value of a row.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Content {
+pub enum LoggedValue {
     /// A number.
     Number(f64),
-    /// A histogram: where its buckets are among [`Values::buckets`].
+    /// A histogram: its range in [`Values::buckets`].
     Buckets(Range<usize>),
-    /// Anything else: the value as it was written.
+    /// Any other value, as encoded.
     Written(Vec<u8>),
 }
 
-/// A row that was asked for and is there.
+/// A requested row that exists.
 #[derive(Debug)]
-pub struct Asked {
+pub struct RequestedRow {
     /// The file.
     pub key: String,
-    /// Where it lies, if it is no number.
+    /// The location, unless it is a number.
     pub place: ValueLocation,
-    /// What it is.
+    /// The class of the value.
     pub class: Class,
-    /// When it was written, in seconds since 1970.
+    /// Wall time, in seconds since 1970.
     pub wall_time: f64,
 }
 
-/// Values to be read: plain data, for which a log need not be held.
+/// Requested values: plain data, so the log is not locked while reading.
 #[derive(Debug, Default)]
 pub struct Values {
-    /// The rows, in the order of the questions; `None` where nothing was written.
-    pub rows: Vec<Option<Asked>>,
-    /// What is in each; at first only what is in memory.
-    pub contents: Vec<Option<Content>>,
+    /// The rows, in the order of the requests; `None` if there is no value.
+    pub rows: Vec<Option<RequestedRow>>,
+    /// The values; before `read` only those in memory.
+    pub contents: Vec<Option<LoggedValue>>,
     /// Buckets of all histograms: left edge, right edge, count.
     pub buckets: Vec<[f64; 3]>,
     failed: Vec<(u32, Arc<Error>)>,
     plan: Plan,
-    /// Which row each of the plan's items is for.
+    /// Index of the row of each item of the plan.
     items: Vec<u32>,
 }
 
 impl Values {
-    /// The rows of these questions: (name, global step, worker or the first).
-    pub fn of<'q>(log: &Log, questions: impl Iterator<Item = (&'q str, Step, Option<&'q str>)>) -> Values {
+    /// Resolves requests of (name, global step, worker or the first).
+    pub fn of<'q>(log: &Log, requests: impl Iterator<Item = (&'q str, Step, Option<&'q str>)>) -> Values {
         let mut values = Values::default();
         let mut files: HashMap<String, u32> = HashMap::new();
         let mut last: Option<(&str, Option<u32>)> = None;
         let mut room = Vec::new();
-        for (name, step, worker) in questions {
-            // Questions about one name mostly stand together.
+        for (name, step, worker) in requests {
+            // Requests for one name are mostly consecutive.
             let id = match last {
                 Some((known, id)) if known == name => id,
                 _ => log.id(name),
@@ -81,7 +81,7 @@ impl Values {
         };
         let Found { key, cell, wall_time, .. } = found;
         let (place, content) = match (cell, found.held(room)) {
-            (Cell::Number(number), _) => (ValueLocation::default(), Some(Content::Number(number))),
+            (Cell::Number(number), _) => (ValueLocation::default(), Some(LoggedValue::Number(number))),
             (Cell::ValueLocation(place), Some(held)) => {
                 let content = content(held, &mut self.buckets).map_err(|error| Arc::new(error.within(key, place.at)));
                 (place, content.map_err(|error| self.failed.push((self.rows.len() as u32, error))).ok())
@@ -98,11 +98,11 @@ impl Values {
                 (place, None)
             }
         };
-        self.rows.push(Some(Asked { key: key.to_owned(), place, class, wall_time }));
+        self.rows.push(Some(RequestedRow { key: key.to_owned(), place, class, wall_time }));
         self.contents.push(content);
     }
 
-    /// Reads what isn't there yet. Rows that failed, with the reason, in order.
+    /// Reads missing values. Returns the failed rows with their errors, by row.
     pub fn read(&mut self, source: &dyn Source, options: &Options<'_>) -> Result<Vec<(u32, Arc<Error>)>> {
         let Values { rows, contents, buckets, failed, plan, items } = self;
         let mut failed = std::mem::take(failed);
@@ -112,7 +112,7 @@ impl Values {
         let found = Mutex::new((contents, buckets, &mut failed));
         execute(plan, source, options, &|item, bytes| {
             let row = items[item];
-            let Some(Asked { key, place, .. }) = &rows[row as usize] else { return };
+            let Some(RequestedRow { key, place, .. }) = &rows[row as usize] else { return };
             let mut own = Vec::new();
             let read = bytes.and_then(|bytes| {
                 let value = place.checked(bytes).map_err(|error| error.within(key, place.record));
@@ -121,10 +121,10 @@ impl Values {
             });
             let (contents, buckets, failed) = &mut *found.lock();
             let content = match read {
-                Ok(Content::Buckets(_)) => {
+                Ok(LoggedValue::Buckets(_)) => {
                     let first = buckets.len();
                     buckets.append(&mut own);
-                    Content::Buckets(first..buckets.len())
+                    LoggedValue::Buckets(first..buckets.len())
                 }
                 Ok(content) => content,
                 Err(error) => return failed.push((row, error)),
@@ -136,28 +136,27 @@ impl Values {
     }
 }
 
-/// What stands in the bytes of a value. Buckets are put behind those that are there.
-fn content(bytes: &[u8], all: &mut Vec<[f64; 3]>) -> Result<Content> {
+/// Decodes a value. Appends buckets to `all`.
+fn content(bytes: &[u8], all: &mut Vec<[f64; 3]>) -> Result<LoggedValue> {
     Ok(match Value::parse(bytes)?.kind {
         Kind::Histogram(histogram) => {
             let first = all.len();
             all.extend(buckets(&histogram)?);
-            Content::Buckets(first..all.len())
+            LoggedValue::Buckets(first..all.len())
         }
-        _ => Content::Written(bytes.to_vec()),
+        _ => LoggedValue::Written(bytes.to_vec()),
     })
 }
 
-/// The buckets of a histogram that was written by its right edges: left edge, right edge, count. They reach from the least value
-/// to the greatest.
+/// The buckets of a histogram as left edge, right edge, count. They span the range from minimum to maximum.
 pub fn buckets(histogram: &Histogram) -> Result<impl ExactSizeIterator<Item = [f64; 3]>> {
     let Histogram { min, max, limits, counts, .. } = histogram;
     if limits.len() != counts.len() {
-        let what = format!("a histogram of {} limits and {} counts", limits.len(), counts.len());
+        let what = format!("histogram with {} limits but {} counts", limits.len(), counts.len());
         return Err(Error::Corrupt { place: error::Location::memory(0), what });
     }
     let last = limits.len().wrapping_sub(1);
-    // Writers begin and end with an empty bucket, whose edge may lie beyond the least and the greatest value.
+    // Writers add an empty bucket at both ends, whose edge may exceed the range of values.
     let inside = move |edge: f64| if min <= max { edge.clamp(*min, *max) } else { edge };
     let bucket = move |at: usize| {
         let left = if at == 0 { *min } else { inside(limits[at - 1]) };

@@ -1,4 +1,4 @@
-//! A table of numbers that many threads fill at once, each cell once, and its columns.
+//! A table of numbers, filled concurrently, and its columns.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -8,24 +8,24 @@ use parking_lot::Mutex;
 use crate::reduce::Number;
 use crate::tensor::DType;
 
-/// Cells of no dtype are empty. (Text is no number, so its number is free.)
+/// The dtype of empty cells. Numbers are never strings, so that dtype is free.
 const EMPTY: u8 = DType::Str as u8;
 
-/// A table while it is filled: nine bytes a cell, the cells of a row side by side, because a record fills a row.
+/// A table under construction: nine bytes per cell, row by row, because one record fills one row.
 pub struct Cells {
     columns: usize,
     dtypes: Vec<AtomicU8>,
     bits: Vec<AtomicU64>,
-    /// Second halves, of complex128.
+    /// Upper halves of complex128 cells.
     rest: Mutex<HashMap<usize, u64>>,
 }
 
 /// A finished column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
-    /// What all cells are.
+    /// The dtype of all cells.
     pub dtype: DType,
-    /// The cells, as they lie in an array.
+    /// The cells, as in an array.
     pub bytes: Vec<u8>,
 }
 
@@ -41,10 +41,10 @@ impl Cells {
         }
     }
 
-    /// Fill a cell.
+    /// Sets a cell.
     pub fn set(&self, row: usize, column: usize, number: &Number) {
         if number.dtype() == DType::BF16 {
-            // numpy has no bfloat16 of its own.
+            // numpy has no bfloat16.
             return self.set(row, column, &Number::from_f64(DType::F32, number.to_f64()));
         }
         let at = row * self.columns + column;
@@ -70,8 +70,8 @@ impl Cells {
         Some(Number::from_raw(dtype, &raw[..dtype.item_size()]))
     }
 
-    /// The columns, each as one dtype: the one its cells have, else the narrowest kind that holds all. Where cells are empty
-    /// it is one with a NaN to stand in them.
+    /// The columns: each has the dtype of its cells, or the narrowest one that holds all. Empty cells become NaN, which
+    /// makes the column a float one.
     pub fn finish(self) -> Vec<Column> {
         let rows = self.bits.len().checked_div(self.columns).unwrap_or(0);
         let mut columns: Vec<Column> = (0..self.columns)
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_keeps_the_dtype_its_cells_share() {
+    fn column_keeps_common_dtype() {
         let one = Number::from_i64(DType::I64, i64::MIN + 1);
         let column = filled(&[Some(one), Some(one)]);
         assert_eq!((column.dtype, &column.bytes[..8]), (DType::I64, one.as_bytes()));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_several_dtypes_meet_in_one_that_holds_all() {
+    fn mixed_dtypes_are_promoted() {
         let (f, i, u) =
             (Number::from_f64(DType::F32, 0.5), Number::from_i64(DType::I8, -1), Number::from_u64(DType::U64, 7));
         for (cells, dtype) in [

@@ -1,8 +1,8 @@
-//! Reading many records, each once, on many threads.
+//! Parallel reading of many records, each once.
 //!
-//! A [`Plan`] is plain data: which bytes of which files. It can be cut into parts and sent elsewhere. [`execute`] reads it
-//! file by file from front to back, neighbours in one piece, into one buffer a thread, and gives each record to a function
-//! of yours. One bad record is one bad answer; the others are what they are.
+//! A [`Plan`] is plain data: byte ranges of files. [`execute`] reads it file by file from front to back, merges adjacent
+//! ranges, uses one buffer per thread, and passes each record to a callback. A bad record is one error and does not affect
+//! the others.
 
 mod columns;
 mod operations;
@@ -19,61 +19,61 @@ use parking_lot::{Condvar, Mutex};
 
 pub use columns::{Cells, Column};
 pub use operations::{Head, Reduced, Verified, first_head, heads, reductions, stack, verify};
-pub use rows::{Failed, Job, Row, Rows, Which};
+pub use rows::{Failed, Job, Row, Rows, Workers};
 
 use crate::error::{Error, Location, Result};
 use crate::pool;
 use crate::source::{Blob, Reach, Source};
 
-/// A larger buffer is given back once the record that needed it is done.
+/// Larger buffers are freed after the record that needed them.
 const KEPT: usize = 8 << 20;
 
-/// How often somebody who waits is told how far things are.
-const TOLD_EVERY: Duration = Duration::from_millis(100);
+/// Interval between progress reports.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Some bytes of some file.
+/// A byte range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item {
-    /// Which of the plan's files.
+    /// Index of the file in the plan.
     pub file: u32,
-    /// Where the record starts.
+    /// Offset of the record.
     pub offset: u64,
-    /// How many bytes.
+    /// Size in bytes.
     pub length: u64,
 }
 
-/// What is to be read.
+/// The byte ranges to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Keys of files, relative to the run.
+    /// Keys of the files, relative to the run.
     pub files: Vec<String>,
-    /// Bytes in them, in any order.
+    /// The ranges, in any order.
     pub items: Vec<Item>,
 }
 
 impl Plan {
-    /// Bytes in all.
+    /// Total size in bytes.
     pub fn bytes(&self) -> u64 {
         self.items.iter().fold(0, |all, item| all.saturating_add(item.length))
     }
 }
 
-/// How to go about it.
+/// Options of a sweep.
 #[derive(Default)]
 pub struct Options<'o> {
-    /// How many threads; as many as there are cores if nothing is said.
+    /// Number of threads; by default one per core.
     pub threads: Option<usize>,
-    /// Called in the calling thread some ten times a second with the bytes done and in all; false ends the sweep.
+    /// Called in the calling thread about ten times a second with (bytes done, total bytes); false cancels the sweep.
     pub progress: Option<&'o dyn Fn(u64, u64) -> bool>,
-    /// Ends the sweep when it becomes true.
+    /// Cancels the sweep once true.
     pub cancel: Option<&'o AtomicBool>,
 }
 
-/// The bytes of one record, or why there are none: of a file that can't be opened, all records share the reason.
+/// The bytes of a record, or the error. All records of a file that cannot be opened share one error.
 pub type Bytes<'b> = Result<&'b [u8], Arc<Error>>;
 
-/// Read a plan and give each record to `each`, with the number of its item. [`Error::Cancelled`] if it was ended early: what
-/// had been given stays given.
+/// Reads a plan and calls `each` with the index of each item and its bytes. Returns [`Error::Cancelled`] if cancelled;
+/// earlier calls have taken effect.
 pub fn execute(
     plan: &Plan,
     source: &dyn Source,
@@ -85,7 +85,7 @@ pub fn execute(
     let flag = options.cancel;
     let is_cancelled = || cancelled.load(Ordering::Relaxed) || flag.is_some_and(|flag| flag.load(Ordering::Relaxed));
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
-    // Threads take the next piece when they are done with one, so that files are read from front to back.
+    // Threads take pieces in order, so files are read from front to back.
     let work = || {
         let mut reader = Reader { plan, source, open: None, buffer: Vec::new() };
         while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -98,12 +98,12 @@ pub fn execute(
             done.fetch_add(bytes, Ordering::Relaxed);
         }
     };
-    // A single piece is done before a thread would have started.
+    // A single piece is read faster than a thread starts.
     if pieces.len() <= 1 {
         work();
     } else {
         let progress = |all: u64| options.progress.is_none_or(|tell| tell(done.load(Ordering::Relaxed), all));
-        while_telling(options.threads, &work, &|| {
+        run_with_progress(options.threads, &work, &|| {
             if !progress(plan.bytes()) {
                 cancelled.store(true, Ordering::Relaxed);
             }
@@ -118,8 +118,8 @@ pub fn execute(
     Ok(())
 }
 
-/// Run `work` on every thread, and `tell` on this one now and then until all are done.
-fn while_telling(threads: Option<usize>, work: &(dyn Fn() + Sync), tell: &dyn Fn()) -> Result<()> {
+/// Runs `work` on every thread, and `report` on this one at intervals until all are done.
+fn run_with_progress(threads: Option<usize>, work: &(dyn Fn() + Sync), report: &dyn Fn()) -> Result<()> {
     let (is_done, bell) = (Mutex::new(false), Condvar::new());
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
@@ -132,10 +132,10 @@ fn while_telling(threads: Option<usize>, work: &(dyn Fn() + Sync), tell: &dyn Fn
         });
         let mut done = is_done.lock();
         while !*done {
-            if bell.wait_for(&mut done, TOLD_EVERY).timed_out() {
-                parking_lot::MutexGuard::unlocked(&mut done, tell);
+            if bell.wait_for(&mut done, PROGRESS_INTERVAL).timed_out() {
+                parking_lot::MutexGuard::unlocked(&mut done, report);
             }
-            // A worker that panicked rings no bell.
+            // A worker that panicked does not signal.
             if worker.is_finished() {
                 break;
             }
@@ -145,7 +145,7 @@ fn while_telling(threads: Option<usize>, work: &(dyn Fn() + Sync), tell: &dyn Fn
     })
 }
 
-/// Items by file and place, and which of them are read in one go.
+/// Sorts the items by file and offset and groups them into reads.
 fn pieces(plan: &Plan, reach: Reach) -> (Vec<u32>, Vec<Range<usize>>) {
     let item = |at: u32| plan.items[at as usize];
     let mut order: Vec<u32> = (0..u32::try_from(plan.items.len()).unwrap_or(u32::MAX)).collect();
@@ -175,17 +175,17 @@ fn pieces(plan: &Plan, reach: Reach) -> (Vec<u32>, Vec<Range<usize>>) {
 
 type Opened = Result<Box<dyn Blob>, Arc<Error>>;
 
-/// What one thread has: a file and a buffer.
+/// The state of one thread: an open file and a buffer.
 struct Reader<'r> {
     plan: &'r Plan,
     source: &'r dyn Source,
-    /// The file it is at, or why that can't be opened.
+    /// The current file, or the error of opening it.
     open: Option<(u32, Opened)>,
     buffer: Vec<u8>,
 }
 
 impl Reader<'_> {
-    /// Read items that lie side by side in one file.
+    /// Reads items that are adjacent in one file.
     fn read(&mut self, items: &[u32], each: &(dyn Fn(usize, Bytes<'_>) + Sync)) {
         let item = |at: &u32| self.plan.items[*at as usize];
         let Some(first) = items.first().map(item) else { return };

@@ -1,4 +1,4 @@
-//! What is asked of many records: reductions, values, dtypes and shapes, whether they are sound.
+//! Operations over many records: reductions, values, heads and verification.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,17 +12,17 @@ use crate::reduce::{Number, Op, OpSet, Reductions, reduce_some};
 use crate::source::Source;
 use crate::tensor::{DType, TensorView};
 
-/// The answer to a question for reductions.
+/// The result of [`reductions`].
 pub struct Reduced {
-    /// One column for each reduction asked for.
+    /// One column per requested reduction.
     pub columns: Vec<Column>,
-    /// Elements in all, NaN, +inf, -inf and zero; -1 where only reductions were stored.
+    /// Counts of all, NaN, +inf, -inf and zero elements; -1 for rows with stored reductions only.
     pub counts: Option<[Vec<i64>; 5]>,
-    /// Rows that failed.
+    /// The failed rows.
     pub failed: Failed,
 }
 
-/// Reductions of every row: computed, or as they were stored.
+/// Computes the reductions of every row, or reads stored ones.
 pub fn reductions(
     rows: &Rows,
     source: &dyn Source,
@@ -63,39 +63,39 @@ fn reduce_tensor(tensor: &TensorView<'_>, wanted: OpSet) -> Result<Reductions> {
     match tensor.data.bytes() {
         Some(bytes) => reduce_some(tensor.dtype, bytes, wanted),
         None => {
-            Err(Error::Unsupported { place: Location::memory(0), what: "a tensor of text has no reductions".into() })
+            Err(Error::Unsupported { place: Location::memory(0), what: "string tensors have no reductions".into() })
         }
     }
 }
 
-/// The number in a record that holds one.
+/// The number in a record with one element.
 fn single(tensor: &TensorView<'_>) -> Result<Number> {
     let (dtype, bytes) = (tensor.dtype, tensor.data.bytes());
     match bytes {
         Some(bytes) if bytes.len() == dtype.item_size() => Ok(Number::from_raw(dtype, bytes)),
         _ => {
-            let what = format!("a stored reduction of shape {:?} and dtype {}", tensor.shape, dtype.name());
+            let what = format!("invalid stored reduction of shape {:?} and dtype {}", tensor.shape, dtype.name());
             Err(Error::Unsupported { place: Location::memory(0), what })
         }
     }
 }
 
-/// What a look at every record found.
+/// The result of [`verify`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Records that are sound.
+    /// Number of valid records.
     pub records: u64,
-    /// Their bytes.
+    /// Their total size.
     pub bytes: u64,
-    /// Those whose footer is the content's true checksum.
+    /// Number of records with a checksum as footer.
     pub by_footer: u64,
-    /// Those whose index entry has a checksum.
+    /// Number of records with a checksum in the index.
     pub by_index: u64,
-    /// Those with nothing to hold their content against.
-    pub unvouched: u64,
+    /// Number of records without any checksum.
+    pub unverifiable: u64,
 }
 
-/// Look at every record: framing, checksums, name, dtype and shape.
+/// Verifies every record: framing, checksums, name, dtype and shape.
 pub fn verify(rows: &Rows, source: &dyn Source, options: &Options<'_>) -> Result<(Verified, Failed)> {
     let found: Mutex<Verified> = Mutex::default();
     let failed = rows.records(source, options, &|at, bytes| {
@@ -108,17 +108,17 @@ pub fn verify(rows: &Rows, source: &dyn Source, options: &Options<'_>) -> Result
         found.bytes += bytes.len() as u64;
         found.by_footer += u64::from(by_footer);
         found.by_index += u64::from(by_index);
-        found.unvouched += u64::from(!by_footer && !by_index);
+        found.unverifiable += u64::from(!by_footer && !by_index);
         Ok(())
     })?;
     Ok((found.into_inner(), failed))
 }
 
-/// Dtype and shape.
+/// Dtype and shape of a tensor.
 pub type Head = (DType, Vec<u64>);
 
-/// Dtype and shape of every row: nothing for those that failed. A first look at the beginnings of records, a second at the
-/// few that say too little there.
+/// Reads dtype and shape of every row; `None` for failed ones. Reads the beginning of each record first, and the whole
+/// record only where that is not enough.
 pub fn heads(rows: &mut Rows, source: &dyn Source, options: &Options<'_>) -> Result<(Vec<Option<Head>>, Failed)> {
     let found: Mutex<Vec<Option<Head>>> = Mutex::new(vec![None; rows.rows.len()]);
     let longer: Mutex<Vec<usize>> = Mutex::default();
@@ -147,15 +147,15 @@ pub fn heads(rows: &mut Rows, source: &dyn Source, options: &Options<'_>) -> Res
     Ok((found.into_inner(), failed))
 }
 
-/// Dtype and shape of the first row, if its record's head can be read.
+/// Dtype and shape of the first row, if its head can be read.
 pub fn first_head(rows: &Rows, source: &dyn Source) -> Option<Head> {
     let mut first = rows.part(&[0]);
     let (heads, _) = heads(&mut first, source, &Options::default()).ok()?;
     heads.into_iter().next().flatten()
 }
 
-/// Put the values of all rows that are `like` this, one after the other, into `stack`, which has room for one of each row.
-/// The others: the whole records of values that are of another dtype or shape, and the rows that failed.
+/// Copies the values of all rows with dtype and shape `like` into `stack`, which has room for one per row. Returns the
+/// records of all other values, and the failed rows.
 pub fn stack(
     rows: &Rows,
     like: &Head,

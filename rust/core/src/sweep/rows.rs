@@ -1,4 +1,4 @@
-//! From questions to plans: which records answer for which row.
+//! Selection of rows, and the records to read for them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,71 +14,71 @@ use crate::source::Source;
 use crate::step::Step;
 use crate::tensor::TensorView;
 
-/// Whose tensors.
+/// A selection of workers.
 #[derive(Debug, Clone, Copy)]
-pub enum Which<'w> {
-    /// Those of the first worker by name who has the tensor.
+pub enum Workers<'w> {
+    /// The first worker by name that has the tensor.
     First,
-    /// Those of these workers.
+    /// These workers.
     These(&'w [String]),
-    /// Those of every worker.
+    /// All workers.
     Every,
 }
 
-/// One row of an answer.
+/// A row of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Which of the names asked for.
+    /// Index of the requested name.
     pub name: u32,
-    /// The file, and so step, worker and mode.
+    /// The file, which determines step, worker and mode.
     pub file: FileId,
 }
 
-/// What one record of the plan is for.
+/// The purpose of an item of the plan.
 #[derive(Debug, Clone, Copy)]
 pub struct Job {
-    /// The row it answers for.
+    /// Index of the row.
     pub row: u32,
-    /// What it is to the row's tensor.
+    /// The kind of the entry.
     pub kind: Kind,
-    /// Bytes of the whole record, of which the plan may have only the beginning read.
+    /// Size of the whole record; the plan may read only its beginning.
     pub length: u64,
     /// The checksum in the index file.
     pub crc: Option<u32>,
-    /// What is to be computed from it.
+    /// The reductions to compute.
     pub wanted: OpSet,
 }
 
-/// Rows, and the records that answer for them.
+/// Rows, and the plan that reads them.
 #[derive(Default)]
 pub struct Rows {
-    /// The names asked for.
+    /// The requested names.
     pub names: Vec<String>,
-    /// The rows, in the order of the question.
+    /// The rows, in the order of the request.
     pub rows: Vec<Row>,
-    /// What to read.
+    /// The plan.
     pub plan: Plan,
-    /// What each of the plan's items is for.
+    /// The purpose of each item of the plan.
     pub jobs: Vec<Job>,
     files: HashMap<FileId, u32>,
-    /// SavedAt the tensors of each of the plan's files were saved.
+    /// Step and mode of each file of the plan.
     whens: Vec<SavedAt>,
 }
 
-/// Rows that failed, with the reason, in the order of rows.
+/// Failed rows with their errors, by ascending row.
 pub type Failed = Vec<(u32, Arc<Error>)>;
 
-/// What is done with each tensor: the number of its item, the tensor, its whole record.
+/// A callback for each tensor: index of the item, tensor, whole record.
 pub type EachTensor<'e> = dyn Fn(usize, &TensorView<'_>, &[u8]) -> Result<()> + Sync + 'e;
 
 impl Rows {
-    /// Rows for these names at these steps (at all they have, if nothing is said): one for each worker in question that has a
-    /// value or a stored reduction. `wanted` says what to compute where it is not stored.
+    /// Rows for names and steps (all steps by default): one per selected worker that has a value or a stored reduction.
+    /// `wanted` lists what to compute unless it is stored.
     pub fn of(
         catalog: &Catalog,
         names: Vec<String>,
         steps: Option<&[Step]>,
-        workers: Which<'_>,
+        workers: Workers<'_>,
         wanted: OpSet,
         recompute: bool,
     ) -> Rows {
@@ -90,13 +90,13 @@ impl Rows {
             let all = if steps.is_none() { catalog.steps_of(&text, None) } else { Vec::new() };
             for step in steps.unwrap_or(&all) {
                 match workers {
-                    Which::First => {
+                    Workers::First => {
                         catalog.files_at(*step, None).any(&mut add);
                     }
-                    Which::Every => catalog.files_at(*step, None).for_each(|file| {
+                    Workers::Every => catalog.files_at(*step, None).for_each(|file| {
                         add(file);
                     }),
-                    Which::These(workers) => {
+                    Workers::These(workers) => {
                         workers.iter().for_each(|worker| {
                             catalog.files_at(*step, Some(worker)).any(&mut add);
                         });
@@ -107,10 +107,10 @@ impl Rows {
         rows
     }
 
-    /// One row for each question that has a value; the questions' numbers are `Row::name`.
-    pub fn of_values(catalog: &Catalog, questions: Vec<(String, Step, Option<String>)>) -> Rows {
+    /// One row per request that has a value; `Row::name` is the index of the request.
+    pub fn of_values(catalog: &Catalog, requests: Vec<(String, Step, Option<String>)>) -> Rows {
         let mut rows = Rows::default();
-        for (at, (name, step, worker)) in questions.into_iter().enumerate() {
+        for (at, (name, step, worker)) in requests.into_iter().enumerate() {
             if let Some(entry) = catalog.find(&name, step, worker.as_deref(), Kind::VALUE) {
                 rows.rows.push(Row { name: at as u32, file: entry.file });
                 rows.read(catalog, &entry, OpSet::NONE);
@@ -120,7 +120,7 @@ impl Rows {
         rows
     }
 
-    /// Every record of these files; a row for each, under its tensor's name.
+    /// A row for every record of these files.
     pub fn of_files(catalog: &Catalog, files: &[FileId]) -> Rows {
         let mut rows = Rows::default();
         let mut ids: HashMap<&str, u32> = HashMap::new();
@@ -137,7 +137,7 @@ impl Rows {
         rows
     }
 
-    /// A row for a tensor in a file, if there is anything to read for it.
+    /// Adds a row for a tensor in a file, if it has entries to read.
     fn add(&mut self, catalog: &Catalog, name: u32, number: u32, file: FileId, wanted: OpSet, recompute: bool) -> bool {
         let mut entries = catalog.entries_of(file, number).peekable();
         if entries.peek().is_none() {
@@ -170,7 +170,7 @@ impl Rows {
         self.jobs.push(Job { row, kind, length, crc, wanted });
     }
 
-    /// The same rows, but only these of the plan's items.
+    /// The same rows with only these items of the plan.
     #[must_use]
     pub fn part(&self, items: &[usize]) -> Rows {
         let items = || items.iter().copied().filter(|at| *at < self.jobs.len());
@@ -185,7 +185,7 @@ impl Rows {
         }
     }
 
-    /// What was promised of an item's record.
+    /// The expected record of an item.
     pub fn expected(&self, at: usize) -> ExpectedRecord<'_> {
         let job = &self.jobs[at];
         let tensor = &self.names[self.rows[job.row as usize].name as usize];
@@ -193,18 +193,18 @@ impl Rows {
         ExpectedRecord { tensor, kind: job.kind, when, length: job.length, crc: job.crc }
     }
 
-    /// An error of an item's record, with its place in the run.
+    /// Adds file and offset of an item to an error.
     pub fn place(&self, at: usize, error: Error) -> Arc<Error> {
         let item = &self.plan.items[at];
         Arc::new(error.within(&self.plan.files[item.file as usize], item.offset))
     }
 
-    /// Read the plan and give each tensor to `each`, which may still find fault with it. The rows that failed.
+    /// Reads the plan and calls `each` with each verified tensor. Returns the failed rows.
     pub fn tensors(&self, source: &dyn Source, options: &Options<'_>, each: &EachTensor<'_>) -> Result<Failed> {
         self.records(source, options, &|at, bytes| each(at, &checked::decode(bytes, &self.expected(at))?, bytes))
     }
 
-    /// Read the plan and give each record's bytes to `each`. The rows that failed.
+    /// Reads the plan and calls `each` with each record. Returns the failed rows.
     pub fn records(
         &self,
         source: &dyn Source,
@@ -219,7 +219,7 @@ impl Rows {
             }
         })?;
         let mut failed = failed.into_inner();
-        // Of a row's several records each may have failed; one reason is enough.
+        // A row with several failed records reports one error.
         failed.sort_by_key(|(row, _)| *row);
         failed.dedup_by_key(|(row, _)| *row);
         Ok(failed)

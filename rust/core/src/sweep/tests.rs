@@ -12,7 +12,7 @@ use crate::source::{Local, Memory};
 use crate::step::{Mode, Step};
 use crate::tensor::{DType, Data, Meta, encode_tensor_event};
 
-/// A run in memory, and its catalog.
+/// A run in memory and its catalog.
 #[derive(Default)]
 struct Run {
     memory: Memory,
@@ -74,32 +74,32 @@ fn names(names: &[&str]) -> Vec<String> {
 const SUM: (Op, bool) = (Op::Sum, false);
 
 #[test]
-fn rows_come_in_the_order_of_the_question() {
+fn rows_keep_the_order_of_the_request() {
     let mut run = Run::default();
     for step in [0, 1] {
         run.step(step, "worker_1", &[("b", vec![step as f32]), ("a", vec![10.0 + step as f32])]);
         run.step(step, "worker_0", &[("a", vec![20.0 + step as f32])]);
     }
     let (catalog, memory) = run.done();
-    let sums = |names: Vec<String>, steps: Option<&[Step]>, which: Which<'_>| {
+    let sums = |names: Vec<String>, steps: Option<&[Step]>, which: Workers<'_>| {
         let rows = Rows::of(&catalog, names, steps, which, OpSet::ALL, false);
         f64s(&reductions(&rows, &memory, &Options::default(), &[SUM], false).unwrap().columns[0])
     };
-    assert_eq!(sums(names(&["a", "b"]), None, Which::First), [20.0, 21.0, 0.0, 1.0]);
-    assert_eq!(sums(names(&["b", "a"]), Some(&[1, 0]), Which::Every), [1.0, 0.0, 21.0, 11.0, 20.0, 10.0]);
-    assert_eq!(sums(names(&["a"]), None, Which::These(&names(&["worker_1"]))), [10.0, 11.0]);
-    assert!(sums(names(&["nothing"]), None, Which::Every).is_empty());
+    assert_eq!(sums(names(&["a", "b"]), None, Workers::First), [20.0, 21.0, 0.0, 1.0]);
+    assert_eq!(sums(names(&["b", "a"]), Some(&[1, 0]), Workers::Every), [1.0, 0.0, 21.0, 11.0, 20.0, 10.0]);
+    assert_eq!(sums(names(&["a"]), None, Workers::These(&names(&["worker_1"]))), [10.0, 11.0]);
+    assert!(sums(names(&["nothing"]), None, Workers::Every).is_empty());
 }
 
 #[test]
-fn stored_reductions_are_given_as_stored_unless_they_are_to_be_computed() {
+fn stored_reductions_are_used_unless_recomputed() {
     let mut run = Run::default();
     run.step(0, "w", &[("a", vec![1.0, 2.0]), ("smdebug/reductions/sum/a", vec![99.0])]);
     run.step(1, "w", &[("smdebug/reductions/sum/a", vec![98.0])]);
     let (catalog, memory) = run.done();
     let answer = |recompute| {
         let asked = [SUM, (Op::Max, false)];
-        let rows = Rows::of(&catalog, names(&["a"]), None, Which::First, asked.into_iter().collect(), recompute);
+        let rows = Rows::of(&catalog, names(&["a"]), None, Workers::First, asked.into_iter().collect(), recompute);
         let reduced = reductions(&rows, &memory, &Options::default(), &asked, true).unwrap();
         assert!(reduced.failed.is_empty());
         (f64s(&reduced.columns[0]), f64s(&reduced.columns[1]), reduced.counts.unwrap()[0].clone())
@@ -110,37 +110,33 @@ fn stored_reductions_are_given_as_stored_unless_they_are_to_be_computed() {
 }
 
 #[test]
-fn one_bad_record_is_one_error() {
+fn bad_record_is_one_error() {
     let mut run = Run::default();
     for step in 0..4 {
         run.step(step, "w", &[("a", vec![step as f32; 50]), ("b", vec![1.0])]);
     }
-    // A flipped bit that the index's checksum tells of, a file cut short, a missing file.
+    // A flipped bit covered by the index's checksum, a truncated file, a missing file.
     run.files[0].2[120] ^= 1;
     run.files[1].2.truncate(300);
     let (catalog, mut memory) = run.done();
     memory.remove(&event_key(2, "w"));
-    let rows = Rows::of(&catalog, names(&["a", "b"]), None, Which::First, OpSet::ALL, false);
+    let rows = Rows::of(&catalog, names(&["a", "b"]), None, Workers::First, OpSet::ALL, false);
     let reduced = reductions(&rows, &memory, &Options::default(), &[SUM], false).unwrap();
     let failed: Vec<u32> = reduced.failed.iter().map(|(row, _)| *row).collect();
     assert_eq!(failed, [0, 2, 5, 6]);
     let says = |at: usize| reduced.failed[at].1.to_string();
-    assert!(
-        says(0).contains("fails the checksum of the index file") && says(0).contains(&event_key(0, "w")),
-        "{}",
-        says(0)
-    );
-    assert!(says(2).contains("the data ends early"), "{}", says(2));
+    assert!(says(0).contains("in the index file, computed") && says(0).contains(&event_key(0, "w")), "{}", says(0));
+    assert!(says(2).contains("unexpected end of data"), "{}", says(2));
     let sums = f64s(&reduced.columns[0]);
     assert_eq!((sums[1].is_nan(), sums[3], sums[4]), (false, 150.0, 1.0));
     assert!(sums[0].is_nan() && sums[2].is_nan());
     let rows = Rows::of_files(&catalog, &[0, 1, 2, 3]);
     let (verified, failed) = verify(&rows, &memory, &Options::default()).unwrap();
-    assert_eq!((verified.records, verified.by_index, verified.unvouched, failed.len()), (4, 4, 0, 4));
+    assert_eq!((verified.records, verified.by_index, verified.unverifiable, failed.len()), (4, 4, 0, 4));
 }
 
 #[test]
-fn values_of_one_kind_are_stacked_and_others_kept_beside() {
+fn equal_shapes_are_stacked() {
     let mut run = Run::default();
     for step in 0..3 {
         run.step(step, "w", &[("a", vec![step as f32; if step == 2 { 3 } else { 2 }])]);
@@ -157,7 +153,7 @@ fn values_of_one_kind_are_stacked_and_others_kept_beside() {
 }
 
 #[test]
-fn heads_take_a_second_look_where_the_first_says_too_little() {
+fn long_heads_are_read_again() {
     let mut run = Run::default();
     let long = "n".repeat(2000);
     run.step(0, "w", &[(&long, vec![1.0, 2.0]), ("a", vec![1.0; 3000])]);
@@ -171,7 +167,7 @@ fn heads_take_a_second_look_where_the_first_says_too_little() {
 }
 
 #[test]
-fn a_sweep_ends_when_it_is_told_to_and_keeps_what_it_has() {
+fn cancelled_sweep_keeps_results() {
     let mut run = Run::default();
     for step in 0..200 {
         run.step(step, "w", &[("a", vec![1.0; 1000])]);
@@ -190,28 +186,28 @@ fn a_sweep_ends_when_it_is_told_to_and_keeps_what_it_has() {
 }
 
 #[test]
-fn progress_ends_at_all_there_is_and_can_end_the_sweep() {
+fn progress_reaches_total_and_can_cancel() {
     let mut run = Run::default();
     for step in 0..50 {
         run.step(step, "w", &[("a", vec![1.0; 1000])]);
     }
     let (catalog, memory) = run.done();
     let rows = Rows::of_values(&catalog, (0..50).map(|step| ("a".to_owned(), step, None)).collect());
-    let told = std::cell::RefCell::new(Vec::new());
-    let tell = |done, all| {
-        told.borrow_mut().push((done, all));
+    let reports = std::cell::RefCell::new(Vec::new());
+    let report = |done, all| {
+        reports.borrow_mut().push((done, all));
         true
     };
-    execute(&rows.plan, &memory, &Options { progress: Some(&tell), ..Options::default() }, &|_, _| ()).unwrap();
-    assert_eq!(told.borrow().last(), Some(&(rows.plan.bytes(), rows.plan.bytes())));
-    let slow = |_, _: Bytes<'_>| std::thread::sleep(TOLD_EVERY / 5);
+    execute(&rows.plan, &memory, &Options { progress: Some(&report), ..Options::default() }, &|_, _| ()).unwrap();
+    assert_eq!(reports.borrow().last(), Some(&(rows.plan.bytes(), rows.plan.bytes())));
+    let slow = |_, _: Bytes<'_>| std::thread::sleep(PROGRESS_INTERVAL / 5);
     let refuse = |_, _| false;
     let ended = execute(&rows.plan, &memory, &Options { progress: Some(&refuse), ..Options::default() }, &slow);
     assert!(matches!(ended, Err(Error::Cancelled)));
 }
 
 #[test]
-fn a_length_that_lies_makes_no_room() {
+fn wrong_length_does_not_allocate() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("e"), [0; 100]).unwrap();
     let item = |offset, length| Item { file: 0, offset, length };
@@ -230,7 +226,7 @@ fn a_length_that_lies_makes_no_room() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn each_item_gets_its_own_bytes_whatever_the_plan(
+    fn each_item_gets_its_bytes(
         sizes in prop::collection::vec(0usize..200_000, 1..4),
         items in prop::collection::vec((0usize..4, 0u64..220_000, 0u64..90_000), 0..40),
         threads in 1usize..4,

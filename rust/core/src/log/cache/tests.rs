@@ -13,7 +13,7 @@ fn scanned(bytes: &[u8]) -> Scanner {
     scanner
 }
 
-/// A log of two tags, a restart, a damaged record and damage at its end.
+/// A log with two tags, a restart, a damaged record and damage at its end.
 fn log(steps: i64) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..steps).flat_map(|step| scalar(["a", "b"][step as usize % 2], step, 0.5)).collect();
     bytes.extend(restart(steps / 2));
@@ -25,7 +25,7 @@ fn log(steps: i64) -> Vec<u8> {
     bytes
 }
 
-fn said(scanner: &Scanner) -> String {
+fn state_of(scanner: &Scanner) -> String {
     let of = |series: &Series| {
         let column = &series.column;
         let cells: Vec<_> = (0..column.len()).map(|row| column.cell(row)).collect();
@@ -38,8 +38,8 @@ fn said(scanner: &Scanner) -> String {
     format!("{} {:?} {:?} {problems:?} {all:#?}", scanner.end(), scanner.version(), scanner.restarts())
 }
 
-fn vouched() -> Vouched {
-    Vouched { about: About { size: 5, written: 6 }, ends: Ends { head: 1, tail: 2 } }
+fn cached_version() -> CachedVersion {
+    CachedVersion { about: FileVersion { size: 5, written: 6 }, ends: Ends { head: 1, tail: 2 } }
 }
 
 fn seal(bytes: &mut [u8]) {
@@ -48,19 +48,19 @@ fn seal(bytes: &mut [u8]) {
 }
 
 #[test]
-fn what_was_read_comes_back() {
+fn cache_round_trips() {
     for steps in [0, 1, 2, 40] {
         let scanner = scanned(&log(steps));
-        let (again, was) = decode(&encode(&scanner, &vouched(), KEY), KEY).unwrap();
-        assert_eq!(said(&again), said(&scanner));
-        assert_eq!(was, vouched());
+        let (again, was) = decode(&encode(&scanner, &cached_version(), KEY), KEY).unwrap();
+        assert_eq!(state_of(&again), state_of(&scanner));
+        assert_eq!(was, cached_version());
     }
-    assert!(decode(&encode(&scanned(&log(4)), &vouched(), KEY), "another").is_none());
+    assert!(decode(&encode(&scanned(&log(4)), &cached_version(), KEY), "another").is_none());
 }
 
 #[test]
-fn any_flipped_or_missing_byte_is_seen() {
-    let bytes = encode(&scanned(&log(6)), &vouched(), KEY);
+fn any_damage_is_detected() {
+    let bytes = encode(&scanned(&log(6)), &cached_version(), KEY);
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 4;
@@ -69,7 +69,7 @@ fn any_flipped_or_missing_byte_is_seen() {
     }
 }
 
-/// Opens a log as it is now, by a cache.
+/// Opens a log with the cache.
 fn opened(directory: &std::path::Path, root: &std::path::Path) -> Log {
     let lanes = vec![lane("", "worker_0", Mode::Global)];
     let log = Log::new(lanes, Orphans::Dropped, (0, i64::MAX));
@@ -80,7 +80,7 @@ fn opened(directory: &std::path::Path, root: &std::path::Path) -> Log {
 }
 
 #[test]
-fn a_cache_is_taken_only_for_the_file_as_it_is() {
+fn cache_is_used_only_for_unchanged_files() {
     let folder = tempfile::tempdir().unwrap();
     let (root, directory) = (folder.path().join("run"), folder.path().join("cache"));
     fs::create_dir(&root).unwrap();
@@ -90,22 +90,22 @@ fn a_cache_is_taken_only_for_the_file_as_it_is() {
     let first = opened(&directory, &root);
     assert_eq!(first.cached_bytes(), 0);
     let kept = fs::read_dir(&directory).unwrap().count();
-    assert_eq!(kept, 1, "nothing unfinished is left");
+    assert_eq!(kept, 1, "no unfinished file is left");
     assert_eq!(opened(&directory, &root).cached_bytes(), content.len() as u64);
 
-    // It has grown: only what is new is read.
+    // Appended data: only the new part is read.
     let more = [content.clone(), scalar("loss", 40_000, 1.0)].concat();
     fs::write(&path, &more).unwrap();
     let grown = opened(&directory, &root);
     assert_eq!((grown.cached_bytes(), grown.last_step()), (content.len() as u64, Some(40_000)));
 
-    // It was cut short.
+    // Truncated.
     fs::write(&path, &content[..content.len() / 2]).unwrap();
     let cut = opened(&directory, &root);
     assert_eq!(cut.cached_bytes(), 0);
     assert!(cut.last_step() < Some(25_000));
 
-    // Another of the same size, and a longer one.
+    // Replaced by a file of the same size, and by a longer one.
     for extra in [0, 1] {
         fs::remove_dir_all(&directory).unwrap();
         fs::write(&path, &content).unwrap();
@@ -119,7 +119,7 @@ fn a_cache_is_taken_only_for_the_file_as_it_is() {
         assert_eq!(found.cell, crate::log::Cell::Number(-7.0));
     }
 
-    // The cache itself: cut, garbage, a directory, gone.
+    // Faults of the cache: truncated, garbage, a directory, missing.
     let [kept] = [fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path()];
     let whole = fs::read(&kept).unwrap();
     for wrong in [&whole[..whole.len() / 2], b"", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"] {
@@ -129,21 +129,21 @@ fn a_cache_is_taken_only_for_the_file_as_it_is() {
     fs::remove_file(&kept).unwrap();
     fs::create_dir(&kept).unwrap();
     assert_eq!(opened(&directory, &root).last_step(), Some(40_000));
-    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "what could not be put in place is not left behind");
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "a failed write leaves no file");
     fs::remove_dir_all(&directory).unwrap();
     fs::write(&directory, b"a file where the directory should be").unwrap();
     assert_eq!(opened(&directory, &root).last_step(), Some(40_000));
 }
 
 proptest! {
-    /// Whoever wrote it, with a checksum that holds: it is refused, or what a scanner could have left behind.
+    /// A cache with a valid checksum is rejected, or it is one that a scanner could have produced.
     #[test]
-    fn a_hostile_cache_is_survived(
+    fn hostile_cache_is_handled(
         steps in 0i64..12,
         changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(0), Just(0xff)]), 0..6),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
-        let mut bytes = encode(&scanned(&log(steps)), &vouched(), KEY);
+        let mut bytes = encode(&scanned(&log(steps)), &cached_version(), KEY);
         for (at, byte) in changes {
             let at = FRONT + at.index(bytes.len() - FRONT);
             bytes[at] = byte;
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(mut bytes in prop::collection::vec(any::<u8>(), FRONT..400)) {
+    fn arbitrary_bytes_are_handled(mut bytes in prop::collection::vec(any::<u8>(), FRONT..400)) {
         bytes[..MAGIC.len()].copy_from_slice(MAGIC);
         seal(&mut bytes);
         check_decoded(&bytes);
@@ -178,7 +178,7 @@ fn check_decoded(bytes: &[u8]) {
         }
         assert_eq!(next, column.len());
     }
-    // It can be read on from, too.
+    // Reading can continue from it.
     let mut scanner = scanner;
     scanner.read(&log(5).as_slice(), 1 << 20).unwrap();
 }
