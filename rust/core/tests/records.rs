@@ -1,4 +1,4 @@
-//! Framing: every cut, every flipped bit, every lie about a length.
+//! Record framing under truncation, bit flips and wrong lengths.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn file(payloads: &[Vec<u8>], true_crc: bool) -> Vec<u8> {
     payloads.iter().flat_map(|payload| if true_crc { record::encode(payload) } else { smdebug(payload) }).collect()
 }
 
-/// Every record from the start on, and where and how the walk ended.
+/// All records from the start, the end offset and the last result.
 fn walk(file: &[u8]) -> (Vec<record::Record<'_>>, usize, Next<'_>) {
     let (mut records, mut at) = (Vec::new(), 0);
     loop {
@@ -34,7 +34,7 @@ fn walk(file: &[u8]) -> (Vec<record::Record<'_>>, usize, Next<'_>) {
 
 proptest! {
     #[test]
-    fn what_was_framed_is_read_back(payloads in payloads(), true_crc: bool) {
+    fn records_round_trip(payloads in payloads(), true_crc: bool) {
         let file = file(&payloads, true_crc);
         let (records, end, step) = walk(&file);
         prop_assert!(records.iter().map(|record| record.payload).eq(payloads.iter().map(Vec::as_slice)));
@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_at_any_byte_loses_the_last_record_and_says_what_it_needs(payloads in payloads()) {
+    fn truncation_reports_needed_bytes(payloads in payloads()) {
         let file = file(&payloads, false);
         let mut starts = vec![0];
         starts.extend(payloads.iter().scan(0, |at, payload| {
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_is_seen(payload in prop::collection::vec(any::<u8>(), 0..60), bit: prop::sample::Index, true_crc: bool) {
+    fn flipped_bit_is_detected(payload in prop::collection::vec(any::<u8>(), 0..60), bit: prop::sample::Index, true_crc: bool) {
         let mut file = file(std::slice::from_ref(&payload), true_crc);
         let bit = bit.index(file.len() * 8);
         file[bit / 8] ^= 1 << (bit % 8);
@@ -75,7 +75,7 @@ proptest! {
                 prop_assert!(bit / 8 < HEADER);
                 prop_assert!(error.to_string().contains("checksum"));
             }
-            // smdebug's constant says nothing of the payload: format.md's first trap.
+            // smdebug's constant does not cover the payload: see docs/format.md.
             Next::Record(record) => {
                 prop_assert!(bit / 8 >= HEADER);
                 let in_footer = bit / 8 >= HEADER + payload.len();
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn a_length_that_lies_costs_nothing(length: u64, rest in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn wrong_length_does_not_allocate(length: u64, rest in prop::collection::vec(any::<u8>(), 0..40)) {
         let file = [&record::header(length)[..], &rest].concat();
         let (step, bytes) = held(|| record::next(&file, 0));
         prop_assert!(bytes < 512, "{} bytes", bytes);
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn after_garbage_the_next_record_is_found(garbage in prop::collection::vec(any::<u8>(), 1..200), payloads in payloads()) {
+    fn resync_finds_next_record(garbage in prop::collection::vec(any::<u8>(), 1..200), payloads in payloads()) {
         let sound = file(&payloads, true);
         let damaged = [&garbage[..], &sound].concat();
         prop_assert_eq!(record::resync(&damaged, 0), Some(garbage.len()));
@@ -110,15 +110,15 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_no_record(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..300) {
+    fn random_bytes_are_not_a_record(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..300) {
         prop_assert!(!matches!(record::next(&bytes, at), Next::Record(_)));
         prop_assert_eq!(record::resync(&bytes, at), None);
     }
 }
 
 #[test]
-fn headers_that_claim_what_does_not_fit_are_passed_over() {
-    // Each claims nearly all that follows it, none has it: the walk must not fall over their number.
+fn resync_skips_headers_without_record() {
+    // Each header claims nearly all following bytes but has none: resynchronization must stay linear.
     let mut file = Vec::new();
     for left in (0..20_000u64).rev() {
         file.extend_from_slice(&record::header(left * 12 + 1));
@@ -127,7 +127,7 @@ fn headers_that_claim_what_does_not_fit_are_passed_over() {
 }
 
 #[test]
-fn lengths_past_what_a_file_can_have_are_corrupt() {
+fn lengths_beyond_file_limits_are_corrupt() {
     for length in [u64::MAX, u64::MAX - 15, 1 << 63, (1 << 63) - 16] {
         assert!(matches!(record::next(&record::header(length), 0), Next::Corrupt(_)), "{length}");
     }

@@ -1,4 +1,4 @@
-//! Payloads: what a sound one means, and that an unsound one is an error that costs no more than its own size.
+//! Decoding of payloads: the meaning of valid ones, and bounded errors for invalid ones.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn varints(number: u32, values: &[i64]) -> Vec<u8> {
 }
 
 #[test]
-fn every_dtype_reads_its_own_bytes() {
+fn raw_content_of_every_dtype() {
     for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::Str) {
         let content: Vec<u8> = (0..6 * dtype.item_size() as u8).collect();
         let fields = [int(1, i64::from(dtype.number())), shape(&[2, 3]), bytes(4, &content)];
@@ -59,7 +59,7 @@ fn every_dtype_reads_its_own_bytes() {
 }
 
 #[test]
-fn typed_fields_become_the_dtypes_own_bytes() {
+fn typed_fields_of_every_dtype() {
     let floats = [1.5f32.to_le_bytes(), (-2f32).to_le_bytes()];
     let doubles = [1.5f64.to_le_bytes(), (-2f64).to_le_bytes()];
     let integers = [-1i64, 5];
@@ -95,7 +95,7 @@ fn typed_fields_become_the_dtypes_own_bytes() {
             (dtype, vec![2, 1], expected.clone()),
             "{dtype:?}"
         );
-        // Without a shape the values are a row; with a larger one the last is repeated, as TensorFlow does.
+        // Without a shape the values are a vector; with a larger shape the last value is repeated, as in TensorFlow.
         assert_eq!(view(&[number.clone(), field.clone()]), (dtype, vec![2], expected.clone()), "{dtype:?}");
         assert_eq!(view(&[number.clone(), message(2, &[int(3, 1)]), field.clone()]).1, [2]);
         let last = &expected[expected.len() / 2..];
@@ -106,7 +106,7 @@ fn typed_fields_become_the_dtypes_own_bytes() {
 }
 
 #[test]
-fn typed_fields_may_come_unpacked_and_in_pieces() {
+fn typed_fields_may_be_unpacked_or_split() {
     let mut one = Vec::new();
     encode::float(&mut one, 5, 1.0);
     let fields = [int(1, 1), shape(&[3]), one.clone(), packed(5, &[2f32.to_le_bytes()]), one];
@@ -117,7 +117,7 @@ fn typed_fields_may_come_unpacked_and_in_pieces() {
 }
 
 #[test]
-fn text_may_have_any_rank() {
+fn strings_of_any_rank() {
     for number in [vec![], vec![int(1, 7)]] {
         let payload =
             tensor(&[number.concat(), shape(&[2, 2]), bytes(8, b"a"), bytes(8, b""), bytes(8, &[255]), bytes(8, b"b")]);
@@ -129,24 +129,24 @@ fn text_may_have_any_rank() {
     assert_eq!(tensor_event(&payload).unwrap().tensor.data, Data::Strings(vec![]));
     let payload = tensor(&[shape(&[]), bytes(8, b"one")]);
     assert_eq!(tensor_event(&payload).unwrap().tensor.shape, [0u64; 0]);
-    corrupt(&[shape(&[2]), bytes(4, b"ab")], "without a dtype");
-    corrupt(&[shape(&[1]), packed(5, &[[0; 4]])], "without a dtype");
+    corrupt(&[shape(&[2]), bytes(4, b"ab")], "string tensor");
+    corrupt(&[shape(&[1]), packed(5, &[[0; 4]])], "string tensor");
     corrupt(&[shape(&[3])], "no values");
-    corrupt(&[shape(&[1]), int(8, 3)], "where bytes belongs");
+    corrupt(&[shape(&[1]), int(8, 3)], "instead of bytes");
 }
 
 #[test]
-fn shapes_that_lie_are_errors_and_cost_nothing() {
+fn wrong_shapes_are_cheap_errors() {
     let float = |sizes: &[i64]| [int(1, 1), shape(sizes), bytes(4, &[0; 8])];
-    corrupt(&float(&[3]), "takes 12 bytes, but 8 are there");
+    corrupt(&float(&[3]), "takes 12 bytes, found 8");
     corrupt(&float(&[]), "takes 4 bytes");
     corrupt(&float(&[0]), "takes 0 bytes");
-    corrupt(&[int(1, 1), shape(&[2])], "takes 8 bytes, but 0 are there");
+    corrupt(&[int(1, 1), shape(&[2])], "takes 8 bytes, found 0");
     corrupt(&float(&[-1]), "negative");
     corrupt(&float(&[i64::MIN, 0]), "negative");
-    corrupt(&float(&[1 << 31, 1 << 31]), "can be counted");
-    corrupt(&float(&[i64::MAX, i64::MAX, 0]), "can be counted");
-    corrupt(&float(&[1 << 62]), "can be counted");
+    corrupt(&float(&[1 << 31, 1 << 31]), "overflows");
+    corrupt(&float(&[i64::MAX, i64::MAX, 0]), "overflows");
+    corrupt(&float(&[1 << 62]), "overflows");
     unsupported(&[int(1, 1), shape(&vec![1; 1_000_000]), bytes(4, &[0; 4])], "1000000 dimensions");
     unsupported(&float(&[1; 65]), "65 dimensions");
     let deep = [1; 63].into_iter().chain([2]).collect::<Vec<_>>();
@@ -155,42 +155,42 @@ fn shapes_that_lie_are_errors_and_cost_nothing() {
         let most = MAX_FILLED.cast_signed() / 4;
         let fields = |size| [int(1, 1), shape(&[size]), typed.clone()];
         if typed.is_empty() {
-            corrupt(&fields(most), "but 0 are there");
+            corrupt(&fields(most), "found 0");
         } else {
             assert_eq!(view(&fields(most)).2.len() as u64, MAX_FILLED);
-            unsupported(&fields(most + 1), "should fill");
-            unsupported(&fields(1 << 60), "should fill");
-            corrupt(&fields(1 << 62), "can be counted");
+            unsupported(&fields(most + 1), "filling shape");
+            unsupported(&fields(1 << 60), "filling shape");
+            corrupt(&fields(1 << 62), "overflows");
         }
     }
-    unsupported(&[shape(&[1 << 40]), bytes(8, b"x")], "should fill");
+    unsupported(&[shape(&[1 << 40]), bytes(8, b"x")], "filling shape");
 }
 
 #[test]
-fn dtypes_that_are_not_ours_are_named() {
+fn unsupported_dtypes_are_named() {
     unsupported(&[int(1, 24), shape(&[1]), bytes(4, &[0])], "number 24 (float8_e5m2)");
     unsupported(&[int(1, 11)], "qint8");
     unsupported(&[int(1, -1)], "number 4294967295 (unknown)");
 }
 
 #[test]
-fn values_of_the_wrong_form_are_errors() {
+fn wrong_wire_types_are_errors() {
     corrupt(&[int(1, 1), shape(&[2]), varints(10, &[1, 2])], "values in field 10");
-    corrupt(&[int(1, 1), shape(&[2]), bytes(5, &[0; 7])], "values of float32");
+    corrupt(&[int(1, 1), shape(&[2]), bytes(5, &[0; 7])], "float32 values");
     corrupt(&[int(1, 3), shape(&[2]), bytes(7, &[0x80])], "ends inside a number");
     corrupt(&[int(1, 9), shape(&[1]), bytes(10, &[255; 11])], "more than 64 bits");
-    corrupt(&[int(1, 8), shape(&[1]), packed(9, &[[0; 4]])], "half a complex64");
-    corrupt(&[bytes(1, b"x")], "where an integer belongs");
-    corrupt(&[shape(&[1]), shape(&[1])], "given twice");
+    corrupt(&[int(1, 8), shape(&[1]), packed(9, &[[0; 4]])], "incomplete complex64");
+    corrupt(&[bytes(1, b"x")], "instead of an integer");
+    corrupt(&[shape(&[1]), shape(&[1])], "more than one value");
 }
 
 #[test]
-fn a_record_without_a_tensor_says_what_it_holds() {
+fn record_without_tensor_reports_its_content() {
     let mut scalar = Vec::new();
     encode::float(&mut scalar, 2, 1.0);
     for (payload, what) in [
         (vec![], "nothing"),
-        (bytes(3, b"brain.Event:2"), "version of a TensorBoard file"),
+        (bytes(3, b"brain.Event:2"), "TensorBoard file version"),
         (bytes(4, b""), "a graph"),
         (bytes(6, b""), "a log message"),
         (bytes(5, b""), "an empty summary"),
@@ -204,7 +204,7 @@ fn a_record_without_a_tensor_says_what_it_holds() {
 }
 
 #[test]
-fn modes_come_from_two_plugins_and_another_writers_are_not_ours() {
+fn modes_are_read_from_plugins() {
     let plugin = |name: &str, content: &str| message(1, &[bytes(1, name.as_bytes()), bytes(2, content.as_bytes())]);
     let read = |plugins: &[Vec<u8>]| {
         let value = [bytes(1, b"x"), message(8, &[int(1, 4), bytes(4, &[7])]), message(9, plugins)];
@@ -218,7 +218,7 @@ fn modes_come_from_two_plugins_and_another_writers_are_not_ours() {
 }
 
 #[test]
-fn a_summary_in_pieces_is_one_and_what_comes_later_takes_its_place() {
+fn summaries_merge_and_later_content_replaces() {
     let value = |tag: &[u8]| message(5, &[message(1, &[bytes(1, tag)])]);
     let tags = |payload: &[u8]| -> Vec<String> {
         Event::parse(payload).unwrap().values().map(|value| value.unwrap().tag.to_owned()).collect()
@@ -231,8 +231,8 @@ fn a_summary_in_pieces_is_one_and_what_comes_later_takes_its_place() {
 }
 
 #[test]
-fn groups_and_unknown_fields_are_passed_over() {
-    // Group 20 with group 21 and an integer in it; fields 100 to 103 of every wire type.
+fn groups_and_unknown_fields_are_skipped() {
+    // Group 20 with a nested group 21; fields 100 to 103 of every wire type.
     let group = [0xa3, 1, 0xab, 1, 8, 5, 0xac, 1, 0xa4, 1];
     let unknown =
         [&group[..], &int(100, 5), &bytes(101, b"abc"), &[0xb5, 6, 1, 2, 3, 4], &[0xb9, 6, 1, 2, 3, 4, 5, 6, 7, 8]]
@@ -249,7 +249,7 @@ fn groups_and_unknown_fields_are_passed_over() {
 }
 
 #[test]
-fn tensorboards_kinds_of_value_are_read() {
+fn tensorboard_value_kinds() {
     let double = |number, value: f64| {
         let mut field = Vec::new();
         encode::double(&mut field, number, value);
@@ -280,7 +280,7 @@ fn sound_payload() -> Vec<u8> {
 }
 
 #[test]
-fn a_head_needs_no_more_than_what_comes_before_the_content() {
+fn head_needs_only_bytes_before_content() {
     let record = smdebug(&sound_payload());
     let enough = record.windows(600).position(|window| window[0] == 0 && window[1] == 1 && window[599] == 87).unwrap();
     for size in 0..=record.len() {
@@ -299,7 +299,7 @@ fn a_head_needs_no_more_than_what_comes_before_the_content() {
 }
 
 #[test]
-fn a_record_cut_at_any_byte_is_truncated_not_wrong() {
+fn truncated_record_is_truncated_error() {
     let record = smdebug(&sound_payload());
     for size in 0..record.len() {
         assert!(matches!(decode_record(&record[..size]), Err(Error::Truncated { .. })), "{size}");
@@ -309,7 +309,7 @@ fn a_record_cut_at_any_byte_is_truncated_not_wrong() {
 }
 
 #[test]
-fn a_payload_cut_at_any_byte_is_corrupt_and_its_place_is_in_it() {
+fn truncated_payload_is_corrupt() {
     let payload = sound_payload();
     for size in 3..payload.len() {
         let record = smdebug(&payload[..size]);
@@ -320,7 +320,7 @@ fn a_payload_cut_at_any_byte_is_corrupt_and_its_place_is_in_it() {
     }
 }
 
-/// Fields of every wire type at the numbers that mean something, nested in each other: garbage that gets far.
+/// Nested fields of every wire type with meaningful numbers, to reach deep code.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![
         (1u32..18, any::<i64>()).prop_map(|(number, value)| int(number, value)),
@@ -341,7 +341,7 @@ fn garbage() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn nested_garbage_is_an_error_or_a_tensor_of_the_size_it_says(fields in prop::collection::vec(garbage(), 0..5)) {
+    fn nested_garbage_is_bounded(fields in prop::collection::vec(garbage(), 0..5)) {
         let record = smdebug(&tensor(&fields));
         let (result, most) = held(|| decode_record(&record).map(|event| (event.tensor.len(), event.tensor.data)));
         match result {
@@ -357,7 +357,7 @@ proptest! {
     }
 
     #[test]
-    fn any_garbage_as_an_event_is_walked_to_its_end(fields in prop::collection::vec(garbage(), 0..6)) {
+    fn event_garbage_is_bounded(fields in prop::collection::vec(garbage(), 0..6)) {
         let payload = fields.concat();
         let (_, most) = held(|| {
             let event = Event::parse(&payload)?;
@@ -372,7 +372,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_never_brings_the_reader_down(bit: prop::sample::Index) {
+    fn flipped_bit_does_not_panic(bit: prop::sample::Index) {
         let mut record = smdebug(&sound_payload());
         let bit = bit.index(record.len() * 8);
         record[bit / 8] ^= 1 << (bit % 8);

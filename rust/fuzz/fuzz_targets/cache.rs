@@ -1,5 +1,5 @@
-//! What a cache of logs kept, changed by whoever can write there and under a checksum that holds: it is refused, or it is what
-//! reading an event file could have left behind, takes no more memory than its bytes allow, and reads on.
+//! Fuzzes cache files with a valid checksum: they are rejected, or decode to a state that a scanner could have produced,
+//! within bounded memory, from which reading continues.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,10 +8,10 @@ use smdwidgets_core::log::{Cache, Class, Scanner};
 use smdwidgets_core::record;
 
 const KEY: &str = "events.out.tfevents.1";
-/// Bytes in front of what the checksum, the last four of them, is of.
+/// Size of the header, whose last four bytes are the checksum of the rest.
 const FRONT: usize = 12;
 
-/// A piece of an event file, as it is or as the payload of a record, and how often it stands there.
+/// A piece of an event file, raw or as the payload of a record, and its number of repetitions.
 type Piece<'a> = (bool, u8, &'a [u8]);
 
 fuzz_target!(|given: (Vec<Piece<'_>>, Vec<(u32, u8)>, Option<u16>, &[u8])| {
@@ -26,8 +26,8 @@ fuzz_target!(|given: (Vec<Piece<'_>>, Vec<(u32, u8)>, Option<u16>, &[u8])| {
     let mut scanner = Scanner::default();
     scanner.read(&file.as_slice(), 1 << 20).expect("memory can be read");
     let kept = Cache::encoded(&scanner, KEY);
-    let again = Cache::decoded(&kept, KEY).expect("what was kept reads back");
-    assert_eq!(told(&again), told(&scanner));
+    let again = Cache::decoded(&kept, KEY).expect("a cache file decodes");
+    assert_eq!(state_of(&again), state_of(&scanner));
     assert!(Cache::decoded(&kept, "another").is_none());
 
     let mut changed = kept.clone();
@@ -57,14 +57,14 @@ fn sound_or_refused(mut bytes: Vec<u8>, file: &[u8]) {
         }
         assert_eq!(next, column.len());
     }
-    let same = Cache::decoded(&Cache::encoded(&scanner, KEY), KEY).expect("what was taken can be kept");
-    assert_eq!(told(&same), told(&scanner));
-    // The event file may be anything by now.
+    let same = Cache::decoded(&Cache::encoded(&scanner, KEY), KEY).expect("a decoded scanner can be encoded");
+    assert_eq!(state_of(&same), state_of(&scanner));
+    // The event file may have changed arbitrarily.
     scanner.read(&file, 1 << 20).expect("memory can be read");
 }
 
-/// All that a scanner knows, as text.
-fn told(scanner: &Scanner) -> String {
+/// The state of a scanner as text.
+fn state_of(scanner: &Scanner) -> String {
     let of = |series: &smdwidgets_core::log::Series| {
         let column = &series.column;
         let rows =

@@ -1,5 +1,5 @@
-//! Any bytes as an event file of TensorBoard's that grows in two pieces, among them payloads in records that hold: the same is
-//! read as in one go, what it takes is bounded by what is there, and what is held is what was written.
+//! Fuzzes event files that grow in two parts, with valid records among them: the result equals that of one read, memory is
+//! bounded, and kept values equal the written ones.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +10,7 @@ use smdwidgets_core::step::Mode;
 
 const KEY: &str = "events.out.tfevents.1";
 
-/// A piece of an event file, as it is or as the payload of a record, and how often it stands there.
+/// A piece of an event file, raw or as the payload of a record, and its number of repetitions.
 type Piece<'a> = (bool, u8, &'a [u8]);
 
 fn empty() -> Log {
@@ -40,13 +40,13 @@ fuzz_target!(|given: (u16, Vec<Piece<'_>>)| {
     read(&mut whole, &bytes);
     assert_eq!(grown.steps(None), whole.steps(None));
     assert_eq!(grown.problems(), whole.problems());
-    // A row of a column takes two bytes of the file at the very least.
+    // A row takes at least two bytes of the file.
     assert!(whole.memory() <= 4096 + 64 * bytes.len(), "{} bytes for {}", whole.memory(), bytes.len());
     assert!(grown.memory() <= whole.memory() + 8192 + 64 * bytes.len());
     let mut room = Vec::new();
     for id in 0..whole.names().len() as u32 {
         for step in whole.steps_of(id, None) {
-            let found = whole.find(id, step, None).expect("a step that is listed is there");
+            let found = whole.find(id, step, None).expect("a listed step exists");
             if let Cell::Place(place) = found.cell {
                 let written = &bytes[place.at as usize..][..place.size as usize];
                 assert_eq!(grown.held(KEY, place, &mut room), Some(written));

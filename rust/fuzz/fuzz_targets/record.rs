@@ -1,5 +1,4 @@
-//! Any bytes as a file, as a record whose header holds, and as a payload: framing and decoding never fall over, agree with
-//! each other, and what decodes is encoded and decoded to the same.
+//! Fuzzes framing and decoding: they never panic, agree with each other, and survive a round trip.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,20 +13,20 @@ use smdwidgets_core::tensor::{
 fuzz_target!(|data: &[u8]| {
     walk(data);
     if let Some(length) = data.first_chunk() {
-        // A length of the fuzzer's choice under a checksum that holds.
+        // An arbitrary length with a valid checksum.
         let lying = [&record::header(u64::from_le_bytes(*length))[..], &data[8..]].concat();
         walk(&lying);
         let _ = decode_record(&lying);
         let _ = decode_head(&lying);
     }
-    // There is a short way for payloads laid out as usual: both read the same.
+    // The fast path and the general parser must agree.
     match (tensor_event(data), Event::parse(data).and_then(|event| general_tensor_event(&event))) {
         (Ok(short), Ok(general)) => {
             assert_eq!((short.tag, &short.tensor), (general.tag, &general.tensor));
             assert_eq!((short.step, short.mode, short.mode_step), (general.step, general.mode, general.mode_step));
         }
-        (Err(error), Ok(_)) => panic!("{error} where the general reader finds a tensor"),
-        (Ok(_), Err(error)) => panic!("{error} where the short way finds a tensor"),
+        (Err(error), Ok(_)) => panic!("{error} but the general parser finds a tensor"),
+        (Ok(_), Err(error)) => panic!("{error} but the fast path finds a tensor"),
         (Err(_), Err(_)) => {}
     }
     let framed = record::encode(data);
@@ -39,13 +38,13 @@ fuzz_target!(|data: &[u8]| {
         match (decode_head(&framed[..size]), &decoded) {
             (Ok(head), Ok(event)) => {
                 assert_eq!(head.size, framed.len() as u64);
-                // A field may come again, against all custom, in the part that a beginning doesn't reach.
+                // A field may be repeated beyond the part that a beginning covers.
                 if size == framed.len() {
                     let TensorEvent { tag, tensor, .. } = event;
                     assert_eq!((head.tag, head.dtype, &head.shape), (*tag, tensor.dtype, &tensor.shape));
                 }
             }
-            // A beginning can be sound where the whole is not; it can't be unsound where the whole is sound.
+            // A beginning may be valid where the whole is not, but not the reverse.
             (Err(Error::Truncated { .. }), _) => assert!(size < framed.len()),
             (Err(error), Ok(_)) => panic!("{error} in the first {size} bytes of a sound record"),
             (_, Err(_)) => {}
@@ -53,7 +52,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Every record of a file, past whatever is corrupt.
+/// Visits every record of a file, past corrupt ones.
 fn walk(file: &[u8]) {
     let mut at = 0;
     loop {
@@ -90,7 +89,7 @@ fn round_trip(event: &TensorEvent<'_>) {
     let (before, behind) = encode_tensor_event(&meta, tensor.dtype, &tensor.shape, &tensor.data);
     let payload = [&before, tensor.data.bytes().unwrap_or_default(), &behind].concat();
     let framed = record::encode(&payload);
-    let again = decode_record(&framed).expect("what was written reads back");
+    let again = decode_record(&framed).expect("an encoded record decodes");
     assert_eq!(
         (again.step, again.tag, again.mode, again.mode_step),
         (meta.step, meta.tag, Some(meta.mode), Some(meta.mode_step))

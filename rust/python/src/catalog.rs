@@ -1,4 +1,4 @@
-//! The catalog: which tensor, step, mode and worker lies where.
+//! Bindings of the catalog.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,36 +22,36 @@ use crate::numpy;
 use crate::records::detached;
 use crate::reduce;
 
-/// Which tensor, step, mode and worker lies where in a run.
+/// The catalog of a run.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Catalog {
     inner: RwLock<catalog::Catalog>,
-    /// What was seen of the run's directory, and which that is.
+    /// The run's directory and the state of its listing.
     listing: Mutex<(PathBuf, Listing)>,
-    /// Tells the files of one catalog from those of another.
+    /// Distinguishes the files of several catalogs.
     id: u64,
 }
 
 impl Catalog {
-    /// Ask; the interpreter is let go while somebody else takes in files.
-    pub fn ask<R: Send>(&self, py: Python<'_>, question: impl FnOnce(&catalog::Catalog) -> R + Send) -> R {
+    /// Queries the catalog; releases the GIL only if another thread writes to it.
+    pub fn query<R: Send>(&self, py: Python<'_>, query: impl FnOnce(&catalog::Catalog) -> R + Send) -> R {
         match self.inner.try_read() {
-            Some(catalog) => question(&catalog),
-            None => py.detach(|| question(&self.inner.read())),
+            Some(catalog) => query(&catalog),
+            None => py.detach(|| query(&self.inner.read())),
         }
     }
 
-    /// The catalog itself, for work with the interpreter let go.
+    /// The catalog, for work without the GIL.
     pub fn inner(&self) -> &RwLock<catalog::Catalog> {
         &self.inner
     }
 
-    /// Tells the files of one catalog from those of another.
+    /// Distinguishes the files of several catalogs.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Work on all files of a run, or those of some steps, with the interpreter let go.
+    /// Runs work on the catalog without the GIL.
     fn work(
         &self,
         py: Python<'_>,
@@ -76,11 +76,11 @@ impl Catalog {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let (steps, workers, names, unread) = self.ask(py, |catalog| {
+        let (steps, workers, names, unread) = self.query(py, |catalog| {
             (catalog.count_after(None), catalog.workers().len(), catalog.names().len(), !catalog.is_all_read())
         });
         let so_far = if unread { " so far" } else { "" };
-        format!("<Catalog of {steps} steps, {workers} workers, {names} tensors{so_far}>")
+        format!("<Catalog: {steps} steps, {workers} workers, {names} tensors{so_far}>")
     }
 
     // ------------------------------------------------------------------------------------------------------- filling
@@ -147,12 +147,12 @@ impl Catalog {
     }
 
     fn problems(&self, py: Python<'_>) -> Vec<(String, String)> {
-        self.ask(py, catalog::Catalog::problems)
+        self.query(py, catalog::Catalog::problems)
     }
 
     #[getter]
     fn generation(&self, py: Python<'_>) -> u64 {
-        self.ask(py, catalog::Catalog::generation)
+        self.query(py, catalog::Catalog::generation)
     }
 
     // ---------------------------------------------------------------------------------------------- steps and workers
@@ -160,52 +160,52 @@ impl Catalog {
     #[pyo3(signature = (mode = None))]
     fn steps(&self, py: Python<'_>, mode: Option<i64>) -> PyResult<Vec<Step>> {
         let mode = filter_of(mode)?;
-        Ok(self.ask(py, |catalog| catalog.steps(mode)))
+        Ok(self.query(py, |catalog| catalog.steps(mode)))
     }
 
     fn num_steps(&self, py: Python<'_>) -> usize {
-        self.ask(py, |catalog| catalog.count_after(None))
+        self.query(py, |catalog| catalog.count_after(None))
     }
 
     fn last_step(&self, py: Python<'_>) -> Option<Step> {
-        self.ask(py, catalog::Catalog::last_step)
+        self.query(py, catalog::Catalog::last_step)
     }
 
     fn has_step(&self, py: Python<'_>, step: Step) -> bool {
-        self.ask(py, |catalog| catalog.has_step(step))
+        self.query(py, |catalog| catalog.has_step(step))
     }
 
     fn workers(&self, py: Python<'_>) -> Vec<String> {
-        self.ask(py, |catalog| owned(catalog.workers()))
+        self.query(py, |catalog| owned(catalog.workers()))
     }
 
     fn workers_at(&self, py: Python<'_>, step: Step) -> Vec<String> {
-        self.ask(py, |catalog| owned(catalog.workers_at(step)))
+        self.query(py, |catalog| owned(catalog.workers_at(step)))
     }
 
     fn complete_until(&self, py: Python<'_>, num_workers: usize) -> Step {
-        self.ask(py, |catalog| catalog.complete_until(num_workers)).unwrap_or(-1)
+        self.query(py, |catalog| catalog.complete_until(num_workers)).unwrap_or(-1)
     }
 
     fn count_after(&self, py: Python<'_>, step: Step) -> usize {
-        self.ask(py, |catalog| catalog.count_after(Some(step)))
+        self.query(py, |catalog| catalog.count_after(Some(step)))
     }
 
     // --------------------------------------------------------------------------------------------------------- modes
 
     fn modes(&self, py: Python<'_>) -> Vec<u64> {
-        self.ask(py, catalog::Catalog::modes).into_iter().map(|mode| mode.number().into()).collect()
+        self.query(py, catalog::Catalog::modes).into_iter().map(|mode| mode.number().into()).collect()
     }
 
     fn mode_of(&self, py: Python<'_>, step: Step) -> Option<(u64, Step)> {
-        let found = self.ask(py, |catalog| catalog.mode_of(step));
+        let found = self.query(py, |catalog| catalog.mode_of(step));
         found.map(|(mode, mode_step)| (mode.number().into(), mode_step))
     }
 
     #[pyo3(signature = (mode, name = None))]
     fn mode_steps(&self, py: Python<'_>, mode: i64, name: Option<&str>) -> PyResult<Vec<Step>> {
         let filter = filter_of(Some(mode))?;
-        Ok(self.ask(py, |catalog| match (filter, name) {
+        Ok(self.query(py, |catalog| match (filter, name) {
             (Some(mode), name) => catalog.mode_steps(mode, name),
             (None, Some(name)) => catalog.steps_of(name, None),
             (None, None) => catalog.steps(None),
@@ -217,7 +217,7 @@ impl Catalog {
         let Some(mode) = filter_of(Some(mode))? else {
             return Ok(self.has_step(py, mode_step).then_some(mode_step));
         };
-        Ok(self.ask(py, |catalog| {
+        Ok(self.query(py, |catalog| {
             let mut steps = catalog.global_steps(mode, mode_step);
             if latest { steps.next_back() } else { steps.next() }
         }))
@@ -226,16 +226,16 @@ impl Catalog {
     // ------------------------------------------------------------------------------------------------------- tensors
 
     fn names(&self, py: Python<'_>) -> Vec<String> {
-        self.ask(py, |catalog| owned(catalog.names()))
+        self.query(py, |catalog| owned(catalog.names()))
     }
 
     #[pyo3(signature = (step, worker = None))]
     fn names_at(&self, py: Python<'_>, step: Step, worker: Option<&str>) -> Vec<String> {
-        self.ask(py, |catalog| owned(catalog.names_at(step, worker)))
+        self.query(py, |catalog| owned(catalog.names_at(step, worker)))
     }
 
     fn extents(&self, py: Python<'_>, step: Step) -> Vec<(String, u64, u64)> {
-        self.ask(py, |catalog| {
+        self.query(py, |catalog| {
             let files = catalog.files_at(step, None);
             files
                 .filter_map(|file| catalog.extent(file).map(|span| (catalog.event_key(file), span.start, span.end)))
@@ -245,26 +245,26 @@ impl Catalog {
 
     fn names_in_mode(&self, py: Python<'_>, mode: i64) -> PyResult<Vec<String>> {
         let filter = filter_of(Some(mode))?;
-        Ok(self.ask(py, |catalog| owned(filter.map_or_else(|| catalog.names(), |mode| catalog.names_in_mode(mode)))))
+        Ok(self.query(py, |catalog| owned(filter.map_or_else(|| catalog.names(), |mode| catalog.names_in_mode(mode)))))
     }
 
     fn has(&self, py: Python<'_>, name: &str) -> bool {
-        self.ask(py, |catalog| catalog.has(name))
+        self.query(py, |catalog| catalog.has(name))
     }
 
     #[pyo3(signature = (name, mode = None))]
     fn steps_of(&self, py: Python<'_>, name: &str, mode: Option<i64>) -> PyResult<Vec<Step>> {
         let mode = filter_of(mode)?;
-        Ok(self.ask(py, |catalog| catalog.steps_of(name, mode)))
+        Ok(self.query(py, |catalog| catalog.steps_of(name, mode)))
     }
 
     fn workers_of(&self, py: Python<'_>, name: &str, step: Step) -> Vec<String> {
-        self.ask(py, |catalog| owned(catalog.workers_of(name, step)))
+        self.query(py, |catalog| owned(catalog.workers_of(name, step)))
     }
 
     #[pyo3(signature = (name, step, worker = None))]
     fn find(&self, py: Python<'_>, name: &str, step: Step, worker: Option<&str>) -> Option<Entry> {
-        self.ask(py, |catalog| {
+        self.query(py, |catalog| {
             let found = catalog.find(name, step, worker, Kind::VALUE)?;
             Some(Entry::of(catalog, self.id, name, &found))
         })
@@ -278,7 +278,7 @@ impl Catalog {
         step: Step,
         worker: Option<&str>,
     ) -> Vec<(&'static str, bool, Entry)> {
-        self.ask(py, |catalog| {
+        self.query(py, |catalog| {
             let found = catalog.stored_reductions(name, step, worker);
             found.into_iter().map(|(op, abs, at)| (op.name(), abs, Entry::of(catalog, self.id, name, &at))).collect()
         })
@@ -295,7 +295,7 @@ impl Catalog {
         worker: Option<&str>,
     ) -> PyResult<Option<Entry>> {
         let kind = Kind::reduction(reduce::op(op)?, abs);
-        Ok(self.ask(py, |catalog| {
+        Ok(self.query(py, |catalog| {
             let found = catalog.find(name, step, worker, kind)?;
             Some(Entry::of(catalog, self.id, name, &found))
         }))
@@ -309,20 +309,20 @@ impl Catalog {
         step: Step,
         worker: Option<&str>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let shape = self.ask(py, |catalog| catalog.shape_of(name, step, worker).map(<[u64]>::to_vec));
+        let shape = self.query(py, |catalog| catalog.shape_of(name, step, worker).map(<[u64]>::to_vec));
         shape.map(|shape| PyTuple::new(py, shape)).transpose()
     }
 
     fn original_name(&self, py: Python<'_>, name: &str) -> Option<String> {
-        self.ask(py, |catalog| catalog.original_name(name).map(str::to_owned))
+        self.query(py, |catalog| catalog.original_name(name).map(str::to_owned))
     }
 
     fn num_entries(&self, py: Python<'_>) -> usize {
-        self.ask(py, catalog::Catalog::num_entries)
+        self.query(py, catalog::Catalog::num_entries)
     }
 
     fn memory(&self, py: Python<'_>) -> usize {
-        self.ask(py, catalog::Catalog::memory)
+        self.query(py, catalog::Catalog::memory)
     }
 }
 
@@ -330,16 +330,16 @@ fn owned<S: Into<String>>(list: Vec<S>) -> Vec<String> {
     list.into_iter().map(Into::into).collect()
 }
 
-/// Where one record lies, and what it should be.
+/// The location of a record and its expected metadata.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Entry {
-    /// The tensor it is of.
+    /// The tensor.
     pub tensor: String,
-    /// Where it lies.
+    /// The entry of the catalog.
     pub at: catalog::Entry,
     /// The event file.
     pub event_key: Arc<str>,
-    /// Whose file number `at` has.
+    /// The catalog to which the file number belongs.
     pub catalog: u64,
     index_key: Arc<str>,
     worker: String,
@@ -364,7 +364,7 @@ impl Entry {
         }
     }
 
-    /// What the index file promises of the record.
+    /// What the index file says about the record.
     pub fn expected(&self) -> ExpectedRecord<'_> {
         let when = catalog::SavedAt { step: self.step, mode: self.mode, mode_step: self.mode_step };
         ExpectedRecord { tensor: &self.tensor, kind: self.at.kind, when, length: self.at.length, crc: self.at.crc }
@@ -423,7 +423,7 @@ impl Entry {
         self.at.crc
     }
 
-    /// The value from this record's bytes, got elsewhere.
+    /// Decodes the value from the record's bytes.
     fn decode<'py>(&self, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = data.py();
         let bytes = Bytes::of(data)?;

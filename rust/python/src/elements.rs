@@ -1,4 +1,4 @@
-//! The elements of whatever Python hands in: an array of any layout, or plain bytes with a dtype's name beside them.
+//! Elements of Python arguments: arrays of any layout, or bytes with a dtype.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -7,32 +7,32 @@ use smdwidgets_core::tensor::DType;
 
 use crate::buffer::Bytes;
 
-/// Little-endian elements in C order, and what they are.
+/// Little-endian elements in C order.
 pub struct Elements {
-    /// Their dtype.
+    /// The dtype.
     pub dtype: DType,
-    /// The shape of the array, or one dimension for plain bytes.
+    /// The shape; one-dimensional for bytes.
     pub shape: Vec<u64>,
     bytes: Bytes,
 }
 
 impl Elements {
-    /// The elements of `object`. An array says what it holds; a dtype's name beside it must agree in size, and is needed
-    /// for plain bytes. What lies in the wrong order (strided, big-endian) is copied first.
+    /// Gets the elements of `object`. The dtype comes from an array, or from `dtype`, which bytes require and which must
+    /// match an array's item size. Strided and big-endian data is copied.
     pub fn of(object: &Bound<'_, PyAny>, dtype: Option<&str>, shape: Option<Vec<u64>>) -> PyResult<Self> {
         let py = object.py();
         let array_dtype = object.getattr_opt(intern!(py, "dtype"))?;
         let dtype = match (dtype, &array_dtype) {
             (Some(name), _) => named(name)?,
             (None, Some(dtype)) => of_array(dtype)?,
-            (None, None) => return Err(PyTypeError::new_err("plain bytes need a dtype's name beside them")),
+            (None, None) => return Err(PyTypeError::new_err("bytes require a dtype")),
         };
         let (bytes, own_shape) = if let Some(array_dtype) = array_dtype {
             let size: usize = array_dtype.getattr(intern!(py, "itemsize"))?.extract()?;
             if dtype != DType::Str && size != dtype.item_size() && size != 1 {
                 let name = dtype.name();
                 return Err(PyValueError::new_err(format!(
-                    "the array's elements have {size} bytes, which {name} has not"
+                    "dtype {name} does not match the array's item size of {size} bytes"
                 )));
             }
             let shape: Vec<u64> = object.getattr(intern!(py, "shape"))?.extract()?;
@@ -51,7 +51,7 @@ impl Elements {
             Some(shape) if dtype == DType::Str => shape,
             Some(shape) => {
                 if shape.iter().try_fold(1, |all: u64, d| all.checked_mul(*d)) != Some(n) {
-                    return Err(PyValueError::new_err(format!("{n} elements have no shape {shape:?}")));
+                    return Err(PyValueError::new_err(format!("{n} elements do not match shape {shape:?}")));
                 }
                 shape
             }
@@ -59,19 +59,19 @@ impl Elements {
         Ok(Elements { dtype, shape, bytes })
     }
 
-    /// Their bytes.
+    /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.as_slice()
     }
 }
 
-/// The dtype of a name.
+/// Parses the name of a dtype.
 pub fn named(name: &str) -> PyResult<DType> {
     let known = || DType::ALL.map(DType::name).join(", ");
     DType::ALL
         .into_iter()
         .find(|dtype| dtype.name() == name)
-        .ok_or_else(|| PyValueError::new_err(format!("{name:?} is no dtype known here; these are: {}", known())))
+        .ok_or_else(|| PyValueError::new_err(format!("unknown dtype {name:?}; choose from {}", known())))
 }
 
 fn of_array(dtype: &Bound<'_, PyAny>) -> PyResult<DType> {
@@ -83,7 +83,7 @@ fn of_array(dtype: &Bound<'_, PyAny>) -> PyResult<DType> {
     named(&dtype.getattr(intern!(py, "name"))?.extract::<String>()?)
 }
 
-/// The array itself, or a copy of it in little-endian C order; as bytes, because some dtypes (bfloat16) export no buffer.
+/// The array, or a copy in little-endian C order; as bytes, because some dtypes (bfloat16) export no buffer.
 fn in_order<'py>(array: &Bound<'py, PyAny>, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
     let contiguous: bool =

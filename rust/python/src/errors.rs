@@ -1,12 +1,12 @@
-//! One core error becomes one Python exception, with file and offset in its message.
+//! Conversion of core errors to Python exceptions.
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use smdwidgets_core::error::Error;
 
-/// The Python exception of a core error. The classes are Python's own (`smdwidgets.exceptions`), looked up by name.
+/// Converts a core error. The exception classes are defined in Python (`smdwidgets.exceptions`) and looked up by name.
 pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
-    // An exception of Python's own that came through the core goes on as it was.
+    // A Python exception from a callback passes through the core unchanged.
     if let Error::Io { source, .. } = error
         && let Some(exception) = source.get_ref().and_then(|inner| inner.downcast_ref::<PyErr>())
     {
@@ -24,7 +24,7 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     };
     let made =
         py.import("smdwidgets.exceptions").and_then(|module| module.getattr(class)).and_then(|class| match error {
-            // An OSError of three arguments has an errno that a caller can ask for, and is told apart by it.
+            // With three arguments, OSError sets `errno`.
             Error::Io { file, source } if source.raw_os_error().is_some() => {
                 let errno = source.raw_os_error();
                 let reason = py.import("os")?.call_method1("strerror", (errno,))?;

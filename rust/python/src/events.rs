@@ -142,7 +142,7 @@ impl Event {
 
     #[getter]
     fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.with(py, |data, value| {
+        self.with(py, |_, value| {
             let dict = PyDict::new(py);
             match value.kind {
                 Kind::Tensor(proto) => {
@@ -216,14 +216,14 @@ pub fn event_of(data: &Bound<'_, PyBytes>, step: i64, wall_time: f64) -> Event {
     Event { data: data.clone().unbind(), step, wall_time }
 }
 
-/// A whole record around a payload, with the payload's true checksum.
+/// Encodes a record with the payload's checksum.
 #[pyfunction]
 pub fn write_record<'py>(payload: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     let bytes = Bytes::of(payload)?;
     Ok(PyBytes::new(payload.py(), &record::encode(bytes.as_slice())))
 }
 
-/// The first record of a TensorBoard log.
+/// Encodes the first record of a TensorBoard log.
 #[pyfunction]
 pub fn version_record(py: Python<'_>, wall_time: f64) -> Bound<'_, PyBytes> {
     let mut event = Vec::new();
@@ -232,7 +232,7 @@ pub fn version_record(py: Python<'_>, wall_time: f64) -> Bound<'_, PyBytes> {
     PyBytes::new(py, &record::encode(&event))
 }
 
-/// A record with a scalar, as TensorBoard reads it.
+/// Encodes a record with a scalar for TensorBoard.
 #[pyfunction]
 pub fn scalar_record<'py>(py: Python<'py>, tag: &str, step: i64, wall_time: f64, value: f32) -> Bound<'py, PyBytes> {
     let mut of = Vec::new();
@@ -241,7 +241,7 @@ pub fn scalar_record<'py>(py: Python<'py>, tag: &str, step: i64, wall_time: f64,
     framed(py, step, wall_time, &of)
 }
 
-/// A record with a histogram, as TensorBoard reads it.
+/// Encodes a record with a histogram for TensorBoard.
 #[pyfunction]
 #[pyo3(signature = (tag, step, wall_time, limits, counts, *, min, max, num, sum, sum_squares))]
 #[allow(clippy::too_many_arguments, reason = "the histogram's own fields, by keyword")]
@@ -259,7 +259,7 @@ pub fn histogram_record<'py>(
     sum_squares: f64,
 ) -> PyResult<Bound<'py, PyBytes>> {
     if limits.len() != counts.len() {
-        let what = format!("a histogram of {} limits and {} counts", limits.len(), counts.len());
+        let what = format!("histogram with {} limits but {} counts", limits.len(), counts.len());
         return Err(to_python(py, &Error::Invalid(what)));
     }
     let mut histogram = Vec::new();
@@ -288,7 +288,7 @@ fn framed<'py>(py: Python<'py>, step: i64, wall_time: f64, value: &[u8]) -> Boun
     PyBytes::new(py, &record::encode(&event))
 }
 
-/// TensorFlow's strings are bytes: of pictures as often as of text.
+/// TensorFlow strings are arbitrary bytes, such as encoded images.
 fn raw_strings<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResult<Bound<'py, PyAny>> {
     let array = py.import("numpy")?.call_method1("empty", (strings.len(), "O"))?;
     for (i, string) in strings.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Event files of a run, and the values in them as numpy's arrays.
+//! Event files of a run, and their values as numpy arrays.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::numpy;
 use crate::recent::{KEPT, Recent, SMALL};
 use crate::records::detached;
 
-/// Which file, of which catalog, in which of its lives.
+/// Catalog, file and stamp.
 type FileKey = (u64, core_catalog::FileId, u32);
 
-/// An open file, and its name.
+/// An open file and its key.
 struct Opened {
     blob: Box<dyn Blob>,
     key: String,
 }
 
 impl Opened {
-    /// The bytes of a record.
+    /// Reads a record.
     fn record(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let found = self.blob.read_at(offset, length, &mut bytes)? as u64;
@@ -48,7 +48,7 @@ struct Open {
     clock: u64,
 }
 
-/// Local event files of one run, the most recently used ones kept open, and the values that were asked for lately.
+/// Local event files of a run. Keeps recently used files open and recent values cached.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Files {
     run: Local,
@@ -58,7 +58,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// The run they are of.
+    /// The run.
     pub fn run(&self) -> &Local {
         &self.run
     }
@@ -84,7 +84,7 @@ impl Files {
             let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(which, _)| *which);
             dropped.push(oldest.and_then(|which| open.files.remove(&which)));
         }
-        // Closing may take the system a while: not under the lock.
+        // Files are closed outside the lock, which can take time.
         drop(open);
         drop(dropped);
         Ok(file)
@@ -104,7 +104,7 @@ impl Files {
             return numpy::copy(&cached);
         }
         let file = self.file(py, which, key).map_err(|error| to_python(py, &error))?;
-        // Checksums are verified in memory of our own: nobody can change it between the check and the answer.
+        // A private copy is verified and returned, so that no one can change it in between.
         let checked = detached(py, usize::try_from(expected.length).unwrap_or(usize::MAX), || {
             let bytes = file.record(offset, expected.length)?;
             checked::decode(&bytes, expected).map(drop)?;
@@ -163,15 +163,15 @@ impl Files {
             let found = known.find(name, step, worker, Kind::VALUE);
             (known.has_unread(step), found.map(|at| (at, known.when(at.file))))
         };
-        let (unread, mut found) = catalog.ask(py, find);
+        let (unread, mut found) = catalog.query(py, find);
         if unread {
             let read = py.detach(|| load::load(catalog.inner(), &self.run, Some(&[step]), None));
             read.map_err(|error| to_python(py, &error))?;
-            found = catalog.ask(py, find).1;
+            found = catalog.query(py, find).1;
         }
         let Some((at, when)) = found else { return Ok(None) };
         let expected = ExpectedRecord { tensor: name, kind: at.kind, when, length: at.length, crc: at.crc };
-        let key = || catalog.ask(py, |known| known.event_key(at.file));
+        let key = || catalog.query(py, |known| known.event_key(at.file));
         self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &expected, keep).map(Some)
     }
 
@@ -196,11 +196,11 @@ impl Files {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Files of {}, {} open>", self.run.path().display(), self.open.lock().files.len())
+        format!("<Files {}, {} open>", self.run.path().display(), self.open.lock().files.len())
     }
 }
 
-/// Event files elsewhere, read by a Python function.
+/// Event files that a Python function reads.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Fetched {
     fetch: Arc<Py<PyAny>>,
@@ -211,20 +211,20 @@ impl Fetched {
     #[new]
     fn new(fetch: Bound<'_, PyAny>) -> PyResult<Fetched> {
         if !fetch.is_callable() {
-            return Err(PyTypeError::new_err("fetch must be a function of (key, offset, length) that returns bytes"));
+            return Err(PyTypeError::new_err("fetch must be callable as fetch(key, offset, length) and return bytes"));
         }
         Ok(Fetched { fetch: Arc::new(fetch.unbind()) })
     }
 }
 
 impl Fetched {
-    /// As the core sees it.
+    /// The source for the core.
     pub fn source(&self) -> Remote {
         Remote { fetch: self.fetch.clone() }
     }
 }
 
-/// A source whose bytes a Python function gets.
+/// A source that reads through a Python function.
 pub struct Remote {
     fetch: Arc<Py<PyAny>>,
 }
@@ -264,7 +264,7 @@ impl Blob for RemoteFile {
             buffer[..count].copy_from_slice(&bytes[..count]);
             Ok(count)
         });
-        // Python's exception travels inside, and comes out again as it is.
+        // The Python exception is passed through the core.
         fetched.map_err(|error| Error::Io { file: self.key.clone(), source: std::io::Error::other(error) })
     }
 }

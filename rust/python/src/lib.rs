@@ -1,4 +1,4 @@
-//! `smdwidgets._core`: the core as Python sees it. Conversions, errors, releasing the GIL; nothing else.
+//! `smdwidgets._core`: the Python bindings of the core. Converts arguments, results and errors, and releases the GIL.
 
 use pyo3::prelude::*;
 use smdwidgets_core::allocator::HugePageAllocator;

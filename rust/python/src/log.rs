@@ -1,4 +1,4 @@
-//! TensorBoard's logs: what lies where in growing event files.
+//! Bindings of TensorBoard logs.
 
 use std::path::PathBuf;
 
@@ -18,30 +18,30 @@ use crate::modes::{filter_of, mode_of};
 use crate::numpy;
 use crate::sweep::{self, Cancel, RecordSource, RowRequests, SweepControl};
 
-/// What lies where in a run of TensorBoard's.
+/// The log of a TensorBoard run.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct EventLog {
     inner: RwLock<Log>,
 }
 
 impl EventLog {
-    /// Ask; the interpreter is let go while somebody else reads files.
-    fn ask<R: Send>(&self, py: Python<'_>, question: impl FnOnce(&Log) -> R + Send) -> R {
+    /// Queries the log; releases the GIL only if another thread writes to it.
+    fn query<R: Send>(&self, py: Python<'_>, query: impl FnOnce(&Log) -> R + Send) -> R {
         match self.inner.try_read() {
-            Some(log) => question(&log),
-            None => py.detach(|| question(&self.inner.read())),
+            Some(log) => query(&log),
+            None => py.detach(|| query(&self.inner.read())),
         }
     }
 
-    /// Ask about a name; nothing where there is none of it.
-    fn of<R: Send + Default>(&self, py: Python<'_>, name: &str, question: impl FnOnce(&Log, u32) -> R + Send) -> R {
-        self.ask(py, |log| log.id(name).map_or_else(R::default, |id| question(log, id)))
+    /// Queries a name; the default value if it is unknown.
+    fn of<R: Send + Default>(&self, py: Python<'_>, name: &str, query: impl FnOnce(&Log, u32) -> R + Send) -> R {
+        self.query(py, |log| log.id(name).map_or_else(R::default, |id| query(log, id)))
     }
 
-    fn sorted(&self, py: Python<'_>, question: impl FnOnce(&Log) -> Vec<u32> + Send) -> Vec<String> {
-        self.ask(py, |log| {
+    fn sorted(&self, py: Python<'_>, query: impl FnOnce(&Log) -> Vec<u32> + Send) -> Vec<String> {
+        self.query(py, |log| {
             let name = |id: u32| log.names().get(id as usize).map(|name| name.name.clone());
-            let mut names: Vec<String> = question(log).into_iter().filter_map(name).collect();
+            let mut names: Vec<String> = query(log).into_iter().filter_map(name).collect();
             names.sort_unstable();
             names
         })
@@ -52,7 +52,7 @@ fn owned(texts: Vec<&str>) -> Vec<String> {
     texts.into_iter().map(str::to_owned).collect()
 }
 
-/// Directories as Python gives them: (path, worker, mode's number, what is put behind its tags).
+/// Directories in Python: (path, worker, mode, suffix of tags).
 type Directories = Vec<(String, String, i64, String)>;
 
 fn directories_of(directories: Directories) -> PyResult<Vec<Directory>> {
@@ -82,7 +82,7 @@ impl EventLog {
         Ok(EventLog { inner: RwLock::new(if hold { log.keeping_values() } else { log }) })
     }
 
-    /// The log is found to be one of these directories.
+    /// Changes the set of directories.
     fn lay_out(&self, py: Python<'_>, directories: Directories) -> PyResult<()> {
         let directories = directories_of(directories)?;
         py.detach(|| self.inner.write().set_directories(directories));
@@ -112,29 +112,29 @@ impl EventLog {
 
     #[getter]
     fn generation(&self, py: Python<'_>) -> u64 {
-        self.ask(py, Log::generation)
+        self.query(py, Log::generation)
     }
 
     #[pyo3(signature = (mode = None))]
     fn steps(&self, py: Python<'_>, mode: Option<i64>) -> PyResult<Vec<Step>> {
         let mode = filter_of(mode)?;
-        Ok(self.ask(py, |log| log.steps(mode).to_vec()))
+        Ok(self.query(py, |log| log.steps(mode).to_vec()))
     }
 
     fn num_steps(&self, py: Python<'_>) -> usize {
-        self.ask(py, |log| log.steps(None).len())
+        self.query(py, |log| log.steps(None).len())
     }
 
     fn last_step(&self, py: Python<'_>) -> Option<i64> {
-        self.ask(py, Log::last_step)
+        self.query(py, Log::last_step)
     }
 
     fn has_step(&self, py: Python<'_>, step: i64) -> bool {
-        self.ask(py, |log| log.has_step(step))
+        self.query(py, |log| log.has_step(step))
     }
 
     fn count_after(&self, py: Python<'_>, step: i64) -> usize {
-        self.ask(py, |log| {
+        self.query(py, |log| {
             if log.last_step().is_none_or(|last| last <= step) {
                 return 0;
             }
@@ -143,13 +143,13 @@ impl EventLog {
         })
     }
 
-    #[allow(unused_variables, reason = "a step of a log is there when it is written: no worker waits for another")]
+    #[allow(unused_variables, reason = "steps of a log are complete once written")]
     fn complete_until(&self, py: Python<'_>, num_workers: usize) -> i64 {
-        self.ask(py, |log| log.last_step().unwrap_or(-1))
+        self.query(py, |log| log.last_step().unwrap_or(-1))
     }
 
     fn workers(&self, py: Python<'_>) -> Vec<String> {
-        self.ask(py, |log| {
+        self.query(py, |log| {
             let mut workers = owned(log.workers());
             workers.sort_unstable();
             workers
@@ -157,15 +157,15 @@ impl EventLog {
     }
 
     fn workers_at(&self, py: Python<'_>, step: i64) -> Vec<String> {
-        self.ask(py, |log| owned(log.workers_at(step)))
+        self.query(py, |log| owned(log.workers_at(step)))
     }
 
     fn modes(&self, py: Python<'_>) -> Vec<u64> {
-        self.ask(py, Log::modes).into_iter().map(|mode| mode.number().into()).collect()
+        self.query(py, Log::modes).into_iter().map(|mode| mode.number().into()).collect()
     }
 
     fn mode_of(&self, py: Python<'_>, step: i64) -> Option<(u8, Step)> {
-        self.ask(py, |log| log.mode_of(step)).map(|(mode, own)| (mode.number(), own))
+        self.query(py, |log| log.mode_of(step)).map(|(mode, own)| (mode.number(), own))
     }
 
     #[pyo3(signature = (mode, name = None))]
@@ -173,15 +173,15 @@ impl EventLog {
         let mode = mode_of(mode)?;
         Ok(match name {
             Some(name) => self.of(py, name, |log, id| log.mode_steps(mode, Some(id))),
-            None => self.ask(py, |log| log.mode_steps(mode, None)),
+            None => self.query(py, |log| log.mode_steps(mode, None)),
         })
     }
 
-    #[allow(unused_variables, reason = "a mode's step has one global step here")]
+    #[allow(unused_variables, reason = "a mode step has one global step in a log")]
     #[pyo3(signature = (mode, mode_step, latest = false))]
     fn global_step(&self, py: Python<'_>, mode: i64, mode_step: Step, latest: bool) -> PyResult<Option<Step>> {
         let mode = mode_of(mode)?;
-        Ok(self.ask(py, |log| log.global_step(mode, mode_step)))
+        Ok(self.query(py, |log| log.global_step(mode, mode_step)))
     }
 
     fn names(&self, py: Python<'_>) -> Vec<String> {
@@ -199,7 +199,7 @@ impl EventLog {
     }
 
     fn has(&self, py: Python<'_>, name: &str) -> bool {
-        self.ask(py, |log| log.id(name).is_some())
+        self.query(py, |log| log.id(name).is_some())
     }
 
     #[pyo3(signature = (name, mode = None))]
@@ -220,7 +220,7 @@ impl EventLog {
         })
     }
 
-    /// What restarts have made void of a name: the rows of its course of orphans.
+    /// Superseded values of a name.
     fn orphans(&self, py: Python<'_>, name: &str) -> Vec<Logged> {
         self.of(py, name, |log, id| {
             let Some(class) = log.names().get(id as usize).map(|name| name.class) else { return Vec::new() };
@@ -229,14 +229,14 @@ impl EventLog {
         })
     }
 
-    /// The bytes of a value that is held in memory.
+    /// The encoded value, if it is in memory.
     fn held<'py>(&self, py: Python<'py>, place: &Logged) -> Option<Bound<'py, PyBytes>> {
         let of = |log: &Log| log.held(&place.event_key, place.place, &mut Vec::new()).map(<[u8]>::to_vec);
-        let written = self.ask(py, of);
+        let written = self.query(py, of);
         written.map(|written| PyBytes::new(py, &written))
     }
 
-    /// The number of a scalar; the quick way to it.
+    /// The value of a scalar; faster than `find`.
     #[pyo3(signature = (name, step, worker = None))]
     fn number(&self, py: Python<'_>, name: &str, step: i64, worker: Option<&str>) -> Option<f64> {
         self.of(py, name, |log, id| match log.find(id, step, worker)?.cell {
@@ -268,17 +268,17 @@ impl EventLog {
     }
 
     fn problems(&self, py: Python<'_>) -> Vec<(String, String)> {
-        self.ask(py, |log| {
-            let said = |(key, at, what): (&str, u64, String)| {
+        self.query(py, |log| {
+            let message = |(key, at, what): (&str, u64, String)| {
                 (key.to_owned(), format!("{}, byte {at}: {what}", key.escape_debug()))
             };
-            log.problems().into_iter().map(said).collect()
+            log.problems().into_iter().map(message).collect()
         })
     }
 
-    /// What the names are: (name, tag, kind, plugin, description), in the order of first appearance.
+    /// The series: (name, tag, kind, plugin, description), in the order of first appearance.
     fn series(&self, py: Python<'_>) -> Vec<(String, String, &'static str, String, String)> {
-        self.ask(py, |log| {
+        self.query(py, |log| {
             let of = |name: &smdwidgets_core::log::Name| {
                 let (plugin, description) = (name.plugin.clone(), name.description.clone());
                 (name.name.clone(), name.tag.clone(), name.class.name(), plugin, description)
@@ -288,10 +288,10 @@ impl EventLog {
     }
 
     fn num_names(&self, py: Python<'_>) -> usize {
-        self.ask(py, |log| log.names().len())
+        self.query(py, |log| log.names().len())
     }
 
-    /// The course of a name: (steps, mode steps, wall times, values, directories' numbers).
+    /// The rows of a name: (steps, mode steps, wall times, values, directory numbers).
     #[pyo3(signature = (name, mode = None, orphans = false))]
     #[allow(clippy::type_complexity, reason = "five columns")]
     fn course(
@@ -317,8 +317,8 @@ impl EventLog {
         ))
     }
 
-    /// The values of many rows, (name, global step, worker or the first), in one pass over the files: one array where all are
-    /// numbers, or histograms of as many buckets; else a list of numbers, arrays of buckets, pairs of what and where, and None.
+    /// The values of many rows, (name, global step, worker or the first), in one pass over the files: one array if all are
+    /// numbers or histograms of equal size, else a list.
     #[pyo3(signature = (files, rows, *, threads = None, progress = None, cancel = None))]
     fn values<'py>(
         &self,
@@ -343,28 +343,28 @@ impl EventLog {
         Ok((found, sweep::failures(py, &failed)?))
     }
 
-    /// The directories: (worker, mode's number).
+    /// The directories: (worker, mode).
     fn directories(&self, py: Python<'_>) -> Vec<(String, u8)> {
-        self.ask(py, |log| log.lanes().map(|(worker, mode)| (worker.to_owned(), mode.number())).collect())
+        self.query(py, |log| log.lanes().map(|(worker, mode)| (worker.to_owned(), mode.number())).collect())
     }
 
-    /// The files: (key, bytes read, the writer's version).
+    /// The files: (key, bytes read, version of the writer).
     fn files(&self, py: Python<'_>) -> Vec<(String, u64, Option<String>)> {
-        self.ask(py, |log| {
+        self.query(py, |log| {
             log.files().map(|(key, read, version)| (key.to_owned(), read, version.map(str::to_owned))).collect()
         })
     }
 
-    /// Bytes of the files that need not be read, because the cache knew what is in them.
+    /// Bytes that were restored from the cache.
     fn cached_bytes(&self, py: Python<'_>) -> u64 {
-        self.ask(py, Log::cached_bytes)
+        self.query(py, Log::cached_bytes)
     }
 
     fn memory(&self, py: Python<'_>) -> usize {
-        self.ask(py, Log::memory)
+        self.query(py, Log::memory)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        self.ask(py, |log| format!("<EventLog of {} files, {} names>", log.files().count(), log.names().len()))
+        self.query(py, |log| format!("<EventLog: {} files, {} names>", log.files().count(), log.names().len()))
     }
 }

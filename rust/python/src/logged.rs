@@ -1,4 +1,4 @@
-//! What stands in TensorBoard's logs as Python's objects: places, arrays of buckets, hyperparameters, pixels.
+//! Values of TensorBoard logs as Python objects: locations, bucket arrays, hyperparameters, pixels.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
@@ -13,7 +13,7 @@ use crate::numpy;
 use crate::records::detached;
 use crate::sweep::RowRequests;
 
-/// A value, and where it lies.
+/// A value of a log and its location.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Logged {
     #[pyo3(get)]
@@ -48,19 +48,19 @@ impl Logged {
 
 #[pymethods]
 impl Logged {
-    /// Where its record starts.
+    /// Offset of its record.
     #[getter]
     fn offset(&self) -> u64 {
         self.place.record
     }
 
-    /// How many bytes its record takes.
+    /// Size of its record.
     #[getter]
     fn length(&self) -> u64 {
         self.place.length
     }
 
-    /// The bytes of the value, in those that its record has now.
+    /// Verifies the current bytes of the record and returns the encoded value.
     fn checked<'py>(&self, record: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyBytes>> {
         let (py, bytes) = (record.py(), record.as_bytes());
         let value = detached(py, bytes.len(), || self.place.checked(bytes));
@@ -74,7 +74,7 @@ impl Logged {
     }
 }
 
-/// All values as rows of one array, where they are alike.
+/// All values as one array, if their kinds and sizes agree.
 pub fn as_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bound<'py, PyAny>>> {
     let mut shape = vec![values.contents.len() as u64];
     let like = values.contents.first().and_then(|first| match first {
@@ -100,7 +100,7 @@ pub fn as_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bound<
     numpy::own(py, DType::F64, &shape, bytes, 0).map(Some)
 }
 
-/// Each value as what it is.
+/// All values as a list.
 pub fn as_list(py: Python<'_>, rows: RowRequests, values: Values) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
     let Values { rows: found, contents, buckets, .. } = values;
@@ -130,7 +130,7 @@ pub fn as_list(py: Python<'_>, rows: RowRequests, values: Values) -> PyResult<Bo
     Ok(list)
 }
 
-/// Hyperparameters of a run, from the content of TensorBoard's plugin.
+/// Parses hyperparameters from the content of TensorBoard's plugin.
 #[pyfunction]
 pub fn hparams<'py>(content: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyDict>> {
     let py = content.py();
@@ -147,7 +147,7 @@ pub fn hparams<'py>(content: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyDict
     Ok(dict)
 }
 
-/// A PNG as an array (height, width, channels).
+/// Decodes a PNG to an array (height, width, channels).
 #[pyfunction]
 pub fn decode_png<'py>(encoded: &Bound<'py, PyBytes>, max_pixels: u64) -> PyResult<Bound<'py, PyAny>> {
     let py = encoded.py();

@@ -1,7 +1,7 @@
-//! Tensors as numpy arrays, made by calling numpy from outside: no C API, so one build serves every numpy.
+//! Tensors as numpy arrays, created through numpy's Python API so that one build supports every numpy version.
 //!
-//! Every array made here has memory of its own and is writable. A read-only flag is no protection: frameworks take the
-//! address of an array and write through it (`torch.from_numpy` does), so shared memory would change what others read.
+//! Every array created here owns its memory and is writable. A read-only flag would not protect shared memory: frameworks
+//! take the address of an array and write through it (`torch.from_numpy` does).
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -17,7 +17,7 @@ use smdwidgets_core::tensor::{DType, Data, TensorView};
 use crate::errors::to_python;
 use crate::records::detached;
 
-/// Text arrays are padded to the longest string. Past this many bytes, and mostly padding, they hold Python strings instead.
+/// String arrays are padded to the longest string. Beyond this size, if mostly padding, they hold Python strings.
 const MAX_PADDED: usize = 64 << 20;
 
 struct Numpy {
@@ -34,7 +34,7 @@ fn numpy(py: Python<'_>) -> PyResult<&Numpy> {
         let known = |of: DType| -> PyResult<Option<Py<PyAny>>> {
             match of {
                 DType::BF16 => Ok(None),
-                // Little-endian, whatever this machine is.
+                // Little-endian on every machine.
                 of => {
                     let named = dtype.call1((of.name(),))?;
                     Ok(Some(named.call_method1("newbyteorder", ("<",))?.unbind()))
@@ -54,7 +54,7 @@ fn numpy(py: Python<'_>) -> PyResult<&Numpy> {
     })
 }
 
-/// numpy's dtype for one of ours. bfloat16 is a guest there: it comes from ml_dtypes, where that is installed.
+/// The numpy dtype. bfloat16 needs ml_dtypes.
 pub fn dtype(py: Python<'_>, of: DType) -> PyResult<Bound<'_, PyAny>> {
     if let Some(dtype) = &numpy(py)?.dtypes[usize::from(of.number())] {
         return Ok(dtype.bind(py).clone());
@@ -65,7 +65,7 @@ pub fn dtype(py: Python<'_>, of: DType) -> PyResult<Bound<'_, PyAny>> {
         Ok::<_, PyErr>(py.import("numpy")?.getattr("dtype")?.call1((class,))?.unbind())
     });
     found.map(|dtype| dtype.bind(py).clone()).map_err(|_| {
-        let what = "a bfloat16 tensor; numpy shows one when ml_dtypes is installed (pip install ml_dtypes)";
+        let what = "bfloat16 tensors require ml_dtypes (pip install ml_dtypes)";
         unsupported(py, what.to_owned())
     })
 }
@@ -129,7 +129,9 @@ pub fn own<'py>(
     let shape = PyTuple::new(py, shape)?;
     let dtype = dtype(py, of)?;
     let made = numpy(py)?.ndarray.bind(py).call1((&shape, dtype, Memory::new(bytes), offset));
-    made.map_err(|error| unsupported(py, format!("numpy can't hold a {} tensor of shape {shape}: {error}", of.name())))
+    made.map_err(|error| {
+        unsupported(py, format!("cannot convert a {} tensor of shape {shape} to numpy: {error}", of.name()))
+    })
 }
 
 /// A tensor as an array. Content that lies in a buffer is copied.
@@ -145,17 +147,6 @@ pub fn array<'py>(py: Python<'py>, tensor: TensorView<'_>) -> PyResult<Bound<'py
 /// An array of the same elements with memory of its own.
 pub fn copy<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     array.call_method0(intern!(array.py(), "copy"))
-}
-
-/// `data` as something that can't be written through, and that keeps it from being closed or resized while it is in use.
-pub fn held<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if data.is_exact_instance_of::<PyBytes>() {
-        return Ok(data.clone());
-    }
-    // A memoryview would not do: numpy looks through it to the object behind, and lets go of the view.
-    let bytes = data.py().import("numpy")?.call_method1(intern!(data.py(), "frombuffer"), (data, "u1"))?;
-    bytes.getattr(intern!(data.py(), "flags"))?.setattr(intern!(data.py(), "writeable"), false)?;
-    Ok(bytes)
 }
 
 /// A column of float64.
@@ -181,7 +172,7 @@ fn text<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResult<Boun
     let (mut longest, mut all) = (0, 0);
     for string in strings {
         let string = std::str::from_utf8(string).map_err(|error| {
-            let what = format!("a tensor of text that is not UTF-8: {error}");
+            let what = format!("string tensor is not valid UTF-8: {error}");
             to_python(py, &Error::Corrupt { place: Location::memory(0), what })
         })?;
         longest = longest.max(string.len());
@@ -193,7 +184,7 @@ fn text<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResult<Boun
     let made = numpy(py)?.array.bind(py).call1((list, dtype))?;
     let shape = PyTuple::new(py, shape)?;
     made.call_method1(intern!(py, "reshape"), (&shape,))
-        .map_err(|error| unsupported(py, format!("numpy can't hold text of shape {shape}: {error}")))
+        .map_err(|error| unsupported(py, format!("cannot convert strings of shape {shape} to numpy: {error}")))
 }
 
 fn unsupported(py: Python<'_>, what: String) -> PyErr {

@@ -1,4 +1,4 @@
-//! What a screen can show of an array.
+//! Bindings of pictures.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::errors::to_python;
 use crate::numpy;
 use crate::records::detached;
 
-/// Runs `work` on the elements with the interpreter let go; its errors become Python's.
+/// Runs `work` on the elements without the GIL.
 fn on<T: Send>(
     py: Python<'_>,
     elements: &Elements,
@@ -25,7 +25,7 @@ fn on<T: Send>(
     detached(py, data.len(), || work(data)).map_err(|error| to_python(py, &error))
 }
 
-/// A new array.
+/// Creates an array.
 fn array<'py>(py: Python<'py>, dtype: DType, shape: &[u64], bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     numpy::own(py, dtype, shape, bytes.to_vec(), 0)
 }
@@ -35,7 +35,7 @@ fn floats<'py>(py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyAny>> {
     array(py, DType::F64, &[values.len() as u64], &bytes)
 }
 
-/// How many elements lie between which edges.
+/// Computes a histogram.
 #[pyfunction]
 #[pyo3(signature = (buffer, bins = None, range = None, scale = "linear", linear = 0.0, magnitude = false, dtype = None))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -55,7 +55,7 @@ pub fn histogram<'py>(
         "symlog" => Scale::SymLog { linear },
         "auto" => Scale::Auto,
         other => {
-            let what = format!("{other:?} is no scale; these are: linear, log, symlog, auto");
+            let what = format!("invalid scale {other:?}; choose from linear, log, symlog, auto");
             return Err(PyValueError::new_err(what));
         }
     };
@@ -72,14 +72,14 @@ pub fn histogram<'py>(
             }
         }
         (Err(_), None, Some(edges)) => {
-            // Asked before it is copied, so that a huge sequence costs nothing.
+            // Checked before copying, so that a huge sequence costs nothing.
             if edges.len().is_ok_and(|len| len > MAX_BINS + 1) {
-                return Err(PyValueError::new_err(format!("a histogram has at most {MAX_BINS} bins")));
+                return Err(PyValueError::new_err(format!("too many histogram bins; the limit is {MAX_BINS}")));
             }
             let edges = edges.extract::<Vec<f64>>();
             Binning::Edges(edges.map_err(|_| PyTypeError::new_err("bins must be a number of bins or their edges"))?)
         }
-        _ => return Err(PyValueError::new_err("give edges or a range, not both")),
+        _ => return Err(PyValueError::new_err("bins as edges and range are mutually exclusive")),
     };
     let elements = Elements::of(buffer, dtype, None)?;
     let h = on(py, &elements, |data| core::histogram(elements.dtype, data, &binning, magnitude))?;
@@ -104,7 +104,7 @@ pub fn histogram<'py>(
     Ok(out)
 }
 
-/// Percentiles of the elements that are not NaN.
+/// Computes percentiles of the elements that are not NaN.
 #[pyfunction]
 #[pyo3(signature = (buffer, q, dtype = None))]
 pub fn percentiles<'py>(
@@ -123,7 +123,7 @@ fn cut(range: Cut) -> Option<Range<u64>> {
     range.map(|(start, end)| start..end)
 }
 
-/// A non-negative axis: as in numpy, negative ones count from the last.
+/// Resolves a negative axis, as in numpy.
 fn axis(axis: Option<i64>, rank: usize) -> PyResult<Option<usize>> {
     let Some(axis) = axis else { return Ok(None) };
     let counted = if axis < 0 { axis + rank as i64 } else { axis };
@@ -131,14 +131,14 @@ fn axis(axis: Option<i64>, rank: usize) -> PyResult<Option<usize>> {
         .ok()
         .filter(|counted| *counted < rank)
         .map(Some)
-        .ok_or_else(|| PyValueError::new_err(format!("a tensor of {rank} dimensions has no axis {axis}")))
+        .ok_or_else(|| PyValueError::new_err(format!("axis {axis} is out of range for a tensor of {rank} dimensions")))
 }
 
 fn axes(row_axis: Option<i64>, column_axis: Option<i64>, fixed: Option<Vec<u64>>, rank: usize) -> PyResult<Axes> {
     Ok(Axes { row: axis(row_axis, rank)?, column: axis(column_axis, rank)?, fixed: fixed.unwrap_or_default() })
 }
 
-/// A plane through an array as an image of at most `size` cells.
+/// Pools a plane through an array to an image of at most `size` cells.
 #[pyfunction]
 #[pyo3(signature = (
     buffer, size = None, pool = "mean", row_axis = None, column_axis = None, fixed = None, rows = None,
@@ -160,11 +160,10 @@ pub fn pooled<'py>(
     shape: Option<Vec<u64>>,
     dtype: Option<&str>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let pool = Pool::from_name(pool).ok_or_else(|| {
-        PyValueError::new_err(format!("{pool:?} is no way to pool; these are: mean, min, max, maxabs"))
-    })?;
+    let pool = Pool::from_name(pool)
+        .ok_or_else(|| PyValueError::new_err(format!("invalid pool {pool:?}; choose from mean, min, max, maxabs")))?;
     if !matches!(codes, None | Some("uint8" | "uint16")) {
-        return Err(PyValueError::new_err("codes are uint8 or uint16, or None for float32 cells"));
+        return Err(PyValueError::new_err("invalid codes; choose from 'uint8', 'uint16', or None for float32 cells"));
     }
     let size = size.unwrap_or((1024, 1024));
     let size = (size.0.min(MAX_SIDE), size.1.min(MAX_SIDE));
@@ -190,7 +189,7 @@ pub fn pooled<'py>(
     Ok(out)
 }
 
-/// The exact elements of some rows and columns of a plane through an array.
+/// Copies the elements of rows and columns of a plane.
 #[pyfunction]
 #[pyo3(signature = (
     buffer, rows = None, columns = None, row_axis = None, column_axis = None, fixed = None, shape = None, dtype = None
@@ -216,7 +215,7 @@ pub fn window<'py>(
     array(py, elements.dtype, &[height, width], &bytes)
 }
 
-/// At most `most` elements, evenly picked, and how far they are apart.
+/// Samples at most `most` elements and returns them with their stride.
 #[pyfunction]
 #[pyo3(signature = (buffer, most = 1000, dtype = None))]
 pub fn sample<'py>(

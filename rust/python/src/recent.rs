@@ -1,7 +1,7 @@
-//! A cache of recently read values: read, checked and made into arrays once. Callers get copies of them.
+//! A cache of recent values: verified arrays, returned as copies.
 //!
-//! A rule that compares each step with the one before reads every value twice, and a person runs a cell again. A cached
-//! value costs a copy and no look at the file.
+//! A rule that compares each step with the previous one reads every value twice, and users run cells again. A repeated read
+//! takes no file access.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -15,11 +15,11 @@ pub const SMALL: usize = 4 << 10;
 /// cache), and the first read would pay for both.
 pub const KEPT: usize = 64 << 10;
 
-/// Bytes of one generation of values, with what is spent around each of them.
+/// Bytes per generation of values, and overhead per value.
 const GENERATION: usize = 8 << 20;
 const AROUND: usize = 512;
 
-/// Which record: a file's key, and where it starts.
+/// A record: file and offset.
 type RecordKey<K> = (K, u64);
 
 struct Value {
@@ -30,7 +30,7 @@ struct Value {
     size: usize,
 }
 
-/// The values of two generations: when the young one is full the old one goes.
+/// The values of two generations: when the young one is full, the old one is dropped.
 pub struct Recent<K> {
     generations: Mutex<Generations<K>>,
 }
@@ -38,12 +38,13 @@ pub struct Recent<K> {
 struct Generations<K> {
     young: HashMap<RecordKey<K>, Value>,
     old: HashMap<RecordKey<K>, Value>,
-    /// Of the young one.
+    /// Size of the young generation.
     size: usize,
 }
 
 impl<K: Copy + Eq + std::hash::Hash> Generations<K> {
-    /// Add to the young generation. What goes for it is returned: Python's part in its end is not for under the lock.
+    /// Adds to the young generation. Returns evicted values, which must be dropped outside the lock because that can run
+    /// Python code.
     fn add(&mut self, place: RecordKey<K>, value: Value) -> (Option<Value>, HashMap<RecordKey<K>, Value>) {
         self.size += value.size;
         let replaced = self.young.insert(place, value);
@@ -58,13 +59,13 @@ impl<K: Copy + Eq + std::hash::Hash> Generations<K> {
 }
 
 impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
-    /// None yet.
+    /// An empty cache.
     pub fn new() -> Recent<K> {
         let (young, old) = (HashMap::new(), HashMap::new());
         Recent { generations: Mutex::new(Generations { young, old, size: 0 }) }
     }
 
-    /// The value of a record, if it is here and was promised in the same way.
+    /// The cached value of a record, if it was expected to have the same length and checksum.
     pub fn get<'py>(
         &self,
         py: Python<'py>,
@@ -88,7 +89,7 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
         found
     }
 
-    /// Keep the value of a record.
+    /// Caches a value.
     pub fn put(&self, place: RecordKey<K>, expected: &ExpectedRecord<'_>, size: usize, array: &Bound<'_, PyAny>) {
         let value = Value {
             tensor: expected.tensor.into(),
@@ -101,7 +102,7 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
         drop(gone);
     }
 
-    /// Let go of all.
+    /// Removes all values.
     pub fn clear(&self) {
         let mut generations = self.generations.lock();
         generations.size = 0;

@@ -1,4 +1,4 @@
-//! Records and checksums.
+//! Bindings of records and checksums.
 
 use pyo3::prelude::*;
 use smdwidgets_core::crc::{self, MaskedCrc};
@@ -8,15 +8,15 @@ use crate::buffer::Bytes;
 use crate::errors::to_python;
 use crate::numpy;
 
-/// Payloads shorter than this are done before letting go of the interpreter would be.
+/// Work on smaller data takes less time than releasing the GIL.
 const WORTH_DETACHING: usize = 64 << 10;
 
-/// Runs `work` with the interpreter let go, if the work is big.
+/// Runs `work`, without the GIL if the data is large.
 pub fn detached<T: Send>(py: Python<'_>, size: usize, work: impl FnOnce() -> T + Send) -> T {
     if size < WORTH_DETACHING { work() } else { py.detach(work) }
 }
 
-/// The tensor in a whole record that starts `offset` bytes into `data`.
+/// Decodes the tensor in the record at `offset`.
 #[pyfunction]
 #[pyo3(signature = (data, offset = 0))]
 pub fn decode<'py>(data: &Bound<'py, PyAny>, offset: usize) -> PyResult<Bound<'py, PyAny>> {
@@ -29,7 +29,7 @@ pub fn decode<'py>(data: &Bound<'py, PyAny>, offset: usize) -> PyResult<Bound<'p
     numpy::array(py, event.tensor)
 }
 
-/// The CRC32C of some bytes.
+/// Computes the CRC32C of `data`.
 #[pyfunction]
 pub fn crc32c(data: &Bound<'_, PyAny>) -> PyResult<u32> {
     let bytes = Bytes::of(data)?;
@@ -37,7 +37,7 @@ pub fn crc32c(data: &Bound<'_, PyAny>) -> PyResult<u32> {
     Ok(detached(data.py(), bytes.len(), || crc::crc32c(bytes)))
 }
 
-/// The CRC32C of some bytes as it stands in a file.
+/// Computes the masked CRC32C of `data`.
 #[pyfunction]
 pub fn masked_crc(data: &Bound<'_, PyAny>) -> PyResult<u32> {
     Ok(MaskedCrc::from_crc(crc32c(data)?).0)

@@ -1,19 +1,19 @@
-//! Reductions of arrays and plain bytes.
+//! Bindings of reductions.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyComplex, PyDict};
-use smdwidgets_core::reduce::{self as core, Number, Op, OpSet, Reductions, Value};
+use smdwidgets_core::reduce::{self as core, Op, OpSet, Reductions, Scalar, Value};
 use smdwidgets_core::tensor::DType;
 
 use crate::elements::Elements;
 use crate::errors::to_python;
 use crate::records::detached;
 
-/// A number as a numpy scalar of its dtype. bfloat16 is float32 where ml_dtypes is not installed, which loses nothing.
-pub fn scalar<'py>(py: Python<'py>, number: &Number) -> PyResult<Bound<'py, PyAny>> {
+/// Converts a scalar to a numpy scalar. Without ml_dtypes, bfloat16 becomes float32, which is lossless.
+pub fn scalar<'py>(py: Python<'py>, number: &Scalar) -> PyResult<Bound<'py, PyAny>> {
     static CLASSES: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
     let classes = CLASSES.get_or_try_init(py, || {
         let numpy = py.import("numpy")?;
@@ -44,11 +44,11 @@ pub fn scalar<'py>(py: Python<'py>, number: &Number) -> PyResult<Bound<'py, PyAn
     }
 }
 
-/// The kind of reduction of a name, or an error that lists the names.
+/// Parses the name of a reduction.
 pub fn op(name: &str) -> PyResult<Op> {
     Op::from_name(name).ok_or_else(|| {
         let known = Op::ALL.map(Op::name).join(", ");
-        PyValueError::new_err(format!("{name:?} is no reduction; these are: {known}"))
+        PyValueError::new_err(format!("invalid reduction {name:?}; choose from {known}"))
     })
 }
 
@@ -94,7 +94,7 @@ pub fn reduction<'py>(
     let elements = Elements::of(buffer, dtype, None)?;
     let reductions = reduced(py, &elements, OpSet::NONE.with(op, abs))?;
     let number = reductions.try_get(op, abs).ok_or_else(|| {
-        PyValueError::new_err(format!("a tensor without elements (shape {:?}) has no {name}", elements.shape))
+        PyValueError::new_err(format!("{name} of an empty tensor (shape {:?}) is undefined", elements.shape))
     })?;
     scalar(py, &number)
 }

@@ -1,4 +1,4 @@
-//! Many records at once, each read once, into columns.
+//! Bindings of sweeps: many records at once, each read once, into columns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::files::{Fetched, Files, Remote};
 use crate::numpy;
 use crate::records::decode;
 
-/// A flag that ends a sweep early when set, from any thread.
+/// A flag that cancels a sweep, from any thread.
 #[pyclass(frozen, module = "smdwidgets._core")]
 #[derive(Default)]
 pub struct Cancel {
@@ -44,7 +44,7 @@ impl Cancel {
     }
 }
 
-/// Where the bytes come from.
+/// The source of the bytes.
 pub enum RecordSource {
     Local(Local),
     Remote(Remote),
@@ -67,14 +67,14 @@ impl RecordSource {
     }
 }
 
-/// How a caller wants to hear of it and stop it.
+/// Threads, progress callback and cancellation of a sweep.
 pub struct SweepControl<'py> {
     pub threads: Option<usize>,
     pub progress: Option<Bound<'py, PyAny>>,
     pub cancel: Option<Bound<'py, Cancel>>,
 }
 
-/// Run `work` with the interpreter let go. Signals and the progress function are seen to in between, in this thread.
+/// Runs `work` without the GIL. Signals and the progress function are handled at intervals in this thread.
 pub fn run<R: Send>(
     py: Python<'_>,
     control: &SweepControl<'_>,
@@ -105,18 +105,18 @@ pub fn run<R: Send>(
     })
 }
 
-/// The reduction of a name as in collections' configurations: "min", "abs_mean", "l2", "abs_l2_norm".
+/// Parses the name of a reduction as in collections' configurations: "min", "abs_mean", "l2", "abs_l2_norm".
 fn reduction_of(name: &str) -> PyResult<(Op, bool)> {
     let (op, abs) = name.strip_prefix("abs_").map_or((name, false), |op| (op, true));
     Op::from_name(op.strip_suffix("_norm").unwrap_or(op)).map(|op| (op, abs)).ok_or_else(|| {
         let known = Op::ALL.map(Op::name).join(", ");
         PyValueError::new_err(format!(
-            "{name:?} is no reduction; there are {known}, and each of them with abs_ in front"
+            "invalid reduction {name:?}; choose from {known}, each optionally with the prefix abs_"
         ))
     })
 }
 
-/// The asked for reductions, with the names of their columns.
+/// The requested reductions with the names of their columns.
 fn asked(reductions: Option<Vec<String>>) -> PyResult<Vec<(String, (Op, bool))>> {
     match reductions {
         Some(names) => names.into_iter().map(|name| reduction_of(&name).map(|reduction| (name, reduction))).collect(),
@@ -143,7 +143,7 @@ fn ints<'py>(py: Python<'py>, numbers: impl ExactSizeIterator<Item = i64>) -> Py
     array(py, DType::I64, &[count], &bytes)
 }
 
-/// An array of str objects, each distinct one made once.
+/// Creates an array of str objects, one per distinct key.
 fn texts<'py, K: std::hash::Hash + Eq>(
     py: Python<'py>,
     keys: impl ExactSizeIterator<Item = K>,
@@ -207,7 +207,7 @@ pub fn sweep<'py>(
     let table = PyDict::new(py);
     let all = &rows.rows;
     table.set_item("name", texts(py, all.iter().map(|row| row.name), |name| rows.names[*name as usize].clone())?)?;
-    let (about, workers) = catalog.ask(py, |known| {
+    let (about, workers) = catalog.query(py, |known| {
         let about: Vec<_> = all
             .iter()
             .map(|row| known.about(row.file))
@@ -238,7 +238,7 @@ fn rows_of(catalog: &Catalog, requests: RowRequests) -> Rows {
     Rows::of_values(&catalog.inner().read(), requests)
 }
 
-/// What failed, by the number of the question.
+/// Failed rows, by the index of the request.
 fn by_request(rows: &Rows, failed: Failed) -> Failed {
     failed.into_iter().map(|(row, error)| (rows.rows[row as usize].name, error)).collect()
 }
@@ -291,7 +291,7 @@ pub fn values<'py>(
         let like = core_sweep::first_head(&rows, source.as_dyn());
         (rows, like)
     });
-    // If all are like the first one they go into one array; those that are not are kept beside it.
+    // Values with dtype and shape of the first one are stacked in one array, others are kept separately.
     let like = like.unwrap_or((DType::Str, Vec::new()));
     let size = content_size(&like);
     let fits = rows.plan.items.iter().all(|item| item.length >= size);
@@ -324,12 +324,12 @@ pub fn values<'py>(
     Ok((list.into_any(), failures(py, &by_request(&rows, failed))?))
 }
 
-/// Bytes of a value of this dtype and shape; 0 where that is no number worth making room for.
+/// The size of a value with this dtype and shape; 0 if it overflows.
 fn content_size((dtype, shape): &core_sweep::Head) -> u64 {
     shape.iter().try_fold(dtype.item_size() as u64, |all, size| all.checked_mul(*size)).unwrap_or(0)
 }
 
-/// Check every record.
+/// Verifies every record.
 #[pyfunction]
 #[pyo3(signature = (catalog, files, steps = None, *, threads = None, progress = None, cancel = None))]
 pub fn verify<'py>(
@@ -363,7 +363,7 @@ pub fn verify<'py>(
     for (at, error) in &failed {
         let row = rows.rows[*at as usize];
         let (step, worker) =
-            catalog.ask(py, |known| (known.about(row.file).step, known.worker_of(row.file).into_owned()));
+            catalog.query(py, |known| (known.about(row.file).step, known.worker_of(row.file).into_owned()));
         errors.append((&rows.names[row.name as usize], step, worker, to_python(py, error).into_value(py)))?;
     }
     found.set_item("errors", errors)?;

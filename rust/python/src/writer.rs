@@ -1,4 +1,4 @@
-//! Writing a step from Python.
+//! Bindings of the step writer.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -23,14 +23,14 @@ use crate::reduce::op;
 pub struct StepWriter(Mutex<Option<writer::StepWriter>>);
 
 impl StepWriter {
-    /// Runs `work` on the unfinished writer, with the interpreter let go: it waits for a disk, or for another thread that does.
+    /// Runs `work` on the unfinished writer without the GIL, since it waits for the disk or for another thread.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Option<writer::StepWriter>) -> Option<Result<T>> + Send,
     ) -> PyResult<T> {
         py.detach(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
-            .ok_or_else(|| PyValueError::new_err("this step is finished"))?
+            .ok_or_else(|| PyValueError::new_err("the step is already finished"))?
             .map_err(|error| to_python(py, &error))
     }
 }
@@ -67,14 +67,16 @@ impl StepWriter {
         }
         let given_name: String = given.getattr("name")?.extract()?;
         let Some(held) = DType::from_name(&given_name) else {
-            return Err(PyTypeError::new_err(format!("{name:?}: an array of dtype {given_name} can't be saved")));
+            return Err(PyTypeError::new_err(format!("{name:?}: cannot save an array of dtype {given_name}")));
         };
         let dtype = match dtype.map(DType::from_name) {
             None => held,
             Some(Some(dtype)) if dtype.item_size() == held.item_size() => dtype,
             Some(_) => {
-                let message =
-                    format!("{name:?}: an array of dtype {given_name} holds no {}", dtype.unwrap_or_default());
+                let message = format!(
+                    "{name:?}: an array of dtype {given_name} cannot be saved as {}",
+                    dtype.unwrap_or_default()
+                );
                 return Err(PyTypeError::new_err(message));
             }
         };
@@ -83,7 +85,7 @@ impl StepWriter {
         self.with(py, |writer| Some(writer.as_mut()?.tensor(name, dtype, &shape, content.as_slice())))
     }
 
-    /// Many tensors whose bytes lie ready, with the interpreter let go once for all of them.
+    /// Writes many tensors, releasing the GIL once.
     #[pyo3(signature = (ready, raw = true, reductions = Vec::new()))]
     fn tensors(
         &self,
@@ -95,7 +97,7 @@ impl StepWriter {
         let mut held = Vec::with_capacity(ready.len());
         for (name, dtype, shape, content) in ready {
             let Some(dtype) = DType::from_name(&dtype) else {
-                return Err(PyTypeError::new_err(format!("{name:?}: a tensor of dtype {dtype} can't be saved")));
+                return Err(PyTypeError::new_err(format!("{name:?}: cannot save a tensor of dtype {dtype}")));
             };
             held.push((name, dtype, shape, Bytes::of(&content)?));
         }
@@ -132,7 +134,7 @@ impl StepWriter {
         slf
     }
 
-    /// Finishes the step, unless the block failed or finished it itself: a step is whole or not there.
+    /// Finishes the step, unless the block failed or finished it: a step is complete or absent.
     #[pyo3(signature = (class_, error, traceback, /))]
     fn __exit__(
         &self,
@@ -150,20 +152,20 @@ impl StepWriter {
     }
 }
 
-/// The file name's form of a worker's name: for keys made outside of a writer.
+/// The file-name form of a worker's name.
 #[pyfunction]
 pub fn worker_file_name(py: Python<'_>, worker: &str) -> PyResult<String> {
     writer::worker_file_name(worker).map_err(|error| to_python(py, &error))
 }
 
-/// The name under which a reduction of a tensor is saved.
+/// The name of a stored reduction.
 #[pyfunction]
 #[pyo3(signature = (op, abs, tensor))]
 pub fn reduction_name(op: &str, abs: bool, tensor: &str) -> String {
     writer::reduction_name(op, abs, tensor)
 }
 
-/// The elements of an array of text, as UTF-8.
+/// The elements of a string array, as UTF-8.
 fn strings(array: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
     let flat = array.call_method1("reshape", (-1,))?.call_method0("tolist")?;
     let encoded = |element: PyResult<Bound<'_, PyAny>>| -> PyResult<Vec<u8>> {
@@ -174,7 +176,7 @@ fn strings(array: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
             Ok(bytes.as_bytes().to_vec())
         } else {
             Err(PyTypeError::new_err(format!(
-                "an array of objects can only be saved if all are str, not {}",
+                "object arrays can only be saved if all elements are str, got {}",
                 element.get_type()
             )))
         }

@@ -1,4 +1,4 @@
-//! How many elements lie between which edges.
+//! Histograms.
 
 use super::values;
 use crate::error::{Error, Result};
@@ -6,69 +6,68 @@ use crate::reduce::Counts;
 use crate::simd::{InstructionSet, Kernel};
 use crate::tensor::DType;
 
-/// The most bins that can be asked for.
+/// Limit on the number of bins.
 pub const MAX_BINS: usize = 1 << 16;
 
-/// How edges are spread over a range.
+/// The spacing of bin edges.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// By equal factors. The range is that of the positive elements; others count as under it.
+    /// Logarithmic. The range is that of the positive elements; others count as below it.
     Log,
-    /// Evenly round 0 and by equal factors far from it: even in sign(x)·ln(1 + |x| / linear). 0 for `linear` chooses: a
-    /// typical magnitude.
+    /// Symmetric logarithmic: linear in sign(x)·ln(1 + |x| / linear). With `linear` 0, a typical magnitude is chosen.
     SymLog {
-        /// The magnitude up to which it is more even than logarithmic.
+        /// The magnitude up to which the scale is approximately linear.
         linear: f64,
     },
-    /// Linear, or symmetric-log where most elements would share a few linear bins.
+    /// Linear, or symmetric logarithmic if most elements would share a few linear bins.
     Auto,
 }
 
-/// Which bins a histogram has.
+/// The bins of a histogram.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Binning {
-    /// Between these edges, which increase.
+    /// Explicit edges, increasing.
     Edges(Vec<f64>),
-    /// So many between two ends.
+    /// A number of bins in a range.
     Range {
         /// The lower end.
         low: f64,
         /// The upper end, which belongs to the last bin.
         high: f64,
-        /// How many.
+        /// The number of bins.
         bins: usize,
-        /// How they are spread.
+        /// The spacing.
         scale: Scale,
     },
-    /// So many from the smallest to the largest finite element.
+    /// A number of bins from the smallest to the largest finite element.
     Auto {
-        /// How many.
+        /// The number of bins.
         bins: usize,
-        /// How they are spread.
+        /// The spacing.
         scale: Scale,
     },
 }
 
-/// Bins, and what lies in none of them.
+/// A histogram.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
-    /// One more than there are bins. A bin has its lower edge and, but for the last, not its upper one.
+    /// The edges, one more than bins. A bin includes its lower edge; only the last includes its upper one.
     pub edges: Vec<f64>,
-    /// How many elements are in each bin.
+    /// The counts of the bins.
     pub bins: Vec<u64>,
-    /// Finite elements under the first edge.
+    /// Finite elements below the first edge.
     pub under: u64,
-    /// Finite elements over the last edge.
+    /// Finite elements above the last edge.
     pub over: u64,
-    /// All, NaN, infinite and zero elements. Zeros are also in their bin.
+    /// Counts of all, NaN, infinite and zero elements. Zeros are also in their bin.
     pub counts: Counts,
-    /// How the edges are spread; linear for given ones.
+    /// The spacing; linear for explicit edges.
     pub scale: Scale,
 }
 
-/// The histogram of the elements in `data`, of their magnitudes if `abs`.
+/// Computes the histogram of the elements in `data`, of their magnitudes if `abs`.
 ///
 /// ```
 /// use smdwidgets_core::picture::{Binning, Scale, histogram};
@@ -80,14 +79,15 @@ pub struct Histogram {
 /// ```
 pub fn histogram(dtype: DType, data: &[u8], binning: &Binning, abs: bool) -> Result<Histogram> {
     let n = values::count(dtype, data)?;
-    let finder = Finder::of(dtype, data, binning, abs)?;
+    let finder = BinFinder::of(dtype, data, binning, abs)?;
     let bins = finder.edges.len() - 1;
-    // Two tables, so that neighbours in one bin need not wait for each other; after the bins: under, over, NaN, ±inf.
+    // Two tables break the dependency between successive elements of one bin. The slots after the bins: under, over, NaN,
+    // ±inf.
     let mut tables = vec![0u64; 2 * (bins + 5)];
     let mut zeros = 0;
     let isa = InstructionSet::best();
     values::blocks(dtype, data, |block| {
-        zeros += isa.run(Sort { finder: &finder, block, abs, tables: &mut tables });
+        zeros += isa.run(CountBlock { finder: &finder, block, abs, tables: &mut tables });
     });
     let (first, second) = tables.split_at(bins + 5);
     let total = |slot: usize| first[slot] + second[slot];
@@ -101,126 +101,132 @@ pub fn histogram(dtype: DType, data: &[u8], binning: &Binning, abs: bool) -> Res
     })
 }
 
-/// Edges, and a quick guess at where among them a value lies. The guess may be wrong; the edges decide.
-struct Finder {
+/// Edges with a fast estimate of the bin of a value. The edges decide near a boundary.
+struct BinFinder {
     edges: Vec<f64>,
     scale: Scale,
-    guess: Guess,
-    /// How near to an edge, in bins, a guess can't be trusted.
+    guess: Estimate,
+    /// Distance to an edge, in bins, within which the estimate is checked.
     margin: f64,
 }
 
 #[derive(Clone, Copy)]
-enum Guess {
-    /// Evenly from `low`.
+enum Estimate {
+    /// Linear from `low`.
     Even { low: f64, per: f64 },
-    /// By `log2(x) * per - offset`.
+    /// `log2(x) * per - offset`.
     Log { offset: f64, per: f64 },
-    /// By `sign(x) * log2(1 + |x| * inverse) * per - offset`.
+    /// `sign(x) * log2(1 + |x| * inverse) * per - offset`.
     SymLog { inverse: f64, offset: f64, per: f64 },
-    /// Nothing is known: halves.
+    /// No estimate: binary search.
     Search,
 }
 
-impl Finder {
-    fn of(dtype: DType, data: &[u8], binning: &Binning, abs: bool) -> Result<Finder> {
+impl BinFinder {
+    fn of(dtype: DType, data: &[u8], binning: &Binning, abs: bool) -> Result<BinFinder> {
         match binning {
-            Binning::Edges(edges) => Finder::given(edges),
+            Binning::Edges(edges) => BinFinder::with_edges(edges),
             Binning::Range { low, high, bins, scale } => {
-                let scale = settled(*scale, dtype, data, abs);
-                Finder::spread(*low, *high, *bins, scale)
+                let scale = resolved(*scale, dtype, data, abs);
+                BinFinder::with_range(*low, *high, *bins, scale)
             }
             Binning::Auto { bins, scale } => {
-                let scale = settled(*scale, dtype, data, abs);
+                let scale = resolved(*scale, dtype, data, abs);
                 let (low, high) = range(dtype, data, scale, abs);
-                Finder::spread(low, high, *bins, scale)
+                BinFinder::with_range(low, high, *bins, scale)
             }
         }
     }
 
-    fn given(edges: &[f64]) -> Result<Finder> {
+    fn with_edges(edges: &[f64]) -> Result<BinFinder> {
         if edges.len() < 2 || edges.len() > MAX_BINS + 1 {
-            return Err(Error::Invalid(format!("a histogram needs 2 to {} edges, not {}", MAX_BINS + 1, edges.len())));
+            return Err(Error::Invalid(format!(
+                "invalid number of histogram edges {}; needs 2 to {}",
+                edges.len(),
+                MAX_BINS + 1
+            )));
         }
         if edges.iter().any(|edge| !edge.is_finite()) || edges.windows(2).any(|pair| pair[0] >= pair[1]) {
-            return Err(Error::Invalid("edges must be finite and increase".to_owned()));
+            return Err(Error::Invalid("histogram edges must be finite and increasing".to_owned()));
         }
         let (low, high, bins) = (edges[0], edges[edges.len() - 1], edges.len() - 1);
         let width = high / bins as f64 - low / bins as f64;
         let even = |(i, edge): (usize, &f64)| (low + width * i as f64 - edge).abs() <= 0.5 * width;
         let guess = if width.is_normal() && edges.iter().enumerate().all(even) {
-            Guess::Even { low, per: 1.0 / width }
+            Estimate::Even { low, per: 1.0 / width }
         } else {
-            Guess::Search
+            Estimate::Search
         };
         let off = |(i, edge): (usize, &f64)| (low + width * i as f64 - edge).abs() / width;
         let margin = rounding(low, high, 1.0 / width) + edges.iter().enumerate().map(off).fold(0.0, f64::max);
-        Ok(Finder { edges: edges.to_vec(), scale: Scale::Linear, guess, margin })
+        Ok(BinFinder { edges: edges.to_vec(), scale: Scale::Linear, guess, margin })
     }
 
-    fn spread(low: f64, high: f64, bins: usize, scale: Scale) -> Result<Finder> {
+    fn with_range(low: f64, high: f64, bins: usize, scale: Scale) -> Result<BinFinder> {
         if bins == 0 || bins > MAX_BINS {
-            return Err(Error::Invalid(format!("a histogram has 1 to {MAX_BINS} bins, not {bins}")));
+            return Err(Error::Invalid(format!("invalid number of histogram bins {bins}; needs 1 to {MAX_BINS}")));
         }
         if !low.is_finite() || !high.is_finite() || low > high {
-            return Err(Error::Invalid(format!("no range of a histogram: {low} to {high}")));
+            return Err(Error::Invalid(format!("invalid histogram range {low} to {high}")));
         }
         if scale == Scale::Log && low <= 0.0 {
-            return Err(Error::Invalid(format!("a logarithmic range starts over 0, not at {low}")));
+            return Err(Error::Invalid(format!("a logarithmic range must start above 0, got {low}")));
         }
         let (low, high) = widened(low, high, bins, scale);
         let at = |share: f64, from: f64, to: f64| from * (1.0 - share) + to * share;
         let shares = (0..=bins).map(|i| i as f64 / bins as f64);
         let count = bins as f64;
-        let (mut edges, guess): (Vec<f64>, Guess) = match scale {
+        let (mut edges, guess): (Vec<f64>, Estimate) = match scale {
             Scale::Linear | Scale::Auto => {
                 let width = high / count - low / count;
-                let guess = Guess::Even { low, per: 1.0 / width };
+                let guess = Estimate::Even { low, per: 1.0 / width };
                 (shares.map(|share| at(share, low, high)).collect(), guess)
             }
             Scale::Log => {
                 let (from, to) = (low.log2(), high.log2());
                 let per = count / (to - from);
-                (shares.map(|share| at(share, from, to).exp2()).collect(), Guess::Log { offset: from * per, per })
+                (shares.map(|share| at(share, from, to).exp2()).collect(), Estimate::Log { offset: from * per, per })
             }
             Scale::SymLog { linear } => {
                 let bend = |x: f64| (x.abs() / linear).ln_1p().copysign(x) / std::f64::consts::LN_2;
                 let (from, to) = (bend(low), bend(high));
                 let per = count / (to - from);
                 let unbend = |y: f64| ((y.abs() * std::f64::consts::LN_2).exp_m1() * linear).copysign(y);
-                let guess = Guess::SymLog { inverse: 1.0 / linear, offset: from * per, per };
+                let guess = Estimate::SymLog { inverse: 1.0 / linear, offset: from * per, per };
                 (shares.map(|share| unbend(at(share, from, to))).collect(), guess)
             }
         };
         (edges[0], edges[bins]) = (low, high);
-        // Rounding may leave two edges equal where the range is a few steps of a float wide.
+        // Edges can coincide if the range spans only a few floats.
         if edges.windows(2).any(|pair| pair[0] >= pair[1]) {
-            return Err(Error::Invalid(format!("{bins} bins from {low} to {high} are finer than the numbers there")));
+            return Err(Error::Invalid(format!(
+                "{bins} bins from {low} to {high} are narrower than the spacing of floats"
+            )));
         }
-        // A guess that overflows would be no guess.
+        // An overflowing estimate is useless.
         let usable = |per: f64| per.is_finite() && per > 0.0;
         let guess = match guess {
-            Guess::Even { per, .. } | Guess::Log { per, .. } if usable(per) => guess,
-            Guess::SymLog { per, inverse, .. } if usable(per) && usable(inverse) => guess,
-            _ => Guess::Search,
+            Estimate::Even { per, .. } | Estimate::Log { per, .. } if usable(per) => guess,
+            Estimate::SymLog { per, inverse, .. } if usable(per) && usable(inverse) => guess,
+            _ => Estimate::Search,
         };
         let margin = match guess {
-            Guess::Even { per, .. } => rounding(low, high, per),
-            Guess::Log { per, offset } | Guess::SymLog { per, offset, .. } => {
+            Estimate::Even { per, .. } => rounding(low, high, per),
+            Estimate::Log { per, offset } | Estimate::SymLog { per, offset, .. } => {
                 LOG2_ERROR * per + 1e-9 + 1e-15 * offset.abs()
             }
-            Guess::Search => 1.0,
+            Estimate::Search => 1.0,
         };
-        Ok(Finder { edges, scale, guess, margin })
+        Ok(BinFinder { edges, scale, guess, margin })
     }
 }
 
-/// How far, in bins, rounding can carry a value over an edge: of the value, of the edge and of the quotient.
+/// Bound, in bins, on the rounding errors of value, edge and quotient.
 fn rounding(low: f64, high: f64, per: f64) -> f64 {
     8.0 * f64::EPSILON * (low.abs().max(high.abs()) * per + 1.0) + 1e-9
 }
 
-/// A range wide enough for its bins to differ: what has one value only gets half a unit, or half of itself, on each side.
+/// Widens a range until its bins differ: a single value gets half a unit, or half of itself, on each side.
 fn widened(low: f64, high: f64, bins: usize, scale: Scale) -> (f64, f64) {
     let magnitude = low.abs().max(high.abs());
     let finest = magnitude * f64::EPSILON * 4.0 * bins as f64;
@@ -234,7 +240,7 @@ fn widened(low: f64, high: f64, bins: usize, scale: Scale) -> (f64, f64) {
     ((low - margin).max(f64::MIN), (high + margin).min(f64::MAX))
 }
 
-/// log2 of a positive normal number, wrong by at most [`LOG2_ERROR`]: the exponent, and a polynomial of the mantissa.
+/// log2 of a positive normal number within [`LOG2_ERROR`]: the exponent plus a polynomial of the mantissa.
 #[inline(always)]
 fn rough_log2(x: f64) -> f64 {
     let bits = x.to_bits();
@@ -248,20 +254,20 @@ fn rough_log2(x: f64) -> f64 {
 
 const LOG2_ERROR: f64 = 2e-5;
 
-/// Puts each element of a block into its slot; gives the number of zeros.
-struct Sort<'a> {
-    finder: &'a Finder,
+/// Counts the elements of a block; returns the number of zeros.
+struct CountBlock<'a> {
+    finder: &'a BinFinder,
     block: &'a [f64],
     abs: bool,
     tables: &'a mut [u64],
 }
 
-impl Kernel for Sort<'_> {
+impl Kernel for CountBlock<'_> {
     type Out = u64;
 
     #[inline(always)]
     fn run<const LANES: usize, const FMA: bool>(self) -> u64 {
-        let Sort { finder, block, abs, tables } = self;
+        let CountBlock { finder, block, abs, tables } = self;
         let (edges, bins) = (finder.edges.as_slice(), finder.edges.len() - 1);
         let mut magnitudes = [0.0; values::BLOCK];
         let block = if abs {
@@ -271,47 +277,47 @@ impl Kernel for Sort<'_> {
         } else {
             block
         };
-        // First the guesses, which vectorise: a slot, or its complement where it must be looked at again.
+        // Estimates first, which vectorize: a slot, or its complement if it must be checked.
         let mut guesses = [0i32; values::BLOCK];
         let guesses = &mut guesses[..block.len()];
         let (low, high, last) = (edges[0], edges[bins], (bins - 1) as f64);
         let (near, far) = (finder.margin, 1.0 - finder.margin);
         let settle = |x: f64, t: f64| {
-            // Two selects, not `clamp`: NaN becomes 0.
+            // Two selects instead of `clamp`: NaN becomes 0.
             let t = if t > 0.0 { t } else { 0.0 };
             let within = if t < last { t } else { last };
             let slot = within.floor();
             let beyond = t - slot;
             let sure = (x >= low) & (x <= high) & ((beyond > near) | (slot == 0.0)) & ((beyond < far) | (slot == last));
             let slot = if sure { slot as i32 } else { !(slot as i32) };
-            // What is finite and outside has the slots after the bins.
+            // Finite values outside the range have the slots after the bins.
             let slot = if (x < low) & (x >= f64::MIN) { bins as i32 } else { slot };
             if (x > high) & (x <= f64::MAX) { bins as i32 + 1 } else { slot }
         };
         match finder.guess {
-            Guess::Even { low, per } => {
+            Estimate::Even { low, per } => {
                 guesses.iter_mut().zip(block).for_each(|(to, x)| *to = settle(*x, (x - low) * per));
             }
-            Guess::Log { offset, per } => {
+            Estimate::Log { offset, per } => {
                 guesses.iter_mut().zip(block).for_each(|(to, x)| *to = settle(*x, rough_log2(*x) * per - offset));
             }
-            Guess::SymLog { inverse, offset, per } => {
+            Estimate::SymLog { inverse, offset, per } => {
                 guesses.iter_mut().zip(block).for_each(|(to, x)| {
                     let bent = rough_log2(1.0 + x.abs() * inverse).copysign(*x);
                     *to = settle(*x, bent * per - offset);
                 });
             }
-            Guess::Search => {
+            Estimate::Search => {
                 for (to, x) in guesses.iter_mut().zip(block) {
                     let slot = edges.partition_point(|edge| edge <= x).saturating_sub(1).min(bins - 1) as i32;
                     *to = if *x >= low && *x <= high { slot } else { !slot };
                 }
             }
         }
-        // Then the counting, which doesn't.
+        // Then counting, which does not vectorize.
         let (first, second) = tables.split_at_mut(bins + 5);
         let count = |table: &mut [u64], guess: i32, x: f64| {
-            let slot = if guess >= 0 { guess as usize } else { again(edges, !guess as usize, x) };
+            let slot = if guess >= 0 { guess as usize } else { exact_slot(edges, !guess as usize, x) };
             table[slot] += 1;
         };
         let pairs = block.chunks_exact(2).zip(guesses.chunks_exact(2));
@@ -326,9 +332,9 @@ impl Kernel for Sort<'_> {
     }
 }
 
-/// The slot of what lies near an edge, or outside of all bins.
+/// The slot of a value near an edge or outside all bins.
 #[inline(never)]
-fn again(edges: &[f64], mut slot: usize, x: f64) -> usize {
+fn exact_slot(edges: &[f64], mut slot: usize, x: f64) -> usize {
     let bins = edges.len() - 1;
     if !(x >= edges[0] && x <= edges[bins]) {
         return bins + outside(x, edges[0]);
@@ -342,7 +348,7 @@ fn again(edges: &[f64], mut slot: usize, x: f64) -> usize {
     slot
 }
 
-/// The slot after the bins of what lies in none of them.
+/// The slot of a value outside all bins.
 fn outside(x: f64, low: f64) -> usize {
     if x.is_nan() {
         2
@@ -353,7 +359,7 @@ fn outside(x: f64, low: f64) -> usize {
     }
 }
 
-/// Smallest and largest finite element; smallest and largest positive one for a logarithmic scale. 0 to 1 where there is none.
+/// The range of the finite elements, of the positive ones for a logarithmic scale; 0 to 1 without any.
 fn range(dtype: DType, data: &[u8], scale: Scale, abs: bool) -> (f64, f64) {
     struct Ends<'a>(&'a [f64], bool, bool);
     impl Kernel for Ends<'_> {
@@ -392,8 +398,8 @@ fn range(dtype: DType, data: &[u8], scale: Scale, abs: bool) -> (f64, f64) {
     }
 }
 
-/// The scale with its own choices made, from a sample of the elements.
-fn settled(scale: Scale, dtype: DType, data: &[u8], abs: bool) -> Scale {
+/// Resolves automatic choices of the scale from a sample.
+fn resolved(scale: Scale, dtype: DType, data: &[u8], abs: bool) -> Scale {
     let chooses =
         matches!(scale, Scale::Auto) || matches!(scale, Scale::SymLog { linear } if linear.is_nan() || linear <= 0.0);
     if !chooses {
@@ -410,7 +416,7 @@ fn settled(scale: Scale, dtype: DType, data: &[u8], abs: bool) -> Scale {
     }
     let mut sizes: Vec<f64> = sample.iter().map(|x| x.abs()).filter(|x| *x > 0.0).collect();
     sizes.sort_unstable_by(f64::total_cmp);
-    // The tenth part of the magnitudes is drawn evenly, the rest by factors.
+    // A tenth of the magnitudes is in the linear part.
     let linear = sizes.get(sizes.len() / 10).copied().filter(|x| x.is_normal()).unwrap_or(1.0);
     if scale != Scale::Auto {
         return Scale::SymLog { linear };

@@ -1,7 +1,7 @@
-//! What a screen can show of a tensor: a histogram, percentiles, a pooled image, a window of exact values, a sample.
+//! Pictures of a tensor: histogram, percentiles, pooled image, window of exact values, sample.
 //!
-//! However large the tensor, what comes out is as large as what was asked for, and so is the memory on the way. Complex
-//! numbers are shown by their magnitude; text can't be shown.
+//! Size and memory use of the result depend on the request, not on the tensor. Complex numbers are shown by magnitude;
+//! strings are not supported.
 
 mod histogram;
 mod percentiles;

@@ -1,24 +1,24 @@
-//! Percentiles, exact for any number of elements, in bounded memory.
+//! Exact percentiles in bounded memory.
 //!
-//! A float's bits, its sign turned round, are an integer in the order of the floats. One pass counts the elements by the
-//! upper 16 bits of that integer, which says in which of 65,536 buckets a wanted rank lies; the next pass counts within
-//! that bucket by the next 16 bits; and so on until the value is known to its last bit.
+//! The bits of a float, with the sign mapped, are an integer in the order of the floats. One pass counts elements by the
+//! upper 16 bits of that integer, which finds the bucket of each rank among 65,536; the next pass counts within these
+//! buckets by the next 16 bits, and so on until the values are exact.
 
 use super::values;
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 
-/// Up to so many elements are simply sorted, in a megabyte: counting would take eight, which each thread's allocator then keeps.
+/// Up to this many elements are sorted in 1 MB; counting would take 8 MB, which each thread's allocator then retains.
 const SORTED: u64 = 1 << 17;
-/// Buckets that are looked into at once, at half a megabyte each.
+/// Buckets that are refined in one pass, at half a megabyte each.
 const AT_ONCE: usize = 16;
 
-/// The percentiles `wanted` (0 to 100) of the elements that are not NaN, between two elements linearly, as numpy does. NaN
-/// where there is no such element.
+/// Computes percentiles (0 to 100) of the elements that are not NaN, with numpy's linear interpolation. NaN without
+/// elements.
 pub fn percentiles(dtype: DType, data: &[u8], wanted: &[f64]) -> Result<Vec<f64>> {
     let all = values::count(dtype, data)?;
     if let Some(bad) = wanted.iter().find(|p| !(0.0..=100.0).contains(*p)) {
-        return Err(Error::Invalid(format!("a percentile is from 0 to 100, not {bad}")));
+        return Err(Error::Invalid(format!("invalid percentile {bad}; must be from 0 to 100")));
     }
     if all <= SORTED {
         let mut elements = Vec::with_capacity(all as usize);
@@ -39,7 +39,7 @@ pub fn percentiles(dtype: DType, data: &[u8], wanted: &[f64]) -> Result<Vec<f64>
     ranks.sort_unstable();
     ranks.dedup();
     ranks.retain(|rank| *rank < n);
-    // What is known of each rank: the upper bits of its key, and its rank among the elements that share them.
+    // For each rank, the known upper bits of its key and its rank among elements that share them.
     let mut known: Vec<(u64, u64)> = ranks.iter().map(|rank| step(0, *rank, &upper)).collect();
     for shift in [32, 16, 0] {
         let mut prefixes: Vec<u64> = known.iter().map(|(prefix, _)| *prefix).collect();
@@ -68,7 +68,7 @@ pub fn percentiles(dtype: DType, data: &[u8], wanted: &[f64]) -> Result<Vec<f64>
     Ok(between(wanted, n, element))
 }
 
-/// The next 16 bits of a key of this rank, and its rank among those that share them.
+/// The next 16 bits of the key of a rank, and its rank among elements that share them.
 fn step(prefix: u64, mut rank: u64, counts: &[u64]) -> (u64, u64) {
     for (bits, count) in counts.iter().enumerate() {
         if rank < *count {
@@ -88,7 +88,7 @@ fn value(key: u64) -> f64 {
     f64::from_bits(if key >> 63 == 1 { key & !(1 << 63) } else { !key })
 }
 
-/// The rank under a percentile of `n` elements, and how far it is to the next.
+/// The rank at or below a percentile, and the fraction to the next one.
 fn place(percentile: f64, n: u64) -> (u64, f64) {
     let rank = percentile / 100.0 * n.saturating_sub(1) as f64;
     (rank.floor() as u64, rank - rank.floor())

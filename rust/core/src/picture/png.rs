@@ -1,4 +1,4 @@
-//! PNG images, as they were written: every colour type with its alpha, 8 bits or 16.
+//! PNG encoding and decoding: all color types with alpha, 8 or 16 bits.
 
 use std::io::Cursor;
 
@@ -7,7 +7,7 @@ use png::{BitDepth, Decoder, DecodingError, Limits, Transformations};
 use crate::error::{Error, Location, Result};
 use crate::tensor::DType;
 
-/// An image: rows from top to bottom, channels side by side.
+/// A decoded image: rows from top to bottom, channels interleaved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     /// `U8` or `U16`.
@@ -18,22 +18,22 @@ pub struct Image {
     pub data: Vec<u8>,
 }
 
-/// The image in an encoded PNG of at most so many pixels.
+/// Decodes a PNG of at most `max_pixels`.
 pub fn decode(encoded: &[u8], max_pixels: u64) -> Result<Image> {
     let mut decoder =
         Decoder::new_with_limits(Cursor::new(encoded), Limits { bytes: max_pixels.saturating_mul(8) as usize });
-    // Palettes become colours, and fewer bits than 8 become 8.
+    // Expands palettes to colors and fewer bits to 8.
     decoder.set_transformations(Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(wrong)?;
     let info = reader.info();
     if u64::from(info.width) * u64::from(info.height) > max_pixels {
-        let what = format!("a PNG of {} x {} pixels is not decoded", info.width, info.height);
+        let what = format!("PNG of {} x {} pixels exceeds the limit of {max_pixels}", info.width, info.height);
         return Err(Error::Unsupported { place: Location::memory(0), what });
     }
-    // A kilobyte of PNG holds at most a megabyte: more was promised than can be there.
+    // Deflate compresses at most about 1000:1, so a larger image cannot be in the file.
     let size = reader.output_buffer_size().filter(|size| size / 1100 <= encoded.len() + 64);
     let Some(size) = size else {
-        let what = "a PNG is too short for the pixels that it claims".to_owned();
+        let what = "PNG data is too short for its size".to_owned();
         return Err(Error::Corrupt { place: Location::memory(0), what });
     };
     let mut data = vec![0; size];
@@ -52,7 +52,7 @@ pub fn decode(encoded: &[u8], max_pixels: u64) -> Result<Image> {
 }
 
 fn wrong(error: DecodingError) -> Error {
-    let what = format!("a PNG that can't be decoded: {error}");
+    let what = format!("cannot decode PNG: {error}");
     match error {
         DecodingError::LimitsExceeded => Error::Unsupported { place: Location::memory(0), what },
         _ => Error::Corrupt { place: Location::memory(0), what },
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn alpha_and_sixteen_bits_stay() {
+    fn alpha_and_16_bits_are_kept() {
         let file = encoded(ColorType::GrayscaleAlpha, BitDepth::Sixteen, 1, 2, &[1, 2, 3, 4, 5, 6, 7, 8]);
         let image = decode(&file, 100).unwrap();
         assert_eq!((image.dtype, image.shape), (DType::U16, [2, 1, 2]));
@@ -86,13 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn fewer_bits_become_eight() {
+    fn fewer_bits_become_8() {
         let image = decode(&encoded(ColorType::Grayscale, BitDepth::One, 8, 1, &[0b1010_0000]), 100).unwrap();
         assert_eq!((image.shape, &image.data[..3]), ([1, 8, 1], &[255, 0, 255][..]));
     }
 
     #[test]
-    fn a_size_that_is_a_lie_takes_no_memory() {
+    fn wrong_size_does_not_allocate() {
         let mut file = encoded(ColorType::Rgba, BitDepth::Eight, 1, 1, &[0; 4]);
         file[18] = 0x40; // 16,384 pixels wide and more
         assert!(decode(&file, 1 << 28).is_err());
@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(at: prop::sample::Index, xor: u8, cut: prop::sample::Index) {
+        fn arbitrary_bytes_are_handled(at: prop::sample::Index, xor: u8, cut: prop::sample::Index) {
             let mut file = encoded(ColorType::Rgb, BitDepth::Sixteen, 3, 2, &[7; 36]);
             let at = at.index(file.len());
             file[at] ^= xor;

@@ -1,4 +1,4 @@
-//! A plane through a tensor as an image of few cells, each of which tells of all the elements under it.
+//! Pooling of a plane through a tensor to a small image.
 
 use std::ops::Range;
 
@@ -8,24 +8,24 @@ use crate::error::{Error, Result};
 use crate::simd::{InstructionSet, Kernel};
 use crate::tensor::DType;
 
-/// The most cells on a side.
+/// Limit on the cells per side.
 pub const MAX_SIDE: u64 = 4096;
 
-/// How a cell tells of its elements.
+/// The pooling of the elements under a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pool {
-    /// Their mean.
+    /// The mean.
     Mean,
-    /// The smallest.
+    /// The minimum.
     Min,
-    /// The largest.
+    /// The maximum.
     Max,
-    /// The one of largest magnitude, with its sign: no outlier hides.
+    /// The element of largest magnitude, signed, so that outliers stay visible.
     MaxAbs,
 }
 
 impl Pool {
-    /// The way of a name: "mean", "min", "max" or "maxabs".
+    /// The pooling of a name: "mean", "min", "max" or "maxabs".
     pub fn from_name(name: &str) -> Option<Pool> {
         Some(match name {
             "mean" => Pool::Mean,
@@ -37,42 +37,42 @@ impl Pool {
     }
 }
 
-/// An image. A cell over a NaN is NaN, else one over an infinity is that (+inf before -inf): what is wrong always shows.
+/// A pooled image. A cell with a NaN is NaN, else one with an infinity is that infinity (+inf before -inf).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Image {
-    /// Cells from top to bottom.
+    /// Height in cells.
     pub height: usize,
-    /// Cells from left to right.
+    /// Width in cells.
     pub width: usize,
     /// The cells, row by row.
     pub cells: Vec<f32>,
-    /// The rows of the plane that it shows.
+    /// The rows of the plane that the image shows.
     pub rows: Range<u64>,
-    /// The columns of the plane that it shows.
+    /// The columns of the plane that the image shows.
     pub columns: Range<u64>,
-    /// Smallest and largest finite cell; NaN where there is none.
+    /// Minimum and maximum of the finite cells; NaN without any.
     pub ends: (f32, f32),
 }
 
 impl Image {
-    /// The code of NaN among bytes; +inf and -inf are one and two less, and what is finite runs from 0 to three less.
+    /// The 8-bit code of NaN; +inf and -inf are one and two less, finite values range from 0 to three less.
     pub const NAN_U8: u8 = u8::MAX;
-    /// The code of NaN among 16-bit codes; as [`Image::NAN_U8`].
+    /// The 8-bit code of NaN; +inf and -inf are one and two less, finite values range from 0 to three less.
     pub const NAN_U16: u16 = u16::MAX;
 
-    /// The cells as places in a palette of 253 colours from `low` to `high`.
+    /// The cells as indices in a palette of 253 colors from `low` to `high`.
     pub fn codes_u8(&self, low: f64, high: f64) -> Vec<u8> {
         self.codes(low, high, Image::NAN_U8.into()).map(|code| code as u8).collect()
     }
 
-    /// The cells as places in a palette of 65,533 colours from `low` to `high`.
+    /// The cells as indices in a palette of 65,533 colors from `low` to `high`.
     pub fn codes_u16(&self, low: f64, high: f64) -> Vec<u16> {
         self.codes(low, high, Image::NAN_U16.into()).map(|code| code as u16).collect()
     }
 
     fn codes(&self, low: f64, high: f64, nan: u32) -> impl Iterator<Item = u32> + '_ {
         let top = f64::from(nan - 3);
-        // Without a width everything has the middle colour.
+        // An empty range maps to the middle color.
         let (per, middle) = if high > low { (top / (high - low), 0.0) } else { (0.0, top / 2.0) };
         self.cells.iter().map(move |cell| match f64::from(*cell) {
             x if x.is_nan() => nan,
@@ -83,8 +83,8 @@ impl Image {
     }
 }
 
-/// The image of some rows and columns of a plane in at most `height` x `width` cells. Where there are fewer elements than
-/// cells, each element is a cell.
+/// Pools rows and columns of a plane to at most `height` x `width` cells. If there are fewer elements than cells, each
+/// element is a cell.
 pub fn pooled(
     dtype: DType,
     data: &[u8],
@@ -95,20 +95,22 @@ pub fn pooled(
     pool: Pool,
 ) -> Result<Image> {
     if !(1..=MAX_SIDE).contains(&height) || !(1..=MAX_SIDE).contains(&width) {
-        return Err(Error::Invalid(format!("an image has 1 to {MAX_SIDE} cells on a side, not {height} x {width}")));
+        return Err(Error::Invalid(format!(
+            "invalid image size {height} x {width}; each side needs 1 to {MAX_SIDE} cells"
+        )));
     }
     let (rows, columns) = plane.cut(rows, columns);
     if plane.row_step < plane.column_step && plane.rows > 1 && plane.columns > 1 {
-        // Elements of a column lie side by side: the same image, lying on its side, goes through memory in order.
-        let turned = plane.turned();
-        let lying = pooled(dtype, data, &turned, Some(columns.clone()), Some(rows.clone()), (width, height), pool)?;
+        // If columns are contiguous, the transposed plane is pooled, in the order of memory.
+        let transposed = plane.transposed();
+        let lying = pooled(dtype, data, &transposed, Some(columns.clone()), Some(rows.clone()), (width, height), pool)?;
         let (height, width) = (lying.width, lying.height);
         let cells = (0..height * width).map(|at| lying.cells[at % width * height + at / width]).collect();
         return Ok(Image { height, width, cells, rows, columns, ends: lying.ends });
     }
     let (all_rows, all_columns) = (rows.end - rows.start, columns.end - columns.start);
     let (height, width) = (height.min(all_rows), width.min(all_columns));
-    // Where cell `i` of `cells` begins among `all`.
+    // Start of cell `i` of `cells` among `all`.
     let edge = |i: u64, cells: u64, all: u64| (u128::from(i) * u128::from(all) / u128::from(cells)) as u64;
     let mut cells = Vec::with_capacity((height * width) as usize);
     let isa = InstructionSet::best();
@@ -121,7 +123,7 @@ pub fn pooled(
         let mut next = if width > 0 { edge(1, width, all_columns) } else { 0 };
         while left < all_columns {
             let n = (all_columns - left).min(BLOCK as u64) as usize;
-            // Downwards first, all columns at once; then across what is left.
+            // First down all columns at once, then across the results.
             so_far.clear(n, pool);
             for row in down.clone() {
                 let bytes = &data[plane.place(row, columns.start + left)..];
@@ -147,12 +149,12 @@ pub fn pooled(
     Ok(Image { height: height as usize, width: width as usize, cells, rows, columns, ends })
 }
 
-/// What an element is when it isn't finite.
+/// Bits for non-finite elements.
 const NAN: u64 = 1;
 const POS_INF: u64 = 2;
 const NEG_INF: u64 = 4;
 
-/// What a pool starts from.
+/// The initial value of a pooling.
 fn start(pool: Pool) -> f64 {
     match pool {
         Pool::Mean | Pool::MaxAbs => 0.0,
@@ -189,7 +191,7 @@ fn joined(pool: Pool, so_far: f64, x: f64) -> f64 {
     }
 }
 
-/// What is known of the columns of a block of rows: the pool of their finite elements, and what else there was.
+/// The pooled finite elements and the non-finite bits of a block of columns.
 struct Columns {
     pooled: [f64; BLOCK],
     odd: [u64; BLOCK],
@@ -204,7 +206,7 @@ impl Columns {
     }
 }
 
-/// What is known of all elements under a cell.
+/// The pooled elements and the non-finite bits of a cell.
 #[derive(Clone, Copy)]
 struct Cell(Option<f64>, u64);
 
@@ -224,14 +226,14 @@ impl Cell {
             odd if odd & NEG_INF != 0 => f32::NEG_INFINITY,
             _ => {
                 let value = self.0.unwrap_or(0.0) / if pool == Pool::Mean { n } else { 1.0 };
-                // A finite float64 too large for a float32 is still not infinite.
+                // Finite float64 values beyond float32 saturate, as they are not infinite.
                 value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
             }
         }
     }
 }
 
-/// Joins one more row of `n` elements to what is known of their columns.
+/// Pools one more row of `n` elements into the columns.
 struct Down<'a> {
     dtype: DType,
     bytes: &'a [u8],
@@ -260,7 +262,7 @@ impl Kernel for Down<'_> {
                 *odd |= if *x == f64::NEG_INFINITY { NEG_INF } else { 0 };
             }
         }
-        // One loop a way to pool, so that none has to ask.
+        // A loop per pooling avoids a branch per element.
         match self.pool {
             Pool::Mean => join(block, pooled, odd, |a, x| joined(Pool::Mean, a, x)),
             Pool::Min => join(block, pooled, odd, |a, x| joined(Pool::Min, a, x)),

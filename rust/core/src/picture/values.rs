@@ -1,23 +1,23 @@
-//! Elements of any numeric dtype as f64, a block at a time.
+//! Conversion of elements of any numeric dtype to f64, in blocks.
 
 use crate::error::Result;
 use crate::reduce::{elements, magnitude};
 use crate::tensor::DType;
 
-/// Elements of a block: small enough for the first-level cache together with its bytes.
+/// Elements per block: fits the first-level cache with its input.
 pub const BLOCK: usize = 2048;
 
-/// How many elements there are; an error for text and for part of an element.
+/// The number of elements; an error for strings and incomplete elements.
 pub fn count(dtype: DType, data: &[u8]) -> Result<u64> {
     elements(dtype, data, "drawn")
 }
 
-/// Writes the elements in `bytes` to `out`, complex ones as their magnitude. As many as both have room for.
+/// Converts elements to `out`, complex ones to their magnitude, as many as fit.
 pub fn read(dtype: DType, bytes: &[u8], out: &mut [f64]) {
     strided(dtype, bytes, dtype.item_size(), out);
 }
 
-/// As [`read`], of elements that start `stride` bytes apart.
+/// As [`read`], for elements that start `stride` bytes apart.
 #[inline(always)]
 pub fn strided(dtype: DType, bytes: &[u8], stride: usize, out: &mut [f64]) {
     #[inline(always)]
@@ -58,7 +58,7 @@ pub fn strided(dtype: DType, bytes: &[u8], stride: usize, out: &mut [f64]) {
     }
 }
 
-/// Calls `each` with every block of elements in order.
+/// Calls `each` with every block in order.
 pub fn blocks(dtype: DType, data: &[u8], mut each: impl FnMut(&[f64])) {
     let size = dtype.item_size().max(1);
     let mut block = [0.0; BLOCK];

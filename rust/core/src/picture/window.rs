@@ -1,4 +1,4 @@
-//! A plane through a tensor of any rank, and exact values from it.
+//! Planes through tensors of any rank, and exact values from them.
 
 use std::ops::Range;
 
@@ -6,26 +6,26 @@ use super::values;
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 
-/// The most elements of a window or a sample.
+/// Limit on the elements of a window or sample.
 pub const MAX_WINDOW: u64 = 1 << 22;
 
-/// Which plane of a tensor is meant.
+/// The axes of a plane.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Axes {
-    /// The axis whose index grows downwards; the last but one where nothing is said.
+    /// The row axis; by default the last but one.
     pub row: Option<usize>,
-    /// The axis whose index grows to the right; the last where nothing is said.
+    /// The column axis; by default the last.
     pub column: Option<usize>,
-    /// The index on each of the other axes, in their order; 0 where nothing is said.
+    /// The indices on the other axes, in order; 0 by default.
     pub fixed: Vec<u64>,
 }
 
-/// A plane through a tensor: where its elements lie. A tensor of one dimension is one row, a single number one element.
+/// A plane through a tensor: the layout of its elements. A vector is one row, a scalar one element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plane {
-    /// Rows in it.
+    /// Number of rows.
     pub rows: u64,
-    /// Columns in it.
+    /// Number of columns.
     pub columns: u64,
     pub(super) start: usize,
     pub(super) row_step: usize,
@@ -33,11 +33,11 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// The plane of `axes` through a tensor of `shape` whose bytes are `data`.
+    /// The plane of `axes` through a tensor of `shape` with the bytes `data`.
     pub fn of(dtype: DType, shape: &[u64], data: &[u8], axes: &Axes) -> Result<Plane> {
         let n = values::count(dtype, data)?;
         if shape.iter().try_fold(1u64, |all, size| all.checked_mul(*size)) != Some(n) {
-            return Err(Error::Invalid(format!("{n} elements have no shape {shape:?}")));
+            return Err(Error::Invalid(format!("{n} elements do not match shape {shape:?}")));
         }
         let rank = shape.len();
         let column = axes.column.or_else(|| (0..rank).rev().find(|axis| Some(*axis) != axes.row));
@@ -48,7 +48,7 @@ impl Plane {
         if row.is_some() && row == column {
             return Err(Error::Invalid("rows and columns must be different axes".to_owned()));
         }
-        // `shape` multiplies to `n`, so no step overflows unless there is no element anyway.
+        // The product of `shape` is `n`, so strides overflow only in an empty tensor.
         let mut steps = vec![dtype.item_size(); rank];
         for axis in (1..rank).rev() {
             steps[axis - 1] = steps[axis].saturating_mul(shape[axis] as usize);
@@ -56,12 +56,14 @@ impl Plane {
         let others: Vec<usize> = (0..rank).filter(|axis| Some(*axis) != row && Some(*axis) != column).collect();
         if axes.fixed.len() > others.len() {
             let (given, there) = (axes.fixed.len(), others.len());
-            return Err(Error::Invalid(format!("{given} indices for the {there} other axes of shape {shape:?}")));
+            return Err(Error::Invalid(format!(
+                "{given} fixed indices given, but shape {shape:?} has only {there} other axes"
+            )));
         }
         let mut start = 0;
         for (axis, index) in others.into_iter().zip(axes.fixed.iter().copied().chain(std::iter::repeat(0))) {
             if index >= shape[axis] && n > 0 {
-                return Err(Error::Invalid(format!("index {index} on axis {axis} of a tensor of shape {shape:?}")));
+                return Err(Error::Invalid(format!("index {index} is out of range on axis {axis} of shape {shape:?}")));
             }
             start += index as usize * if n > 0 { steps[axis] } else { 0 };
         }
@@ -71,7 +73,7 @@ impl Plane {
         Ok(Plane { rows, columns, start, row_step, column_step })
     }
 
-    /// A range of its rows and one of its columns, cut to what is there.
+    /// Clips ranges of rows and columns to the plane.
     pub fn cut(&self, rows: Option<Range<u64>>, columns: Option<Range<u64>>) -> (Range<u64>, Range<u64>) {
         let cut = |wanted: Option<Range<u64>>, there: u64| {
             let wanted = wanted.unwrap_or(0..there);
@@ -81,8 +83,8 @@ impl Plane {
         (cut(rows, self.rows), cut(columns, self.columns))
     }
 
-    /// The same plane with rows and columns exchanged.
-    pub(super) fn turned(&self) -> Plane {
+    /// The transposed plane.
+    pub(super) fn transposed(&self) -> Plane {
         Plane {
             rows: self.columns,
             columns: self.rows,
@@ -97,7 +99,7 @@ impl Plane {
     }
 }
 
-/// The exact elements of some rows and columns of a plane, in C order: their bytes, and how many rows and columns there are.
+/// Copies the elements of rows and columns in C order. Returns their bytes and the numbers of rows and columns.
 pub fn window(
     dtype: DType,
     data: &[u8],
@@ -109,7 +111,7 @@ pub fn window(
     let (height, width) = (rows.end - rows.start, columns.end - columns.start);
     let size = dtype.item_size();
     if height.saturating_mul(width) > MAX_WINDOW {
-        return Err(Error::Invalid(format!("a window of {height} x {width} elements; the most is {MAX_WINDOW}")));
+        return Err(Error::Invalid(format!("window of {height} x {width} elements exceeds the limit of {MAX_WINDOW}")));
     }
     let mut out = Vec::with_capacity((height * width) as usize * size);
     for row in rows {
@@ -126,20 +128,20 @@ pub fn window(
     Ok((out, height, width))
 }
 
-/// Some of the elements, evenly picked.
+/// An evenly spaced sample of the elements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// The first is the first element, the others follow so many after each other.
+    /// Distance between sampled elements, starting with the first.
     pub stride: u64,
-    /// Their values.
+    /// The values.
     pub values: Vec<f64>,
 }
 
-/// At most `most` elements, evenly picked in C order.
+/// Samples at most `most` elements, evenly spaced in C order.
 pub fn sample(dtype: DType, data: &[u8], most: u64) -> Result<Sample> {
     let n = values::count(dtype, data)?;
     if most == 0 || most > MAX_WINDOW {
-        return Err(Error::Invalid(format!("a sample has 1 to {MAX_WINDOW} elements, not {most}")));
+        return Err(Error::Invalid(format!("invalid sample size {most}; needs 1 to {MAX_WINDOW}")));
     }
     let stride = n.div_ceil(most).max(1);
     let mut picked = vec![0.0; n.div_ceil(stride) as usize];

@@ -1,18 +1,18 @@
-//! Reductions of complex64 and complex128: of the parts where numpy gives a complex number, of magnitudes elsewhere.
+//! Reductions of complex64 and complex128: of the parts where numpy returns a complex number, else of magnitudes.
 
 use super::dd::{Dd, exponent, ldexp};
 use super::float::Finished;
 use super::real::{BLOCK, Blocks, Summary, summarise};
-use super::{Counts, Number, Op, OpSet, Reductions};
+use super::{Counts, Op, OpSet, Reductions, Scalar};
 use crate::simd::InstructionSet;
 use crate::tensor::DType;
 
-/// A complex element as it lies in a tensor.
+/// A complex element.
 trait Complex {
     const SIZE: usize;
     const DTYPE: DType;
     const REAL: DType;
-    /// Real and imaginary part, exactly.
+    /// Real and imaginary part.
     fn read(bytes: &[u8]) -> (f64, f64);
 }
 
@@ -38,14 +38,14 @@ impl Complex for C128 {
     }
 }
 
-/// The magnitude of a complex number, which neither over- nor underflows on the way.
+/// The magnitude of a complex number, without intermediate overflow.
 pub fn magnitude(re: f64, im: f64) -> f64 {
     let square = re * re + im * im;
-    // Squares this far from the ends of the range lost nothing; the root is then good to its last bit but one.
+    // Squares in this range are accurate; the root is then good to all but the last bit.
     if (1e-280..1e280).contains(&square) { square.sqrt() } else { re.hypot(im) }
 }
 
-/// One real number made of each element, a block of f64 at a time.
+/// A real number computed from each element, in blocks of f64.
 struct Made<'a, C, F>(&'a [u8], F, std::marker::PhantomData<C>);
 
 impl<C: Complex, F: Fn(f64, f64) -> f64> Blocks<f64> for Made<'_, C, F> {
@@ -61,7 +61,7 @@ impl<C: Complex, F: Fn(f64, f64) -> f64> Blocks<f64> for Made<'_, C, F> {
     }
 }
 
-/// The reductions of complex numbers of `dtype`.
+/// Reductions of complex numbers of `dtype`.
 pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
     if dtype == DType::C64 { of::<C64>(isa, data, wanted) } else { of::<C128>(isa, data, wanted) }
 }
@@ -73,10 +73,10 @@ fn of<C: Complex>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Reductions
     let sizes = make(magnitude, wanted);
     let mut out = Reductions::new(C::DTYPE, Counts::default());
     let (low, high) = ends::<C>(data, &mut out.counts);
-    let real = |value| Number::from_f64(C::REAL, value);
+    let real = |value| Scalar::from_f64(C::REAL, value);
     if out.counts.n > 0 {
-        out.set(Op::Min, false, Number::from_complex(C::DTYPE, low.0, low.1));
-        out.set(Op::Max, false, Number::from_complex(C::DTYPE, high.0, high.1));
+        out.set(Op::Min, false, Scalar::from_complex(C::DTYPE, low.0, low.1));
+        out.set(Op::Max, false, Scalar::from_complex(C::DTYPE, high.0, high.1));
         out.set(Op::Min, true, real(sizes.min));
         out.set(Op::Max, true, real(sizes.max));
     }
@@ -84,8 +84,8 @@ fn of<C: Complex>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Reductions
         let (re, im) = (make(|re, _| re, wanted.without_product()), make(|_, im| im, wanted.without_product()));
         let (of_re, of_im) = (Finished::of(&re, false), Finished::of(&im, false));
         let of_sizes = Finished::of(&sizes, true);
-        out.set(Op::Sum, false, Number::from_complex(C::DTYPE, of_re.sum, of_im.sum));
-        out.set(Op::Mean, false, Number::from_complex(C::DTYPE, of_re.mean, of_im.mean));
+        out.set(Op::Sum, false, Scalar::from_complex(C::DTYPE, of_re.sum, of_im.sum));
+        out.set(Op::Mean, false, Scalar::from_complex(C::DTYPE, of_re.mean, of_im.mean));
         let finite = sizes.counts.finite() == sizes.counts.n;
         let add = |what: fn(&Summary) -> Dd| together(&re, &im, what);
         let some = finite && sizes.counts.n > 0;
@@ -106,16 +106,16 @@ fn of<C: Complex>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Reductions
     }
     if wanted.product() {
         let (re, im) = product::<C>(data, sizes.counts.finite() == sizes.counts.n);
-        out.set(Op::Prod, false, Number::from_complex(C::DTYPE, re, im));
+        out.set(Op::Prod, false, Scalar::from_complex(C::DTYPE, re, im));
         out.set(Op::Prod, true, real(sizes.product));
     }
     out
 }
 
-/// The sum of something quadratic of both parts, and the power of two whose square it must still be multiplied by.
+/// Adds a quadratic quantity of both parts, and returns the power of two whose square scales it.
 fn together(re: &Summary, im: &Summary, what: fn(&Summary) -> Dd) -> (Dd, i32) {
     let (of_re, of_im) = (what(re), what(im));
-    // A part that adds nothing has no say in the scale: large and constant, it would press the other down to nothing, too.
+    // A part that contributes nothing must not set the scale: if large and constant, it would underflow the other.
     let power = match (of_re.hi == 0.0, of_im.hi == 0.0) {
         (true, false) => im.power,
         (false, true) => re.power,
@@ -125,7 +125,7 @@ fn together(re: &Summary, im: &Summary, what: fn(&Summary) -> Dd) -> (Dd, i32) {
     (sum, -power)
 }
 
-/// Smallest and largest in the order of real, then imaginary part; the first NaN where there is one. Counts on the way.
+/// Minimum and maximum in lexicographic order; the first NaN if there is one. Updates the counts.
 fn ends<C: Complex>(data: &[u8], counts: &mut Counts) -> ((f64, f64), (f64, f64)) {
     let mut ends: Option<((f64, f64), (f64, f64))> = None;
     let mut nan = None;
@@ -144,7 +144,7 @@ fn ends<C: Complex>(data: &[u8], counts: &mut Counts) -> ((f64, f64), (f64, f64)
     nan.map(|nan| (nan, nan)).or(ends).unwrap_or_default()
 }
 
-/// The product: of mantissas in twice the precision and powers of two where all is finite, else as numpy multiplies.
+/// The product: with mantissas in double-double and exponents if all is finite, else as numpy multiplies.
 fn product<C: Complex>(data: &[u8], finite: bool) -> (f64, f64) {
     let all = data.chunks_exact(C::SIZE).map(C::read);
     if !finite {
@@ -161,7 +161,7 @@ fn product<C: Complex>(data: &[u8], finite: bool) -> (f64, f64) {
         (re, im) = (re * c - im * d, re * d + im * c);
         let over = exponent(re.hi).max(exponent(im.hi));
         if over < -1000 {
-            return (0.0, 0.0); // Only a factor of 0 does this.
+            return (0.0, 0.0); // Only a factor of 0 leads here.
         }
         (re, im) = (re.scaled(-over), im.scaled(-over));
         powers += i64::from(lift) + i64::from(over);
@@ -170,7 +170,7 @@ fn product<C: Complex>(data: &[u8], finite: bool) -> (f64, f64) {
     (ldexp(re.to_f64(), power), ldexp(im.to_f64(), power))
 }
 
-/// The product of complex64 elements: in f64, whose range is wide enough to look at the powers of two only now and then.
+/// The product of complex64 elements in f64, whose range allows renormalizing only occasionally.
 fn narrow_product(all: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     let (mut re, mut im, mut powers) = (1.0f64, 0.0f64, 0i64);
     for (c, d) in all {

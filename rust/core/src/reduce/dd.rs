@@ -1,11 +1,11 @@
-//! Numbers of twice a float's precision: an unevaluated sum of two `f64`, about 106 bits.
+//! Double-double arithmetic: unevaluated sums of two `f64`, about 106 bits.
 //!
-//! The error-free transformations are Knuth's two-sum and Dekker's two-product (or one fused multiply-add where the
-//! processor has it). They are what makes a sum of `f64` as trustworthy as numpy's sum of `f32` is fast.
+//! The error-free transformations are Knuth's two-sum and Dekker's two-product (or a fused multiply-add where available).
+//! They make sums of `f64` as accurate as numpy's sums of `f32` are in float64.
 
 use std::ops::{Add, Mul, Neg, Sub};
 
-/// `a + b` and what rounding took from it.
+/// `a + b` and its rounding error.
 #[inline(always)]
 pub fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let s = a + b;
@@ -20,7 +20,7 @@ pub fn quick_two_sum(a: f64, b: f64) -> (f64, f64) {
     (s, b - (s - a))
 }
 
-/// `a * b` and what rounding took from it. Without a fused multiply-add exact for magnitudes within 2^±480.
+/// `a * b` and its rounding error. Without a fused multiply-add exact for magnitudes within 2^±480.
 #[inline(always)]
 pub fn two_product<const FMA: bool>(a: f64, b: f64) -> (f64, f64) {
     let p = a * b;
@@ -32,7 +32,7 @@ pub fn two_product<const FMA: bool>(a: f64, b: f64) -> (f64, f64) {
     (p, ((ah * bh - p) + ah * bl + al * bh) + al * bl)
 }
 
-/// Upper and lower half of the 53 bits of a float.
+/// Splits the 53 bits of a float into halves.
 #[inline(always)]
 fn split(a: f64) -> (f64, f64) {
     let t = a * 134_217_729.0; // 2^27 + 1
@@ -64,27 +64,27 @@ impl Dd {
         Dd { hi, lo }
     }
 
-    /// An integer of at most 128 bits, its last bits rounded away beyond 106.
+    /// Converts an integer of at most 128 bits; bits beyond 106 are rounded.
     pub fn from_u128(value: u128) -> Dd {
         let hi = value as f64;
-        // `hi` can round up to 2^128, which saturates here; the difference is then off by one unit in 2^128.
+        // `hi` can round up to 2^128, which saturates; the difference is then off by one unit in 2^128.
         let back = hi as u128;
         let lo = if back > value { -((back - value) as f64) } else { (value - back) as f64 };
         Dd::sum(hi, lo)
     }
 
-    /// As [`Dd::from_u128`], with a sign.
+    /// As [`Dd::from_u128`], signed.
     pub fn from_i128(value: i128) -> Dd {
         let magnitude = Dd::from_u128(value.unsigned_abs());
         if value < 0 { -magnitude } else { magnitude }
     }
 
-    /// Both parts times a power of two.
+    /// Multiplies by a power of two.
     pub fn scaled(self, power: i32) -> Dd {
         Dd { hi: ldexp(self.hi, power), lo: ldexp(self.lo, power) }
     }
 
-    /// The quotient, good to about 104 bits.
+    /// The quotient, accurate to about 104 bits.
     pub fn over(self, divisor: Dd) -> Dd {
         let first = self.hi / divisor.hi;
         let rest = self - divisor * Dd::from(first);
@@ -93,7 +93,7 @@ impl Dd {
         Dd::sum(first, second) + Dd::from(rest.hi / divisor.hi)
     }
 
-    /// The square root, one correction better than a float's.
+    /// The square root, with one correction step.
     pub fn sqrt(self) -> Dd {
         if self.hi <= 0.0 {
             return Dd::ZERO;
@@ -103,7 +103,7 @@ impl Dd {
         Dd::sum(root, rest.hi / (2.0 * root))
     }
 
-    /// The nearest float.
+    /// Rounds to the nearest float.
     pub fn to_f64(self) -> f64 {
         self.hi + self.lo
     }
@@ -154,10 +154,10 @@ impl Mul for Dd {
     }
 }
 
-/// `value * 2^power`, to 0 or infinity where that is out of range; rounded once, but where `value` itself is far from 1 and
-/// the result subnormal.
+/// `value * 2^power`, with overflow to infinity and underflow to 0. Rounds once, unless `value` is far from 1 and the
+/// result subnormal.
 pub fn ldexp(mut value: f64, mut power: i32) -> f64 {
-    // In steps that are floats themselves. No float needs more than three of them, whatever the power.
+    // In steps that are representable; three are enough for any float.
     for _ in 0..3 {
         let step = power.clamp(-1000, 1000);
         value *= power_of_two(step);
@@ -172,7 +172,7 @@ pub fn power_of_two(power: i32) -> f64 {
     f64::from_bits(((power + 1023) as u64) << 52)
 }
 
-/// The e of 2^e <= |value| < 2^(e+1); -1023 for zero and subnormals, 1024 for NaN and infinity.
+/// The exponent e with 2^e <= |value| < 2^(e+1); -1023 for zero and subnormals, 1024 for NaN and infinity.
 #[inline(always)]
 pub fn exponent(value: f64) -> i32 {
     (value.to_bits() >> 52 & 0x7ff) as i32 - 1023
@@ -183,21 +183,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_products_are_exact() {
+    fn two_products_agree() {
         for (a, b) in [(1.0 + f64::EPSILON, 1.0 + f64::EPSILON), (3.1, -7.7e100), (1e-140, 1e139)] {
             assert_eq!(two_product::<true>(a, b), two_product::<false>(a, b));
         }
     }
 
     #[test]
-    fn integers_keep_106_bits() {
+    fn from_u128_keeps_106_bits() {
         assert_eq!(Dd::from_u128((1 << 100) + 1), Dd { hi: power_of_two(100), lo: 1.0 });
         assert_eq!(Dd::from_i128(-(1 << 60) - 3), Dd { hi: -power_of_two(60), lo: -3.0 });
         assert_eq!(Dd::from_u128(u128::MAX).hi, power_of_two(127) * 2.0);
     }
 
     #[test]
-    fn quotient_and_root_are_better_than_a_float() {
+    fn quotient_and_root_exceed_float_precision() {
         let third = Dd::from(1.0).over(Dd::from(3.0));
         assert_eq!(third * Dd::from(3.0), Dd::from(1.0));
         let root = Dd::from(2.0).sqrt();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn ldexp_reaches_both_ends() {
+    fn ldexp_covers_the_float_range() {
         assert_eq!(ldexp(1.0, -1074), f64::from_bits(1));
         assert_eq!(ldexp(1.0, -1076), 0.0);
         assert_eq!(ldexp(1.5, 1023), f64::MAX / (2.0 - f64::EPSILON) * 1.5);

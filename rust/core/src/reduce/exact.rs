@@ -1,16 +1,16 @@
-//! A sum of floats without any rounding: one long fixed-point number that covers every exponent a float has.
+//! Exact summation: a fixed-point accumulator that covers all exponents of f64.
 //!
-//! Slow beside the kernels (about 2 ns an element), so it is asked only where they can't vouch for their last bit: where
-//! almost everything cancels.
+//! Slow compared to the kernels (about 2 ns per element), so it is used only where cancellation makes their last bit
+//! unreliable.
 
 use super::dd::{Dd, ldexp};
 
-/// Each digit holds 32 bits of its place and is free to grow to 63 before it must be carried.
+/// Each digit has 32 bits and can grow to 63 before a carry is needed.
 const DIGITS: usize = 70;
-/// The place of the lowest bit of digit 0 is 2^LOWEST: under it no `f64` has a bit.
+/// Exponent of the lowest bit of digit 0, below that of any `f64`.
 const LOWEST: i32 = -1088;
 
-/// The exact sum so far.
+/// The accumulator.
 pub struct ExactSum {
     digits: [i64; DIGITS],
     room: u32,
@@ -23,14 +23,14 @@ impl ExactSum {
         ExactSum { digits: [0; DIGITS], room: ExactSum::ROOM }
     }
 
-    /// One more finite float.
+    /// Adds a finite float.
     #[inline]
     pub fn add(&mut self, value: f64) {
         let bits = value.to_bits();
         let biased = (bits >> 52 & 0x7ff) as usize;
         let fraction = bits & ((1 << 52) - 1);
         let mantissa = if biased == 0 { fraction } else { fraction | 1 << 52 };
-        // The lowest bit of the mantissa lies at 2^(max(biased, 1) - 1075), which is this many bits above LOWEST.
+        // The lowest bit of the mantissa has exponent max(biased, 1) - 1075, this many bits above LOWEST.
         let place = biased.max(1) + 13;
         let wide = u128::from(mantissa) << (place % 32);
         let sign = 1 - 2 * (bits >> 63) as i64;
@@ -44,7 +44,7 @@ impl ExactSum {
         }
     }
 
-    /// Leaves 0..2^32 in every digit but the last, which has the sign.
+    /// Normalizes all digits to 0..2^32 but the last, which has the sign.
     fn carry(&mut self) {
         for i in 0..DIGITS - 1 {
             let over = self.digits[i] >> 32;
@@ -54,7 +54,7 @@ impl ExactSum {
         self.room = ExactSum::ROOM;
     }
 
-    /// The sum times 2^power. (Scaled, a sum that no float can hold can still be divided by n.)
+    /// The sum times 2^power, so that a sum beyond the range of floats can still be divided.
     pub fn total(mut self, power: i32) -> Dd {
         self.carry();
         let negative = self.digits[DIGITS - 1] < 0;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_in_between() {
+    fn intermediate_cancellation_is_exact() {
         assert_eq!(sum(&[]), 0.0);
         assert_eq!(sum(&[1e300, 1.0, -1e300, f64::from_bits(1), -1.0]), f64::from_bits(1));
         assert_eq!(sum(&[0.1; 10]), 1.0);
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_beyond_all_floats_can_be_scaled() {
+    fn overflowing_sum_can_be_scaled() {
         let mut exact = ExactSum::new();
         (0..4).for_each(|_| exact.add(f64::MAX));
         assert_eq!(exact.total(-2).to_f64(), f64::MAX);
     }
 
     #[test]
-    fn carries_before_a_digit_is_full() {
+    fn carries_before_overflow() {
         let mut exact = ExactSum::new();
         exact.room = 3;
         (0..10).for_each(|_| exact.add(-1.5));

@@ -3,12 +3,12 @@
 use half::slice::HalfFloatSliceExt;
 
 use super::dd::ldexp;
-use super::real::{AsTheyLie, BLOCK, Blocks, Looks, Summary, summarise};
-use super::{Number, Op, OpSet, Reductions};
+use super::real::{BLOCK, BlockSums, Blocks, InPlace, Summary, summarise};
+use super::{Op, OpSet, Reductions, Scalar};
 use crate::simd::InstructionSet;
 use crate::tensor::DType;
 
-/// 16-bit floats, widened to f32 a block at a time.
+/// 16-bit floats, converted to f32 block by block.
 struct Widened<'a, H>(&'a [u8], std::marker::PhantomData<H>);
 
 trait Half: Copy {
@@ -49,17 +49,17 @@ impl<H: Half> Blocks<f32> for Widened<'_, H> {
     }
 }
 
-/// The reductions of floats of `dtype`.
+/// Reductions of floats of `dtype`.
 pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
     match dtype {
         DType::F16 => real(isa, dtype, &Widened::<half::f16>(data, std::marker::PhantomData), wanted, 11),
         DType::BF16 => real(isa, dtype, &Widened::<half::bf16>(data, std::marker::PhantomData), wanted, 8),
-        DType::F32 => real::<f32>(isa, dtype, &AsTheyLie(data), wanted, 24),
-        _ => real::<f64>(isa, DType::F64, &AsTheyLie(data), wanted, 53),
+        DType::F32 => real::<f32>(isa, dtype, &InPlace(data), wanted, 24),
+        _ => real::<f64>(isa, DType::F64, &InPlace(data), wanted, 53),
     }
 }
 
-fn real<T: Looks>(
+fn real<T: BlockSums>(
     isa: InstructionSet,
     dtype: DType,
     blocks: &dyn Blocks<T>,
@@ -68,7 +68,7 @@ fn real<T: Looks>(
 ) -> Reductions {
     let summary = summarise(isa, blocks, wanted, precision);
     let mut out = Reductions::new(dtype, summary.counts);
-    let mut set = |op, abs, value| out.set(op, abs, Number::from_f64(dtype, value));
+    let mut set = |op, abs, value| out.set(op, abs, Scalar::from_f64(dtype, value));
     for abs in [false, true] {
         let values = Finished::of(&summary, abs);
         if summary.counts.n > 0 {
@@ -90,7 +90,7 @@ fn real<T: Looks>(
     out
 }
 
-/// The moments of floats, or of their magnitudes, at their true scale and with numpy's parse_recorded_name of what isn't finite.
+/// The moments of x or |x|, rescaled, with numpy's treatment of non-finite values.
 pub struct Finished {
     pub sum: f64,
     pub mean: f64,

@@ -1,14 +1,13 @@
-//! Reductions of bools and integers. All sums are exact; only the last step rounds.
+//! Reductions of booleans and integers. All sums are exact; only the final step rounds.
 //!
-//! numpy's parse_recorded_name of |x| is kept: the magnitude wraps, so abs(int8 -128) is -128. Norms are of true magnitudes, because
-//! numpy takes them in float64.
+//! |x| wraps as in numpy: abs(int8 -128) is -128. Norms use true magnitudes, because numpy computes them in float64.
 
 use super::dd::Dd;
-use super::{Counts, Number, Op, OpSet, Reductions};
+use super::{Counts, Op, OpSet, Reductions, Scalar};
 use crate::simd::{InstructionSet, Kernel};
 use crate::tensor::DType;
 
-/// Elements added up in 64-bit lanes before they go into the totals: few enough for any 32-bit element.
+/// Elements accumulated in 64-bit lanes before they are added to the totals: few enough for any 32-bit type.
 const BLOCK: usize = 1 << 16;
 
 /// The sums of integers.
@@ -19,20 +18,20 @@ struct Sums {
     abs_min: i128,
     abs_max: i128,
     sum: i128,
-    /// Of wrapped magnitudes.
+    /// Sum of wrapped magnitudes.
     abs_sum: i128,
-    /// Of true magnitudes.
+    /// Sum of true magnitudes.
     l1: u128,
-    /// Of squares: units of 1, and of 2^64.
+    /// Sum of squares, in units of 1 and 2^64.
     squares: [u128; 2],
-    /// Sums about `k`, for the variance of x and of |x|.
+    /// Sums about an offset, for the variance of x and |x|.
     about: [Deviations; 2],
     zeros: u64,
     product: u64,
     abs_product: u64,
 }
 
-/// Of distances from k: the squares, in units of 1 and of 2^64.
+/// Sum of squared distances from k, in units of 1 and 2^64.
 #[derive(Clone, Copy, Default)]
 struct Deviations {
     k: i128,
@@ -59,7 +58,7 @@ impl Sums {
     }
 }
 
-/// The reductions of bools or integers of `dtype`.
+/// Reductions of booleans or integers of `dtype`.
 pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
     let sums = match dtype {
         DType::I8 => narrow::<i8>(isa, data, wanted),
@@ -79,17 +78,17 @@ fn finish(dtype: DType, sums: &Sums, wanted: OpSet) -> Reductions {
     let mut out = Reductions::new(dtype, Counts { n: sums.n, zeros: sums.zeros, ..Counts::default() });
     let signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::Bool);
     let whole = |bits: u64| {
-        if signed { Number::from_i64(DType::I64, bits as i64) } else { Number::from_u64(DType::U64, bits) }
+        if signed { Scalar::from_i64(DType::I64, bits as i64) } else { Scalar::from_u64(DType::U64, bits) }
     };
-    let float = |value: f64| Number::from_f64(DType::F64, value);
+    let float = |value: f64| Scalar::from_f64(DType::F64, value);
     let n = Dd::from_u128(sums.n.into());
     for abs in [false, true] {
         let (min, max) = if abs { (sums.abs_min, sums.abs_max) } else { (sums.min, sums.max) };
         let sum = if abs { sums.abs_sum } else { sums.sum };
         if sums.n > 0 {
-            // Two's complement: the low bytes are those of any width, signed or not.
-            out.set(Op::Min, abs, Number::from_i64(dtype, min as i64));
-            out.set(Op::Max, abs, Number::from_i64(dtype, max as i64));
+            // In two's complement, the low bytes are the value for any width and sign.
+            out.set(Op::Min, abs, Scalar::from_i64(dtype, min as i64));
+            out.set(Op::Max, abs, Scalar::from_i64(dtype, max as i64));
         }
         if wanted.moments() {
             out.set(Op::Sum, abs, whole(sum as u64));
@@ -113,8 +112,8 @@ fn wide_total([units, upper]: [u128; 2]) -> Dd {
     Dd::from_u128(units) + Dd::from_u128(upper).scaled(64)
 }
 
-/// `k` is an element, so its distance from the mean is at most n times the variance's root: what the subtraction loses,
-/// twice a float's precision has to spare.
+/// `k` is an element, so its distance from the mean is at most n times the standard deviation, and double-double precision
+/// covers the cancellation.
 fn variance(sums: &Sums, abs: bool) -> Dd {
     let about = &sums.about[usize::from(abs)];
     let sum = if abs { sums.abs_sum } else { sums.sum };
@@ -162,7 +161,7 @@ narrow! {
     u32, 4, std::convert::identity;
 }
 
-/// What one look at a block finds.
+/// The sums of one block.
 struct Block<I> {
     min: I,
     max: I,
@@ -204,7 +203,7 @@ impl<I: Narrow> Kernel for Look<'_, I> {
             block.sum = block.sum.wrapping_add(wide);
             block.abs_sum = block.abs_sum.wrapping_add(wrapped.into());
             block.l1 = block.l1.wrapping_add(magnitude);
-            // Both factors have 32 bits, which is the multiplication that every processor has in its vectors.
+            // 32-bit factors use the vector multiplication that every processor has.
             let square = (magnitude as u64 & 0xffff_ffff).wrapping_mul(magnitude as u64 & 0xffff_ffff);
             if I::SIZE < 4 {
                 block.squares[0] = block.squares[0].wrapping_add(square);
@@ -218,7 +217,7 @@ impl<I: Narrow> Kernel for Look<'_, I> {
     }
 }
 
-/// Of x - k: the squares, in units of 1 and of 2^32. |x - k| has 32 bits, as two elements of one sort.
+/// Sum of (x - k)², in units of 1 and 2^32. |x - k| fits in 32 bits, as x and k have the same type.
 struct Squares<'a, I>(&'a [u8], i64, bool, std::marker::PhantomData<I>);
 
 impl<I: Narrow> Kernel for Squares<'_, I> {
@@ -300,7 +299,7 @@ fn narrow<I: Narrow>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Sums {
     sums
 }
 
-/// 64-bit integers, whose squares no vector holds: one element after the other, in 128 bits.
+/// 64-bit integers, one by one in 128 bits: no vector holds their squares.
 fn wide<I: Copy + Into<i128>>(
     data: &[u8],
     wanted: OpSet,
@@ -343,7 +342,7 @@ fn wide<I: Copy + Into<i128>>(
     sums
 }
 
-/// Bools: how many are true says everything. Any byte but 0 is true, as in numpy.
+/// Booleans: the number of true elements determines everything. Any nonzero byte is true, as in numpy.
 fn truths(data: &[u8]) -> Sums {
     let zeros = data.iter().map(|byte| u64::from(*byte == 0)).sum::<u64>();
     let n = data.len() as u64;

@@ -1,15 +1,14 @@
-//! The loops over blocks of floats: everything that sees every element.
+//! SIMD kernels over blocks of floats.
 //!
-//! A block is a few thousand elements, so the second look at it comes from the first-level cache. Elements are read from
-//! little-endian bytes at any alignment, which compiles to plain vector loads where the processor is little-endian.
+//! A block has a few thousand elements, so repeated passes read the first-level cache. Elements are read from little-endian
+//! bytes at any alignment, which compiles to plain vector loads on little-endian processors.
 
 use super::dd::{Dd, exponent, power_of_two, quick_two_sum, two_product, two_sum};
 use crate::simd::{Kernel, fetch_ahead};
 
-/// A float as it lies in a tensor. Its key is a signed integer in the order of the floats: NaNs lie outside the
-/// infinities, and -0 under 0.
+/// A float element. Its key is an integer with the same order: NaNs are outside the infinities, and -0 is below 0.
 pub trait Float: Copy + 'static {
-    /// Bytes of one.
+    /// Size in bytes.
     const SIZE: usize;
     /// The signed integer of the same size.
     type Key: Copy + Ord;
@@ -19,7 +18,7 @@ pub trait Float: Copy + 'static {
     fn read(bytes: &[u8]) -> Self;
     fn wide(self) -> f64;
     fn key(self) -> Self::Key;
-    /// The key of its magnitude.
+    /// The key of the magnitude.
     fn magnitude(self) -> Self::Key;
     fn from_key(key: Self::Key) -> Self;
 }
@@ -61,7 +60,7 @@ macro_rules! float {
 float!(f32, i32, 4);
 float!(f64, i64, 8);
 
-/// Calls `full` with each whole group of `LANES` elements.
+/// Calls `full` with each complete group of `LANES` elements.
 #[inline(always)]
 fn each<T: Float, const LANES: usize>(bytes: &[u8], mut full: impl FnMut([T; LANES])) {
     for group in bytes.chunks_exact(T::SIZE * LANES) {
@@ -69,13 +68,13 @@ fn each<T: Float, const LANES: usize>(bytes: &[u8], mut full: impl FnMut([T; LAN
     }
 }
 
-/// The bytes of the elements that fill no group.
+/// The remainder that fills no group.
 #[inline(always)]
 fn left_over<T: Float, const LANES: usize>(bytes: &[u8]) -> &[u8] {
     &bytes[bytes.len() - bytes.len() % (T::SIZE * LANES)..]
 }
 
-/// Adds up lanes by halves.
+/// Sums the lanes pairwise.
 #[inline(always)]
 fn total<const LANES: usize>(mut lanes: [f64; LANES]) -> f64 {
     let mut width = LANES / 2;
@@ -88,7 +87,7 @@ fn total<const LANES: usize>(mut lanes: [f64; LANES]) -> f64 {
     lanes[0]
 }
 
-/// The first look: smallest, largest, and smallest magnitude.
+/// Minimum, maximum and minimum magnitude.
 pub struct Extremes<'a, T>(pub &'a [u8], pub std::marker::PhantomData<T>);
 
 impl<T: Float> Kernel for Extremes<'_, T> {
@@ -115,12 +114,12 @@ impl<T: Float> Kernel for Extremes<'_, T> {
             }
             (T::from_key(l), T::from_key(h), T::from_key(n))
         }
-        // 32 lanes of 32 bits fill as many registers as 16 of 64.
+        // 32 lanes of 32 bits use as many registers as 16 of 64.
         if T::SIZE == 4 && LANES == 16 { look::<T, 32>(self.0) } else { look::<T, LANES>(self.0) }
     }
 }
 
-/// How many are NaN, +inf, -inf, zero. Asked only of blocks that have some.
+/// Counts of NaN, +inf, -inf and zero; used only for blocks that have some.
 pub struct Kinds<'a, T>(pub &'a [u8], pub std::marker::PhantomData<T>);
 
 impl<T: Float> Kernel for Kinds<'_, T> {
@@ -140,10 +139,10 @@ impl<T: Float> Kernel for Kinds<'_, T> {
     }
 }
 
-/// Is the number of elements with a minus sign odd? (It is the sign of a product of zero or infinity.)
-pub struct OddMinuses<'a, T>(pub &'a [u8], pub std::marker::PhantomData<T>);
+/// Whether the number of negative signs is odd: the sign of a product of zero or infinity.
+pub struct OddSigns<'a, T>(pub &'a [u8], pub std::marker::PhantomData<T>);
 
-impl<T: Float> Kernel for OddMinuses<'_, T> {
+impl<T: Float> Kernel for OddSigns<'_, T> {
     type Out = bool;
 
     #[inline(always)]
@@ -153,7 +152,7 @@ impl<T: Float> Kernel for OddMinuses<'_, T> {
     }
 }
 
-/// A product that neither over- nor underflows: mantissas times a power of two.
+/// A product as mantissa and exponent, which cannot overflow.
 #[derive(Debug, Clone, Copy)]
 pub struct Product {
     pub mantissa: Dd,
@@ -163,7 +162,7 @@ pub struct Product {
 impl Product {
     pub const ONE: Product = Product { mantissa: Dd { hi: 1.0, lo: 0.0 }, exponent: 0 };
 
-    /// Times another number of the kind. Mantissas within 2^±100 of 1 come out within [1, 2).
+    /// Multiplies by another such number. Mantissas within 2^±100 of 1 are normalized to [1, 2).
     #[inline]
     pub fn times(self, mantissa: Dd, power: i64) -> Product {
         let product = self.mantissa * mantissa;
@@ -172,7 +171,7 @@ impl Product {
     }
 }
 
-/// The product of f32 elements, a part of it in each lane; the power of two is taken out now and then.
+/// The product of f32 elements per lane, renormalized periodically.
 struct Factors<const LANES: usize> {
     lanes: [f64; LANES],
     powers: [i64; LANES],
@@ -184,7 +183,7 @@ impl<const LANES: usize> Factors<LANES> {
         Factors { lanes: [1.0; LANES], powers: [0; LANES] }
     }
 
-    /// Leaves a magnitude in [1, 2) in every lane. They are finite and not zero.
+    /// Normalizes all lanes, which are finite and nonzero, to [1, 2).
     #[inline(always)]
     fn renormalise(&mut self) {
         for i in 0..LANES {
@@ -194,7 +193,7 @@ impl<const LANES: usize> Factors<LANES> {
         }
     }
 
-    /// Fewer than `LANES` more factors.
+    /// Multiplies the remaining elements, fewer than `LANES`.
     #[inline(always)]
     fn also(&mut self, rest: &[u8]) {
         for (i, x) in rest.chunks_exact(4).map(f32::read).enumerate() {
@@ -205,34 +204,34 @@ impl<const LANES: usize> Factors<LANES> {
 
     #[inline(always)]
     fn total(self) -> Product {
-        // At most 16 mantissas under 2: nothing can overflow.
+        // At most 16 mantissas below 2 cannot overflow.
         let mantissa: f64 = self.lanes.iter().product();
         Product::ONE.times(mantissa.into(), self.powers.iter().sum())
     }
 }
 
-/// Sums of f32 elements about 0, in f64: of x, of |x|, of x²; and their product where `period` is not 0, its powers of
-/// two taken out after every `period` factors.
-pub struct Plain<'a> {
+/// Sums of x, |x| and x² of f32 elements in f64, and their product unless `period` is 0. The product is renormalized after
+/// every `period` factors.
+pub struct SumsAboutZero<'a> {
     pub bytes: &'a [u8],
-    /// What will be looked at next: it is fetched while this is added up.
+    /// The memory that follows, to be prefetched.
     pub ahead: &'a [u8],
     pub period: usize,
 }
 
-/// What [`Plain`] gives.
-pub struct PlainSums {
+/// The result of [`SumsAboutZero`].
+pub struct ZeroSums {
     pub sum: f64,
     pub magnitudes: f64,
     pub squares: f64,
     pub product: Product,
 }
 
-impl Kernel for Plain<'_> {
-    type Out = PlainSums;
+impl Kernel for SumsAboutZero<'_> {
+    type Out = ZeroSums;
 
     #[inline(always)]
-    fn run<const LANES: usize, const FMA: bool>(self) -> PlainSums {
+    fn run<const LANES: usize, const FMA: bool>(self) -> ZeroSums {
         let (mut s, mut a, mut q) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut product = Factors::<LANES>::new();
         let rest = left_over::<f32, LANES>(self.bytes);
@@ -270,15 +269,14 @@ impl Kernel for Plain<'_> {
             a[i] += x.abs();
             q[i] += x * x;
         }
-        PlainSums { sum: total(s), magnitudes: total(a), squares: total(q), product: product.total() }
+        ZeroSums { sum: total(s), magnitudes: total(a), squares: total(q), product: product.total() }
     }
 }
 
-/// Sums of f32 elements about a place of their own, in f64: of x - k and of (x - k)², of |x| instead of x if `ABS`; and
-/// the product as [`Plain`] gives it.
+/// Sums of x - k and (x - k)² of f32 elements in f64, of |x| if `ABS`; and the product as in [`SumsAboutZero`].
 pub struct About<'a, const ABS: bool> {
     pub bytes: &'a [u8],
-    /// As in [`Plain`].
+    /// As in [`SumsAboutZero`].
     pub ahead: &'a [u8],
     pub k: f64,
     pub period: usize,
@@ -336,8 +334,7 @@ fn multiply_add<const FMA: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// Sums of f64 elements, scaled, about a place of their own, in twice the precision: of x·scale - k and of its square; of
-/// magnitudes if `ABS`.
+/// Sums of x·scale - k and its square of f64 elements in double-double, of magnitudes if `ABS`.
 pub struct WideAbout<'a, const ABS: bool> {
     pub bytes: &'a [u8],
     pub scale: f64,
@@ -381,7 +378,7 @@ impl<const ABS: bool> Kernel for WideAbout<'_, ABS> {
     }
 }
 
-/// The product of f64 elements, none of them zero, in twice the precision.
+/// The product of nonzero f64 elements in double-double.
 pub struct WideProduct<'a> {
     pub bytes: &'a [u8],
 }
@@ -394,7 +391,7 @@ impl Kernel for WideProduct<'_> {
         let (mut high, mut low, mut powers) = ([1.0; LANES], [0.0; LANES], [0; LANES]);
         #[inline(always)]
         fn step<const FMA: bool>(x: f64, high: &mut f64, low: &mut f64, power: &mut i64) {
-            // A subnormal has no exponent to take out; lifted by 2^64 it has.
+            // Subnormals have no exponent to extract, so they are scaled by 2^64.
             let subnormal = x.to_bits() >> 52 & 0x7ff == 0;
             let lifted = x * if subnormal { power_of_two(64) } else { 1.0 };
             let bits = lifted.to_bits();
@@ -402,7 +399,7 @@ impl Kernel for WideProduct<'_> {
             let x = f64::from_bits(bits & !(0x7ff << 52) | 1023 << 52);
             let (product, lost) = two_product::<FMA>(*high, x);
             (*high, *low) = quick_two_sum(product, lost + *low * x);
-            // Mantissas are under 2, so products are under 4: one halving keeps them there.
+            // Mantissas are below 2, so a product is below 4 and one halving suffices.
             let half = if high.abs() >= 2.0 { 0.5 } else { 1.0 };
             *power += i64::from(half != 1.0);
             *high *= half;

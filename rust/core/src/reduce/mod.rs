@@ -1,8 +1,8 @@
-//! All 18 reductions of a tensor in one pass over its bytes.
+//! Reductions of a tensor, all 18 in one pass over its bytes.
 //!
-//! The results have numpy's dtypes and numpy's parse_recorded_name of NaN and infinity; std and variance divide by n, and the norms are
-//! over all elements whatever the rank. Nothing is less accurate than numpy: a result is within one step of its dtype from
-//! the exact one, also where numpy overflows on the way to a result that fits.
+//! Results have numpy's dtypes and numpy's treatment of NaN and infinity. std and variance divide by n; norms are over all
+//! elements for any rank. Results are at least as accurate as numpy's: within one unit in the last place of the exact
+//! value, also where numpy overflows in an intermediate result.
 
 mod complex;
 mod dd;
@@ -10,47 +10,47 @@ mod exact;
 mod float;
 mod int;
 mod lanes;
-mod number;
 mod real;
+mod scalar;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use complex::magnitude;
-pub use number::{Number, Value};
+pub use scalar::{Scalar, Value};
 
 use crate::error::{Error, Result};
 use crate::simd::InstructionSet;
 use crate::tensor::DType;
 
-/// One kind of reduction.
+/// A reduction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Op {
-    /// The smallest element; NaN where there is one.
+    /// The minimum; NaN if any element is NaN.
     Min,
-    /// The largest element; NaN where there is one.
+    /// The maximum; NaN if any element is NaN.
     Max,
-    /// Sum over n.
+    /// The mean.
     Mean,
     /// The product of all elements.
     Prod,
-    /// The square root of the variance.
+    /// The standard deviation, over n.
     Std,
     /// The sum of all elements.
     Sum,
-    /// The mean squared distance from the mean, over n.
+    /// The variance, over n.
     Variance,
-    /// The sum of magnitudes.
+    /// The L1 norm.
     L1,
-    /// The square root of the sum of squared magnitudes.
+    /// The L2 norm.
     L2,
 }
 
 impl Op {
-    /// Every kind, in the order of smdebug's names.
+    /// All reductions, in the order of smdebug's names.
     pub const ALL: [Op; 9] = [Op::Min, Op::Max, Op::Mean, Op::Prod, Op::Std, Op::Sum, Op::Variance, Op::L1, Op::L2];
 
-    /// Its name in the format: "min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2".
+    /// The name in the format: "min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2".
     pub fn name(self) -> &'static str {
         match self {
             Op::Min => "min",
@@ -65,37 +65,37 @@ impl Op {
         }
     }
 
-    /// The kind of a name of the format.
+    /// The reduction of a name in the format.
     pub fn from_name(name: &str) -> Option<Op> {
         Op::ALL.into_iter().find(|op| op.name() == name)
     }
 }
 
-/// Which reductions are wanted. What nobody asks for need not cost anything.
+/// A set of reductions, so that only requested ones are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpSet(u32);
 
 impl OpSet {
     /// All 18.
     pub const ALL: OpSet = OpSet((1 << 18) - 1);
-    /// None: only the counts.
+    /// No reductions, only the counts.
     pub const NONE: OpSet = OpSet(0);
-    /// All but the two products, the only ones that cost a look of their own.
+    /// All but the two products, which need extra work per element.
     pub const CHEAP: OpSet = OpSet(OpSet::ALL.0 & !(0b11 << (2 * Op::Prod as u32)));
 
-    /// These, and one more.
+    /// The set with one more reduction.
     #[must_use]
     pub fn with(self, op: Op, abs: bool) -> OpSet {
         OpSet(self.0 | 1 << OpSet::bit(op, abs))
     }
 
-    /// These, but for one.
+    /// The set without one reduction.
     #[must_use]
     pub fn without(self, op: Op, abs: bool) -> OpSet {
         OpSet(self.0 & !(1 << OpSet::bit(op, abs)))
     }
 
-    /// Is it wanted?
+    /// Whether the set has a reduction.
     pub fn has(self, op: Op, abs: bool) -> bool {
         self.0 >> OpSet::bit(op, abs) & 1 == 1
     }
@@ -124,37 +124,37 @@ impl FromIterator<(Op, bool)> for OpSet {
     }
 }
 
-/// How many elements there are of each kind that a mean would hide. A complex element is NaN if a part is, else infinite
-/// (counted as positive) if a part is, else zero if both are.
+/// Counts of elements by kind. A complex element is NaN if a part is, else infinite (counted as positive) if a part is,
+/// else zero if both are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// All elements.
     pub n: u64,
-    /// Elements that are NaN.
+    /// NaN elements.
     pub nan: u64,
-    /// Elements that are +inf.
+    /// Elements equal to +inf.
     pub pos_inf: u64,
-    /// Elements that are -inf.
+    /// Elements equal to -inf.
     pub neg_inf: u64,
-    /// Elements that are 0 or -0.
+    /// Elements equal to 0 or -0.
     pub zeros: u64,
 }
 
 impl Counts {
-    /// Elements that are neither NaN nor infinite.
+    /// Finite elements.
     pub fn finite(&self) -> u64 {
         self.n - self.nan - self.pos_inf - self.neg_inf
     }
 }
 
-/// The reductions of one tensor, and its counts.
+/// The reductions and counts of a tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reductions {
-    /// The dtype of the tensor that was reduced.
+    /// The dtype of the tensor.
     pub dtype: DType,
-    /// What was counted on the way.
+    /// The counts.
     pub counts: Counts,
-    values: [[Option<Number>; 2]; 9],
+    values: [[Option<Scalar>; 2]; 9],
 }
 
 impl Reductions {
@@ -162,23 +162,27 @@ impl Reductions {
         Reductions { dtype, counts, values: [[None; 2]; 9] }
     }
 
-    fn set(&mut self, op: Op, abs: bool, number: Number) {
+    fn set(&mut self, op: Op, abs: bool, number: Scalar) {
         self.values[op as usize][usize::from(abs)] = Some(number);
     }
 
-    /// A reduction of x, or of |x|. Where there is none (the minimum of an empty tensor, or one that was not asked for)
-    /// this is NaN; [`Reductions::try_get`] tells.
-    pub fn get(&self, op: Op, abs: bool) -> Number {
-        self.try_get(op, abs).unwrap_or_else(|| Number::from_f64(DType::F64, f64::NAN))
+    /// A reduction of x or |x|; NaN where [`Reductions::try_get`] is `None`.
+    pub fn get(&self, op: Op, abs: bool) -> Scalar {
+        self.try_get(op, abs).unwrap_or_else(|| Scalar::from_f64(DType::F64, f64::NAN))
     }
 
-    /// A reduction of x, or of |x|; nothing for the minimum and maximum of an empty tensor and for what was not asked for.
-    pub fn try_get(&self, op: Op, abs: bool) -> Option<Number> {
+    /// A reduction of x or |x|; `None` for the minimum and maximum of an empty tensor and for reductions that were not
+    /// requested.
+    pub fn try_get(&self, op: Op, abs: bool) -> Option<Scalar> {
         self.values[op as usize][usize::from(abs)]
     }
 }
 
-/// All 18 reductions of the elements in `data`: little-endian, at any alignment.
+/// Reductions of a tensor, all 18 in one pass over its bytes.
+///
+/// Results have numpy's dtypes and numpy's treatment of NaN and infinity. std and variance divide by n; norms are over all
+/// elements for any rank. Results are at least as accurate as numpy's: within one unit in the last place of the exact
+/// value, also where numpy overflows in an intermediate result.
 ///
 /// ```
 /// use smdwidgets_core::reduce::{reduce, Op};
@@ -193,12 +197,12 @@ pub fn reduce(dtype: DType, data: &[u8]) -> Result<Reductions> {
     reduce_some(dtype, data, OpSet::ALL)
 }
 
-/// The reductions in `wanted`, and whichever come along for nothing. The counts are always there.
+/// Computes the reductions in `wanted`, and others that cost nothing extra. The counts are always included.
 pub fn reduce_some(dtype: DType, data: &[u8], wanted: OpSet) -> Result<Reductions> {
     reduce_by(InstructionSet::best(), dtype, data, wanted)
 }
 
-/// As [`reduce_some`], by the instructions of one path: for tests, which take each in turn.
+/// As [`reduce_some`] with a given instruction set, for tests.
 pub fn reduce_by(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Result<Reductions> {
     elements(dtype, data, "reduced")?;
     Ok(match dtype {
@@ -208,15 +212,15 @@ pub fn reduce_by(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) 
     })
 }
 
-/// How many elements `data` holds; an error that says what can't be done with text or with a part of an element.
+/// The number of elements in `data`; an error for strings and incomplete elements.
 pub(crate) fn elements(dtype: DType, data: &[u8], done: &str) -> Result<u64> {
     let size = dtype.item_size();
     if size == 0 {
-        return Err(Error::Invalid(format!("a tensor of text ({}) can't be {done}", dtype.name())));
+        return Err(Error::Invalid(format!("a string tensor ({}) cannot be {done}", dtype.name())));
     }
     if !data.len().is_multiple_of(size) {
         let (len, name) = (data.len(), dtype.name());
-        return Err(Error::Invalid(format!("{len} bytes are no whole number of {name} elements of {size} bytes")));
+        return Err(Error::Invalid(format!("{len} bytes are not a multiple of the {size} bytes of a {name} element")));
     }
     Ok((data.len() / size) as u64)
 }

@@ -1,27 +1,26 @@
-//! Everything that is asked of a stream of floats: the driver over the blocks, and the few sums that the answers need.
+//! Summaries of streams of floats: the driver over blocks, and the sums from which all reductions follow.
 
 use std::marker::PhantomData;
 
 use super::dd::{Dd, exponent, ldexp, power_of_two};
 use super::exact::ExactSum;
-use super::lanes::{About, Extremes, Float, Kinds, OddMinuses, Plain, Product, WideAbout, WideProduct};
+use super::lanes::{About, Extremes, Float, Kinds, OddSigns, Product, SumsAboutZero, WideAbout, WideProduct};
 use super::{Counts, OpSet};
 use crate::simd::InstructionSet;
 
-/// Elements of a block. Its 16 or 32 KiB stay in the first-level cache between the looks.
+/// Elements per block. Its 16 or 32 KiB stay in the first-level cache between passes.
 pub const BLOCK: usize = 4096;
 
-/// Floats that can be gone through again and again, block by block, each block little-endian bytes of at most [`BLOCK`]
-/// elements.
+/// Floats that can be iterated repeatedly, in blocks of at most [`BLOCK`] little-endian elements.
 pub trait Blocks<T> {
-    /// Calls `each` with every block in order, and with what memory comes after it, where that is known.
+    /// Calls `each` with every block and with the memory after it, if known, for prefetching.
     fn each(&self, each: &mut dyn FnMut(&[u8], &[u8]));
 }
 
-/// Floats that lie in the tensor as they are.
-pub struct AsTheyLie<'a>(pub &'a [u8]);
+/// Floats stored contiguously.
+pub struct InPlace<'a>(pub &'a [u8]);
 
-impl<T: Float> Blocks<T> for AsTheyLie<'_> {
+impl<T: Float> Blocks<T> for InPlace<'_> {
     fn each(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
         let mut rest = self.0;
         while !rest.is_empty() {
@@ -32,7 +31,7 @@ impl<T: Float> Blocks<T> for AsTheyLie<'_> {
     }
 }
 
-/// Sums about a place `k`: of x - k, and of its square.
+/// Sums about an offset `k`: of x - k and (x - k)².
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Part {
     k: f64,
@@ -46,8 +45,8 @@ impl Part {
     }
 }
 
-/// Sums of many blocks about one place, which is the first block's. That place lies among (or at most four times as far
-/// from 0 as) the elements, so the subtraction in a variance costs at most a factor n of the 2^104 there are.
+/// Sums of all blocks about the offset of the first. The offset lies within (or at most four times as far from 0 as) the
+/// elements, so the subtraction in the variance loses at most a factor n of the available 2^104.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Moments {
     n: f64,
@@ -84,7 +83,7 @@ impl Moments {
         self.q + k * (self.s + self.s + k * Dd::from(self.n))
     }
 
-    /// The mean squared distance from the mean.
+    /// The variance.
     pub fn variance(&self) -> Dd {
         let n = Dd::from(self.n);
         let variance = (self.q - self.s * self.s.over(n)).over(n);
@@ -92,32 +91,32 @@ impl Moments {
     }
 }
 
-/// What one pass over floats finds out. Sums are of x·2^power, and mean nothing where not all elements are finite.
+/// The result of one pass. Sums are of x·2^power, and undefined unless all elements are finite.
 pub struct Summary {
     pub counts: Counts,
     pub min: f64,
     pub max: f64,
-    /// The smallest magnitude.
+    /// The minimum of |x|.
     pub near: f64,
-    /// The largest magnitude.
+    /// The maximum of |x|.
     pub far: f64,
     pub power: i32,
     pub x: Moments,
     pub abs: Moments,
-    /// The sum of x, exact to the last bit of the result's dtype.
+    /// The sum of x, correctly rounded in the result's dtype.
     pub sum: Dd,
-    /// The product, with the sign it has also where it is zero or infinite.
+    /// The product, signed also if zero or infinite.
     pub product: f64,
 }
 
-/// What the looks at a block of one float type are.
-pub trait Looks: Float {
-    /// The power of two under which a sum of these, over the sum of their magnitudes, has lost more than a quarter of the
-    /// last bit of a result of `precision` bits: f64 lanes add at most 520 elements each before they are added up.
+/// The sums of a block for one float type.
+pub trait BlockSums: Float {
+    /// The power of two such that a sum smaller than it, relative to the sum of magnitudes, has lost more than a quarter of
+    /// the last bit of a result of `precision` bits. f64 lanes accumulate at most 520 elements each.
     fn cancelled(precision: i32) -> i32;
 
-    /// The sums of one finite block with smallest, largest and nearest element as given, of x and of |x|; and its product
-    /// if `product`. With the block comes the memory after it.
+    /// The sums of a finite block for x and |x|, given its minimum, maximum and minimum magnitude, and its product if
+    /// requested. The memory after the block is prefetched.
     fn sums(
         isa: InstructionSet,
         bytes_and_ahead: (&[u8], &[u8]),
@@ -127,12 +126,12 @@ pub trait Looks: Float {
     ) -> (Part, Part, Product);
 }
 
-/// Where a block's sums are taken about: the middle if all elements lie near it, so that subtraction later loses nothing.
+/// The offset of a block's sums: its center if all elements are near it, so that later subtractions lose nothing.
 fn middle(low: f64, high: f64) -> f64 {
     if low >= 0.25 * high { 0.5 * (low + high) } else { 0.0 }
 }
 
-impl Looks for f32 {
+impl BlockSums for f32 {
     fn cancelled(precision: i32) -> i32 {
         precision + 2 - 44
     }
@@ -145,7 +144,7 @@ impl Looks for f32 {
         product: bool,
     ) -> (Part, Part, Product) {
         let far = high.max(-low);
-        // A lane starts within [1, 2), takes `period` factors and perhaps one left over, and must stay within 2^±1020.
+        // A lane starts within [1, 2), takes `period` factors and possibly one remainder, and must stay within 2^±1020.
         let reach = exponent(far).abs().max(exponent(near).abs()).max(0) as usize + 1;
         let period = if product { (1018 / reach - 1).min(BLOCK) } else { 0 };
         let part = |k: f64, s: f64, q: f64| Part { k, s: s.into(), q: q.into() };
@@ -157,7 +156,7 @@ impl Looks for f32 {
             let x = part(k, s, q);
             return (x, if low < 0.0 { x.negated() } else { x }, product);
         }
-        let sums = isa.run(Plain { bytes, ahead, period });
+        let sums = isa.run(SumsAboutZero { bytes, ahead, period });
         let abs = if k > 0.0 {
             let (s, q, _) = isa.run(About::<true> { bytes, ahead: &[], k, period: 0 });
             part(k, s, q)
@@ -168,9 +167,9 @@ impl Looks for f32 {
     }
 }
 
-impl Looks for f64 {
+impl BlockSums for f64 {
     fn cancelled(_: i32) -> i32 {
-        // Twice the precision: (520·2^-53)² of the magnitudes may be lost.
+        // Double-double lanes lose at most (520·2^-53)² of the magnitudes.
         55 - 87
     }
 
@@ -206,10 +205,10 @@ impl Looks for f64 {
     }
 }
 
-/// One pass over the floats, or two where they are so large or small that their squares need another scale.
+/// Summarizes the floats in one pass, or two if their squares need scaling.
 ///
-/// `precision` is that of the dtype in which the sum will be given, in bits.
-pub fn summarise<T: Looks>(isa: InstructionSet, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32) -> Summary {
+/// `precision` is that of the result's dtype, in bits.
+pub fn summarise<T: BlockSums>(isa: InstructionSet, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32) -> Summary {
     let first = pass(isa, blocks, wanted, precision, 0);
     let power = -exponent(first.far);
     if T::SIZE == 8
@@ -226,7 +225,13 @@ pub fn summarise<T: Looks>(isa: InstructionSet, blocks: &dyn Blocks<T>, wanted: 
     first
 }
 
-fn pass<T: Looks>(isa: InstructionSet, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32, power: i32) -> Summary {
+fn pass<T: BlockSums>(
+    isa: InstructionSet,
+    blocks: &dyn Blocks<T>,
+    wanted: OpSet,
+    precision: i32,
+    power: i32,
+) -> Summary {
     let mut counts = Counts::default();
     let (mut low, mut high, mut near) = (T::HIGHEST, T::LOWEST, T::HIGHEST);
     let (mut x, mut abs, mut product) = (Moments::default(), Moments::default(), Product::ONE);
@@ -270,7 +275,12 @@ fn pass<T: Looks>(isa: InstructionSet, blocks: &dyn Blocks<T>, wanted: OpSet, pr
     summary
 }
 
-fn finish_product<T: Looks>(isa: InstructionSet, blocks: &dyn Blocks<T>, summary: &Summary, product: Product) -> f64 {
+fn finish_product<T: BlockSums>(
+    isa: InstructionSet,
+    blocks: &dyn Blocks<T>,
+    summary: &Summary,
+    product: Product,
+) -> f64 {
     let Counts { nan, pos_inf, neg_inf, zeros, .. } = summary.counts;
     let infinite = pos_inf + neg_inf > 0;
     if nan > 0 || infinite && zeros > 0 {
@@ -283,7 +293,7 @@ fn finish_product<T: Looks>(isa: InstructionSet, blocks: &dyn Blocks<T>, summary
     let magnitude = if infinite { f64::INFINITY } else { 0.0 };
     let mut odd = false;
     if summary.min.is_sign_negative() {
-        blocks.each(&mut |bytes, _| odd ^= isa.run(OddMinuses::<T>(bytes, PhantomData)));
+        blocks.each(&mut |bytes, _| odd ^= isa.run(OddSigns::<T>(bytes, PhantomData)));
     }
     if odd { -magnitude } else { magnitude }
 }

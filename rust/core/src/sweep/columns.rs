@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::reduce::Number;
+use crate::reduce::Scalar;
 use crate::tensor::DType;
 
 /// The dtype of empty cells. Numbers are never strings, so that dtype is free.
@@ -42,10 +42,10 @@ impl Cells {
     }
 
     /// Sets a cell.
-    pub fn set(&self, row: usize, column: usize, number: &Number) {
+    pub fn set(&self, row: usize, column: usize, number: &Scalar) {
         if number.dtype() == DType::BF16 {
             // numpy has no bfloat16.
-            return self.set(row, column, &Number::from_f64(DType::F32, number.to_f64()));
+            return self.set(row, column, &Scalar::from_f64(DType::F32, number.to_f64()));
         }
         let at = row * self.columns + column;
         let mut raw = [0; 16];
@@ -58,7 +58,7 @@ impl Cells {
         self.dtypes[at].store(number.dtype().number(), Ordering::Relaxed);
     }
 
-    fn get(&self, at: usize) -> Option<Number> {
+    fn get(&self, at: usize) -> Option<Scalar> {
         let dtype = self.dtypes[at].load(Ordering::Relaxed);
         if dtype == EMPTY {
             return None;
@@ -67,7 +67,7 @@ impl Cells {
         let low = self.bits[at].load(Ordering::Relaxed);
         let high = if dtype == DType::C128 { self.rest.lock().get(&at).copied().unwrap_or(0) } else { 0 };
         let raw = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
-        Some(Number::from_raw(dtype, &raw[..dtype.item_size()]))
+        Some(Scalar::from_raw(dtype, &raw[..dtype.item_size()]))
     }
 
     /// The columns: each has the dtype of its cells, or the narrowest one that holds all. Empty cells become NaN, which
@@ -94,7 +94,7 @@ impl Cells {
             let bits = self.bits[at].load(Ordering::Relaxed).to_le_bytes();
             return column.bytes.extend_from_slice(&bits[..dtype.item_size()]);
         }
-        let cell = self.get(at).unwrap_or_else(|| Number::from_f64(dtype, f64::NAN));
+        let cell = self.get(at).unwrap_or_else(|| Scalar::from_f64(dtype, f64::NAN));
         let cell = if cell.dtype() == dtype { cell } else { convert(&cell, dtype) };
         column.bytes.extend_from_slice(cell.as_bytes());
     }
@@ -134,13 +134,13 @@ fn common(mut dtypes: impl Iterator<Item = DType>, has_gaps: bool) -> DType {
     }
 }
 
-fn convert(number: &Number, dtype: DType) -> Number {
+fn convert(number: &Scalar, dtype: DType) -> Scalar {
     use crate::reduce::Value;
     match (number.value(), dtype) {
-        (Value::Complex(re, im), DType::C128) => Number::from_complex(dtype, re, im),
-        (Value::Int(value), DType::I64) => Number::from_i64(dtype, value),
-        (Value::UInt(value), DType::U64) => Number::from_u64(dtype, value),
-        _ => Number::from_f64(dtype, number.to_f64()),
+        (Value::Complex(re, im), DType::C128) => Scalar::from_complex(dtype, re, im),
+        (Value::Int(value), DType::I64) => Scalar::from_i64(dtype, value),
+        (Value::UInt(value), DType::U64) => Scalar::from_u64(dtype, value),
+        _ => Scalar::from_f64(dtype, number.to_f64()),
     }
 }
 
@@ -148,7 +148,7 @@ fn convert(number: &Number, dtype: DType) -> Number {
 mod tests {
     use super::*;
 
-    fn filled(numbers: &[Option<Number>]) -> Column {
+    fn filled(numbers: &[Option<Scalar>]) -> Column {
         let cells = Cells::new(numbers.len(), 2);
         for (at, number) in numbers.iter().enumerate() {
             number.iter().for_each(|number| cells.set(at, 1, number));
@@ -160,23 +160,23 @@ mod tests {
 
     #[test]
     fn column_keeps_common_dtype() {
-        let one = Number::from_i64(DType::I64, i64::MIN + 1);
+        let one = Scalar::from_i64(DType::I64, i64::MIN + 1);
         let column = filled(&[Some(one), Some(one)]);
         assert_eq!((column.dtype, &column.bytes[..8]), (DType::I64, one.as_bytes()));
-        let complex = Number::from_complex(DType::C128, 1.5, -2.5);
+        let complex = Scalar::from_complex(DType::C128, 1.5, -2.5);
         assert_eq!(filled(&[Some(complex)]), Column { dtype: DType::C128, bytes: complex.as_bytes().to_vec() });
     }
 
     #[test]
     fn mixed_dtypes_are_promoted() {
         let (f, i, u) =
-            (Number::from_f64(DType::F32, 0.5), Number::from_i64(DType::I8, -1), Number::from_u64(DType::U64, 7));
+            (Scalar::from_f64(DType::F32, 0.5), Scalar::from_i64(DType::I8, -1), Scalar::from_u64(DType::U64, 7));
         for (cells, dtype) in [
             (vec![Some(f), Some(i)], DType::F64),
-            (vec![Some(i), Some(Number::from_i64(DType::I64, 3))], DType::I64),
-            (vec![Some(u), Some(Number::from_u64(DType::U8, 3))], DType::U64),
+            (vec![Some(i), Some(Scalar::from_i64(DType::I64, 3))], DType::I64),
+            (vec![Some(u), Some(Scalar::from_u64(DType::U8, 3))], DType::U64),
             (vec![Some(u), Some(i)], DType::F64),
-            (vec![Some(f), Some(Number::from_complex(DType::C64, 1.0, 2.0))], DType::C128),
+            (vec![Some(f), Some(Scalar::from_complex(DType::C64, 1.0, 2.0))], DType::C128),
             (vec![Some(f), None], DType::F32),
             (vec![Some(i), None], DType::F64),
             (vec![None], DType::F64),

@@ -61,7 +61,7 @@ impl Plan {
 /// Options of a sweep.
 #[derive(Default)]
 pub struct Options<'o> {
-    /// Number of threads; by default one per core.
+    /// Scalar of threads; by default one per core.
     pub threads: Option<usize>,
     /// Called in the calling thread about ten times a second with (bytes done, total bytes); false cancels the sweep.
     pub progress: Option<&'o dyn Fn(u64, u64) -> bool>,

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::{Cells, Column, Failed, Options, Rows};
 use crate::checked::{self, Checksums, HEAD};
 use crate::error::{Error, Location, Result};
-use crate::reduce::{Number, Op, OpSet, Reductions, reduce_some};
+use crate::reduce::{Op, OpSet, Reductions, Scalar, reduce_some};
 use crate::source::Source;
 use crate::tensor::{DType, TensorView};
 
@@ -69,10 +69,10 @@ fn reduce_tensor(tensor: &TensorView<'_>, wanted: OpSet) -> Result<Reductions> {
 }
 
 /// The number in a record with one element.
-fn single(tensor: &TensorView<'_>) -> Result<Number> {
+fn single(tensor: &TensorView<'_>) -> Result<Scalar> {
     let (dtype, bytes) = (tensor.dtype, tensor.data.bytes());
     match bytes {
-        Some(bytes) if bytes.len() == dtype.item_size() => Ok(Number::from_raw(dtype, bytes)),
+        Some(bytes) if bytes.len() == dtype.item_size() => Ok(Scalar::from_raw(dtype, bytes)),
         _ => {
             let what = format!("invalid stored reduction of shape {:?} and dtype {}", tensor.shape, dtype.name());
             Err(Error::Unsupported { place: Location::memory(0), what })
@@ -83,15 +83,15 @@ fn single(tensor: &TensorView<'_>) -> Result<Number> {
 /// The result of [`verify`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Number of valid records.
+    /// Scalar of valid records.
     pub records: u64,
     /// Their total size.
     pub bytes: u64,
-    /// Number of records with a checksum as footer.
+    /// Scalar of records with a checksum as footer.
     pub by_footer: u64,
-    /// Number of records with a checksum in the index.
+    /// Scalar of records with a checksum in the index.
     pub by_index: u64,
-    /// Number of records without any checksum.
+    /// Scalar of records without any checksum.
     pub unverifiable: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A file that has its final name only when it is whole.
+//! Files that get their final name only when complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Small writes are gathered up to this size; larger ones go to the file as they are, without a copy.
+/// Small writes are buffered up to this size; larger ones are written directly.
 const GATHER: usize = 256 << 10;
 
-/// A file under a temporary name. Gone when dropped, unless published.
+/// A file under a temporary name, which is removed on drop unless published.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     path: PathBuf,
     temporary: PathBuf,
-    /// Directories between the run's root and the file, the root included.
+    /// Number of directories from the run's root to the file, with the root.
     depth: usize,
     file: Option<BufWriter<File>>,
     written: u64,
@@ -22,7 +22,7 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// A new file that is to be `key` under `root`. Takes the place of what a crash left under the temporary name.
+    /// Creates a file that will be `key` under `root`. Replaces a temporary file that a crash left behind.
     pub fn create(root: &Path, key: &str) -> Result<Self> {
         let path = root.join(key);
         let temporary = root.join(format!("{key}.tmp"));
@@ -47,17 +47,17 @@ impl Unfinished {
         self.written
     }
 
-    /// Adds to its end.
+    /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(file) = &mut self.file else {
-            return Err(Error::Invalid(format!("{} is complete", self.path.display())));
+            return Err(Error::Invalid(format!("{} is already complete", self.path.display())));
         };
         file.write_all(bytes).map_err(|source| io_error(&self.temporary, source))?;
         self.written += bytes.len() as u64;
         Ok(())
     }
 
-    /// Brings all that was written to the file, and to the disk if asked, and closes it.
+    /// Flushes and closes the file; with `fsync` also to the disk.
     pub fn complete(&mut self, fsync: bool) -> Result<()> {
         let Some(file) = self.file.take() else { return Ok(()) };
         let close = || {
@@ -67,7 +67,7 @@ impl Unfinished {
         close().map_err(|source| io_error(&self.temporary, source))
     }
 
-    /// Removes what has the final name now.
+    /// Removes the current file of the final name.
     pub fn remove_final(&self) -> Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(&self.path, error)),
@@ -75,7 +75,7 @@ impl Unfinished {
         }
     }
 
-    /// Gives it its final name with all that was written so far, and leaves it open for more.
+    /// Renames the file with all that was written so far, and keeps it open.
     pub fn show(&mut self, fsync: bool) -> Result<()> {
         if let Some(file) = &mut self.file {
             let flush = |file: &mut BufWriter<File>| {
@@ -87,7 +87,7 @@ impl Unfinished {
         self.rename(fsync)
     }
 
-    /// Closes it under its final name; how many bytes it has.
+    /// Closes the file under its final name. Returns its size.
     pub fn publish(mut self, fsync: bool) -> Result<u64> {
         self.complete(fsync)?;
         self.rename(fsync)?;
@@ -109,17 +109,17 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.published {
-            // What is still gathered must not be written on the way out, and Windows removes no open file.
+            // Buffered data must not be written, and Windows cannot remove an open file.
             if let Some(file) = self.file.take() {
                 drop(file.into_parts());
             }
-            // Nothing more can be done about a file that can't be removed; readers pass over temporary names.
+            // A failure to remove is ignored; readers skip temporary names.
             let _ = fs::remove_file(&self.temporary);
         }
     }
 }
 
-/// A new name is on the disk when its directory is, and that one's name when the directory above is.
+/// A new name is durable once its directory is synced, and that directory once its parent is.
 fn sync_directories(path: &Path, depth: usize) -> io::Result<()> {
     if cfg!(unix) {
         for directory in path.ancestors().skip(1).take(depth) {

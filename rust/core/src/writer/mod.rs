@@ -1,7 +1,7 @@
-//! Writing one step of one worker: its event file and the index file that says what lies where in it.
+//! Writing one step of one worker: its event file and its index file.
 //!
-//! Both are written under a temporary name and renamed when they are whole, the event file first: who sees an index file
-//! can read all it names. A step that fails, or is dropped unfinished, leaves nothing.
+//! Both are written under temporary names and renamed when complete, the event file first, so whoever sees an index file
+//! can read all its entries. A step that fails or is dropped unfinished leaves no files.
 
 mod file;
 mod names;
@@ -21,24 +21,24 @@ use crate::tensor::{DType, Data, Meta, encode_tensor_event};
 use file::Unfinished;
 pub use names::{event_key, index_key, reduction_name, worker_file_name};
 
-/// Content is checksummed and written by pieces of this size: the kernel then copies what the checksum has just brought near.
+/// Unit of checksumming and writing: the kernel then copies data that is still in the cache.
 const PIECE: usize = 1 << 20;
 
-/// What a finished step left behind: keys relative to the run, `None` for a file that wasn't needed.
+/// The files of a finished step, relative to the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
-    /// The event file; a step of nothing but shapes has none.
+    /// The event file; `None` for a step with shapes only.
     pub event_key: Option<String>,
-    /// The index file; a step that saved nothing has none.
+    /// The index file; `None` for an empty step.
     pub index_key: Option<String>,
-    /// Bytes of both.
+    /// Total size.
     pub bytes: u64,
 }
 
 /// Writes one step of one worker.
 ///
-/// Every record's footer is smdebug's constant, as its readers demand. The payload's true CRC32C goes, unmasked, into the
-/// record's index entry under `crc32c`, a key that other readers pass over.
+/// The footer of each record is smdebug's constant, which its readers require. The unmasked CRC32C of the payload is stored
+/// in the index entry under `crc32c`, which other readers ignore.
 #[derive(Debug)]
 pub struct StepWriter {
     root: PathBuf,
@@ -48,16 +48,16 @@ pub struct StepWriter {
     fsync: bool,
     events: Option<Unfinished>,
     index: Index<'static>,
-    /// Readers see the step already, by [`StepWriter::publish`].
+    /// Whether [`StepWriter::publish`] has made the step visible.
     published: bool,
     failed: bool,
 }
 
 impl StepWriter {
-    /// A writer for a global step of the run in `root`. Touches nothing yet.
+    /// Creates a writer for a global step of the run in `root`. Writes nothing yet.
     ///
-    /// `worker` may be a device name such as `/job:worker/replica:0/task:1`.
-    /// With `fsync` a finished step survives a power cut.
+    /// `worker` can be a device name such as `/job:worker/replica:0/task:1`. With `fsync`, a finished step survives a power
+    /// failure.
     pub fn new(root: &Path, step: Step, worker: &str, mode: Mode, mode_step: Step, fsync: bool) -> Result<Self> {
         let worker = worker_file_name(worker)?;
         if !(0..=LARGEST.cast_signed()).contains(&mode_step) {
@@ -76,34 +76,33 @@ impl StepWriter {
         })
     }
 
-    /// Writes a tensor: `content` is its elements, little-endian, the last dimension's next to each other.
+    /// Writes a tensor. `content` holds its elements, little-endian, in C order.
     ///
-    /// The same name may come again; readers take the last. A reduction is a tensor named by [`reduction_name`].
+    /// A name may be repeated; readers use the last one. A reduction is a tensor named by [`reduction_name`].
     pub fn tensor(&mut self, name: &str, dtype: DType, shape: &[u64], content: &[u8]) -> Result<()> {
         let count = shape.iter().try_fold(1u64, |count, size| count.checked_mul(*size));
         if dtype == DType::Str
             || count.and_then(|count| count.checked_mul(dtype.item_size() as u64)) != Some(content.len() as u64)
         {
             let (found, dtype) = (content.len(), dtype.name());
-            return Err(Error::Invalid(format!("{name:?}: {found} bytes are no {dtype} tensor of shape {shape:?}")));
+            return Err(Error::Invalid(format!(
+                "{name:?}: {found} bytes do not match a {dtype} tensor of shape {shape:?}"
+            )));
         }
         self.write(name, dtype, shape, &Data::Raw(content))
     }
 
-    /// Writes a tensor of text.
+    /// Writes a string tensor.
     pub fn text(&mut self, name: &str, shape: &[u64], strings: Vec<&[u8]>) -> Result<()> {
         if shape.iter().try_fold(1u64, |count, size| count.checked_mul(*size)) != Some(strings.len() as u64) {
-            return Err(Error::Invalid(format!(
-                "{name:?}: {} strings are no tensor of shape {shape:?}",
-                strings.len()
-            )));
+            return Err(Error::Invalid(format!("{name:?}: {} strings do not match shape {shape:?}", strings.len())));
         }
         self.write(name, DType::Str, shape, &Data::Strings(strings))
     }
 
-    /// Writes reductions of a tensor: `wanted` are kinds, each of x or (with true) of |x|.
+    /// Writes reductions of a tensor: `wanted` lists (reduction, of |x|).
     ///
-    /// What an empty tensor has none of (its minimum) is left out.
+    /// Reductions that an empty tensor lacks (its minimum) are omitted.
     pub fn reductions(&mut self, name: &str, dtype: DType, content: &[u8], wanted: &[(Op, bool)]) -> Result<()> {
         let found = reduce::reduce_some(dtype, content, wanted.iter().copied().collect())?;
         for (op, abs) in wanted {
@@ -115,26 +114,26 @@ impl StepWriter {
         Ok(())
     }
 
-    /// Notes a tensor's shape in place of, or beside, its value. `original` is the name its framework gave it.
+    /// Records a tensor's shape instead of, or in addition to, its value. `original` is the framework's name.
     pub fn shape(&mut self, name: &str, original: &str, shape: &[u64]) -> Result<()> {
-        self.usable()?;
+        self.check_usable()?;
         check_rank(name, shape)?;
         if let Some(size) = shape.iter().find(|size| **size > LARGEST) {
-            return Err(Error::Invalid(format!("{name:?}: a dimension of {size} elements")));
+            return Err(Error::Invalid(format!("{name:?}: dimension of {size} elements exceeds 2^53")));
         }
         let (name, original) = (name.to_owned().into(), original.to_owned().into());
         self.index.shapes.push(ShapeEntry { name, original, shape: shape.to_vec() });
         Ok(())
     }
 
-    /// Makes the step visible with the tensors written so far. More tensors may follow; [`StepWriter::finish`] shows them.
+    /// Makes the step visible with the tensors written so far. More tensors can follow; [`StepWriter::finish`] shows them.
     ///
-    /// The event file only grows and the index file is replaced in one step, so a reader sees one of both states.
+    /// The event file only grows and the index file is replaced atomically, so readers see one of both states.
     pub fn publish(&mut self) -> Result<()> {
         self.show().map(drop)
     }
 
-    /// Gives both files their final names, the event file first. Writes nothing at all if nothing was saved.
+    /// Renames both files to their final names, the event file first. Writes nothing if nothing was saved.
     pub fn finish(mut self) -> Result<Written> {
         let Some(index_bytes) = self.show()? else { return Ok(Written::default()) };
         let mut written = Written { index_key: Some(self.index_key.clone()), bytes: index_bytes, ..Written::default() };
@@ -145,9 +144,9 @@ impl StepWriter {
         Ok(written)
     }
 
-    /// Puts the event file, then the index file in place; the size of the index file, `None` if nothing was saved.
+    /// Publishes the event file, then the index file. Returns the size of the index file; `None` if nothing was saved.
     fn show(&mut self) -> Result<Option<u64>> {
-        self.usable()?;
+        self.check_usable()?;
         if self.index.entries.is_empty() && self.index.shapes.is_empty() {
             return Ok(None);
         }
@@ -155,8 +154,8 @@ impl StepWriter {
         index.write(&self.index.to_bytes())?;
         index.complete(self.fsync)?;
         if !self.published {
-            // An index of the same step can be left from before the training went back to a checkpoint. It must not refer to
-            // the new event file.
+            // An index file of the same step can remain from before the training went back to a checkpoint. It must not
+            // refer to the new event file.
             index.remove_final()?;
         }
         if let Some(events) = &mut self.events {
@@ -168,7 +167,7 @@ impl StepWriter {
     }
 
     fn write(&mut self, name: &str, dtype: DType, shape: &[u64], data: &Data<'_>) -> Result<()> {
-        self.usable()?;
+        self.check_usable()?;
         check_rank(name, shape)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let meta = Meta {
@@ -181,7 +180,7 @@ impl StepWriter {
         let (before, behind) = encode_tensor_event(&meta, dtype, shape, data);
         let content = data.bytes().unwrap_or_default();
         let written = self.record(&before, content, &behind);
-        // What is in the file now is unknown: nothing can come after it.
+        // After a failed write the content of the file is unknown, so nothing can follow.
         self.failed = written.is_err();
         let (offset, length, crc) = written?;
         self.index.event_file.get_or_insert_with(|| self.event_key.clone().into());
@@ -189,7 +188,7 @@ impl StepWriter {
         Ok(())
     }
 
-    /// Writes a record; where it starts, its size and its payload's CRC.
+    /// Writes a record. Returns its offset, size and payload CRC.
     fn record(&mut self, before: &[u8], content: &[u8], behind: &[u8]) -> Result<(u64, u64, u32)> {
         let events = match &mut self.events {
             Some(events) => events,
@@ -206,9 +205,9 @@ impl StepWriter {
         Ok((start, events.written() - start, crc.value()))
     }
 
-    fn usable(&self) -> Result<()> {
+    fn check_usable(&self) -> Result<()> {
         if self.failed {
-            return Err(Error::Invalid(format!("step {} can't be written: an earlier write failed", self.step)));
+            return Err(Error::Invalid(format!("cannot write step {}: an earlier write failed", self.step)));
         }
         Ok(())
     }
@@ -216,7 +215,7 @@ impl StepWriter {
 
 fn check_rank(name: &str, shape: &[u64]) -> Result<()> {
     if shape.len() > MAX_RANK {
-        return Err(Error::Invalid(format!("{name:?}: {} dimensions; at most {MAX_RANK} can be read", shape.len())));
+        return Err(Error::Invalid(format!("{name:?}: {} dimensions exceed the limit of {MAX_RANK}", shape.len())));
     }
     Ok(())
 }

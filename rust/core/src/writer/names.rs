@@ -1,16 +1,16 @@
-//! What files and tensors are called.
+//! Names of files and tensors.
 
 use crate::error::{Error, Result};
 use crate::step::Step;
 
-/// The most digits a step has in a file name: names of more digits would not sort by step.
+/// Limit on steps: with more than 12 digits, file names would not sort by step.
 const MAX_STEP: Step = 999_999_999_999;
-/// The longest worker name, so that a file name fits every file system.
+/// Limit on the length of worker names, so that file names fit every file system.
 const MAX_WORKER: usize = 200;
-/// What no file name can hold on one system or another.
+/// Characters that some systems do not allow in file names.
 const FORBIDDEN: [char; 9] = ['/', '\\', ':', '<', '>', '"', '|', '?', '*'];
 
-/// A worker's name as it stands in file names: a device's `/` becomes `_` and its `:` becomes `-`.
+/// The file-name form of a worker's name: `/` becomes `_` and `:` becomes `-`.
 pub fn worker_file_name(worker: &str) -> Result<String> {
     let name = worker.replace('/', "_").replace(':', "-");
     let what = if name.is_empty() {
@@ -18,26 +18,26 @@ pub fn worker_file_name(worker: &str) -> Result<String> {
     } else if name.len() > MAX_WORKER {
         "is longer than 200 bytes"
     } else if name.contains(|c: char| c.is_control() || FORBIDDEN.contains(&c)) {
-        "holds a character that file names can't hold"
+        "contains a character that is not allowed in file names"
     } else {
         return Ok(name);
     };
-    Err(Error::Invalid(format!("the worker's name {worker:?} {what}")))
+    Err(Error::Invalid(format!("worker name {worker:?} {what}")))
 }
 
-/// The event file of a step and a worker ([`worker_file_name`]), relative to the run.
+/// The key of the event file of a step and worker ([`worker_file_name`]).
 pub fn event_key(step: Step, worker: &str) -> Result<String> {
     let step = checked(step)?;
     Ok(format!("events/{step:012}/{step:012}_{worker}.tfevents"))
 }
 
-/// The index file of a step and a worker ([`worker_file_name`]), relative to the run.
+/// The key of the index file of a step and worker ([`worker_file_name`]).
 pub fn index_key(step: Step, worker: &str) -> Result<String> {
     let step = checked(step)?;
     Ok(format!("index/{:09}/{step:012}_{worker}.json", step / 1000))
 }
 
-/// The name under which a reduction of a tensor is saved: `op` as in `l2`, of the absolute values with `abs`.
+/// The name of a stored reduction: `op` as in `l2`, of absolute values with `abs`.
 pub fn reduction_name(op: &str, abs: bool, tensor: &str) -> String {
     format!("smdebug/reductions/{}{op}/{tensor}", if abs { "abs_" } else { "" })
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_named_as_the_format_says() {
+    fn keys_follow_the_format() {
         assert_eq!(event_key(5, "worker_0").unwrap(), "events/000000000005/000000000005_worker_0.tfevents");
         assert_eq!(index_key(12_345, "worker_0").unwrap(), "index/000000012/000000012345_worker_0.json");
         assert!(event_key(MAX_STEP, "w").is_ok());
@@ -62,13 +62,13 @@ mod tests {
     }
 
     #[test]
-    fn a_device_becomes_a_file_name() {
+    fn device_names_are_converted() {
         let name = worker_file_name("/job:worker/replica:0/task:1/device:GPU:0").unwrap();
         assert_eq!(name, "_job-worker_replica-0_task-1_device-GPU-0");
     }
 
     #[test]
-    fn hostile_worker_names_stay_in_the_run() {
+    fn hostile_worker_names_are_rejected() {
         assert_eq!(worker_file_name("../../etc/passwd").unwrap(), ".._.._etc_passwd");
         for bad in ["", "a\\b", "a\0b", "a\nb", "a?", &"x".repeat(201)] {
             assert!(matches!(worker_file_name(bad), Err(Error::Invalid(_))), "{bad:?}");

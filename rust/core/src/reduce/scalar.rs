@@ -1,86 +1,86 @@
-//! One result, rounded once, in the dtype that numpy would give it.
+//! A scalar result, rounded once, in the dtype that numpy returns.
 
 use crate::tensor::DType;
 
-/// A number of some dtype: its little-endian bytes, as they would lie in an array.
+/// A scalar of any numeric dtype, stored as its little-endian bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Number {
+pub struct Scalar {
     dtype: DType,
     raw: [u8; 16],
 }
 
-/// What a [`Number`] is worth, in the widest type of its kind.
+/// The value of a [`Scalar`], in the widest type of its kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// Any signed integer.
+    /// A signed integer.
     Int(i64),
-    /// Any unsigned integer.
+    /// An unsigned integer.
     UInt(u64),
-    /// Any float; 16- and 32-bit floats widen exactly.
+    /// A float; 16- and 32-bit floats convert exactly.
     Float(f64),
     /// Real and imaginary part.
     Complex(f64, f64),
 }
 
-impl Number {
-    /// The number whose bytes lie in an array of `dtype`; `bytes` is one element.
-    pub fn from_raw(dtype: DType, bytes: &[u8]) -> Number {
+impl Scalar {
+    /// A scalar from the bytes of one element.
+    pub fn from_raw(dtype: DType, bytes: &[u8]) -> Scalar {
         let mut raw = [0; 16];
         raw[..bytes.len()].copy_from_slice(bytes);
-        Number { dtype, raw }
+        Scalar { dtype, raw }
     }
 
-    /// A float (or the bool, int or complex of that worth) rounded to nearest in `dtype`; integers saturate.
-    pub fn from_f64(dtype: DType, value: f64) -> Number {
+    /// Converts a float, rounded to nearest; integers saturate.
+    pub fn from_f64(dtype: DType, value: f64) -> Scalar {
         match dtype {
-            DType::F16 => Number::from_raw(dtype, &half::f16::from_f64(value).to_le_bytes()),
-            DType::BF16 => Number::from_raw(dtype, &half::bf16::from_f64(value).to_le_bytes()),
-            DType::F32 => Number::from_raw(dtype, &(value as f32).to_le_bytes()),
-            DType::C64 | DType::C128 => Number::from_complex(dtype, value, 0.0),
-            DType::Bool => Number::from_raw(dtype, &[u8::from(value != 0.0)]),
-            DType::I8 | DType::I16 | DType::I32 | DType::I64 => Number::from_i64(dtype, value as i64),
-            DType::U8 | DType::U16 | DType::U32 | DType::U64 => Number::from_u64(dtype, value as u64),
-            DType::F64 | DType::Str => Number::from_raw(DType::F64, &value.to_le_bytes()),
+            DType::F16 => Scalar::from_raw(dtype, &half::f16::from_f64(value).to_le_bytes()),
+            DType::BF16 => Scalar::from_raw(dtype, &half::bf16::from_f64(value).to_le_bytes()),
+            DType::F32 => Scalar::from_raw(dtype, &(value as f32).to_le_bytes()),
+            DType::C64 | DType::C128 => Scalar::from_complex(dtype, value, 0.0),
+            DType::Bool => Scalar::from_raw(dtype, &[u8::from(value != 0.0)]),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 => Scalar::from_i64(dtype, value as i64),
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 => Scalar::from_u64(dtype, value as u64),
+            DType::F64 | DType::Str => Scalar::from_raw(DType::F64, &value.to_le_bytes()),
         }
     }
 
-    /// A complex number of `dtype` (complex64, else complex128).
-    pub fn from_complex(dtype: DType, re: f64, im: f64) -> Number {
+    /// A complex scalar (complex64, else complex128).
+    pub fn from_complex(dtype: DType, re: f64, im: f64) -> Scalar {
         let mut raw = [0; 16];
         if dtype == DType::C64 {
             raw[..4].copy_from_slice(&(re as f32).to_le_bytes());
             raw[4..8].copy_from_slice(&(im as f32).to_le_bytes());
-            Number { dtype, raw }
+            Scalar { dtype, raw }
         } else {
             raw[..8].copy_from_slice(&re.to_le_bytes());
             raw[8..].copy_from_slice(&im.to_le_bytes());
-            Number { dtype: DType::C128, raw }
+            Scalar { dtype: DType::C128, raw }
         }
     }
 
-    /// A signed integer in `dtype`, its upper bits dropped where that is narrower.
-    pub fn from_i64(dtype: DType, value: i64) -> Number {
-        Number::from_raw(dtype, &value.to_le_bytes()[..dtype.item_size().min(8)])
+    /// A signed integer, truncated to the dtype.
+    pub fn from_i64(dtype: DType, value: i64) -> Scalar {
+        Scalar::from_raw(dtype, &value.to_le_bytes()[..dtype.item_size().min(8)])
     }
 
-    /// An unsigned integer in `dtype`, its upper bits dropped where that is narrower.
-    pub fn from_u64(dtype: DType, value: u64) -> Number {
-        Number::from_raw(dtype, &value.to_le_bytes()[..dtype.item_size().min(8)])
+    /// An unsigned integer, truncated to the dtype.
+    pub fn from_u64(dtype: DType, value: u64) -> Scalar {
+        Scalar::from_raw(dtype, &value.to_le_bytes()[..dtype.item_size().min(8)])
     }
 
-    /// The dtype it has.
+    /// The dtype.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Its bytes as one element of an array: little-endian, `dtype().item_size()` of them.
+    /// The bytes as one element of an array: little-endian, `dtype().item_size()` of them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.raw[..self.dtype.item_size()]
     }
 
-    /// What it is worth.
+    /// The value.
     pub fn value(&self) -> Value {
         fn head<const N: usize>(raw: &[u8; 16], at: usize) -> [u8; N] {
             std::array::from_fn(|i| raw[at + i])
@@ -107,7 +107,7 @@ impl Number {
         }
     }
 
-    /// Its worth as a float, for columns and plots: bools are 0 or 1, of a complex number the real part.
+    /// The value as a float, for columns and plots: booleans are 0 or 1, complex numbers their real part.
     pub fn to_f64(&self) -> f64 {
         match self.value() {
             Value::Bool(value) => f64::from(u8::from(value)),
