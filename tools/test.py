@@ -132,6 +132,7 @@ SUITES = (
         "stubtest", PY, "-m", "mypy.stubtest", "--allowlist", "tools/stubtest.txt", "smdwidgets._core", needs=EXTENSION
     ),
     lint("tsc", "npx", "--no-install", "tsc", "--noEmit", needs=("npm",), cwd=ROOT / "js"),
+    lint("ts-layers", "node", "scripts/check-layers.mjs", needs=("npm",), cwd=ROOT / "js"),
     lint("biome", "npx", "--no-install", "biome", "check", "--error-on-warnings", needs=("npm",), cwd=ROOT / "js"),
     lint("ruff", PY, "-m", "ruff", "check", "--no-cache", needs=("python",)),
     lint("ruff-format", PY, "-m", "ruff", "format", "--check", "--no-cache", needs=("python",)),

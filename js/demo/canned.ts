@@ -2,21 +2,22 @@
  * A small training run made up on the spot, the same each time: what a kernel would send, for the demo page and the tests.
  * Everything is computed from values, so that what is drawn can be checked against them.
  */
-import { encode } from "../src/packet";
+
+import type { Store } from "../src/data/store";
+import { encode } from "../src/protocol/packet";
 import type {
-  Answer,
-  Fault,
-  HistScale,
-  HistWant,
+  ErrorInfo,
+  HistogramRequest,
+  HistogramScale,
+  KernelRequest,
+  KernelResponse,
   Param,
   Pool,
-  Question,
   RuleClass,
   RuleInfo,
-  Want,
-} from "../src/protocol";
-import { AnswerError, type Progress, type Source } from "../src/request";
-import type { Store } from "../src/store";
+  SectionRequest,
+} from "../src/protocol/types";
+import { type Client, type Progress, RequestError } from "../src/session/client";
 
 export interface CannedTensor {
   name: string;
@@ -261,7 +262,7 @@ export function counts(x: Float64Array): number[] {
   return [x.length, nan, pos, neg, zero];
 }
 
-export function edgesFor(scale: HistScale, bins: number, lo: number, hi: number): Float64Array {
+export function edgesFor(scale: HistogramScale, bins: number, lo: number, hi: number): Float64Array {
   const at = (i: number) => i / bins;
   if (!(lo < hi)) [lo, hi] = Number.isFinite(lo) ? [lo - 0.5, hi + 0.5] : [0, 1];
   if (scale === "linear") return Float64Array.from({ length: bins + 1 }, (_, i) => lo + (hi - lo) * at(i));
@@ -432,8 +433,8 @@ export function frames(
   run: number,
   worker: string,
   steps: number[],
-  want: Want,
-  errors: Record<string, Fault> = {},
+  want: SectionRequest,
+  errors: Record<string, ErrorInfo> = {},
 ): ArrayBuffer {
   const seed = seedOf(run, worker);
   const all = steps.map((step) => values(tensor, step, seed));
@@ -452,7 +453,7 @@ export function frames(
   };
   if (tensor.dtype === "str") arrays.stats = ["f8", [n, 18], new Float64Array(n * 18).fill(Number.NaN)];
   const extra: {
-    hist?: Omit<HistWant, "bins">;
+    hist?: Omit<HistogramRequest, "bins">;
     image?: { axes: number[]; fixed: number[]; pool: Pool; rows: number; cols: number };
     percentiles?: number[];
   } = {};
@@ -628,16 +629,16 @@ export function rules(list = cannedRules(), append = false): ArrayBuffer {
 }
 
 /** Answers as a kernel does, `delay` milliseconds a part. */
-export class CannedSource implements Source {
-  asked: Question[] = [];
+export class CannedClient implements Client {
+  requests: KernelRequest[] = [];
   #rules = cannedRules();
   constructor(
     private readonly store: Store,
     private readonly options: { delay?: number; runs?: number; extra?: number } = {},
   ) {}
 
-  async ask(question: Question, signal: AbortSignal, progress?: Progress): Promise<Answer> {
-    this.asked.push(question);
+  async request(question: KernelRequest, signal: AbortSignal, progress?: Progress): Promise<KernelResponse> {
+    this.requests.push(question);
     const { delay = 0, runs = 1, extra = 0 } = this.options;
     const pause = () =>
       new Promise<void>((resolve, reject) =>
@@ -645,8 +646,8 @@ export class CannedSource implements Source {
       );
     await pause();
     if (question.what === "hello") {
-      for (let run = 0; run < runs; run++) this.store.file([catalog(run, { extra: run ? 0 : extra })]);
-      this.store.file([rules(this.#rules)]);
+      for (let run = 0; run < runs; run++) this.store.addPackets([catalog(run, { extra: run ? 0 : extra })]);
+      this.store.addPackets([rules(this.#rules)]);
       return { live: "loop", heartbeat: 5 };
     }
     if (question.what === "classes") return { classes: CLASSES };
@@ -689,7 +690,7 @@ export class CannedSource implements Source {
           active: question.do !== "stop" && question.do !== "pause",
           status: question.do === "stop" ? "Stopped" : rule.info.status,
         };
-      this.store.file([rules(this.#rules)]);
+      this.store.addPackets([rules(this.#rules)]);
       return {};
     }
     if (question.what === "series") {
@@ -706,7 +707,7 @@ export class CannedSource implements Source {
                 ) + (line.stat.startsWith("abs_") ? 9 : 0)
               ] as number),
         );
-        this.store.file([
+        this.store.addPackets([
           encode({ kind: "series", ...line }, { step: ["f8", [steps.length], steps], y: ["f8", [steps.length], y] }),
         ]);
       }
@@ -714,17 +715,17 @@ export class CannedSource implements Source {
     }
     const tensor = TENSORS.find((each) => each.name === question.tensor);
     if (!tensor)
-      throw new AnswerError({
+      throw new RequestError({
         type: "TensorUnavailable",
         message: `no values of ${question.tensor} in this made-up run`,
       });
     if (question.what === "frames") {
-      this.store.file([plan(tensor, question.run, question.worker)]);
+      this.store.addPackets([plan(tensor, question.run, question.worker)]);
       const near = stepsOf(tensor, question.run)
         .filter((step) => question.after === undefined || step > question.after)
         .sort((a, b) => Math.abs(a - question.near) - Math.abs(b - question.near));
       for (let i = 0, n = 8; i < near.length; i += n, n *= 2) {
-        this.store.file([frames(tensor, question.run, question.worker, near.slice(i, i + n), question.want)]);
+        this.store.addPackets([frames(tensor, question.run, question.worker, near.slice(i, i + n), question.want)]);
         progress?.(Math.min(near.length, i + n), near.length);
         await pause();
       }
@@ -747,7 +748,7 @@ export class CannedSource implements Source {
     };
     if (question.what === "tile") {
       const [h, w] = question.size;
-      this.store.file([
+      this.store.addPackets([
         encode(
           { kind: "tile", ...at, pool: question.pool, exact: h === rows[1] - rows[0] && w === cols[1] - cols[0] },
           { image: ["f4", [h, w], pool(m, rows, cols, h, w, question.pool)] },
@@ -768,7 +769,7 @@ export class CannedSource implements Source {
     const cells = Array.from({ length: rows[1] - rows[0] }, (_, r) =>
       Array.from({ length: cols[1] - cols[0] }, (_, c) => word(m.at(rows[0] + r, cols[0] + c))),
     );
-    this.store.file([encode({ kind: "values", ...at, cells })]);
+    this.store.addPackets([encode({ kind: "values", ...at, cells })]);
     return {};
   }
 }

@@ -1,9 +1,9 @@
 /** Every widget on a plain page, on made-up data. `?kind=explorer&theme=dark&runs=2&extra=10000` chooses. */
-import type { Kind, Traits } from "../src/protocol";
-import { Session } from "../src/session";
-import { PlainModel, State } from "../src/state";
-import { attend, mount } from "../src/view";
-import { CannedSource } from "./canned";
+import type { Kind, Traits } from "../src/protocol/types";
+import { Session } from "../src/session/session";
+import { LocalModel, State } from "../src/session/state";
+import { mount, startRequesting } from "../src/view";
+import { CannedClient } from "./canned";
 
 const query = new URLSearchParams(location.search);
 const dark = query.get("theme") === "dark";
@@ -24,13 +24,13 @@ for (const kind of kinds) {
         : ["histogram", "heatmap", "history", "statistics", "values"],
     ...(JSON.parse(query.get("traits") ?? "{}") as Partial<Traits>),
   };
-  const session = new Session(new State(new PlainModel(traits), signal), signal);
-  const source = new CannedSource(session.store, {
+  const session = new Session(new State(new LocalModel(traits), signal), signal);
+  const source = new CannedClient(session.store, {
     delay: Number(query.get("delay") ?? 5),
     runs: Number(query.get("runs") ?? 1),
     extra: Number(query.get("extra") ?? 0),
   });
   session.connect(source, false);
-  attend(session, signal);
+  startRequesting(session, signal);
   mount(session, el, signal);
 }

@@ -1,10 +1,11 @@
 /** One view of a widget: parts in an element, redrawn at most once a frame, whatever changed and how often. */
-import { Asker } from "./asker";
+
+import { ThemeWatch } from "./draw/theme";
 import { h } from "./lib/dom";
-import { Keys } from "./lib/keys";
-import { PROTOCOL } from "./protocol";
-import type { Session } from "./session";
-import { ThemeWatch } from "./theme";
+import { KeyCapture } from "./lib/key-capture";
+import { PROTOCOL } from "./protocol/types";
+import { DataRequester } from "./session/data-requester";
+import type { Session } from "./session/session";
 import { layout } from "./widgets/layouts";
 import type { Context } from "./widgets/part";
 
@@ -30,7 +31,7 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
   const context: Context = {
     session,
     signal,
-    keys: new Keys(el, signal),
+    keys: new KeyCapture(el, signal),
     theme: () => themes.theme,
     redraw,
     paint: (picture) => pictures.push(picture),
@@ -54,15 +55,15 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
 }
 
 /** Asks for what is in view, once for all views of a session. */
-export function attend(session: Session, signal: AbortSignal): void {
-  const asker = new Asker(session);
+export function startRequesting(session: Session, signal: AbortSignal): void {
+  const requester = new DataRequester(session);
   let queued = false;
   const look = () => {
     if (queued) return;
     queued = true;
     queueMicrotask(() => {
       queued = false;
-      if (!signal.aborted) asker.update(session.scene());
+      if (!signal.aborted) requester.update(session.scene());
     });
   };
   session.state.onChange(look, signal);

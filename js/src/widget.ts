@@ -3,25 +3,25 @@
  * inline module, which then finds its data in that page.
  */
 import type { InitializeProps, RenderProps } from "@anywidget/types";
-import { lacking, refuse } from "./lib/support";
-import { start } from "./page";
-import { KernelSource } from "./request";
-import { Session } from "./session";
-import { type Model, State } from "./state";
-import { attend, mount } from "./view";
+import { start } from "./exported-page";
+import { missingFeatures, showUnsupported } from "./lib/browser-support";
+import { KernelClient } from "./session/client";
+import { Session } from "./session/session";
+import { type Model, State } from "./session/state";
+import { mount, startRequesting } from "./view";
 
 function open(model: Model, signal: AbortSignal): Session {
   const session = new Session(new State(model, signal), signal);
-  session.store.file(session.state.get("_boot"));
-  const source = new KernelSource(
+  session.store.addPackets(session.state.get("_boot"));
+  const source = new KernelClient(
     model,
-    (buffers) => session.store.file(buffers),
+    (buffers) => session.store.addPackets(buffers),
     signal,
-    () => session.heard(),
-    () => session.cut(),
+    () => session.messageReceived(),
+    () => session.kernelChanged(),
   );
   session.connect(source);
-  attend(session, signal);
+  startRequesting(session, signal);
   return session;
 }
 
@@ -30,11 +30,11 @@ export default () => {
   let session: Session | undefined;
   return {
     initialize({ model, signal }: InitializeProps): void {
-      if (!lacking().length) session = open(model as unknown as Model, signal);
+      if (!missingFeatures().length) session = open(model as unknown as Model, signal);
     },
     render({ model, el, signal }: RenderProps): void {
-      const missing = lacking();
-      if (missing.length) refuse(el, missing);
+      const missing = missingFeatures();
+      if (missing.length) showUnsupported(el, missing);
       else mount(session ?? open(model as unknown as Model, signal), el, signal);
     },
   };
@@ -43,7 +43,7 @@ export default () => {
 // An inline module has the page's own address; one that a notebook loads never has.
 if (import.meta.url.split("#")[0] === document.baseURI.split("#")[0]) {
   const el = document.querySelector<HTMLElement>(".smdw-page");
-  const missing = lacking();
-  if (el && missing.length) refuse(el, missing);
+  const missing = missingFeatures();
+  if (el && missing.length) showUnsupported(el, missing);
   else if (el) start(document, el, new AbortController().signal);
 }

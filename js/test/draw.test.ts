@@ -1,16 +1,16 @@
 import { describe, expect, test } from "vitest";
 import { edgesFor, histogram } from "../demo/canned";
+import type { Frame, Histogram } from "../src/data/frames";
 import { cellAt, clampWindow, colourPixels, layoutHeatmap, zoomWindow } from "../src/draw/heatmap";
 import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "../src/draw/histogram";
 import { drawStrip, type HistoryPicture, layoutHistory, ridgeFrames, stripPixels } from "../src/draw/history";
 import { drawLines, extent, type LinesPicture, layoutLines, tracePoints } from "../src/draw/lines";
 import { SvgPen } from "../src/draw/pen";
 import { drawStatistics, type StatisticsPicture } from "../src/draw/statistics";
+import type { Theme } from "../src/draw/theme";
 import { drawOutcomes, drawTrack, trackScale } from "../src/draw/timeline";
-import type { Frame, Hist } from "../src/frames";
 import { NOT_FINITE, table } from "../src/lib/colour";
 import { linear } from "../src/lib/scale";
-import type { Theme } from "../src/theme";
 
 const theme: Theme = {
   dark: false,
@@ -29,14 +29,14 @@ const theme: Theme = {
 const size = { width: 400, height: 200 };
 const pen = () => new SvgPen(size, theme, () => "data:,");
 const values = Float64Array.from({ length: 1000 }, (_, i) => Math.sin(i) * 2);
-const hist = (scale: Hist["scale"] = "linear"): Hist => {
+const hist = (scale: Histogram["scale"] = "linear"): Histogram => {
   const edges = edgesFor(scale, 32, -2, 2);
   const made = histogram(values, edges, scale === "log");
   return { scale, edges, counts: made.counts, below: made.out[0], above: made.out[1], edition: 0 };
 };
 const frame = (step: number, h = hist()): Frame => ({
   step,
-  hists: new Map([["k", h]]),
+  histograms: new Map([["k", h]]),
   images: new Map(),
   counts: Float64Array.from([1000, 0, 0, 0, 0]),
 });
@@ -51,7 +51,7 @@ const picture = (over: Partial<HistogramPicture> = {}): HistogramPicture => ({
   hover: -1,
   marked: [],
   otherColour: "#f80",
-  nothing: "nothing here",
+  emptyMessage: "nothing here",
   ...over,
 });
 
@@ -89,7 +89,7 @@ describe("histograms over steps", () => {
     table: table("density", false),
     label: String,
     version: "",
-    nothing: "none",
+    emptyMessage: "none",
     ...over,
   });
   test("a column shows the bins of the latest step at or before it, darkest where most values are", () => {
@@ -140,7 +140,7 @@ describe("heat map", () => {
       range: [40, 60],
       cut: true,
       step: 99,
-      nothing: "",
+      emptyMessage: "",
     };
     const svg = pen();
     drawStatistics(svg, size, theme, picture);
@@ -188,7 +188,7 @@ describe("lines", () => {
     step: 20,
     marked: [],
     xLabel: "step",
-    nothing: "none",
+    emptyMessage: "none",
     ...over,
   });
   test("extent leaves out what is not finite, below zero on a log axis, or out of range", () => {

@@ -1,15 +1,15 @@
 import axe from "axe-core";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { cannedRules, catalog, frames, LAST, plan, rules, stepsOf, TENSORS } from "../demo/canned";
-import { encode } from "../src/packet";
-import { start } from "../src/page";
-import { KernelSource } from "../src/request";
-import { PlainModel } from "../src/state";
+import { start } from "../src/exported-page";
+import { encode } from "../src/protocol/packet";
+import { KernelClient } from "../src/session/client";
+import { LocalModel } from "../src/session/state";
 import widget from "../src/widget";
 import css from "../src/widget.css?inline";
-import { $, button, frame, key, open, pointer, type Shown, until } from "./parts";
+import { $, button, frame, key, type MountedWidget, open, pointer, until } from "./helpers";
 
-let shown: Shown | undefined;
+let shown: MountedWidget | undefined;
 afterEach(() => {
   shown?.close();
   shown = undefined;
@@ -100,7 +100,7 @@ describe("rules", () => {
     input.value = "1e-3";
     input.dispatchEvent(new Event("change"));
     await until(() =>
-      source.asked.some(
+      source.requests.some(
         (question) => question.what === "rule" && question.do === "set" && question.params?.threshold === 0.001,
       ),
     );
@@ -148,7 +148,7 @@ describe.each([
     );
     const { el, session } = shown;
     await ready();
-    await until(() => el.querySelectorAll(".smdw-rule").length === 4 && !session.waiting.size);
+    await until(() => el.querySelectorAll(".smdw-rule").length === 4 && !session.requests.size);
     await frame();
     expect(el.dataset.theme).toBe(dark ? "dark" : "light");
     expect(el.scrollWidth).toBeLessThanOrEqual(width);
@@ -210,7 +210,7 @@ test("a view that goes leaves no listener, no element and no timer that throws",
 });
 
 test("two views of one widget show the same, and one may go", async () => {
-  const model = new PlainModel({ _kind: "slider", follow: false, step: 100, _boot: [new DataView(catalog(0))] });
+  const model = new LocalModel({ _kind: "slider", follow: false, step: 100, _boot: [new DataView(catalog(0))] });
   const made = widget();
   const whole = new AbortController();
   made.initialize({ model, signal: whole.signal } as never);
@@ -247,7 +247,7 @@ test("what the first state holds is shown though the kernel never answers", asyn
   const boot = [catalog(0), plan(tensor, 0, ""), frames(tensor, 0, "", stepsOf(tensor, 0), want)].map(
     (buffer) => new DataView(buffer),
   );
-  const model = new PlainModel({ _kind: "inspector", tensor: "fc3.weight", panels: ["histogram"], _boot: boot });
+  const model = new LocalModel({ _kind: "inspector", tensor: "fc3.weight", panels: ["histogram"], _boot: boot });
   const el = document.createElement("div");
   document.body.append(el);
   const control = new AbortController();
@@ -261,7 +261,7 @@ test("what the first state holds is shown though the kernel never answers", asyn
   expect(el.querySelector(".smdw-readout")?.textContent).toContain("mean");
   control.abort();
   el.remove();
-  expect(KernelSource).toBeDefined();
+  expect(KernelClient).toBeDefined();
 });
 
 test("an exported page under a strict policy: the slider drags, what only a kernel knows is said to be missing", async () => {

@@ -1,16 +1,24 @@
 import { describe, expect, test } from "vitest";
 import { catalog, counts, frames, plan, rules, TENSORS, values } from "../demo/canned";
+import {
+  type Image,
+  imageKey,
+  imageValue,
+  lastAtOrBefore,
+  nearestIndex,
+  pixelText,
+  statistic,
+} from "../src/data/frames";
+import { resolveAxes, resolveFixed } from "../src/data/matrix";
+import { Store } from "../src/data/store";
 import { colourPixels } from "../src/draw/heatmap";
-import { type Image, imageKey, imageValue, lastAtOrBefore, nearestIndex, pixelText, statistic } from "../src/frames";
 import { table } from "../src/lib/colour";
-import { resolveAxes, resolveFixed } from "../src/matrix";
-import { encode } from "../src/packet";
-import type { FramesHead, Want } from "../src/protocol";
-import { sliceText } from "../src/python";
-import { resolveStep } from "../src/session";
-import { Store } from "../src/store";
+import { encode } from "../src/protocol/packet";
+import type { FramesHead, SectionRequest } from "../src/protocol/types";
+import { sliceText } from "../src/session/python-code";
+import { resolveStep } from "../src/session/session";
 
-const want: Want = {
+const want: SectionRequest = {
   stats: true,
   update: true,
   hist: { scale: "linear", bins: 16, edges: "shared" },
@@ -22,29 +30,29 @@ const gradient = TENSORS.find((tensor) => tensor.name === "gradient/fc3.weight")
 describe("frames", () => {
   test("hold what the values say, step by step", () => {
     const store = new Store();
-    store.file([plan(gradient, 0, ""), frames(gradient, 0, "", [0, 10], want)]);
+    store.addPackets([plan(gradient, 0, ""), frames(gradient, 0, "", [0, 10], want)]);
     const held = store.frames(0, gradient.name, "");
     const x = values(gradient, 10, 0);
-    const frame = held.at(10);
+    const frame = held.frameAt(10);
     expect(statistic(frame, "max")).toBe(Math.max(...x));
     expect(statistic(frame, "l1")).toBeCloseTo(
       x.reduce((sum, v) => sum + Math.abs(v), 0),
       9,
     );
     expect([...(frame?.counts ?? [])]).toEqual(counts(x));
-    const hist = frame?.hists.get("linear/shared");
+    const hist = frame?.histograms.get("linear/shared");
     expect((hist?.counts.reduce((a, b) => a + b, 0) ?? 0) + (hist?.below ?? 0) + (hist?.above ?? 0)).toBe(x.length);
     const image = frame?.images.get("0,1/,/mean");
     expect(image && imageValue(image, 5)).toBeCloseTo(x[5] as number, 5);
     expect(held.steps.length).toBe(121);
-    expect([...held.held()]).toEqual([0, 10]);
+    expect([...held.loadedSteps()]).toEqual([0, 10]);
   });
 
   test("a step that has not arrived is shown by the latest earlier one held", () => {
     const store = new Store();
-    store.file([plan(gradient, 0, ""), frames(gradient, 0, "", [0, 40], want)]);
-    expect(store.frames(0, gradient.name, "").at(30)?.step).toBe(0);
-    expect(store.frames(0, gradient.name, "").at(1000)?.step).toBe(40);
+    store.addPackets([plan(gradient, 0, ""), frames(gradient, 0, "", [0, 40], want)]);
+    expect(store.frames(0, gradient.name, "").frameAt(30)?.step).toBe(0);
+    expect(store.frames(0, gradient.name, "").frameAt(1000)?.step).toBe(40);
   });
 
   test("a lower edition does not replace a higher one", () => {
@@ -59,14 +67,14 @@ describe("frames", () => {
       hist: { scale: "linear", edges: "shared" },
     });
     const send = (edition: number, count: number) =>
-      store.file([
+      store.addPackets([
         encode(head(edition), { step: ["f8", [1], [5]], edges: ["f8", [2], [0, 1]], hist: ["u4", [1, 1], [count]] }),
       ]);
     send(1, 7);
     send(0, 3);
-    expect(store.frames(0, "t", "").at(5)?.hists.get("linear/shared")?.counts[0]).toBe(7);
+    expect(store.frames(0, "t", "").frameAt(5)?.histograms.get("linear/shared")?.counts[0]).toBe(7);
     send(1, 8);
-    expect(store.frames(0, "t", "").at(5)?.hists.get("linear/shared")?.counts[0]).toBe(8);
+    expect(store.frames(0, "t", "").frameAt(5)?.histograms.get("linear/shared")?.counts[0]).toBe(8);
   });
 
   test("a picture has four bytes a pixel, and is drawn as it is", () => {
@@ -81,7 +89,7 @@ describe("frames", () => {
       image: { axes: [0, 1], fixed: [0, 0, 0], pool: "maxabs", rows: 1, cols: 2 },
     };
     const pixels = [1, 2, 3, 255, 9, 9, 9, 128];
-    store.file([
+    store.addPackets([
       encode(head, {
         step: ["f8", [1], [5]],
         image: ["u1", [1, 1, 2, 4], pixels],
@@ -90,7 +98,7 @@ describe("frames", () => {
     ]);
     const image = store
       .frames(0, "samples", "")
-      .at(5)
+      .frameAt(5)
       ?.images.get(imageKey([0, 1], [0, 0, 0], "maxabs")) as Image;
     expect([image.rgba, image.height, image.width]).toEqual([true, 1, 2]);
     expect(pixelText(image, 0)).toBe("red 1, green 2, blue 3");
@@ -100,14 +108,14 @@ describe("frames", () => {
 
   test("a damaged packet is told and the rest still arrives", () => {
     const store = new Store();
-    store.file([new ArrayBuffer(20), catalog(0)]);
-    expect(store.fault).toMatch(/damaged/);
+    store.addPackets([new ArrayBuffer(20), catalog(0)]);
+    expect(store.packetError).toMatch(/damaged/);
     expect(store.runs.get(0)?.steps.length).toBe(121);
   });
 
   test("sections that do not fit their steps are passed over", () => {
     const store = new Store();
-    store.file([
+    store.addPackets([
       encode(
         { kind: "frames", run: 0, tensor: "t", worker: "", edition: 0, errors: {} },
         {
@@ -117,8 +125,8 @@ describe("frames", () => {
         },
       ),
     ]);
-    expect(store.frames(0, "t", "").at(1)).toMatchObject({ step: 1 });
-    expect(store.frames(0, "t", "").at(1)?.stats).toBeUndefined();
+    expect(store.frames(0, "t", "").frameAt(1)).toMatchObject({ step: 1 });
+    expect(store.frames(0, "t", "").frameAt(1)?.stats).toBeUndefined();
   });
 
   test("codes stand for NaN, infinities and the ends", () => {
@@ -137,8 +145,8 @@ describe("frames", () => {
 describe("a run", () => {
   test("grows by appended steps", () => {
     const store = new Store();
-    store.file([catalog(0, { last: 100 })]);
-    store.file([catalog(0, { last: 200, from: 100, append: true })]);
+    store.addPackets([catalog(0, { last: 100 })]);
+    store.addPackets([catalog(0, { last: 200, from: 100, append: true })]);
     const run = store.runs.get(0);
     expect(run?.steps.length).toBe(21);
     expect(run?.names).toHaveLength(TENSORS.length);
@@ -147,7 +155,7 @@ describe("a run", () => {
 
   test("has an axis for each mode, numbered by its own steps", () => {
     const store = new Store();
-    store.file([catalog(0)]);
+    store.addPackets([catalog(0)]);
     const axis = store.axis(0, "EVAL");
     expect([...axis.steps].slice(0, 3)).toEqual([90, 190, 290]);
     expect([...axis.labels].slice(0, 3)).toEqual([0, 10, 20]);
@@ -158,12 +166,12 @@ describe("a run", () => {
 
   test("rules file outcomes and firings, and a restart empties the strip", () => {
     const store = new Store();
-    store.file([rules()]);
+    store.addPackets([rules()]);
     expect(store.rules.get("0")?.outcomes.get(700)).toBe(2);
     expect(store.rules.get("0")?.firings.get(720)?.[0]?.message).toMatch(/infinite/);
     const info = store.rules.get("0")?.info;
     if (!info) throw new Error("no rule");
-    store.file([encode({ kind: "rules", append: true, rules: [{ ...info, firings: [], restarted: true }] })]);
+    store.addPackets([encode({ kind: "rules", append: true, rules: [{ ...info, firings: [], restarted: true }] })]);
     expect(store.rules.get("0")?.outcomes.size).toBe(0);
     expect(store.rules.size).toBe(4);
   });

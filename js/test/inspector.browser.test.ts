@@ -2,10 +2,10 @@ import { afterEach, expect, test, vi } from "vitest";
 import { TENSORS, values } from "../demo/canned";
 import { layoutHeatmap } from "../src/draw/heatmap";
 import { NOT_FINITE } from "../src/lib/colour";
-import type { PanelName, Traits } from "../src/protocol";
-import { $, button, frame, key, open, pixel, pointer, type Shown, until } from "./parts";
+import type { PanelName, Traits } from "../src/protocol/types";
+import { $, button, frame, key, type MountedWidget, open, pixel, pointer, until } from "./helpers";
 
-let shown: Shown | undefined;
+let shown: MountedWidget | undefined;
 afterEach(() => {
   vi.useRealTimers();
   shown?.close();
@@ -14,7 +14,9 @@ const tensor = (name: string) => TENSORS.find((each) => each.name === name) as (
 const ALL: PanelName[] = ["histogram", "heatmap", "history", "statistics", "values"];
 const inspect = async (traits: Partial<Traits> = {}, options = {}) => {
   shown = open({ _kind: "inspector", follow: false, step: 600, panels: ALL, ...traits }, options);
-  await until(() => shown?.session.store.held(0, (traits.tensor as string) ?? "fc1.weight", "")?.held().length);
+  await until(
+    () => shown?.session.store.findFrames(0, (traits.tensor as string) ?? "fc1.weight", "")?.loadedSteps().length,
+  );
   return shown;
 };
 const panel = (name: string) => $(shown?.el as HTMLElement, `.smdw-panel-${name}`);
@@ -22,10 +24,12 @@ const readout = (name: string) => panel(name).querySelector(".smdw-readout")?.te
 
 test("what is shown are the numbers of the tensor at the step, and a drag asks nobody", async () => {
   const { el, session, source, model } = await inspect();
-  await until(() => session.store.held(0, "fc1.weight", "")?.held().length === 121 && !session.waiting.size);
+  await until(
+    () => session.store.findFrames(0, "fc1.weight", "")?.loadedSteps().length === 121 && !session.requests.size,
+  );
   await until(() => /mean/.test(readout("histogram")));
   await new Promise((resolve) => setTimeout(resolve, 350));
-  const asked = source.asked.length;
+  const asked = source.requests.length;
   // On a machine that stutters a drag rests between two steps, and may ask then: here no rest ever comes.
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   for (const step of [10, 300, 1200, 640]) {
@@ -36,7 +40,7 @@ test("what is shown are the numbers of the tensor at the step, and a drag asks n
     const max = x.reduce((a, b) => Math.max(a, b));
     expect(readout("histogram")).toContain(`max ${Number(max.toPrecision(4))}`);
   }
-  expect(source.asked.length).toBe(asked);
+  expect(source.requests.length).toBe(asked);
   vi.useRealTimers();
   expect($(el, ".smdw-facts").textContent).toContain("float32");
   expect($(el, ".smdw-name").textContent).toBe("fc1.weight");
@@ -44,7 +48,9 @@ test("what is shown are the numbers of the tensor at the step, and a drag asks n
 
 test("a movement draws the cursor and not the curves under it; what the curves depend on draws them anew", async () => {
   const { session, model } = await inspect({ panels: ["history", "statistics"] });
-  await until(() => session.store.held(0, "fc1.weight", "")?.held().length === 121 && !session.waiting.size);
+  await until(
+    () => session.store.findFrames(0, "fc1.weight", "")?.loadedSteps().length === 121 && !session.requests.size,
+  );
   for (let i = 0; i < 4; i++) await frame();
   const line = vi.spyOn(CanvasRenderingContext2D.prototype, "lineTo");
   const drawn = async (trait: string, value: unknown) => {
@@ -64,7 +70,7 @@ test("a movement draws the cursor and not the curves under it; what the curves d
 
 test("from the event to the frame: a drag over all steps keeps to one frame each", async () => {
   const { el, session } = await inspect();
-  await until(() => session.store.held(0, "fc1.weight", "")?.held().length === 121);
+  await until(() => session.store.findFrames(0, "fc1.weight", "")?.loadedSteps().length === 121);
   const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-track canvas");
   pointer(canvas, "pointerdown", 12, 20);
   const drawn: string[] = [];
@@ -94,8 +100,8 @@ test("NaN and infinities are counted, marked and never in a bin", async () => {
         .slice(0, 3)
         .join() === NOT_FINITE.posInf.join(),
   );
-  const held = shown?.session.store.held(0, "gradient/fc1.weight", "")?.frames.get(720);
-  const hist = held?.hists.get("linear/shared");
+  const held = shown?.session.store.findFrames(0, "gradient/fc1.weight", "")?.frames.get(720);
+  const hist = held?.histograms.get("linear/shared");
   expect((hist?.counts.reduce((a, b) => a + b, 0) ?? 0) + (hist?.below ?? 0) + (hist?.above ?? 0)).toBe(
     x.filter(Number.isFinite).length,
   );
@@ -122,7 +128,7 @@ test("zooming asks for a tile when it rests, keys reach every cell, a drag marks
   key(canvas, "+");
   expect(session.state.get("zoom")).toHaveLength(4);
   await until(() =>
-    source.asked.some((question) => question.what === "tile" && question.rows[1] - question.rows[0] <= 13),
+    source.requests.some((question) => question.what === "tile" && question.rows[1] - question.rows[0] <= 13),
   );
   await until(() => session.store.tile((head) => head.exact));
   key(canvas, "ArrowDown");
@@ -136,15 +142,15 @@ test("zooming asks for a tile when it rests, keys reach every cell, a drag marks
   expect(session.state.get("selection")).toMatchObject({ kind: "cells" });
 });
 
-test("bins, axes and scales are chosen; frames of the new bins are asked for once and kept", async () => {
+test("bins, axes and scales are chosen; frames of the new bins are asked for once and layer", async () => {
   const { el, session, source } = await inspect({ panels: ["histogram", "history"] });
-  await until(() => !session.waiting.size);
-  const asked = () => source.asked.filter((question) => question.what === "frames").length;
+  await until(() => !session.requests.size);
+  const asked = () => source.requests.filter((question) => question.what === "frames").length;
   const before = asked();
   button(el, "symlog").click();
-  await until(() => session.store.held(0, "fc1.weight", "")?.at(600)?.hists.has("symlog/shared"));
+  await until(() => session.store.findFrames(0, "fc1.weight", "")?.frameAt(600)?.histograms.has("symlog/shared"));
   expect(asked()).toBe(before + 1);
-  await until(() => !session.waiting.size);
+  await until(() => !session.requests.size);
   button(el, "log counts").click();
   button(el, "ridge").click();
   await frame();
@@ -160,7 +166,7 @@ test("a tensor of four axes is looked at by any two of them", async () => {
   select.value = "0";
   select.dispatchEvent(new Event("change"));
   expect(session.state.get("axes")).toEqual([0, 3]);
-  await until(() => session.store.held(0, "conv1.weight", "")?.at(600)?.images.has("0,3/,0,0,/maxabs"));
+  await until(() => session.store.findFrames(0, "conv1.weight", "")?.frameAt(600)?.images.has("0,3/,0,0,/maxabs"));
   const index = await until(() => el.querySelector<HTMLInputElement>("[data-axis='1']"));
   index.value = "99";
   index.dispatchEvent(new Event("change", { bubbles: true }));
@@ -193,9 +199,9 @@ test("exact numbers are never cut: columns are as wide as the longest number of 
     ["complex64", "-1.1754944e-38-1.1754944e-38j"],
     ["complex128", "-2.2250738585072014e-308-2.2250738585072014e-308j"],
   ] as const) {
-    const plan = session.store.held(0, "fc1.weight", "")?.plan;
+    const plan = session.store.findFrames(0, "fc1.weight", "")?.plan;
     if (plan) plan.dtype = dtype;
-    session.store.touched();
+    session.store.notify();
     await frame();
     await frame();
     const cell = first() as HTMLElement;
@@ -219,8 +225,8 @@ test("a second step is pinned and laid over the first; a run without the step sh
   );
   // Both are counted in the same bins, so that the line below reads both under the pointer.
   const { edges } = await until(() => {
-    const both = [0, 1].map((run) => session.store.held(run, "fc1.weight", "")?.at(run ? 810 : 1200));
-    const [mine, its] = both.map((frame) => frame?.hists.get("linear/shared/0 /1 "));
+    const both = [0, 1].map((run) => session.store.findFrames(run, "fc1.weight", "")?.frameAt(run ? 810 : 1200));
+    const [mine, its] = both.map((frame) => frame?.histograms.get("linear/shared/0 /1 "));
     return mine && its && String(mine.edges) === String(its.edges) && mine;
   });
   const reach = [0, 1].map((run) => values(tensor("fc1.weight"), run ? 810 : 1200, run));
@@ -245,10 +251,10 @@ test.each(["tokens", "all.nan", "nothing", "CrossEntropyLoss_output_0", "fc1.bia
     const caught = (event: ErrorEvent) => errors.push(event.error);
     window.addEventListener("error", caught);
     const { el, session } = await inspect({ tensor: name });
-    await until(() => !session.waiting.size);
+    await until(() => !session.requests.size);
     for (const hist_scale of ["linear", "log", "symlog"] as const) {
       session.state.set({ hist_scale, history: hist_scale === "log" ? "ridge" : "strip" });
-      await until(() => !session.waiting.size);
+      await until(() => !session.requests.size);
       await frame();
     }
     expect($(el, ".smdw-name").textContent).toBe(name);

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { choose, colourDomain, table } from "../src/lib/colour";
-import { bytes, clipped, count, grouped, num, percent, shape } from "../src/lib/format";
-import { find, fuzzyWord } from "../src/lib/match";
+import { escapeInvisible } from "../src/lib/escape-text";
+import { bytes, count, groupDigits, num, percent, shape, truncate } from "../src/lib/format";
+import { find, fuzzyWord } from "../src/lib/name-filter";
 import { searchFor } from "../src/lib/regex";
 import { csv, fileName, pyString } from "../src/lib/save";
 import { linear, linearTicks, log, symmetricLog } from "../src/lib/scale";
 import { smooth } from "../src/lib/smooth";
-import { path, Tree } from "../src/lib/tree";
-import { offsets } from "../src/lib/virtual";
-import { visible } from "../src/lib/visible";
+import { path, Tree } from "../src/lib/tensor-tree";
+import { visibleRange } from "../src/lib/virtual-rows";
 
 describe("numbers", () => {
   test("are short and never wrong", () => {
@@ -37,12 +37,12 @@ describe("numbers", () => {
       "\u2212999,999",
       "0",
     ]);
-    expect([grouped("1234.5678"), grouped("-123.4"), count(1e300)]).toEqual(["1,234.5678", "-123.4", "1e300"]);
+    expect([groupDigits("1234.5678"), groupDigits("-123.4"), count(1e300)]).toEqual(["1,234.5678", "-123.4", "1e300"]);
   });
   test("sizes", () => {
     expect([bytes(12), bytes(401_408), bytes(4e6)]).toEqual(["12 B", "401 KB", "4 MB"]);
     expect([shape([]), shape([128, 784])]).toEqual(["scalar", "128 \u00d7 784"]);
-    expect(clipped("x".repeat(1_000_000)).length).toBeLessThan(340);
+    expect(truncate("x".repeat(1_000_000)).length).toBeLessThan(340);
   });
 });
 
@@ -170,13 +170,13 @@ describe("tree", () => {
 
 describe("virtual rows", () => {
   test("show what is in view", () => {
-    expect(offsets(1000, 20, 100, 200)).toMatchObject({ first: 5, last: 15, total: 20_000, shift: 0 });
-    expect(offsets(0, 20, 0, 200)).toMatchObject({ first: 0, last: 0 });
+    expect(visibleRange(1000, 20, 100, 200)).toMatchObject({ first: 5, last: 15, total: 20_000, shift: 0 });
+    expect(visibleRange(0, 20, 0, 200)).toMatchObject({ first: 0, last: 0 });
   });
   test("reach the last of a billion rows within what a browser can scroll", () => {
-    const { total } = offsets(1e9, 22, 0, 440);
+    const { total } = visibleRange(1e9, 22, 0, 440);
     expect(total).toBeLessThan(33_554_428);
-    const end = offsets(1e9, 22, total - 440, 440);
+    const end = visibleRange(1e9, 22, total - 440, 440);
     expect(end.last).toBe(1e9);
     expect((end.last - 1) * 22 - end.shift).toBeLessThan(total);
   });
@@ -211,12 +211,12 @@ describe("colours", () => {
 
 describe("texts of a run", () => {
   test("neither act nor turn what stands beside them", () => {
-    expect(visible("gradient/fc1.weight:0 \u2212 \u00e9 \u043e \ud83e\udde8\n\t")).toBe(
+    expect(escapeInvisible("gradient/fc1.weight:0 \u2212 \u00e9 \u043e \ud83e\udde8\n\t")).toBe(
       "gradient/fc1.weight:0 \u2212 \u00e9 \u043e \ud83e\udde8\n\t",
     );
-    expect(visible("a\u001b[2J\u009bb\0")).toBe("a\\x1b[2J\\x9bb\\x00");
-    expect(visible("loss\u202egpj\u2066\u200b\ufeff")).toBe("loss\\u202egpj\\u2066\\u200b\\ufeff");
-    expect(visible("\ud800a\u{e0041}\uffff")).toBe("\\ud800a\\U000e0041\\uffff");
+    expect(escapeInvisible("a\u001b[2J\u009bb\0")).toBe("a\\x1b[2J\\x9bb\\x00");
+    expect(escapeInvisible("loss\u202egpj\u2066\u200b\ufeff")).toBe("loss\\u202egpj\\u2066\\u200b\\ufeff");
+    expect(escapeInvisible("\ud800a\u{e0041}\uffff")).toBe("\\ud800a\\U000e0041\\uffff");
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { decode, encode, PacketError } from "../src/packet";
-import type { Head } from "../src/protocol";
+import { decode, encode, PacketError } from "../src/protocol/packet";
+import type { Head } from "../src/protocol/types";
 
 const head = { kind: "series", run: 0, tensor: "loss", worker: "", mode: "", stat: "value" } as Head;
 const packet = () =>

@@ -1,8 +1,8 @@
 import { afterEach, expect, test } from "vitest";
 import { catalog } from "../demo/canned";
-import { $, button, frame, key, open, pointer, type Shown, until } from "./parts";
+import { $, button, frame, key, type MountedWidget, open, pointer, until } from "./helpers";
 
-let shown: Shown | undefined;
+let shown: MountedWidget | undefined;
 afterEach(() => shown?.close());
 const slider = async (traits = {}, options = {}) => {
   shown = open({ _kind: "slider", ...traits }, options);
@@ -75,11 +75,11 @@ test("dragging goes from saved step to saved step and lets go of following", asy
 
 test("new steps are followed, or counted when it was touched", async () => {
   const { el, step, session, track } = await slider();
-  session.store.file([catalog(0, { last: 1250, from: 1200, append: true })]);
+  session.store.addPackets([catalog(0, { last: 1250, from: 1200, append: true })]);
   await until(() => step() === 1250);
   key(track, "ArrowLeft");
   await frame();
-  session.store.file([catalog(0, { last: 1300, from: 1250, append: true })]);
+  session.store.addPackets([catalog(0, { last: 1300, from: 1250, append: true })]);
   const fresh = await until(() =>
     [...el.querySelectorAll("button")].find((each) => /new step/.test(each.textContent ?? "") && !each.hidden),
   );

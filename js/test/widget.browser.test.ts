@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import loader from "../src/loader";
-import { PlainModel } from "../src/state";
+import { LocalModel } from "../src/session/state";
 import widget from "../src/widget";
 import css from "../src/widget.css?inline";
 
@@ -9,7 +9,7 @@ test("an old browser is told what it lacks, in the widget's place", () => {
   const { findLast } = Array.prototype;
   const shown = widget();
   const control = new AbortController();
-  const props = { el, model: new PlainModel({ _kind: "explorer" }), signal: control.signal } as never;
+  const props = { el, model: new LocalModel({ _kind: "explorer" }), signal: control.signal } as never;
   try {
     Reflect.deleteProperty(Array.prototype, "findLast");
     shown.initialize(props);
@@ -29,7 +29,7 @@ test("a widget takes JupyterLab's text colour where there is one", () => {
   document.body.append(el);
   document.documentElement.style.setProperty("--jp-ui-font-color0", "rgb(1, 2, 3)");
   const control = new AbortController();
-  widget().render({ el, model: new PlainModel({ _kind: "slider" }), signal: control.signal } as never);
+  widget().render({ el, model: new LocalModel({ _kind: "slider" }), signal: control.signal } as never);
   expect(getComputedStyle(el).color).toBe("rgb(1, 2, 3)");
   document.documentElement.style.removeProperty("--jp-ui-font-color0");
   control.abort();
@@ -44,7 +44,7 @@ test("a page imports the front end once, anew after a failure, and forgets its t
     "globalThis.imports++; export default () => ({ initialize() {}, render({ el }) { el.textContent = 'here'; } });";
   const shown = async (module: string) => {
     const control = new AbortController();
-    const props = { el: document.createElement("div"), model: new PlainModel({}), signal: control.signal };
+    const props = { el: document.createElement("div"), model: new LocalModel({}), signal: control.signal };
     props.model.set("_module", module);
     const widget = loader();
     await widget.initialize(props as never);

@@ -1,7 +1,7 @@
 /** Axes and grid, the same for every picture. */
 import type { Scale, Tick } from "../lib/scale";
-import type { Theme } from "../theme";
 import { line, type Pen } from "./pen";
+import type { Theme } from "./theme";
 
 export interface Box {
   x: number;
@@ -48,7 +48,7 @@ export function leftAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, options
     const y = scale(tick.value);
     if (y < box.y - 1 || y > box.y + box.height + 1) continue;
     if (grid) line(pen, box.x, crisp(y), box.x + box.width, crisp(y), { stroke: theme.grid });
-    pen.text(box.x - 6, y, format(tick), { fill: theme.ink2, align: "right", baseline: "middle", most: box.x - 4 });
+    pen.text(box.x - 6, y, format(tick), { fill: theme.ink2, align: "right", baseline: "middle", maxWidth: box.x - 4 });
   }
 }
 
@@ -58,7 +58,7 @@ export function message(pen: Pen, width: number, height: number, text: string, t
     fill: theme.ink2,
     align: "center",
     baseline: "middle",
-    most: width - 24,
+    maxWidth: width - 24,
     size: 12,
   });
 }

@@ -1,25 +1,23 @@
 /** A matrix as colours. Zoomed out it is the pooled picture of a frame, zoomed in a tile of exact cells; both are drawn here. */
-import { type Image, imageValue } from "../frames";
+import { type Image, imageValue } from "../data/frames";
+import type { CellWindow } from "../data/matrix";
 import { NOT_FINITE, type Table } from "../lib/colour";
 import { count, num } from "../lib/format";
 import { linear } from "../lib/scale";
-import type { Theme } from "../theme";
 import { type Box, crisp, message } from "./axes";
 import { line, type Pen, type Pixels, type Size } from "./pen";
-
-/** row0, row1, col0, col1 in cells of the tensor; fractions while zooming. */
-export type Window = readonly [number, number, number, number];
+import type { Theme } from "./theme";
 
 export interface Layer {
   pixels: Pixels;
   /** the cells that the pixels cover */
-  covers: Window;
+  covers: CellWindow;
 }
 
 export interface HeatmapPicture {
   /** from coarse to fine; later ones are drawn over earlier ones */
   layers: readonly Layer[];
-  window: Window;
+  window: CellWindow;
   table: Table;
   domain: [number, number];
   /** no value is finite: the colours stand for nothing */
@@ -27,9 +25,9 @@ export interface HeatmapPicture {
   /** what is seen is a picture, not numbers as colours: no legend, and the shape that it has */
   rgba?: boolean;
   hover: readonly [row: number, col: number] | undefined;
-  marked: Window | undefined;
+  marked: CellWindow | undefined;
   dim: boolean;
-  nothing: string;
+  emptyMessage: string;
 }
 
 /** Values as RGBA through a colour table; NaN and infinities in their own marks. */
@@ -68,7 +66,7 @@ const LEAST = { cell: 24, all: 96 };
  * Where the cells lie: cells are square where that fits, and at most four times as wide as high or the other way round, unless
  * there would be nothing to see. A picture keeps its shape.
  */
-export function layoutHeatmap(window: Window, size: Size, rgba = false): Box {
+export function layoutHeatmap(window: CellWindow, size: Size, rgba = false): Box {
   const rows = Math.max(window[1] - window[0], 1e-9);
   const cols = Math.max(window[3] - window[2], 1e-9);
   const most = { width: Math.max(20, size.width - 44 - LEGEND), height: Math.max(16, size.height - 8 - 22) };
@@ -82,7 +80,7 @@ export function layoutHeatmap(window: Window, size: Size, rgba = false): Box {
 }
 
 export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: HeatmapPicture): void {
-  if (!picture.layers.length) return message(pen, size.width, size.height, picture.nothing, theme);
+  if (!picture.layers.length) return message(pen, size.width, size.height, picture.emptyMessage, theme);
   const box = layoutHeatmap(picture.window, size, picture.rgba);
   const [r0, r1, c0, c1] = picture.window;
   const toX = (col: number) => box.x + ((col - c0) / (c1 - c0)) * box.width;
@@ -110,14 +108,14 @@ export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: Heatmap
       pen.rect(toX(col), toY(row), w, h, { stroke: theme.ink, width: 1.5 });
     }
   });
-  pen.still([...picture.window, ...picture.domain, picture.table, picture.blank, picture.rgba], (paper) => {
+  pen.cached([...picture.window, ...picture.domain, picture.table, picture.blank, picture.rgba], (paper) => {
     paper.rect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1, { stroke: theme.rule });
     cellTicks(paper, box, picture.window, theme);
     if (!picture.blank && !picture.rgba) legend(paper, box, size, theme, picture);
   });
 }
 
-function cellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: Window, theme: Theme) {
+function cellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: CellWindow, theme: Theme) {
   // Labels stand at the middle of a cell: index 0 is the first cell, not its edge.
   const along = (lo: number, hi: number, pixels: number, each: number) =>
     linear(lo - 0.5, hi - 0.5, [0, pixels])
@@ -130,7 +128,7 @@ function cellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: Window, theme: Theme) {
   }
   for (const { value } of along(r0, r1, box.height, 22)) {
     const y = box.y + ((value + 0.5 - r0) / (r1 - r0)) * box.height;
-    pen.text(box.x - 6, y, count(value), { fill: theme.ink2, align: "right", baseline: "middle", most: 38 });
+    pen.text(box.x - 6, y, count(value), { fill: theme.ink2, align: "right", baseline: "middle", maxWidth: 38 });
   }
 }
 
@@ -151,13 +149,13 @@ function legend(pen: Pen, box: Box, size: Size, theme: Theme, { table, domain }:
     pen.text(x + 13, Math.min(Math.max(y, box.y + 5), box.y + height - 4), num(tick.value, 3), {
       fill: theme.ink2,
       baseline: "middle",
-      most: size.width - x - 13,
+      maxWidth: size.width - x - 13,
     });
   }
 }
 
 /** The cell under a pixel, or undefined. */
-export function cellAt(window: Window, box: Box, px: number, py: number): [number, number] | undefined {
+export function cellAt(window: CellWindow, box: Box, px: number, py: number): [number, number] | undefined {
   const [r0, r1, c0, c1] = window;
   if (px < box.x || py < box.y || px >= box.x + box.width || py >= box.y + box.height) return undefined;
   return [
@@ -166,23 +164,23 @@ export function cellAt(window: Window, box: Box, px: number, py: number): [numbe
   ];
 }
 
-/** A window moved and scaled, kept within the matrix and at least two cells wide where it has them. */
-export function clampWindow([r0, r1, c0, c1]: Window, rows: number, cols: number): Window {
+/** A window moved and scaled, layer within the matrix and at least two cells wide where it has them. */
+export function clampWindow([r0, r1, c0, c1]: CellWindow, rows: number, cols: number): CellWindow {
   const axis = (lo: number, hi: number, n: number): [number, number] => {
     const size = Math.min(n, Math.max(Math.min(2, n), hi - lo));
     const start = Math.min(Math.max(0, (lo + hi - size) / 2), n - size);
     return [start, start + size];
   };
-  return [...axis(r0, r1, rows), ...axis(c0, c1, cols)] as unknown as Window;
+  return [...axis(r0, r1, rows), ...axis(c0, c1, cols)] as unknown as CellWindow;
 }
 
 export function zoomWindow(
-  window: Window,
+  window: CellWindow,
   by: number,
   at: readonly [number, number],
   rows: number,
   cols: number,
-): Window {
+): CellWindow {
   const [r0, r1, c0, c1] = window;
   const [row, col] = at;
   return clampWindow(

@@ -1,17 +1,17 @@
 /** One histogram with its real bins, and a second one as an outline over it. What is not finite stands beside, never in a bin. */
-import type { Frame, Hist } from "../frames";
-import { compactCount } from "../lib/compact";
+import type { Frame, Histogram } from "../data/frames";
+import { compactCount } from "../lib/format";
 import { linear, linearWidth, log, type Scale, symmetricLog } from "../lib/scale";
-import type { Theme } from "../theme";
 import { type Box, bottomAxis, crisp, leftAxis, message } from "./axes";
 import { line, type Pen, type Size } from "./pen";
+import type { Theme } from "./theme";
 
 export interface HistogramPicture {
-  hist: Hist | undefined;
+  hist: Histogram | undefined;
   frame: Frame | undefined;
-  other: Hist | undefined;
+  other: Histogram | undefined;
   otherFrame: Frame | undefined;
-  /** ends of the value axis and top of the count axis, kept the same while steps go by */
+  /** ends of the value axis and top of the count axis, layer the same while steps go by */
   domain: [number, number];
   top: number;
   logCounts: boolean;
@@ -20,14 +20,14 @@ export interface HistogramPicture {
   /** values a person marked */
   marked: readonly number[];
   otherColour: string;
-  nothing: string;
+  emptyMessage: string;
 }
 
 /** Counts that stand beside the bins, left and right of them. */
 const BESIDE: readonly {
   label: string;
   side: "left" | "right";
-  of(hist: Hist, counts: Float64Array | undefined): number;
+  of(hist: Histogram, counts: Float64Array | undefined): number;
 }[] = [
   { label: "\u2212Inf", side: "left", of: (_, counts) => counts?.[3] ?? 0 },
   // A logarithmic axis has no place for zero.
@@ -45,7 +45,7 @@ export interface HistogramLayout {
   y: Scale;
 }
 
-export function valueScale(hist: Hist, [lo, hi]: [number, number], range: [number, number]): Scale {
+export function valueScale(hist: Histogram, [lo, hi]: [number, number], range: [number, number]): Scale {
   if (hist.scale === "log") return log(lo, hi, range);
   if (hist.scale === "symlog") return symmetricLog(lo, hi, linearWidth(hist.edges), range);
   return linear(lo, hi, range);
@@ -78,7 +78,7 @@ export function layoutHistogram(picture: HistogramPicture, size: Size): Histogra
   return { box, x: valueScale(shape, picture.domain, [box.x, box.x + box.width]), y };
 }
 
-function outline(hist: Hist, layout: HistogramLayout, close: boolean): Float64Array {
+function outline(hist: Histogram, layout: HistogramLayout, close: boolean): Float64Array {
   const { box, x, y } = layout;
   const base = box.y + box.height;
   const n = hist.counts.length;
@@ -105,12 +105,12 @@ function outline(hist: Hist, layout: HistogramLayout, close: boolean): Float64Ar
 
 export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: HistogramPicture): void {
   const layout = layoutHistogram(picture, size);
-  if (!layout) return message(pen, size.width, size.height, picture.nothing, theme);
+  if (!layout) return message(pen, size.width, size.height, picture.emptyMessage, theme);
   const { box, x, y } = layout;
   const base = box.y + box.height;
-  const shape = (picture.hist ?? picture.other) as Hist;
+  const shape = (picture.hist ?? picture.other) as Histogram;
   const near = shape.scale === "symlog" ? linearWidth(shape.edges) : 0;
-  pen.still([shape.scale, near, box.x, box.width, ...x.domain, ...y.domain, picture.logCounts], (paper) => {
+  pen.cached([shape.scale, near, box.x, box.width, ...x.domain, ...y.domain, picture.logCounts], (paper) => {
     leftAxis(
       paper,
       box,
@@ -158,7 +158,7 @@ function drawBeside(pen: Pen, { box, y }: HistogramLayout, picture: HistogramPic
   for (const side of ["left", "right"] as const)
     beside(picture, side).forEach((each, i) => {
       const x = side === "left" ? 44 + i * COLUMN : size.width - 4 - (beside(picture, side).length - i) * COLUMN;
-      const bar = (hist: Hist | undefined, frame: Frame | undefined, filled: boolean) => {
+      const bar = (hist: Histogram | undefined, frame: Frame | undefined, filled: boolean) => {
         const n = hist ? each.of(hist, frame?.counts) : 0;
         if (!n) return;
         const top = Math.max(box.y, Math.min(base - 2, y(n)));
@@ -186,7 +186,7 @@ function drawBeside(pen: Pen, { box, y }: HistogramLayout, picture: HistogramPic
 }
 
 /** The bin at a pixel, or -1. */
-export function binAt(layout: HistogramLayout, hist: Hist, pixel: number): number {
+export function binAt(layout: HistogramLayout, hist: Histogram, pixel: number): number {
   if (pixel < layout.box.x || pixel > layout.box.x + layout.box.width) return -1;
   const value = layout.x.invert(pixel);
   const n = hist.counts.length;

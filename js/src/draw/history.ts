@@ -1,11 +1,11 @@
 /** Histograms of all steps at once: a heat strip (a column a step) or a ridge (an outline a step). */
-import { type Frame, type Hist, lastAtOrBefore } from "../frames";
+import { type Frame, type Histogram, lastAtOrBefore } from "../data/frames";
 import type { Table } from "../lib/colour";
 import { linear, type Scale } from "../lib/scale";
-import type { Theme } from "../theme";
 import { type Box, bottomAxis, crisp, leftAxis, message } from "./axes";
 import { valueScale } from "./histogram";
 import { line, type Pen, type Pixels, type Size } from "./pen";
+import type { Theme } from "./theme";
 
 export interface HistoryPicture {
   /** frames with a histogram, rising by step */
@@ -18,7 +18,7 @@ export interface HistoryPicture {
   label(step: number): string;
   /** changes when the data do: the strip is made anew only then */
   version: string;
-  nothing: string;
+  emptyMessage: string;
 }
 
 export interface HistoryLayout {
@@ -28,7 +28,7 @@ export interface HistoryLayout {
 }
 
 export function layoutHistory(picture: HistoryPicture, size: Size, ridge: boolean): HistoryLayout | undefined {
-  const first = picture.frames[0]?.hists.get(picture.key);
+  const first = picture.frames[0]?.histograms.get(picture.key);
   if (!first) return undefined;
   const box = { x: 52, y: 8, width: Math.max(20, size.width - 62), height: Math.max(20, size.height - 34) };
   if (ridge)
@@ -52,11 +52,11 @@ export function stripPixels(picture: HistoryPicture, layout: HistoryLayout): Pix
   const steps = picture.frames.map((frame) => frame.step);
   const { table } = picture;
   let column: Float64Array | undefined;
-  let last: Hist | undefined;
+  let last: Histogram | undefined;
   for (let px = 0; px < width; px++) {
     const step = layout.x.invert(layout.box.x + px + 0.5);
     const i = lastAtOrBefore(steps, step);
-    const hist = i < 0 ? undefined : picture.frames[i]?.hists.get(picture.key);
+    const hist = i < 0 ? undefined : picture.frames[i]?.histograms.get(picture.key);
     if (!hist) continue;
     if (hist !== last) {
       column = densities(hist, layout.y, layout.box.y, height);
@@ -77,7 +77,7 @@ export function stripPixels(picture: HistoryPicture, layout: HistoryLayout): Pix
 }
 
 /** For each pixel row the count of the bins it touches, over the largest of them. */
-function densities(hist: Hist, y: Scale, top: number, height: number): Float64Array {
+function densities(hist: Histogram, y: Scale, top: number, height: number): Float64Array {
   const out = new Float64Array(height);
   let most = 1;
   for (let b = 0; b < hist.counts.length; b++) most = Math.max(most, hist.counts[b] as number);
@@ -105,9 +105,9 @@ export function drawStrip(
   pixels: Pixels | undefined,
 ): void {
   const layout = layoutHistory(picture, size, false);
-  if (!layout || !pixels) return message(pen, size.width, size.height, picture.nothing, theme);
+  if (!layout || !pixels) return message(pen, size.width, size.height, picture.emptyMessage, theme);
   const { box, x, y } = layout;
-  pen.still([pixels, ...picture.domain, ...picture.range], (paper) => {
+  pen.cached([pixels, ...picture.domain, ...picture.range], (paper) => {
     paper.image(pixels, box.x, box.y, box.width, box.height);
     paper.clip(box.x, box.y, box.width, box.height, () => percentileLines(paper, layout, picture, theme));
     leftAxis(paper, box, y, theme, { grid: false });
@@ -121,7 +121,7 @@ function percentileLines(pen: Pen, { x, y }: HistoryLayout, picture: HistoryPict
     const points: number[] = [];
     for (const frame of picture.frames) {
       const value = frame.percentiles?.values[frame.percentiles.q.indexOf(q)];
-      const log = frame.hists.get(picture.key)?.scale === "log";
+      const log = frame.histograms.get(picture.key)?.scale === "log";
       points.push(x(frame.step), value === undefined || log ? Number.NaN : y(value));
     }
     pen.path(points, { stroke: theme.ink, opacity: opacity * 0.8, dash: q === 50 ? [] : [3, 2] });
@@ -135,9 +135,9 @@ export function cursor(pen: Pen, box: Box, x: number, theme: Theme): void {
 }
 
 /** At most so many outlines, spread evenly, the step in view among them. */
-export function ridgeFrames(picture: HistoryPicture, most: number): Frame[] {
+export function ridgeFrames(picture: HistoryPicture, maxCount: number): Frame[] {
   const { frames } = picture;
-  const n = Math.min(most, frames.length);
+  const n = Math.min(maxCount, frames.length);
   const picks = new Set<Frame>();
   for (let i = 0; i < n; i++)
     picks.add(frames[n === 1 ? frames.length - 1 : Math.round((i * (frames.length - 1)) / (n - 1))] as Frame);
@@ -154,13 +154,13 @@ export function ridgeFrames(picture: HistoryPicture, most: number): Frame[] {
 
 export function drawRidge(pen: Pen, size: Size, theme: Theme, picture: HistoryPicture): void {
   const layout = layoutHistory(picture, size, true);
-  if (!layout) return message(pen, size.width, size.height, picture.nothing, theme);
+  if (!layout) return message(pen, size.width, size.height, picture.emptyMessage, theme);
   const { box, x, y } = layout;
   const shown = ridgeFrames(picture, Math.max(4, Math.floor(box.height / 9)));
   const now = shown.filter((frame) => frame.step <= picture.step).at(-1);
   pen.clip(box.x, box.y - 8, box.width, box.height + 9, () => {
     for (const frame of shown) {
-      const hist = frame.hists.get(picture.key);
+      const hist = frame.histograms.get(picture.key);
       if (!hist) continue;
       const base = y(frame.step);
       let most = 1;
@@ -194,7 +194,7 @@ export function drawRidge(pen: Pen, size: Size, theme: Theme, picture: HistoryPi
       align: "right",
       baseline: "middle",
       bold: frame === now,
-      most: box.x - 6,
+      maxWidth: box.x - 6,
     });
   }
   bottomAxis(pen, box, x, theme);

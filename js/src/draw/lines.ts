@@ -1,10 +1,10 @@
 /** Curves over steps: the raw values faint, their smoothed line clear, gaps where nothing was saved. */
-import { lastAtOrBefore } from "../frames";
+import { lastAtOrBefore } from "../data/frames";
 import { linear, log, type Scale } from "../lib/scale";
-import type { Theme } from "../theme";
 import { type Box, bottomAxis, leftAxis, message } from "./axes";
 import { cursor } from "./history";
 import type { Pen, Size } from "./pen";
+import type { Theme } from "./theme";
 
 export interface Curve {
   x: ArrayLike<number>;
@@ -24,7 +24,7 @@ export interface LinesPicture {
   step: number;
   marked: readonly number[];
   xLabel: string;
-  nothing: string;
+  emptyMessage: string;
 }
 
 export interface LinesLayout {
@@ -124,10 +124,10 @@ export function tracePoints(
 
 export function drawLines(pen: Pen, size: Size, theme: Theme, picture: LinesPicture): void {
   const layout = layoutLines(picture, size);
-  if (!layout) return message(pen, size.width, size.height, picture.nothing, theme);
+  if (!layout) return message(pen, size.width, size.height, picture.emptyMessage, theme);
   const { box, x, y } = layout;
   const parts = picture.curves.flatMap((curve) => [curve.x, curve.y, curve.smooth, curve.colour, curve.dash?.join()]);
-  pen.still([...parts, ...x.domain, ...y.domain, picture.logX, picture.logY, picture.xLabel], (paper) => {
+  pen.cached([...parts, ...x.domain, ...y.domain, picture.logX, picture.logY, picture.xLabel], (paper) => {
     leftAxis(paper, box, y, theme);
     paper.clip(box.x, box.y - 3, box.width + 1, box.height + 6, () => {
       for (const curve of picture.curves) {

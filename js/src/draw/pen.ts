@@ -2,14 +2,14 @@
  * What pictures are drawn with. The same drawing goes to a canvas (the screen, PNG) or to SVG text (export), so that what is
  * exported is what was shown.
  */
-import { visible } from "../lib/visible";
-import type { Theme } from "../theme";
+import { escapeInvisible } from "../lib/escape-text";
+import type { Theme } from "./theme";
 
 export interface Size {
   width: number;
   height: number;
 }
-export interface Ink {
+export interface PaintStyle {
   fill?: string;
   stroke?: string;
   width?: number;
@@ -24,7 +24,7 @@ export interface TextStyle {
   mono?: boolean;
   bold?: boolean;
   /** cut to so many pixels */
-  most?: number;
+  maxWidth?: number;
 }
 /** RGBA pixels. */
 export interface Pixels {
@@ -34,9 +34,9 @@ export interface Pixels {
 }
 
 export interface Pen {
-  rect(x: number, y: number, width: number, height: number, ink: Ink): void;
+  rect(x: number, y: number, width: number, height: number, ink: PaintStyle): void;
   /** Points as x0, y0, x1, y1, …; a NaN lifts the pen. */
-  path(points: ArrayLike<number>, ink: Ink, close?: boolean): void;
+  path(points: ArrayLike<number>, ink: PaintStyle, close?: boolean): void;
   text(x: number, y: number, text: string, style: TextStyle): void;
   /** Pixels stretched over a rectangle, cell by cell, never blurred. `from` is the part of them in pixels. */
   image(
@@ -52,13 +52,13 @@ export interface Pen {
    * A part that stays as it is while steps go by: drawn once, and again only when one of `of` (compared one by one, by identity),
    * the size or the theme is another.
    */
-  still(of: readonly unknown[], draw: (pen: Pen) => void): void;
+  cached(of: readonly unknown[], draw: (pen: Pen) => void): void;
   measure(text: string, style: TextStyle): number;
 }
 
 export type Drawing = (pen: Pen, size: Size, theme: Theme) => void;
 
-export const line = (pen: Pen, x1: number, y1: number, x2: number, y2: number, ink: Ink) =>
+export const line = (pen: Pen, x1: number, y1: number, x2: number, y2: number, ink: PaintStyle) =>
   pen.path([x1, y1, x2, y2], ink);
 
 function font(theme: Theme, style: TextStyle): string {
@@ -66,7 +66,7 @@ function font(theme: Theme, style: TextStyle): string {
 }
 
 /** What a canvas keeps of a still part. */
-interface Kept {
+interface CachedLayer {
   of: readonly unknown[];
   canvas: HTMLCanvasElement;
   pen: CanvasPen;
@@ -74,8 +74,8 @@ interface Kept {
 
 export class CanvasPen implements Pen {
   /** still parts by their place in the drawing */
-  readonly #kept: Kept[] = [];
-  #stills = 0;
+  readonly #layers: CachedLayer[] = [];
+  #layerIndex = 0;
   #ratio = 1;
   #size: Size = { width: 0, height: 0 };
   #scratch: HTMLCanvasElement | undefined;
@@ -95,14 +95,14 @@ export class CanvasPen implements Pen {
       this.#font = "";
     }
     this.#theme = theme;
-    this.#stills = 0;
+    this.#layerIndex = 0;
     this.#size = { width, height };
     this.#ratio = ratio;
     this.c.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.c.clearRect(0, 0, width, height);
   }
 
-  #use(ink: Ink, draw: (fill: boolean) => void) {
+  #use(ink: PaintStyle, draw: (fill: boolean) => void) {
     const { c } = this;
     c.globalAlpha = ink.opacity ?? 1;
     if (ink.fill) {
@@ -118,11 +118,11 @@ export class CanvasPen implements Pen {
     c.globalAlpha = 1;
   }
 
-  rect(x: number, y: number, width: number, height: number, ink: Ink): void {
+  rect(x: number, y: number, width: number, height: number, ink: PaintStyle): void {
     this.#use(ink, (fill) => (fill ? this.c.fillRect(x, y, width, height) : this.c.strokeRect(x, y, width, height)));
   }
 
-  path(points: ArrayLike<number>, ink: Ink, close = false): void {
+  path(points: ArrayLike<number>, ink: PaintStyle, close = false): void {
     const { c } = this;
     c.beginPath();
     let down = false;
@@ -148,7 +148,7 @@ export class CanvasPen implements Pen {
     c.textAlign = style.align ?? "left";
     c.textBaseline = style.baseline ?? "alphabetic";
     c.fillText(
-      cut(text, style.most, (part) => c.measureText(part).width),
+      cut(text, style.maxWidth, (part) => c.measureText(part).width),
       x,
       y,
     );
@@ -190,23 +190,23 @@ export class CanvasPen implements Pen {
     this.#font = font;
   }
 
-  still(of: readonly unknown[], draw: (pen: Pen) => void): void {
-    const at = this.#stills++;
+  cached(of: readonly unknown[], draw: (pen: Pen) => void): void {
+    const at = this.#layerIndex++;
     const { width, height } = this.#size;
     const now = [...of, width, height, this.#ratio, this.#theme];
-    let kept = this.#kept[at];
-    if (!kept || kept.of.length !== now.length || kept.of.some((each, i) => each !== now[i])) {
-      const canvas = kept?.canvas ?? document.createElement("canvas");
+    let layer = this.#layers[at];
+    if (!layer || layer.of.length !== now.length || layer.of.some((each, i) => each !== now[i])) {
+      const canvas = layer?.canvas ?? document.createElement("canvas");
       const context = canvas.getContext("2d");
       if (!context) return draw(this);
-      kept = { of: now, canvas, pen: kept?.pen ?? new CanvasPen(context) };
-      this.#kept[at] = kept;
-      kept.pen.begin(width, height, this.#ratio, this.#theme as Theme);
-      draw(kept.pen);
+      layer = { of: now, canvas, pen: layer?.pen ?? new CanvasPen(context) };
+      this.#layers[at] = layer;
+      layer.pen.begin(width, height, this.#ratio, this.#theme as Theme);
+      draw(layer.pen);
     }
     this.c.save();
     this.c.setTransform(1, 0, 0, 1, 0, 0);
-    this.c.drawImage(kept.canvas, 0, 0);
+    this.c.drawImage(layer.canvas, 0, 0);
     this.c.restore();
   }
 
@@ -223,14 +223,14 @@ export class CanvasPen implements Pen {
   }
 }
 
-function cut(given: string, most: number | undefined, measure: (text: string) => number): string {
-  const text = visible(given.slice(0, 200));
-  if (most === undefined || measure(text.slice(0, 200)) <= most) return text.slice(0, 200);
+function cut(given: string, maxWidth: number | undefined, measure: (text: string) => number): string {
+  const text = escapeInvisible(given.slice(0, 200));
+  if (maxWidth === undefined || measure(text.slice(0, 200)) <= maxWidth) return text.slice(0, 200);
   let lo = 0;
   let hi = Math.min(text.length, 200);
   while (lo < hi) {
     const mid = (lo + hi + 1) >> 1;
-    if (measure(`${text.slice(0, mid)}\u2026`) <= most) lo = mid;
+    if (measure(`${text.slice(0, mid)}\u2026`) <= maxWidth) lo = mid;
     else hi = mid - 1;
   }
   return lo ? `${text.slice(0, lo)}\u2026` : "";
@@ -252,7 +252,7 @@ export class SvgPen implements Pen {
     private readonly pixels: (pixels: Pixels, from?: readonly [number, number, number, number]) => string,
   ) {}
 
-  #ink(ink: Ink): string {
+  #ink(ink: PaintStyle): string {
     return [
       ` fill="${xml(ink.fill ?? "none")}"`,
       ink.stroke ? ` stroke="${xml(ink.stroke)}" stroke-width="${ink.width ?? 1}" stroke-linejoin="round"` : "",
@@ -261,11 +261,11 @@ export class SvgPen implements Pen {
     ].join("");
   }
 
-  rect(x: number, y: number, width: number, height: number, ink: Ink): void {
+  rect(x: number, y: number, width: number, height: number, ink: PaintStyle): void {
     this.#out.push(`<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}"${this.#ink(ink)}/>`);
   }
 
-  path(points: ArrayLike<number>, ink: Ink, close = false): void {
+  path(points: ArrayLike<number>, ink: PaintStyle, close = false): void {
     let d = "";
     let down = false;
     for (let i = 0; i + 1 < points.length; i += 2) {
@@ -284,7 +284,7 @@ export class SvgPen implements Pen {
     const anchor = { left: "start", center: "middle", right: "end" }[style.align ?? "left"];
     const size = style.size ?? 11;
     const shift = { top: 0.8, middle: 0.32, bottom: -0.2, alphabetic: 0 }[style.baseline ?? "alphabetic"] * size;
-    const shown = cut(text, style.most, (part) => this.measure(part, style));
+    const shown = cut(text, style.maxWidth, (part) => this.measure(part, style));
     this.#out.push(
       `<text x="${px(x)}" y="${px(y + shift)}" text-anchor="${anchor}" font-size="${size}" font-family="${xml(style.mono ? this.theme.mono : this.theme.font)}"${style.bold ? ' font-weight="600"' : ""} fill="${xml(style.fill)}">${xml(shown)}</text>`,
     );
@@ -312,7 +312,7 @@ export class SvgPen implements Pen {
     this.#out.push("</g>");
   }
 
-  still(_of: readonly unknown[], draw: (pen: Pen) => void): void {
+  cached(_of: readonly unknown[], draw: (pen: Pen) => void): void {
     draw(this);
   }
 

@@ -1,10 +1,10 @@
 /** Statistics over steps, a row each with a scale of its own: a mean of 1e-3 is not flattened by a norm of 100. */
 import { linear, log, type Scale } from "../lib/scale";
-import type { Theme } from "../theme";
 import { bottomAxis, message } from "./axes";
 import { cursor } from "./history";
 import { at, type Curve, extent, lonePoints, tracePoints } from "./lines";
 import { line, type Pen, type Size } from "./pen";
+import type { Theme } from "./theme";
 
 /** A row is as high as the picture beside it lets it be, within reason. */
 const LOW = 46;
@@ -37,7 +37,7 @@ export interface StatisticsPicture {
   range: readonly [number, number];
   cut: boolean;
   step: number;
-  nothing: string;
+  emptyMessage: string;
 }
 
 export function statisticsScale({ range, logX }: StatisticsPicture, width: number): Scale {
@@ -47,12 +47,12 @@ export function statisticsScale({ range, logX }: StatisticsPicture, width: numbe
 
 export function drawStatistics(pen: Pen, size: Size, theme: Theme, picture: StatisticsPicture): void {
   if (!picture.rows.some(({ curves }) => curves.some((curve) => curve.x.length)))
-    return message(pen, size.width, size.height, picture.nothing, theme);
+    return message(pen, size.width, size.height, picture.emptyMessage, theme);
   const x = statisticsScale(picture, size.width);
   const each = rowHeight(picture.rows.length);
   const sparks = picture.rows.map((row, i) => sparkOf(row, i * each, each, picture));
   const parts = picture.rows.flatMap(({ name, log, curves }) => [name, log, ...curves.flatMap((c) => [c.y, c.colour])]);
-  pen.still([...parts, ...picture.range, picture.cut, picture.logX], (paper) => {
+  pen.cached([...parts, ...picture.range, picture.cut, picture.logX], (paper) => {
     for (const spark of sparks) drawSpark(paper, spark, x, size, theme, picture.logX);
     const box = { x: x(x.domain[0]), y: 0, width: x(x.domain[1]) - x(x.domain[0]), height: size.height - FOOT };
     bottomAxis(paper, box, x, theme);
@@ -118,7 +118,7 @@ function drawSpark(
     return pen.text(left, middle, words, { fill: theme.ink2, baseline: "middle" });
   }
   const words = lo === hi ? "constant" : `${row.written(lo)} \u2026 ${row.written(hi)}`;
-  pen.text(0, middle + 10, words, { fill: theme.ink2, size: 10, most: NAME - 6 });
+  pen.text(0, middle + 10, words, { fill: theme.ink2, size: 10, maxWidth: NAME - 6 });
   if (!row.log && lo < 0 && hi > 0) pen.path([left, y(0), right, y(0)], { stroke: theme.grid });
   // Of a part of the steps, the rest would run over the names and the numbers.
   pen.clip(left - 3, top, right - left + 6, height, () => {

@@ -2,9 +2,9 @@
 import { modeColour } from "../lib/colour";
 import { count } from "../lib/format";
 import { linear, type Scale } from "../lib/scale";
-import type { Theme } from "../theme";
 import { crisp } from "./axes";
 import { line, type Pen, type Size } from "./pen";
+import type { Theme } from "./theme";
 
 export interface TrackPicture {
   /** steps the slider stops at, as numbers on the axis, with their modes */
@@ -113,7 +113,7 @@ export interface OutcomesPicture {
 /** Outcomes of one rule over the steps of a run. Fired and error are tall, so that they are told apart without colour. */
 export function drawOutcomes(pen: Pen, size: Size, theme: Theme, picture: OutcomesPicture): void {
   const x = linear(picture.range[0], picture.range[1], [4, size.width - 4]);
-  pen.still([picture.version, ...picture.range], (paper) => outcomeMarks(paper, size, theme, picture, x));
+  pen.cached([picture.version, ...picture.range], (paper) => outcomeMarks(paper, size, theme, picture, x));
   if (Number.isFinite(picture.step))
     line(pen, crisp(x(picture.step)), 0, crisp(x(picture.step)), size.height, { stroke: theme.ink });
 }

@@ -1,5 +1,5 @@
 /** Elements without markup: text is only ever text, so a name from a run cannot be anything else. */
-import { visible } from "./visible";
+import { escapeInvisible } from "./escape-text";
 
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | undefined>;
@@ -11,29 +11,29 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   ...children: Child[]
 ): HTMLElementTagNameMap[K] {
   const el = document.createElement(tag);
-  attrs(el, attributes);
-  for (const child of children) if (child) el.append(typeof child === "string" ? visible(child) : child);
+  setAttributes(el, attributes);
+  for (const child of children) if (child) el.append(typeof child === "string" ? escapeInvisible(child) : child);
   return el;
 }
 
-export function attrs(el: Element, attributes: Attributes): void {
+export function setAttributes(el: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === false) el.removeAttribute(name);
     else {
       // What people read is text; what a program reads (an option's value) stays what it is.
-      const said = name === "title" || name.startsWith("aria-") ? visible(String(value)) : String(value);
+      const said = name === "title" || name.startsWith("aria-") ? escapeInvisible(String(value)) : String(value);
       if (el.getAttribute(name) !== said) el.setAttribute(name, said);
     }
   }
 }
 
 /** Sets text only when it differs, so that screen readers and selections are left alone. */
-export function text(el: Element, value: string): void {
-  const said = visible(value);
+export function setText(el: Element, value: string): void {
+  const said = escapeInvisible(value);
   if (el.textContent !== said) el.textContent = said;
 }
 
-export function show(el: HTMLElement, shown: boolean): void {
+export function setVisible(el: HTMLElement, shown: boolean): void {
   if (el.hidden === shown) el.hidden = !shown;
 }
 
@@ -42,7 +42,7 @@ const SVG = "http://www.w3.org/2000/svg";
 /** A 16-pixel icon from path data. */
 export function icon(d: string): SVGSVGElement {
   const svg = document.createElementNS(SVG, "svg");
-  attrs(svg, { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true", class: "smdw-icon" });
+  setAttributes(svg, { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true", class: "smdw-icon" });
   const path = document.createElementNS(SVG, "path");
   path.setAttribute("d", d);
   svg.append(path);
@@ -123,7 +123,7 @@ export class Segments<T extends string> {
     }
   }
   update(value: T): void {
-    for (const [each, button] of this.#buttons) attrs(button, { "aria-pressed": String(each === value) });
+    for (const [each, button] of this.#buttons) setAttributes(button, { "aria-pressed": String(each === value) });
   }
 }
 
@@ -135,7 +135,7 @@ export class Toggle {
     this.el.addEventListener("click", () => onChange(this.el.getAttribute("aria-pressed") !== "true"), { signal });
   }
   update(on: boolean): void {
-    attrs(this.el, { "aria-pressed": String(on) });
+    setAttributes(this.el, { "aria-pressed": String(on) });
   }
 }
 

@@ -1,11 +1,11 @@
 /** Numbers as a person reads them: short where they guide the eye, exact where they are asked for. */
-import { visible } from "./visible";
+import { escapeInvisible } from "./escape-text";
 
 const MINUS = "\u2212";
 
 /** Digits in threes: "1234567.5" as "1,234,567.5". The browser's own formatter costs a thousand times as much, and each frame of
  * a drag writes a hundred numbers. */
-export function grouped(digits: string): string {
+export function groupDigits(digits: string): string {
   const point = digits.indexOf(".");
   let at = (point < 0 ? digits.length : point) - 3;
   let out = digits;
@@ -26,7 +26,7 @@ export function num(x: number, digits = 4): string {
   const size = Math.abs(x);
   let text: string;
   if (size >= 1e6 || size < 1e-3) text = trim(x.toExponential(digits - 1)).replace("e+", "e");
-  else if (size >= 10 ** (digits - 1)) text = grouped(String(Math.round(x)));
+  else if (size >= 10 ** (digits - 1)) text = groupDigits(String(Math.round(x)));
   else text = trim(x.toPrecision(digits));
   return text.replaceAll("-", MINUS);
 }
@@ -44,7 +44,7 @@ export function count(n: number): string {
 }
 
 // Beyond 21 digits a number writes itself with an exponent.
-const wholeNumber = (n: number) => (Math.abs(n) < 1e21 ? grouped(String(n)).replace("-", MINUS) : num(n));
+const wholeNumber = (n: number) => (Math.abs(n) < 1e21 ? groupDigits(String(n)).replace("-", MINUS) : num(n));
 
 /** A share: "0", "0.02%", "12.5%", "100%"; never 0% of something nor 100% of not quite all. */
 export function percent(share: number): string {
@@ -74,10 +74,23 @@ export function shape(sizes: number[]): string {
 }
 
 /** Names come from runs and may be of any length; what is put on screen is not. */
-export function clipped(text: string, most = 300): string {
-  return visible(text.length <= most ? text : `${text.slice(0, most)}\u2026 (${count(text.length)} characters)`);
+export function truncate(text: string, most = 300): string {
+  return escapeInvisible(
+    text.length <= most ? text : `${text.slice(0, most)}\u2026 (${count(text.length)} characters)`,
+  );
 }
 
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
+}
+
+/** Counts for axes: 950, 1.2k, 35k, 4M. */
+export function compactCount(n: number): string {
+  for (const [unit, size] of [
+    ["G", 1e9],
+    ["M", 1e6],
+    ["k", 1e3],
+  ] as const)
+    if (Math.abs(n) >= size) return `${Number((n / size).toPrecision(2))}${unit}`;
+  return String(Number(n.toPrecision(3)));
 }

@@ -20,7 +20,7 @@ const FORMULA = /^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]/;
 const SIZE = "(?:\\d+\\.?\\d*|\\.\\d+|inf|nan)(?:e[+-]?\\d+)?";
 const NUMBER = new RegExp(`^[+-]?${SIZE}(?:[+-]${SIZE}j|j)?$`, "i");
 
-/** Rows as CSV; text that a spreadsheet would run as a formula is kept text. */
+/** Rows as CSV; text that a spreadsheet would run as a formula is layer text. */
 export function csv(rows: readonly (readonly (string | number)[])[]): string {
   const cell = (value: string | number) => {
     if (typeof value === "number") return String(value);

@@ -1,10 +1,10 @@
 /** Scales from values to pixels, with ticks: linear, log, and symmetric log (linear within ±c, logarithmic beyond). */
-import { grouped, num } from "./format";
+import { groupDigits, num } from "./format";
 
 export interface Scale {
   (value: number): number;
   invert(pixel: number): number;
-  ticks(most: number): Tick[];
+  ticks(maxTicks: number): Tick[];
   readonly domain: readonly [number, number];
 }
 export interface Tick {
@@ -24,7 +24,7 @@ function make(
   [d0, d1]: [number, number],
   [r0, r1]: [number, number],
   transform: Transform,
-  ticks: (most: number) => Tick[],
+  ticks: (maxTicks: number) => Tick[],
 ): Scale {
   const t0 = transform.to(d0);
   const span = transform.to(d1) - t0 || 1;
@@ -44,21 +44,21 @@ export function domain(lo: number, hi: number): [number, number] {
   return [lo - room, hi + room];
 }
 
-/** The 1-2-5 step that makes at most about `most` intervals of a span. */
-export function niceStep(span: number, most: number): number {
-  const rough = span / Math.max(1, most);
+/** The 1-2-5 step that makes at maxTicks about `most` intervals of a span. */
+export function niceStep(span: number, maxTicks: number): number {
+  const rough = span / Math.max(1, maxTicks);
   const power = 10 ** Math.floor(Math.log10(rough));
   const ratio = rough / power;
   return (ratio <= 1 ? 1 : ratio <= 2 ? 2 : ratio <= 5 ? 5 : 10) * power;
 }
 
-export function linearTicks(lo: number, hi: number, most: number): Tick[] {
-  const step = niceStep(hi - lo, most);
+export function linearTicks(lo: number, hi: number, maxTicks: number): Tick[] {
+  const step = niceStep(hi - lo, maxTicks);
   if (!(step > 0) || !Number.isFinite(step)) return [];
   const out: Tick[] = [];
   const first = Math.ceil(lo / step - 1e-9);
   const last = Math.floor(hi / step + 1e-9);
-  for (let i = first; i <= last && out.length <= most + 2; i++) {
+  for (let i = first; i <= last && out.length <= maxTicks + 2; i++) {
     // From the integer, not by adding up, so that 0.1 + 0.2 stays 0.3.
     const value = i * step || 0;
     out.push({ value, label: tickLabel(value, step) });
@@ -71,32 +71,32 @@ function tickLabel(value: number, step: number): string {
   const size = Math.abs(value);
   if (size >= 1e5 || step < 1e-4) return num(value, 6);
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-  return grouped(value.toFixed(decimals)).replace("-", "\u2212");
+  return groupDigits(value.toFixed(decimals)).replace("-", "\u2212");
 }
 
 const SUPER = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
 /** 10⁻³ for a power of ten; small ones as they are. */
 export function power(exponent: number, sign = 1): string {
   const minus = sign < 0 ? "\u2212" : "";
-  if (exponent >= -2 && exponent <= 3) return `${minus}${grouped(String(Number((10 ** exponent).toPrecision(1))))}`;
+  if (exponent >= -2 && exponent <= 3) return `${minus}${groupDigits(String(Number((10 ** exponent).toPrecision(1))))}`;
   const digits = [...String(Math.abs(exponent))].map((d) => SUPER[Number(d)]).join("");
   return `${minus}10${exponent < 0 ? "\u207b" : ""}${digits}`;
 }
 
 export function linear(lo: number, hi: number, range: [number, number]): Scale {
   const [d0, d1] = domain(lo, hi);
-  return make([d0, d1], range, LINEAR, (most) => linearTicks(d0, d1, most));
+  return make([d0, d1], range, LINEAR, (maxTicks) => linearTicks(d0, d1, maxTicks));
 }
 
 /** Logarithmic; both ends must be above 0 (what is not is left to the caller, who knows what it means). */
 export function log(lo: number, hi: number, range: [number, number]): Scale {
   const top = hi > 0 && Number.isFinite(hi) ? hi : 1;
   const bottom = lo > 0 && lo < top ? lo : top / 10;
-  return make([bottom, top], range, LOG, (most) => {
+  return make([bottom, top], range, LOG, (maxTicks) => {
     const first = Math.ceil(Math.log10(bottom) - 1e-9);
     const last = Math.floor(Math.log10(top) + 1e-9);
-    if (last - first < 1) return linearTicks(bottom, top, most).filter((tick) => tick.value > 0);
-    const every = Math.max(1, Math.ceil((last - first + 1) / Math.max(2, most)));
+    if (last - first < 1) return linearTicks(bottom, top, maxTicks).filter((tick) => tick.value > 0);
+    const every = Math.max(1, Math.ceil((last - first + 1) / Math.max(2, maxTicks)));
     const out: Tick[] = [];
     for (let e = first; e <= last; e += every) out.push({ value: 10 ** e, label: power(e) });
     return out;
@@ -106,14 +106,14 @@ export function log(lo: number, hi: number, range: [number, number]): Scale {
 export function symmetricLog(lo: number, hi: number, c: number, range: [number, number]): Scale {
   const [d0, d1] = domain(lo, hi);
   const near = c > 0 && Number.isFinite(c) ? c : Math.max(Math.abs(d0), Math.abs(d1)) / 1e3;
-  return make([d0, d1], range, symlog(near), (most) => {
+  return make([d0, d1], range, symlog(near), (maxTicks) => {
     const first = Math.floor(Math.log10(near));
     const out: Tick[] = d0 <= 0 && d1 >= 0 ? [{ value: 0, label: "0" }] : [];
     for (const sign of [-1, 1]) {
       const end = sign < 0 ? -d0 : d1;
       if (end <= near) continue;
       const last = Math.floor(Math.log10(end) + 1e-9);
-      const every = Math.max(1, Math.ceil((last - first) / Math.max(1, most / 2 - 1)));
+      const every = Math.max(1, Math.ceil((last - first) / Math.max(1, maxTicks / 2 - 1)));
       for (let e = last; e > first; e -= every) {
         const value = sign * 10 ** e;
         if (value >= d0 && value <= d1) out.push({ value, label: power(e, sign) });

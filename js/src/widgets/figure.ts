@@ -1,8 +1,8 @@
 /** A canvas that knows its size and can give what it shows as PNG or SVG. */
 
 import { CanvasPen, type Drawing, type Pixels, type Size, SvgPen } from "../draw/pen";
+import type { Theme } from "../draw/theme";
 import { h } from "../lib/dom";
-import type { Theme } from "../theme";
 import type { Context } from "./part";
 
 export interface Pointer {

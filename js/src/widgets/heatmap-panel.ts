@@ -1,3 +1,7 @@
+import { finiteness, type Image, imageKey, imageValue, pixelText } from "../data/frames";
+import { type CellWindow, indexText, type Matrix, matrixOf, overlaps, tileImage, within } from "../data/matrix";
+import type { Tile } from "../data/store";
+import type { TensorView } from "../data/tensor-view";
 import {
   cellAt,
   clampWindow,
@@ -6,22 +10,18 @@ import {
   type HeatmapPicture,
   type Layer,
   layoutHeatmap,
-  type Window,
   zoomWindow,
 } from "../draw/heatmap";
 import type { Pixels } from "../draw/pen";
-import { finiteness, type Image, imageKey, imageValue, pixelText } from "../frames";
 import { choose, colourDomain, PALETTES, type Table, table } from "../lib/colour";
-import { field, h, iconButton, Select, show, Toggle, textButton } from "../lib/dom";
-import { clipped, count, num } from "../lib/format";
-import { indexText, type Matrix, matrixOf, overlaps, tileImage, within } from "../matrix";
-import type { Pool } from "../protocol";
-import { pythonValue, sliceText } from "../python";
-import type { Scene, Shown } from "../session";
-import { same } from "../state";
-import type { Tile } from "../store";
-import { HeatmapRest } from "./heatmap-rest";
-import { nothing } from "./histogram-panel";
+import { field, h, iconButton, Select, setVisible, Toggle, textButton } from "../lib/dom";
+import { count, num, truncate } from "../lib/format";
+import { jsonEqual } from "../lib/json-equal";
+import type { Pool } from "../protocol/types";
+import { pythonValue, sliceText } from "../session/python-code";
+import type { Scene } from "../session/session";
+import { emptyReason } from "./frame-text";
+import { HeatmapDetailLoader } from "./heatmap-detail-loader";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
 
@@ -46,7 +46,7 @@ export class HeatmapPanel extends PicturePanel {
   #image: Image | undefined;
   #tile: Tile | undefined;
   #hover: [number, number] | undefined;
-  readonly #atRest: HeatmapRest;
+  readonly #details: HeatmapDetailLoader;
   #cache = new Map<string, { of: unknown; pixels: Pixels }>();
   #table: { key: string; table: Table } | undefined;
 
@@ -54,7 +54,7 @@ export class HeatmapPanel extends PicturePanel {
     super("heatmap", "Heat map", context);
     const { signal, session } = context;
     const { state } = session;
-    this.#atRest = new HeatmapRest(session, signal);
+    this.#details = new HeatmapDetailLoader(session, signal);
     this.#pool = new Select(
       "What a pixel shows of the values it covers",
       (pool) => state.set({ pool: pool as Pool }),
@@ -90,7 +90,7 @@ export class HeatmapPanel extends PicturePanel {
     ];
     this.menu.append(...this.#colouring);
     this.exports(this.figure, () => ({
-      name: `${this.#scene?.traits.tensor}-heatmap-step-${this.#scene?.main?.from}`,
+      name: `${this.#scene?.traits.tensor}-heatmap-step-${this.#scene?.main?.savedStep}`,
       rows: () => this.#rows(),
       python: () => this.#python(),
     }));
@@ -113,7 +113,7 @@ export class HeatmapPanel extends PicturePanel {
     const { session, theme } = this.context;
     const colours = theme();
     // The buckets of a histogram that was logged are no matrix: the other panels draw them.
-    show(this.el, main?.frames.plan?.form !== "histogram");
+    setVisible(this.el, main?.frames.plan?.form !== "histogram");
     this.#pool.update(POOLS, traits.pool);
     this.#palette.update(
       PALETTES.map((name) => [name, name] as const),
@@ -149,10 +149,10 @@ export class HeatmapPanel extends PicturePanel {
               head.tensor === main.tensor &&
               head.run === main.run &&
               head.worker === main.worker &&
-              head.step === main.from &&
+              head.step === main.savedStep &&
               head.pool === traits.pool &&
               imageKey(head.axes, head.fixed, head.pool) === key &&
-              overlaps([...head.rows, ...head.cols] as unknown as Window, window),
+              overlaps([...head.rows, ...head.cols] as unknown as CellWindow, window),
           )
         : undefined;
     const layers: Layer[] = [];
@@ -162,7 +162,7 @@ export class HeatmapPanel extends PicturePanel {
     if (tile && this.#tile)
       layers.push({
         pixels: this.#pixels("tile", tile, look, domain),
-        covers: [...this.#tile.head.rows, ...this.#tile.head.cols] as unknown as Window,
+        covers: [...this.#tile.head.rows, ...this.#tile.head.cols] as unknown as CellWindow,
       });
     const picture: HeatmapPicture = {
       layers,
@@ -174,51 +174,51 @@ export class HeatmapPanel extends PicturePanel {
       hover: this.#hover,
       marked:
         traits.selection.kind === "cells"
-          ? ([...traits.selection.rows, ...traits.selection.cols] as unknown as Window)
+          ? ([...traits.selection.rows, ...traits.selection.cols] as unknown as CellWindow)
           : undefined,
       dim: Boolean(main?.pending),
-      nothing: nothing(main, "heat map"),
+      emptyMessage: emptyReason(main, "heat map"),
     };
     this.#picture = picture;
     this.figure.paint((pen, size, paint) => drawHeatmap(pen, size, paint, picture), colours);
-    const waiting = session.waiting.get("tile");
-    this.note(waiting ?? session.waiting.get(session.place("main")));
-    this.readout(this.#words());
+    const waiting = session.requests.get("tile");
+    this.note(waiting ?? session.requests.get(session.framesSlot("main")));
+    this.readout(this.#readoutText());
     const rgba = image?.rgba ?? false;
     this.title(rgba ? "Image" : "Heat map");
-    for (const tool of [this.#pool.el, ...this.#colouring]) show(tool, !rgba);
+    for (const tool of [this.#pool.el, ...this.#colouring]) setVisible(tool, !rgba);
     const said = rgba
-      ? `Image ${clipped(traits.tensor, 80)}, ${count(matrix?.cols ?? 0)} pixels wide, ${count(matrix?.rows ?? 0)} high.`
+      ? `Image ${truncate(traits.tensor, 80)}, ${count(matrix?.cols ?? 0)} pixels wide, ${count(matrix?.rows ?? 0)} high.`
       : matrix
-        ? `Heat map of ${clipped(traits.tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${count(matrix.rows)} rows, ${count(matrix.cols)} columns, colours from ${num(domain[0])} to ${num(domain[1])}.`
+        ? `Heat map of ${truncate(traits.tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${count(matrix.rows)} rows, ${count(matrix.cols)} columns, colours from ${num(domain[0])} to ${num(domain[1])}.`
         : "Heat map: nothing to show yet.";
     this.figure.describe(said);
     this.summary(said);
     if (matrix)
-      this.#atRest.update(scene, {
+      this.#details.update(scene, {
         matrix,
         window,
         size: this.figure.size,
         pooled: this.#pooled(),
         tile: this.#tile,
-        unknown: this.#words().includes(" = ") ? undefined : this.#hover,
+        unknown: this.#readoutText().includes(" = ") ? undefined : this.#hover,
       });
   }
 
-  #box(window: Window) {
+  #box(window: CellWindow) {
     return layoutHeatmap(window, this.figure.size, this.#image?.rgba);
   }
 
-  #window(): Window {
+  #window(): CellWindow {
     const m = this.#matrix;
     if (!m) return [0, 1, 0, 1];
     const zoom = this.context.session.state.get("zoom");
     return zoom.length === 4
-      ? clampWindow(zoom as unknown as Window, m.rows, m.cols)
+      ? clampWindow(zoom as unknown as CellWindow, m.rows, m.cols)
       : [0, Math.max(1, m.rows), 0, Math.max(1, m.cols)];
   }
 
-  #extent(image: Image, key: string, main: Shown, over: "steps" | "step"): [number, number] {
+  #extent(image: Image, key: string, main: TensorView, over: "steps" | "step"): [number, number] {
     const isCodes = !(image.data instanceof Float32Array);
     const ends = (each: Image): number[] => {
       if (isCodes) return [each.lo, each.hi];
@@ -244,7 +244,7 @@ export class HeatmapPanel extends PicturePanel {
   }
 
   /** The value under the pointer: exact when the kernel has said it or a pixel is a cell of it; else what the pixel stands for. */
-  #words(): string {
+  #readoutText(): string {
     const m = this.#matrix;
     const main = this.#scene?.main;
     if (!m || !main || !this.#hover)
@@ -260,14 +260,14 @@ export class HeatmapPanel extends PicturePanel {
         head.run === main.run &&
         head.tensor === main.tensor &&
         head.worker === main.worker &&
-        head.step === main.from &&
-        same(head.axes, m.axes) &&
-        same(head.fixed, m.fixed) &&
+        head.step === main.savedStep &&
+        jsonEqual(head.axes, m.axes) &&
+        jsonEqual(head.fixed, m.fixed) &&
         within(head.rows, row) &&
         within(head.cols, col),
     );
     if (known && !this.#image?.rgba)
-      return `${index} = ${clipped(known.head.cells[row - known.head.rows[0]]?.[col - known.head.cols[0]] ?? "", 80)}`;
+      return `${index} = ${truncate(known.head.cells[row - known.head.rows[0]]?.[col - known.head.cols[0]] ?? "", 80)}`;
     const tile = this.#tile;
     const image = tile && within(tile.head.rows, row) && within(tile.head.cols, col) ? tileImage(tile) : this.#image;
     if (!image) return index;
@@ -300,7 +300,7 @@ export class HeatmapPanel extends PicturePanel {
       x === undefined || y === undefined || !this.#picture?.layers.length
         ? undefined
         : cellAt(window, this.#box(window), x, y);
-    if (same(next, this.#hover)) return;
+    if (jsonEqual(next, this.#hover)) return;
     this.#hover = next;
     this.context.redraw();
   }

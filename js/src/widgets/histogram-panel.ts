@@ -1,11 +1,19 @@
+import {
+  availableHistogramKey,
+  type Frame,
+  type Histogram,
+  histogramDomain,
+  histogramRequest,
+  sameBins,
+} from "../data/frames";
 import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "../draw/histogram";
-import { type Frame, finiteness, type Hist, histHeld, histWanted, sameBins, type TensorFrames } from "../frames";
 import { series } from "../lib/colour";
 import { field, Segments, Select, Toggle } from "../lib/dom";
-import { clipped, count, num, percent } from "../lib/format";
-import type { HistScale } from "../protocol";
-import { pythonValue } from "../python";
-import type { Scene, Shown } from "../session";
+import { count, num, percent, truncate } from "../lib/format";
+import type { HistogramScale } from "../protocol/types";
+import { pythonValue } from "../session/python-code";
+import type { Scene } from "../session/session";
+import { describeFrame, emptyReason, frameSummary } from "./frame-text";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
 
@@ -15,22 +23,14 @@ const SCALES = [
   ["log", "log |x|"],
 ] as const;
 
-/** Ends of the value axis over all steps: the extent of the bins that hold something, so that a drag moves the bars alone. */
-export function histDomain(frames: TensorFrames, key: string): [number, number] {
-  return frames.range(`edges/${key}`, (frame) => {
-    const edges = frame.hists.get(key)?.edges;
-    return edges && [edges[0] as number, edges[edges.length - 1] as number];
-  });
-}
-
-function most(hist: Hist | undefined): number {
+function most(hist: Histogram | undefined): number {
   let top = 0;
   if (hist) for (const n of hist.counts) if (n > top) top = n;
   return top;
 }
 
 export class HistogramPanel extends PicturePanel {
-  readonly #scale: Segments<HistScale>;
+  readonly #scale: Segments<HistogramScale>;
   readonly #bins: Select;
   readonly #log: Toggle;
   #picture: HistogramPicture | undefined;
@@ -40,7 +40,7 @@ export class HistogramPanel extends PicturePanel {
   constructor(context: Context) {
     super("histogram", "Histogram", context);
     const { signal, session } = context;
-    this.#scale = new Segments<HistScale>(
+    this.#scale = new Segments<HistogramScale>(
       "Value axis",
       SCALES,
       (hist_scale) => session.state.set({ hist_scale }),
@@ -51,7 +51,7 @@ export class HistogramPanel extends PicturePanel {
     this.tools.append(this.#scale.el, this.#log.el);
     this.menu.append(field("bins", this.#bins.el));
     this.exports(this.figure, () => ({
-      name: `${this.#scene?.traits.tensor}-histogram-step-${this.#scene?.main?.from}`,
+      name: `${this.#scene?.traits.tensor}-histogram-step-${this.#scene?.main?.savedStep}`,
       rows: () => this.#rows(),
       python: () => pythonValue(session, this.#scene?.main),
     }));
@@ -101,25 +101,25 @@ export class HistogramPanel extends PicturePanel {
       comparing ? "shared" : traits.hist_bins,
     );
     this.#bins.el.disabled = comparing;
-    this.note(session.waiting.get(session.place("main")) ?? session.waiting.get(session.place("compare")));
-    const wanted = histWanted(traits);
-    const keys = [main, other].map((shown) => histHeld(shown?.frame, wanted));
+    this.note(session.requests.get(session.framesSlot("main")) ?? session.requests.get(session.framesSlot("compare")));
+    const wanted = histogramRequest(traits);
+    const keys = [main, other].map((shown) => availableHistogramKey(shown?.frame, wanted));
     const [hist, second] = [main, other].map((shown, i) =>
-      shown?.frame?.counts?.[0] === 0 ? undefined : shown?.frame?.hists.get(keys[i] as string),
+      shown?.frame?.counts?.[0] === 0 ? undefined : shown?.frame?.histograms.get(keys[i] as string),
     );
     const shared = wanted.edges === "shared";
     const tops = [main, other].map((shown, i) =>
       !shown
         ? 0
         : shared
-          ? shown.frames.range(`top/${keys[i]}`, (frame) => [most(frame.hists.get(keys[i] as string))])[1]
+          ? shown.frames.range(`top/${keys[i]}`, (frame) => [most(frame.histograms.get(keys[i] as string))])[1]
           : most([hist, second][i]),
     );
     const domains = [main, other].map((shown, i) => {
       const own = [hist, second][i];
       if (!shown || !own) return [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY] as const;
       return shared
-        ? histDomain(shown.frames, keys[i] as string)
+        ? histogramDomain(shown.frames, keys[i] as string)
         : ([own.edges[0] as number, own.edges[own.edges.length - 1] as number] as const);
     });
     const picture: HistogramPicture = {
@@ -133,17 +133,17 @@ export class HistogramPanel extends PicturePanel {
       hover: this.#hover,
       marked: traits.selection.kind === "bins" ? traits.selection.range : [],
       otherColour: series(1, theme().dark),
-      nothing: nothing(main, "histogram"),
+      emptyMessage: emptyReason(main, "histogram"),
     };
     this.#picture = picture;
     this.figure.paint((pen, size, colours) => drawHistogram(pen, size, colours, picture), theme());
-    this.readout(this.#words(hist, main?.frame));
-    const said = `Histogram of ${clipped(traits.tensor, 80)} at step ${main?.frame?.step ?? "none"}. ${spoken(main?.frame)}`;
+    this.readout(this.#readoutText(hist, main?.frame));
+    const said = `Histogram of ${truncate(traits.tensor, 80)} at step ${main?.frame?.step ?? "none"}. ${describeFrame(main?.frame)}`;
     this.figure.describe(said);
     this.summary(said);
   }
 
-  #words(hist: Hist | undefined, frame: Frame | undefined): string {
+  #readoutText(hist: Histogram | undefined, frame: Frame | undefined): string {
     if (!hist) return "";
     const i = this.#hover;
     if (i >= 0 && i < hist.counts.length) {
@@ -154,7 +154,7 @@ export class HistogramPanel extends PicturePanel {
       const second = sameBins(hist, compared) ? compared?.counts[i] : undefined;
       return `[${num(hist.edges[i] as number)}, ${num(hist.edges[i + 1] as number)}${closed}  ${count(n)} values, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  compared ${count(second)}`}`;
     }
-    return brief(frame);
+    return frameSummary(frame);
   }
 
   #rows(): Rows | undefined {
@@ -174,49 +174,4 @@ export class HistogramPanel extends PicturePanel {
     for (const [i, name] of ["NaN", "+Inf", "-Inf"].entries()) rows.push(["", name, counts?.[i + 1] ?? 0]);
     return rows;
   }
-}
-
-/** Why there is no picture. */
-export function nothing(shown: Shown | undefined, what: string): string {
-  const plan = shown?.frames.plan;
-  if (!shown) return "choose a tensor";
-  if (shown.frame?.error) return shown.frame.error.message;
-  if (Number.isNaN(shown.from) && plan)
-    return shown.never ? "never saved in this mode" : "nothing saved up to this step";
-  if (plan?.form === "text") return `text has no ${what}`;
-  if (plan?.reduced) return "only reductions of this tensor were saved";
-  if (shown.frame?.counts?.[0] === 0) return "the tensor is empty";
-  return shown.frame ? `the ${what} is on its way` : "waiting for the first frame";
-}
-
-/** What is not finite, by its names. */
-const others = (frame: Frame) =>
-  ["NaN", "+Inf", "\u2212Inf"].flatMap((name, i) => {
-    const n = finiteness(frame).others[i];
-    return n ? [`${count(n)} ${name}`] : [];
-  });
-
-/** mean, std and the extremes of a frame in one line; of values that hold a NaN they would all be NaN, so the middle ones. */
-export function brief(frame: Frame | undefined): string {
-  const s = frame?.stats;
-  if (!s) return "";
-  if (!frame.counts?.[0]) return "no values";
-  const bad = others(frame);
-  if (bad.length && !finiteness(frame).finite) return `no finite value   ${bad.join("   ")}`;
-  const p = frame.percentiles;
-  const at = (q: number) => num(p?.values[p.q.indexOf(q)] ?? Number.NaN);
-  if (Number.isNaN(s[2]) && p) return `5% ${at(5)}   median ${at(50)}   95% ${at(95)}   ${bad.join("   ")}`;
-  return `min ${num(s[0] as number)}   mean ${num(s[2] as number)}   max ${num(s[1] as number)}   std ${num(s[4] as number)}`;
-}
-
-export function spoken(frame: Frame | undefined): string {
-  const s = frame?.stats;
-  const c = frame?.counts;
-  if (!s || !c) return "No values here yet.";
-  const bad = others(frame);
-  const { finite } = finiteness(frame);
-  const which = bad.length ? `Not finite: ${bad.join(", ")}.` : "All finite.";
-  if (Number.isNaN(s[0]))
-    return `${count(c[0] as number)} values, ${finite ? count(finite) : "none"} of them finite. ${which}`;
-  return `${count(c[0] as number)} values from ${num(s[0] as number)} to ${num(s[1] as number)}, mean ${num(s[2] as number)}, standard deviation ${num(s[4] as number)}. ${which}`;
 }

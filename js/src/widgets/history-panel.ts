@@ -1,13 +1,20 @@
+import {
+  availableHistogramKey,
+  type Frame,
+  finiteness,
+  histogramDomain,
+  histogramRequest,
+  nearestIndex,
+} from "../data/frames";
 import { drawRidge, drawStrip, type HistoryPicture, layoutHistory, stepAt, stripPixels } from "../draw/history";
 import type { Pixels } from "../draw/pen";
-import { type Frame, finiteness, histHeld, histWanted, nearestIndex } from "../frames";
 import { table } from "../lib/colour";
 import { Segments } from "../lib/dom";
-import { clipped, count, num, plural } from "../lib/format";
-import { MODES } from "../protocol";
-import { pythonValue } from "../python";
-import type { Scene } from "../session";
-import { histDomain, nothing } from "./histogram-panel";
+import { count, num, plural, truncate } from "../lib/format";
+import { MODES } from "../protocol/types";
+import { pythonValue } from "../session/python-code";
+import type { Scene } from "../session/session";
+import { emptyReason } from "./frame-text";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
 
@@ -79,16 +86,16 @@ export class HistoryPanel extends PicturePanel {
     this.#ridge = traits.history === "ridge";
     this.#kind.update(traits.history);
     this.note(undefined);
-    const key = histHeld(main?.frame, histWanted(traits));
+    const key = availableHistogramKey(main?.frame, histogramRequest(traits));
     const version = `${traits.run}/${traits.tensor}/${traits.worker}/${traits.mode}/${key}/${main?.frames.version}`;
     if (version !== this.#framesKey) {
       this.#framesKey = version;
       const mode = MODES.indexOf(traits.mode);
       this.#frames = main
-        ? [...main.frames.held()]
+        ? [...main.frames.loadedSteps()]
             .filter((step) => traits.mode === "" || session.store.modeOf(traits.run, step)?.mode === mode)
             .map((step) => main.frames.frames.get(step) as Frame)
-            .filter((frame) => frame.hists.has(key))
+            .filter((frame) => frame.histograms.has(key))
         : [];
       this.#finite = this.#frames.some((frame) => finiteness(frame).finite > 0);
     }
@@ -97,13 +104,13 @@ export class HistoryPanel extends PicturePanel {
     const picture: HistoryPicture = {
       frames: this.#finite ? this.#frames : [],
       key,
-      domain: main ? histDomain(main.frames, key) : [0, 1],
+      domain: main ? histogramDomain(main.frames, key) : [0, 1],
       range: traits.range.length === 2 ? (traits.range as [number, number]) : ends,
       step: scene.step,
       table: table("density", colours.dark),
       label: (step) => count(step),
       version,
-      nothing: this.#frames.length ? "no finite value at any step" : nothing(main, "histogram"),
+      emptyMessage: this.#frames.length ? "no finite value at any step" : emptyReason(main, "histogram"),
     };
     this.#picture = picture;
     const layout = layoutHistory(picture, this.figure.size, false);
@@ -127,7 +134,7 @@ export class HistoryPanel extends PicturePanel {
     );
     const first = this.#frames[0];
     const last = this.#frames.at(-1);
-    const said = `Histograms of ${clipped(traits.tensor, 80)} over ${plural(this.#frames.length, "step")}. ${first && last ? `At step ${first.step}: ${range(first)}. At step ${last.step}: ${range(last)}.` : ""}`;
+    const said = `Histograms of ${truncate(traits.tensor, 80)} over ${plural(this.#frames.length, "step")}. ${first && last ? `At step ${first.step}: ${range(first)}. At step ${last.step}: ${range(last)}.` : ""}`;
     this.figure.describe(said);
     this.summary(said);
   }
@@ -137,7 +144,7 @@ export class HistoryPanel extends PicturePanel {
     if (!picture?.frames.length) return undefined;
     const rows: Rows = [["step", "from", "to", "count"]];
     for (const frame of picture.frames) {
-      const hist = frame.hists.get(picture.key);
+      const hist = frame.histograms.get(picture.key);
       for (const [i, n] of hist?.counts.entries() ?? [])
         rows.push([frame.step, hist?.edges[i] as number, hist?.edges[i + 1] as number, n]);
     }

@@ -1,9 +1,11 @@
 /** How parts stand together: one small class a widget kind. A layout only places parts and hands each the scene. */
-import { attrs, h, Select, show, Toggle, text } from "../lib/dom";
-import { clipped, count, plural } from "../lib/format";
-import type { Kind, PanelName } from "../protocol";
-import { LOST } from "../request";
-import { isScalar, type Scene } from "../session";
+
+import { isScalar } from "../data/tensor-view";
+import { h, Select, setAttributes, setText, setVisible, Toggle } from "../lib/dom";
+import { count, plural, truncate } from "../lib/format";
+import type { Kind, PanelName } from "../protocol/types";
+import { NO_KERNEL } from "../session/client";
+import type { Scene } from "../session/session";
 import { HeatmapPanel } from "./heatmap-panel";
 import { HistogramPanel } from "./histogram-panel";
 import { HistoryPanel } from "./history-panel";
@@ -58,7 +60,7 @@ class Panels implements Part {
 }
 
 /** Which panels are open. */
-class PanelChoice implements Part {
+class PanelToggles implements Part {
   readonly el = h("div", { class: "smdw-panel-choice", role: "group", "aria-label": "Panels shown" });
   readonly #toggles = new Map<PanelName, Toggle>();
   constructor(context: Context, names: readonly PanelName[]) {
@@ -83,7 +85,7 @@ class PanelChoice implements Part {
   update(scene: Scene): void {
     for (const [name, toggle] of this.#toggles) {
       toggle.update(scene.traits.panels.includes(name) && fits(name, scene));
-      attrs(toggle.el, { disabled: !fits(name, scene) });
+      setAttributes(toggle.el, { disabled: !fits(name, scene) });
     }
   }
 }
@@ -131,10 +133,10 @@ class RunBar implements Part {
     const { runs } = session.store;
     const head = run?.head;
     this.#dot.dataset.status = head?.status ?? "";
-    text(this.#status, head ? (STATUS[head.status] ?? head.status) : "");
-    text(this.#name, runs.size > 1 ? "" : clipped(head?.path ?? "", 120));
-    this.#name.title = clipped(head?.path ?? "", 2000);
-    show(this.#run.el, runs.size > 1);
+    setText(this.#status, head ? (STATUS[head.status] ?? head.status) : "");
+    setText(this.#name, runs.size > 1 ? "" : truncate(head?.path ?? "", 120));
+    this.#name.title = truncate(head?.path ?? "", 2000);
+    setVisible(this.#run.el, runs.size > 1);
     if (runs.size > 1)
       this.#run.update(
         [...runs].map(([index, each]) => [String(index), each.head.name] as const),
@@ -147,22 +149,22 @@ class RunBar implements Part {
           head && head.workers.length > 1 ? `${count(head.workers.length)} workers` : "",
         ]
       : [];
-    text(this.#facts, facts.filter(Boolean).join(" \u00b7 "));
-    const waiting = session.waiting.get("hello");
+    setText(this.#facts, facts.filter(Boolean).join(" \u00b7 "));
+    const waiting = session.requests.get("hello");
     const said =
-      session.store.fault ||
-      (waiting && session.lost ? LOST : "") ||
+      session.store.packetError ||
+      (waiting && session.disconnected ? NO_KERNEL : "") ||
       waiting?.error ||
       (waiting?.busy ? "the kernel is busy: showing what has arrived" : "") ||
       head?.message ||
-      (run ? (session.kernelless ? "saved page" : "") : "waiting for the run");
-    text(this.#message, clipped(said, 300));
+      (run ? (session.exported ? "saved page" : "") : "waiting for the run");
+    setText(this.#message, truncate(said, 300));
     this.#message.classList.toggle(
       "smdw-error",
       Boolean(
-        session.store.fault ||
+        session.store.packetError ||
           waiting?.error ||
-          (waiting && session.lost) ||
+          (waiting && session.disconnected) ||
           head?.status === "error" ||
           head?.status === "gone",
       ),
@@ -189,7 +191,7 @@ function inspector(context: Context): Part {
   return new Stack("inspector", [
     new StepSlider(context),
     new TensorHeader(context),
-    new PanelChoice(context, INSPECTOR_PANELS),
+    new PanelToggles(context, INSPECTOR_PANELS),
     new Panels(context),
   ]);
 }
@@ -200,7 +202,7 @@ class Explorer implements Part {
   constructor(context: Context) {
     const tree = new TensorTree(context, () => drawer.open(false));
     const drawer = new Drawer(tree.el, context.signal);
-    const choice = new PanelChoice(context, [...INSPECTOR_PANELS, "scalars", "rules"]);
+    const choice = new PanelToggles(context, [...INSPECTOR_PANELS, "scalars", "rules"]);
     const bar = new RunBar(context);
     const slider = new StepSlider(context);
     const header = new TensorHeader(context);

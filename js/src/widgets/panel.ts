@@ -1,8 +1,8 @@
 /** The frame round every picture: title, tools, a menu, a line that reads out what is under the pointer, and errors in place. */
-import { h, ICONS, icon, show, text, textButton } from "../lib/dom";
+import { h, ICONS, icon, setText, setVisible, textButton } from "../lib/dom";
 import { copyText, csv, save } from "../lib/save";
-import { LOST } from "../request";
-import type { Scene, Waiting } from "../session";
+import { NO_KERNEL } from "../session/client";
+import type { RequestStatus, Scene } from "../session/session";
 import { Figure } from "./figure";
 import type { Context, Part } from "./part";
 
@@ -66,24 +66,24 @@ export abstract class Panel implements Part {
   abstract update(scene: Scene): void;
 
   protected title(value: string): void {
-    text(this.#title, value);
+    setText(this.#title, value);
   }
 
   /** One line below the picture: never over it. */
   protected readout(value: string): void {
-    text(this.#readout, value || "\u00a0");
+    setText(this.#readout, value || "\u00a0");
   }
 
   /** What the panel shows, in a sentence. */
   protected summary(value: string): void {
-    text(this.#summary, value);
+    setText(this.#summary, value);
   }
 
   /** How a question of this panel stands, or what went wrong. */
-  protected note(waiting: Waiting | undefined, fallback = ""): void {
-    const lost = waiting !== undefined && this.context.session.lost;
+  protected note(waiting: RequestStatus | undefined, fallback = ""): void {
+    const lost = waiting !== undefined && this.context.session.disconnected;
     const value = lost
-      ? LOST
+      ? NO_KERNEL
       : waiting?.error
         ? waiting.error
         : waiting?.silent
@@ -93,7 +93,7 @@ export abstract class Panel implements Part {
             : waiting && waiting.total > 0
               ? `${waiting.done} of ${waiting.total}`
               : fallback;
-    text(this.#note, value.slice(0, 300));
+    setText(this.#note, value.slice(0, 300));
     this.#note.title = value.slice(0, 2000);
     this.#note.classList.toggle("smdw-error", lost || Boolean(waiting?.error));
   }
@@ -101,7 +101,7 @@ export abstract class Panel implements Part {
   protected exports(figure: Figure | undefined, exports: () => Exports): void {
     const { signal } = this.context;
     const done = (words: string) => {
-      text(this.#note, words);
+      setText(this.#note, words);
       this.#toggle(false);
     };
     const actions = h("div", { class: "smdw-actions" });
@@ -149,7 +149,7 @@ export abstract class Panel implements Part {
   }
 
   #toggle(open: boolean) {
-    show(this.menu, open);
+    setVisible(this.menu, open);
     this.#more.setAttribute("aria-expanded", String(open));
   }
 

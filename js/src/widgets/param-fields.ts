@@ -1,6 +1,6 @@
-import { attrs, h } from "../lib/dom";
-import { clipped } from "../lib/format";
-import type { Param, Params } from "../protocol";
+import { h, setAttributes } from "../lib/dom";
+import { truncate } from "../lib/format";
+import type { Param, Params } from "../protocol/types";
 import type { Context } from "./part";
 
 /** Parameters of a rule as fields; a change is sent when it is entered, and the rule runs again. */
@@ -46,7 +46,7 @@ export class ParamFields {
     const enter = () => {
       const value = parse(param, input);
       const bad = value === undefined;
-      attrs(input, { "aria-invalid": bad ? "true" : undefined });
+      setAttributes(input, { "aria-invalid": bad ? "true" : undefined });
       input.title = bad ? `${param.name} is ${param.type === "int" ? "a whole number" : "a number"}` : input.title;
       if (!bad) this.changed({ [param.name]: value });
     };
@@ -59,8 +59,8 @@ export class ParamFields {
     const help = [param.help, param.default === null ? "" : `default ${param.default}`].filter(Boolean).join("; ");
     return h(
       "label",
-      { class: "smdw-field", title: clipped(help, 300) },
-      h("span", {}, clipped(param.name, 60)),
+      { class: "smdw-field", title: truncate(help, 300) },
+      h("span", {}, truncate(param.name, 60)),
       input,
     );
   }

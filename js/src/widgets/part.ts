@@ -1,13 +1,14 @@
 /** What every visible part is, and what it may know. */
-import type { Keys } from "../lib/keys";
-import type { Scene, Session } from "../session";
-import type { Theme } from "../theme";
+
+import type { Theme } from "../draw/theme";
+import type { KeyCapture } from "../lib/key-capture";
+import type { Scene, Session } from "../session/session";
 
 /** What a part may know: the session, the page's colours, and how to ask for the next frame. */
 export interface Context {
   session: Session;
   signal: AbortSignal;
-  keys: Keys;
+  keys: KeyCapture;
   theme(): Theme;
   /** draw again at the next frame */
   redraw(): void;

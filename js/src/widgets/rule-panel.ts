@@ -1,8 +1,8 @@
-import { h, Select, show } from "../lib/dom";
-import { clipped, plural } from "../lib/format";
+import { h, Select, setVisible } from "../lib/dom";
+import { plural, truncate } from "../lib/format";
 import { pyString } from "../lib/save";
-import { OUTCOMES, type Param } from "../protocol";
-import type { Scene } from "../session";
+import { OUTCOMES, type Param } from "../protocol/types";
+import type { Scene } from "../session/session";
 import { Panel, type Rows } from "./panel";
 import type { Context } from "./part";
 import { RuleRow } from "./rule-row";
@@ -22,7 +22,7 @@ export class RulePanel extends Panel {
       "Add a rule",
       (name) => {
         if (name)
-          void session.ask("rules", {
+          void session.request("rules", {
             what: "rule",
             do: "add",
             class: name,
@@ -44,8 +44,8 @@ export class RulePanel extends Panel {
     this.#scene = scene;
     const { session } = this.context;
     const { rules, classes, runs } = session.store;
-    this.note(session.waiting.get("rules") ?? session.waiting.get("hello"));
-    show(this.#add.el, !session.kernelless);
+    this.note(session.requests.get("rules") ?? session.requests.get("hello"));
+    setVisible(this.#add.el, !session.exported);
     const groups = [...classes].sort((a, b) => Number(a.builtin) - Number(b.builtin) || a.name.localeCompare(b.name));
     this.#add.update(
       [
@@ -54,10 +54,10 @@ export class RulePanel extends Panel {
       ],
       "",
     );
-    show(this.#empty, rules.size === 0);
+    setVisible(this.#empty, rules.size === 0);
     for (const [id, row] of this.#rows)
       if (!rules.has(id)) {
-        row.drop();
+        row.dispose();
         this.#rows.delete(id);
       }
     for (const [id, rule] of rules) {
@@ -72,12 +72,12 @@ export class RulePanel extends Panel {
     const fired = [...rules.values()].filter((rule) => rule.info.status === "IssuesFound");
     this.readout("");
     this.summary(
-      `${plural(rules.size, "rule")}. ${fired.length ? `Issues found by ${fired.map((rule) => clipped(rule.info.name, 60)).join(", ")}.` : "No issues found."}`,
+      `${plural(rules.size, "rule")}. ${fired.length ? `Issues found by ${fired.map((rule) => truncate(rule.info.name, 60)).join(", ")}.` : "No issues found."}`,
     );
   }
 
   async #classes() {
-    const answer = await this.context.session.ask("classes", { what: "classes" });
+    const answer = await this.context.session.request("classes", { what: "classes" });
     if (!answer?.classes) return;
     this.context.session.store.classes = answer.classes;
     this.context.redraw();

@@ -1,11 +1,11 @@
+import { nearestIndex } from "../data/frames";
+import type { RuleState } from "../data/store";
 import { drawOutcomes } from "../draw/timeline";
-import { nearestIndex } from "../frames";
-import { attrs, h, iconButton, show, text, textButton } from "../lib/dom";
-import { clipped, count, num, plural } from "../lib/format";
+import { h, iconButton, setAttributes, setText, setVisible, textButton } from "../lib/dom";
+import { count, num, plural, truncate } from "../lib/format";
 import { linear } from "../lib/scale";
-import { type Firing, OUTCOMES, type RuleStatus } from "../protocol";
-import type { Scene } from "../session";
-import type { RuleState } from "../store";
+import { type Firing, OUTCOMES, type RuleStatus } from "../protocol/types";
+import type { Scene } from "../session/session";
 import { Figure } from "./figure";
 import { ParamFields } from "./param-fields";
 import type { Context } from "./part";
@@ -56,16 +56,16 @@ export class RuleRow {
       this.#figure.el,
     );
     const act = (what: "start" | "pause" | "stop" | "rerun" | "remove") => () =>
-      void session.ask("rules", { what: "rule", do: what, rule: id });
+      void session.request("rules", { what: "rule", do: what, rule: id });
     this.#go = iconButton("play", "Run this rule", act("start"), signal);
     this.#pause = iconButton("pause", "Pause this rule", act("pause"), signal);
     this.#stop = iconButton("stop", "Stop this rule", act("stop"), signal);
     const again = iconButton("rerun", "Run again from the first step", act("rerun"), signal);
     const away = iconButton("close", "Remove this rule", act("remove"), signal);
     const controls = h("div", { class: "smdw-rule-controls" }, this.#go, this.#pause, this.#stop, again, away);
-    show(controls, !session.kernelless);
+    setVisible(controls, !session.exported);
     this.#params = new ParamFields(
-      (params) => void session.ask("rules", { what: "rule", do: "set", rule: id, params }),
+      (params) => void session.request("rules", { what: "rule", do: "set", rule: id, params }),
       context,
       signal,
     );
@@ -96,7 +96,7 @@ export class RuleRow {
     );
   }
 
-  drop(): void {
+  dispose(): void {
     this.#control.abort();
     this.el.remove();
   }
@@ -105,21 +105,21 @@ export class RuleRow {
     this.#rule = rule;
     const { info, outcomes } = rule;
     const { session, theme } = this.context;
-    text(this.#status, `${MARKS[info.status] ?? "?"} ${info.status}`);
+    setText(this.#status, `${MARKS[info.status] ?? "?"} ${info.status}`);
     this.#status.dataset.status = info.status;
-    text(this.#name, clipped(info.name, 80));
-    attrs(this.#name, { title: clipped(info.class, 200) });
+    setText(this.#name, truncate(info.name, 80));
+    setAttributes(this.#name, { title: truncate(info.class, 200) });
     const other = info.run !== scene.traits.run;
-    text(this.#run, many ? clipped(session.store.runs.get(info.run)?.head.name ?? "", 40) : "");
-    show(this.#progress, info.active && info.total > info.done);
-    attrs(this.#progress, {
+    setText(this.#run, many ? truncate(session.store.runs.get(info.run)?.head.name ?? "", 40) : "");
+    setVisible(this.#progress, info.active && info.total > info.done);
+    setAttributes(this.#progress, {
       max: Math.max(1, info.total),
       value: info.done,
       title: `${count(info.done)} of ${count(info.total)} steps`,
     });
-    show(this.#go, !info.active);
-    show(this.#pause, info.active);
-    attrs(this.#stop, { disabled: info.status === "Stopped" });
+    setVisible(this.#go, !info.active);
+    setVisible(this.#pause, info.active);
+    setAttributes(this.#stop, { disabled: info.status === "Stopped" });
     const steps = session.store.axis(info.run, "").steps;
     const range = [steps[0] ?? 0, Math.max((steps[0] ?? 0) + 1, steps[steps.length - 1] ?? 1)] as const;
     const step = other ? Number.NaN : scene.step;
@@ -129,22 +129,22 @@ export class RuleRow {
       theme(),
     );
     const outcome = OUTCOMES[outcomes.get(scene.step) ?? 0];
-    attrs(this.#strip, {
-      "aria-label": `Steps of ${clipped(info.name, 60)}`,
+    setAttributes(this.#strip, {
+      "aria-label": `Steps of ${truncate(info.name, 60)}`,
       "aria-valuemin": range[0],
       "aria-valuemax": range[1],
       "aria-valuenow": Math.max(range[0], Math.min(range[1], Number.isNaN(step) ? range[0] : step)),
       "aria-valuetext": `step ${scene.step}: ${outcome}; fired at ${plural(info.firings_total, "step")}`,
     });
-    this.#words(rule, scene);
+    this.#readoutText(rule, scene);
     if (!this.#details.hidden) {
-      this.#params.update(info.params, session.kernelless);
+      this.#params.update(info.params, session.exported);
       this.#list(rule);
     }
   }
 
   /** The line below: what was said of the step under the pointer, of the step in view, or last. */
-  #words({ info, outcomes, firings }: RuleState, scene: Scene) {
+  #readoutText({ info, outcomes, firings }: RuleState, scene: Scene) {
     const at = this.#hover ?? scene.step;
     const here = firings.get(at)?.[0];
     const last = info.firings.at(-1);
@@ -153,12 +153,12 @@ export class RuleRow {
     const hovered =
       this.#hover === undefined ? "" : `step ${count(this.#hover)}: ${OUTCOMES[outcomes.get(this.#hover) ?? 0]}`;
     const words = firing
-      ? `step ${count(firing.step)}  ${clipped(firing.tensor, 80)}  ${firing.message}${firing.value === null ? "" : ` (${num(firing.value)})`}`
+      ? `step ${count(firing.step)}  ${truncate(firing.tensor, 80)}  ${firing.message}${firing.value === null ? "" : ` (${num(firing.value)})`}`
       : hovered || info.message;
-    text(this.#message, clipped(words, 400));
-    attrs(this.#message, { disabled: !firing });
-    this.#message.title = clipped(words, 2000);
-    show(this.#message, words !== "");
+    setText(this.#message, truncate(words, 400));
+    setAttributes(this.#message, { disabled: !firing });
+    this.#message.title = truncate(words, 2000);
+    setVisible(this.#message, words !== "");
   }
 
   #list({ info, firings }: RuleState) {
@@ -176,8 +176,8 @@ export class RuleRow {
           "li",
           {},
           button,
-          h("span", { title: clipped(firing.tensor, 2000) }, clipped(firing.tensor, 80)),
-          h("span", { class: "smdw-quiet" }, clipped(firing.message, 200)),
+          h("span", { title: truncate(firing.tensor, 2000) }, truncate(firing.tensor, 80)),
+          h("span", { class: "smdw-quiet" }, truncate(firing.message, 200)),
         );
       }),
     );
@@ -186,8 +186,8 @@ export class RuleRow {
   }
 
   #open(open: boolean) {
-    show(this.#details, open);
-    attrs(this.#name, { "aria-expanded": String(open) });
+    setVisible(this.#details, open);
+    setAttributes(this.#name, { "aria-expanded": String(open) });
     this.context.redraw();
   }
 
@@ -213,8 +213,8 @@ export class RuleRow {
     const { session } = this.context;
     session.state.set({ step, follow: false, run: this.#rule?.info.run ?? 0 });
     // Only the newest firings are held; the kernel knows what was at fault at an earlier one.
-    if (this.#rule?.outcomes.get(step) !== 2 || session.kernelless) return;
-    void session.ask("firing", { what: "firing", rule: this.id, step }).then((answer) => {
+    if (this.#rule?.outcomes.get(step) !== 2 || session.exported) return;
+    void session.request("firing", { what: "firing", rule: this.id, step }).then((answer) => {
       if (!answer?.firings?.length) return;
       this.#rule?.firings.set(step, answer.firings);
       if (session.state.get("step") === step) this.#show(answer.firings[0] as Firing);

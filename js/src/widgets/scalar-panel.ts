@@ -1,14 +1,14 @@
-import { linesOf } from "../asker";
+import { lastAtOrBefore } from "../data/frames";
+import { type Series, seriesKey } from "../data/store";
 import { type Curve, drawLines, type LinesPicture, layoutLines } from "../draw/lines";
-import { lastAtOrBefore } from "../frames";
 import { modeColour, series as seriesColour } from "../lib/colour";
-import { field, h, Select, show, Toggle, text, textButton } from "../lib/dom";
-import { clipped, count, num, plural } from "../lib/format";
+import { field, h, Select, setText, setVisible, Toggle, textButton } from "../lib/dom";
+import { count, num, plural, truncate } from "../lib/format";
 import { pyString } from "../lib/save";
 import { smooth } from "../lib/smooth";
-import { type Line, MODES, type ModeName, REDUCTIONS } from "../protocol";
-import type { Scene } from "../session";
-import { type Series, seriesKey } from "../store";
+import { type Line, MODES, type ModeName, REDUCTIONS } from "../protocol/types";
+import { selectedCurves } from "../session/selected-curves";
+import type { Scene } from "../session/session";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
 
@@ -17,7 +17,7 @@ const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 /** Steps and values of each mode. */
 type Cut = [mode: number, x: Float64Array, y: Float64Array][];
 
-interface Shown {
+interface DisplayedCurve {
   line: Required<Line>;
   curve: Curve;
   name: string;
@@ -42,7 +42,7 @@ export class ScalarPanel extends PicturePanel {
   #statChosen = "value";
   #scene: Scene | undefined;
   #picture: LinesPicture | undefined;
-  #shown: Shown[] = [];
+  #shown: DisplayedCurve[] = [];
   #smoothed = new Map<string, { y: ArrayLike<number>; width: number; out: Float64Array }>();
   readonly #cuts = new WeakMap<Series, { key: string; cut: Cut }>();
   #hover: number | undefined;
@@ -118,11 +118,11 @@ export class ScalarPanel extends PicturePanel {
     const colours = theme();
     this.#logX.update(traits.log_x);
     this.#logY.update(traits.log_y);
-    show(this.#all, traits.range.length === 2);
+    setVisible(this.#all, traits.range.length === 2);
     if (!this.#smoothing.matches(":active")) this.#smoothing.valueAsNumber = Math.min(50, traits.smoothing);
-    text(this.#width, traits.smoothing ? `\u00b1${num(traits.smoothing, 2)}` : "off");
+    setText(this.#width, traits.smoothing ? `\u00b1${num(traits.smoothing, 2)}` : "off");
     this.#stat.update([["value", "value"], ...REDUCTIONS.map((name) => [name, name] as const)], this.#statChosen);
-    this.note(session.waiting.get("series"));
+    this.note(session.requests.get("series"));
     this.#shown = this.#curves(scene, colours.dark);
     const picture: LinesPicture = {
       curves: this.#shown.map((each) => each.curve),
@@ -132,7 +132,7 @@ export class ScalarPanel extends PicturePanel {
       step: scene.step,
       marked: traits.selection.kind === "steps" ? traits.selection.range : [],
       xLabel: "step",
-      nothing: session.waiting.has("series")
+      emptyMessage: session.requests.has("series")
         ? "the curves are on their way"
         : "no scalars chosen: add a reduction of a tensor from the menu",
     };
@@ -143,19 +143,19 @@ export class ScalarPanel extends PicturePanel {
     this.readout(Number.isNaN(at) ? "" : `step ${count(at)}`);
     const said = `${plural(this.#shown.length, "curve")}. ${this.#shown
       .slice(0, 8)
-      .map((each) => `${clipped(each.name, 60)} at step ${scene.step}: ${num(valueAt(each.curve, scene.step))}`)
+      .map((each) => `${truncate(each.name, 60)} at step ${scene.step}: ${num(valueAt(each.curve, scene.step))}`)
       .join("; ")}.`;
     this.figure.describe(said);
     this.summary(said);
   }
 
-  #curves(scene: Scene, dark: boolean): Shown[] {
+  #curves(scene: Scene, dark: boolean): DisplayedCurve[] {
     const { traits } = scene;
     const { store } = this.context.session;
-    const lines = linesOf(scene, this.context.session);
+    const lines = selectedCurves(scene, this.context.session);
     const tensors = [...new Set(lines.map(whose))];
     const runs = store.runs.size > 1;
-    const out: Shown[] = [];
+    const out: DisplayedCurve[] = [];
     const used = new Set<string>();
     for (const line of lines) {
       const key = seriesKey(line.run, line.tensor, line.worker, line.mode, line.stat);
@@ -237,12 +237,12 @@ export class ScalarPanel extends PicturePanel {
             "li",
             {},
             swatch,
-            h("span", { class: "smdw-legend-name", title: clipped(name, 2000) }, clipped(name, 120)),
+            h("span", { class: "smdw-legend-name", title: truncate(name, 2000) }, truncate(name, 120)),
             h("b", {}),
           );
           if (removable) {
-            const drop = textButton("\u00d7", () => this.#drop(line), this.context.signal);
-            drop.setAttribute("aria-label", `Remove ${clipped(name, 80)}`);
+            const drop = textButton("\u00d7", () => this.#removeCurve(line), this.context.signal);
+            drop.setAttribute("aria-label", `Remove ${truncate(name, 80)}`);
             entry.append(drop);
           }
           return entry;
@@ -252,7 +252,7 @@ export class ScalarPanel extends PicturePanel {
     const at = this.#hover === undefined ? scene.step : this.#hover;
     this.#shown.forEach(({ curve }, i) => {
       const value = this.#legend.children[i]?.querySelector("b");
-      if (value) text(value, num(valueAt(curve, at), 5));
+      if (value) setText(value, num(valueAt(curve, at), 5));
     });
   }
 
@@ -262,12 +262,12 @@ export class ScalarPanel extends PicturePanel {
     if (!tensor || !this.#scene) return;
     const before: Line[] = state.get("series").length
       ? state.get("series")
-      : unique(linesOf(this.#scene, this.context.session));
+      : unique(selectedCurves(this.#scene, this.context.session));
     const line: Line = { tensor, stat: this.#statChosen, run: -1, ...(worker && { worker }) };
     if (!before.some((each) => whose(each) === whose(line))) state.set({ series: [...before, line] });
   }
 
-  #drop(line: Line) {
+  #removeCurve(line: Line) {
     const { state } = this.context.session;
     state.set({
       series: state.get("series").filter((each) => whose(each) !== whose(line)),

@@ -1,3 +1,5 @@
+import { nearestIndex, statistic, type TensorFrames } from "../data/frames";
+import { isScalar, type TensorView } from "../data/tensor-view";
 import type { Curve } from "../draw/lines";
 import {
   drawStatistics,
@@ -6,14 +8,13 @@ import {
   statisticsHeight,
   statisticsScale,
 } from "../draw/statistics";
-import { nearestIndex, statistic, type TensorFrames } from "../frames";
 import { series } from "../lib/colour";
-import { h, show, Toggle, textButton } from "../lib/dom";
-import { clipped, count, num, percent, plural } from "../lib/format";
-import { MODES, REDUCTIONS } from "../protocol";
-import { pythonSteps } from "../python";
-import { isScalar, type Scene, type Shown } from "../session";
-import { nothing } from "./histogram-panel";
+import { h, setVisible, Toggle, textButton } from "../lib/dom";
+import { count, num, percent, plural, truncate } from "../lib/format";
+import { MODES, REDUCTIONS } from "../protocol/types";
+import { pythonSteps } from "../session/python-code";
+import type { Scene } from "../session/session";
+import { emptyReason } from "./frame-text";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
 
@@ -60,7 +61,7 @@ export class StatisticsPanel extends PicturePanel {
       python: () => `${pythonSteps(session, this.#scene as Scene)}`,
     }));
     const step = (x: number) => {
-      const steps = this.#scene?.main?.frames.held();
+      const steps = this.#scene?.main?.frames.loadedSteps();
       const scale = this.#picture && statisticsScale(this.#picture, this.figure.size.width);
       const i = steps && scale ? nearestIndex(steps, scale.invert(x)) : -1;
       return i < 0 ? undefined : steps?.[i];
@@ -92,19 +93,19 @@ export class StatisticsPanel extends PicturePanel {
     const { session, theme } = this.context;
     const colours = theme();
     this.#log.update(traits.log_y);
-    show(this.#all, traits.range.length === 2);
+    setVisible(this.#all, traits.range.length === 2);
     for (const [name, toggle] of this.#toggles) toggle.update(traits.stats.includes(name));
-    this.note(session.waiting.get(session.place("main")));
+    this.note(session.requests.get(session.framesSlot("main")));
     const wanted = `${statisticsHeight(isScalar(main) ? 1 : traits.stats.length)}px`;
     if (this.figure.el.style.height !== wanted) this.figure.el.style.height = wanted;
     const compared = other && (other.run !== main?.run || other.worker !== main?.worker) ? other : undefined;
-    const held = main?.frames.held().length ?? 0;
+    const held = main?.frames.loadedSteps().length ?? 0;
     // Of one number the mean is that number, and more would only repeat it.
     const stats = isScalar(main) ? ["value"] : traits.stats;
     const rows = stats.map((name): StatisticsRow => {
       const mine = this.#curve(name, name, main, scene, colours.accent);
       const others = compared && this.#curve(`${name}/other`, name, compared, scene, series(1, colours.dark));
-      const now = [statistic(main?.frames.at(scene.step), name), statistic(compared?.frame, name)];
+      const now = [statistic(main?.frames.frameAt(scene.step), name), statistic(compared?.frame, name)];
       return {
         name: label(name),
         curves: [mine, others].filter((curve) => curve !== undefined),
@@ -122,21 +123,21 @@ export class StatisticsPanel extends PicturePanel {
           : [axis.steps[0] ?? 0, axis.steps[axis.steps.length - 1] ?? 1],
       cut: traits.range.length === 2,
       step: scene.step,
-      nothing: nothing(main, "statistic"),
+      emptyMessage: emptyReason(main, "statistic"),
     };
     this.#picture = picture;
     const at = this.#hover ?? scene.step;
-    const words = stats.map((name) => `${label(name)} ${written(name, statistic(main?.frames.at(at), name))}`);
+    const words = stats.map((name) => `${label(name)} ${written(name, statistic(main?.frames.frameAt(at), name))}`);
     this.figure.paint((pen, size, paint) => drawStatistics(pen, size, paint, picture), colours);
     this.readout(
       this.#hover === undefined ? `${plural(held, "step")} held` : `step ${count(this.#hover)}   ${words.join("   ")}`,
     );
-    const said = `Statistics of ${clipped(traits.tensor, 80)} at step ${scene.step}: ${words.join(", ")}.`;
+    const said = `Statistics of ${truncate(traits.tensor, 80)} at step ${scene.step}: ${words.join(", ")}.`;
     this.figure.describe(said);
     this.summary(said);
   }
 
-  #curve(place: string, name: string, shown: Shown | undefined, scene: Scene, colour: string): Curve | undefined {
+  #curve(place: string, name: string, shown: TensorView | undefined, scene: Scene, colour: string): Curve | undefined {
     if (!shown) return undefined;
     const key = `${shown.run}/${shown.tensor}/${shown.worker}/${scene.traits.mode}/${shown.frames.version}/${colour}`;
     const known = this.#curves.get(place);
@@ -160,7 +161,7 @@ export class StatisticsPanel extends PicturePanel {
     const names = this.#scene?.traits.stats ?? [];
     return [
       ["step", ...names],
-      ...[...main.frames.held()]
+      ...[...main.frames.loadedSteps()]
         .filter(inMode)
         .map((step) => [step, ...names.map((name) => statistic(main.frames.frames.get(step), name))]),
     ];
@@ -172,7 +173,7 @@ export function columns(
   name: string,
   keep: (step: number) => boolean,
 ): [Float64Array, Float64Array] {
-  const x = frames.held().filter(keep);
+  const x = frames.loadedSteps().filter(keep);
   return [x, Float64Array.from(x, (step) => statistic(frames.frames.get(step), name))];
 }
 

@@ -1,11 +1,12 @@
 /** The one slider that moves everything: ticks at saved steps, marks where rules fired, play, follow, a number box. */
+
+import { nearestIndex } from "../data/frames";
+import type { Axis } from "../data/store";
 import { drawTrack, trackScale } from "../draw/timeline";
-import { nearestIndex } from "../frames";
-import { attrs, h, ICONS, icon, iconButton, Select, show, Toggle, text, textButton } from "../lib/dom";
+import { h, ICONS, icon, iconButton, Select, setAttributes, setText, setVisible, Toggle, textButton } from "../lib/dom";
 import { count, plural } from "../lib/format";
-import { MODES, type ModeName } from "../protocol";
-import { resolveStep, type Scene } from "../session";
-import type { Axis } from "../store";
+import { MODES, type ModeName } from "../protocol/types";
+import { resolveStep, type Scene } from "../session/session";
 import { Figure } from "./figure";
 import type { Context, Part } from "./part";
 
@@ -18,24 +19,24 @@ export class StepSlider implements Part {
   readonly #thumb: HTMLElement;
   readonly #play: HTMLButtonElement;
   readonly #box: HTMLInputElement;
-  readonly #of: HTMLElement;
-  readonly #modeTag: HTMLElement;
+  readonly #lastLabel: HTMLElement;
+  readonly #modeLabel: HTMLElement;
   readonly #mode: Select;
   readonly #speed: Select;
   readonly #follow: Toggle;
-  readonly #fresh: HTMLButtonElement;
+  readonly #newSteps: HTMLButtonElement;
   #axis: Axis | undefined;
   #scene: Scene | undefined;
   #hover: number | undefined;
   #drawn = "";
   #state = new Uint8Array(0);
   #stateKey = "";
-  #fired: Float64Array = new Float64Array(0);
-  #firedVersion = -1;
+  #firedSteps: Float64Array = new Float64Array(0);
+  #firedStepsVersion = -1;
   /** the last step that was there when following ended */
-  #seen = Number.NaN;
+  #lastSeenStep = Number.NaN;
   #playing = false;
-  #played = 0;
+  #lastTick = 0;
 
   constructor(private readonly context: Context) {
     const { signal, session, keys } = context;
@@ -56,14 +57,14 @@ export class StepSlider implements Part {
       autocomplete: "off",
       spellcheck: "false",
     });
-    this.#of = h("span", { class: "smdw-quiet smdw-of" });
-    this.#modeTag = h("span", { class: "smdw-mode-tag" });
+    this.#lastLabel = h("span", { class: "smdw-quiet smdw-of" });
+    this.#modeLabel = h("span", { class: "smdw-mode-tag" });
     this.#mode = new Select("Steps of", (value) => session.state.set({ mode: value as ModeName }), signal);
     this.#speed = new Select("Steps a second", (value) => session.state.set({ speed: Number(value) }), signal);
-    this.#follow = new Toggle("follow", (on) => (on ? this.#latest() : this.#let()), signal);
+    this.#follow = new Toggle("follow", (on) => (on ? this.#followLatest() : this.#unfollow()), signal);
     this.#follow.el.title = "Go to each new step as it is saved";
-    this.#fresh = textButton("", () => this.#latest(), signal);
-    this.#fresh.classList.add("smdw-fresh");
+    this.#newSteps = textButton("", () => this.#followLatest(), signal);
+    this.#newSteps.classList.add("smdw-fresh");
     this.el = h(
       "div",
       { class: "smdw-slider", role: "group", "aria-label": "Step slider" },
@@ -73,12 +74,12 @@ export class StepSlider implements Part {
         "div",
         { class: "smdw-slider-right" },
         h("label", { class: "smdw-step-label" }, h("span", { class: "smdw-quiet" }, "step"), this.#box),
-        this.#of,
-        this.#modeTag,
+        this.#lastLabel,
+        this.#modeLabel,
         this.#mode.el,
         this.#speed.el,
         this.#follow.el,
-        this.#fresh,
+        this.#newSteps,
       ),
     );
     keys.on(this.el, (event) => this.#key(event));
@@ -99,10 +100,10 @@ export class StepSlider implements Part {
           this.#setPlaying(false);
           this.#hover = undefined;
           this.#track.classList.add("smdw-dragging");
-          this.#to(this.#indexAt(at.x));
+          this.#goToIndex(this.#indexAt(at.x));
           return (next, done) => {
             if (done) this.#track.classList.remove("smdw-dragging");
-            else this.#to(this.#indexAt(next.x));
+            else this.#goToIndex(this.#indexAt(next.x));
           };
         },
       },
@@ -118,7 +119,7 @@ export class StepSlider implements Part {
     this.#scene = scene;
     this.#axis = axis;
     const last = axis.steps.length ? (axis.steps[axis.steps.length - 1] as number) : Number.NaN;
-    if (traits.follow || Number.isNaN(this.#seen)) this.#seen = last;
+    if (traits.follow || Number.isNaN(this.#lastSeenStep)) this.#lastSeenStep = last;
     const i = this.#index();
     const label = i < 0 ? Number.NaN : (axis.labels[i] as number);
     const modes = [...new Set(scene.run?.modes ?? [])].sort();
@@ -126,11 +127,14 @@ export class StepSlider implements Part {
     const mode = i < 0 ? 0 : (axis.modes[i] as number);
     const where = this.context.session.store.modeOf(traits.run, scene.step);
     if (!this.#box.matches(":focus")) this.#box.value = i < 0 ? "" : String(label);
-    text(this.#of, i < 0 ? "" : `of ${count(axis.labels[axis.labels.length - 1] as number)}`);
-    show(this.#modeTag, i >= 0 && mode !== 4);
-    text(this.#modeTag, traits.mode === "" && where ? `${MODES[mode]} ${count(where.modeStep)}` : (MODES[mode] ?? ""));
-    this.#modeTag.dataset.mode = String(mode);
-    show(this.#mode.el, many);
+    setText(this.#lastLabel, i < 0 ? "" : `of ${count(axis.labels[axis.labels.length - 1] as number)}`);
+    setVisible(this.#modeLabel, i >= 0 && mode !== 4);
+    setText(
+      this.#modeLabel,
+      traits.mode === "" && where ? `${MODES[mode]} ${count(where.modeStep)}` : (MODES[mode] ?? ""),
+    );
+    this.#modeLabel.dataset.mode = String(mode);
+    setVisible(this.#mode.el, many);
     this.#mode.update(
       [["", "all modes"], ...modes.map((m) => [MODES[m] ?? "", `${MODES[m]} steps`] as const)],
       traits.mode,
@@ -142,12 +146,12 @@ export class StepSlider implements Part {
     );
     const running = scene.run?.head.status === "running" || scene.run?.head.status === "stalled";
     this.#follow.update(traits.follow);
-    show(this.#follow.el, running);
+    setVisible(this.#follow.el, running);
     let fresh = 0;
-    for (let k = axis.steps.length - 1; k >= 0 && (axis.steps[k] as number) > this.#seen; k--) fresh++;
-    show(this.#fresh, !traits.follow && fresh > 0);
-    text(this.#fresh, plural(fresh, "new step"));
-    attrs(this.#play, { disabled: axis.steps.length < 2 });
+    for (let k = axis.steps.length - 1; k >= 0 && (axis.steps[k] as number) > this.#lastSeenStep; k--) fresh++;
+    setVisible(this.#newSteps, !traits.follow && fresh > 0);
+    setText(this.#newSteps, plural(fresh, "new step"));
+    setAttributes(this.#play, { disabled: axis.steps.length < 2 });
     this.#aria(i, label, mode, where?.modeStep);
     this.#draw(scene, label);
   }
@@ -156,7 +160,7 @@ export class StepSlider implements Part {
     const axis = this.#axis as Axis;
     const n = axis.labels.length;
     const named = mode && mode !== 4 ? `, ${MODES[mode]} step ${modeStep}` : "";
-    attrs(this.#track, {
+    setAttributes(this.#track, {
       "aria-valuemin": n ? (axis.labels[0] as number) : 0,
       "aria-valuemax": n ? (axis.labels[n - 1] as number) : 0,
       "aria-valuenow": i < 0 ? 0 : label,
@@ -173,7 +177,7 @@ export class StepSlider implements Part {
     const width = this.#figure.size.width;
     if (!Number.isNaN(label) && width)
       this.#thumb.style.transform = `translateX(${trackScale(axis.labels, width)(label)}px)`;
-    show(this.#thumb, !Number.isNaN(label));
+    setVisible(this.#thumb, !Number.isNaN(label));
     const stateKey = `${traits.run}/${traits.tensor}/${traits.worker}/${main?.frames.version}/${axis.steps.length}/${traits.mode}`;
     if (stateKey !== this.#stateKey) {
       this.#stateKey = stateKey;
@@ -184,13 +188,13 @@ export class StepSlider implements Part {
     }
     let version = 0;
     for (const rule of store.rules.values()) version += rule.version;
-    if (version !== this.#firedVersion) {
-      this.#firedVersion = version;
+    if (version !== this.#firedStepsVersion) {
+      this.#firedStepsVersion = version;
       const fired = new Set<number>();
       for (const rule of store.rules.values())
         if (rule.info.run === traits.run)
           for (const [step, outcome] of rule.outcomes) if (outcome === 2) fired.add(step);
-      this.#fired = Float64Array.from(fired).sort();
+      this.#firedSteps = Float64Array.from(fired).sort();
     }
     const compare = traits.compare.step;
     // The canvas changes with the data, not with the thumb: a drag moves one element.
@@ -205,7 +209,7 @@ export class StepSlider implements Part {
       labels: axis.labels,
       modes: axis.modes,
       state: this.#state,
-      fired: this.#fired.map(toLabel).filter((x) => !Number.isNaN(x)),
+      fired: this.#firedSteps.map(toLabel).filter((x) => !Number.isNaN(x)),
       at: label,
       compare: compare === undefined ? undefined : toLabel(compare),
       hover: this.#hover,
@@ -231,18 +235,18 @@ export class StepSlider implements Part {
   }
 
   /** A person moved: following ends. */
-  #to(index: number) {
+  #goToIndex(index: number) {
     const steps = this.#axis?.steps;
     if (!steps?.length) return;
     const i = Math.max(0, Math.min(steps.length - 1, index));
     this.context.session.state.set({ step: steps[i] as number, follow: false });
   }
 
-  #let() {
+  #unfollow() {
     this.context.session.state.set({ follow: false, step: this.#scene?.step ?? -1 });
   }
 
-  #latest() {
+  #followLatest() {
     const steps = this.#axis?.steps;
     this.#setPlaying(false);
     this.context.session.state.set({ follow: true, step: steps?.length ? (steps[steps.length - 1] as number) : -1 });
@@ -266,7 +270,7 @@ export class StepSlider implements Part {
     };
     if (onTrack && event.key in moves) {
       this.#setPlaying(false);
-      this.#to(moves[event.key] as number);
+      this.#goToIndex(moves[event.key] as number);
       return true;
     }
     if (event.key === " " && onTrack) {
@@ -286,7 +290,7 @@ export class StepSlider implements Part {
     if (event.key === "Enter") this.#commit();
     else if (event.key === "Escape") this.#box.value = String(this.#axis?.labels[this.#index()] ?? "");
     else if (by) {
-      this.#to(this.#index() + by);
+      this.#goToIndex(this.#index() + by);
       this.#box.value = String(this.#axis?.labels[this.#index()] ?? "");
     } else return false;
     return true;
@@ -297,7 +301,7 @@ export class StepSlider implements Part {
     const labels = this.#axis?.labels;
     if (!Number.isFinite(value) || !labels?.length) return this.context.redraw();
     const i = nearestIndex(labels, value);
-    if (i !== this.#index()) this.#to(i);
+    if (i !== this.#index()) this.#goToIndex(i);
     this.#box.value = String(labels[i]);
   }
 
@@ -305,22 +309,22 @@ export class StepSlider implements Part {
     if (on === this.#playing) return;
     this.#playing = on;
     this.#play.replaceChildren(icon(on ? ICONS.pause : ICONS.play));
-    attrs(this.#play, { "aria-label": on ? "Pause" : "Play", title: on ? "Pause" : "Play" });
+    setAttributes(this.#play, { "aria-label": on ? "Pause" : "Play", title: on ? "Pause" : "Play" });
     if (!on) return;
-    if (this.#index() === (this.#axis?.steps.length ?? 0) - 1) this.#to(0);
-    this.#played = performance.now();
+    if (this.#index() === (this.#axis?.steps.length ?? 0) - 1) this.#goToIndex(0);
+    this.#lastTick = performance.now();
     requestAnimationFrame((now) => this.#tick(now));
   }
 
   #tick(now: number) {
     if (!this.#playing || !this.#scene) return;
     const each = 1000 / Math.max(0.1, this.#scene.traits.speed);
-    const due = Math.floor((now - this.#played) / each);
+    const due = Math.floor((now - this.#lastTick) / each);
     if (due > 0) {
-      this.#played += due * each;
+      this.#lastTick += due * each;
       const i = this.#index();
       const last = (this.#axis?.steps.length ?? 0) - 1;
-      this.#to(Math.min(last, i + due));
+      this.#goToIndex(Math.min(last, i + due));
       if (i + due >= last) return this.#setPlaying(false);
     }
     requestAnimationFrame((next) => this.#tick(next));

@@ -1,10 +1,11 @@
 /** What the tensor in view is: name, dtype, shape, where its value comes from, and, before anything else, what is not finite. */
 
-import { h, Select, show, text, textButton } from "../lib/dom";
-import { bytes, clipped, count, percent, shape } from "../lib/format";
-import { resolveAxes, resolveFixed } from "../matrix";
-import { MODES } from "../protocol";
-import type { Scene, Shown } from "../session";
+import { resolveAxes, resolveFixed } from "../data/matrix";
+import type { TensorView } from "../data/tensor-view";
+import { h, Select, setText, setVisible, textButton } from "../lib/dom";
+import { bytes, count, percent, shape, truncate } from "../lib/format";
+import { MODES } from "../protocol/types";
+import type { Scene } from "../session/session";
 import type { Context, Part } from "./part";
 
 const CHIPS = [
@@ -19,18 +20,18 @@ export class TensorHeader implements Part {
   readonly #name = h("h2", { class: "smdw-name" });
   readonly #facts = h("div", { class: "smdw-facts" });
   readonly #chips = h("div", { class: "smdw-chips" });
-  readonly #from = h("span", { class: "smdw-from", role: "status" });
+  readonly #source = h("span", { class: "smdw-from", role: "status" });
   readonly #worker: Select;
   readonly #compare: Select;
-  readonly #unpin: HTMLButtonElement;
+  readonly #stopComparing: HTMLButtonElement;
   readonly #slice: SliceBar;
   #scene: Scene | undefined;
 
   constructor(private readonly context: Context) {
     const { signal, session } = context;
     this.#worker = new Select("Worker", (worker) => session.state.set({ worker }), signal);
-    this.#compare = new Select("Compare with", (value) => this.#chose(value), signal);
-    this.#unpin = textButton("compare off", () => session.state.set({ compare: {} }), signal);
+    this.#compare = new Select("Compare with", (value) => this.#setComparison(value), signal);
+    this.#stopComparing = textButton("compare off", () => session.state.set({ compare: {} }), signal);
     this.#slice = new SliceBar(context);
     this.el = h(
       "section",
@@ -39,8 +40,8 @@ export class TensorHeader implements Part {
         "div",
         { class: "smdw-tensor-line" },
         this.#name,
-        this.#from,
-        h("div", { class: "smdw-tools" }, this.#worker.el, this.#compare.el, this.#unpin),
+        this.#source,
+        h("div", { class: "smdw-tools" }, this.#worker.el, this.#compare.el, this.#stopComparing),
       ),
       h("div", { class: "smdw-tensor-line" }, this.#facts, this.#chips),
       this.#slice.el,
@@ -53,8 +54,8 @@ export class TensorHeader implements Part {
     const plan = main?.frames.plan;
     const frame = main?.frame;
     const sizes = frame?.shape ?? plan?.shape;
-    text(this.#name, traits.tensor ? clipped(traits.tensor, 200) : "no tensor chosen");
-    this.#name.title = clipped(traits.tensor, 2000);
+    setText(this.#name, traits.tensor ? truncate(traits.tensor, 200) : "no tensor chosen");
+    this.#name.title = truncate(traits.tensor, 2000);
     const elements = frame?.counts?.[0];
     const facts = plan
       ? [
@@ -67,13 +68,13 @@ export class TensorHeader implements Part {
           plan.reduced ? "only reductions were saved" : "",
         ]
       : [];
-    const shown = facts.filter(Boolean).map((fact) => clipped(fact, 80));
+    const shown = facts.filter(Boolean).map((fact) => truncate(fact, 80));
     if (this.#facts.textContent !== shown.join(""))
       this.#facts.replaceChildren(...shown.map((fact) => h("span", {}, fact)));
-    this.#where(main, other);
+    this.#updateSource(main, other);
     this.#drawChips(main);
     const workers = plan?.workers ?? [];
-    show(this.#worker.el, workers.length > 1);
+    setVisible(this.#worker.el, workers.length > 1);
     if (workers.length > 1)
       this.#worker.update(
         workers.map((worker, i) => [i === 0 ? "" : worker, worker] as const),
@@ -83,17 +84,18 @@ export class TensorHeader implements Part {
     this.#slice.update(scene);
   }
 
-  #where(main: Shown | undefined, other: Shown | undefined) {
+  #updateSource(main: TensorView | undefined, other: TensorView | undefined) {
     const { store } = this.context.session;
-    const words = (shown: Shown | undefined, whose: string) => {
-      if (!shown || (shown.from === shown.step && !shown.pending)) return "";
+    const words = (shown: TensorView | undefined, whose: string) => {
+      if (!shown || (shown.savedStep === shown.step && !shown.pending)) return "";
       // Without a plan nothing is known of the tensor yet, and nothing is said.
-      if (Number.isNaN(shown.from)) {
+      if (Number.isNaN(shown.savedStep)) {
         if (!shown.frames.plan) return "";
-        return `${whose}${shown.never ? "never saved in this mode" : "nothing saved up to here"}`;
+        return `${whose}${shown.neverSaved ? "never saved in this mode" : "nothing saved up to here"}`;
       }
-      const at = store.modeOf(shown.run, shown.from);
-      const name = at && at.mode !== 4 ? `${MODES[at.mode]} step ${count(at.modeStep)}` : `step ${count(shown.from)}`;
+      const at = store.modeOf(shown.run, shown.savedStep);
+      const name =
+        at && at.mode !== 4 ? `${MODES[at.mode]} step ${count(at.modeStep)}` : `step ${count(shown.savedStep)}`;
       if (shown.pending)
         return shown.frame
           ? `${whose}${name} is on its way, showing ${count(shown.frame.step)}`
@@ -104,25 +106,25 @@ export class TensorHeader implements Part {
     const error = main?.frame?.error;
     const said = [
       error ? `${error.type}: ${error.message}` : words(main, ""),
-      other && words(other, `${other.run !== main?.run && run ? clipped(run, 40) : "compared"}: `),
+      other && words(other, `${other.run !== main?.run && run ? truncate(run, 40) : "compared"}: `),
     ];
-    text(this.#from, clipped(said.filter(Boolean).join(" \u00b7 "), 400));
-    this.#from.classList.toggle("smdw-error", Boolean(error));
+    setText(this.#source, truncate(said.filter(Boolean).join(" \u00b7 "), 400));
+    this.#source.classList.toggle("smdw-error", Boolean(error));
   }
 
-  #drawChips(main: Shown | undefined) {
+  #drawChips(main: TensorView | undefined) {
     const counts = main?.frames.plan?.form === "text" ? undefined : main?.frame?.counts;
     if (this.#chips.childElementCount === 0)
       for (const [name] of CHIPS)
         this.#chips.append(h("span", { class: "smdw-chip" }, h("span", {}, name), h("b", {})));
-    show(this.#chips, Boolean(counts));
+    setVisible(this.#chips, Boolean(counts));
     if (!counts) return;
     CHIPS.forEach(([name, at], i) => {
       const chip = this.#chips.children[i] as HTMLElement;
       const n = counts[at] as number;
       const total = counts[0] as number;
       const share = n && total > 1 ? ` ${percent(n / total)}` : "";
-      text(
+      setText(
         chip.lastElementChild as HTMLElement,
         name === "zero" ? (total > 1 ? percent(total ? n / total : 0) : count(n)) : `${count(n)}${share}`,
       );
@@ -152,11 +154,11 @@ export class TensorHeader implements Part {
             ? "step"
             : "";
     this.#compare.update(options, value);
-    show(this.#compare.el, Boolean(run));
-    show(this.#unpin, value !== "");
+    setVisible(this.#compare.el, Boolean(run));
+    setVisible(this.#stopComparing, value !== "");
   }
 
-  #chose(value: string) {
+  #setComparison(value: string) {
     const { state } = this.context.session;
     const [kind, rest = ""] = [value.split(":")[0], value.slice(value.indexOf(":") + 1)];
     if (kind === "pin" && this.#scene) state.set({ compare: { step: this.#scene.step } });
@@ -194,7 +196,7 @@ class SliceBar implements Part {
 
   update({ main, traits }: Scene): void {
     const sizes = main?.frame?.shape ?? main?.frames.plan?.shape ?? [];
-    show(this.el, sizes.length > 2);
+    setVisible(this.el, sizes.length > 2);
     if (sizes.length <= 2) return;
     this.#shape = sizes;
     this.#axes = resolveAxes(traits.axes, sizes.length, main?.frames.plan?.form);

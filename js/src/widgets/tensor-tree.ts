@@ -1,12 +1,12 @@
 /** The tensors of a run by collection and name path, as many as there are: only the rows in view exist. */
-import { attrs, h, Segments, show, text } from "../lib/dom";
-import { clipped, count, plural } from "../lib/format";
-import { find, type Match } from "../lib/match";
-import { type Row, Tree } from "../lib/tree";
+import { h, Segments, setAttributes, setText, setVisible } from "../lib/dom";
+import { escapeInvisible } from "../lib/escape-text";
+import { count, plural, truncate } from "../lib/format";
+import { find, type Match } from "../lib/name-filter";
+import { type Row, Tree } from "../lib/tensor-tree";
 import { Viewport } from "../lib/viewport";
-import { offsets } from "../lib/virtual";
-import { visible } from "../lib/visible";
-import type { Scene } from "../session";
+import { visibleRange } from "../lib/virtual-rows";
+import type { Scene } from "../session/session";
 import type { Context, Part } from "./part";
 
 const ROW = 22;
@@ -29,7 +29,7 @@ export class TensorTree implements Part {
   readonly #scroll = h("div", { class: "smdw-tree", role: "tree", tabindex: 0, "aria-label": "Tensors" });
   readonly #view: Viewport;
   readonly #space = h("div", { class: "smdw-scroll-space" });
-  readonly #foot = h("div", { class: "smdw-readout" });
+  readonly #footer = h("div", { class: "smdw-readout" });
   readonly #pool: HTMLElement[] = [];
   readonly #id = `smdw-tree-${Math.random().toString(36).slice(2)}`;
   #entries: Entry[] = [];
@@ -62,7 +62,7 @@ export class TensorTree implements Part {
       { class: "smdw-tree-stick" },
       h("div", { class: "smdw-tree-head" }, this.#filter, this.#kind.el),
       this.#scroll,
-      this.#foot,
+      this.#footer,
     );
     this.el = h("nav", { class: "smdw-tensors", "aria-label": "Tensors" }, h("div", { class: "smdw-tree-box" }, stick));
     this.#filter.addEventListener("input", () => session.state.set({ filter: this.#filter.value }), { signal });
@@ -73,7 +73,7 @@ export class TensorTree implements Part {
         const row = event
           .composedPath()
           .find((el): el is HTMLElement => el instanceof HTMLElement && el.dataset.index !== undefined);
-        if (row) this.#act(Number(row.dataset.index));
+        if (row) this.#activate(Number(row.dataset.index));
       },
       { signal },
     );
@@ -81,7 +81,7 @@ export class TensorTree implements Part {
     keys.on(this.#filter, (event) => {
       if (event.key === "ArrowDown" || event.key === "Enter") {
         this.#active = this.#entries.findIndex((entry) => entry.kind === "tensor");
-        if (event.key === "Enter") this.#act(this.#active);
+        if (event.key === "Enter") this.#activate(this.#active);
         else this.#scroll.focus();
       } else if (event.key === "Escape") session.state.set({ filter: "" });
       else return false;
@@ -111,14 +111,14 @@ export class TensorTree implements Part {
       this.#active = this.#entries.findIndex((entry) => entry.id === traits.tensor && entry.kind === "tensor");
     }
     const tensors = traits.filter.trim() ? this.#entries.length : names.length;
-    text(
-      this.#foot,
+    setText(
+      this.#footer,
       this.#error ||
         (traits.filter.trim()
           ? `${count(tensors)} of ${plural(names.length, "tensor")}`
           : plural(names.length, "tensor")),
     );
-    this.#foot.classList.toggle("smdw-error", Boolean(this.#error));
+    this.#footer.classList.toggle("smdw-error", Boolean(this.#error));
     this.#filter.setAttribute("aria-invalid", String(Boolean(this.#error)));
     const elsewhere = traits.tensor !== this.#tensor && this.#view.height > 0;
     if (elsewhere) this.#active = this.#entries.findIndex(({ id, kind }) => id === traits.tensor && kind === "tensor");
@@ -155,7 +155,7 @@ export class TensorTree implements Part {
 
   #rows(tensor: string) {
     const n = this.#entries.length;
-    const seen = offsets(n, ROW, this.#view.top, this.#view.height);
+    const seen = visibleRange(n, ROW, this.#view.top, this.#view.height);
     const shown = [
       this.#entriesKey.join("|"),
       tensor,
@@ -177,7 +177,7 @@ export class TensorTree implements Part {
       used.push(row);
     }
     if (this.#scroll.childElementCount !== used.length + 1) this.#scroll.replaceChildren(this.#space, ...used);
-    attrs(this.#scroll, {
+    setAttributes(this.#scroll, {
       "aria-activedescendant":
         this.#active >= seen.first && this.#active < seen.last ? `${this.#id}-${this.#active}` : undefined,
     });
@@ -188,23 +188,23 @@ export class TensorTree implements Part {
     row.style.setProperty("--level", String(entry.level - 1));
     row.dataset.index = String(i);
     row.className = `smdw-row smdw-row-${entry.kind}${i === this.#active ? " smdw-active" : ""}`;
-    attrs(row, {
+    setAttributes(row, {
       id: `${this.#id}-${i}`,
       "aria-level": entry.level,
       "aria-posinset": entry.place,
       "aria-setsize": entry.siblings,
       "aria-selected": entry.kind === "tensor" ? String(entry.id === tensor) : undefined,
       "aria-expanded": entry.kind === "group" ? String(entry.open) : undefined,
-      title: entry.kind === "tensor" ? clipped(entry.id, 1000) : undefined,
+      title: entry.kind === "tensor" ? truncate(entry.id, 1000) : undefined,
     });
-    const label = clipped(entry.label, 200);
+    const label = truncate(entry.label, 200);
     row.replaceChildren(
       ...marked(label, entry.marks),
       ...(entry.kind === "group" ? [h("span", { class: "smdw-quiet" }, count(entry.size))] : []),
     );
   }
 
-  #act(i: number) {
+  #activate(i: number) {
     const entry = this.#entries[i];
     if (!entry) return;
     const { state } = this.context.session;
@@ -232,12 +232,12 @@ export class TensorTree implements Part {
       PageUp: this.#active - page,
     };
     if (event.key in moves) this.#active = Math.max(0, Math.min(n - 1, moves[event.key] as number));
-    else if (event.key === "Enter" || event.key === " ") this.#act(this.#active);
+    else if (event.key === "Enter" || event.key === " ") this.#activate(this.#active);
     else if (event.key === "ArrowRight" && entry?.kind === "group") {
       if (entry.open) this.#active++;
-      else this.#act(this.#active);
+      else this.#activate(this.#active);
     } else if (event.key === "ArrowLeft" && entry) {
-      if (entry.kind === "group" && entry.open) this.#act(this.#active);
+      if (entry.kind === "group" && entry.open) this.#activate(this.#active);
       else while (this.#active > 0 && (this.#entries[--this.#active] as Entry).level >= entry.level);
     } else if (event.key.length === 1 && /\S/.test(event.key)) {
       const letter = event.key.toLowerCase();
@@ -256,7 +256,7 @@ export class TensorTree implements Part {
 
   #reveal() {
     const { top, height } = this.#view;
-    const y = this.#active * ROW - offsets(this.#entries.length, ROW, top, height).shift;
+    const y = this.#active * ROW - visibleRange(this.#entries.length, ROW, top, height).shift;
     if (y < top) this.#view.to(y);
     else if (y + ROW > top + height) this.#view.to(y + ROW - height);
   }
@@ -272,7 +272,7 @@ function marked(label: string, at: readonly number[] | undefined): Node[] {
     const hit = hits.has(i);
     let j = i;
     while (j < label.length && hits.has(j) === hit) j++;
-    span.append(hit ? h("mark", {}, label.slice(i, j)) : visible(label.slice(i, j)));
+    span.append(hit ? h("mark", {}, label.slice(i, j)) : escapeInvisible(label.slice(i, j)));
     i = j;
   }
   return [span];
@@ -291,10 +291,10 @@ export class Drawer {
       "tensors",
     );
     this.button.addEventListener("click", () => this.open(!el.classList.contains("smdw-open")), { signal });
-    show(this.button, true);
+    setVisible(this.button, true);
   }
   open(open: boolean): void {
     this.el.classList.toggle("smdw-open", open);
-    attrs(this.button, { "aria-expanded": String(open) });
+    setAttributes(this.button, { "aria-expanded": String(open) });
   }
 }

@@ -1,15 +1,15 @@
-import { attrs, h, text } from "../lib/dom";
-import { clipped, count } from "../lib/format";
-import { Rest } from "../lib/rest";
+import { type Matrix, matrixOf } from "../data/matrix";
+import type { Values } from "../data/store";
+import { h, setAttributes, setText } from "../lib/dom";
+import { count, truncate } from "../lib/format";
+import { IdleTimer } from "../lib/idle-timer";
+import { jsonEqual } from "../lib/json-equal";
 import { Viewport } from "../lib/viewport";
-import { type Offsets, offsets } from "../lib/virtual";
-import { type Matrix, matrixOf } from "../matrix";
-import type { PlanHead } from "../protocol";
-import { pythonValue, sliceText } from "../python";
-import type { Scene } from "../session";
-import { same } from "../state";
-import type { Values } from "../store";
-import { nothing } from "./histogram-panel";
+import { type VisibleRange, visibleRange } from "../lib/virtual-rows";
+import type { PlanHead } from "../protocol/types";
+import { pythonValue, sliceText } from "../session/python-code";
+import type { Scene } from "../session/session";
+import { emptyReason } from "./frame-text";
 import { Panel, type Rows } from "./panel";
 import type { Context } from "./part";
 
@@ -42,10 +42,10 @@ export class ValuesPanel extends Panel {
   readonly #pool: HTMLElement[] = [];
   #scene: Scene | undefined;
   #matrix: Matrix | undefined;
-  #asked = "";
-  readonly #rest: Rest;
+  #requested = "";
+  readonly #rest: IdleTimer;
   #col = USUAL;
-  #visible: { rows: Offsets; cols: Offsets } | undefined;
+  #visible: { rows: VisibleRange; cols: VisibleRange } | undefined;
   #last: Values | undefined;
   /** the numbers of the step in view, when they are here */
   #held: Values | undefined;
@@ -58,7 +58,7 @@ export class ValuesPanel extends Panel {
     this.#scroll.append(this.#canvas, this.#cells);
     this.body.append(this.#scroll);
     this.#view = new Viewport(this.#scroll, context.redraw, signal);
-    this.#rest = new Rest(signal);
+    this.#rest = new IdleTimer(signal);
     context.keys.on(this.#scroll, (event) => {
       const by = {
         ArrowUp: [0, -ROW],
@@ -75,7 +75,7 @@ export class ValuesPanel extends Panel {
       return true;
     });
     this.exports(undefined, () => ({
-      name: `${this.#scene?.traits.tensor}-values-step-${this.#scene?.main?.from}`,
+      name: `${this.#scene?.traits.tensor}-values-step-${this.#scene?.main?.savedStep}`,
       rows: () => this.#rows(),
       python: () =>
         `${pythonValue(session, this.#scene?.main)}${this.#matrix ? sliceText(this.#matrix.shape.length, this.#matrix.axes, this.#matrix.fixed) : ""}`,
@@ -88,10 +88,10 @@ export class ValuesPanel extends Panel {
     const { session } = this.context;
     const m = matrixOf(main, traits.axes, traits.fixed);
     this.#matrix = m;
-    const waiting = session.waiting.get("values");
+    const waiting = session.requests.get("values");
     if (!m || !main || m.rows * m.cols === 0 || main.frames.plan?.reduced || main.frame?.error) {
-      attrs(this.#scroll, { role: "group", "aria-rowcount": undefined, "aria-colcount": undefined });
-      this.#cells.replaceChildren(h("p", { class: "smdw-empty" }, nothing(main, "table")));
+      setAttributes(this.#scroll, { role: "group", "aria-rowcount": undefined, "aria-colcount": undefined });
+      this.#cells.replaceChildren(h("p", { class: "smdw-empty" }, emptyReason(main, "table")));
       this.#pool.length = 0;
       this.#table = [];
       this.#canvas.style.width = this.#canvas.style.height = "0";
@@ -103,9 +103,9 @@ export class ValuesPanel extends Panel {
     const height = `${Math.min(12, m.rows + 1) * ROW + (m.rows > 11 ? 0 : 16)}px`;
     if (this.#scroll.style.height !== height) this.#scroll.style.height = height;
     const { left, top, width: inner, height: tall } = this.#view;
-    const rows = offsets(m.rows, ROW, top, tall - ROW);
+    const rows = visibleRange(m.rows, ROW, top, tall - ROW);
     this.#widen(main.frames.plan, m.cols, inner);
-    const cols = offsets(m.cols, this.#col, left, inner - HEAD);
+    const cols = visibleRange(m.cols, this.#col, left, inner - HEAD);
     this.#visible = { rows, cols };
     this.#canvas.style.height = `${rows.total + ROW}px`;
     this.#canvas.style.width = `${cols.total + HEAD}px`;
@@ -114,9 +114,9 @@ export class ValuesPanel extends Panel {
         head.run === main.run &&
         head.tensor === main.tensor &&
         head.worker === main.worker &&
-        head.step === main.from &&
-        same(head.axes, m.axes) &&
-        same(head.fixed, m.fixed) &&
+        head.step === main.savedStep &&
+        jsonEqual(head.axes, m.axes) &&
+        jsonEqual(head.fixed, m.fixed) &&
         head.rows[0] <= rows.first &&
         head.rows[1] >= rows.last &&
         head.cols[0] <= cols.first &&
@@ -141,8 +141,8 @@ export class ValuesPanel extends Panel {
       }
     }
     if (alone !== undefined) this.#scroll.style.height = "auto";
-    this.note(waiting, stale && !waiting ? (session.kernelless ? "not in this page" : "") : "");
-    attrs(
+    this.note(waiting, stale && !waiting ? (session.exported ? "not in this page" : "") : "");
+    setAttributes(
       this.#scroll,
       alone === undefined
         ? { role: "grid", "aria-rowcount": m.rows + 1, "aria-colcount": m.cols + 1 }
@@ -154,9 +154,9 @@ export class ValuesPanel extends Panel {
         : `rows ${count(rows.first)}\u2013${count(rows.last - 1)} of ${count(m.rows)}, columns ${count(cols.first)}\u2013${count(cols.last - 1)} of ${count(m.cols)}`;
     this.readout(where);
     this.summary(
-      `Values of ${clipped(traits.tensor, 80)}${sliceText(m.shape.length, m.axes, m.fixed)} at step ${main.from}: ${where}.`,
+      `Values of ${truncate(traits.tensor, 80)}${sliceText(m.shape.length, m.axes, m.fixed)} at step ${main.savedStep}: ${where}.`,
     );
-    if (!held && !session.kernelless && !main.pending && inner > 0) this.#ask(m, rows, cols);
+    if (!held && !session.exported && !main.pending && inner > 0) this.#ask(m, rows, cols);
   }
 
   /** Columns as wide as their type needs; those of text share the room there is. */
@@ -172,7 +172,7 @@ export class ValuesPanel extends Panel {
     return values.head.tensor === tensor;
   }
 
-  #fill(m: Matrix, rows: Offsets, cols: Offsets, values: Values | undefined, stale: boolean) {
+  #fill(m: Matrix, rows: VisibleRange, cols: VisibleRange, values: Values | undefined, stale: boolean) {
     const { left: scrollLeft, top: scrollTop } = this.#view;
     const place = (c: number) => HEAD + c * this.#col - cols.shift;
     const columns = Array.from({ length: cols.last - cols.first }, (_, i) => cols.first + i);
@@ -202,7 +202,7 @@ export class ValuesPanel extends Panel {
                   ? "smdw-zero"
                   : "";
           return {
-            words: words === undefined ? "\u00b7" : clipped(words, 160),
+            words: words === undefined ? "\u00b7" : truncate(words, 160),
             kind: stale ? `${kind} smdw-stale` : kind,
             role: "gridcell",
             x: place(c),
@@ -227,7 +227,7 @@ export class ValuesPanel extends Panel {
     this.#pool[i] = row;
     row.style.transform = `translateY(${y}px)`;
     row.classList.toggle("smdw-line-head", i === 0);
-    attrs(row, { "aria-rowindex": index + 1 });
+    setAttributes(row, { "aria-rowindex": index + 1 });
     while (row.childElementCount > cells.length) row.lastChild?.remove();
     while (row.childElementCount < cells.length) row.append(h("div", {}));
     cells.forEach(({ words, kind, role, x, column }, k) => {
@@ -235,12 +235,12 @@ export class ValuesPanel extends Panel {
       el.style.transform = `translateX(${x}px)`;
       const name = `smdw-cell ${kind}`.trim();
       if (el.className !== name) el.className = name;
-      attrs(el, { role, "aria-colindex": column + 1 });
-      text(el, words);
+      setAttributes(el, { role, "aria-colindex": column + 1 });
+      setText(el, words);
     });
   }
 
-  #ask(m: Matrix, rows: Offsets, cols: Offsets) {
+  #ask(m: Matrix, rows: VisibleRange, cols: VisibleRange) {
     const main = this.#scene?.main;
     if (!main) return;
     const block = (first: number, last: number, n: number, size: number): [number, number] => {
@@ -254,17 +254,17 @@ export class ValuesPanel extends Panel {
       run: main.run,
       tensor: main.tensor,
       worker: main.worker,
-      step: main.from,
+      step: main.savedStep,
       axes: m.axes,
       fixed: m.fixed,
       rows: block(rows.first, rows.last, m.rows, BLOCK_ROWS),
       cols: block(cols.first, cols.last, m.cols, BLOCK_COLS),
     };
     const key = JSON.stringify(question);
-    if (key === this.#asked) return;
-    this.#asked = key;
+    if (key === this.#requested) return;
+    this.#requested = key;
     this.context.session.cancel("values");
-    this.#rest.after(REST, () => void this.context.session.ask("values", question));
+    this.#rest.schedule(REST, () => void this.context.session.request("values", question));
   }
 
   #rows(): Rows | undefined {

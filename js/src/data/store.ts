@@ -1,18 +1,19 @@
 /** Everything read from runs that this page holds, filed by what it is. Knows neither Jupyter nor drawing. */
+
+import { type Blocks, decode, type Packet } from "../protocol/packet";
+import {
+  type CatalogHead,
+  type Firing,
+  MODES,
+  type ModeName,
+  type PageHead,
+  type RuleClass,
+  type RuleInfo,
+  type RulesHead,
+  type TileHead,
+  type ValuesHead,
+} from "../protocol/types";
 import { lastAtOrBefore, TensorFrames } from "./frames";
-import { type Blocks, decode, type Packet } from "./packet";
-import type {
-  CatalogHead,
-  Firing,
-  ModeName,
-  PageHead,
-  RuleClass,
-  RuleInfo,
-  RulesHead,
-  TileHead,
-  ValuesHead,
-} from "./protocol";
-import { MODES } from "./protocol";
 
 export interface Run {
   head: CatalogHead;
@@ -46,7 +47,7 @@ export interface RuleState {
   version: number;
 }
 
-/** How many bytes of frames are kept of tensors that are no longer in view. */
+/** How many bytes of frames are layer of tensors that are no longer in view. */
 const KEEP = 96 << 20;
 const KEEP_TILES = 24;
 const KEEP_VALUES = 200;
@@ -72,7 +73,7 @@ export class Store {
   classes: RuleClass[] = [];
   page: PageHead["traits"] | undefined;
   /** Packets that could not be read; shown once, never thrown into a message handler. */
-  fault = "";
+  packetError = "";
   version = 0;
   readonly #tiles: Tile[] = [];
   readonly #values: Values[] = [];
@@ -84,22 +85,22 @@ export class Store {
     signal.addEventListener("abort", () => this.#listeners.delete(callback));
   }
 
-  file(buffers: (DataView | ArrayBuffer)[]): void {
+  addPackets(buffers: (DataView | ArrayBuffer)[]): void {
     for (const buffer of buffers)
       try {
-        this.put(decode(buffer));
+        this.addPacket(decode(buffer));
       } catch (error) {
-        this.fault = error instanceof Error ? error.message : String(error);
+        this.packetError = error instanceof Error ? error.message : String(error);
       }
-    this.touched();
+    this.notify();
   }
 
-  touched(): void {
+  notify(): void {
     this.version++;
     for (const listener of this.#listeners) listener();
   }
 
-  put({ head, arrays }: Packet): void {
+  addPacket({ head, arrays }: Packet): void {
     switch (head.kind) {
       case "catalog":
         return this.#catalog(head, arrays);
@@ -145,7 +146,7 @@ export class Store {
     return found;
   }
 
-  held(run: number, tensor: string, worker: string): TensorFrames | undefined {
+  findFrames(run: number, tensor: string, worker: string): TensorFrames | undefined {
     return this.tensors.get(tensorKey(run, tensor, worker));
   }
 

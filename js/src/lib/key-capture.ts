@@ -1,10 +1,10 @@
 /**
- * Keys that stay ours. JupyterLab and Notebook 7 listen in the capture phase, high up, and would move cells with the arrows that
+ * KeyCapture that stay ours. JupyterLab and Notebook 7 listen in the capture phase, high up, and would move cells with the arrows that
  * a slider needs; only a listener on the window comes before theirs. It hands keys to the parts below it itself.
  */
 export type KeyHandler = (event: KeyboardEvent) => boolean;
 
-export class Keys {
+export class KeyCapture {
   readonly #handlers = new WeakMap<EventTarget, KeyHandler>();
 
   constructor(root: HTMLElement, signal: AbortSignal) {

@@ -8,7 +8,7 @@ import { type Browser, chromium as driver } from "playwright";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { catalog, frames, plan, rules, stepsOf, TENSORS } from "../demo/canned";
 import { CHROMIUM_ARGS, chromium } from "../scripts/chromium.mjs";
-import { encode } from "../src/packet";
+import { encode } from "../src/protocol/packet";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 let browser: Browser;

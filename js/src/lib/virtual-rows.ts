@@ -3,7 +3,7 @@
 /** Browsers cut elements off at about 33.5 million pixels; beyond this the scroll position is scaled. */
 const TALLEST = 8_000_000;
 
-export interface Offsets {
+export interface VisibleRange {
   first: number;
   /** one after the last */
   last: number;
@@ -13,7 +13,7 @@ export interface Offsets {
   shift: number;
 }
 
-export function offsets(n: number, size: number, scroll: number, view: number): Offsets {
+export function visibleRange(n: number, size: number, scroll: number, view: number): VisibleRange {
   const real = n * size;
   const total = Math.min(real, TALLEST);
   const most = Math.max(0, total - view);

@@ -1,9 +1,9 @@
 import { expect, test, vi } from "vitest";
-import { KernelSource } from "../src/request";
-import { Session } from "../src/session";
-import { PlainModel, State } from "../src/state";
+import { KernelClient } from "../src/session/client";
+import { Session } from "../src/session/session";
+import { LocalModel, State } from "../src/session/state";
 
-class FakeModel extends PlainModel {
+class FakeModel extends LocalModel {
   sent: { kind: string; id: string; what?: string }[] = [];
   override send(content: unknown): void {
     this.sent.push(content as FakeModel["sent"][number]);
@@ -23,7 +23,7 @@ function source() {
     control,
     filed,
     alive,
-    source: new KernelSource(model, (buffers) => filed.push(...buffers), control.signal, alive),
+    source: new KernelClient(model, (buffers) => filed.push(...buffers), control.signal, alive),
   };
 }
 const never = new AbortController().signal;
@@ -31,7 +31,7 @@ const never = new AbortController().signal;
 test("an answer ends a question, parts and progress come before, packets are filed", async () => {
   const { model, source: kernel, filed } = source();
   const progress = vi.fn();
-  const answer = kernel.ask({ what: "classes" }, never, progress);
+  const answer = kernel.request({ what: "classes" }, never, progress);
   const id = model.sent[0]?.id as string;
   model.reply({ kind: "part", id }, [new DataView(new ArrayBuffer(8))]);
   model.reply({ kind: "progress", id, done: 1, total: 4 });
@@ -43,7 +43,7 @@ test("an answer ends a question, parts and progress come before, packets are fil
 
 test("answers to others and to nobody are ignored, their packets are not", () => {
   const { model, source: kernel, filed } = source();
-  void kernel.ask({ what: "classes" }, never);
+  void kernel.request({ what: "classes" }, never);
   model.reply({ kind: "answer", id: "somebody else" }, [new DataView(new ArrayBuffer(8))]);
   model.reply({ kind: "news" }, [new DataView(new ArrayBuffer(8))]);
   model.reply(null as never);
@@ -52,7 +52,7 @@ test("answers to others and to nobody are ignored, their packets are not", () =>
 
 test("an error is said in its own words", async () => {
   const { model, source: kernel } = source();
-  const answer = kernel.ask({ what: "classes" }, never);
+  const answer = kernel.request({ what: "classes" }, never);
   model.reply({
     kind: "error",
     id: model.sent[0]?.id,
@@ -64,7 +64,7 @@ test("an error is said in its own words", async () => {
 test("a cancelled question tells the kernel", async () => {
   const { model, source: kernel } = source();
   const control = new AbortController();
-  const answer = kernel.ask({ what: "classes" }, control.signal);
+  const answer = kernel.request({ what: "classes" }, control.signal);
   control.abort();
   await expect(answer).rejects.toBeDefined();
   expect(model.sent.map((message) => message.kind)).toEqual(["ask", "cancel"]);
@@ -75,7 +75,7 @@ test("the end of a widget ends its questions and removes every listener", async 
   const { model, source: kernel, control } = source();
   const state = new State(model, control.signal);
   state.set({ step: 4 });
-  const answer = kernel.ask({ what: "classes" }, never);
+  const answer = kernel.request({ what: "classes" }, never);
   control.abort();
   await expect(answer).rejects.toBeDefined();
   expect(model.listeners()).toBe(0);
@@ -85,13 +85,13 @@ test("the latest question of a place wins", async () => {
   const { model, control, source: kernel } = source();
   const session = new Session(new State(model, control.signal), control.signal);
   session.connect(kernel, false);
-  const first = session.ask("tile", { what: "classes" });
-  const second = session.ask("tile", { what: "classes" });
+  const first = session.request("tile", { what: "classes" });
+  const second = session.request("tile", { what: "classes" });
   expect(await first).toBeUndefined();
-  expect(session.waiting.has("tile")).toBe(true);
+  expect(session.requests.has("tile")).toBe(true);
   model.reply({ kind: "answer", id: model.sent.filter((message) => message.kind === "ask").at(-1)?.id });
   expect(await second).toMatchObject({ kind: "answer" });
-  expect(session.waiting.has("tile")).toBe(false);
+  expect(session.requests.has("tile")).toBe(false);
 });
 
 test("a busy kernel is said to be busy, and a failure stays until asked again", async () => {
@@ -100,22 +100,22 @@ test("a busy kernel is said to be busy, and a failure stays until asked again", 
     const { model, control, source: kernel } = source();
     const session = new Session(new State(model, control.signal), control.signal);
     session.connect(kernel, false);
-    const asked = session.ask("tile", { what: "classes" });
+    const asked = session.request("tile", { what: "classes" });
     vi.advanceTimersByTime(1001);
-    expect(session.waiting.get("tile")).toMatchObject({ busy: true, silent: false });
+    expect(session.requests.get("tile")).toMatchObject({ busy: true, silent: false });
     vi.advanceTimersByTime(120_000);
-    expect(session.waiting.get("tile")).toMatchObject({ busy: true, silent: true });
+    expect(session.requests.get("tile")).toMatchObject({ busy: true, silent: true });
     model.reply({ kind: "progress", id: model.sent.at(-1)?.id, done: 1, total: 4 });
-    expect(session.waiting.get("tile")).toMatchObject({ busy: false, silent: false, done: 1 });
+    expect(session.requests.get("tile")).toMatchObject({ busy: false, silent: false, done: 1 });
     vi.advanceTimersByTime(1001);
-    expect(session.waiting.get("tile")?.busy).toBe(true);
+    expect(session.requests.get("tile")?.busy).toBe(true);
     model.reply({
       kind: "error",
       id: model.sent.at(-1)?.id,
       error: { type: "RunIOError", message: "the run is gone" },
     });
     await asked;
-    expect(session.waiting.get("tile")).toMatchObject({ busy: false, error: "the run is gone" });
+    expect(session.requests.get("tile")).toMatchObject({ busy: false, error: "the run is gone" });
   } finally {
     vi.useRealTimers();
   }
@@ -131,7 +131,7 @@ test("hello is said again only after three heartbeats of silence", async () => {
     await vi.advanceTimersByTimeAsync(10);
     for (let i = 0; i < 10; i++) {
       await vi.advanceTimersByTimeAsync(1000);
-      session.heard();
+      session.messageReceived();
     }
     expect(model.sent.filter((message) => message.what === "hello")).toHaveLength(1);
     await vi.advanceTimersByTimeAsync(7000);
@@ -144,7 +144,7 @@ test("hello is said again only after three heartbeats of silence", async () => {
 test("a way to the kernel that is closed ends a question in its own words, and nothing else", async () => {
   const { model, source: kernel } = source();
   const control = new AbortController();
-  const asked = kernel.ask({ what: "classes" }, control.signal);
+  const asked = kernel.request({ what: "classes" }, control.signal);
   const closed = () => {
     throw new Error("Cannot send");
   };
@@ -152,7 +152,7 @@ test("a way to the kernel that is closed ends a question in its own words, and n
   vi.spyOn(model, "save_changes").mockImplementation(closed);
   control.abort(new Error("a newer question"));
   await expect(asked).rejects.toThrow("a newer question");
-  await expect(kernel.ask({ what: "classes" }, never)).rejects.toThrow("run the cell again");
+  await expect(kernel.request({ what: "classes" }, never)).rejects.toThrow("run the cell again");
   vi.useFakeTimers();
   try {
     const state = new State(model, never);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { Rest } from "../src/lib/rest";
+import { IdleTimer } from "../src/lib/idle-timer";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -7,16 +7,16 @@ afterEach(() => void vi.useRealTimers());
 function resting() {
   const control = new AbortController();
   const then = vi.fn();
-  return { rest: new Rest(control.signal), control, then };
+  return { timer: new IdleTimer(control.signal), control, then };
 }
 const pointer = (type: string) => window.dispatchEvent(new Event(type));
 /** the frame that is let pass takes one more turn of the display */
 const FRAME = 20;
 
-test("what waits for rest is done once, a moment after the last movement", () => {
-  const { rest, then } = resting();
+test("what waits for timer is done once, a moment after the last movement", () => {
+  const { timer, then } = resting();
   for (let i = 0; i < 5; i++) {
-    rest.after(100, then);
+    timer.schedule(100, then);
     vi.advanceTimersByTime(90);
   }
   expect(then).not.toHaveBeenCalled();
@@ -27,10 +27,10 @@ test("what waits for rest is done once, a moment after the last movement", () =>
 });
 
 test("a drag that hesitates asks for nothing; one that is let go does, and one that stands still", () => {
-  const { rest, then } = resting();
+  const { timer, then } = resting();
   pointer("pointerdown");
   for (let i = 0; i < 5; i++) {
-    rest.after(100, then);
+    timer.schedule(100, then);
     vi.advanceTimersByTime(350);
   }
   expect(then).not.toHaveBeenCalled();
@@ -38,7 +38,7 @@ test("a drag that hesitates asks for nothing; one that is let go does, and one t
   vi.advanceTimersByTime(100 + FRAME);
   expect(then).toHaveBeenCalledTimes(1);
   pointer("pointerdown");
-  rest.after(100, then);
+  timer.schedule(100, then);
   vi.advanceTimersByTime(400 + FRAME);
   expect(then).toHaveBeenCalledTimes(2);
   pointer("pointercancel");
@@ -47,8 +47,8 @@ test("a drag that hesitates asks for nothing; one that is let go does, and one t
 });
 
 test("a press puts off what was nearly due", () => {
-  const { rest, then } = resting();
-  rest.after(100, then);
+  const { timer, then } = resting();
+  timer.schedule(100, then);
   vi.advanceTimersByTime(95);
   pointer("pointerdown");
   vi.advanceTimersByTime(300);
@@ -59,11 +59,11 @@ test("a press puts off what was nearly due", () => {
 });
 
 test("what is gone does nothing", () => {
-  const { rest, control, then } = resting();
-  rest.after(100, then);
-  rest.cancel();
+  const { timer, control, then } = resting();
+  timer.schedule(100, then);
+  timer.cancel();
   vi.advanceTimersByTime(1000);
-  rest.after(100, then);
+  timer.schedule(100, then);
   control.abort();
   pointer("pointerup");
   vi.advanceTimersByTime(1000);

@@ -1,17 +1,17 @@
 /** Frames: what the browser holds of one tensor at each of its saved steps, so that a slider waits for nobody. */
-import type { Block, Blocks, Numbers } from "./packet";
+import type { Block, Blocks, Numbers } from "../protocol/packet";
 import {
-  type Fault,
+  type ErrorInfo,
   type FramesHead,
-  type HistScale,
-  type HistWant,
+  type HistogramRequest,
+  type HistogramScale,
   type PlanHead,
   REDUCTIONS,
   type Traits,
-} from "./protocol";
+} from "../protocol/types";
 
-export interface Hist {
-  scale: HistScale;
+export interface Histogram {
+  scale: HistogramScale;
   edges: Float64Array;
   counts: Uint32Array;
   below: number;
@@ -39,8 +39,8 @@ export interface Frame {
   update?: number;
   percentiles?: { q: number[]; values: Float64Array };
   shape?: number[];
-  error?: Fault;
-  readonly hists: Map<string, Hist>;
+  error?: ErrorInfo;
+  readonly histograms: Map<string, Histogram>;
   readonly images: Map<string, Image>;
 }
 
@@ -48,7 +48,7 @@ export interface Frame {
  * Which bins are meant. What is compared is counted in the same ones, of all steps of both; else counts would say nothing of
  * each other.
  */
-export function histWanted(traits: Traits): Omit<HistWant, "bins"> {
+export function histogramRequest(traits: Traits): Omit<HistogramRequest, "bins"> {
   const { run, worker, compare, hist_scale: scale } = traits;
   if (!Object.keys(compare).length) return { scale, edges: traits.hist_bins };
   const main = { run, worker };
@@ -59,18 +59,18 @@ export function histWanted(traits: Traits): Omit<HistWant, "bins"> {
   return { scale, edges: "shared", over: first < 0 ? [main, other] : [other, main] };
 }
 
-export const histKey = ({ scale, edges, over = [] }: Omit<HistWant, "bins">) =>
+export const histogramKey = ({ scale, edges, over = [] }: Omit<HistogramRequest, "bins">) =>
   [scale, edges, ...over.map((place) => `${place.run} ${place.worker}`)].join("/");
 
 /** The bins to show: those meant, or, where they are not here yet (and in a page that has no others), some of the same scale. */
-export function histHeld(frame: Frame | undefined, wanted: Omit<HistWant, "bins">): string {
-  const key = histKey(wanted);
-  if (!frame || frame.hists.has(key)) return key;
-  return [...frame.hists.keys()].reverse().find((each) => each.startsWith(`${wanted.scale}/`)) ?? key;
+export function availableHistogramKey(frame: Frame | undefined, wanted: Omit<HistogramRequest, "bins">): string {
+  const key = histogramKey(wanted);
+  if (!frame || frame.histograms.has(key)) return key;
+  return [...frame.histograms.keys()].reverse().find((each) => each.startsWith(`${wanted.scale}/`)) ?? key;
 }
 
 /** Whether counts of two histograms can be held against each other, bin by bin. */
-export function sameBins(a: Hist | undefined, b: Hist | undefined): boolean {
+export function sameBins(a: Histogram | undefined, b: Histogram | undefined): boolean {
   return (
     a !== undefined &&
     b !== undefined &&
@@ -166,7 +166,7 @@ export class TensorFrames {
     const range = rows(arrays, "image_range", n, 2);
     for (let i = 0; i < n; i++) {
       const step = steps[i] as number;
-      const frame: Frame = this.frames.get(step) ?? { step, hists: new Map(), images: new Map() };
+      const frame: Frame = this.frames.get(step) ?? { step, histograms: new Map(), images: new Map() };
       this.frames.set(step, frame);
       if (stats && stats.shape[1] === REDUCTIONS.length) frame.stats = row(stats, i) as Float64Array;
       if (counts && counts.shape[1] === 5) frame.counts = row(counts, i) as Float64Array;
@@ -178,11 +178,11 @@ export class TensorFrames {
       if (fault) frame.error = fault;
       else if (stats) delete frame.error;
       if (hist && head.hist && edges) {
-        const key = histKey(head.hist);
-        if ((frame.hists.get(key)?.edition ?? -1) <= head.edition) {
+        const key = histogramKey(head.hist);
+        if ((frame.histograms.get(key)?.edition ?? -1) <= head.edition) {
           const own = edges.shape.length === 2 ? row(edges, i) : edges.data;
           if (own.length === (hist.shape[1] as number) + 1)
-            frame.hists.set(key, {
+            frame.histograms.set(key, {
               scale: head.hist.scale,
               edges: own as Float64Array,
               counts: row(hist, i) as Uint32Array,
@@ -215,17 +215,17 @@ export class TensorFrames {
   }
 
   /** Steps whose frames are here, rising. */
-  held(): Float64Array {
+  loadedSteps(): Float64Array {
     this.#held ??= Float64Array.from(this.frames.keys()).sort();
     return this.#held;
   }
 
   /** The frame to show at a step: its own, or the latest earlier one that is held. */
-  at(step: number): Frame | undefined {
+  frameAt(step: number): Frame | undefined {
     const own = this.frames.get(step);
     if (own) return own;
-    const i = lastAtOrBefore(this.held(), step);
-    return i < 0 ? undefined : this.frames.get(this.held()[i] as number);
+    const i = lastAtOrBefore(this.loadedSteps(), step);
+    return i < 0 ? undefined : this.frames.get(this.loadedSteps()[i] as number);
   }
 
   /** Smallest and largest of something over all frames held, computed once a version. */
@@ -270,4 +270,12 @@ export function statistic(frame: Frame | undefined, name: string): number {
   if (name === "inf") return share((frame.counts?.[2] ?? 0) + (frame.counts?.[3] ?? 0));
   if (name === "zero") return share(frame.counts?.[4] ?? 0);
   return frame.stats?.[(REDUCTIONS as readonly string[]).indexOf(name)] ?? Number.NaN;
+}
+
+/** Ends of the value axis over all steps: the extent of the bins that hold something, so that a drag moves the bars alone. */
+export function histogramDomain(frames: TensorFrames, key: string): [number, number] {
+  return frames.range(`edges/${key}`, (frame) => {
+    const edges = frame.histograms.get(key)?.edges;
+    return edges && [edges[0] as number, edges[edges.length - 1] as number];
+  });
 }

@@ -1,9 +1,9 @@
 /** The plane of a tensor that pictures and tables show: which axes, which indices, which cells a picture covers. */
-import type { Window } from "./draw/heatmap";
+
+import type { Form } from "../protocol/types";
 import type { Image } from "./frames";
-import type { Form } from "./protocol";
-import type { Shown } from "./session";
 import type { Tile } from "./store";
+import type { TensorView } from "./tensor-view";
 
 /** The axes that are shown: what a person chose where it fits the rank, else the last two (all, of fewer; of an image those before its channels). */
 export function resolveAxes(axes: readonly number[], rank: number, form?: Form): number[] {
@@ -33,7 +33,7 @@ export interface Matrix {
 }
 
 export function matrixOf(
-  shown: Shown | undefined,
+  shown: TensorView | undefined,
   axesTrait: readonly number[],
   fixedTrait: readonly number[],
 ): Matrix | undefined {
@@ -50,8 +50,11 @@ export function matrixOf(
   };
 }
 
+/** First row, end row, first column, end column, in cells of the tensor. Fractional while zooming. */
+export type CellWindow = readonly [number, number, number, number];
+
 export const within = ([lo, hi]: readonly [number, number], i: number) => i >= lo && i < hi;
-export const overlaps = (a: Window, b: Window) => a[0] < b[1] && b[0] < a[1] && a[2] < b[3] && b[2] < a[3];
+export const overlaps = (a: CellWindow, b: CellWindow) => a[0] < b[1] && b[0] < a[1] && a[2] < b[3] && b[2] < a[3];
 
 /** The full index of a cell: `[0, 3, 12]`. */
 export function indexText(m: Matrix, row: number, col: number): string {

@@ -1,6 +1,8 @@
 /** What a person chose: the traits, wherever they live (a kernel's widget, or an exported page). */
-import { Held } from "./lib/held";
-import { DEFAULTS, type Traits } from "./protocol";
+
+import { jsonEqual } from "../lib/json-equal";
+import { PointerTracker } from "../lib/pointer-tracker";
+import { DEFAULTS, type Traits } from "../protocol/types";
 
 /** The part of anywidget's model that we use; 20 lines make a fake one. */
 export interface Model {
@@ -21,10 +23,10 @@ const SAVE_EVERY = 60;
 const HESITATION = 250;
 
 export class State {
-  /** Traits that this widget's class does not have (a slider has no palette): kept here, for the page's life. */
+  /** Traits that this widget's class does not have (a slider has no palette): layer here, for the page's life. */
   readonly #own: Partial<Traits> = {};
   readonly #listeners = new Set<() => void>();
-  readonly #held: Held;
+  readonly #pointer: PointerTracker;
   #saving: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -33,7 +35,7 @@ export class State {
   ) {
     const changed = () => this.#tell();
     for (const name of Object.keys(DEFAULTS)) model.on(`change:${name}`, changed);
-    this.#held = new Held(signal, () => this.#flush());
+    this.#pointer = new PointerTracker(signal, () => this.#flush());
     signal.addEventListener("abort", () => {
       for (const name of Object.keys(DEFAULTS)) model.off(`change:${name}`, changed);
       this.#flush();
@@ -49,13 +51,13 @@ export class State {
     let any = false;
     for (const [key, value] of Object.entries(patch)) {
       const name = key as keyof Traits;
-      if (same(this.get(name), value)) continue;
+      if (jsonEqual(this.get(name), value)) continue;
       any = true;
       if (this.model.get(name) === undefined) Object.assign(this.#own, { [name]: value });
       else this.model.set(name, value);
     }
     if (!any) return;
-    if (this.#held.now) {
+    if (this.#pointer.down) {
       clearTimeout(this.#saving);
       this.#saving = setTimeout(() => this.#flush(), HESITATION);
     } else this.#saving ??= setTimeout(() => this.#flush(), SAVE_EVERY);
@@ -89,13 +91,8 @@ export class State {
   }
 }
 
-/** Equal as JSON, which traits are. */
-export function same(a: unknown, b: unknown): boolean {
-  return Object.is(a, b) || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
-}
-
 /** A model without a kernel: exported pages, the demo and tests. */
-export class PlainModel implements Model {
+export class LocalModel implements Model {
   readonly #values: Map<string, unknown>;
   readonly #listeners = new Map<string, Set<(...args: never[]) => void>>();
   constructor(values: Partial<Traits>) {

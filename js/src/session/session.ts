@@ -1,31 +1,18 @@
 /** One widget's life: its traits, what it holds, and whom it asks. Views share it; nothing here draws. */
-import { type Frame, lastAtOrBefore, type TensorFrames } from "./frames";
-import { type Answer, MODES, type ModeName, PROTOCOL, type Question, type Role, type Traits } from "./protocol";
-import { AnswerError, type Source } from "./request";
+import { lastAtOrBefore } from "../data/frames";
+import { type Axis, type Run, Store } from "../data/store";
+import type { TensorView } from "../data/tensor-view";
+import {
+  type KernelRequest,
+  type KernelResponse,
+  MODES,
+  type ModeName,
+  PROTOCOL,
+  type Role,
+  type Traits,
+} from "../protocol/types";
+import { type Client, RequestError } from "./client";
 import type { State } from "./state";
-import { type Axis, type Run, Store } from "./store";
-
-/** A tensor at a step, as found. */
-export interface Shown {
-  run: number;
-  tensor: string;
-  worker: string;
-  /** the step asked for, and the one whose value this is (the latest earlier one where there is none) */
-  step: number;
-  from: number;
-  frames: TensorFrames;
-  frame: Frame | undefined;
-  /** the tensor has a value here that has not arrived yet */
-  pending: boolean;
-  /** no step of the mode in view has it, now or later */
-  never: boolean;
-}
-
-/** One number a step, as a loss is (which smdebug saves as a vector of one). */
-export function isScalar(shown: Shown | undefined): boolean {
-  const shape = shown?.frame?.shape ?? shown?.frames.plan?.shape;
-  return shown?.frames.plan?.form !== "text" && shape !== undefined && shape.every((size) => size === 1);
-}
 
 /** What one redraw sees: a consistent picture of traits and data. */
 export interface Scene {
@@ -34,12 +21,12 @@ export interface Scene {
   axis: Axis;
   /** the global step shown; NaN when the run has none */
   step: number;
-  main: Shown | undefined;
-  other: Shown | undefined;
+  main: TensorView | undefined;
+  other: TensorView | undefined;
 }
 
 /** A question in flight or failed, by the place that shows it. */
-export interface Waiting {
+export interface RequestStatus {
   since: number;
   done: number;
   total: number;
@@ -55,15 +42,15 @@ const SILENT_AFTER = 120_000;
 export class Session {
   readonly store = new Store();
   /** By place: "hello", "main", "compare", "tile", … */
-  readonly waiting = new Map<string, Waiting>();
-  readonly #asking = new Map<string, AbortController>();
-  #source: Source | undefined;
+  readonly requests = new Map<string, RequestStatus>();
+  readonly #controllers = new Map<string, AbortController>();
+  #client: Client | undefined;
   /** How often the kernel was met again after a silence: what it sent meanwhile may be lost, and is asked for anew. */
-  meetings = 0;
-  #minds = true;
+  reconnections = 0;
+  #monitorHeartbeat = true;
   /** The kernel that made this widget was restarted or is gone; nothing was heard since. */
-  lost = false;
-  live: Answer["live"] | undefined;
+  disconnected = false;
+  live: KernelResponse["live"] | undefined;
   #heartbeat: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -72,33 +59,34 @@ export class Session {
   ) {
     signal.addEventListener("abort", () => {
       clearTimeout(this.#heartbeat);
-      for (const asking of this.#asking.values()) asking.abort();
+      for (const asking of this.#controllers.values()) asking.abort();
     });
   }
 
   /** An exported page: nobody answers. */
-  get kernelless(): boolean {
-    return this.#source?.kernelless === true;
+  get exported(): boolean {
+    return this.#client?.exported === true;
   }
 
   /** Says hello, and again whenever the kernel has been silent for three of its own heartbeats. */
-  connect(source: Source, heartbeat = true): void {
-    this.#source = source;
-    this.#minds = heartbeat;
+  connect(source: Client, heartbeat = true): void {
+    this.#client = source;
+    this.#monitorHeartbeat = heartbeat;
     void this.#hello(false);
   }
 
   async #hello(again: boolean): Promise<void> {
-    const answer = await this.ask("hello", { what: "hello", protocol: PROTOCOL, again });
+    const answer = await this.request("hello", { what: "hello", protocol: PROTOCOL, again });
     if (answer?.live) this.live = answer.live;
     if (answer && again) {
-      this.meetings++;
-      this.store.touched();
+      this.reconnections++;
+      this.store.notify();
     }
-    if (this.#minds && answer?.heartbeat) this.#expect(answer.heartbeat * 3000, () => void this.#hello(true));
+    if (this.#monitorHeartbeat && answer?.heartbeat)
+      this.#watchHeartbeat(answer.heartbeat * 3000, () => void this.#hello(true));
   }
 
-  #expect(ms: number, missed: () => void) {
+  #watchHeartbeat(ms: number, missed: () => void) {
     clearTimeout(this.#heartbeat);
     if (this.signal.aborted) return;
     let seen = this.store.version;
@@ -111,29 +99,36 @@ export class Session {
   }
 
   /** A message without packets still is a sign of life. */
-  heard(): void {
-    this.lost = false;
-    this.store.touched();
+  messageReceived(): void {
+    this.disconnected = false;
+    this.store.notify();
   }
 
   /** The notebook says that the kernel's side of the widget is another one, or none. It is asked; whoever is there answers. */
-  cut(): void {
-    this.lost = true;
-    this.store.touched();
-    if (this.#source) void this.#hello(true);
+  kernelChanged(): void {
+    this.disconnected = true;
+    this.store.notify();
+    if (this.#client) void this.#hello(true);
   }
 
   /**
    * Asks for a place; a newer question of the same place cancels the older. Resolves to undefined when it was cancelled or
    * failed: the failure stands in `waiting` until the place asks again.
    */
-  async ask(place: string, question: Question): Promise<Answer | undefined> {
+  async request(place: string, question: KernelRequest): Promise<KernelResponse | undefined> {
     this.cancel(place);
-    if (!this.#source || this.signal.aborted) return undefined;
+    if (!this.#client || this.signal.aborted) return undefined;
     const control = new AbortController();
-    this.#asking.set(place, control);
-    const waiting: Waiting = { since: performance.now(), done: 0, total: 0, busy: false, silent: false, error: "" };
-    this.waiting.set(place, waiting);
+    this.#controllers.set(place, control);
+    const waiting: RequestStatus = {
+      since: performance.now(),
+      done: 0,
+      total: 0,
+      busy: false,
+      silent: false,
+      error: "",
+    };
+    this.requests.set(place, waiting);
     let timers: ReturnType<typeof setTimeout>[] = [];
     const quiet = () => {
       for (const timer of timers) clearTimeout(timer);
@@ -145,36 +140,36 @@ export class Session {
       const after = (ms: number, what: "busy" | "silent") =>
         setTimeout(() => {
           waiting[what] = true;
-          this.store.touched();
+          this.store.notify();
         }, ms);
       timers = [after(BUSY_AFTER, "busy"), after(SILENT_AFTER, "silent")];
     };
     listen();
     try {
-      const answer = await this.#source.ask(question, control.signal, (done, total) => {
+      const answer = await this.#client.request(question, control.signal, (done, total) => {
         listen();
         waiting.done = done;
         waiting.total = total;
-        this.store.touched();
+        this.store.notify();
       });
-      if (this.waiting.get(place) === waiting) this.waiting.delete(place);
+      if (this.requests.get(place) === waiting) this.requests.delete(place);
       return answer;
     } catch (error) {
-      if (control.signal.aborted || (error instanceof AnswerError && error.type === "Cancelled")) {
-        if (this.waiting.get(place) === waiting) this.waiting.delete(place);
+      if (control.signal.aborted || (error instanceof RequestError && error.type === "Cancelled")) {
+        if (this.requests.get(place) === waiting) this.requests.delete(place);
       } else waiting.error = error instanceof Error ? error.message : String(error);
       return undefined;
     } finally {
       quiet();
-      if (this.#asking.get(place) === control) this.#asking.delete(place);
-      this.store.touched();
+      if (this.#controllers.get(place) === control) this.#controllers.delete(place);
+      this.store.notify();
     }
   }
 
   cancel(place: string): void {
-    this.#asking.get(place)?.abort(new DOMException("a newer question took its place", "AbortError"));
-    this.#asking.delete(place);
-    this.waiting.delete(place);
+    this.#controllers.get(place)?.abort(new DOMException("a newer question took its place", "AbortError"));
+    this.#controllers.delete(place);
+    this.requests.delete(place);
   }
 
   scene(): Scene {
@@ -201,22 +196,32 @@ export class Session {
   }
 
   /** What is shown of a tensor at a step: its value there, or the latest earlier one of the mode in view. */
-  shown(run: number, tensor: string, worker: string, step: number, mode: ModeName): Shown | undefined {
+  shown(run: number, tensor: string, worker: string, step: number, mode: ModeName): TensorView | undefined {
     if (!tensor) return undefined;
-    const frames = this.store.held(run, tensor, worker);
+    const frames = this.store.findFrames(run, tensor, worker);
     if (!frames) return undefined;
     const number = MODES.indexOf(mode);
     const inMode = (at: number) => mode === "" || this.store.modeOf(run, at)?.mode === number;
     let i = lastAtOrBefore(frames.steps, step);
     while (i >= 0 && !inMode(frames.steps[i] as number)) i--;
-    const from = i < 0 ? Number.NaN : (frames.steps[i] as number);
-    const frame = Number.isNaN(from) ? undefined : frames.at(from);
-    const pending = i >= 0 && frame?.step !== from;
-    return { run, tensor, worker, step, from, frames, frame, pending, never: i < 0 && !frames.steps.some(inMode) };
+    const savedStep = i < 0 ? Number.NaN : (frames.steps[i] as number);
+    const frame = Number.isNaN(savedStep) ? undefined : frames.frameAt(savedStep);
+    const pending = i >= 0 && frame?.step !== savedStep;
+    return {
+      run,
+      tensor,
+      worker,
+      step,
+      savedStep,
+      frames,
+      frame,
+      pending,
+      neverSaved: i < 0 && !frames.steps.some(inMode),
+    };
   }
 
   /** The place in `waiting` where frames of a role are reported. */
-  place(role: Role): string {
+  framesSlot(role: Role): string {
     return `frames/${role}`;
   }
 }

@@ -5,7 +5,7 @@
  *     head.kind;                    // "frames"
  *     arrays.stats?.shape;          // [n, 18]
  */
-import { type Head, PROTOCOL } from "./protocol";
+import { type Head, PROTOCOL } from "./types";
 
 const MAGIC = 0x50444d53; // "SMDP" read as a little-endian u32
 

@@ -5,7 +5,7 @@ export const PROTOCOL = 1;
 export type Kind = "slider" | "inspector" | "scalars" | "rules" | "explorer";
 export type PanelName = "histogram" | "history" | "heatmap" | "statistics" | "values" | "scalars" | "rules";
 export type ModeName = "" | "TRAIN" | "EVAL" | "PREDICT" | "GLOBAL";
-export type HistScale = "linear" | "log" | "symlog";
+export type HistogramScale = "linear" | "log" | "symlog";
 export type Pool = "mean" | "min" | "max" | "maxabs";
 export type Role = "main" | "compare";
 
@@ -43,7 +43,7 @@ export interface Traits {
   compare: Compare;
   selection: Selection;
   panels: PanelName[];
-  hist_scale: HistScale;
+  hist_scale: HistogramScale;
   hist_bins: "shared" | "own";
   log_counts: boolean;
   history: "strip" | "ridge";
@@ -113,28 +113,28 @@ export const REDUCTIONS = [
 export const MODES = ["", "TRAIN", "EVAL", "PREDICT", "GLOBAL"] as const;
 
 /** Whose values a tensor has: of which run, as which worker saw it. */
-export interface Place {
+export interface RunWorker {
   run: number;
   worker: string;
 }
-export interface HistWant {
-  scale: HistScale;
+export interface HistogramRequest {
+  scale: HistogramScale;
   bins: number;
   edges: "shared" | "own";
   /** the shared bins hold the values of these, where it is more than the tensor's own */
-  over?: Place[];
+  over?: RunWorker[];
 }
-export interface ImageWant {
+export interface ImageRequest {
   axes: number[];
   fixed: number[];
   pool: Pool;
   cells: number;
 }
-export interface Want {
+export interface SectionRequest {
   stats: boolean;
   update: boolean;
-  hist: HistWant | null;
-  image: ImageWant | null;
+  hist: HistogramRequest | null;
+  image: ImageRequest | null;
   percentiles: boolean;
 }
 interface At {
@@ -151,9 +151,9 @@ interface Slice extends At {
   cols: [number, number];
 }
 
-export type Question =
+export type KernelRequest =
   | { what: "hello"; protocol: number; again: boolean }
-  | ({ what: "frames"; near: number; want: Want; after?: number } & At)
+  | ({ what: "frames"; near: number; want: SectionRequest; after?: number } & At)
   | ({ what: "tile"; pool: Pool; size: [number, number] } & Slice)
   | ({ what: "values" } & Slice)
   | { what: "series"; lines: Required<Line>[] }
@@ -164,21 +164,21 @@ export type Question =
 
 export type Params = Record<string, number | string | boolean>;
 
-export interface Fault {
+export interface ErrorInfo {
   type: string;
   message: string;
 }
 
-export type ToKernel = ({ kind: "ask"; id: string } & Question) | { kind: "cancel"; id: string };
+export type ToKernel = ({ kind: "ask"; id: string } & KernelRequest) | { kind: "cancel"; id: string };
 export type FromKernel =
   | { kind: "part"; id: string }
   | { kind: "progress"; id: string; done: number; total: number }
-  | ({ kind: "answer"; id: string } & Answer)
-  | { kind: "error"; id: string; error: Fault }
+  | ({ kind: "answer"; id: string } & KernelResponse)
+  | { kind: "error"; id: string; error: ErrorInfo }
   | { kind: "news" };
 
 /** What an answer may carry beside its packets. */
-export interface Answer {
+export interface KernelResponse {
   live?: "loop" | "thread";
   heartbeat?: number;
   firings?: Firing[];
@@ -213,7 +213,7 @@ export interface PlanHead {
   workers: string[];
   form: Form;
   reduced: boolean;
-  errors: Record<string, Fault>;
+  errors: Record<string, ErrorInfo>;
 }
 export interface FramesHead {
   kind: "frames";
@@ -221,8 +221,8 @@ export interface FramesHead {
   tensor: string;
   worker: string;
   edition: number;
-  errors: Record<string, Fault>;
-  hist?: Omit<HistWant, "bins">;
+  errors: Record<string, ErrorInfo>;
+  hist?: Omit<HistogramRequest, "bins">;
   image?: { axes: number[]; fixed: number[]; pool: Pool; rows: number; cols: number };
   percentiles?: number[];
 }

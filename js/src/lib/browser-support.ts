@@ -10,15 +10,15 @@ const NEEDED: Record<string, () => boolean> = {
 };
 
 /** What this browser lacks. */
-export function lacking(): string[] {
+export function missingFeatures(): string[] {
   return Object.keys(NEEDED).filter((name) => !NEEDED[name]?.());
 }
 
 /** Says in the widget's place what is missing, and what to do. */
-export function refuse(el: HTMLElement, missing: readonly string[]): void {
+export function showUnsupported(el: HTMLElement, missing: readonly string[]): void {
   const text =
     `This browser is too old for the widget: it lacks ${missing.join(", ")}. ` +
-    "Open the page in Chrome or Edge 111, Firefox 115, Safari 16.4, or newer.";
+    "OpenRequest the page in Chrome or Edge 111, Firefox 115, Safari 16.4, or newer.";
   while (el.firstChild) el.firstChild.remove();
   el.appendChild(h("p", { class: "smdw-empty", role: "alert" }, text));
 }

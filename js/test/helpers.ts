@@ -1,16 +1,16 @@
 /** What browser tests need: a widget on made-up data in a page, and waiting for the next frame. */
-import { CannedSource } from "../demo/canned";
-import type { Traits } from "../src/protocol";
-import { Session } from "../src/session";
-import { PlainModel, State } from "../src/state";
-import { attend, mount } from "../src/view";
+import { CannedClient } from "../demo/canned";
+import type { Traits } from "../src/protocol/types";
+import { Session } from "../src/session/session";
+import { LocalModel, State } from "../src/session/state";
+import { mount, startRequesting } from "../src/view";
 import css from "../src/widget.css?inline";
 
-export interface Shown {
+export interface MountedWidget {
   el: HTMLElement;
   session: Session;
-  source: CannedSource;
-  model: PlainModel;
+  source: CannedClient;
+  model: LocalModel;
   control: AbortController;
   close(): void;
 }
@@ -18,7 +18,7 @@ export interface Shown {
 export function open(
   traits: Partial<Traits>,
   options: { width?: number; runs?: number; extra?: number; dark?: boolean; shadow?: boolean; delay?: number } = {},
-): Shown {
+): MountedWidget {
   const host = document.createElement("div");
   host.style.width = `${options.width ?? 1000}px`;
   host.style.background = options.dark ? "#14171b" : "#ffffff";
@@ -28,11 +28,11 @@ export function open(
   const el = document.createElement("div");
   root.append(el);
   const control = new AbortController();
-  const model = new PlainModel({ tensor: "fc1.weight", ...traits });
+  const model = new LocalModel({ tensor: "fc1.weight", ...traits });
   const session = new Session(new State(model, control.signal), control.signal);
-  const source = new CannedSource(session.store, options);
+  const source = new CannedClient(session.store, options);
   session.connect(source, false);
-  attend(session, control.signal);
+  startRequesting(session, control.signal);
   mount(session, el, control.signal);
   return {
     el,

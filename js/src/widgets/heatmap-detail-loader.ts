@@ -1,11 +1,12 @@
 /** What a heat map asks the kernel for once nothing moves: a sharper tile of what is in view, the exact value under the pointer. */
-import { layoutHeatmap, type Window } from "../draw/heatmap";
+
+import type { CellWindow, Matrix } from "../data/matrix";
+import type { Tile } from "../data/store";
+import { layoutHeatmap } from "../draw/heatmap";
 import type { Size } from "../draw/pen";
-import { Rest } from "../lib/rest";
-import type { Matrix } from "../matrix";
-import type { Scene, Session } from "../session";
-import { same } from "../state";
-import type { Tile } from "../store";
+import { IdleTimer } from "../lib/idle-timer";
+import { jsonEqual } from "../lib/json-equal";
+import type { Scene, Session } from "../session/session";
 
 const TILE = 140;
 const VALUE = 90;
@@ -13,9 +14,9 @@ const VALUE = 90;
 const LARGEST = 512;
 
 /** What a heat map shows at the moment. */
-export interface InView {
+export interface HeatmapState {
   matrix: Matrix;
-  window: Window;
+  window: CellWindow;
   size: Size;
   /** the picture that is held has fewer pixels than the tensor cells */
   pooled: boolean;
@@ -24,29 +25,29 @@ export interface InView {
   unknown: readonly [number, number] | undefined;
 }
 
-export class HeatmapRest {
-  readonly #tile: Rest;
-  readonly #value: Rest;
+export class HeatmapDetailLoader {
+  readonly #tile: IdleTimer;
+  readonly #value: IdleTimer;
   #key = "";
 
   constructor(
     private readonly session: Session,
     signal: AbortSignal,
   ) {
-    this.#tile = new Rest(signal);
-    this.#value = new Rest(signal);
+    this.#tile = new IdleTimer(signal);
+    this.#value = new IdleTimer(signal);
   }
 
-  update({ main, traits }: Scene, { matrix, window, size, pooled, tile, unknown }: InView): void {
+  update({ main, traits }: Scene, { matrix, window, size, pooled, tile, unknown }: HeatmapState): void {
     const { session } = this;
-    if (!main?.frame || session.kernelless || main.pending || main.frames.plan?.reduced) return;
+    if (!main?.frame || session.exported || main.pending || main.frames.plan?.reduced) return;
     if (matrix.rows * matrix.cols === 0) return;
     const at = {
       role: "main" as const,
       run: main.run,
       tensor: main.tensor,
       worker: main.worker,
-      step: main.from,
+      step: main.savedStep,
       axes: matrix.axes,
       fixed: matrix.fixed,
     };
@@ -57,23 +58,23 @@ export class HeatmapRest {
       this.#tile.cancel();
       const rows: [number, number] = [Math.floor(window[0]), Math.min(matrix.rows, Math.ceil(window[1]))];
       const cols: [number, number] = [Math.floor(window[2]), Math.min(matrix.cols, Math.ceil(window[3]))];
-      const held = tile && same(tile.head.rows, rows) && same(tile.head.cols, cols);
+      const held = tile && jsonEqual(tile.head.rows, rows) && jsonEqual(tile.head.cols, cols);
       if (pooled && !held && size.width > 0 && size.height > 0) {
         const box = layoutHeatmap(window, size);
         const most = (pixels: number, cells: number) => Math.max(1, Math.min(LARGEST, cells, Math.round(pixels)));
         const pixels: [number, number] = [most(box.height, rows[1] - rows[0]), most(box.width, cols[1] - cols[0])];
-        this.#tile.after(
+        this.#tile.schedule(
           TILE,
-          () => void session.ask("tile", { what: "tile", ...at, pool: traits.pool, rows, cols, size: pixels }),
+          () => void session.request("tile", { what: "tile", ...at, pool: traits.pool, rows, cols, size: pixels }),
         );
       }
     }
     this.#value.cancel();
     if (!unknown) return;
     const [row, col] = unknown;
-    this.#value.after(
+    this.#value.schedule(
       VALUE,
-      () => void session.ask("value", { what: "values", ...at, rows: [row, row + 1], cols: [col, col + 1] }),
+      () => void session.request("value", { what: "values", ...at, rows: [row, row + 1], cols: [col, col + 1] }),
     );
   }
 }

@@ -1,7 +1,9 @@
 /** The line of Python that gives what is shown. */
-import { pyString } from "./lib/save";
-import { MODES } from "./protocol";
-import type { Scene, Session, Shown } from "./session";
+
+import type { TensorView } from "../data/tensor-view";
+import { pyString } from "../lib/save";
+import { MODES } from "../protocol/types";
+import type { Scene, Session } from "./session";
 
 /** An index expression for a slice: `[0, :, 3:10, 0:64]`; nothing when all is shown. */
 export function sliceText(
@@ -24,12 +26,13 @@ export function sliceText(
 }
 
 /** `smdwidgets.create_trial("runs/mlp").tensor("fc1.weight").value(290, mode=smdwidgets.modes.TRAIN)`. */
-export function pythonValue(session: Session, shown: Shown | undefined, method = "value"): string {
+export function pythonValue(session: Session, shown: TensorView | undefined, method = "value"): string {
   const path = session.store.runs.get(shown?.run ?? 0)?.head.path ?? "";
   const trial = `smdwidgets.create_trial(${pyString(path)})`;
   if (!shown) return trial;
-  const at = session.store.modeOf(shown.run, shown.from);
-  const step = at && at.mode !== 4 ? `${at.modeStep}, mode=smdwidgets.modes.${MODES[at.mode]}` : String(shown.from);
+  const at = session.store.modeOf(shown.run, shown.savedStep);
+  const step =
+    at && at.mode !== 4 ? `${at.modeStep}, mode=smdwidgets.modes.${MODES[at.mode]}` : String(shown.savedStep);
   const worker = shown.worker ? `, worker=${pyString(shown.worker)}` : "";
   return `${trial}.tensor(${pyString(shown.tensor)}).${method}(${step}${worker})`;
 }

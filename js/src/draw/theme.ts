@@ -59,7 +59,7 @@ export class ThemeWatch {
     this.theme = this.#read();
     const look = () => {
       const now = this.#read();
-      // The same colours stay the same object: what is kept of pictures is compared by it.
+      // The same colours stay the same object: what is layer of pictures is compared by it.
       if (JSON.stringify(now) === JSON.stringify(this.theme)) return;
       this.theme = now;
       changed();

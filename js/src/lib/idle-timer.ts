@@ -1,4 +1,4 @@
-import { Held } from "./held";
+import { PointerTracker } from "./pointer-tracker";
 
 /** A pointer that is held down and has not moved for so long looks at where it is; before that it is on its way. */
 const HELD = 400;
@@ -8,18 +8,18 @@ const HELD = 400;
  * the next frame: so that frame is let pass, and whoever moved in it has put this off again. While a pointer is down the moment is
  * a longer one, since a drag that hesitates goes on.
  */
-export class Rest {
+export class IdleTimer {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #frame = 0;
   #due: { ms: number; then: () => void } | undefined;
-  readonly #held: Held;
+  readonly #pointer: PointerTracker;
 
   constructor(signal: AbortSignal) {
-    this.#held = new Held(signal, () => this.#wait());
+    this.#pointer = new PointerTracker(signal, () => this.#wait());
     signal.addEventListener("abort", () => this.cancel());
   }
 
-  after(ms: number, then: () => void): void {
+  schedule(ms: number, then: () => void): void {
     this.#due = { ms, then };
     this.#wait();
   }
@@ -48,7 +48,7 @@ export class Rest {
           this.#timer = setTimeout(act);
         });
       },
-      this.#held.now ? Math.max(ms, HELD) : ms,
+      this.#pointer.down ? Math.max(ms, HELD) : ms,
     );
   }
 }

@@ -1,9 +1,10 @@
 /** An exported page: its packets stand in the page, and nobody is asked. */
-import { PageSource } from "./request";
-import { Session } from "./session";
-import { PlainModel, State } from "./state";
-import { Store } from "./store";
-import { attend, mount } from "./view";
+
+import { Store } from "./data/store";
+import { ExportedPageClient } from "./session/client";
+import { Session } from "./session/session";
+import { LocalModel, State } from "./session/state";
+import { mount, startRequesting } from "./view";
 
 function bytes(base64: string): ArrayBuffer {
   const text = atob(base64.trim());
@@ -15,13 +16,13 @@ function bytes(base64: string): ArrayBuffer {
 export function start(root: Document | HTMLElement, el: HTMLElement, signal: AbortSignal): Session {
   const packets = [...root.querySelectorAll("script.smdw-packet")].map((script) => bytes(script.textContent ?? ""));
   const traits = new Store();
-  traits.file(packets);
+  traits.addPackets(packets);
   // A page is not live: what it shows is the step it was saved at, unless that was "the latest".
-  const state = new State(new PlainModel({ ...traits.page, follow: false }), signal);
+  const state = new State(new LocalModel({ ...traits.page, follow: false }), signal);
   const session = new Session(state, signal);
-  session.store.file(packets);
-  session.connect(new PageSource());
-  attend(session, signal);
+  session.store.addPackets(packets);
+  session.connect(new ExportedPageClient());
+  startRequesting(session, signal);
   mount(session, el, signal);
   return session;
 }

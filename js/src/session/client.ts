@@ -2,16 +2,16 @@
  * Questions to the kernel over msg:custom: an id each, cancellable. Packets go to whoever files them. There is no time limit here:
  * a kernel that trains answers late, not never, and whoever waits is told how long it has been silent (see Session).
  */
-import type { Answer, Fault, FromKernel, Question, ToKernel } from "./protocol";
+import type { ErrorInfo, FromKernel, KernelRequest, KernelResponse, ToKernel } from "../protocol/types";
 import type { Model } from "./state";
 
 /** What is said where nobody answers any more. */
-export const LOST = "no kernel: run the cell again";
+export const NO_KERNEL = "no kernel: run the cell again";
 
-export class AnswerError extends Error {
-  override name = "AnswerError";
+export class RequestError extends Error {
+  override name = "RequestError";
   readonly type: string;
-  constructor(fault: Fault) {
+  constructor(fault: ErrorInfo) {
     super(fault.message || fault.type);
     this.type = fault.type;
   }
@@ -20,19 +20,19 @@ export class AnswerError extends Error {
 export type Progress = (done: number, total: number) => void;
 
 /** Something that answers questions: a kernel, or the packets of an exported page. */
-export interface Source {
-  readonly kernelless?: boolean;
-  ask(question: Question, signal: AbortSignal, progress?: Progress): Promise<Answer>;
+export interface Client {
+  readonly exported?: boolean;
+  request(question: KernelRequest, signal: AbortSignal, progress?: Progress): Promise<KernelResponse>;
 }
 
-interface Open {
-  resolve(answer: Answer): void;
+interface OpenRequest {
+  resolve(answer: KernelResponse): void;
   reject(error: Error): void;
   progress: Progress | undefined;
 }
 
-export class KernelSource implements Source {
-  readonly #open = new Map<string, Open>();
+export class KernelClient implements Client {
+  readonly #open = new Map<string, OpenRequest>();
   // Replies go to every page that shows the widget, so ids of two pages must differ.
   readonly #prefix = Math.random().toString(36).slice(2, 10);
   #last = 0;
@@ -57,9 +57,9 @@ export class KernelSource implements Source {
     });
   }
 
-  ask(question: Question, signal: AbortSignal, progress?: Progress): Promise<Answer> {
+  request(question: KernelRequest, signal: AbortSignal, progress?: Progress): Promise<KernelResponse> {
     const id = `${this.#prefix}-${++this.#last}`;
-    return new Promise<Answer>((resolve, reject) => {
+    return new Promise<KernelResponse>((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason);
       const done = () => {
         this.#open.delete(id);
@@ -83,7 +83,7 @@ export class KernelSource implements Source {
         progress,
       });
       if (!this.#post({ kind: "ask", id, ...question }))
-        this.#open.get(id)?.reject(new AnswerError({ type: "Lost", message: LOST }));
+        this.#open.get(id)?.reject(new RequestError({ type: "Lost", message: NO_KERNEL }));
     });
   }
 
@@ -105,17 +105,17 @@ export class KernelSource implements Source {
     if (!open) return;
     if (message.kind === "progress") open.progress?.(message.done, message.total);
     else if (message.kind === "answer") open.resolve(message);
-    else if (message.kind === "error") open.reject(new AnswerError(message.error));
+    else if (message.kind === "error") open.reject(new RequestError(message.error));
   }
 }
 
 /** An exported page: what was not written into it cannot be asked for. */
-export class PageSource implements Source {
-  readonly kernelless = true;
-  ask(question: Question): Promise<Answer> {
+export class ExportedPageClient implements Client {
+  readonly exported = true;
+  request(question: KernelRequest): Promise<KernelResponse> {
     if (question.what === "hello") return Promise.resolve({});
     return Promise.reject(
-      new AnswerError({
+      new RequestError({
         type: "NoKernel",
         message: "This page was saved without a kernel: it holds what is shown, no more.",
       }),

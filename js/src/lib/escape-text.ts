@@ -2,9 +2,9 @@
  * Text that is only text: control characters, marks of direction, what is not there to be seen, and halves of pairs are spelled
  * out, so that a name from a run can neither hide nor turn what stands beside it.
  *
- *     visible("loss\u202egpj")  "loss\\u202egpj"
+ *     escapeInvisible("loss\u202egpj")  "loss\\u202egpj"
  */
-export function visible(text: string): string {
+export function escapeInvisible(text: string): string {
   // Nearly every text is plain, and each frame of a drag writes a hundred of them.
   return PLAIN.test(text) ? text : text.replace(ACTING, spelled);
 }
