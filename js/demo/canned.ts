@@ -651,6 +651,19 @@ export class CannedClient implements Client {
       return { live: "loop", heartbeat: 5 };
     }
     if (question.what === "classes") return { classes: CLASSES };
+    if (question.what === "match") {
+      let expression: RegExp;
+      try {
+        expression = new RegExp(question.pattern, "i");
+      } catch {
+        throw new RequestError({ type: "SMDebugValueError", message: `invalid pattern '${question.pattern}'` });
+      }
+      const matches = (this.store.runs.get(question.run)?.names ?? []).flatMap((name, index) => {
+        const found = expression.exec(name);
+        return found ? [[index, found.index, found.index + found[0].length] as [number, number, number]] : [];
+      });
+      return { matches, total: matches.length };
+    }
     if (question.what === "firing")
       return {
         firings: [{ step: question.step, tensor: "gradient/fc1.weight", worker: "", message: "fired", value: null }],

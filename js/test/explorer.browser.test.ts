@@ -39,7 +39,7 @@ describe("the tree", () => {
     expect(rows(el)).toHaveLength(5);
     filter.value = "layer(";
     filter.dispatchEvent(new Event("input"));
-    await until(() => /regular expression/i.test(el.querySelector(".smdw-tensors .smdw-error")?.textContent ?? ""));
+    await until(() => /invalid pattern/i.test(el.querySelector(".smdw-tensors .smdw-error")?.textContent ?? ""));
     filter.value = "";
     filter.dispatchEvent(new Event("input"));
     await until(() => (rows(el)[0] ?? "") === "biases");

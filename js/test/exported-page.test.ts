@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as esbuild from "esbuild";
-import { type Browser, chromium as driver } from "playwright";
+import { type Browser, chromium as driver, type Page } from "playwright";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { catalog, frames, plan, rules, stepsOf, TENSORS } from "../demo/canned";
 import { CHROMIUM_ARGS, chromium } from "../scripts/chromium.mjs";
@@ -32,7 +32,10 @@ async function bundle(entry: string): Promise<string> {
 
 const hash = (text: string) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
-test("drags, draws, asks for nothing and breaks no policy", async () => {
+const WORKERS = "; worker-src blob:";
+
+/** Opens a page as `to_html` writes it. `messages` collects console messages and errors, `requested` the URLs requested. */
+async function openPage(extraPolicy: string) {
   const [js, css] = await Promise.all([bundle("src/widget.ts"), bundle("src/widget.css")]);
   const tensor = TENSORS.find((each) => each.name === "fc3.weight") as (typeof TENSORS)[number];
   const want = {
@@ -49,7 +52,7 @@ test("drags, draws, asks for nothing and breaks no policy", async () => {
     plan(tensor, 0, ""),
     frames(tensor, 0, "", stepsOf(tensor, 0), want),
   ];
-  const policy = `default-src 'none'; script-src ${hash(js)}; style-src ${hash(css)}; img-src data: blob:`;
+  const policy = `default-src 'none'; script-src ${hash(js)}; style-src ${hash(css)}; img-src data: blob:${extraPolicy}`;
   const html = `<!doctype html><html><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}"><style>${css}</style></head><body><div class="smdw-page"></div>${packets
     .map(
       (packet) =>
@@ -57,13 +60,18 @@ test("drags, draws, asks for nothing and breaks no policy", async () => {
     )
     .join("")}<script type="module">${js}</script></body></html>`;
   const page = await browser.newPage({ viewport: { width: 1000, height: 800 } });
-  const said: string[] = [];
+  const messages: string[] = [];
   const requested: string[] = [];
-  page.on("console", (message) => said.push(message.text()));
-  page.on("pageerror", (error) => said.push(String(error)));
+  page.on("console", (message) => messages.push(message.text()));
+  page.on("pageerror", (error) => messages.push(String(error)));
   page.on("request", (request) => requested.push(request.url()));
   await page.route("http://page.invalid/", (route) => route.fulfill({ body: html, contentType: "text/html" }));
   await page.goto("http://page.invalid/#part");
+  return { page, messages, requested };
+}
+
+test("the slider works offline and nothing violates the policy", async () => {
+  const { page, messages, requested } = await openPage(WORKERS);
   const track = page.getByRole("slider", { name: "Step", exact: true });
   await expect.poll(() => track.getAttribute("aria-valuenow")).toBe("300");
   await track.focus();
@@ -83,10 +91,43 @@ test("drags, draws, asks for nothing and breaks no policy", async () => {
   const download = page.waitForEvent("download");
   await page.getByRole("button", { name: "SVG" }).click();
   expect((await download).suggestedFilename()).toBe(`fc3.weight-histogram-step-${step}.svg`);
-  expect(said).toEqual([]);
+  expect(messages).toEqual([]);
   expect(requested.filter((url) => !/^(http:\/\/page\.invalid\/|data:|blob:http:\/\/page\.invalid)/.test(url))).toEqual(
     [],
   );
+  await page.close();
+}, 30_000);
+
+async function filterBy(page: Page, pattern: string) {
+  await page.getByRole("button", { name: /^regex$/i }).click();
+  await page.getByRole("searchbox").fill(pattern);
+  return page.locator(".smdw-tensors .smdw-readout");
+}
+
+test("a regex filters the tree in a worker; an invalid or slow pattern gives a message and the page stays responsive", async () => {
+  const { page, messages } = await openPage(WORKERS);
+  const footer = await filterBy(page, "^fc[12]\\.WEIGHT$");
+  await expect.poll(() => footer.textContent()).toMatch(/^2 of \d+ tensors$/);
+  expect(await page.locator(".smdw-row").allTextContents()).toEqual(["fc1.weight", "fc2.weight"]);
+  expect(await page.locator(".smdw-row mark").allTextContents()).toEqual(["fc1.weight", "fc2.weight"]);
+  await filterBy(page, "layer(");
+  await expect.poll(() => footer.textContent()).toBe("invalid pattern: /layer(/i: Unterminated group");
+  await filterBy(page, "^(((\\w+)+)+)+!");
+  await expect.poll(() => footer.textContent()).toBe("Searching\u2026");
+  const started = Date.now();
+  await page.evaluate(() => new Promise(requestAnimationFrame));
+  expect(Date.now() - started).toBeLessThan(1500);
+  await expect.poll(() => footer.textContent(), { timeout: 10_000 }).toBe("pattern stopped after 2 s: simplify it");
+  await filterBy(page, "fc3");
+  await expect.poll(() => footer.textContent()).toMatch(/^4 of/);
+  expect(messages).toEqual([]);
+  await page.close();
+}, 30_000);
+
+test("without permission for workers, the regex filter searches plain text", async () => {
+  const { page } = await openPage("");
+  const footer = await filterBy(page, "FC1.w");
+  await expect.poll(() => footer.textContent()).toMatch(/^2 of \d+ tensors \u00b7 plain text search$/);
   await page.close();
 }, 30_000);
 

@@ -25,6 +25,8 @@ export interface Run {
   modes: Uint8Array;
   modeSteps: Float64Array;
   version: number;
+  /** increases when tensor names are added or replaced */
+  namesVersion: number;
 }
 
 export interface Tile {
@@ -214,6 +216,7 @@ export class Store {
       modes: Uint8Array.from(steps, (step) => rows.get(step)?.[0] ?? 4),
       modeSteps: Float64Array.from(steps, (step) => rows.get(step)?.[1] ?? step),
       version: (this.runs.get(head.run)?.version ?? 0) + 1,
+      namesVersion: (this.runs.get(head.run)?.namesVersion ?? 0) + (head.tensors.length > 0 || !head.append ? 1 : 0),
     });
   }
 

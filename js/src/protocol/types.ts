@@ -160,7 +160,8 @@ export type KernelRequest =
   | { what: "rule"; do: "start" | "pause" | "stop" | "rerun" | "set" | "remove"; rule: string; params?: Params }
   | { what: "rule"; do: "add"; class: string; run: number; params: Params }
   | { what: "firing"; rule: string; step: number }
-  | { what: "classes" };
+  | { what: "classes" }
+  | { what: "match"; run: number; pattern: string };
 
 export type Params = Record<string, number | string | boolean>;
 
@@ -183,6 +184,10 @@ export interface KernelResponse {
   heartbeat?: number;
   firings?: Firing[];
   classes?: RuleClass[];
+  /** of the first matching names: index among the names received, start and end of the match */
+  matches?: [index: number, start: number, end: number][];
+  /** matching names */
+  total?: number;
 }
 
 export type RunStatus = "running" | "ended" | "stalled" | "gone" | "error";

@@ -2,10 +2,11 @@
 import { h, Segments, setAttributes, setText, setVisible } from "../lib/dom";
 import { escapeInvisible } from "../lib/escape-text";
 import { count, plural, truncate } from "../lib/format";
-import { find, type Match } from "../lib/name-filter";
+import { fuzzyMatches, type NameMatch } from "../lib/name-filter";
 import { type Row, Tree } from "../lib/tensor-tree";
 import { Viewport } from "../lib/viewport";
 import { visibleRange } from "../lib/virtual-rows";
+import { RegexSearch } from "../session/regex-search";
 import type { Scene } from "../session/session";
 import type { Context, Part } from "./part";
 
@@ -37,7 +38,7 @@ export class TensorTree implements Part {
   #tree: Tree | undefined;
   #treeOf = "";
   #active = -1;
-  #error = "";
+  readonly #regex: RegexSearch;
   #shown = "";
   /** the tensor that was last brought into sight */
   #tensor = "";
@@ -56,6 +57,7 @@ export class TensorTree implements Part {
       (filter_kind) => session.state.set({ filter_kind }),
       signal,
     );
+    this.#regex = new RegexSearch(session, `filter/${this.#id}`, context.redraw, signal);
     this.#scroll.append(this.#space);
     const stick = h(
       "div",
@@ -95,31 +97,43 @@ export class TensorTree implements Part {
     if (!this.#filter.matches(":focus") && this.#filter.value !== traits.filter) this.#filter.value = traits.filter;
     this.#kind.update(traits.filter_kind);
     const names = run?.names ?? [];
-    const treeOf = `${traits.run}/${names.length}`;
-    const key = [treeOf, traits.filter, traits.filter_kind, traits.closed.join("\n")];
+    const namesVersion = run?.namesVersion ?? 0;
+    const query = traits.filter.trim();
+    const byRegex = query !== "" && traits.filter_kind === "regex";
+    if (byRegex) this.#regex.update({ run: traits.run, names, namesVersion, pattern: query });
+    else this.#regex.clear();
+    const treeOf = `${traits.run}/${namesVersion}`;
+    const key = [treeOf, traits.filter, traits.filter_kind, traits.closed.join("\n"), this.#regex.version];
     if (key.some((part, i) => part !== this.#entriesKey[i])) {
-      // Other matches begin at the best one.
       if (traits.filter !== this.#entriesKey[1]) this.#view.to(0);
       this.#entriesKey = key;
-      if (treeOf !== this.#treeOf || !this.#tree) {
+      const namesChanged = treeOf !== this.#treeOf || !this.#tree;
+      if (namesChanged || !this.#tree) {
         this.#treeOf = treeOf;
         this.#tree = new Tree(names, run?.collections ?? new Map());
       }
-      this.#entries = traits.filter.trim()
-        ? this.#matches(names, traits.filter.trim(), traits.filter_kind)
-        : this.#tree.rows(new Set(traits.closed));
+      if (query === "") this.#entries = this.#tree.rows(new Set(traits.closed));
+      else if (!byRegex) this.#entries = matchEntries(names, fuzzyMatches(names, query));
+      // While a search runs, and when it fails, the list stays as it is.
+      else if (!this.#regex.running && !this.#regex.error) this.#entries = matchEntries(names, this.#regex.matches);
+      else if (namesChanged) this.#entries = this.#tree.rows(new Set(traits.closed));
       this.#active = this.#entries.findIndex((entry) => entry.id === traits.tensor && entry.kind === "tensor");
     }
-    const tensors = traits.filter.trim() ? this.#entries.length : names.length;
+    const all = plural(names.length, "tensor");
+    const found = byRegex ? this.#regex.total : this.#entries.length;
+    const busy = byRegex && this.#regex.running;
     setText(
       this.#footer,
-      this.#error ||
-        (traits.filter.trim()
-          ? `${count(tensors)} of ${plural(names.length, "tensor")}`
-          : plural(names.length, "tensor")),
+      query === ""
+        ? all
+        : busy
+          ? "Searching\u2026"
+          : (byRegex && this.#regex.error) ||
+            [`${count(found)} of ${all}`, byRegex && this.#regex.note].filter(Boolean).join(" \u00b7 "),
     );
-    this.#footer.classList.toggle("smdw-error", Boolean(this.#error));
-    this.#filter.setAttribute("aria-invalid", String(Boolean(this.#error)));
+    const failed = byRegex && this.#regex.error !== "";
+    this.#footer.classList.toggle("smdw-error", failed);
+    this.#filter.setAttribute("aria-invalid", String(failed));
     const elsewhere = traits.tensor !== this.#tensor && this.#view.height > 0;
     if (elsewhere) this.#active = this.#entries.findIndex(({ id, kind }) => id === traits.tensor && kind === "tensor");
     this.#rows(traits.tensor);
@@ -131,40 +145,10 @@ export class TensorTree implements Part {
     if (elsewhere) this.#tensor = traits.tensor;
   }
 
-  #matches(names: readonly string[], query: string, kind: "fuzzy" | "regex"): Entry[] {
-    let found: Match[];
-    try {
-      found = find(names, query, kind);
-      this.#error = "";
-    } catch (error) {
-      this.#error = error instanceof Error ? error.message : String(error);
-      return this.#entries.filter((entry) => entry.kind === "tensor" && entry.marks);
-    }
-    return found.map((match, i) => ({
-      kind: "tensor",
-      label: names[match.index] as string,
-      id: names[match.index] as string,
-      level: 1,
-      open: false,
-      size: 1,
-      place: i + 1,
-      siblings: found.length,
-      marks: match.at,
-    }));
-  }
-
   #rows(tensor: string) {
     const n = this.#entries.length;
     const seen = visibleRange(n, ROW, this.#view.top, this.#view.height);
-    const shown = [
-      this.#entriesKey.join("|"),
-      tensor,
-      seen.first,
-      seen.last,
-      seen.shift,
-      this.#active,
-      this.#error,
-    ].join("/");
+    const shown = [this.#entriesKey.join("|"), tensor, seen.first, seen.last, seen.shift, this.#active].join("/");
     if (shown === this.#shown) return;
     this.#shown = shown;
     this.#space.style.height = `${seen.total}px`;
@@ -260,6 +244,20 @@ export class TensorTree implements Part {
     if (y < top) this.#view.to(y);
     else if (y + ROW > top + height) this.#view.to(y + ROW - height);
   }
+}
+
+function matchEntries(names: readonly string[], matches: readonly NameMatch[]): Entry[] {
+  return matches.map(({ index, positions }, i) => ({
+    kind: "tensor",
+    label: names[index] ?? "",
+    id: names[index] ?? "",
+    level: 1,
+    open: false,
+    size: 1,
+    place: i + 1,
+    siblings: matches.length,
+    marks: positions,
+  }));
 }
 
 /** A label with the letters that matched marked. */

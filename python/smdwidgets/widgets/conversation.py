@@ -19,6 +19,7 @@ from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials.trial import Trial
 from smdwidgets.widgets.lines import Line, Lines
+from smdwidgets.widgets.name_search import search_names
 from smdwidgets.widgets.outbox import Outbox, Send
 from smdwidgets.widgets.pulse import pulse, workers
 from smdwidgets.widgets.rule_desk import RuleDesk
@@ -114,6 +115,7 @@ class Conversation:
             "rule": self._rule,
             "firing": self._firing,
             "classes": self._classes,
+            "match": self._match,
         }
 
     # ------------------------------------------------------------------------------------------------- from the browser
@@ -247,6 +249,19 @@ class Conversation:
 
     def _classes(self, question: dict[str, Any], reply: Reply) -> None:
         reply.answer(classes=self._rules().classes())
+
+    def _match(self, question: dict[str, Any], reply: Reply) -> None:
+        number = int(question.get("run", 0) or 0)
+        if not 0 <= number < len(self.trials):
+            raise ValueError(f"there is no run number {number}")
+        with self._lock:
+            told = self._told[number]
+        # Indices count the names in the order in which the page received them.
+        names = [name[:SHOWN_NAME] for name in told.names]
+        matches, total = search_names(str(question.get("pattern", "")), names, reply.cancelled.is_set)
+        if reply.cancelled.is_set():
+            raise Cancelled
+        reply.answer(matches=matches, total=total)
 
     def _rules(self) -> RuleDesk:
         if self.rules is None:

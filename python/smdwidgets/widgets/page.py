@@ -56,7 +56,7 @@ def make_page(widget: RunView, tensors: list[str] | None, limit: int) -> str:
         "default-src 'none'; "
         f"script-src 'sha256-{_digest(script)}'; "
         f"style-src 'sha256-{_digest(style)}' 'sha256-{_digest(page_style)}'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
     )
     title = markup(f"{widget.trial.name}: smdwidgets", 200)
     blocks = "\n".join(
