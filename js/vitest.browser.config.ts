@@ -2,13 +2,13 @@ import { playwright } from "@vitest/browser-playwright";
 import { defineConfig } from "vitest/config";
 import { CHROMIUM_ARGS, chromium } from "./scripts/chromium.mjs";
 
-// Components, in the Chromium of this machine.
+// Component tests in Chromium.
 export default defineConfig({
-  // Found only while a test runs, it would make the page reload in the middle of it.
+  // A dependency discovered during a test would reload the page.
   optimizeDeps: { include: ["axe-core"] },
   test: {
     include: ["test/**/*.browser.test.ts"],
-    // A machine that does much else is no failure.
+    // A busy machine must not fail a test.
     testTimeout: 60_000,
     browser: {
       enabled: true,

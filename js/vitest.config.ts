@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-// Pure functions, in jsdom. What needs a real browser is named *.browser.test.ts and runs by vitest.browser.config.ts.
+// Unit tests in jsdom. Tests that need a browser are named *.browser.test.ts; see vitest.browser.config.ts.
 export default defineConfig({
   test: {
     environment: "jsdom",

@@ -1,6 +1,6 @@
 /**
- * A small training run made up on the spot, the same each time: what a kernel would send, for the demo page and the tests.
- * Everything is computed from values, so that what is drawn can be checked against them.
+ * A synthetic, deterministic run and a client that responds like a kernel, for the demo page and the tests. Statistics are computed
+ * from the values, so that tests can compare pictures with them.
  */
 
 import type { Store } from "../src/data/store";
@@ -24,12 +24,12 @@ export interface CannedTensor {
   collections: string[];
   shape: number[];
   dtype: string;
-  /** steps between two saved values */
+  /** save interval in steps */
   every: number;
   value(step: number, index: number, run: number): number;
 }
 
-/** Noise in -1..1 from integers, always the same. */
+/** Deterministic noise in -1..1. */
 export function noise(...key: number[]): number {
   let h = 0x9e3779b9;
   for (const k of key) {
@@ -40,7 +40,7 @@ export function noise(...key: number[]): number {
   }
   return ((h >>> 0) / 0xffffffff) * 2 - 1;
 }
-/** About normal. */
+/** Approximately normal noise. */
 const normal = (...key: number[]) => (noise(...key, 1) + noise(...key, 2) + noise(...key, 3)) * 0.95;
 
 export const LAST = 1200;
@@ -158,7 +158,7 @@ export const TENSORS: CannedTensor[] = [
 
 const WORDS = ["the", "gradient", "vanishes", "where", "nobody", "looks", "<b>bold</b>"];
 
-/** TRAIN every 10 steps, each tenth of them EVAL. */
+/** A step every 10 global steps; every tenth one is EVAL, the others TRAIN. */
 export function runSteps(last = LAST): { step: number; mode: number; modeStep: number }[] {
   const out = [];
   let evals = 0;
@@ -374,7 +374,7 @@ export function pool(
   return out;
 }
 
-/** u16 codes as the protocol has them. */
+/** u16 codes as in the protocol. */
 export function codes(x: Float64Array): { data: Uint16Array; range: [number, number] } {
   const finite = x.filter(Number.isFinite);
   const lo = finite.length ? finite.reduce((a, b) => Math.min(a, b)) : 0;
@@ -425,7 +425,7 @@ export function plan(tensor: CannedTensor, run: number, worker: string, last?: n
   );
 }
 
-/** Each run and each worker has values of its own. */
+/** Seed of the values of a run and worker. */
 const seedOf = (run: number, worker: string) => run + (worker === "worker_1" ? 7 : 0);
 
 export function frames(
@@ -628,7 +628,7 @@ export function rules(list = cannedRules(), append = false): ArrayBuffer {
   return encode({ kind: "rules", append, classes: CLASSES, rules: infos }, arrays);
 }
 
-/** Answers as a kernel does, `delay` milliseconds a part. */
+/** Responds like a kernel, with `delay` milliseconds per part. */
 export class CannedClient implements Client {
   requests: KernelRequest[] = [];
   #rules = cannedRules();
@@ -730,7 +730,7 @@ export class CannedClient implements Client {
     if (!tensor)
       throw new RequestError({
         type: "TensorUnavailable",
-        message: `no values of ${question.tensor} in this made-up run`,
+        message: `no values of ${question.tensor} in this synthetic run`,
       });
     if (question.what === "frames") {
       this.store.addPackets([plan(tensor, question.run, question.worker)]);

@@ -1,4 +1,4 @@
-/** Every widget on a plain page, on made-up data. `?kind=explorer&theme=dark&runs=2&extra=10000` chooses. */
+/** All widgets on a plain page, with synthetic data. Options: `?kind=explorer&theme=dark&runs=2&extra=10000`. */
 import type { Kind, Traits } from "../src/protocol/types";
 import { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";

@@ -1,4 +1,4 @@
-// Bundles src/widget.ts, src/widget.css and src/loader.ts into the Python package, byte for byte the same wherever it is built.
+// Bundles src/widget.ts, src/widget.css and src/loader.ts into the Python package. The output is reproducible.
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -8,7 +8,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const out = join(root, "..", "python", "smdwidgets", "static");
 const watch = process.argv.includes("--watch");
 
-/** Licence texts of the packages whose code is in the bundle, for the wheel to carry. */
+/** Licence texts of the packages in the bundle, for the wheel. */
 function licences(metafile) {
   const names = new Set();
   for (const { inputs } of Object.values(metafile.outputs))
@@ -20,10 +20,10 @@ function licences(metafile) {
     const folder = join(root, "node_modules", name);
     const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
     const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));
-    if (!file) throw new Error(`${name} is in the bundle but carries no licence text`);
+    if (!file) throw new Error(`${name} is bundled but has no licence file`);
     return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), "utf8").trim()}\n`;
   });
-  return parts.length ? parts.join(`\n${"-".repeat(80)}\n\n`) : "The bundle holds no code of other projects.\n";
+  return parts.length ? parts.join(`\n${"-".repeat(80)}\n\n`) : "The bundle contains no third-party code.\n";
 }
 
 const options = {
@@ -49,7 +49,7 @@ if (watch) {
   const context = await esbuild.context({ ...options, minify: false, sourcemap: "inline", logLevel: "info" });
   await context.watch();
 } else {
-  rmSync(out, { recursive: true, force: true }); // what an earlier version built is not part of this one
+  rmSync(out, { recursive: true, force: true }); // remove files of earlier versions
   const { metafile } = await esbuild.build(options);
   writeFileSync(join(out, "LICENSES.txt"), licences(metafile));
   for (const [path, { bytes }] of Object.entries(metafile.outputs))

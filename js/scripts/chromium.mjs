@@ -1,4 +1,4 @@
-// Finds the Chromium that the tests drive: the one named by CHROMIUM, else the platform's own, else Playwright's.
+// Finds the Chromium for the tests: $CHROMIUM, else the system's, else Playwright's.
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -24,7 +24,7 @@ function runnable(path) {
   }
 }
 
-/** Path of a Chromium (or Chrome) on this machine; an error that says what to do when there is none. */
+/** Path of an installed Chromium or Chrome. Throws if there is none. */
 export function chromium() {
   if (process.env.CHROMIUM) return process.env.CHROMIUM;
   const folders = (process.env.PATH ?? "").split(delimiter).filter(Boolean);
@@ -35,7 +35,7 @@ export function chromium() {
   return found;
 }
 
-/** What Chromium needs to run without a display, without a sandbox when root, and without calling home. */
+/** Arguments for running headless, without a sandbox as root, and without background network requests. */
 export const CHROMIUM_ARGS = [
   ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
   "--disable-background-networking",
@@ -46,7 +46,7 @@ export const CHROMIUM_ARGS = [
   "--disable-gpu",
 ];
 
-// `node scripts/chromium.mjs` tells other programs.
+// `node scripts/chromium.mjs` prints the path and arguments as JSON.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
     console.log(JSON.stringify({ path: chromium(), args: CHROMIUM_ARGS }));

@@ -1,4 +1,4 @@
-// Serves the demo page: `npm run demo`, or `node scripts/demo.mjs --out folder` to write it.
+// Serves the demo page: `npm run demo`. `node scripts/demo.mjs --out folder` writes it to a folder.
 import { copyFileSync, mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";

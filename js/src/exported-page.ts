@@ -1,4 +1,4 @@
-/** An exported page: its packets stand in the page, and nobody is asked. */
+/** Opens an exported page: reads its packets from the page, without a kernel. */
 
 import { Store } from "./data/store";
 import { ExportedPageClient } from "./session/client";
@@ -17,7 +17,7 @@ export function start(root: Document | HTMLElement, el: HTMLElement, signal: Abo
   const packets = [...root.querySelectorAll("script.smdw-packet")].map((script) => bytes(script.textContent ?? ""));
   const traits = new Store();
   traits.addPackets(packets);
-  // A page is not live: what it shows is the step it was saved at, unless that was "the latest".
+  // An exported page stays at the step it was saved at; a step of -1 is the latest.
   const state = new State(new LocalModel({ ...traits.page, follow: false }), signal);
   const session = new Session(state, signal);
   session.store.addPackets(packets);

@@ -1,14 +1,13 @@
 /**
- * What a notebook imports. A page keeps every module that it ever imported, source and machine code, until it is left; and each
- * widget brings its own, also when a cell is run again: a megabyte each time. So what is imported each time is these lines, and
- * the front end, whose text comes with the widget's state, once for a page.
+ * The module that a notebook imports for each widget. A page never unloads a module, and the bundle is a large one, so
+ * this small loader imports it once per page, from the text in the widget's state.
  */
 import type { InitializeProps, RenderProps } from "@anywidget/types";
 import type widget from "./widget";
 
 type Widget = ReturnType<typeof widget>;
 
-/** By text, so that two kernels with different versions of us each have their own. */
+/** Keyed by text, so that kernels with different versions each get their own. */
 const KEY = Symbol.for("smdwidgets.modules");
 const page = globalThis as { [KEY]?: Map<string, Promise<typeof widget>> };
 page[KEY] ??= new Map();
@@ -21,7 +20,7 @@ function load(text: string): Promise<typeof widget> {
   const loading = import(url)
     .then((module: { default: typeof widget }) => module.default)
     .finally(() => URL.revokeObjectURL(url));
-  loading.catch(() => modules.delete(text)); // the next one may have more luck
+  loading.catch(() => modules.delete(text)); // a later widget retries
   modules.set(text, loading);
   return loading;
 }
@@ -35,7 +34,7 @@ export default () => {
   return {
     async initialize(props: InitializeProps): Promise<void> {
       const { model, signal } = props;
-      // JupyterLab holds on to models of widgets that are gone: what is large goes without them.
+      // JupyterLab keeps models of removed widgets: release the large traits.
       signal.addEventListener("abort", () => {
         model.set("_module", "");
         model.set("_boot", []);

@@ -1,4 +1,4 @@
-/** One view of a widget: parts in an element, redrawn at most once a frame, whatever changed and how often. */
+/** One view of a widget, redrawn at most once per animation frame. */
 
 import { ThemeWatch } from "./draw/theme";
 import { h } from "./lib/dom";
@@ -9,13 +9,13 @@ import type { Session } from "./session/session";
 import { layout } from "./widgets/layouts";
 import type { Context } from "./widgets/part";
 
-/** Fills `el` and keeps it true until the signal ends. */
+/** Renders the widget into `el` until the signal aborts. */
 export function mount(session: Session, el: HTMLElement, signal: AbortSignal): void {
   el.classList.add("smdw");
-  const spoken = session.state.get("_protocol");
-  if (spoken > PROTOCOL) {
+  const version = session.state.get("_protocol");
+  if (version > PROTOCOL) {
     el.replaceChildren(
-      h("p", { class: "smdw-empty" }, `The kernel speaks protocol ${spoken}, this page ${PROTOCOL}: reload the page.`),
+      h("p", { class: "smdw-empty" }, `Protocol mismatch: kernel ${version}, page ${PROTOCOL}. Reload the page.`),
     );
     return;
   }
@@ -54,7 +54,7 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
   draw();
 }
 
-/** Asks for what is in view, once for all views of a session. */
+/** Requests the data in view, once for all views of a session. */
 export function startRequesting(session: Session, signal: AbortSignal): void {
   const requester = new DataRequester(session);
   let queued = false;

@@ -1,6 +1,6 @@
 /**
- * The one entry. Notebooks import it: from anywidget's model to a session and its views. An exported page holds its text as an
- * inline module, which then finds its data in that page.
+ * The entry point. A notebook imports it as a module. An exported page contains its text as an inline module, which
+ * reads its data from the page.
  */
 import type { InitializeProps, RenderProps } from "@anywidget/types";
 import { start } from "./exported-page";
@@ -25,7 +25,7 @@ function open(model: Model, signal: AbortSignal): Session {
   return session;
 }
 
-/** A function, so that two widgets of one module share nothing (marimo loads the module once for all of them). */
+/** A function, because marimo loads the module once for all widgets. */
 export default () => {
   let session: Session | undefined;
   return {
@@ -40,7 +40,7 @@ export default () => {
   };
 };
 
-// An inline module has the page's own address; one that a notebook loads never has.
+// Only an inline module has the URL of the page.
 if (import.meta.url.split("#")[0] === document.baseURI.split("#")[0]) {
   const el = document.querySelector<HTMLElement>(".smdw-page");
   const missing = missingFeatures();

@@ -10,7 +10,7 @@ afterEach(() => {
   }
 });
 
-test("the Chromium a person names is the one that is used", () => {
+test("CHROMIUM selects the browser", () => {
   process.env.CHROMIUM = "/somewhere/chrome";
   expect(chromium()).toBe("/somewhere/chrome");
 });

@@ -56,7 +56,7 @@ const picture = (over: Partial<HistogramPicture> = {}): HistogramPicture => ({
 });
 
 describe("histogram", () => {
-  test.each(["linear", "symlog", "log"] as const)("each bin is found again at its own pixels (%s)", (scale) => {
+  test.each(["linear", "symlog", "log"] as const)("binAt finds each bin at its pixels (%s)", (scale) => {
     const h = hist(scale);
     const layout = layoutHistogram(picture({ hist: h, domain: [h.edges[0] as number, h.edges[32] as number] }), size);
     if (!layout) throw new Error("no layout");
@@ -64,7 +64,7 @@ describe("histogram", () => {
       expect(binAt(layout, h, (layout.x(h.edges[i] as number) + layout.x(h.edges[i + 1] as number)) / 2)).toBe(i);
     expect(binAt(layout, h, 0)).toBe(-1);
   });
-  test("what is not finite stands beside the bins, with its count", () => {
+  test("non-finite counts are drawn beside the bins", () => {
     const p = pen();
     drawHistogram(p, size, theme, picture({ frame: { ...frame(0), counts: Float64Array.from([1000, 170, 3, 0, 0]) } }));
     expect(p.toString()).toContain(">NaN<");
@@ -72,7 +72,7 @@ describe("histogram", () => {
     expect(p.toString()).toContain(">+Inf<");
     expect(p.toString()).not.toContain("\u2212Inf");
   });
-  test("says why when there is nothing", () => {
+  test("an empty histogram shows the reason", () => {
     const p = pen();
     drawHistogram(p, size, theme, picture({ hist: undefined }));
     expect(p.toString()).toContain("nothing here");
@@ -92,7 +92,7 @@ describe("histograms over steps", () => {
     emptyMessage: "none",
     ...over,
   });
-  test("a column shows the bins of the latest step at or before it, darkest where most values are", () => {
+  test("a strip column shows the latest step at or before it, darkest at the largest bin", () => {
     const one = hist();
     one.counts.fill(0);
     one.counts[31] = 10;
@@ -106,7 +106,7 @@ describe("histograms over steps", () => {
     expect(alpha(pixels.width - 10, pixels.height - 2)).toBe(0);
     drawStrip(pen(), size, theme, p, pixels);
   });
-  test("a ridge shows few outlines, the step in view always among them", () => {
+  test("a ridge plot shows few outlines, including the current step", () => {
     const frames = Array.from({ length: 500 }, (_, i) => frame(i));
     const shown = ridgeFrames(strip({ frames, step: 333 }), 12);
     expect(shown.length).toBeLessThanOrEqual(13);
@@ -116,7 +116,7 @@ describe("histograms over steps", () => {
 });
 
 describe("heat map", () => {
-  test("colours run from end to end; NaN and infinities have marks of their own", () => {
+  test("the colour map covers the range; NaN and infinities have colours of their own", () => {
     const image = {
       data: Float32Array.from([-1, 1, 5, Number.NaN, Infinity, -Infinity]),
       width: 3,
@@ -132,7 +132,7 @@ describe("heat map", () => {
     expect(at(2)).toEqual(at(1));
     expect([at(3), at(4), at(5)]).toEqual([NOT_FINITE.nan, NOT_FINITE.posInf, NOT_FINITE.negInf]);
   });
-  test("of statistics over a part of the steps, no curve runs over the names and the numbers beside it", () => {
+  test("statistics of a range of steps are clipped to the plot area", () => {
     const x = Float64Array.from({ length: 100 }, (_, i) => i);
     const picture: StatisticsPicture = {
       rows: [{ name: "mean", curves: [{ x, y: x, colour: "#06c" }], log: false, now: ["7"], written: String }],
@@ -157,7 +157,7 @@ describe("heat map", () => {
     }
     expect(curves.length).toBeGreaterThan(0);
   });
-  test("a long and narrow matrix stays wide enough to be seen, a picture keeps its shape", () => {
+  test("a narrow matrix keeps a minimum width; an image keeps its aspect ratio", () => {
     const size = { width: 500, height: 260 };
     const of = (rows: number, cols: number, rgba = false) => layoutHeatmap([0, rows, 0, cols], size, rgba);
     expect(of(5000, 3).width).toBe(72);
@@ -165,7 +165,7 @@ describe("heat map", () => {
     expect(of(256, 48).width).toBeLessThanOrEqual(4 * of(256, 48).height);
     expect(of(200, 2, true).width).toBeCloseTo(of(200, 2, true).height / 100, 5);
   });
-  test("a pixel finds its cell, zooming keeps the cell under the pointer, windows stay inside", () => {
+  test("cellAt inverts the layout, zooming keeps the cell under the pointer, windows stay inside", () => {
     const window = [10, 20, 100, 140] as const;
     const box = layoutHeatmap(window, size);
     expect(cellAt(window, box, box.x + 0.1, box.y + 0.1)).toEqual([10, 100]);
@@ -191,12 +191,12 @@ describe("lines", () => {
     emptyMessage: "none",
     ...over,
   });
-  test("extent leaves out what is not finite, below zero on a log axis, or out of range", () => {
+  test("extent ignores non-finite, out-of-range and, on a log axis, non-positive values", () => {
     expect(extent([curve], undefined, false)).toEqual([-2, 3]);
     expect(extent([curve], undefined, true)).toEqual([1, 3]);
     expect(extent([curve], [0, 20], false)).toEqual([1, 3]);
   });
-  test("a million points become few, and no spike is lost", () => {
+  test("tracePoints reduces a million points and keeps spikes", () => {
     const n = 1_000_000;
     const y = new Float64Array(n).fill(1);
     y[777_777] = 50;
@@ -211,7 +211,7 @@ describe("lines", () => {
     expect(points.length).toBeLessThan(400 * 10);
     expect(Math.min(...points.filter((_, i) => i % 2))).toBe(0);
   });
-  test("are drawn with gaps, on both kinds of axes, and with nothing", () => {
+  test("curves are drawn with gaps, on linear and log axes, and without data", () => {
     for (const over of [
       {},
       { logY: true },
@@ -229,7 +229,7 @@ describe("lines", () => {
 });
 
 describe("timelines", () => {
-  test("a track of 100,000 steps draws no more ticks than pixels, and every firing", () => {
+  test("a track of 100,000 steps draws at most one tick per pixel, and every firing", () => {
     const labels = Float64Array.from({ length: 100_000 }, (_, i) => i);
     const p = pen();
     drawTrack(p, size, theme, {
@@ -245,7 +245,7 @@ describe("timelines", () => {
     expect(p.toString().match(new RegExp(`fill="${theme.error}"`, "g"))).toHaveLength(2);
     expect(trackScale([7], 400)(7)).toBeCloseTo(200, 0);
   });
-  test("of outcomes in one column the worst is seen", () => {
+  test("the most severe outcome of a column is drawn", () => {
     const p = pen();
     drawOutcomes(p, size, theme, {
       outcomes: new Map([
@@ -261,7 +261,7 @@ describe("timelines", () => {
   });
 });
 
-test("SVG text from a run is only ever text", () => {
+test("SVG escapes text from a run", () => {
   const p = pen();
   p.text(0, 0, `</text><script>alert("1")</script>\u0000\u0007 & '`, { fill: "#000" });
   const parsed = new DOMParser().parseFromString(p.toString(), "image/svg+xml");

@@ -19,8 +19,8 @@ const rows = (el: Element) =>
   [...el.querySelectorAll(".smdw-row")].map((row) => row.querySelector(".smdw-label")?.textContent);
 const ready = () => until(() => shown?.el.querySelector(".smdw-row"));
 
-describe("the tree", () => {
-  test("holds 10,000 tensors with few elements, filters them fluently, and says what is wrong with an expression", async () => {
+describe("tensor tree", () => {
+  test("renders 10,000 tensors with few elements, filters them fast, and reports an invalid pattern", async () => {
     shown = open({ _kind: "explorer", panels: [], follow: false, step: 0 }, { extra: 10_000 });
     await ready();
     const { el, session } = shown;
@@ -32,7 +32,7 @@ describe("the tree", () => {
     filter.dispatchEvent(new Event("input"));
     await until(() => rows(el)[0]?.includes("query"));
     expect(performance.now() - before).toBeLessThan(1000);
-    button(el, "regex").click();
+    button(el, "Regex").click();
     filter.value = "layer\\.7/.*key$";
     filter.dispatchEvent(new Event("input"));
     await until(() => rows(el).every((label) => /layer\.7\/.*key$/.test(label ?? "")));
@@ -48,7 +48,7 @@ describe("the tree", () => {
     expect(session.state.get("filter_kind")).toBe("regex");
   });
 
-  test("is a tree for keyboards and screen readers", async () => {
+  test("supports keyboards and screen readers", async () => {
     shown = open({ _kind: "explorer", panels: [], tensor: "" });
     await ready();
     const { el, model } = shown;
@@ -67,11 +67,11 @@ describe("the tree", () => {
 });
 
 describe("rules", () => {
-  test("a click on a firing moves the step and the tensor", async () => {
+  test("a click on a firing goes to its step and tensor", async () => {
     shown = open({ _kind: "explorer", panels: ["rules"], follow: false, step: 0 });
     const { el, model } = shown;
     await until(() => el.querySelectorAll(".smdw-rule").length === 4);
-    expect($(el, ".smdw-status").textContent).toContain("IssuesFound");
+    expect($(el, ".smdw-status").textContent).toContain("Found");
     const strip = $(el, ".smdw-rule .smdw-strip canvas");
     await until(() => strip.clientWidth > 50);
     await frame();
@@ -86,7 +86,7 @@ describe("rules", () => {
     expect(model.get("step")).toBe(710);
   });
 
-  test("parameters are changed in place; one that cannot be is marked and not sent", async () => {
+  test("parameters are editable; an invalid value is marked and not sent", async () => {
     shown = open({ _kind: "rules" });
     const { el, source } = shown;
     await until(() => el.querySelectorAll(".smdw-rule").length === 4);
@@ -106,21 +106,21 @@ describe("rules", () => {
     );
   });
 
-  test("rules are stopped, removed and added, those of the notebook too", async () => {
+  test("rules can be removed and added, including rules defined in the notebook", async () => {
     shown = open({ _kind: "rules" });
     const { el } = shown;
     await until(() => el.querySelectorAll(".smdw-rule").length === 4);
-    button(el, "Remove this rule").click();
+    button(el, "Remove rule").click();
     await until(() => el.querySelectorAll(".smdw-rule").length === 3);
-    const add = $<HTMLSelectElement>(el, "[aria-label='Add a rule']");
-    expect([...add.options].map((option) => option.textContent)).toContain("MyRule (yours)");
+    const add = $<HTMLSelectElement>(el, "[aria-label='Add rule']");
+    expect([...add.options].map((option) => option.textContent)).toContain("MyRule (custom)");
     add.value = "MyRule";
     add.dispatchEvent(new Event("change"));
     await until(() => el.querySelectorAll(".smdw-rule").length === 4);
   });
 });
 
-test("curves: smoothing, ranges, a reduction of the tensor in view", async () => {
+test("curves support smoothing, ranges and reductions of the tensor in view", async () => {
   shown = open({ _kind: "scalars" }, { runs: 2 });
   const { el, session } = shown;
   await until(() => el.querySelectorAll(".smdw-legend li").length === 8);
@@ -131,8 +131,8 @@ test("curves: smoothing, ranges, a reduction of the tensor in view", async () =>
   expect(session.state.get("selection")).toMatchObject({ kind: "steps" });
   pointer(canvas, "pointerup", 300, 50);
   expect(session.state.get("range")).toHaveLength(2);
-  await until(() => !button(el, "all steps").hidden);
-  button(el, "of the tensor in view").click();
+  await until(() => !button(el, "All steps").hidden);
+  button(el, "Add curve").click();
   expect(session.state.get("series").at(-1)).toEqual({ tensor: "fc1.weight", stat: "value", run: -1 });
 });
 
@@ -140,7 +140,7 @@ describe.each([
   [1200, false],
   [500, true],
 ] as const)("at %i pixels", (width, dark) => {
-  test("nothing sticks out and axe finds no violation", async () => {
+  test("nothing overflows and axe finds no violation", async () => {
     const overflow = document.documentElement.style;
     shown = open(
       { _kind: "explorer", panels: [...ALL], tensor: "gradient/fc1.weight", step: 720, follow: false },
@@ -170,12 +170,12 @@ describe.each([
   });
 });
 
-test("a narrow explorer opens its tree over the pictures and closes it when a tensor is chosen", async () => {
+test("a narrow explorer opens the tree over the panels and closes it when a tensor is selected", async () => {
   shown = open({ _kind: "explorer", panels: ["histogram"] }, { width: 500 });
   const { el, model } = shown;
   await frame();
   expect($(el, ".smdw-tensors").clientHeight).toBe(0);
-  button(el, "tensors").click();
+  button(el, "Tensors").click();
   const row = await until(() =>
     [...el.querySelectorAll<HTMLElement>(".smdw-row-tensor")].find((each) => each.textContent === "fc2.bias"),
   );
@@ -184,7 +184,7 @@ test("a narrow explorer opens its tree over the pictures and closes it when a te
   expect($(el, ".smdw-tensors").clientHeight).toBe(0);
 });
 
-test("works in a shadow root, keys too", async () => {
+test("works in a shadow root, including keys", async () => {
   shown = open({ _kind: "slider", step: 600, follow: false }, { shadow: true });
   const track = $(shown.el, "[role=slider]");
   await until(() => track.getAttribute("aria-valuenow") === "600");
@@ -192,7 +192,7 @@ test("works in a shadow root, keys too", async () => {
   expect(shown.model.get("step")).toBe(610);
 });
 
-test("a view that goes leaves no listener, no element and no timer that throws", async () => {
+test("a removed view leaves no listener, element or failing timer", async () => {
   shown = open({ _kind: "explorer", panels: [...ALL] });
   const { el, model, control } = shown;
   await ready();
@@ -209,7 +209,7 @@ test("a view that goes leaves no listener, no element and no timer that throws",
   expect(errors).toEqual([]);
 });
 
-test("two views of one widget show the same, and one may go", async () => {
+test("two views of one widget are synchronised, and one can be removed", async () => {
   const model = new LocalModel({ _kind: "slider", follow: false, step: 100, _boot: [new DataView(catalog(0))] });
   const made = widget();
   const whole = new AbortController();
@@ -235,7 +235,7 @@ test("two views of one widget show the same, and one may go", async () => {
   for (const { el } of views) el.remove();
 });
 
-test("what the first state holds is shown though the kernel never answers", async () => {
+test("the initial state is shown even if the kernel never responds", async () => {
   const tensor = TENSORS.find((each) => each.name === "fc3.weight") as (typeof TENSORS)[number];
   const want = {
     stats: true,
@@ -257,14 +257,14 @@ test("what the first state holds is shown though the kernel never answers", asyn
   made.render({ model, el, signal: control.signal } as never);
   expect(performance.now() - started).toBeLessThan(2000);
   await until(() => /mean/.test(el.querySelector(".smdw-readout")?.textContent ?? ""));
-  await until(() => el.querySelector(".smdw-note")?.textContent === "the kernel is busy");
+  await until(() => el.querySelector(".smdw-note")?.textContent === "Kernel busy");
   expect(el.querySelector(".smdw-readout")?.textContent).toContain("mean");
   control.abort();
   el.remove();
   expect(KernelClient).toBeDefined();
 });
 
-test("an exported page under a strict policy: the slider drags, what only a kernel knows is said to be missing", async () => {
+test("an exported page supports the slider and reports data that was not exported", async () => {
   const tensor = TENSORS.find((each) => each.name === "fc3.weight") as (typeof TENSORS)[number];
   const want = {
     stats: true,
@@ -307,13 +307,13 @@ test("an exported page under a strict policy: the slider drags, what only a kern
   key(track, "ArrowRight");
   await until(() => track.getAttribute("aria-valuenow") === "310");
   await until(() => /mean/.test($(el, ".smdw-panel-histogram .smdw-readout").textContent ?? ""));
-  await until(() => $(el, ".smdw-panel-values .smdw-note").textContent === "not in this page");
+  await until(() => $(el, ".smdw-panel-values .smdw-note").textContent === "Not exported");
   expect($<HTMLElement>(el, ".smdw-rule-controls").hidden).toBe(true);
   const row = await until(() =>
     [...el.querySelectorAll<HTMLElement>(".smdw-row-tensor")].find((each) => each.textContent === "fc2.bias"),
   );
   row.click();
-  await until(() => /without a kernel/.test($(el, ".smdw-panel-histogram .smdw-note").textContent ?? ""));
+  await until(() => /Not in this exported page/.test($(el, ".smdw-panel-histogram .smdw-note").textContent ?? ""));
   expect(fetched).not.toHaveBeenCalled();
   control.abort();
   holder.remove();

@@ -1,5 +1,5 @@
 // @vitest-environment node
-/** The built bundle in an exported page, under the policy that such pages carry, in a real Chromium. */
+/** The bundle in an exported page with its Content-Security-Policy, in Chromium. */
 import { createHash } from "node:crypto";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -70,7 +70,7 @@ async function openPage(extraPolicy: string) {
   return { page, messages, requested };
 }
 
-test("the slider works offline and nothing violates the policy", async () => {
+test("the slider works without network access or policy violations", async () => {
   const { page, messages, requested } = await openPage(WORKERS);
   const track = page.getByRole("slider", { name: "Step", exact: true });
   await expect.poll(() => track.getAttribute("aria-valuenow")).toBe("300");
@@ -87,7 +87,7 @@ test("the slider works offline and nothing violates the policy", async () => {
   expect(step).toBeGreaterThan(200);
   expect(step).toBeLessThan(310);
   await expect.poll(() => page.locator(".smdw-panel-histogram .smdw-readout").textContent()).toMatch(/mean/);
-  await page.getByRole("button", { name: "Histogram: more" }).click();
+  await page.getByRole("button", { name: "Histogram menu" }).click();
   const download = page.waitForEvent("download");
   await page.getByRole("button", { name: "SVG" }).click();
   expect((await download).suggestedFilename()).toBe(`fc3.weight-histogram-step-${step}.svg`);
@@ -111,13 +111,13 @@ test("a regex filters the tree in a worker; an invalid or slow pattern gives a m
   expect(await page.locator(".smdw-row").allTextContents()).toEqual(["fc1.weight", "fc2.weight"]);
   expect(await page.locator(".smdw-row mark").allTextContents()).toEqual(["fc1.weight", "fc2.weight"]);
   await filterBy(page, "layer(");
-  await expect.poll(() => footer.textContent()).toBe("invalid pattern: /layer(/i: Unterminated group");
+  await expect.poll(() => footer.textContent()).toBe("Invalid pattern: /layer(/i: Unterminated group");
   await filterBy(page, "^(((\\w+)+)+)+!");
   await expect.poll(() => footer.textContent()).toBe("Searching\u2026");
   const started = Date.now();
   await page.evaluate(() => new Promise(requestAnimationFrame));
   expect(Date.now() - started).toBeLessThan(1500);
-  await expect.poll(() => footer.textContent(), { timeout: 10_000 }).toBe("pattern stopped after 2 s: simplify it");
+  await expect.poll(() => footer.textContent(), { timeout: 10_000 }).toBe("Pattern too slow: stopped after 2 s");
   await filterBy(page, "fc3");
   await expect.poll(() => footer.textContent()).toMatch(/^4 of/);
   expect(messages).toEqual([]);
@@ -131,7 +131,7 @@ test("without permission for workers, the regex filter searches plain text", asy
   await page.close();
 }, 30_000);
 
-test("the bundle needs no eval and names no other place", async () => {
+test("the bundle uses no eval and contains no external URL", async () => {
   const js = await bundle("src/widget.ts");
   expect(js).not.toMatch(/\beval\(|new Function|innerHTML|insertAdjacentHTML|document\.write\(/);
   expect(js.match(/https?:\/\/[^"'`]+/g)?.filter((url) => !url.startsWith("http://www.w3.org/2000/svg"))).toEqual([]);

@@ -28,7 +28,7 @@ const want: SectionRequest = {
 const gradient = TENSORS.find((tensor) => tensor.name === "gradient/fc3.weight") as (typeof TENSORS)[number];
 
 describe("frames", () => {
-  test("hold what the values say, step by step", () => {
+  test("contain the statistics of each step", () => {
     const store = new Store();
     store.addPackets([plan(gradient, 0, ""), frames(gradient, 0, "", [0, 10], want)]);
     const held = store.frames(0, gradient.name, "");
@@ -48,7 +48,7 @@ describe("frames", () => {
     expect([...held.loadedSteps()]).toEqual([0, 10]);
   });
 
-  test("a step that has not arrived is shown by the latest earlier one held", () => {
+  test("a step that is not loaded is replaced by the latest earlier loaded one", () => {
     const store = new Store();
     store.addPackets([plan(gradient, 0, ""), frames(gradient, 0, "", [0, 40], want)]);
     expect(store.frames(0, gradient.name, "").frameAt(30)?.step).toBe(0);
@@ -77,7 +77,7 @@ describe("frames", () => {
     expect(store.frames(0, "t", "").frameAt(5)?.histograms.get("linear/shared")?.counts[0]).toBe(8);
   });
 
-  test("a picture has four bytes a pixel, and is drawn as it is", () => {
+  test("a logged image has four bytes per pixel and is drawn unchanged", () => {
     const store = new Store();
     const head: FramesHead = {
       kind: "frames",
@@ -106,14 +106,14 @@ describe("frames", () => {
     expect([...colourPixels(image, table("viridis", false), [0, 1]).data]).toEqual(pixels);
   });
 
-  test("a damaged packet is told and the rest still arrives", () => {
+  test("an invalid packet is reported and the others are added", () => {
     const store = new Store();
     store.addPackets([new ArrayBuffer(20), catalog(0)]);
-    expect(store.packetError).toMatch(/damaged/);
+    expect(store.packetError).toMatch(/invalid packet/);
     expect(store.runs.get(0)?.steps.length).toBe(121);
   });
 
-  test("sections that do not fit their steps are passed over", () => {
+  test("sections that do not match the steps are ignored", () => {
     const store = new Store();
     store.addPackets([
       encode(
@@ -129,7 +129,7 @@ describe("frames", () => {
     expect(store.frames(0, "t", "").frameAt(1)?.stats).toBeUndefined();
   });
 
-  test("codes stand for NaN, infinities and the ends", () => {
+  test("image codes decode to NaN, infinities and the range", () => {
     const image = {
       data: Uint8Array.from([255, 253, 254, 0, 252, 126]),
       height: 1,
@@ -153,7 +153,7 @@ describe("a run", () => {
     expect(store.modeOf(0, 190)).toEqual({ mode: 2, modeStep: 10 });
   });
 
-  test("has an axis for each mode, numbered by its own steps", () => {
+  test("has one axis per mode, numbered by mode steps", () => {
     const store = new Store();
     store.addPackets([catalog(0)]);
     const axis = store.axis(0, "EVAL");
@@ -164,11 +164,11 @@ describe("a run", () => {
     expect(resolveStep(store.axis(3, ""), 1)).toBeNaN();
   });
 
-  test("rules file outcomes and firings, and a restart empties the strip", () => {
+  test("a rules packet adds outcomes and findings, and a restart clears them", () => {
     const store = new Store();
     store.addPackets([rules()]);
     expect(store.rules.get("0")?.outcomes.get(700)).toBe(2);
-    expect(store.rules.get("0")?.firings.get(720)?.[0]?.message).toMatch(/infinite/);
+    expect(store.rules.get("0")?.findings.get(720)?.[0]?.message).toMatch(/infinite/);
     const info = store.rules.get("0")?.info;
     if (!info) throw new Error("no rule");
     store.addPackets([encode({ kind: "rules", append: true, rules: [{ ...info, firings: [], restarted: true }] })]);
@@ -177,13 +177,13 @@ describe("a run", () => {
   });
 });
 
-test("looking up steps", () => {
+test("step lookup", () => {
   expect([-1, 0, 4, 5, 9, 100].map((x) => lastAtOrBefore([0, 5, 10], x))).toEqual([-1, 0, 0, 1, 1, 2]);
   expect([-9, 2, 3, 8, 99].map((x) => nearestIndex([0, 5, 10], x))).toEqual([0, 0, 1, 2, 2]);
   expect(nearestIndex([], 3)).toBe(-1);
 });
 
-test("axes and indices that do not fit mean the last two axes and zeros", () => {
+test("invalid axes and indices default to the last two axes and zeros", () => {
   expect(resolveAxes([], 4)).toEqual([2, 3]);
   expect(resolveAxes([1, 1], 3)).toEqual([1, 2]);
   expect(resolveAxes([2, 0], 3)).toEqual([2, 0]);
@@ -196,7 +196,7 @@ test("axes and indices that do not fit mean the last two axes and zeros", () => 
   expect(resolveFixed([1], [4, 5])).toEqual([0, 0]);
 });
 
-test("the slice that is shown, in Python", () => {
+test("the slice in view as Python code", () => {
   expect(sliceText(4, [2, 3], [1, 2, 0, 0])).toBe("[1, 2]");
   expect(sliceText(2, [0, 1], [0, 0], [3, 9, 0, 4])).toBe("[3:9, 0:4]");
   expect(sliceText(3, [2, 1], [5, 0, 0])).toBe("[5].T");

@@ -1,4 +1,4 @@
-/** What browser tests need: a widget on made-up data in a page, and waiting for the next frame. */
+/** Helpers of the browser tests: mounts a widget with synthetic data, waits for frames, sends events. */
 import { CannedClient } from "../demo/canned";
 import type { Traits } from "../src/protocol/types";
 import { Session } from "../src/session/session";
@@ -49,7 +49,7 @@ export function open(
 
 export const frame = () => new Promise<number>((resolve) => requestAnimationFrame(resolve));
 
-/** Waits until something is so; the last error when it does not become so. */
+/** Waits until a condition is truthy and returns its value. */
 export async function until<T>(what: () => T | false | null | undefined | "", why = what.toString()): Promise<T> {
   const end = performance.now() + 20_000;
   while (performance.now() < end) {
@@ -57,7 +57,7 @@ export async function until<T>(what: () => T | false | null | undefined | "", wh
     if (value) return value as T;
     await frame();
   }
-  throw new Error(`did not happen: ${why}`);
+  throw new Error(`timed out: ${why}`);
 }
 
 export function $<E extends Element = HTMLElement>(root: Element, selector: string): E {

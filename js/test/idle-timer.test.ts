@@ -10,10 +10,10 @@ function resting() {
   return { timer: new IdleTimer(control.signal), control, then };
 }
 const pointer = (type: string) => window.dispatchEvent(new Event(type));
-/** the frame that is let pass takes one more turn of the display */
+/** the timer waits for one more animation frame */
 const FRAME = 20;
 
-test("what waits for timer is done once, a moment after the last movement", () => {
+test("the callback runs once, after the last movement", () => {
   const { timer, then } = resting();
   for (let i = 0; i < 5; i++) {
     timer.schedule(100, then);
@@ -26,7 +26,7 @@ test("what waits for timer is done once, a moment after the last movement", () =
   expect(then).toHaveBeenCalledTimes(1);
 });
 
-test("a drag that hesitates asks for nothing; one that is let go does, and one that stands still", () => {
+test("a short pause of a drag does not fire the timer; a release or a long pause does", () => {
   const { timer, then } = resting();
   pointer("pointerdown");
   for (let i = 0; i < 5; i++) {
@@ -46,7 +46,7 @@ test("a drag that hesitates asks for nothing; one that is let go does, and one t
   expect(then).toHaveBeenCalledTimes(2);
 });
 
-test("a press puts off what was nearly due", () => {
+test("a pointer press delays a timer that is almost due", () => {
   const { timer, then } = resting();
   timer.schedule(100, then);
   vi.advanceTimersByTime(95);
@@ -58,7 +58,7 @@ test("a press puts off what was nearly due", () => {
   expect(then).toHaveBeenCalledTimes(1);
 });
 
-test("what is gone does nothing", () => {
+test("a cancelled or aborted timer does not fire", () => {
   const { timer, control, then } = resting();
   timer.schedule(100, then);
   timer.cancel();

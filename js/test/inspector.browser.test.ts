@@ -22,7 +22,7 @@ const inspect = async (traits: Partial<Traits> = {}, options = {}) => {
 const panel = (name: string) => $(shown?.el as HTMLElement, `.smdw-panel-${name}`);
 const readout = (name: string) => panel(name).querySelector(".smdw-readout")?.textContent ?? "";
 
-test("what is shown are the numbers of the tensor at the step, and a drag asks nobody", async () => {
+test("panels show the values of the current step, and a drag sends no requests", async () => {
   const { el, session, source, model } = await inspect();
   await until(
     () => session.store.findFrames(0, "fc1.weight", "")?.loadedSteps().length === 121 && !session.requests.size,
@@ -30,7 +30,7 @@ test("what is shown are the numbers of the tensor at the step, and a drag asks n
   await until(() => /mean/.test(readout("histogram")));
   await new Promise((resolve) => setTimeout(resolve, 350));
   const asked = source.requests.length;
-  // On a machine that stutters a drag rests between two steps, and may ask then: here no rest ever comes.
+  // On a slow machine a drag can pause long enough to send a request; fake timers prevent that.
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   for (const step of [10, 300, 1200, 640]) {
     model.set("step", step);
@@ -46,7 +46,7 @@ test("what is shown are the numbers of the tensor at the step, and a drag asks n
   expect($(el, ".smdw-name").textContent).toBe("fc1.weight");
 });
 
-test("a movement draws the cursor and not the curves under it; what the curves depend on draws them anew", async () => {
+test("a step change redraws the cursor only; a change of the curves' inputs redraws them", async () => {
   const { session, model } = await inspect({ panels: ["history", "statistics"] });
   await until(
     () => session.store.findFrames(0, "fc1.weight", "")?.loadedSteps().length === 121 && !session.requests.size,
@@ -68,7 +68,7 @@ test("a movement draws the cursor and not the curves under it; what the curves d
   line.mockRestore();
 });
 
-test("from the event to the frame: a drag over all steps keeps to one frame each", async () => {
+test("each event of a drag is shown in the next frame", async () => {
   const { el, session } = await inspect();
   await until(() => session.store.findFrames(0, "fc1.weight", "")?.loadedSteps().length === 121);
   const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-track canvas");
@@ -85,7 +85,7 @@ test("from the event to the frame: a drag over all steps keeps to one frame each
   expect(drawn.every((pair) => pair.split("=")[0] === pair.split("=")[1])).toBe(true);
 });
 
-test("NaN and infinities are counted, marked and never in a bin", async () => {
+test("NaN and infinities are counted, marked and not in a bin", async () => {
   const { el } = await inspect({ tensor: "gradient/fc1.weight", step: 720, palette: "viridis" });
   const x = values(tensor("gradient/fc1.weight"), 720, 0);
   const nan = x.filter(Number.isNaN).length;
@@ -107,7 +107,7 @@ test("NaN and infinities are counted, marked and never in a bin", async () => {
   );
 });
 
-test("the exact value under the pointer, in the line below the picture", async () => {
+test("the readout shows the exact value under the pointer", async () => {
   const { el } = await inspect({ tensor: "fc3.weight" });
   const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-heatmap canvas");
   await until(() => /cells/.test(readout("heatmap")));
@@ -119,7 +119,7 @@ test("the exact value under the pointer, in the line below the picture", async (
   expect(Math.fround(Number(text))).toBe(Math.fround(exact));
 });
 
-test("zooming asks for a tile when it rests, keys reach every cell, a drag marks cells", async () => {
+test("zooming requests a tile when idle, keys reach every cell, a drag selects cells", async () => {
   const { el, session, source } = await inspect();
   const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-heatmap canvas");
   await until(() => /cells/.test(readout("heatmap")));
@@ -142,27 +142,27 @@ test("zooming asks for a tile when it rests, keys reach every cell, a drag marks
   expect(session.state.get("selection")).toMatchObject({ kind: "cells" });
 });
 
-test("bins, axes and scales are chosen; frames of the new bins are asked for once and layer", async () => {
+test("a change of bins requests their frames once; other options request nothing", async () => {
   const { el, session, source } = await inspect({ panels: ["histogram", "history"] });
   await until(() => !session.requests.size);
   const asked = () => source.requests.filter((question) => question.what === "frames").length;
   const before = asked();
-  button(el, "symlog").click();
+  button(el, "Symlog").click();
   await until(() => session.store.findFrames(0, "fc1.weight", "")?.frameAt(600)?.histograms.has("symlog/shared"));
   expect(asked()).toBe(before + 1);
   await until(() => !session.requests.size);
-  button(el, "log counts").click();
-  button(el, "ridge").click();
+  button(el, "Log counts").click();
+  button(el, "Ridge").click();
   await frame();
   await frame();
   expect(session.state.get("history")).toBe("ridge");
   expect(asked()).toBe(before + 1);
 });
 
-test("a tensor of four axes is looked at by any two of them", async () => {
+test("any two axes of a 4-d tensor can be displayed", async () => {
   const { el, session } = await inspect({ tensor: "conv1.weight" });
   await until(() => !$(el, ".smdw-slice").hidden);
-  const select = $<HTMLSelectElement>(el, "[aria-label='Axis of the rows']");
+  const select = $<HTMLSelectElement>(el, "[aria-label='Row axis']");
   select.value = "0";
   select.dispatchEvent(new Event("change"));
   expect(session.state.get("axes")).toEqual([0, 3]);
@@ -173,7 +173,7 @@ test("a tensor of four axes is looked at by any two of them", async () => {
   expect(session.state.get("fixed")).toEqual([0, 2, 0, 0]);
 });
 
-test("the table shows exact numbers of the rows in view and follows the step", async () => {
+test("the table shows exact values of the visible rows at the current step", async () => {
   const { session } = await inspect({ panels: ["values"] });
   const cell = () => [
     ...panel("values").querySelectorAll(".smdw-cell:not(.smdw-col-head, .smdw-row-head, .smdw-corner-head)"),
@@ -188,7 +188,7 @@ test("the table shows exact numbers of the rows in view and follows the step", a
   expect(panel("values").querySelectorAll(".smdw-cell").length).toBeLessThan(300);
 });
 
-test("exact numbers are never cut: columns are as wide as the longest number of their type", async () => {
+test("exact values are not truncated: columns fit the longest number of their type", async () => {
   const { session } = await inspect({ panels: ["values"] });
   const first = () => [...panel("values").querySelectorAll<HTMLElement>("[role=gridcell]")][0];
   await until(() => /\d/.test(first()?.textContent ?? ""));
@@ -210,7 +210,7 @@ test("exact numbers are never cut: columns are as wide as the longest number of 
   }
 });
 
-test("a second step is pinned and laid over the first; a run without the step shows the latest earlier one, marked so", async () => {
+test("a step or a run can be compared; a missing step is replaced by the latest earlier one and marked", async () => {
   const { el, session } = await inspect({ panels: ["histogram", "statistics"] }, { runs: 2 });
   const select = $<HTMLSelectElement>(el, "[aria-label='Compare with']");
   await until(() => [...select.options].some((option) => option.value === "run:1"));
@@ -223,7 +223,7 @@ test("a second step is pinned and laid over the first; a run without the step sh
   await until(() =>
     /mlp-slow: not saved at this step: showing TRAIN step 810/.test($(el, ".smdw-from").textContent ?? ""),
   );
-  // Both are counted in the same bins, so that the line below reads both under the pointer.
+  // Both use the same bins, so the readout shows both counts.
   const { edges } = await until(() => {
     const both = [0, 1].map((run) => session.store.findFrames(run, "fc1.weight", "")?.frameAt(run ? 810 : 1200));
     const [mine, its] = both.map((frame) => frame?.histograms.get("linear/shared/0 /1 "));
@@ -239,12 +239,12 @@ test("a second step is pinned and laid over the first; a run without the step sh
   await until(() =>
     /values, [\d.]+%\s+\u00b7\s+compared [\d,]+$/.test($(panel("histogram"), ".smdw-readout").textContent ?? ""),
   );
-  button(el, "compare off").click();
+  button(el, "Stop comparing").click();
   expect(session.state.get("compare")).toEqual({});
 });
 
 test.each(["tokens", "all.nan", "nothing", "CrossEntropyLoss_output_0", "fc1.bias", "<img src=x onerror=alert(1)>"])(
-  "%s is shown without harm",
+  "tensor %s is displayed safely",
   async (name) => {
     const alarm = vi.spyOn(window, "alert");
     const errors: unknown[] = [];
@@ -265,14 +265,14 @@ test.each(["tokens", "all.nan", "nothing", "CrossEntropyLoss_output_0", "fc1.bia
   },
 );
 
-test("an error is said in its place and the rest keeps working", async () => {
+test("an error appears in its panel and the others keep working", async () => {
   shown = open({ _kind: "inspector", tensor: "missing", panels: ALL });
   await until(() => /no values of missing/.test(panel("histogram").querySelector(".smdw-note")?.textContent ?? ""));
   shown.session.state.set({ tensor: "fc1.weight" });
   await until(() => /mean/.test(readout("histogram")));
 });
 
-test("what is shown can be taken away: CSV, SVG, PNG, Python", async () => {
+test("a panel exports CSV, SVG, PNG and Python code", async () => {
   await inspect({ panels: ["histogram"] });
   await until(() => /mean/.test(readout("histogram")));
   const saved: Blob[] = [];
@@ -282,7 +282,7 @@ test("what is shown can be taken away: CSV, SVG, PNG, Python", async () => {
   const click = vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(() => {});
   const copied = vi.spyOn(navigator.clipboard, "writeText").mockResolvedValue();
   try {
-    button(panel("histogram"), "Histogram: more").click();
+    button(panel("histogram"), "Histogram menu").click();
     for (const name of ["CSV", "SVG", "PNG"]) button(panel("histogram"), name).click();
     await until(() => saved.length === 3);
     const texts = await Promise.all(saved.map((blob) => blob.text()));
@@ -304,7 +304,7 @@ test("what is shown can be taken away: CSV, SVG, PNG, Python", async () => {
   }
 });
 
-test("text, not markup, in values of strings", async () => {
+test("markup in string values is shown as text", async () => {
   await inspect({ tensor: "tokens", panels: ["values"] });
   await until(() => panel("values").textContent?.includes("<b>bold</b>"));
   expect(panel("values").querySelector("b")).toBeNull();

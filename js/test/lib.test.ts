@@ -10,7 +10,7 @@ import { path, Tree } from "../src/lib/tensor-tree";
 import { visibleRange } from "../src/lib/virtual-rows";
 
 describe("numbers", () => {
-  test("are short and never wrong", () => {
+  test("num rounds to significant digits", () => {
     expect([0, 1234.5, -0.5, 1e-9, 12345678, Number.NaN, Infinity, -Infinity].map((x) => num(x))).toEqual([
       "0",
       "1,235",
@@ -23,10 +23,10 @@ describe("numbers", () => {
     ]);
     expect(num(0.1 + 0.2)).toBe("0.3");
   });
-  test("shares are never 0% of something nor 100% of not all", () => {
+  test("percent gives 0% and 100% only for exact shares", () => {
     expect([0, 1, 1e-9, 1 - 1e-9, 0.125].map(percent)).toEqual(["0%", "100%", "<0.01%", ">99.99%", "12.5%"]);
   });
-  test("digits stand in threes", () => {
+  test("count groups digits in threes", () => {
     expect([0, 999, 1000, 1234567, -1000, -999999, -0].map(count)).toEqual([
       "0",
       "999",
@@ -38,7 +38,7 @@ describe("numbers", () => {
     ]);
     expect([groupDigits("1234.5678"), groupDigits("-123.4"), count(1e300)]).toEqual(["1,234.5678", "-123.4", "1e300"]);
   });
-  test("sizes", () => {
+  test("bytes, shape and truncate", () => {
     expect([bytes(12), bytes(401_408), bytes(4e6)]).toEqual(["12 B", "401 KB", "4 MB"]);
     expect([shape([]), shape([128, 784])]).toEqual(["scalar", "128 \u00d7 784"]);
     expect(truncate("x".repeat(1_000_000)).length).toBeLessThan(340);
@@ -47,7 +47,7 @@ describe("numbers", () => {
 
 describe("scales", () => {
   test.each([linear(-3, 7, [10, 90]), log(1e-6, 1e3, [10, 90]), symmetricLog(-5, 100, 1e-3, [90, 10])])(
-    "go there and back",
+    "invert reverses a scale",
     (scale) => {
       const [lo, hi] = scale.domain;
       for (const t of [0, 0.1, 0.5, 0.9, 1]) {
@@ -58,7 +58,7 @@ describe("scales", () => {
       for (const tick of scale.ticks(6)) expect(tick.value >= lo && tick.value <= hi).toBe(true);
     },
   );
-  test("ticks are round and do not add up errors", () => {
+  test("ticks are round, without accumulated errors", () => {
     expect(linearTicks(0, 0.5, 5).map((tick) => tick.label)).toEqual(["0", "0.1", "0.2", "0.3", "0.4", "0.5"]);
     expect(
       symmetricLog(-1, 1, 1e-3, [0, 100])
@@ -66,7 +66,7 @@ describe("scales", () => {
         .map((tick) => tick.value),
     ).toContain(0);
   });
-  test("survive data without width, without numbers, without positives", () => {
+  test("empty, non-finite and non-positive ranges give finite scales", () => {
     for (const scale of [
       linear(3, 3, [0, 100]),
       linear(Number.NaN, Number.NaN, [0, 100]),
@@ -83,7 +83,7 @@ describe("scales", () => {
 
 describe("smoothing", () => {
   const x = Float64Array.from({ length: 60 }, (_, i) => i * 10);
-  test("leaves a constant exactly as it is", () => {
+  test("keeps a constant exactly", () => {
     expect([
       ...smooth(
         x,
@@ -92,17 +92,17 @@ describe("smoothing", () => {
       ),
     ]).toEqual(Array(60).fill(0.1));
   });
-  test("does not bend a straight line at its ends", () => {
+  test("keeps a straight line straight at its ends", () => {
     const line = x.map((v) => 3 - v / 7);
     for (const [i, y] of smooth(x, line, 10).entries()) expect(y).toBeCloseTo(line[i] as number, 9);
   });
-  test("leaves gaps and takes nothing from them", () => {
+  test("keeps gaps and ignores their values", () => {
     const y = Float64Array.from(x, (_, i) => (i === 30 ? Number.NaN : 1));
     const out = smooth(x, y, 5);
     expect(out[30]).toBeNaN();
     expect(out[31]).toBe(1);
   });
-  test("makes noise smaller", () => {
+  test("reduces noise", () => {
     const noisy = Float64Array.from(x, (_, i) => (i % 2 ? 1 : -1));
     expect(Math.max(...smooth(x, noisy, 4).slice(10, 50).map(Math.abs))).toBeLessThan(0.1);
   });
@@ -135,7 +135,7 @@ describe("tree", () => {
       ["all", [0, 1, 2, 3, 4, 5]],
     ]),
   );
-  test("has collections first and every tensor once", () => {
+  test("lists collections first and every tensor once", () => {
     const rows = tree.rows(new Set());
     expect(rows.filter((row) => row.level === 1).map((row) => row.label)).toEqual([
       "losses",
@@ -149,13 +149,13 @@ describe("tree", () => {
         .sort(),
     ).toEqual([...names].sort());
   });
-  test("writes chains of single groups and single tensors in one row, with the name's own separators", () => {
+  test("joins chains of single groups and single tensors in one row", () => {
     const labels = tree.rows(new Set()).map((row) => row.label);
     expect(labels).toContain("a / b / c");
     expect(labels).toContain("fc1.weight");
     expect(labels).toContain("gradient/fc1.weight");
   });
-  test("folds", () => {
+  test("omits the rows of closed groups", () => {
     expect(tree.rows(new Set(["other tensors"])).map((row) => row.label)).toEqual([
       "losses",
       "loss",
@@ -164,7 +164,7 @@ describe("tree", () => {
       "other tensors",
     ]);
   });
-  test("10,000 tensors are laid out at once, and a name of a megabyte is one part", () => {
+  test("handles 10,000 tensors and a name of a megabyte", () => {
     const many = Array.from({ length: 10_000 }, (_, i) => `layer${i % 100}/block${i % 10}/w${i}`);
     expect(new Tree(many, new Map()).rows(new Set()).filter((row) => row.kind === "tensor")).toHaveLength(10_000);
     expect(path("/".repeat(5) + "x/".repeat(500_000))).toHaveLength(1);
@@ -172,11 +172,11 @@ describe("tree", () => {
 });
 
 describe("virtual rows", () => {
-  test("show what is in view", () => {
+  test("contain the visible range", () => {
     expect(visibleRange(1000, 20, 100, 200)).toMatchObject({ first: 5, last: 15, total: 20_000, shift: 0 });
     expect(visibleRange(0, 20, 0, 200)).toMatchObject({ first: 0, last: 0 });
   });
-  test("reach the last of a billion rows within what a browser can scroll", () => {
+  test("reach the last of a billion rows within the browser's scroll limit", () => {
     const { total } = visibleRange(1e9, 22, 0, 440);
     expect(total).toBeLessThan(33_554_428);
     const end = visibleRange(1e9, 22, total - 440, 440);
@@ -186,7 +186,7 @@ describe("virtual rows", () => {
 });
 
 describe("files", () => {
-  test("names and formulas from a run do no harm", () => {
+  test("fileName and csv neutralise hostile names and formulas", () => {
     expect(fileName("../../etc/pass wd\u0000.png")).toBe("etc_pass_wd_.png");
     expect(
       csv([
@@ -204,7 +204,7 @@ describe("files", () => {
 });
 
 describe("colours", () => {
-  test("a diverging palette has its middle at zero", () => {
+  test("a diverging colour map is centred at zero", () => {
     expect(choose("auto", -1, 3)).toBe("blue-red");
     expect(colourDomain("blue-red", -1, 3)).toEqual([-3, 3]);
     expect(choose("auto", 0, 3)).toBe("viridis");
@@ -212,8 +212,8 @@ describe("colours", () => {
   });
 });
 
-describe("texts of a run", () => {
-  test("neither act nor turn what stands beside them", () => {
+describe("escapeInvisible", () => {
+  test("escapes control, bidirectional and invisible characters", () => {
     expect(escapeInvisible("gradient/fc1.weight:0 \u2212 \u00e9 \u043e \ud83e\udde8\n\t")).toBe(
       "gradient/fc1.weight:0 \u2212 \u00e9 \u043e \ud83e\udde8\n\t",
     );

@@ -11,7 +11,7 @@ const packet = () =>
   });
 
 describe("packets", () => {
-  test("come back as they were written", () => {
+  test("round-trip through encode and decode", () => {
     const { head: read, arrays } = decode(packet());
     expect(read).toEqual(head);
     expect([...(arrays.y?.data ?? [])]).toEqual([1.5, Number.NaN, -2]);
@@ -19,7 +19,7 @@ describe("packets", () => {
     expect([...(arrays.codes?.data ?? [])]).toEqual([1, 2, 3, 4]);
   });
 
-  test("honour the offset of the buffer they lie in", () => {
+  test("respect the byte offset of their buffer", () => {
     const bytes = new Uint8Array(packet());
     for (const offset of [0, 1, 7, 8, 24]) {
       const around = new Uint8Array(bytes.length + offset + 5).fill(255);
@@ -29,12 +29,12 @@ describe("packets", () => {
     }
   });
 
-  test("are refused, never half read, when they are cut anywhere", () => {
+  test("are rejected when truncated at any position", () => {
     const bytes = packet();
     for (let n = 0; n < bytes.byteLength; n++) expect(() => decode(bytes.slice(0, n))).toThrow(PacketError);
   });
 
-  test("that lie about sizes are refused", () => {
+  test("are rejected if declared sizes are wrong", () => {
     const lie = (change: (arrays: Record<string, unknown[]>) => void) => {
       const arrays: Record<string, unknown[]> = { x: ["f8", [2], 0] };
       change(arrays);
@@ -67,7 +67,7 @@ describe("packets", () => {
       ).toThrow(PacketError);
   });
 
-  test("of a later protocol say what to do", () => {
+  test("of a later protocol version give an error that tells what to do", () => {
     const bytes = packet();
     new DataView(bytes).setUint16(4, 2, true);
     expect(() => decode(bytes)).toThrow(/reload the page/);

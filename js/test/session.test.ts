@@ -28,7 +28,7 @@ function source() {
 }
 const never = new AbortController().signal;
 
-test("an answer ends a question, parts and progress come before, packets are filed", async () => {
+test("an answer resolves a request, after parts and progress, and packets are added", async () => {
   const { model, source: kernel, filed } = source();
   const progress = vi.fn();
   const answer = kernel.request({ what: "classes" }, never, progress);
@@ -41,7 +41,7 @@ test("an answer ends a question, parts and progress come before, packets are fil
   expect(filed).toHaveLength(2);
 });
 
-test("answers to others and to nobody are ignored, their packets are not", () => {
+test("packets of responses to other requests are added", () => {
   const { model, source: kernel, filed } = source();
   void kernel.request({ what: "classes" }, never);
   model.reply({ kind: "answer", id: "somebody else" }, [new DataView(new ArrayBuffer(8))]);
@@ -50,7 +50,7 @@ test("answers to others and to nobody are ignored, their packets are not", () =>
   expect(filed).toHaveLength(2);
 });
 
-test("an error is said in its own words", async () => {
+test("an error response rejects with its type and message", async () => {
   const { model, source: kernel } = source();
   const answer = kernel.request({ what: "classes" }, never);
   model.reply({
@@ -61,7 +61,7 @@ test("an error is said in its own words", async () => {
   await expect(answer).rejects.toMatchObject({ type: "TensorUnavailable", message: "no tensor named x" });
 });
 
-test("a cancelled question tells the kernel", async () => {
+test("cancelling a request notifies the kernel", async () => {
   const { model, source: kernel } = source();
   const control = new AbortController();
   const answer = kernel.request({ what: "classes" }, control.signal);
@@ -71,7 +71,7 @@ test("a cancelled question tells the kernel", async () => {
   expect(model.sent[1]?.id).toBe(model.sent[0]?.id);
 });
 
-test("the end of a widget ends its questions and removes every listener", async () => {
+test("closing a widget rejects its requests and removes every listener", async () => {
   const { model, source: kernel, control } = source();
   const state = new State(model, control.signal);
   state.set({ step: 4 });
@@ -81,7 +81,7 @@ test("the end of a widget ends its questions and removes every listener", async 
   expect(model.listeners()).toBe(0);
 });
 
-test("the latest question of a place wins", async () => {
+test("a new request cancels the previous one of its slot", async () => {
   const { model, control, source: kernel } = source();
   const session = new Session(new State(model, control.signal), control.signal);
   session.connect(kernel, false);
@@ -94,7 +94,7 @@ test("the latest question of a place wins", async () => {
   expect(session.requests.has("tile")).toBe(false);
 });
 
-test("a busy kernel is said to be busy, and a failure stays until asked again", async () => {
+test("a silent kernel is reported as busy, and a failure stays until the next request", async () => {
   vi.useFakeTimers();
   try {
     const { model, control, source: kernel } = source();
@@ -121,7 +121,7 @@ test("a busy kernel is said to be busy, and a failure stays until asked again", 
   }
 });
 
-test("hello is said again only after three heartbeats of silence", async () => {
+test("hello is repeated only after three missed heartbeats", async () => {
   vi.useFakeTimers();
   try {
     const { model, control, source: kernel } = source();
@@ -141,7 +141,7 @@ test("hello is said again only after three heartbeats of silence", async () => {
   }
 });
 
-test("a way to the kernel that is closed ends a question in its own words, and nothing else", async () => {
+test("a closed connection rejects a request with a message and has no other effect", async () => {
   const { model, source: kernel } = source();
   const control = new AbortController();
   const asked = kernel.request({ what: "classes" }, control.signal);
@@ -164,7 +164,7 @@ test("a way to the kernel that is closed ends a question in its own words, and n
   }
 });
 
-test("a pointer that is down has the kernel told where it hesitates, and at once when it is let go", () => {
+test("traits are saved when a drag pauses, and at once when it ends", () => {
   vi.useFakeTimers();
   const control = new AbortController();
   try {
@@ -190,7 +190,7 @@ test("a pointer that is down has the kernel told where it hesitates, and at once
   }
 });
 
-test("a trait is saved soon, not at every move of a drag", () => {
+test("trait changes are saved once per interval", () => {
   vi.useFakeTimers();
   try {
     const model = new FakeModel({});

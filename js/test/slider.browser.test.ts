@@ -7,17 +7,17 @@ afterEach(() => shown?.close());
 const slider = async (traits = {}, options = {}) => {
   shown = open({ _kind: "slider", ...traits }, options);
   const track = $(shown.el, "[role=slider]");
-  await until(() => track.getAttribute("aria-valuetext") !== "no step saved yet");
+  await until(() => track.getAttribute("aria-valuetext") !== "no steps saved");
   return { ...shown, track, step: () => shown?.model.get("step") as number };
 };
 
-test("starts at the latest step and says so in words", async () => {
+test("starts at the latest step and describes it for screen readers", async () => {
   const { track, step } = await slider();
   await until(() => step() === 1200);
   await until(() => track.getAttribute("aria-valuetext") === "step 1200 of 1200, TRAIN step 1080, 121 of 121 saved");
 });
 
-test("keys move it, and nobody else on the page hears them, not even in the capture phase", async () => {
+test("handles keys before any other listener of the page, including capture listeners", async () => {
   const { track, step, session } = await slider({ step: 600, follow: false });
   const heard: string[] = [];
   const spy = (event: KeyboardEvent) => heard.push(event.key);
@@ -51,7 +51,7 @@ test("keys move it, and nobody else on the page hears them, not even in the capt
   }
 });
 
-test("dragging goes from saved step to saved step and lets go of following", async () => {
+test("dragging selects saved steps and stops following", async () => {
   const { el, step, session } = await slider();
   const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-track canvas");
   await until(() => canvas.width > 100);
@@ -73,7 +73,7 @@ test("dragging goes from saved step to saved step and lets go of following", asy
   expect(step()).toBe(600);
 });
 
-test("new steps are followed, or counted when it was touched", async () => {
+test("new steps are followed, or counted while not following", async () => {
   const { el, step, session, track } = await slider();
   session.store.addPackets([catalog(0, { last: 1250, from: 1200, append: true })]);
   await until(() => step() === 1250);
@@ -90,7 +90,7 @@ test("new steps are followed, or counted when it was touched", async () => {
   expect(session.state.get("follow")).toBe(true);
 });
 
-test("a mode has its own steps and numbers", async () => {
+test("a mode has its own steps and step numbers", async () => {
   const { el, track } = await slider({ mode: "EVAL", step: 290, follow: false });
   await until(() => $<HTMLInputElement>(el, ".smdw-step-box").value === "20");
   expect(track.getAttribute("aria-valuetext")).toBe("step 20 of 110, EVAL step 20, 3 of 12 saved");
@@ -98,7 +98,7 @@ test("a mode has its own steps and numbers", async () => {
   expect(shown?.model.get("step")).toBe(390);
 });
 
-test("the number box goes to the nearest saved step", async () => {
+test("the step input goes to the nearest saved step", async () => {
   const { el, step } = await slider({ step: 0, follow: false });
   const box = $<HTMLInputElement>(el, ".smdw-step-box");
   box.focus();
@@ -111,7 +111,7 @@ test("the number box goes to the nearest saved step", async () => {
   expect(step()).toBe(1010);
 });
 
-test("plays at its speed to the end and stops", async () => {
+test("playback stops at the last step", async () => {
   const { el, step } = await slider({ step: 1100, follow: false, speed: 200 });
   button(el, "Play").click();
   expect(button(el, "Pause")).toBeTruthy();
@@ -119,9 +119,9 @@ test("plays at its speed to the end and stops", async () => {
   await until(() => [...el.querySelectorAll("button")].some((each) => each.getAttribute("aria-label") === "Play"));
 });
 
-test("a run without steps is a slider that waits", async () => {
+test("an empty run disables playback", async () => {
   shown = open({ _kind: "slider" }, { runs: 0 });
   await frame();
-  expect($(shown.el, "[role=slider]").getAttribute("aria-valuetext")).toBe("no step saved yet");
+  expect($(shown.el, "[role=slider]").getAttribute("aria-valuetext")).toBe("no steps saved");
   expect(button(shown.el, "Play").disabled).toBe(true);
 });

@@ -4,7 +4,7 @@ import { LocalModel } from "../src/session/state";
 import widget from "../src/widget";
 import css from "../src/widget.css?inline";
 
-test("an old browser is told what it lacks, in the widget's place", () => {
+test("an unsupported browser shows which features are missing", () => {
   const el = document.createElement("div");
   const { findLast } = Array.prototype;
   const shown = widget();
@@ -17,12 +17,12 @@ test("an old browser is told what it lacks, in the widget's place", () => {
   } finally {
     Object.defineProperty(Array.prototype, "findLast", { value: findLast, writable: true, configurable: true });
   }
-  expect(el.textContent).toContain("it lacks Array.prototype.findLast");
+  expect(el.textContent).toContain("missing Array.prototype.findLast");
   expect(el.textContent).toContain("Firefox 115");
   control.abort();
 });
 
-test("a widget takes JupyterLab's text colour where there is one", () => {
+test("a widget uses JupyterLab's text colour", () => {
   const el = document.createElement("div");
   const style = Object.assign(document.createElement("style"), { textContent: css });
   document.head.append(style);
@@ -37,7 +37,7 @@ test("a widget takes JupyterLab's text colour where there is one", () => {
   style.remove();
 });
 
-test("a page imports the front end once, anew after a failure, and forgets its text with the widget", async () => {
+test("the loader imports the bundle once per page, retries after a failure, and releases its text with the widget", async () => {
   const page = globalThis as { imports?: number };
   page.imports = 0;
   const text =

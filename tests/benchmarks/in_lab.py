@@ -153,7 +153,7 @@ def dragging(lab: Jupyter, port: int, run: Path) -> dict[str, Any]:
         [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='w')\nw"], size=(1280, 1100)
     ).run(0)
     look = Looking.at(notebook)
-    look.panel("history").get_by_text("1,000 steps held").wait_for(timeout=120_000)
+    look.panel("history").get_by_text("1,000 steps loaded").wait_for(timeout=120_000)
     page = notebook.page
     look.track.scroll_into_view_if_needed()
     box = look.track.bounding_box()
@@ -218,7 +218,7 @@ def choosing(lab: Jupyter, run: Path, busy: str = "", rounds: int = 1) -> list[t
     cells = [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='small')\nw", busy or "1"]
     notebook = lab.open(cells, size=(1280, 1100)).run(0)
     look = Looking.at(notebook)
-    look.panel("history").get_by_text("200 steps held").first.wait_for(timeout=60_000)
+    look.panel("history").get_by_text("200 steps loaded").first.wait_for(timeout=60_000)
     if busy:
         notebook.run(1, wait=False)
         notebook.page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt", has_text="[*]").wait_for()
@@ -230,7 +230,7 @@ def choosing(lab: Jupyter, run: Path, busy: str = "", rounds: int = 1) -> list[t
         first = _until(notebook, ".smdw-panel-histogram .smdw-sr", f"Histogram of {name} at step .* values from", row)
         whole = 0.0
         if not busy:
-            notebook.page.evaluate(WATCH_WORDS, [".smdw-panel-history .smdw-readout", "200 steps held"])
+            notebook.page.evaluate(WATCH_WORDS, [".smdw-panel-history .smdw-readout", "200 steps loaded"])
             notebook.page.wait_for_function("() => window.seen > 0", timeout=120_000)
             whole = notebook.page.evaluate("() => window.seen - window.clicked")
         took.append((first, whole))

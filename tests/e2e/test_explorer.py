@@ -44,7 +44,7 @@ def test_dragging_shows_the_values_that_were_saved(jupyter, run):
     )
     notebook.run(0)
     look = Looking.at(notebook).at_step(29)
-    expect(look.panel("history")).to_contain_text("30 steps held")
+    expect(look.panel("history")).to_contain_text("30 steps loaded")
     notebook.screenshot(f"explorer-{jupyter.app}-light")
     look.drag(0.9, 0.2, 0.5)
     step = int(look.box.input_value())
@@ -121,7 +121,7 @@ while time.monotonic() < end:
 def test_a_kernel_that_trains_holds_nothing_up(jupyter, run):
     notebook = jupyter.open([show(run, "tensor='net/fc.weight'"), BUSY]).run(0)
     look = Looking.at(notebook)
-    expect(look.panel("history")).to_contain_text("30 steps held")
+    expect(look.panel("history")).to_contain_text("30 steps loaded")
     notebook.run(1, wait=False)
     busy = notebook.page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt")
     expect(busy).to_have_text("[*]:")
@@ -131,7 +131,7 @@ def test_a_kernel_that_trains_holds_nothing_up(jupyter, run):
     # Another tensor has to come from the kernel, which answers beside the cell.
     look.choose("fc.weight").go(11)
     expect(look.el.locator(".smdw-name")).to_have_text(runs.GRADIENT)
-    expect(look.panel("history")).to_contain_text("30 steps held")
+    expect(look.panel("history")).to_contain_text("30 steps loaded")
     words = look.panel("histogram").locator(".smdw-readout")
     expect(words).to_contain_text(f"max {shown(runs.gradient(11).max())}")
     expect(busy).to_have_text("[*]:", timeout=1)
@@ -156,7 +156,7 @@ def test_steps_that_another_process_saves_appear(lab, writer, tmp_path):
     expect_histogram_of(look, runs.weight(6))
     assert writer.stdin
     writer.stdin.close()
-    expect(look.el.locator(".smdw-run-status")).to_have_text("ended", timeout=20_000)
+    expect(look.el.locator(".smdw-run-status")).to_have_text("Ended", timeout=20_000)
 
 
 HELD = """
@@ -219,7 +219,7 @@ def test_a_click_on_a_firing_goes_to_its_step_and_tensor(lab, run):
     notebook = lab.open([show(run, "tensor='net/fc.weight', step=3, rules=['VanishingGradient']")]).run(0)
     look = Looking.at(notebook).at_step(3)
     rule = look.el.locator(".smdw-rule")
-    expect(rule.locator(".smdw-status")).to_contain_text("IssuesFound", timeout=20_000)
+    expect(rule.locator(".smdw-status")).to_contain_text("Found", timeout=20_000)
     rule.locator(".smdw-rule-name").click()
     rule.get_by_role("button", name=f"step {runs.VANISHES_AT}", exact=True).click()
     look.at_step(runs.VANISHES_AT)

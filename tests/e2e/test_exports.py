@@ -49,7 +49,7 @@ def copied(look: Looking, panel: str) -> str:
     """The line that "Copy as Python" leaves in the clipboard."""
     _opened(look, panel)
     look.panel(panel).get_by_role("button", name="Copy as Python", exact=True).click()
-    expect(look.panel(panel).locator(".smdw-note")).to_have_text("copied")
+    expect(look.panel(panel).locator(".smdw-note")).to_have_text("Copied")
     line: str = look.page.evaluate("() => navigator.clipboard.readText()")
     return line
 

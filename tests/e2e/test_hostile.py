@@ -63,7 +63,7 @@ def test_a_hostile_run_in_a_notebook(lab, run):
     notebook.run(0).run(1)
     look = Looking.at(notebook)
     expect(look.el.locator(".smdw-name")).to_have_text(MARKUP["handler"])
-    expect(look.panel("rules").locator(".smdw-status").first).to_contain_text("IssuesFound", timeout=30_000)
+    expect(look.panel("rules").locator(".smdw-status").first).to_contain_text("Found", timeout=30_000)
     look.panel("rules").locator(".smdw-rule-name").first.click()
     look_at(look, "onclick=alert", MARKUP["prompt"])
     look_at(look, "beacon.invalid/markdown", "![x](http://")

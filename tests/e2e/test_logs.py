@@ -70,13 +70,13 @@ def test_a_log_in_the_explorer(lab, log):
     expect(words).to_contain_text("min")
     # What was counted, not the numbers of the buckets: a mean near 2.9, and no edge or count as a value.
     assert 2.6 < float(words.inner_text().split("mean")[1].split()[0]) < 3.2
-    expect(look.panel("history")).to_contain_text("24 steps held")
+    expect(look.panel("history")).to_contain_text("24 steps loaded")
     notebook.output(1).scroll_into_view_if_needed()
     notebook.screenshot("log-histogram-light")
 
     notebook.run(2)
     look = Looking.at(notebook, 2).at_step(239)
-    smooth = look.panel("scalars").get_by_label("smooth")
+    smooth = look.panel("scalars").get_by_label("Smoothing")
     smooth.fill("12")
     expect(look.panel("scalars").locator(".smdw-smoothing")).to_have_text("±12")
     # Both curves and their means: four lines where two would be.
@@ -101,10 +101,10 @@ def test_a_log_at_night(lab, log):
     look = Looking.at(notebook).at_step(239)
     expect(look.panel("heatmap").locator(".smdw-title")).to_have_text("Image")
     look.go(130)
-    expect(look.panel("history")).to_contain_text("24 steps held")
+    expect(look.panel("history")).to_contain_text("24 steps loaded")
     notebook.screenshot("log-image-dark")
     look.choose("fc")
     expect(look.el.locator(".smdw-name")).to_have_text("weights/fc")
-    expect(look.panel("history")).to_contain_text("24 steps held")
+    expect(look.panel("history")).to_contain_text("24 steps loaded")
     expect(look.panel("heatmap")).to_be_hidden()
     notebook.screenshot("log-histogram-dark")

@@ -107,7 +107,7 @@ def test_marimo_shows_the_widget_and_hears_of_the_slider(marimo: str, browser: B
     look = Looking(page.locator(".smdw"))
     expect(look.el).to_be_visible(timeout=60_000)
     look.at_step(29)
-    expect(look.panel("history")).to_contain_text("30 steps held", timeout=30_000)
+    expect(look.panel("history")).to_contain_text("30 steps loaded", timeout=30_000)
     look.drag(0.9, 0.2, 0.5)
     step = int(look.box.input_value())
     assert 12 <= step <= 17

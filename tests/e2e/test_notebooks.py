@@ -79,5 +79,5 @@ def test_the_third_shows_rules_and_what_they_found(opened):
     look = looked_at(notebook, "rules-notebook")
     rules = look.el.locator(".smdw-rule")
     expect(rules).to_have_count(3)
-    expect(rules.first.locator(".smdw-status")).to_contain_text("IssuesFound", timeout=60_000)
+    expect(rules.first.locator(".smdw-status")).to_contain_text("Found", timeout=60_000)
     assert "unchanged over its last" in text_of(notebook)

@@ -30,6 +30,6 @@ def test_an_exported_page_in_an_old_browser_says_what_is_missing(browser, tmp_pa
     page.add_init_script("delete Array.prototype.findLast; delete globalThis.ResizeObserver;")
     page.goto((tmp_path / "page.html").as_uri())
     expect(page.get_by_role("alert")).to_contain_text(
-        "This browser is too old for the widget: it lacks Array.prototype.findLast, ResizeObserver.", timeout=20_000
+        "Unsupported browser: missing Array.prototype.findLast, ResizeObserver.", timeout=20_000
     )
     page.close()

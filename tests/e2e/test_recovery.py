@@ -57,13 +57,13 @@ def test_a_connection_that_is_lost_and_comes_back(lab, writer, tmp_path):
     notebook = lab.open(live(tmp_path / "live"), prepare=lambda page: cables.append(Cable(page)))
     notebook.run(0)
     look = Looking.at(notebook).at_step(2)
-    expect(look.panel("history")).to_contain_text("3 steps held")
+    expect(look.panel("history")).to_contain_text("3 steps loaded")
     cables[0].pull()
     saved(writer, 2)
     # What is held can be looked at, and the page says that nothing has been heard.
     look.keys("ArrowLeft").at_step(1)
     expect_histogram_of(look, runs.weight(1))
-    expect(look.el.locator(".smdw-note").first).to_contain_text("the kernel is busy", timeout=60_000)
+    expect(look.el.locator(".smdw-note").first).to_contain_text("Kernel busy", timeout=60_000)
     notebook.screenshot("disconnected-lab")
     cables[0].plug_in()
     # JupyterLab tries by itself, at longer and longer intervals; a person in a hurry chooses "Reconnect to Kernel".
@@ -81,7 +81,7 @@ def test_a_kernel_that_is_restarted(lab, tmp_path):
     notebook = lab.open([f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='net/fc.weight')\nw"])
     notebook.run(0)
     look = Looking.at(notebook).at_step(29)
-    expect(look.panel("history")).to_contain_text("30 steps held")
+    expect(look.panel("history")).to_contain_text("30 steps loaded")
     notebook.page.evaluate(RESTART)
     notebook.page.wait_for_function("() => window.restarted", timeout=60_000)
     # What was sent before is still true and still moves; what only a kernel can answer is said to be missing.
@@ -92,7 +92,7 @@ def test_a_kernel_that_is_restarted(lab, tmp_path):
     notebook.screenshot("restarted-lab")
     notebook.run(0)
     look = Looking.at(notebook)
-    expect(look.panel("history")).to_contain_text("30 steps held")
+    expect(look.panel("history")).to_contain_text("30 steps loaded")
     look.keys("Home").at_step(0)
     expect_histogram_of(look, runs.weight(0))
 

@@ -1,4 +1,4 @@
-/** Frames: what the browser holds of one tensor at each of its saved steps, so that a slider waits for nobody. */
+/** Frames of one tensor: the statistics, histograms and images of its saved steps that the browser has loaded. */
 import type { Block, Blocks, Numbers } from "../protocol/packet";
 import {
   type ErrorInfo,
@@ -19,7 +19,7 @@ export interface Histogram {
   edition: number;
 }
 
-/** A pooled picture; `value(i)` is the number that cell i stands for. */
+/** A pooled image. `imageValue(image, i)` returns the value of cell i. */
 export interface Image {
   data: Numbers;
   height: number;
@@ -27,14 +27,14 @@ export interface Image {
   lo: number;
   hi: number;
   edition: number;
-  /** four bytes a pixel: a picture as it is, with no numbers behind it */
+  /** RGBA pixels of a logged image, which have no numeric values */
   rgba?: boolean;
 }
 
 export interface Frame {
   step: number;
   stats?: Float64Array;
-  /** elements, NaN, +Inf, -Inf, zeros */
+  /** counts of elements, NaN, +Inf, -Inf, zeros */
   counts?: Float64Array;
   update?: number;
   percentiles?: { q: number[]; values: Float64Array };
@@ -45,8 +45,8 @@ export interface Frame {
 }
 
 /**
- * Which bins are meant. What is compared is counted in the same ones, of all steps of both; else counts would say nothing of
- * each other.
+ * The histogram bins to request. While two runs or workers are compared, both use the same bins, so that counts are
+ * comparable.
  */
 export function histogramRequest(traits: Traits): Omit<HistogramRequest, "bins"> {
   const { run, worker, compare, hist_scale: scale } = traits;
@@ -54,7 +54,7 @@ export function histogramRequest(traits: Traits): Omit<HistogramRequest, "bins">
   const main = { run, worker };
   const other = { run: compare.run ?? run, worker: compare.worker ?? worker };
   if (main.run === other.run && main.worker === other.worker) return { scale, edges: "shared" };
-  // In one order, whichever of them is in view.
+  // The order must not depend on which of the two is in view.
   const first = main.run - other.run || (main.worker < other.worker ? -1 : 1);
   return { scale, edges: "shared", over: first < 0 ? [main, other] : [other, main] };
 }
@@ -62,14 +62,14 @@ export function histogramRequest(traits: Traits): Omit<HistogramRequest, "bins">
 export const histogramKey = ({ scale, edges, over = [] }: Omit<HistogramRequest, "bins">) =>
   [scale, edges, ...over.map((place) => `${place.run} ${place.worker}`)].join("/");
 
-/** The bins to show: those meant, or, where they are not here yet (and in a page that has no others), some of the same scale. */
+/** Key of the bins to draw: the requested bins, else loaded bins of the same scale. */
 export function availableHistogramKey(frame: Frame | undefined, wanted: Omit<HistogramRequest, "bins">): string {
   const key = histogramKey(wanted);
   if (!frame || frame.histograms.has(key)) return key;
   return [...frame.histograms.keys()].reverse().find((each) => each.startsWith(`${wanted.scale}/`)) ?? key;
 }
 
-/** Whether counts of two histograms can be held against each other, bin by bin. */
+/** Whether two histograms have equal bin edges. */
 export function sameBins(a: Histogram | undefined, b: Histogram | undefined): boolean {
   return (
     a !== undefined &&
@@ -79,10 +79,10 @@ export function sameBins(a: Histogram | undefined, b: Histogram | undefined): bo
   );
 }
 export const imageKey = (axes: number[], fixed: number[], pool: string) =>
-  // The fixed indices of the axes that are shown say nothing.
+  // `fixed` is ignored for the displayed axes.
   `${axes.join()}/${fixed.map((index, axis) => (axes.includes(axis) ? "" : index)).join()}/${pool}`;
 
-/** The number behind a code of a pooled picture. */
+/** The value that a code of a pooled image stands for. */
 export function imageValue(image: Image, index: number): number {
   const code = image.data[index] as number;
   if (image.data instanceof Float32Array || image.data instanceof Float64Array) return code;
@@ -93,7 +93,7 @@ export function imageValue(image: Image, index: number): number {
   return image.lo + (code / (last - 3)) * (image.hi - image.lo);
 }
 
-/** A pixel of a picture as a person reads it. */
+/** Text for a pixel of a logged image. */
 export function pixelText(image: Image, index: number): string {
   const [red, green, blue, alpha] = image.data.subarray(4 * index, 4 * index + 4);
   const grey = red === green && green === blue;
@@ -110,7 +110,7 @@ function rows(arrays: Blocks, name: string, n: number, rank: number): Block | un
   return block && block.shape.length === rank && block.shape[0] === n ? block : undefined;
 }
 
-/** The index of the last entry that is not above `x` in a rising list; -1 when all are. */
+/** Index of the last entry <= `x` in an ascending list, or -1. */
 export function lastAtOrBefore(rising: ArrayLike<number>, x: number): number {
   let lo = 0;
   let hi = rising.length;
@@ -122,7 +122,7 @@ export function lastAtOrBefore(rising: ArrayLike<number>, x: number): number {
   return lo - 1;
 }
 
-/** The index nearest to `x` in a rising list; -1 when it is empty. */
+/** Index of the entry nearest to `x` in an ascending list, or -1 if the list is empty. */
 export function nearestIndex(rising: ArrayLike<number>, x: number): number {
   const i = lastAtOrBefore(rising, x);
   if (i < 0) return rising.length ? 0 : -1;
@@ -132,10 +132,10 @@ export function nearestIndex(rising: ArrayLike<number>, x: number): number {
 
 export class TensorFrames {
   plan: PlanHead | undefined;
-  /** Every step where the tensor has something, rising, held or not. */
+  /** All saved steps of the tensor, ascending, loaded or not. */
   steps = new Float64Array(0);
   readonly frames = new Map<number, Frame>();
-  /** Counts up at every change, for those who keep what they computed. */
+  /** Increases with every change; cache keys contain it. */
   version = 0;
   #held: Float64Array | undefined;
   readonly #ranges = new Map<string, { version: number; value: [number, number] }>();
@@ -148,7 +148,7 @@ export class TensorFrames {
     this.version++;
   }
 
-  /** Files the sections of a packet step by step; a lower edition never replaces a higher one. */
+  /** Adds the sections of a packet step by step. A lower edition does not replace a higher one. */
   add(head: FramesHead, arrays: Blocks): void {
     const steps = arrays.step?.data;
     if (!steps) return;
@@ -214,13 +214,13 @@ export class TensorFrames {
     this.version++;
   }
 
-  /** Steps whose frames are here, rising. */
+  /** Loaded steps, ascending. */
   loadedSteps(): Float64Array {
     this.#held ??= Float64Array.from(this.frames.keys()).sort();
     return this.#held;
   }
 
-  /** The frame to show at a step: its own, or the latest earlier one that is held. */
+  /** The frame at a step, else the latest earlier loaded frame. */
   frameAt(step: number): Frame | undefined {
     const own = this.frames.get(step);
     if (own) return own;
@@ -228,7 +228,7 @@ export class TensorFrames {
     return i < 0 ? undefined : this.frames.get(this.loadedSteps()[i] as number);
   }
 
-  /** Smallest and largest of something over all frames held, computed once a version. */
+  /** Minimum and maximum over all loaded frames, cached per version. */
   range(name: string, of: (frame: Frame) => Iterable<number> | undefined): [number, number] {
     const known = this.#ranges.get(name);
     if (known?.version === this.version) return known.value;
@@ -253,13 +253,13 @@ export class TensorFrames {
   }
 }
 
-/** How many of a frame's values are finite, and how many NaN, +Inf and -Inf. */
+/** Counts of finite values, and of NaN, +Inf and -Inf. */
 export function finiteness(frame: Frame | undefined): { finite: number; others: number[] } {
   const [n = 0, ...others] = frame?.counts?.slice(0, 4) ?? [];
   return { finite: others.reduce((left, each) => left - each, n), others };
 }
 
-/** The value of a named statistic of a frame; shares for the counts. NaN when it is not there. */
+/** A statistic of a frame by name; counts as shares. NaN if it is not available. */
 export function statistic(frame: Frame | undefined, name: string): number {
   if (!frame) return Number.NaN;
   const n = frame.counts?.[0] ?? 0;
@@ -272,7 +272,7 @@ export function statistic(frame: Frame | undefined, name: string): number {
   return frame.stats?.[(REDUCTIONS as readonly string[]).indexOf(name)] ?? Number.NaN;
 }
 
-/** Ends of the value axis over all steps: the extent of the bins that hold something, so that a drag moves the bars alone. */
+/** Range of the value axis over all loaded steps, so that a drag does not move the axis. */
 export function histogramDomain(frames: TensorFrames, key: string): [number, number] {
   return frames.range(`edges/${key}`, (frame) => {
     const edges = frame.histograms.get(key)?.edges;

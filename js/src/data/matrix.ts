@@ -1,11 +1,14 @@
-/** The plane of a tensor that pictures and tables show: which axes, which indices, which cells a picture covers. */
+/** The two-dimensional slice of a tensor that the heat map and the table show. */
 
 import type { Form } from "../protocol/types";
 import type { Image } from "./frames";
 import type { Tile } from "./store";
 import type { TensorView } from "./tensor-view";
 
-/** The axes that are shown: what a person chose where it fits the rank, else the last two (all, of fewer; of an image those before its channels). */
+/**
+ * The displayed axes: the chosen ones if they fit the rank, else the last two (of an image, those before the
+ * channels).
+ */
 export function resolveAxes(axes: readonly number[], rank: number, form?: Form): number[] {
   const wanted = Math.min(2, rank);
   const fits =
@@ -16,14 +19,14 @@ export function resolveAxes(axes: readonly number[], rank: number, form?: Form):
   return fits ? [...axes] : Array.from({ length: wanted }, (_, i) => end - wanted + i);
 }
 
-/** An index for every axis, within the shape. */
+/** One index per axis, clamped to the shape. */
 export function resolveFixed(fixed: readonly number[], shape: readonly number[]): number[] {
   return shape.map((size, axis) =>
     fixed.length === shape.length ? Math.max(0, Math.min(size - 1, Math.trunc(fixed[axis] ?? 0))) : 0,
   );
 }
 
-/** How a tensor of any rank lies on the two axes of the picture. */
+/** A tensor of any rank as rows and columns. */
 export interface Matrix {
   shape: number[];
   axes: number[];
@@ -56,7 +59,7 @@ export type CellWindow = readonly [number, number, number, number];
 export const within = ([lo, hi]: readonly [number, number], i: number) => i >= lo && i < hi;
 export const overlaps = (a: CellWindow, b: CellWindow) => a[0] < b[1] && b[0] < a[1] && a[2] < b[3] && b[2] < a[3];
 
-/** The full index of a cell: `[0, 3, 12]`. */
+/** Full index of a cell, such as `[0, 3, 12]`. */
 export function indexText(m: Matrix, row: number, col: number): string {
   if (!m.shape.length) return "value";
   const index = m.shape.map((_, axis) =>

@@ -1,9 +1,9 @@
-/** Everything read from runs that this page holds, filed by what it is. Knows neither Jupyter nor drawing. */
+/** Data received from runs. Independent of Jupyter and of drawing. */
 
 import { type Blocks, decode, type Packet } from "../protocol/packet";
 import {
   type CatalogHead,
-  type Firing,
+  type Finding,
   MODES,
   type ModeName,
   type PageHead,
@@ -18,9 +18,9 @@ import { lastAtOrBefore, TensorFrames } from "./frames";
 export interface Run {
   head: CatalogHead;
   names: string[];
-  /** collection -> indices into names */
+  /** collection -> indices into `names` */
   collections: Map<string, number[]>;
-  /** global steps, rising, with the mode and the step of that mode */
+  /** global steps, ascending, each with its mode and mode step */
   steps: Float64Array;
   modes: Uint8Array;
   modeSteps: Float64Array;
@@ -45,11 +45,13 @@ export interface RuleState {
   info: RuleInfo;
   /** step -> outcome, as in OUTCOMES */
   outcomes: Map<number, number>;
-  firings: Map<number, Firing[]>;
+  findings: Map<number, Finding[]>;
+  /** whether any step passed or fired */
+  judged: boolean;
   version: number;
 }
 
-/** How many bytes of frames are layer of tensors that are no longer in view. */
+/** Bytes of frames kept for tensors that are not in view. */
 const KEEP = 96 << 20;
 const KEEP_TILES = 24;
 const KEEP_VALUES = 200;
@@ -58,11 +60,11 @@ export const tensorKey = (run: number, tensor: string, worker: string) => `${run
 export const seriesKey = (run: number, tensor: string, worker: string, mode: string, stat: string) =>
   `${run}\n${worker}\n${mode}\n${stat}\n${tensor}`;
 
-/** Steps of one mode with the numbers a person reads on them. */
+/** The steps of one mode and their displayed numbers. */
 export interface Axis {
   /** global steps */
   steps: Float64Array;
-  /** what is written at each: the global step, or the step of the mode */
+  /** displayed numbers: global steps or mode steps */
   labels: Float64Array;
   modes: Uint8Array;
 }
@@ -74,7 +76,7 @@ export class Store {
   readonly rules = new Map<string, RuleState>();
   classes: RuleClass[] = [];
   page: PageHead["traits"] | undefined;
-  /** Packets that could not be read; shown once, never thrown into a message handler. */
+  /** Message of the last packet that could not be decoded. */
   packetError = "";
   version = 0;
   readonly #tiles: Tile[] = [];
@@ -132,7 +134,7 @@ export class Store {
     }
   }
 
-  /** The frames of a tensor, made when first asked for, and those longest unused let go. */
+  /** Returns the frames of a tensor, creating them if needed, and evicts the least recently used ones. */
   frames(run: number, tensor: string, worker: string): TensorFrames {
     const key = tensorKey(run, tensor, worker);
     const found = this.tensors.get(key) ?? new TensorFrames();
@@ -160,7 +162,7 @@ export class Store {
     return this.#values.find((values) => fits(values.head));
   }
 
-  /** The steps of a run that a slider offers in a mode ("" is every mode, by global number). */
+  /** The steps of a run in a mode. "" selects all modes, numbered by global step. */
   axis(run: number, mode: ModeName): Axis {
     const found = this.runs.get(run);
     if (!found) return { steps: new Float64Array(0), labels: new Float64Array(0), modes: new Uint8Array(0) };
@@ -191,7 +193,7 @@ export class Store {
   #catalog(head: CatalogHead, arrays: Blocks) {
     const before = head.append ? this.runs.get(head.run) : undefined;
     const names = before?.names ?? [];
-    // One by one: a spread of a very long list would be too many arguments.
+    // A spread would exceed the argument limit for a long list.
     for (const name of head.tensors) names.push(name);
     const collections = before?.collections ?? new Map<string, number[]>();
     for (const [name, indices] of Object.entries(head.collections)) {
@@ -233,11 +235,12 @@ export class Store {
       const steps = arrays[`${i}.step`]?.data;
       const codes = arrays[`${i}.outcome`]?.data;
       if (steps && codes) for (let k = 0; k < steps.length; k++) outcomes.set(steps[k] as number, codes[k] as number);
-      const firings = keep ? before.firings : new Map<number, Firing[]>();
-      const fresh = new Map<number, Firing[]>();
-      for (const firing of info.firings) fresh.set(firing.step, [...(fresh.get(firing.step) ?? []), firing]);
-      for (const [step, list] of fresh) firings.set(step, list);
-      this.rules.set(info.id, { info, outcomes, firings, version: (before?.version ?? 0) + 1 });
+      const judged = (keep && before.judged) || (codes?.some((code) => code === 1 || code === 2) ?? false);
+      const findings = keep ? before.findings : new Map<number, Finding[]>();
+      const fresh = new Map<number, Finding[]>();
+      for (const finding of info.firings) fresh.set(finding.step, [...(fresh.get(finding.step) ?? []), finding]);
+      for (const [step, list] of fresh) findings.set(step, list);
+      this.rules.set(info.id, { info, outcomes, findings, judged, version: (before?.version ?? 0) + 1 });
     });
   }
 }

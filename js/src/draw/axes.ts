@@ -1,4 +1,4 @@
-/** Axes and grid, the same for every picture. */
+/** Axes and grids. */
 import type { Scale, Tick } from "../lib/scale";
 import { line, type Pen } from "./pen";
 import type { Theme } from "./theme";
@@ -9,10 +9,10 @@ export interface Box {
   width: number;
   height: number;
 }
-/** Half pixels make a 1-pixel line sharp. */
+/** Centres a 1-pixel line on a pixel. */
 export const crisp = (v: number) => Math.round(v) + 0.5;
 
-/** How many labels fit along so many pixels. */
+/** Number of labels that fit into a length. */
 const room = (pixels: number, each: number) => Math.max(2, Math.floor(pixels / each));
 
 export function bottomAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, label = ""): void {
@@ -34,10 +34,10 @@ export function bottomAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, label
 
 export interface LeftOptions {
   grid?: boolean;
-  /** pixels a label needs */
+  /** pixels per label */
   each?: number;
   format?: (tick: Tick) => string;
-  /** counts have no ticks between two of them */
+  /** integer ticks only */
   whole?: boolean;
 }
 
@@ -52,7 +52,7 @@ export function leftAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, options
   }
 }
 
-/** Words in the middle of an empty picture. */
+/** Text in the middle of an empty picture. */
 export function message(pen: Pen, width: number, height: number, text: string, theme: Theme): void {
   pen.text(width / 2, height / 2, text, {
     fill: theme.ink2,

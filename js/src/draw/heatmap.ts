@@ -1,4 +1,4 @@
-/** A matrix as colours. Zoomed out it is the pooled picture of a frame, zoomed in a tile of exact cells; both are drawn here. */
+/** Draws a matrix as colours: the pooled image of a frame, and over it a tile of exact cells while zoomed in. */
 import { type Image, imageValue } from "../data/frames";
 import type { CellWindow } from "../data/matrix";
 import { NOT_FINITE, type Table } from "../lib/colour";
@@ -10,19 +10,19 @@ import type { Theme } from "./theme";
 
 export interface Layer {
   pixels: Pixels;
-  /** the cells that the pixels cover */
+  /** cells that the pixels cover */
   covers: CellWindow;
 }
 
 export interface HeatmapPicture {
-  /** from coarse to fine; later ones are drawn over earlier ones */
+  /** from coarse to fine; later layers cover earlier ones */
   layers: readonly Layer[];
   window: CellWindow;
   table: Table;
   domain: [number, number];
-  /** no value is finite: the colours stand for nothing */
+  /** no finite value: the colour bar is omitted */
   blank?: boolean;
-  /** what is seen is a picture, not numbers as colours: no legend, and the shape that it has */
+  /** a logged image: no colour bar, and the aspect ratio is kept */
   rgba?: boolean;
   hover: readonly [row: number, col: number] | undefined;
   marked: CellWindow | undefined;
@@ -30,13 +30,13 @@ export interface HeatmapPicture {
   emptyMessage: string;
 }
 
-/** Values as RGBA through a colour table; NaN and infinities in their own marks. */
+/** Converts values to RGBA pixels with a colour table. NaN and infinities get colours of their own. */
 export function colourPixels(image: Image, table: Table, domain: [number, number]): Pixels {
   const { width, height } = image;
   if (image.rgba) return { data: Uint8ClampedArray.from(image.data), width, height };
   const data = new Uint8ClampedArray(width * height * 4);
   const out = new Uint32Array(data.buffer);
-  // A byte has 256 colours: each is worked out once.
+  // 8-bit codes have 256 colours: compute each once.
   if (image.data instanceof Uint8Array) {
     const codes = { ...image, data: Uint8Array.from({ length: 256 }, (_, code) => code) };
     const colours = Uint32Array.from({ length: 256 }, (_, code) => colourOf(imageValue(codes, code), table, domain));
@@ -59,12 +59,12 @@ function colourOf(value: number, table: Table, [lo, hi]: [number, number]): numb
 
 const LEGEND = 68;
 
-/** What a long and narrow matrix is given at least, a cell and in all: of thousands of rows and three columns one must see three. */
+/** Minimum pixels per cell and in total for long, narrow matrices. */
 const LEAST = { cell: 24, all: 96 };
 
 /**
- * Where the cells lie: cells are square where that fits, and at most four times as wide as high or the other way round, unless
- * there would be nothing to see. A picture keeps its shape.
+ * Position of the cells. Cells are square if that fits, else at most four times as wide as high or as high as wide,
+ * within LEAST. A logged image keeps its aspect ratio.
  */
 export function layoutHeatmap(window: CellWindow, size: Size, rgba = false): Box {
   const rows = Math.max(window[1] - window[0], 1e-9);
@@ -116,7 +116,7 @@ export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: Heatmap
 }
 
 function cellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: CellWindow, theme: Theme) {
-  // Labels stand at the middle of a cell: index 0 is the first cell, not its edge.
+  // A label is at the centre of its cell.
   const along = (lo: number, hi: number, pixels: number, each: number) =>
     linear(lo - 0.5, hi - 0.5, [0, pixels])
       .ticks(Math.max(1, Math.floor(pixels / each)))
@@ -154,7 +154,7 @@ function legend(pen: Pen, box: Box, size: Size, theme: Theme, { table, domain }:
   }
 }
 
-/** The cell under a pixel, or undefined. */
+/** The cell at a pixel, or undefined. */
 export function cellAt(window: CellWindow, box: Box, px: number, py: number): [number, number] | undefined {
   const [r0, r1, c0, c1] = window;
   if (px < box.x || py < box.y || px >= box.x + box.width || py >= box.y + box.height) return undefined;
@@ -164,7 +164,7 @@ export function cellAt(window: CellWindow, box: Box, px: number, py: number): [n
   ];
 }
 
-/** A window moved and scaled, layer within the matrix and at least two cells wide where it has them. */
+/** Clamps a window to the matrix, with at least two cells per axis if the matrix has them. */
 export function clampWindow([r0, r1, c0, c1]: CellWindow, rows: number, cols: number): CellWindow {
   const axis = (lo: number, hi: number, n: number): [number, number] => {
     const size = Math.min(n, Math.max(Math.min(2, n), hi - lo));

@@ -1,4 +1,4 @@
-/** One histogram with its real bins, and a second one as an outline over it. What is not finite stands beside, never in a bin. */
+/** Draws a histogram, and a second one as an outline over it. Non-finite values get separate bars beside the bins. */
 import type { Frame, Histogram } from "../data/frames";
 import { compactCount } from "../lib/format";
 import { linear, linearWidth, log, type Scale, symmetricLog } from "../lib/scale";
@@ -11,26 +11,26 @@ export interface HistogramPicture {
   frame: Frame | undefined;
   other: Histogram | undefined;
   otherFrame: Frame | undefined;
-  /** ends of the value axis and top of the count axis, layer the same while steps go by */
+  /** fixed ranges of the value and count axes, the same for all steps */
   domain: [number, number];
   top: number;
   logCounts: boolean;
-  /** a bin under the pointer, or -1 */
+  /** bin under the pointer, or -1 */
   hover: number;
-  /** values a person marked */
+  /** selected value range */
   marked: readonly number[];
   otherColour: string;
   emptyMessage: string;
 }
 
-/** Counts that stand beside the bins, left and right of them. */
+/** Counts drawn beside the bins. */
 const BESIDE: readonly {
   label: string;
   side: "left" | "right";
   of(hist: Histogram, counts: Float64Array | undefined): number;
 }[] = [
   { label: "\u2212Inf", side: "left", of: (_, counts) => counts?.[3] ?? 0 },
-  // A logarithmic axis has no place for zero.
+  // A logarithmic axis has no position for zero.
   { label: "0", side: "left", of: (hist, counts) => (hist.scale === "log" ? (counts?.[4] ?? 0) : 0) },
   { label: "below", side: "left", of: (hist) => hist.below },
   { label: "above", side: "right", of: (hist) => hist.above },
@@ -140,7 +140,7 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
   drawBeside(pen, layout, picture, size, theme);
 }
 
-/** A thin box below the axis: 5 to 95 % as a line, the quartiles thick, the median a gap in it. */
+/** Box plot below the axis: 5 to 95 % as a thin line, quartiles as a thick line, median as a tick. */
 function percentileMarks(pen: Pen, { box, x }: HistogramLayout, picture: HistogramPicture, theme: Theme) {
   const p = picture.frame?.percentiles;
   if (!p || picture.hist?.scale === "log") return;
@@ -172,7 +172,7 @@ function drawBeside(pen: Pen, { box, y }: HistogramLayout, picture: HistogramPic
         );
         if (filled)
           pen.text(x + COLUMN / 2, Math.max(box.y + 10, top - 3), compactCount(n), {
-            // above the bar, or in it where there is no room
+            // above the bar, or inside it if there is no room
             fill: top - 3 < box.y + 10 ? theme.surface : theme.ink,
             align: "center",
             size: 10,

@@ -1,4 +1,4 @@
-/** Histograms of all steps at once: a heat strip (a column a step) or a ridge (an outline a step). */
+/** Draws the histograms of all steps as a heat strip (one column per step) or as ridges (one outline per step). */
 import { type Frame, type Histogram, lastAtOrBefore } from "../data/frames";
 import type { Table } from "../lib/colour";
 import { linear, type Scale } from "../lib/scale";
@@ -8,7 +8,7 @@ import { line, type Pen, type Pixels, type Size } from "./pen";
 import type { Theme } from "./theme";
 
 export interface HistoryPicture {
-  /** frames with a histogram, rising by step */
+  /** frames with a histogram, ascending by step */
   frames: readonly Frame[];
   key: string;
   domain: [number, number];
@@ -16,7 +16,7 @@ export interface HistoryPicture {
   step: number;
   table: Table;
   label(step: number): string;
-  /** changes when the data do: the strip is made anew only then */
+  /** changes with the data; the strip is recomputed only then */
   version: string;
   emptyMessage: string;
 }
@@ -44,7 +44,7 @@ export function layoutHistory(picture: HistoryPicture, size: Size, ridge: boolea
   };
 }
 
-/** Share of a step's finite values per pixel row, as a colour by its square root: faint tails stay visible. */
+/** Colours the share of finite values per pixel row by its square root, so that sparse tails stay visible. */
 export function stripPixels(picture: HistoryPicture, layout: HistoryLayout): Pixels {
   const width = Math.max(1, Math.round(layout.box.width));
   const height = Math.max(1, Math.round(layout.box.height));
@@ -76,7 +76,7 @@ export function stripPixels(picture: HistoryPicture, layout: HistoryLayout): Pix
   return { data, width, height };
 }
 
-/** For each pixel row the count of the bins it touches, over the largest of them. */
+/** Largest count of the bins that touch each pixel row, relative to the largest bin. */
 function densities(hist: Histogram, y: Scale, top: number, height: number): Float64Array {
   const out = new Float64Array(height);
   let most = 1;
@@ -134,7 +134,7 @@ export function cursor(pen: Pen, box: Box, x: number, theme: Theme): void {
   line(pen, crisp(x), box.y - 4, crisp(x), box.y + box.height, { stroke: theme.ink, width: 1 });
 }
 
-/** At most so many outlines, spread evenly, the step in view among them. */
+/** At most `maxCount` frames, evenly spaced, including the one at the current step. */
 export function ridgeFrames(picture: HistoryPicture, maxCount: number): Frame[] {
   const { frames } = picture;
   const n = Math.min(maxCount, frames.length);
@@ -200,7 +200,7 @@ export function drawRidge(pen: Pen, size: Size, theme: Theme, picture: HistoryPi
   bottomAxis(pen, box, x, theme);
 }
 
-/** The step at a pixel of a strip or ridge. */
+/** The step at a pixel of a strip or ridge plot. */
 export function stepAt(layout: HistoryLayout, ridge: boolean, px: number, py: number): number {
   return ridge ? layout.y.invert(py) : layout.x.invert(px);
 }

@@ -1,4 +1,4 @@
-/** Curves over steps: the raw values faint, their smoothed line clear, gaps where nothing was saved. */
+/** Draws curves over steps: raw values faint, smoothed values solid, with gaps where nothing was saved. */
 import { lastAtOrBefore } from "../data/frames";
 import { linear, log, type Scale } from "../lib/scale";
 import { type Box, bottomAxis, leftAxis, message } from "./axes";
@@ -9,7 +9,7 @@ import type { Theme } from "./theme";
 export interface Curve {
   x: ArrayLike<number>;
   y: ArrayLike<number>;
-  /** smoothed y, when it is */
+  /** smoothed y values */
   smooth?: ArrayLike<number> | undefined;
   colour: string;
   dash?: readonly number[];
@@ -19,7 +19,7 @@ export interface LinesPicture {
   curves: readonly Curve[];
   logX: boolean;
   logY: boolean;
-  /** of steps; undefined: all */
+  /** range of steps; undefined: all */
   range: [number, number] | undefined;
   step: number;
   marked: readonly number[];
@@ -33,7 +33,7 @@ export interface LinesLayout {
   y: Scale;
 }
 
-/** Smallest and largest finite value (above 0 for a log axis) of the curves in a range of steps. */
+/** Smallest and largest finite y value in a range of steps; only positive values for a log axis. */
 export function extent(curves: readonly Curve[], range: [number, number] | undefined, logY: boolean): [number, number] {
   let lo = Number.POSITIVE_INFINITY;
   let hi = Number.NEGATIVE_INFINITY;
@@ -75,7 +75,7 @@ export function layoutLines(picture: LinesPicture, size: Size): LinesLayout | un
   };
 }
 
-/** Points of a curve, at most four a pixel column (first, least, most, last), so that no spike is lost. */
+/** Points of a curve, at most four per pixel column (first, minimum, maximum, last), so that spikes stay visible. */
 export function tracePoints(
   curve: { x: ArrayLike<number>; y: ArrayLike<number> },
   x: Scale,
@@ -154,7 +154,7 @@ export function drawLines(pen: Pen, size: Size, theme: Theme, picture: LinesPict
   cursor(pen, box, x(picture.step), theme);
 }
 
-/** A value between two gaps has no line; it gets a dot. */
+/** Draws a dot for each value between two gaps. */
 export function lonePoints(pen: Pen, curve: Curve, x: Scale, y: Scale): void {
   if (curve.y.length > 2000) return;
   for (let i = 0; i < curve.y.length; i++) {
@@ -164,7 +164,7 @@ export function lonePoints(pen: Pen, curve: Curve, x: Scale, y: Scale): void {
   }
 }
 
-/** A dot where the step slider stands. */
+/** Draws a dot at the current step. */
 export function at(pen: Pen, curve: Curve, x: Scale, y: Scale, step: number, theme: Theme): void {
   const i = lastAtOrBefore(curve.x, step);
   const value = i < 0 ? Number.NaN : ((curve.smooth ?? curve.y)[i] as number);

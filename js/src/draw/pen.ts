@@ -1,7 +1,4 @@
-/**
- * What pictures are drawn with. The same drawing goes to a canvas (the screen, PNG) or to SVG text (export), so that what is
- * exported is what was shown.
- */
+/** The drawing interface. The same drawing code writes to a canvas (screen, PNG) and to SVG text. */
 import { escapeInvisible } from "../lib/escape-text";
 import type { Theme } from "./theme";
 
@@ -23,7 +20,7 @@ export interface TextStyle {
   baseline?: "top" | "middle" | "bottom" | "alphabetic";
   mono?: boolean;
   bold?: boolean;
-  /** cut to so many pixels */
+  /** truncate to this many pixels */
   maxWidth?: number;
 }
 /** RGBA pixels. */
@@ -35,10 +32,10 @@ export interface Pixels {
 
 export interface Pen {
   rect(x: number, y: number, width: number, height: number, ink: PaintStyle): void;
-  /** Points as x0, y0, x1, y1, …; a NaN lifts the pen. */
+  /** Points as x0, y0, x1, y1, …; NaN starts a new subpath. */
   path(points: ArrayLike<number>, ink: PaintStyle, close?: boolean): void;
   text(x: number, y: number, text: string, style: TextStyle): void;
-  /** Pixels stretched over a rectangle, cell by cell, never blurred. `from` is the part of them in pixels. */
+  /** Stretches pixels over a rectangle without blurring single cells. `from` selects a part, in pixels. */
   image(
     pixels: Pixels,
     x: number,
@@ -49,8 +46,8 @@ export interface Pen {
   ): void;
   clip(x: number, y: number, width: number, height: number, draw: () => void): void;
   /**
-   * A part that stays as it is while steps go by: drawn once, and again only when one of `of` (compared one by one, by identity),
-   * the size or the theme is another.
+   * Draws a part that does not depend on the step. A canvas redraws it only when an item of `of` (compared by
+   * identity), the size or the theme changes.
    */
   cached(of: readonly unknown[], draw: (pen: Pen) => void): void;
   measure(text: string, style: TextStyle): number;
@@ -65,7 +62,7 @@ function font(theme: Theme, style: TextStyle): string {
   return `${style.bold ? "600 " : ""}${style.size ?? 11}px ${style.mono ? theme.mono : theme.font}`;
 }
 
-/** What a canvas keeps of a still part. */
+/** A cached part of a canvas drawing. */
 interface CachedLayer {
   of: readonly unknown[];
   canvas: HTMLCanvasElement;
@@ -73,19 +70,19 @@ interface CachedLayer {
 }
 
 export class CanvasPen implements Pen {
-  /** still parts by their place in the drawing */
+  /** by order in the drawing */
   readonly #layers: CachedLayer[] = [];
   #layerIndex = 0;
   #ratio = 1;
   #size: Size = { width: 0, height: 0 };
   #scratch: HTMLCanvasElement | undefined;
   #last: Pixels | undefined;
-  /** what the canvas has: setting a font anew costs as much as writing with it */
+  /** the font set on the canvas; setting it is slow */
   #font = "";
   #theme: Theme | undefined;
   constructor(private readonly c: CanvasRenderingContext2D) {}
 
-  /** Begins a picture anew on a canvas of the right size. */
+  /** Starts a new picture of the given size. */
   begin(width: number, height: number, ratio: number, theme: Theme): void {
     const { canvas } = this.c;
     const [w, hgt] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -174,7 +171,7 @@ export class CanvasPen implements Pen {
       this.#last = pixels;
     }
     const [sx, sy, sw, sh] = from ?? [0, 0, pixels.width, pixels.height];
-    // Many values to a pixel: the browser may blend them. A value over many pixels has hard edges.
+    // Blend only when several values fall on one pixel.
     this.c.imageSmoothingEnabled = sw > width * 1.5 || sh > height * 1.5;
     this.c.drawImage(scratch, sx, sy, sw, sh, x, y, width, height);
   }
@@ -236,13 +233,13 @@ function cut(given: string, maxWidth: number | undefined, measure: (text: string
   return lo ? `${text.slice(0, lo)}\u2026` : "";
 }
 
-// Characters that XML cannot hold at all are left out; a run may name a tensor with them.
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+// Characters that XML does not allow. A tensor name may contain them.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: matching them is the purpose
 const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g;
 const xml = (text: string) => text.replace(NOT_XML, "").replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 const px = (n: number) => String(Math.round(n * 100) / 100);
 
-/** Writes SVG text. `pixels` turns an image into a data URL (a canvas does that in a browser). */
+/** Writes SVG text. `pixels` converts an image to a data URL. */
 export class SvgPen implements Pen {
   readonly #out: string[] = [];
   #clips = 0;

@@ -1,4 +1,4 @@
-/** Statistics over steps, a row each with a scale of its own: a mean of 1e-3 is not flattened by a norm of 100. */
+/** Draws statistics over steps, one row with its own scale per statistic. */
 import { linear, log, type Scale } from "../lib/scale";
 import { bottomAxis, message } from "./axes";
 import { cursor } from "./history";
@@ -6,7 +6,7 @@ import { at, type Curve, extent, lonePoints, tracePoints } from "./lines";
 import { line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
-/** A row is as high as the picture beside it lets it be, within reason. */
+/** Row heights in pixels: the rows fill the height of the picture beside them, within these limits. */
 const LOW = 46;
 const HIGH = 66;
 const ALONE = 140;
@@ -18,14 +18,14 @@ const FOOT = 24;
 const rowHeight = (rows: number) =>
   Math.max(LOW, Math.min(rows > 1 ? HIGH : ALONE, Math.floor((BESIDE - FOOT) / Math.max(1, rows))));
 
-/** How high the picture of so many statistics is. */
+/** Height of the picture in pixels. */
 export const statisticsHeight = (rows: number): number => Math.max(1, rows) * rowHeight(rows) + FOOT;
 
 export interface StatisticsRow {
   name: string;
   curves: readonly Curve[];
   log: boolean;
-  /** values at the step in view, of each curve */
+  /** value of each curve at the current step */
   now: readonly string[];
   written(x: number): string;
 }
@@ -33,7 +33,7 @@ export interface StatisticsRow {
 export interface StatisticsPicture {
   rows: readonly StatisticsRow[];
   logX: boolean;
-  /** steps from and to, and whether only they count for the scales */
+  /** range of steps, and whether only its values determine the scales */
   range: readonly [number, number];
   cut: boolean;
   step: number;
@@ -77,11 +77,11 @@ interface Spark {
   height: number;
   middle: number;
   ends: [number, number];
-  /** undefined: nothing to show */
+  /** undefined: no data */
   y: Scale | undefined;
 }
 
-/** Ends of curves, which are looked at anew only for other curves: a drag asks at each frame. */
+/** Minimum and maximum per curve, cached because a drag needs them in each frame. */
 const known = new WeakMap<ArrayLike<number>, { key: string; ends: [number, number] }>();
 
 function endsOf(curve: Curve, range: readonly [number, number] | undefined, log: boolean): [number, number] {
@@ -114,13 +114,13 @@ function drawSpark(
   if (top) line(pen, 0, top + 0.5, size.width, top + 0.5, { stroke: theme.grid });
   pen.text(0, middle - 5, row.name, { fill: theme.ink, size: 12 });
   if (!y) {
-    const words = row.log ? "nothing above 0" : "\u2013";
-    return pen.text(left, middle, words, { fill: theme.ink2, baseline: "middle" });
+    const text = row.log ? "no values above 0" : "\u2013";
+    return pen.text(left, middle, text, { fill: theme.ink2, baseline: "middle" });
   }
-  const words = lo === hi ? "constant" : `${row.written(lo)} \u2026 ${row.written(hi)}`;
-  pen.text(0, middle + 10, words, { fill: theme.ink2, size: 10, maxWidth: NAME - 6 });
+  const text = lo === hi ? "constant" : `${row.written(lo)} \u2026 ${row.written(hi)}`;
+  pen.text(0, middle + 10, text, { fill: theme.ink2, size: 10, maxWidth: NAME - 6 });
   if (!row.log && lo < 0 && hi > 0) pen.path([left, y(0), right, y(0)], { stroke: theme.grid });
-  // Of a part of the steps, the rest would run over the names and the numbers.
+  // Values outside the range of steps would be drawn over the names and numbers.
   pen.clip(left - 3, top, right - left + 6, height, () => {
     for (const curve of row.curves) {
       const style = { stroke: curve.colour, width: 1.25, dash: curve.dash ?? [] };

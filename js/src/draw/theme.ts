@@ -1,11 +1,11 @@
-/** The page's colours, read from theme.css's variables, which follow JupyterLab's own. */
+/** The page's colours, read from the variables of widget.css, which follow JupyterLab's. */
 
 export interface Theme {
   dark: boolean;
   ink: string;
-  /** quieter text, still readable */
+  /** muted text */
   ink2: string;
-  /** axes and grid: never text */
+  /** axes and frames, never text */
   rule: string;
   grid: string;
   surface: string;
@@ -18,7 +18,7 @@ export interface Theme {
   size: number;
 }
 
-/** Relative luminance (0 dark .. 1 light) of any CSS colour; undefined when it is transparent or none. */
+/** Relative luminance (0 dark, 1 light) of a CSS colour, or undefined if it is transparent or empty. */
 export function luminance(colour: string, probe: CanvasRenderingContext2D | null): number | undefined {
   if (!probe || !colour.trim()) return undefined;
   probe.clearRect(0, 0, 1, 1);
@@ -46,7 +46,7 @@ function isDark(el: Element, probe: CanvasRenderingContext2D | null): boolean {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** Keeps `root` marked light or dark as the page is, and tells when that changes. */
+/** Sets `data-theme` on `root` to the page's theme and calls `changed` when it changes. */
 export class ThemeWatch {
   theme: Theme;
   readonly #probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -59,12 +59,12 @@ export class ThemeWatch {
     this.theme = this.#read();
     const look = () => {
       const now = this.#read();
-      // The same colours stay the same object: what is layer of pictures is compared by it.
+      // Keep the object while the colours are equal: drawing caches compare it by identity.
       if (JSON.stringify(now) === JSON.stringify(this.theme)) return;
       this.theme = now;
       changed();
     };
-    // A theme is a class or an attribute first, and its style sheet may come a little later.
+    // The class or attribute of a theme can change before its style sheet has loaded.
     let later: ReturnType<typeof setTimeout> | undefined;
     const both = () => {
       look();
@@ -83,7 +83,7 @@ export class ThemeWatch {
       observer.disconnect();
       clearTimeout(later);
     });
-    // Attached after construction: what lies behind is known only then.
+    // The background is known only after `root` is attached.
     requestAnimationFrame(() => !signal.aborted && look());
   }
 

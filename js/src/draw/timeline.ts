@@ -1,4 +1,4 @@
-/** The step slider's track and the strips of rules: what happened at which step, in one line of pixels. */
+/** Draws the track of the step slider and the outcome strips of rules. */
 import { modeColour } from "../lib/colour";
 import { count } from "../lib/format";
 import { linear, type Scale } from "../lib/scale";
@@ -7,12 +7,12 @@ import { line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
 export interface TrackPicture {
-  /** steps the slider stops at, as numbers on the axis, with their modes */
+  /** axis positions of the steps, and their modes */
   labels: ArrayLike<number>;
   modes: ArrayLike<number>;
-  /** per step: 0 nothing saved of this tensor, 1 saved but not here yet, 2 here */
+  /** per step: 0 nothing saved of this tensor, 1 saved, 2 loaded */
   state: Uint8Array;
-  /** axis numbers where a rule fired, and where one failed */
+  /** axis positions where a rule fired */
   fired: ArrayLike<number>;
   at: number;
   compare: number | undefined;
@@ -24,14 +24,14 @@ export const TRACK_MARGIN = 10;
 export function trackScale(labels: ArrayLike<number>, width: number): Scale {
   const lo = labels.length ? (labels[0] as number) : 0;
   const hi = labels.length ? (labels[labels.length - 1] as number) : 1;
-  // One step alone stands in the middle.
+  // A single step is centred.
   return linear(hi > lo ? lo : lo - 1, hi > lo ? hi : hi + 1, [
     TRACK_MARGIN,
     Math.max(TRACK_MARGIN + 10, width - TRACK_MARGIN),
   ]);
 }
 
-/** Rows of the track, from the top. */
+/** Vertical positions, from the top. */
 export const TRACK = { fired: 2, ticks: 13, tickHeight: 9, line: 27, labels: 33 } as const;
 
 export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPicture): void {
@@ -39,7 +39,7 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
   const n = picture.labels.length;
   const [start, end] = [x(x.domain[0]), x(x.domain[1])];
   pen.rect(start, TRACK.line - 1, end - start, 3, { fill: theme.grid });
-  // A column of pixels holds many steps of a long run: one tick a mode and column, and one piece of line a stretch.
+  // A column of pixels can contain many steps: draw one tick per column and mode, and one line per contiguous range.
   const seen = new Set<string>();
   let from = -1;
   for (let i = 0; i <= n; i++) {
@@ -104,13 +104,13 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
 
 export interface OutcomesPicture {
   outcomes: ReadonlyMap<number, number>;
-  /** another one when the outcomes are */
+  /** changes with the outcomes */
   version: number;
   step: number;
   range: readonly [number, number];
 }
 
-/** Outcomes of one rule over the steps of a run. Fired and error are tall, so that they are told apart without colour. */
+/** Draws the outcomes of one rule. Fired and error are taller, so that they are distinct without colour. */
 export function drawOutcomes(pen: Pen, size: Size, theme: Theme, picture: OutcomesPicture): void {
   const x = linear(picture.range[0], picture.range[1], [4, size.width - 4]);
   pen.cached([picture.version, ...picture.range], (paper) => outcomeMarks(paper, size, theme, picture, x));
@@ -122,7 +122,7 @@ function outcomeMarks(pen: Pen, size: Size, theme: Theme, { outcomes }: Outcomes
   const base = size.height - 3;
   pen.rect(4, base, size.width - 8, 1, { fill: theme.grid });
   const columns = new Map<number, number>();
-  // Of the steps in one column the worst is shown: 4 error, 2 fired, 1 passed, 3 skipped.
+  // Of the steps in one column the most severe outcome is drawn: error, fired, passed, skipped.
   const worse = [0, 2, 3, 1, 4];
   for (const [step, outcome] of outcomes) {
     const px = Math.round(x(step));

@@ -1,4 +1,4 @@
-/** What the widgets ask of a browser. One that lacks it is told so, in the place where the widget would be. */
+/** Checks that the browser has the features the widgets need. */
 import { h } from "./dom";
 
 const NEEDED: Record<string, () => boolean> = {
@@ -6,19 +6,19 @@ const NEEDED: Record<string, () => boolean> = {
   "Object.hasOwn": () => "hasOwn" in Object,
   ResizeObserver: () => "ResizeObserver" in globalThis,
   IntersectionObserver: () => "IntersectionObserver" in globalThis,
-  "drawing on a canvas": () => "CanvasRenderingContext2D" in globalThis,
+  "canvas drawing": () => "CanvasRenderingContext2D" in globalThis,
 };
 
-/** What this browser lacks. */
+/** Names of the missing features. */
 export function missingFeatures(): string[] {
   return Object.keys(NEEDED).filter((name) => !NEEDED[name]?.());
 }
 
-/** Says in the widget's place what is missing, and what to do. */
+/** Replaces the widget with a message that lists the missing features. */
 export function showUnsupported(el: HTMLElement, missing: readonly string[]): void {
   const text =
-    `This browser is too old for the widget: it lacks ${missing.join(", ")}. ` +
-    "OpenRequest the page in Chrome or Edge 111, Firefox 115, Safari 16.4, or newer.";
+    `Unsupported browser: missing ${missing.join(", ")}. ` +
+    "Use Chrome or Edge 111, Firefox 115, Safari 16.4, or newer.";
   while (el.firstChild) el.firstChild.remove();
   el.appendChild(h("p", { class: "smdw-empty", role: "alert" }, text));
 }

@@ -1,4 +1,4 @@
-/** Palettes that people with any colour vision can read, as tables of 256 colours. */
+/** Colour maps as tables of 256 colours, readable with colour vision deficiency. */
 
 export type Table = Uint8Array; // 256 * 3
 
@@ -9,25 +9,25 @@ const STOPS: Record<string, string> = {
   grey: "101010 f4f4f4",
   "blue-red": "053061 2166ac 4393c3 92c5de d1e5f0 f7f7f7 fddbc7 f4a582 d6604d b2182b 67001f",
   "purple-green": "40004b 762a83 9970ab c2a5cf e7d4e8 f7f7f7 d9f0d3 a6dba0 5aae61 1b7837 00441b",
-  // On a dark page the middle of a diverging palette is dark, so that zero recedes there too.
+  // On a dark page the centre of a diverging colour map is dark.
   "blue-red dark": "b5dcff 64b0f0 3580c8 275587 203348 1a1c20 44271d 7c3c20 bb592c ec8349 ffc49b",
   "purple-green dark": "e5c6ee b78bc6 8a58a0 5c3670 35213f 1a1c20 1b3322 235435 338351 5fb578 b3e6ba",
   density: "ffffff d6e6f4 abcfe6 6fb0d7 3b8bc2 1764ab 08306b",
   "density dark": "14171b 17324f 1c4f7f 2a74ad 4f9ed0 93c9ea e9f6ff",
 };
 
-/** What a person may choose, in the order of the menu. */
+/** Choices in menu order. */
 export const PALETTES = ["auto", "viridis", "magma", "cividis", "grey", "blue-red", "purple-green"] as const;
 
 export const isDiverging = (name: string) => name === "blue-red" || name === "purple-green";
 
-/** The palette that "auto" means for values between lo and hi. */
+/** Resolves "auto" for values from `lo` to `hi`. */
 export function choose(name: string, lo: number, hi: number): string {
   if (name !== "auto") return STOPS[name] ? name : "viridis";
   return lo < 0 && hi > 0 ? "blue-red" : "viridis";
 }
 
-/** Ends of a colour scale: a diverging palette has its middle at zero. */
+/** Range of the colour scale. A diverging colour map is centred at zero. */
 export function colourDomain(name: string, lo: number, hi: number): [number, number] {
   if (!Number.isFinite(lo) || !Number.isFinite(hi)) return [0, 1];
   if (!isDiverging(name)) return lo === hi ? [lo - 0.5, hi + 0.5] : [lo, hi];
@@ -53,14 +53,14 @@ export function table(name: string, dark: boolean): Table {
   return out;
 }
 
-/** Marks for what is not a number, distinct from every palette and from each other: magenta, orange-red, deep sky. */
+/** Colours of NaN and infinities, distinct from every colour map: magenta, orange, blue. */
 export const NOT_FINITE: Record<"nan" | "posInf" | "negInf", [number, number, number]> = {
   nan: [255, 0, 200],
   posInf: [255, 140, 0],
   negInf: [0, 160, 255],
 };
 
-/** Colours of runs, workers and statistics (Okabe and Ito's, brightened for dark pages). */
+/** Colours of runs, workers and statistics (Okabe and Ito's, brighter on dark pages). */
 export function series(i: number, dark: boolean): string {
   const list = dark
     ? ["#6cb8f0", "#f0a04b", "#3fc79a", "#e08fc0", "#f2d04b", "#a8b4ff", "#c9c9c9"]

@@ -1,4 +1,4 @@
-/** Elements without markup: text is only ever text, so a name from a run cannot be anything else. */
+/** Creates DOM elements. Text is only assigned to `textContent`, so that names from a run cannot inject markup. */
 import { escapeInvisible } from "./escape-text";
 
 type Child = Node | string | null | undefined | false;
@@ -20,17 +20,17 @@ export function setAttributes(el: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === false) el.removeAttribute(name);
     else {
-      // What people read is text; what a program reads (an option's value) stays what it is.
-      const said = name === "title" || name.startsWith("aria-") ? escapeInvisible(String(value)) : String(value);
-      if (el.getAttribute(name) !== said) el.setAttribute(name, said);
+      // Escape only text that people read, not an option's value.
+      const escaped = name === "title" || name.startsWith("aria-") ? escapeInvisible(String(value)) : String(value);
+      if (el.getAttribute(name) !== escaped) el.setAttribute(name, escaped);
     }
   }
 }
 
-/** Sets text only when it differs, so that screen readers and selections are left alone. */
+/** Sets the text only if it differs, so that screen readers and selections are not disturbed. */
 export function setText(el: Element, value: string): void {
-  const said = escapeInvisible(value);
-  if (el.textContent !== said) el.textContent = said;
+  const escaped = escapeInvisible(value);
+  if (el.textContent !== escaped) el.textContent = escaped;
 }
 
 export function setVisible(el: HTMLElement, shown: boolean): void {
@@ -86,7 +86,7 @@ export function textButton(label: string, onClick: () => void, signal: AbortSign
   return button;
 }
 
-/** A menu of one choice: the platform's own, which keyboards and screen readers know. */
+/** A native select element. */
 export class Select {
   readonly el: HTMLSelectElement;
   #options = "";
@@ -105,7 +105,7 @@ export class Select {
 }
 const clip = (label: string) => (label.length > 60 ? `${label.slice(0, 28)}\u2026${label.slice(-28)}` : label);
 
-/** A few choices side by side, one of them on. */
+/** Buttons of which exactly one is pressed. */
 export class Segments<T extends string> {
   readonly el: HTMLElement;
   readonly #buttons = new Map<T, HTMLButtonElement>();
@@ -127,7 +127,7 @@ export class Segments<T extends string> {
   }
 }
 
-/** A switch with its words. */
+/** A toggle button. */
 export class Toggle {
   readonly el: HTMLButtonElement;
   constructor(label: string, onChange: (on: boolean) => void, signal: AbortSignal) {
@@ -139,7 +139,7 @@ export class Toggle {
   }
 }
 
-/** A labelled field in a panel's menu. */
+/** A labelled control in a panel's menu. */
 export function field(label: string, control: HTMLElement): HTMLElement {
   return h("label", { class: "smdw-field" }, h("span", {}, label), control);
 }

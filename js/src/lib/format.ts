@@ -1,10 +1,12 @@
-/** Numbers as a person reads them: short where they guide the eye, exact where they are asked for. */
+/** Formats numbers, sizes and names as text. */
 import { escapeInvisible } from "./escape-text";
 
 const MINUS = "\u2212";
 
-/** Digits in threes: "1234567.5" as "1,234,567.5". The browser's own formatter costs a thousand times as much, and each frame of
- * a drag writes a hundred numbers. */
+/**
+ * Groups digits in threes: "1234567.5" becomes "1,234,567.5". Intl.NumberFormat is about a thousand times slower, and
+ * each frame of a drag formats a hundred numbers.
+ */
 export function groupDigits(digits: string): string {
   const point = digits.indexOf(".");
   let at = (point < 0 ? digits.length : point) - 3;
@@ -15,7 +17,7 @@ export function groupDigits(digits: string): string {
 }
 
 /**
- * A number in about `digits` significant digits.
+ * Formats a number with about `digits` significant digits.
  *
  *     num(0.000123456)  "1.235e−4"       num(-1234.5)  "−1,235"        num(NaN)  "NaN"
  */
@@ -37,16 +39,16 @@ function trim(text: string): string {
   return exponent === undefined ? short : `${short}e${exponent}`;
 }
 
-/** A whole number with separators: 12,345. */
+/** Formats an integer with separators: 12,345. */
 export function count(n: number): string {
-  // + 0 makes a -0 of arithmetic the 0 that it means
+  // `+ 0` converts -0 to 0.
   return Number.isFinite(n) ? wholeNumber(Math.round(n) + 0) : num(n);
 }
 
-// Beyond 21 digits a number writes itself with an exponent.
+// From 1e21 on, String(n) uses an exponent.
 const wholeNumber = (n: number) => (Math.abs(n) < 1e21 ? groupDigits(String(n)).replace("-", MINUS) : num(n));
 
-/** A share: "0", "0.02%", "12.5%", "100%"; never 0% of something nor 100% of not quite all. */
+/** Formats a share: "0%", "0.02%", "12.5%", "100%". Only exact shares give 0% and 100%. */
 export function percent(share: number): string {
   if (!Number.isFinite(share)) return "\u2013";
   if (share === 0) return "0%";
@@ -68,12 +70,12 @@ export function bytes(n: number): string {
   return `${n} B`;
 }
 
-/** `[128, 784]` as "128 × 784"; a 0-d shape as "scalar". */
+/** Formats a shape: `[128, 784]` as "128 × 784", a 0-d shape as "scalar". */
 export function shape(sizes: number[]): string {
   return sizes.length ? sizes.map(count).join(" \u00d7 ") : "scalar";
 }
 
-/** Names come from runs and may be of any length; what is put on screen is not. */
+/** Truncates and escapes text from a run, which can have any length. */
 export function truncate(text: string, most = 300): string {
   return escapeInvisible(
     text.length <= most ? text : `${text.slice(0, most)}\u2026 (${count(text.length)} characters)`,
@@ -84,7 +86,7 @@ export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
-/** Counts for axes: 950, 1.2k, 35k, 4M. */
+/** Formats a count for an axis: 950, 1.2k, 35k, 4M. */
 export function compactCount(n: number): string {
   for (const [unit, size] of [
     ["G", 1e9],

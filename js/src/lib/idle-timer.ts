@@ -1,12 +1,12 @@
 import { PointerTracker } from "./pointer-tracker";
 
-/** A pointer that is held down and has not moved for so long looks at where it is; before that it is on its way. */
+/** Delay in milliseconds while the pointer is down and does not move. */
 const HELD = 400;
 
 /**
- * Something to do once nothing has moved for a moment. On a page that is behind, a timer is due before the movements that wait for
- * the next frame: so that frame is let pass, and whoever moved in it has put this off again. While a pointer is down the moment is
- * a longer one, since a drag that hesitates goes on.
+ * Runs a callback once no movement has been scheduled for a while. When the timer is due, it waits for one more
+ * animation frame: on a busy page, timers run before the pending movements, which reschedule it. While the pointer is
+ * down the delay is longer, because a drag that pauses often continues.
  */
 export class IdleTimer {
   #timer: ReturnType<typeof setTimeout> | undefined;

@@ -1,6 +1,7 @@
 /**
- * KeyCapture that stay ours. JupyterLab and Notebook 7 listen in the capture phase, high up, and would move cells with the arrows that
- * a slider needs; only a listener on the window comes before theirs. It hands keys to the parts below it itself.
+ * Handles keys before JupyterLab and Notebook 7 do. Both listen in the capture phase and would move between cells on
+ * arrow keys; only a capture listener on the window runs earlier. It dispatches keys to the handlers of the elements
+ * in the event's path.
  */
 export type KeyHandler = (event: KeyboardEvent) => boolean;
 
@@ -25,13 +26,13 @@ export class KeyCapture {
     );
   }
 
-  /** `handler` says whether the key meant something to it. */
+  /** `handler` returns whether it handled the key. */
   on(el: HTMLElement, handler: KeyHandler): void {
     this.#handlers.set(el, handler);
   }
 }
 
-/** Tab, function keys, Shift+Enter and everything with Ctrl, Alt or Meta belong to the page. */
+/** Tab, function keys, Shift+Enter and combinations with Ctrl, Alt or Meta are left to the page. */
 function passes(event: KeyboardEvent): boolean {
   return (
     event.ctrlKey ||

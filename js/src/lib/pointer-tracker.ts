@@ -1,8 +1,8 @@
-/** Whether a pointer is down anywhere on the page: what it moves is then on its way. */
+/** Tracks whether a pointer is down anywhere on the page. */
 export class PointerTracker {
   down = false;
 
-  /** `changed` is told when one goes down and when it is let go. */
+  /** `changed` is called when a pointer goes down or up. */
   constructor(signal: AbortSignal, changed: () => void) {
     const options = { signal, capture: true, passive: true };
     const becomes = (down: boolean) => () => {

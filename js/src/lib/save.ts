@@ -1,4 +1,4 @@
-/** Files made in the browser: nothing leaves the machine. */
+/** Downloads and clipboard. */
 
 export function save(name: string, data: Blob): void {
   const link = document.createElement("a");
@@ -8,24 +8,24 @@ export function save(name: string, data: Blob): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** A name that every file system takes, from a tensor's name that may hold anything. */
+/** Makes a valid file name from a tensor's name. */
 export function fileName(name: string): string {
   const dot = name.lastIndexOf(".");
   const clean = (text: string) => text.replace(/[^A-Za-z0-9._-]+/g, "_").replace(/^[._]+/, "");
   return `${clean(name.slice(0, dot)).slice(0, 100) || "smdwidgets"}.${clean(name.slice(dot + 1))}`;
 }
 
-/** What a spreadsheet takes for a formula, in any of its scripts; a number alone, a complex one too, is none. */
+/** Text that a spreadsheet would evaluate as a formula. A number, real or complex, is not a formula. */
 const FORMULA = /^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]/;
 const SIZE = "(?:\\d+\\.?\\d*|\\.\\d+|inf|nan)(?:e[+-]?\\d+)?";
 const NUMBER = new RegExp(`^[+-]?${SIZE}(?:[+-]${SIZE}j|j)?$`, "i");
 
-/** Rows as CSV; text that a spreadsheet would run as a formula is layer text. */
+/** Formats rows as CSV. Formulas get a leading apostrophe. */
 export function csv(rows: readonly (readonly (string | number)[])[]): string {
   const cell = (value: string | number) => {
     if (typeof value === "number") return String(value);
     const text = FORMULA.test(value) && !NUMBER.test(value) ? `'${value}` : value;
-    // Quoted where any spreadsheet's separator would cut it.
+    // Quote characters that any spreadsheet uses as a separator.
     return /[",;\t\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return `${rows.map((row) => row.map(cell).join(",")).join("\n")}\n`;
@@ -41,7 +41,7 @@ export async function copyText(text: string, from: HTMLElement): Promise<boolean
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // No clipboard without https or focus: the old way, through a selection.
+    // The clipboard API needs https and focus; fall back to a selection.
     const area = document.createElement("textarea");
     area.value = text;
     area.className = "smdw-sr";

@@ -1,4 +1,7 @@
-/** Scales from values to pixels, with ticks: linear, log, and symmetric log (linear within ±c, logarithmic beyond). */
+/**
+ * Scales from values to pixels, with ticks: linear, logarithmic, and symmetric log (linear within ±c, logarithmic
+ * beyond).
+ */
 import { groupDigits, num } from "./format";
 
 export interface Scale {
@@ -36,7 +39,7 @@ function make(
   });
 }
 
-/** A domain that has width and is finite, whatever the data were. */
+/** A finite, non-empty range for any data. */
 export function domain(lo: number, hi: number): [number, number] {
   if (!Number.isFinite(lo) || !Number.isFinite(hi) || lo > hi) return [0, 1];
   if (lo < hi) return [lo, hi];
@@ -44,7 +47,7 @@ export function domain(lo: number, hi: number): [number, number] {
   return [lo - room, hi + room];
 }
 
-/** The 1-2-5 step that makes at maxTicks about `most` intervals of a span. */
+/** The step of 1, 2 or 5 times a power of ten that gives at most about `maxTicks` intervals. */
 export function niceStep(span: number, maxTicks: number): number {
   const rough = span / Math.max(1, maxTicks);
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -59,7 +62,7 @@ export function linearTicks(lo: number, hi: number, maxTicks: number): Tick[] {
   const first = Math.ceil(lo / step - 1e-9);
   const last = Math.floor(hi / step + 1e-9);
   for (let i = first; i <= last && out.length <= maxTicks + 2; i++) {
-    // From the integer, not by adding up, so that 0.1 + 0.2 stays 0.3.
+    // Multiply instead of adding up, which accumulates rounding errors.
     const value = i * step || 0;
     out.push({ value, label: tickLabel(value, step) });
   }
@@ -75,7 +78,7 @@ function tickLabel(value: number, step: number): string {
 }
 
 const SUPER = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
-/** 10⁻³ for a power of ten; small ones as they are. */
+/** Formats a power of ten: 10⁻³; small exponents as plain numbers. */
 export function power(exponent: number, sign = 1): string {
   const minus = sign < 0 ? "\u2212" : "";
   if (exponent >= -2 && exponent <= 3) return `${minus}${groupDigits(String(Number((10 ** exponent).toPrecision(1))))}`;
@@ -88,7 +91,7 @@ export function linear(lo: number, hi: number, range: [number, number]): Scale {
   return make([d0, d1], range, LINEAR, (maxTicks) => linearTicks(d0, d1, maxTicks));
 }
 
-/** Logarithmic; both ends must be above 0 (what is not is left to the caller, who knows what it means). */
+/** A logarithmic scale. Both ends must be positive. */
 export function log(lo: number, hi: number, range: [number, number]): Scale {
   const top = hi > 0 && Number.isFinite(hi) ? hi : 1;
   const bottom = lo > 0 && lo < top ? lo : top / 10;
@@ -123,7 +126,7 @@ export function symmetricLog(lo: number, hi: number, c: number, range: [number, 
   });
 }
 
-/** The c of a symmetric log scale whose bins have these edges: the smallest magnitude an edge has beside 0. */
+/** The constant c of a symmetric log scale with these bin edges: the smallest non-zero magnitude. */
 export function linearWidth(edges: ArrayLike<number>): number {
   let c = Number.POSITIVE_INFINITY;
   for (let i = 0; i < edges.length; i++) {

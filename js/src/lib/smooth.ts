@@ -1,8 +1,8 @@
-/** Smoothing that does not lie: at the ends it follows the slope instead of flattening it, and a constant stays that constant. */
+/** Smooths a curve by local linear regression. */
 
 /**
- * A line fitted round each point (weights: a bell of half-width `width` saved points), read at the point. Against a moving
- * average it neither lags nor bends at the ends; points that are not finite are left out and stay as they are.
+ * Fits a line around each point, with Gaussian weights of half-width `width` saved points. Unlike a moving average, it
+ * has no lag and no bias at the ends. Non-finite points are ignored and unchanged.
  */
 export function smooth(x: ArrayLike<number>, y: ArrayLike<number>, width: number): Float64Array {
   const n = y.length;
@@ -24,7 +24,7 @@ export function smooth(x: ArrayLike<number>, y: ArrayLike<number>, width: number
       const at = finite[j] as number;
       const w = Math.exp(-0.5 * ((j - k) / width) ** 2);
       const dx = (x[at] as number) - x0;
-      // Differences from the point itself: a constant gives exact zeros, and so exactly itself.
+      // Differences from the point itself, so that a constant stays exactly constant.
       const dy = (y[at] as number) - y0;
       w0 += w;
       wx += w * dx;

@@ -1,16 +1,16 @@
-/** The tree of tensors: collections, then the parts of names. Flattened to the rows that are open, for a virtual list. */
+/** Groups tensor names by collection and path, and flattens the open groups to rows for a virtual list. */
 
 export interface Row {
   kind: "group" | "tensor";
-  /** what is written */
+  /** text of the row */
   label: string;
-  /** of a group: its path, which is its identity; of a tensor: its name */
+  /** of a group: its path; of a tensor: its name */
   id: string;
   level: number;
   open: boolean;
-  /** tensors below a group */
+  /** number of tensors in a group */
   size: number;
-  /** place among its siblings, for screen readers */
+  /** position among its siblings, for screen readers */
   place: number;
   siblings: number;
 }
@@ -21,22 +21,22 @@ interface Node {
   size: number;
 }
 
-/** Collections that hold everything say nothing about a tensor. */
+/** Collections that contain every tensor. */
 const CATCH_ALL = new Set(["all", "default"]);
 
 const node = (): Node => ({ groups: new Map(), leaves: [], size: 0 });
 
-/** "gradient/conv1.weight:0" as ["gradient", "conv1", "weight:0"]. */
+/** Splits a name: "gradient/conv1.weight:0" into ["gradient", "conv1", "weight:0"]. */
 export function path(name: string): string[] {
   if (name.length > 400) return [name];
   const parts = name.split(/[/.](?=[^/.])/).filter(Boolean);
   return parts.length ? parts : [name];
 }
 
-/** How many parts of a name the groups above it have written: all but the collection's. */
+/** Number of name parts that the parent groups show; the first part of a prefix is the collection. */
 const depth = (prefix: string) => prefix.split("\u0000").length - 1;
 
-/** A name without its first parts, with the separators it has. */
+/** The name without its first parts. */
 function tail(name: string, parts: number): string {
   let at = 0;
   for (const part of path(name).slice(0, parts)) at = name.indexOf(part, at) + part.length;
@@ -81,7 +81,7 @@ export class Tree {
       const siblings = parent.groups.size + parent.leaves.length;
       let place = 0;
       for (const [first, child] of parent.groups) {
-        // A group that holds a single group is written in one row: "fc1 / sub".
+        // A chain of single groups is one row: "fc1 / sub".
         let name = first;
         let label = first;
         let at = child;
@@ -91,7 +91,7 @@ export class Tree {
           label = `${label} / ${next}`;
           at = only;
         }
-        // A single tensor needs no group of its own: "fc1.bias" stands where "fc1" would.
+        // A group with a single tensor is replaced by the tensor.
         const [only] = at.leaves;
         if (level > 1 && at.size === 1 && only !== undefined) {
           out.push({

@@ -1,4 +1,4 @@
-/** What is in view of an element that scrolls, known without asking: a question in the middle of a redraw lays the page out anew. */
+/** Caches the scroll position and size of an element. Reading them during a redraw would force a page layout. */
 export class Viewport {
   left = 0;
   top = 0;
@@ -23,7 +23,7 @@ export class Viewport {
     signal.addEventListener("abort", () => observer.disconnect());
   }
 
-  /** Scrolls down to so many pixels; the next redraw knows it already. */
+  /** Sets the vertical scroll position. */
   to(top: number): void {
     this.el.scrollTop = top;
     this.top = top;

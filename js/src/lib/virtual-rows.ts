@@ -1,15 +1,15 @@
-/** Which of very many equal rows are in view. */
+/** Computes the visible range of a virtual list. */
 
-/** Browsers cut elements off at about 33.5 million pixels; beyond this the scroll position is scaled. */
+/** Browsers limit elements to about 33.5 million pixels. Longer lists scale the scroll position. */
 const TALLEST = 8_000_000;
 
 export interface VisibleRange {
   first: number;
   /** one after the last */
   last: number;
-  /** pixels of the whole list as the scroll bar knows it */
+  /** height of the list in scroll pixels */
   total: number;
-  /** what to take from `index * size` to get the place within the scrolled element */
+  /** subtract from `index * size` to get the position in the scrolled element */
   shift: number;
 }
 

@@ -1,5 +1,5 @@
 /**
- * The one binary block that carries everything read from a run: a JSON head and little-endian arrays.
+ * Encodes and decodes packets: a JSON head and little-endian arrays.
  *
  *     const { head, arrays } = decode(buffer);
  *     head.kind;                    // "frames"
@@ -35,7 +35,7 @@ export class PacketError extends Error {
 }
 
 function need(truth: unknown, why: string): asserts truth {
-  if (!truth) throw new PacketError(`a packet from the kernel is damaged: ${why}`);
+  if (!truth) throw new PacketError(`invalid packet from the kernel: ${why}`);
 }
 
 const aligned = (n: number) => (n + 7) & ~7;
@@ -44,48 +44,46 @@ function isCount(n: unknown): n is number {
   return typeof n === "number" && Number.isSafeInteger(n) && n >= 0;
 }
 
-/** Reads a packet. Arrays are views of the buffer; only a buffer that begins at an odd address is copied, once. */
+/** Decodes a packet. Arrays are views of the buffer; an unaligned buffer is copied once. */
 export function decode(view: DataView | ArrayBufferView | ArrayBuffer): Packet {
   let bytes =
     view instanceof ArrayBuffer ? new Uint8Array(view) : new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
   if (bytes.byteOffset % 8 !== 0) bytes = bytes.slice();
-  need(bytes.byteLength >= 16, `${bytes.byteLength} bytes are too few for a header`);
+  need(bytes.byteLength >= 16, `${bytes.byteLength} bytes, shorter than the 16-byte header`);
   const header = new DataView(bytes.buffer, bytes.byteOffset, 16);
-  need(header.getUint32(0, true) === MAGIC, "it does not begin with SMDP");
+  need(header.getUint32(0, true) === MAGIC, "it does not start with SMDP");
   const version = header.getUint16(4, true);
   if (version > PROTOCOL)
-    throw new PacketError(
-      `the kernel speaks protocol ${version}, this page ${PROTOCOL}: reload the page after upgrading`,
-    );
+    throw new PacketError(`protocol mismatch: kernel ${version}, page ${PROTOCOL}; reload the page`);
   const headLength = header.getUint32(8, true);
   const total = header.getUint32(12, true);
-  need(total <= bytes.byteLength, `it says ${total} bytes, ${bytes.byteLength} arrived`);
-  need(16 + headLength <= total, `its head of ${headLength} bytes does not fit in ${total}`);
+  need(total <= bytes.byteLength, `declared ${total} bytes, received ${bytes.byteLength}`);
+  need(16 + headLength <= total, `head of ${headLength} bytes exceeds the packet of ${total}`);
   let raw: Record<string, unknown>;
   try {
     raw = JSON.parse(new TextDecoder().decode(bytes.subarray(16, 16 + headLength)));
   } catch (error) {
-    throw new PacketError(`a packet from the kernel is damaged: its head is not JSON (${String(error)})`);
+    throw new PacketError(`invalid packet from the kernel: head is not JSON (${String(error)})`);
   }
-  need(raw !== null && typeof raw === "object" && typeof raw.kind === "string", "its head has no kind");
+  need(raw !== null && typeof raw === "object" && typeof raw.kind === "string", "head has no kind");
   const { arrays: specs, ...head } = raw as { arrays?: Record<string, [TypeName, number[], number]> };
   const start = aligned(16 + headLength);
   const arrays: Blocks = Object.create(null);
   for (const [name, spec] of Object.entries(specs ?? {})) {
-    need(Array.isArray(spec), `array ${name} is not described`);
+    need(Array.isArray(spec), `invalid description of array ${name}`);
     const [type, shape, offset] = spec;
     const make = Object.hasOwn(TYPES, type) ? TYPES[type] : undefined;
-    need(make, `array ${name} has the unknown type ${String(type)}`);
-    need(Array.isArray(shape) && shape.every(isCount) && isCount(offset), `array ${name} is not described`);
+    need(make, `unknown type ${String(type)} of array ${name}`);
+    need(Array.isArray(shape) && shape.every(isCount) && isCount(offset), `invalid description of array ${name}`);
     const count = shape.reduce((a, b) => a * b, 1);
-    need(isCount(count) && offset % 8 === 0, `array ${name} is out of place`);
-    need(start + offset + count * make.BYTES_PER_ELEMENT <= total, `array ${name} reaches beyond the end`);
+    need(isCount(count) && offset % 8 === 0, `invalid size or offset of array ${name}`);
+    need(start + offset + count * make.BYTES_PER_ELEMENT <= total, `array ${name} exceeds the packet`);
     arrays[name] = { data: new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + start + offset, count), shape };
   }
   return { head: head as unknown as Head, arrays };
 }
 
-/** Writes a packet: for the demo, the tests, and nothing else. */
+/** Encodes a packet. Used by the demo and the tests. */
 export function encode(head: Head, arrays: Record<string, [TypeName, number[], ArrayLike<number>]> = {}): ArrayBuffer {
   const specs: Record<string, [TypeName, number[], number]> = {};
   let offset = 0;

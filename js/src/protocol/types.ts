@@ -1,4 +1,4 @@
-/** The contract with the kernel as types: docs/widget-protocol.md says what each word means. */
+/** The widget protocol as types; see docs/widget-protocol.md. */
 
 export const PROTOCOL = 1;
 
@@ -28,7 +28,7 @@ export type Selection =
   | { kind: "cells"; rows: [number, number]; cols: [number, number] }
   | { kind: "steps" | "bins"; range: [number, number] };
 
-/** What a person chose. Small, two-way, and restored after a reload. */
+/** Synchronised traits: the user's choices. */
 export interface Traits {
   _kind: Kind;
   _protocol: number;
@@ -103,16 +103,16 @@ export const DEFAULTS: Traits = {
   height: 0,
 };
 
-/** The eighteen reductions, in the order of the columns of `stats`. */
+/** The eighteen reductions, in the column order of `stats`. */
 export const REDUCTIONS = [
   ...["min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2"],
   ...["abs_min", "abs_max", "abs_mean", "abs_prod", "abs_std", "abs_sum", "abs_variance", "abs_l1", "abs_l2"],
 ] as const;
 
-/** Modes by the number that stands in packets. */
+/** Mode names by mode number. */
 export const MODES = ["", "TRAIN", "EVAL", "PREDICT", "GLOBAL"] as const;
 
-/** Whose values a tensor has: of which run, as which worker saw it. */
+/** A run and one of its workers. */
 export interface RunWorker {
   run: number;
   worker: string;
@@ -121,7 +121,7 @@ export interface HistogramRequest {
   scale: HistogramScale;
   bins: number;
   edges: "shared" | "own";
-  /** the shared bins hold the values of these, where it is more than the tensor's own */
+  /** runs and workers whose values determine the shared bins, if not only the tensor's own */
   over?: RunWorker[];
 }
 export interface ImageRequest {
@@ -178,15 +178,15 @@ export type FromKernel =
   | { kind: "error"; id: string; error: ErrorInfo }
   | { kind: "news" };
 
-/** What an answer may carry beside its packets. */
+/** Fields of an `answer` besides its packets. */
 export interface KernelResponse {
   live?: "loop" | "thread";
   heartbeat?: number;
-  firings?: Firing[];
+  firings?: Finding[];
   classes?: RuleClass[];
-  /** of the first matching names: index among the names received, start and end of the match */
+  /** first matching names: index among the names received, start and end of the match */
   matches?: [index: number, start: number, end: number][];
-  /** matching names */
+  /** number of matching names */
   total?: number;
 }
 
@@ -204,7 +204,7 @@ export interface CatalogHead {
   tensors: string[];
   collections: Record<string, number[]>;
 }
-/** What a tensor is to the eye: an image is shown as the picture that it is, a histogram as what it counted. */
+/** How a tensor is displayed. */
 export type Form = "number" | "text" | "complex" | "image" | "histogram";
 export interface PlanHead {
   kind: "plan";
@@ -281,7 +281,7 @@ export interface RuleClass {
   help: string;
   params: Param[];
 }
-export interface Firing {
+export interface Finding {
   step: number;
   tensor: string;
   worker: string;
@@ -299,7 +299,7 @@ export interface RuleInfo {
   total: number;
   message: string;
   params: Param[];
-  firings: Firing[];
+  firings: Finding[];
   firings_total: number;
   restarted?: boolean;
 }
@@ -315,5 +315,5 @@ export interface PageHead {
 }
 export type Head = CatalogHead | PlanHead | FramesHead | TileHead | ValuesHead | SeriesHead | RulesHead | PageHead;
 
-/** How one step of one rule ended, as it stands in a strip. */
+/** Outcomes of a rule at a step, by code. */
 export const OUTCOMES = ["not evaluated", "passed", "fired", "skipped", "error"] as const;

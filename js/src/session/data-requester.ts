@@ -1,4 +1,4 @@
-/** Decides what to ask the kernel for, from what is in view and what is already held. Asks once, and again only for more. */
+/** Requests the data that is in view and not loaded, each set once. */
 import { histogramKey, histogramRequest, imageKey } from "../data/frames";
 import { resolveAxes, resolveFixed } from "../data/matrix";
 import { seriesKey } from "../data/store";
@@ -61,7 +61,7 @@ export class DataRequester {
     if (traits._kind === "scalars" || traits.panels.includes("scalars")) this.#lines(scene);
   }
 
-  /** The step trait goes along with the newest step while following. */
+  /** While following, sets `step` to the latest step. */
   #follow({ traits, axis, step }: Scene) {
     const last = axis.steps[axis.steps.length - 1];
     if (last === undefined) return;
@@ -74,32 +74,32 @@ export class DataRequester {
     if (!tensor || Number.isNaN(near)) return;
     const { store } = this.session;
     const held = store.findFrames(run, tensor, worker);
-    // The same tensor under both roles (another step of it) is one set of frames.
+    // A comparison with another step of the same tensor uses the same frames.
     if (role === "compare" && run === scene.traits.run && worker === scene.traits.worker) {
       if (this.#requested.delete("compare")) this.session.cancel(this.session.framesSlot("compare"));
       return;
     }
-    const want = sectionRequest(scene.traits, held?.plan?.shape, held?.plan?.form);
+    const sections = sectionRequest(scene.traits, held?.plan?.shape, held?.plan?.form);
     const key = JSON.stringify([
       run,
       tensor,
       worker,
-      want.update,
-      want.hist,
-      want.image && imageKey(want.image.axes, want.image.fixed, want.image.pool),
+      sections.update,
+      sections.hist,
+      sections.image && imageKey(sections.image.axes, sections.image.fixed, sections.image.pool),
     ]);
     const before = this.#requested.get(role);
     if (before === key) return;
     this.#requested.set(role, key);
-    // The shape has just become known: the question that was sent meant the same axes.
+    // The shape has just become known; the request already sent means the same axes.
     if (before !== undefined && held?.plan && jsonEqual(JSON.parse(before).slice(0, 3), [run, tensor, worker])) {
       const sent = JSON.stringify([
         run,
         tensor,
         worker,
-        want.update,
-        want.hist,
-        want.image && imageKey(scene.traits.axes, scene.traits.fixed, want.image.pool),
+        sections.update,
+        sections.hist,
+        sections.image && imageKey(scene.traits.axes, scene.traits.fixed, sections.image.pool),
       ]);
       if (sent === before) return;
     }
@@ -111,12 +111,13 @@ export class DataRequester {
         const frame = frames.frames.get(step);
         if (!frame) return false;
         if (frame.error || frames.plan?.form === "text" || frames.plan?.reduced) return true;
-        if (want.hist && !frame.histograms.has(histogramKey(want.hist))) return false;
-        const pictured = frames.plan?.form !== "histogram" && want.image;
+        if (sections.hist && !frame.histograms.has(histogramKey(sections.hist))) return false;
+        const pictured = frames.plan?.form !== "histogram" && sections.image;
         if (pictured && !frame.images.has(imageKey(pictured.axes, pictured.fixed, pictured.pool))) return false;
-        return !want.update || frame.update !== undefined;
+        return !sections.update || frame.update !== undefined;
       });
-    // A page without a kernel shows what it holds. A kernel is asked even when all is here: it then pushes what is saved later.
+    // An exported page shows what it has. A kernel gets the request even if all frames are loaded: it then pushes later
+    // steps.
     if (this.session.exported && frames.frames.size) return;
     const after = complete ? { after: frames.steps[frames.steps.length - 1] as number } : {};
     void this.session.request(this.session.framesSlot(role), {
@@ -126,7 +127,7 @@ export class DataRequester {
       tensor,
       worker,
       near,
-      want,
+      want: sections,
       ...after,
     });
   }

@@ -1,11 +1,11 @@
-/** The line of Python that gives what is shown. */
+/** Python code that returns what a panel shows. */
 
 import type { TensorView } from "../data/tensor-view";
 import { pyString } from "../lib/save";
 import { MODES } from "../protocol/types";
 import type { Scene, Session } from "./session";
 
-/** An index expression for a slice: `[0, :, 3:10, 0:64]`; nothing when all is shown. */
+/** An index expression for a slice, such as `[0, :, 3:10, 0:64]`; empty for the whole tensor. */
 export function sliceText(
   rank: number,
   axes: readonly number[],

@@ -1,11 +1,12 @@
-/** Regex search of a run's tensor names: by the kernel, or in an exported page by a Web Worker. */
+/** Searches tensor names by regex: in the kernel, or in a Web Worker in an exported page. */
 import { IdleTimer } from "../lib/idle-timer";
 import { type NameMatch, spanMatch, substringSpans } from "../lib/name-filter";
 import { searchInWorker } from "../lib/worker-regex";
 import type { Session } from "./session";
 
-/** Wait this long after a keystroke. */
+/** Delay after a keystroke. */
 const TYPING_PAUSE_MS = 150;
+const TOO_SLOW = "Pattern too slow: stopped after 2 s";
 
 export interface RegexQuery {
   run: number;
@@ -16,16 +17,16 @@ export interface RegexQuery {
 }
 
 export class RegexSearch {
-  /** Matches of the latest query that succeeded. */
+  /** Matches of the latest successful query. */
   matches: readonly NameMatch[] = [];
   total = 0;
-  /** Why the latest query has no result. */
+  /** Message if the latest query failed. */
   error = "";
-  /** How the result differs from what was requested. */
+  /** How the result differs from the request. */
   note = "";
-  /** A query is waiting or running. */
+  /** Whether a query is waiting or running. */
   running = false;
-  /** Increases with each new result. */
+  /** Increases with each result. */
   version = 0;
   #key = "";
   #control = new AbortController();
@@ -41,7 +42,7 @@ export class RegexSearch {
     signal.addEventListener("abort", () => this.#control.abort());
   }
 
-  /** Starts a search if the query is new. The earlier matches stay until it ends. */
+  /** Starts a search if the query is new. The previous matches stay until it ends. */
   update(query: RegexQuery): void {
     const key = JSON.stringify([query.run, query.namesVersion, query.pattern]);
     if (key === this.#key) return;
@@ -84,7 +85,10 @@ export class RegexSearch {
 
   async #inKernel({ run, pattern }: RegexQuery) {
     const response = await this.session.request(this.slot, { what: "match", run, pattern });
-    if (!response) return this.session.requests.get(this.slot)?.error || "no response";
+    if (!response) {
+      const status = this.session.requests.get(this.slot);
+      return status?.errorType === "RegexTooSlow" ? TOO_SLOW : status?.error || "No response";
+    }
     const spans = response.matches ?? [];
     return { matches: spans.map(spanMatch), total: response.total ?? spans.length, note: "" };
   }
@@ -95,9 +99,9 @@ export class RegexSearch {
       case "spans":
         return { matches: result.spans.map(spanMatch), total: result.spans.length, note: "" };
       case "invalid":
-        return `invalid pattern: ${result.message.replace(/^Invalid regular expression: /, "")}`;
+        return `Invalid pattern: ${result.message.replace(/^Invalid regular expression: /, "")}`;
       case "timeout":
-        return "pattern stopped after 2 s: simplify it";
+        return TOO_SLOW;
       case "unavailable": {
         const spans = substringSpans(names, pattern);
         return { matches: spans.map(spanMatch), total: spans.length, note: "plain text search" };

@@ -1,11 +1,11 @@
-/** Which curves the scalar panel shows. */
+/** The curves of the scalar panel. */
 import type { Line } from "../protocol/types";
 import type { Scene, Session } from "./session";
 
-/** Collections whose tensors are numbers to be followed over steps. */
+/** Collections of scalars. */
 const SCALARS = ["losses", "scalars", "metrics", "sm_metrics", "searchable_scalars"];
 
-/** The lines of the scalar panel, one for each run meant; without a choice, the losses and metrics. */
+/** One curve per selected line and run. The default is losses and metrics. */
 export function selectedCurves({ traits }: Scene, session: Session): Required<Line>[] {
   const { runs } = session.store;
   let chosen: Line[] = traits.series;

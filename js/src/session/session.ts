@@ -1,4 +1,4 @@
-/** One widget's life: its traits, what it holds, and whom it asks. Views share it; nothing here draws. */
+/** One widget's traits, data and requests. All views of the widget share it. */
 import { lastAtOrBefore } from "../data/frames";
 import { type Axis, type Run, Store } from "../data/store";
 import type { TensorView } from "../data/tensor-view";
@@ -14,26 +14,27 @@ import {
 import { type Client, RequestError } from "./client";
 import type { State } from "./state";
 
-/** What one redraw sees: a consistent picture of traits and data. */
+/** A consistent snapshot of traits and data for one redraw. */
 export interface Scene {
   traits: Traits;
   run: Run | undefined;
   axis: Axis;
-  /** the global step shown; NaN when the run has none */
+  /** current global step; NaN if the run has none */
   step: number;
   main: TensorView | undefined;
   other: TensorView | undefined;
 }
 
-/** A question in flight or failed, by the place that shows it. */
+/** A running or failed request. */
 export interface RequestStatus {
-  since: number;
   done: number;
   total: number;
-  /** nothing was heard for a second, and for two minutes */
+  /** no message for one second, and for two minutes */
   busy: boolean;
   silent: boolean;
   error: string;
+  /** name of the kernel's exception */
+  errorType: string;
 }
 
 const BUSY_AFTER = 1000;
@@ -41,14 +42,14 @@ const SILENT_AFTER = 120_000;
 
 export class Session {
   readonly store = new Store();
-  /** By place: "hello", "main", "compare", "tile", … */
+  /** By slot: "hello", "frames/main", "frames/compare", "tile", … */
   readonly requests = new Map<string, RequestStatus>();
   readonly #controllers = new Map<string, AbortController>();
   #client: Client | undefined;
-  /** How often the kernel was met again after a silence: what it sent meanwhile may be lost, and is asked for anew. */
+  /** How often the connection was restored. Pushed data may have been lost meanwhile, so it is requested again. */
   reconnections = 0;
   #monitorHeartbeat = true;
-  /** The kernel that made this widget was restarted or is gone; nothing was heard since. */
+  /** The kernel's side of the widget was replaced or removed, and nothing was received since. */
   disconnected = false;
   live: KernelResponse["live"] | undefined;
   #heartbeat: ReturnType<typeof setTimeout> | undefined;
@@ -59,16 +60,16 @@ export class Session {
   ) {
     signal.addEventListener("abort", () => {
       clearTimeout(this.#heartbeat);
-      for (const asking of this.#controllers.values()) asking.abort();
+      for (const controller of this.#controllers.values()) controller.abort();
     });
   }
 
-  /** An exported page: nobody answers. */
+  /** Whether this is an exported page, without a kernel. */
   get exported(): boolean {
     return this.#client?.exported === true;
   }
 
-  /** Says hello, and again whenever the kernel has been silent for three of its own heartbeats. */
+  /** Sends `hello`, and again after three missed heartbeats. */
   connect(source: Client, heartbeat = true): void {
     this.#client = source;
     this.#monitorHeartbeat = heartbeat;
@@ -76,35 +77,35 @@ export class Session {
   }
 
   async #hello(again: boolean): Promise<void> {
-    const answer = await this.request("hello", { what: "hello", protocol: PROTOCOL, again });
-    if (answer?.live) this.live = answer.live;
-    if (answer && again) {
+    const response = await this.request("hello", { what: "hello", protocol: PROTOCOL, again });
+    if (response?.live) this.live = response.live;
+    if (response && again) {
       this.reconnections++;
       this.store.notify();
     }
-    if (this.#monitorHeartbeat && answer?.heartbeat)
-      this.#watchHeartbeat(answer.heartbeat * 3000, () => void this.#hello(true));
+    if (this.#monitorHeartbeat && response?.heartbeat)
+      this.#watchHeartbeat(response.heartbeat * 3000, () => void this.#hello(true));
   }
 
   #watchHeartbeat(ms: number, missed: () => void) {
     clearTimeout(this.#heartbeat);
     if (this.signal.aborted) return;
-    let seen = this.store.version;
-    const look = () => {
-      if (this.store.version === seen) return missed();
-      seen = this.store.version;
-      this.#heartbeat = setTimeout(look, ms);
+    let version = this.store.version;
+    const check = () => {
+      if (this.store.version === version) return missed();
+      version = this.store.version;
+      this.#heartbeat = setTimeout(check, ms);
     };
-    this.#heartbeat = setTimeout(look, ms);
+    this.#heartbeat = setTimeout(check, ms);
   }
 
-  /** A message without packets still is a sign of life. */
+  /** A message without packets also resets the heartbeat. */
   messageReceived(): void {
     this.disconnected = false;
     this.store.notify();
   }
 
-  /** The notebook says that the kernel's side of the widget is another one, or none. It is asked; whoever is there answers. */
+  /** The kernel's side of the widget was replaced or removed: sends `hello` to whichever kernel is there. */
   kernelChanged(): void {
     this.disconnected = true;
     this.store.notify();
@@ -112,64 +113,61 @@ export class Session {
   }
 
   /**
-   * Asks for a place; a newer question of the same place cancels the older. Resolves to undefined when it was cancelled or
-   * failed: the failure stands in `waiting` until the place asks again.
+   * Sends a request in a slot and cancels the slot's previous request. Resolves to undefined if it is cancelled or
+   * fails; a failure stays in `requests` until the slot's next request.
    */
-  async request(place: string, question: KernelRequest): Promise<KernelResponse | undefined> {
-    this.cancel(place);
+  async request(slot: string, request: KernelRequest): Promise<KernelResponse | undefined> {
+    this.cancel(slot);
     if (!this.#client || this.signal.aborted) return undefined;
     const control = new AbortController();
-    this.#controllers.set(place, control);
-    const waiting: RequestStatus = {
-      since: performance.now(),
-      done: 0,
-      total: 0,
-      busy: false,
-      silent: false,
-      error: "",
-    };
-    this.requests.set(place, waiting);
+    this.#controllers.set(slot, control);
+    const status: RequestStatus = { done: 0, total: 0, busy: false, silent: false, error: "", errorType: "" };
+    this.requests.set(slot, status);
     let timers: ReturnType<typeof setTimeout>[] = [];
-    const quiet = () => {
+    const stopTimers = () => {
       for (const timer of timers) clearTimeout(timer);
       timers = [];
-      waiting.busy = waiting.silent = false;
+      status.busy = status.silent = false;
     };
-    const listen = () => {
-      quiet();
-      const after = (ms: number, what: "busy" | "silent") =>
+    const startTimers = () => {
+      stopTimers();
+      const setAfter = (ms: number, flag: "busy" | "silent") =>
         setTimeout(() => {
-          waiting[what] = true;
+          status[flag] = true;
           this.store.notify();
         }, ms);
-      timers = [after(BUSY_AFTER, "busy"), after(SILENT_AFTER, "silent")];
+      timers = [setAfter(BUSY_AFTER, "busy"), setAfter(SILENT_AFTER, "silent")];
     };
-    listen();
+    startTimers();
     try {
-      const answer = await this.#client.request(question, control.signal, (done, total) => {
-        listen();
-        waiting.done = done;
-        waiting.total = total;
+      const response = await this.#client.request(request, control.signal, (done, total) => {
+        startTimers();
+        status.done = done;
+        status.total = total;
         this.store.notify();
       });
-      if (this.requests.get(place) === waiting) this.requests.delete(place);
-      return answer;
+      if (this.requests.get(slot) === status) this.requests.delete(slot);
+      return response;
     } catch (error) {
-      if (control.signal.aborted || (error instanceof RequestError && error.type === "Cancelled")) {
-        if (this.requests.get(place) === waiting) this.requests.delete(place);
-      } else waiting.error = error instanceof Error ? error.message : String(error);
+      const type = error instanceof RequestError ? error.type : "";
+      if (control.signal.aborted || type === "Cancelled") {
+        if (this.requests.get(slot) === status) this.requests.delete(slot);
+      } else {
+        status.error = error instanceof Error ? error.message : String(error);
+        status.errorType = type;
+      }
       return undefined;
     } finally {
-      quiet();
-      if (this.#controllers.get(place) === control) this.#controllers.delete(place);
+      stopTimers();
+      if (this.#controllers.get(slot) === control) this.#controllers.delete(slot);
       this.store.notify();
     }
   }
 
-  cancel(place: string): void {
-    this.#controllers.get(place)?.abort(new DOMException("a newer question took its place", "AbortError"));
-    this.#controllers.delete(place);
-    this.requests.delete(place);
+  cancel(slot: string): void {
+    this.#controllers.get(slot)?.abort(new DOMException("superseded by a newer request", "AbortError"));
+    this.#controllers.delete(slot);
+    this.requests.delete(slot);
   }
 
   scene(): Scene {
@@ -195,7 +193,7 @@ export class Session {
     };
   }
 
-  /** What is shown of a tensor at a step: its value there, or the latest earlier one of the mode in view. */
+  /** The tensor at a step: its value there, or the latest earlier one of the mode. */
   shown(run: number, tensor: string, worker: string, step: number, mode: ModeName): TensorView | undefined {
     if (!tensor) return undefined;
     const frames = this.store.findFrames(run, tensor, worker);
@@ -220,13 +218,13 @@ export class Session {
     };
   }
 
-  /** The place in `waiting` where frames of a role are reported. */
+  /** The slot of a role's `frames` requests. */
   framesSlot(role: Role): string {
     return `frames/${role}`;
   }
 }
 
-/** The step a slider stands on: the trait's, or the nearest saved one; -1 means the latest. */
+/** The saved step at or before `step`, else the first one; -1 selects the latest. */
 export function resolveStep(axis: Axis, step: number): number {
   if (axis.steps.length === 0) return Number.NaN;
   if (step < 0) return axis.steps[axis.steps.length - 1] as number;

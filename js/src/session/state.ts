@@ -1,10 +1,10 @@
-/** What a person chose: the traits, wherever they live (a kernel's widget, or an exported page). */
+/** The widget's traits, stored in a kernel's widget or an exported page. */
 
 import { jsonEqual } from "../lib/json-equal";
 import { PointerTracker } from "../lib/pointer-tracker";
 import { DEFAULTS, type Traits } from "../protocol/types";
 
-/** The part of anywidget's model that we use; 20 lines make a fake one. */
+/** The part of anywidget's model that is used. */
 export interface Model {
   get(name: string): unknown;
   set(name: string, value: unknown): void;
@@ -14,16 +14,16 @@ export interface Model {
   send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
 }
 
-/** How often a moving slider tells the kernel where it is. The picture never waits for that. */
+/** Minimum interval between saves to the kernel, in milliseconds. */
 const SAVE_EVERY = 60;
 /**
- * A pointer that drags it tells where it hesitates so long, or lets go: a notebook answers each word to its kernel with work of its own,
- * which costs a frame.
+ * Pause of a drag, in milliseconds, after which traits are saved. A notebook's handling of each message costs about a
+ * frame.
  */
 const HESITATION = 250;
 
 export class State {
-  /** Traits that this widget's class does not have (a slider has no palette): layer here, for the page's life. */
+  /** Traits that this widget class lacks (a slider has no colour map), kept while the page is open. */
   readonly #own: Partial<Traits> = {};
   readonly #listeners = new Set<() => void>();
   readonly #pointer: PointerTracker;
@@ -46,7 +46,7 @@ export class State {
     return (this.model.get(name) ?? this.#own[name] ?? DEFAULTS[name]) as Traits[K];
   }
 
-  /** Sets what differs and tells everybody once. */
+  /** Sets traits and notifies listeners once if any value differs. */
   set(patch: Partial<Traits>): void {
     let any = false;
     for (const [key, value] of Object.entries(patch)) {
@@ -86,12 +86,12 @@ export class State {
     try {
       this.model.save_changes();
     } catch {
-      // The kernel was restarted, and the way to it is closed: what was chosen stays chosen here.
+      // The connection to a restarted kernel is closed; the traits stay set in the page.
     }
   }
 }
 
-/** A model without a kernel: exported pages, the demo and tests. */
+/** A model without a kernel, for exported pages, the demo and tests. */
 export class LocalModel implements Model {
   readonly #values: Map<string, unknown>;
   readonly #listeners = new Map<string, Set<(...args: never[]) => void>>();

@@ -1,4 +1,4 @@
-/** A canvas that knows its size and can give what it shows as PNG or SVG. */
+/** A canvas with pointer gestures and export to PNG and SVG. */
 
 import { CanvasPen, type Drawing, type Pixels, type Size, SvgPen } from "../draw/pen";
 import type { Theme } from "../draw/theme";
@@ -12,7 +12,7 @@ export interface Pointer {
 }
 export interface Gestures {
   move?(at: Pointer | undefined): void;
-  /** begins a drag; what it returns is called with each move until the button is let go */
+  /** starts a drag; the returned function is called for each move and for the release */
   down?(at: Pointer): ((at: Pointer, done: boolean) => void) | undefined;
 }
 
@@ -57,7 +57,10 @@ export class Figure {
     return this.size.width > 0 && this.size.height > 0;
   }
 
-  /** Draws once the elements of this frame are written (text on a canvas would have the page laid out each time), if it is in sight. */
+  /**
+   * Draws after all DOM updates of this frame (drawing text can force a page layout), if the figure is in the
+   * viewport.
+   */
   paint(drawing: Drawing, theme: Theme): void {
     this.#drawing = drawing;
     this.#theme = theme;
@@ -73,7 +76,7 @@ export class Figure {
     this.#drawing(this.#pen, this.size, this.#theme);
   }
 
-  /** What the picture says, for those who do not see it. */
+  /** Describes the picture for screen readers. */
   describe(text: string): void {
     if (this.canvas.getAttribute("aria-label") !== text) this.canvas.setAttribute("aria-label", text);
   }
@@ -118,7 +121,7 @@ export class Figure {
         try {
           canvas.setPointerCapture(event.pointerId);
         } catch {
-          // a pointer that is already gone
+          // the pointer was released meanwhile
         }
       },
       { signal },

@@ -1,35 +1,34 @@
-/** Texts about a frame that several panels show. */
+/** Texts about a frame. */
 import { type Frame, finiteness } from "../data/frames";
 import type { TensorView } from "../data/tensor-view";
 import { count, num } from "../lib/format";
 
-/** Why there is no picture. */
+/** Why a panel has nothing to draw. */
 export function emptyReason(shown: TensorView | undefined, what: string): string {
   const plan = shown?.frames.plan;
-  if (!shown) return "choose a tensor";
+  if (!shown) return "No tensor selected";
   if (shown.frame?.error) return shown.frame.error.message;
-  if (Number.isNaN(shown.savedStep) && plan)
-    return shown.neverSaved ? "never saved in this mode" : "nothing saved up to this step";
-  if (plan?.form === "text") return `text has no ${what}`;
-  if (plan?.reduced) return "only reductions of this tensor were saved";
-  if (shown.frame?.counts?.[0] === 0) return "the tensor is empty";
-  return shown.frame ? `the ${what} is on its way` : "waiting for the first frame";
+  if (Number.isNaN(shown.savedStep) && plan) return shown.neverSaved ? "Not saved in this mode" : "Not saved yet";
+  if (plan?.form === "text") return `No ${what} for text`;
+  if (plan?.reduced) return "Only reductions saved";
+  if (shown.frame?.counts?.[0] === 0) return "Empty tensor";
+  return shown.frame ? `Loading ${what}\u2026` : "Loading\u2026";
 }
 
-/** What is not finite, by its names. */
+/** Counts of NaN and infinities. */
 const others = (frame: Frame) =>
   ["NaN", "+Inf", "\u2212Inf"].flatMap((name, i) => {
     const n = finiteness(frame).others[i];
     return n ? [`${count(n)} ${name}`] : [];
   });
 
-/** mean, std and the extremes of a frame in one line; of values that hold a NaN they would all be NaN, so the middle ones. */
+/** Summary statistics of a frame in one line. With a NaN they would all be NaN, so percentiles are shown instead. */
 export function frameSummary(frame: Frame | undefined): string {
   const s = frame?.stats;
   if (!s) return "";
   if (!frame.counts?.[0]) return "no values";
   const bad = others(frame);
-  if (bad.length && !finiteness(frame).finite) return `no finite value   ${bad.join("   ")}`;
+  if (bad.length && !finiteness(frame).finite) return `no finite values   ${bad.join("   ")}`;
   const p = frame.percentiles;
   const at = (q: number) => num(p?.values[p.q.indexOf(q)] ?? Number.NaN);
   if (Number.isNaN(s[2]) && p) return `5% ${at(5)}   median ${at(50)}   95% ${at(95)}   ${bad.join("   ")}`;
@@ -39,7 +38,7 @@ export function frameSummary(frame: Frame | undefined): string {
 export function describeFrame(frame: Frame | undefined): string {
   const s = frame?.stats;
   const c = frame?.counts;
-  if (!s || !c) return "No values here yet.";
+  if (!s || !c) return "No values loaded.";
   const bad = others(frame);
   const { finite } = finiteness(frame);
   const which = bad.length ? `Not finite: ${bad.join(", ")}.` : "All finite.";

@@ -1,4 +1,7 @@
-/** What a heat map asks the kernel for once nothing moves: a sharper tile of what is in view, the exact value under the pointer. */
+/**
+ * Requests details of the heat map when nothing moves: a sharper tile of the window, and the exact value under the
+ * pointer.
+ */
 
 import type { CellWindow, Matrix } from "../data/matrix";
 import type { Tile } from "../data/store";
@@ -10,18 +13,18 @@ import type { Scene, Session } from "../session/session";
 
 const TILE = 140;
 const VALUE = 90;
-/** Pixels of a tile, each way. */
+/** Maximum pixels of a tile per axis. */
 const LARGEST = 512;
 
-/** What a heat map shows at the moment. */
+/** What the heat map shows. */
 export interface HeatmapState {
   matrix: Matrix;
   window: CellWindow;
   size: Size;
-  /** the picture that is held has fewer pixels than the tensor cells */
+  /** the loaded image has fewer pixels than the tensor has cells */
   pooled: boolean;
   tile: Tile | undefined;
-  /** the cell under the pointer whose value is not known */
+  /** cell under the pointer whose exact value is not loaded */
   unknown: readonly [number, number] | undefined;
 }
 

@@ -26,19 +26,19 @@ import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
 
 const POOLS = [
-  ["maxabs", "largest magnitude"],
-  ["mean", "mean"],
-  ["min", "minimum"],
-  ["max", "maximum"],
+  ["maxabs", "Max magnitude"],
+  ["mean", "Mean"],
+  ["min", "Minimum"],
+  ["max", "Maximum"],
 ] as const;
 
 export class HeatmapPanel extends PicturePanel {
   readonly #palette: Select;
   readonly #pool: Select;
   readonly #over: Toggle;
-  readonly #lo = numberInput("Lower end of the colours");
-  readonly #hi = numberInput("Upper end of the colours");
-  /** what is said of numbers as colours, and not of a picture */
+  readonly #lo = numberInput("Range minimum");
+  readonly #hi = numberInput("Range maximum");
+  /** controls that do not apply to a logged image */
   readonly #colouring: HTMLElement[];
   #scene: Scene | undefined;
   #matrix: Matrix | undefined;
@@ -55,17 +55,9 @@ export class HeatmapPanel extends PicturePanel {
     const { signal, session } = context;
     const { state } = session;
     this.#details = new HeatmapDetailLoader(session, signal);
-    this.#pool = new Select(
-      "What a pixel shows of the values it covers",
-      (pool) => state.set({ pool: pool as Pool }),
-      signal,
-    );
-    this.#palette = new Select("Colours", (palette) => state.set({ palette }), signal);
-    this.#over = new Toggle(
-      "one scale for all steps",
-      (on) => state.set({ scale_over: on ? "steps" : "step" }),
-      signal,
-    );
+    this.#pool = new Select("Pooling", (pool) => state.set({ pool: pool as Pool }), signal);
+    this.#palette = new Select("Colormap", (palette) => state.set({ palette }), signal);
+    this.#over = new Toggle("Shared scale", (on) => state.set({ scale_over: on ? "steps" : "step" }), signal);
     const clip = () => {
       const [lo, hi] = [Number.parseFloat(this.#lo.value), Number.parseFloat(this.#hi.value)];
       if (Number.isFinite(lo) && Number.isFinite(hi) && lo < hi) state.set({ clip: [lo, hi] });
@@ -76,16 +68,16 @@ export class HeatmapPanel extends PicturePanel {
       this.#pool.el,
       iconButton("plus", "Zoom in", () => this.#zoom(0.5), signal),
       iconButton("minus", "Zoom out", () => this.#zoom(2), signal),
-      iconButton("fit", "Show all cells", () => state.set({ zoom: [] }), signal),
+      iconButton("fit", "Reset zoom", () => state.set({ zoom: [] }), signal),
     );
     this.#colouring = [
-      field("colours", this.#palette.el),
-      field("clip to", h("span", { class: "smdw-pair" }, this.#lo, this.#hi)),
+      field("Colormap", this.#palette.el),
+      field("Value range", h("span", { class: "smdw-pair" }, this.#lo, this.#hi)),
       h(
         "div",
         { class: "smdw-actions" },
         this.#over.el,
-        textButton("no clip", () => state.set({ clip: [] }), signal),
+        textButton("Reset range", () => state.set({ clip: [] }), signal),
       ),
     ];
     this.menu.append(...this.#colouring);
@@ -112,7 +104,7 @@ export class HeatmapPanel extends PicturePanel {
     const { traits, main } = scene;
     const { session, theme } = this.context;
     const colours = theme();
-    // The buckets of a histogram that was logged are no matrix: the other panels draw them.
+    // A logged histogram is not a matrix.
     setVisible(this.el, main?.frames.plan?.form !== "histogram");
     this.#pool.update(POOLS, traits.pool);
     this.#palette.update(
@@ -181,19 +173,19 @@ export class HeatmapPanel extends PicturePanel {
     };
     this.#picture = picture;
     this.figure.paint((pen, size, paint) => drawHeatmap(pen, size, paint, picture), colours);
-    const waiting = session.requests.get("tile");
-    this.note(waiting ?? session.requests.get(session.framesSlot("main")));
+    const status = session.requests.get("tile");
+    this.note(status ?? session.requests.get(session.framesSlot("main")));
     this.readout(this.#readoutText());
     const rgba = image?.rgba ?? false;
     this.title(rgba ? "Image" : "Heat map");
     for (const tool of [this.#pool.el, ...this.#colouring]) setVisible(tool, !rgba);
-    const said = rgba
+    const description = rgba
       ? `Image ${truncate(traits.tensor, 80)}, ${count(matrix?.cols ?? 0)} pixels wide, ${count(matrix?.rows ?? 0)} high.`
       : matrix
         ? `Heat map of ${truncate(traits.tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${count(matrix.rows)} rows, ${count(matrix.cols)} columns, colours from ${num(domain[0])} to ${num(domain[1])}.`
-        : "Heat map: nothing to show yet.";
-    this.figure.describe(said);
-    this.summary(said);
+        : "Heat map: no data.";
+    this.figure.describe(description);
+    this.summary(description);
     if (matrix)
       this.#details.update(scene, {
         matrix,
@@ -234,16 +226,16 @@ export class HeatmapPanel extends PicturePanel {
     });
   }
 
-  #pixels(place: string, image: Image, look: string, domain: [number, number]): Pixels {
-    const known = this.#cache.get(`${place}/${look}`);
+  #pixels(slot: string, image: Image, look: string, domain: [number, number]): Pixels {
+    const known = this.#cache.get(`${slot}/${look}`);
     if (known?.of === image.data) return known.pixels;
     const pixels = colourPixels(image, (this.#table as { table: Table }).table, domain);
-    for (const old of this.#cache.keys()) if (old.startsWith(`${place}/`)) this.#cache.delete(old);
-    this.#cache.set(`${place}/${look}`, { of: image.data, pixels });
+    for (const old of this.#cache.keys()) if (old.startsWith(`${slot}/`)) this.#cache.delete(old);
+    this.#cache.set(`${slot}/${look}`, { of: image.data, pixels });
     return pixels;
   }
 
-  /** The value under the pointer: exact when the kernel has said it or a pixel is a cell of it; else what the pixel stands for. */
+  /** Readout of the cell under the pointer: its exact value if loaded, else the pooled value. */
   #readoutText(): string {
     const m = this.#matrix;
     const main = this.#scene?.main;
@@ -251,7 +243,7 @@ export class HeatmapPanel extends PicturePanel {
       return this.#image?.rgba
         ? `${count(m?.cols ?? 0)} \u00d7 ${count(m?.rows ?? 0)} pixels`
         : this.#image
-          ? `${count(m?.rows ?? 0)} \u00d7 ${count(m?.cols ?? 0)} cells${this.#pooled() ? `, a pixel shows the ${POOLS.find(([p]) => p === this.#scene?.traits.pool)?.[1]} of its cells` : ""}`
+          ? `${count(m?.rows ?? 0)} \u00d7 ${count(m?.cols ?? 0)} cells${this.#pooled() ? `, pooled by ${this.#pooling()}` : ""}`
           : "";
     const [row, col] = this.#hover;
     const index = indexText(m, row, col);
@@ -286,7 +278,11 @@ export class HeatmapPanel extends PicturePanel {
     );
     if (image.rgba)
       return `row ${count(row)}, column ${count(col)}: ${cells > 1 ? "about " : ""}${pixelText(image, r * image.width + c)}`;
-    return `${index} \u2248 ${num(imageValue(image, r * image.width + c), 5)}${cells > 1 ? `  (${POOLS.find(([p]) => p === this.#scene?.traits.pool)?.[1]} of about ${count(cells)} cells)` : ""}`;
+    return `${index} \u2248 ${num(imageValue(image, r * image.width + c), 5)}${cells > 1 ? `  (${this.#pooling()} of about ${count(cells)} cells)` : ""}`;
+  }
+
+  #pooling(): string {
+    return (POOLS.find(([pool]) => pool === this.#scene?.traits.pool)?.[1] ?? "").toLowerCase();
   }
 
   #pooled(): boolean {
@@ -319,7 +315,7 @@ export class HeatmapPanel extends PicturePanel {
         if (done && state.get("selection").kind === "cells") state.set({ selection: {} });
         return;
       }
-      // All in view: there is nowhere to pan to, so a drag marks cells.
+      // At full extent there is nowhere to pan to, so a drag selects cells.
       if (select || whole) {
         const to =
           cellAt(
@@ -350,7 +346,7 @@ export class HeatmapPanel extends PicturePanel {
     state.set({ zoom: next[1] - next[0] >= m.rows && next[3] - next[2] >= m.cols ? [] : [...next] });
   }
 
-  /** The page scrolls with the wheel; it zooms only with Ctrl (or a pinch), or when the picture has the focus. */
+  /** The wheel zooms with Ctrl (or a pinch) or if the figure has the focus; otherwise the page scrolls. */
   #wheel(event: WheelEvent) {
     const focused = (this.el.getRootNode() as Document | ShadowRoot).activeElement === this.figure.canvas;
     if (!event.ctrlKey && !focused) return;
@@ -368,7 +364,7 @@ export class HeatmapPanel extends PicturePanel {
     else if (event.key === "0") state.set({ zoom: [] });
     else if (event.key === "Escape") state.set({ selection: {} });
     else if (event.key.startsWith("Arrow")) {
-      // Arrows move a cell cursor, and the window when the cursor leaves it.
+      // Arrows move a cell cursor. The window follows it.
       const [row, col] = this.#hover ?? [
         Math.floor((window[0] + window[1]) / 2),
         Math.floor((window[2] + window[3]) / 2),

@@ -18,9 +18,9 @@ import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
 
 const SCALES = [
-  ["linear", "linear"],
-  ["symlog", "symlog"],
-  ["log", "log |x|"],
+  ["linear", "Linear"],
+  ["symlog", "Symlog"],
+  ["log", "Log |x|"],
 ] as const;
 
 function most(hist: Histogram | undefined): number {
@@ -46,10 +46,10 @@ export class HistogramPanel extends PicturePanel {
       (hist_scale) => session.state.set({ hist_scale }),
       signal,
     );
-    this.#log = new Toggle("log counts", (log_counts) => session.state.set({ log_counts }), signal);
+    this.#log = new Toggle("Log counts", (log_counts) => session.state.set({ log_counts }), signal);
     this.#bins = new Select("Bins", (value) => session.state.set({ hist_bins: value as "shared" | "own" }), signal);
     this.tools.append(this.#scale.el, this.#log.el);
-    this.menu.append(field("bins", this.#bins.el));
+    this.menu.append(field("Bins", this.#bins.el));
     this.exports(this.figure, () => ({
       name: `${this.#scene?.traits.tensor}-histogram-step-${this.#scene?.main?.savedStep}`,
       rows: () => this.#rows(),
@@ -93,10 +93,10 @@ export class HistogramPanel extends PicturePanel {
     const comparing = Object.keys(traits.compare).length > 0;
     this.#bins.update(
       comparing
-        ? [["shared", "the same for both"]]
+        ? [["shared", "Shared"]]
         : [
-            ["shared", "the same at all steps"],
-            ["own", "each step its own"],
+            ["shared", "Shared"],
+            ["own", "Per step"],
           ],
       comparing ? "shared" : traits.hist_bins,
     );
@@ -138,9 +138,9 @@ export class HistogramPanel extends PicturePanel {
     this.#picture = picture;
     this.figure.paint((pen, size, colours) => drawHistogram(pen, size, colours, picture), theme());
     this.readout(this.#readoutText(hist, main?.frame));
-    const said = `Histogram of ${truncate(traits.tensor, 80)} at step ${main?.frame?.step ?? "none"}. ${describeFrame(main?.frame)}`;
-    this.figure.describe(said);
-    this.summary(said);
+    const description = `Histogram of ${truncate(traits.tensor, 80)} at step ${main?.frame?.step ?? "none"}. ${describeFrame(main?.frame)}`;
+    this.figure.describe(description);
+    this.summary(description);
   }
 
   #readoutText(hist: Histogram | undefined, frame: Frame | undefined): string {

@@ -18,7 +18,7 @@ import { emptyReason } from "./frame-text";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
 
-/** Histograms of all saved steps: where in the run did the values move? */
+/** Histograms of all saved steps. */
 export class HistoryPanel extends PicturePanel {
   readonly #kind: Segments<"strip" | "ridge">;
   #picture: HistoryPicture | undefined;
@@ -35,10 +35,10 @@ export class HistoryPanel extends PicturePanel {
     super("history", "Histograms over steps", context);
     const { signal, session } = context;
     this.#kind = new Segments<"strip" | "ridge">(
-      "Kind",
+      "Plot type",
       [
-        ["strip", "strip"],
-        ["ridge", "ridge"],
+        ["strip", "Strip"],
+        ["ridge", "Ridge"],
       ],
       (history) => session.state.set({ history }),
       signal,
@@ -110,7 +110,7 @@ export class HistoryPanel extends PicturePanel {
       table: table("density", colours.dark),
       label: (step) => count(step),
       version,
-      emptyMessage: this.#frames.length ? "no finite value at any step" : emptyReason(main, "histogram"),
+      emptyMessage: this.#frames.length ? "No finite values" : emptyReason(main, "histogram"),
     };
     this.#picture = picture;
     const layout = layoutHistory(picture, this.figure.size, false);
@@ -127,16 +127,17 @@ export class HistoryPanel extends PicturePanel {
       colours,
     );
     const shown = this.#hover === undefined ? undefined : main?.frames.frames.get(this.#hover);
-    this.readout(
-      shown
-        ? `step ${count(shown.step)}   ${range(shown)}`
-        : `${plural(this.#frames.length, "step")} held${main && main.frames.steps.length > this.#frames.length ? ` of ${count(main.frames.steps.length)} saved` : ""}`,
-    );
+    this.readout(shown ? `step ${count(shown.step)}   ${range(shown)}` : this.#loaded(main?.frames.steps.length ?? 0));
     const first = this.#frames[0];
     const last = this.#frames.at(-1);
-    const said = `Histograms of ${truncate(traits.tensor, 80)} over ${plural(this.#frames.length, "step")}. ${first && last ? `At step ${first.step}: ${range(first)}. At step ${last.step}: ${range(last)}.` : ""}`;
-    this.figure.describe(said);
-    this.summary(said);
+    const description = `Histograms of ${truncate(traits.tensor, 80)} over ${plural(this.#frames.length, "step")}. ${first && last ? `At step ${first.step}: ${range(first)}. At step ${last.step}: ${range(last)}.` : ""}`;
+    this.figure.describe(description);
+    this.summary(description);
+  }
+
+  #loaded(saved: number): string {
+    const loaded = plural(this.#frames.length, "step");
+    return saved > this.#frames.length ? `${loaded} loaded, ${count(saved)} saved` : `${loaded} loaded`;
   }
 
   #rows(): Rows | undefined {

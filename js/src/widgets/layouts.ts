@@ -1,4 +1,4 @@
-/** How parts stand together: one small class a widget kind. A layout only places parts and hands each the scene. */
+/** Arranges components, one layout per widget kind. */
 
 import { isScalar } from "../data/tensor-view";
 import { h, Select, setAttributes, setText, setVisible, Toggle } from "../lib/dom";
@@ -19,24 +19,24 @@ import { Drawer, TensorTree } from "./tensor-tree";
 import { ValuesPanel } from "./values-panel";
 
 const PANELS: Record<PanelName, { title: string; make(context: Context): Part }> = {
-  histogram: { title: "histogram", make: (context) => new HistogramPanel(context) },
-  heatmap: { title: "heat map", make: (context) => new HeatmapPanel(context) },
-  history: { title: "over steps", make: (context) => new HistoryPanel(context) },
-  statistics: { title: "statistics", make: (context) => new StatisticsPanel(context) },
-  values: { title: "values", make: (context) => new ValuesPanel(context) },
-  scalars: { title: "scalars", make: (context) => new ScalarPanel(context) },
-  rules: { title: "rules", make: (context) => new RulePanel(context) },
+  histogram: { title: "Histogram", make: (context) => new HistogramPanel(context) },
+  heatmap: { title: "Heat map", make: (context) => new HeatmapPanel(context) },
+  history: { title: "Over steps", make: (context) => new HistoryPanel(context) },
+  statistics: { title: "Statistics", make: (context) => new StatisticsPanel(context) },
+  values: { title: "Values", make: (context) => new ValuesPanel(context) },
+  scalars: { title: "Scalars", make: (context) => new ScalarPanel(context) },
+  rules: { title: "Rules", make: (context) => new RulePanel(context) },
 };
 
-/** What says something of the tensor in view: a number a step is a curve, text nothing but itself. */
+/** Whether a panel applies to the tensor in view. */
 function fits(name: PanelName, { main }: Scene): boolean {
   if (main?.frames.plan?.form === "text") return !["histogram", "history", "heatmap", "statistics"].includes(name);
-  // The buckets of a histogram that was logged are no matrix.
+  // A logged histogram is not a matrix.
   if (main?.frames.plan?.form === "histogram" && name === "heatmap") return false;
   return !isScalar(main) || !["histogram", "history", "heatmap"].includes(name);
 }
 
-/** The panels a person keeps open, made when first shown. */
+/** The open panels, created when first shown. */
 class Panels implements Part {
   readonly el = h("div", { class: "smdw-panels" });
   readonly #made = new Map<PanelName, Part>();
@@ -59,9 +59,9 @@ class Panels implements Part {
   }
 }
 
-/** Which panels are open. */
+/** Toggles for the panels. */
 class PanelToggles implements Part {
-  readonly el = h("div", { class: "smdw-panel-choice", role: "group", "aria-label": "Panels shown" });
+  readonly el = h("div", { class: "smdw-panel-choice", role: "group", "aria-label": "Panels" });
   readonly #toggles = new Map<PanelName, Toggle>();
   constructor(context: Context, names: readonly PanelName[]) {
     const { state } = context.session;
@@ -91,14 +91,14 @@ class PanelToggles implements Part {
 }
 
 const STATUS: Record<string, string> = {
-  running: "running",
-  ended: "ended",
-  stalled: "nothing new for a while",
-  gone: "the run is gone",
-  error: "cannot be read",
+  running: "Running",
+  ended: "Ended",
+  stalled: "Stalled",
+  gone: "Missing",
+  error: "Unreadable",
 };
 
-/** What run this is and how it stands. */
+/** Name, status and size of the run. */
 class RunBar implements Part {
   readonly el: HTMLElement;
   readonly #dot = h("span", { class: "smdw-dot", "aria-hidden": "true" });
@@ -150,21 +150,21 @@ class RunBar implements Part {
         ]
       : [];
     setText(this.#facts, facts.filter(Boolean).join(" \u00b7 "));
-    const waiting = session.requests.get("hello");
-    const said =
+    const status = session.requests.get("hello");
+    const message =
       session.store.packetError ||
-      (waiting && session.disconnected ? NO_KERNEL : "") ||
-      waiting?.error ||
-      (waiting?.busy ? "the kernel is busy: showing what has arrived" : "") ||
+      (status && session.disconnected ? NO_KERNEL : "") ||
+      status?.error ||
+      (status?.busy ? "Kernel busy" : "") ||
       head?.message ||
-      (run ? (session.exported ? "saved page" : "") : "waiting for the run");
-    setText(this.#message, truncate(said, 300));
+      (run ? (session.exported ? "Exported page" : "") : "Waiting for run");
+    setText(this.#message, truncate(message, 300));
     this.#message.classList.toggle(
       "smdw-error",
       Boolean(
         session.store.packetError ||
-          waiting?.error ||
-          (waiting && session.disconnected) ||
+          status?.error ||
+          (status && session.disconnected) ||
           head?.status === "error" ||
           head?.status === "gone",
       ),

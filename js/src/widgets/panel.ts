@@ -1,4 +1,4 @@
-/** The frame round every picture: title, tools, a menu, a line that reads out what is under the pointer, and errors in place. */
+/** Base of all panels: title, tools, menu, status note and readout. */
 import { h, ICONS, icon, setText, setVisible, textButton } from "../lib/dom";
 import { copyText, csv, save } from "../lib/save";
 import { NO_KERNEL } from "../session/client";
@@ -8,7 +8,7 @@ import type { Context, Part } from "./part";
 
 export type Rows = (string | number)[][];
 
-/** What a panel offers to take away. */
+/** The exports that a panel's menu offers. */
 export interface Exports {
   name: string;
   rows(): Rows | undefined;
@@ -40,9 +40,9 @@ export abstract class Panel implements Part {
       {
         type: "button",
         class: "smdw-button smdw-icon-button",
-        "aria-label": `${title}: more`,
+        "aria-label": `${title} menu`,
         "aria-expanded": "false",
-        title: "More",
+        title: "Menu",
       },
       icon(ICONS.more),
     );
@@ -69,39 +69,39 @@ export abstract class Panel implements Part {
     setText(this.#title, value);
   }
 
-  /** One line below the picture: never over it. */
+  /** Sets the line below the picture. */
   protected readout(value: string): void {
     setText(this.#readout, value || "\u00a0");
   }
 
-  /** What the panel shows, in a sentence. */
+  /** Describes the content for screen readers. */
   protected summary(value: string): void {
     setText(this.#summary, value);
   }
 
-  /** How a question of this panel stands, or what went wrong. */
-  protected note(waiting: RequestStatus | undefined, fallback = ""): void {
-    const lost = waiting !== undefined && this.context.session.disconnected;
+  /** Shows the status of a request, or `fallback`. */
+  protected note(status: RequestStatus | undefined, fallback = ""): void {
+    const lost = status !== undefined && this.context.session.disconnected;
     const value = lost
       ? NO_KERNEL
-      : waiting?.error
-        ? waiting.error
-        : waiting?.silent
-          ? "no answer from the kernel for minutes; still waiting"
-          : waiting?.busy
-            ? "the kernel is busy"
-            : waiting && waiting.total > 0
-              ? `${waiting.done} of ${waiting.total}`
+      : status?.error
+        ? status.error
+        : status?.silent
+          ? "Kernel not responding"
+          : status?.busy
+            ? "Kernel busy"
+            : status && status.total > 0
+              ? `${status.done} of ${status.total}`
               : fallback;
     setText(this.#note, value.slice(0, 300));
     this.#note.title = value.slice(0, 2000);
-    this.#note.classList.toggle("smdw-error", lost || Boolean(waiting?.error));
+    this.#note.classList.toggle("smdw-error", lost || Boolean(status?.error));
   }
 
   protected exports(figure: Figure | undefined, exports: () => Exports): void {
     const { signal } = this.context;
-    const done = (words: string) => {
-      setText(this.#note, words);
+    const done = (message: string) => {
+      setText(this.#note, message);
       this.#toggle(false);
     };
     const actions = h("div", { class: "smdw-actions" });
@@ -112,7 +112,7 @@ export abstract class Panel implements Part {
           async () => {
             const blob = await figure.png();
             if (blob) save(`${exports().name}.png`, blob);
-            done("saved");
+            done("Saved");
           },
           signal,
         ),
@@ -120,7 +120,7 @@ export abstract class Panel implements Part {
           "SVG",
           () => {
             save(`${exports().name}.svg`, new Blob([figure.svg()], { type: "image/svg+xml" }));
-            done("saved");
+            done("Saved");
           },
           signal,
         ),
@@ -132,7 +132,7 @@ export abstract class Panel implements Part {
         () => {
           const rows = exports().rows();
           if (rows) save(`${exports().name}.csv`, new Blob([csv(rows)], { type: "text/csv" }));
-          done(rows ? "saved" : "nothing to save yet");
+          done(rows ? "Saved" : "No data yet");
         },
         signal,
       ),
@@ -140,7 +140,7 @@ export abstract class Panel implements Part {
         "Copy as Python",
         async () => {
           const ok = await copyText(exports().python(), this.el);
-          done(ok ? "copied" : "the browser did not let us copy");
+          done(ok ? "Copied" : "Clipboard access denied");
         },
         signal,
       ),
@@ -178,7 +178,7 @@ export abstract class Panel implements Part {
   }
 }
 
-/** A panel whose body is one picture. */
+/** A panel with one figure. */
 export abstract class PicturePanel extends Panel {
   protected readonly figure: Figure;
   constructor(name: string, title: string, context: Context) {

@@ -3,7 +3,7 @@ import { truncate } from "../lib/format";
 import type { Param, Params } from "../protocol/types";
 import type { Context } from "./part";
 
-/** Parameters of a rule as fields; a change is sent when it is entered, and the rule runs again. */
+/** Fields for a rule's parameters. A change is sent at once and reruns the rule. */
 export class ParamFields {
   readonly el = h("div", { class: "smdw-params" });
   readonly #fields = new Map<string, HTMLInputElement>();
@@ -47,7 +47,7 @@ export class ParamFields {
       const value = parse(param, input);
       const bad = value === undefined;
       setAttributes(input, { "aria-invalid": bad ? "true" : undefined });
-      input.title = bad ? `${param.name} is ${param.type === "int" ? "a whole number" : "a number"}` : input.title;
+      input.title = bad ? `${param.name} must be ${param.type === "int" ? "an integer" : "a number"}` : input.title;
       if (!bad) this.changed({ [param.name]: value });
     };
     input.addEventListener("change", enter, { signal: this.signal });

@@ -1,18 +1,18 @@
-/** What every visible part is, and what it may know. */
+/** The interface of visible components. */
 
 import type { Theme } from "../draw/theme";
 import type { KeyCapture } from "../lib/key-capture";
 import type { Scene, Session } from "../session/session";
 
-/** What a part may know: the session, the page's colours, and how to ask for the next frame. */
+/** What a component may use. */
 export interface Context {
   session: Session;
   signal: AbortSignal;
   keys: KeyCapture;
   theme(): Theme;
-  /** draw again at the next frame */
+  /** schedule a redraw in the next animation frame */
   redraw(): void;
-  /** what is drawn on canvases waits until all elements are up to date */
+  /** draw on a canvas after all DOM updates of the frame */
   paint(picture: () => void): void;
 }
 

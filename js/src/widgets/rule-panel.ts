@@ -7,11 +7,11 @@ import { Panel, type Rows } from "./panel";
 import type { Context } from "./part";
 import { RuleRow } from "./rule-row";
 
-/** A row a rule: its status, what it said of each step, what it said last, and its parameters, which can be changed here. */
+/** One row per rule. */
 export class RulePanel extends Panel {
   readonly #rows = new Map<string, RuleRow>();
   readonly #list = h("div", { class: "smdw-rules" });
-  readonly #empty = h("p", { class: "smdw-empty" }, "No rules yet.");
+  readonly #empty = h("p", { class: "smdw-empty" }, "No rules");
   readonly #add: Select;
   #scene: Scene | undefined;
 
@@ -19,7 +19,7 @@ export class RulePanel extends Panel {
     super("rules", "Rules", context);
     const { signal, session } = context;
     this.#add = new Select(
-      "Add a rule",
+      "Add rule",
       (name) => {
         if (name)
           void session.request("rules", {
@@ -49,8 +49,8 @@ export class RulePanel extends Panel {
     const groups = [...classes].sort((a, b) => Number(a.builtin) - Number(b.builtin) || a.name.localeCompare(b.name));
     this.#add.update(
       [
-        ["", "add a rule\u2026"],
-        ...groups.map((each) => [each.name, each.builtin ? each.name : `${each.name} (yours)`] as const),
+        ["", "Add rule\u2026"],
+        ...groups.map((each) => [each.name, each.builtin ? each.name : `${each.name} (custom)`] as const),
       ],
       "",
     );
@@ -72,7 +72,7 @@ export class RulePanel extends Panel {
     const fired = [...rules.values()].filter((rule) => rule.info.status === "IssuesFound");
     this.readout("");
     this.summary(
-      `${plural(rules.size, "rule")}. ${fired.length ? `Issues found by ${fired.map((rule) => truncate(rule.info.name, 60)).join(", ")}.` : "No issues found."}`,
+      `${plural(rules.size, "rule")}. ${fired.length ? `Findings: ${fired.map((rule) => truncate(rule.info.name, 60)).join(", ")}.` : "No findings."}`,
     );
   }
 
@@ -85,14 +85,14 @@ export class RulePanel extends Panel {
 
   #table(): Rows | undefined {
     const rows: Rows = [["rule", "status", "step", "outcome", "message"]];
-    for (const { info, outcomes, firings } of this.context.session.store.rules.values())
+    for (const { info, outcomes, findings } of this.context.session.store.rules.values())
       for (const [step, outcome] of [...outcomes].sort(([a], [b]) => a - b))
         rows.push([
           info.name,
           info.status,
           step,
           OUTCOMES[outcome] ?? "",
-          firings
+          findings
             .get(step)
             ?.map((each) => each.message)
             .join("; ") ?? "",

@@ -4,22 +4,14 @@ import { drawOutcomes } from "../draw/timeline";
 import { h, iconButton, setAttributes, setText, setVisible, textButton } from "../lib/dom";
 import { count, num, plural, truncate } from "../lib/format";
 import { linear } from "../lib/scale";
-import { type Firing, OUTCOMES, type RuleStatus } from "../protocol/types";
+import { type Finding, OUTCOMES } from "../protocol/types";
 import type { Scene } from "../session/session";
 import { Figure } from "./figure";
 import { ParamFields } from "./param-fields";
 import type { Context } from "./part";
+import { RULE_ICONS, ruleLabel } from "./rule-status";
 
-const MARKS: Record<RuleStatus, string> = {
-  InProgress: "\u25d4",
-  NoIssuesFound: "\u2713",
-  IssuesFound: "\u25b2",
-  Error: "\u2715",
-  Stopping: "\u25a1",
-  Stopped: "\u25a0",
-};
-
-/** One rule. */
+/** One rule: status, outcomes over steps, latest finding, controls and parameters. */
 export class RuleRow {
   readonly el: HTMLElement;
   readonly #control = new AbortController();
@@ -35,11 +27,11 @@ export class RuleRow {
   readonly #stop: HTMLButtonElement;
   readonly #details = h("div", { class: "smdw-rule-details", hidden: true });
   readonly #params: ParamFields;
-  readonly #firings = h("ul", { class: "smdw-firings" });
-  #firingsKey = "";
+  readonly #findings = h("ul", { class: "smdw-firings" });
+  #findingsKey = "";
   #rule: RuleState | undefined;
   #hover: number | undefined;
-  #firing: Firing | undefined;
+  #finding: Finding | undefined;
 
   constructor(
     private readonly id: string,
@@ -57,11 +49,11 @@ export class RuleRow {
     );
     const act = (what: "start" | "pause" | "stop" | "rerun" | "remove") => () =>
       void session.request("rules", { what: "rule", do: what, rule: id });
-    this.#go = iconButton("play", "Run this rule", act("start"), signal);
-    this.#pause = iconButton("pause", "Pause this rule", act("pause"), signal);
-    this.#stop = iconButton("stop", "Stop this rule", act("stop"), signal);
-    const again = iconButton("rerun", "Run again from the first step", act("rerun"), signal);
-    const away = iconButton("close", "Remove this rule", act("remove"), signal);
+    this.#go = iconButton("play", "Run rule", act("start"), signal);
+    this.#pause = iconButton("pause", "Pause rule", act("pause"), signal);
+    this.#stop = iconButton("stop", "Stop rule", act("stop"), signal);
+    const again = iconButton("rerun", "Rerun rule", act("rerun"), signal);
+    const away = iconButton("close", "Remove rule", act("remove"), signal);
     const controls = h("div", { class: "smdw-rule-controls" }, this.#go, this.#pause, this.#stop, again, away);
     setVisible(controls, !session.exported);
     this.#params = new ParamFields(
@@ -69,7 +61,7 @@ export class RuleRow {
       context,
       signal,
     );
-    this.#details.append(this.#params.el, this.#firings);
+    this.#details.append(this.#params.el, this.#findings);
     this.el = h(
       "div",
       { class: "smdw-rule" },
@@ -78,7 +70,7 @@ export class RuleRow {
       this.#details,
     );
     this.#name.addEventListener("click", () => this.#open(Boolean(this.#details.hidden)), { signal });
-    this.#message.addEventListener("click", () => this.#firing && this.#show(this.#firing), { signal });
+    this.#message.addEventListener("click", () => this.#finding && this.#show(this.#finding), { signal });
     context.keys.on(this.#strip, (event) => this.#key(event));
     this.#figure.gestures(
       {
@@ -105,8 +97,9 @@ export class RuleRow {
     this.#rule = rule;
     const { info, outcomes } = rule;
     const { session, theme } = this.context;
-    setText(this.#status, `${MARKS[info.status] ?? "?"} ${info.status}`);
-    this.#status.dataset.status = info.status;
+    const label = ruleLabel(rule);
+    setText(this.#status, `${RULE_ICONS[label]} ${label}`);
+    this.#status.dataset.status = label;
     setText(this.#name, truncate(info.name, 80));
     setAttributes(this.#name, { title: truncate(info.class, 200) });
     const other = info.run !== scene.traits.run;
@@ -143,46 +136,46 @@ export class RuleRow {
     }
   }
 
-  /** The line below: what was said of the step under the pointer, of the step in view, or last. */
-  #readoutText({ info, outcomes, firings }: RuleState, scene: Scene) {
+  /** Shows the finding at the hovered or current step, else the latest one. */
+  #readoutText({ info, outcomes, findings }: RuleState, scene: Scene) {
     const at = this.#hover ?? scene.step;
-    const here = firings.get(at)?.[0];
+    const here = findings.get(at)?.[0];
     const last = info.firings.at(-1);
-    const firing = here ?? (this.#hover === undefined ? last : undefined);
-    this.#firing = firing;
+    const finding = here ?? (this.#hover === undefined ? last : undefined);
+    this.#finding = finding;
     const hovered =
       this.#hover === undefined ? "" : `step ${count(this.#hover)}: ${OUTCOMES[outcomes.get(this.#hover) ?? 0]}`;
-    const words = firing
-      ? `step ${count(firing.step)}  ${truncate(firing.tensor, 80)}  ${firing.message}${firing.value === null ? "" : ` (${num(firing.value)})`}`
+    const words = finding
+      ? `step ${count(finding.step)}  ${truncate(finding.tensor, 80)}  ${finding.message}${finding.value === null ? "" : ` (${num(finding.value)})`}`
       : hovered || info.message;
     setText(this.#message, truncate(words, 400));
-    setAttributes(this.#message, { disabled: !firing });
+    setAttributes(this.#message, { disabled: !finding });
     this.#message.title = truncate(words, 2000);
     setVisible(this.#message, words !== "");
   }
 
-  #list({ info, firings }: RuleState) {
-    const all = [...firings.values()]
+  #list({ info, findings }: RuleState) {
+    const all = [...findings.values()]
       .flat()
       .sort((a, b) => b.step - a.step)
       .slice(0, 50);
     const key = JSON.stringify(all.map((each) => [each.step, each.tensor]));
-    if (key === this.#firingsKey) return;
-    this.#firingsKey = key;
-    this.#firings.replaceChildren(
-      ...all.map((firing) => {
-        const button = textButton(`step ${count(firing.step)}`, () => this.#show(firing), this.#control.signal);
+    if (key === this.#findingsKey) return;
+    this.#findingsKey = key;
+    this.#findings.replaceChildren(
+      ...all.map((finding) => {
+        const button = textButton(`step ${count(finding.step)}`, () => this.#show(finding), this.#control.signal);
         return h(
           "li",
           {},
           button,
-          h("span", { title: truncate(firing.tensor, 2000) }, truncate(firing.tensor, 80)),
-          h("span", { class: "smdw-quiet" }, truncate(firing.message, 200)),
+          h("span", { title: truncate(finding.tensor, 2000) }, truncate(finding.tensor, 80)),
+          h("span", { class: "smdw-quiet" }, truncate(finding.message, 200)),
         );
       }),
     );
     if (info.firings_total > all.length)
-      this.#firings.append(h("li", { class: "smdw-quiet" }, `and ${count(info.firings_total - all.length)} earlier`));
+      this.#findings.append(h("li", { class: "smdw-quiet" }, `${count(info.firings_total - all.length)} more`));
   }
 
   #open(open: boolean) {
@@ -198,7 +191,7 @@ export class RuleRow {
       4,
       this.#figure.size.width - 4,
     ]);
-    // Firings are what people aim at: one within 5 pixels wins over the exact step.
+    // A firing within 5 pixels takes precedence over the exact step.
     let best: number | undefined;
     for (const [step, outcome] of this.#rule?.outcomes ?? []) {
       const off = Math.abs(scale(step) - x);
@@ -208,26 +201,31 @@ export class RuleRow {
   }
 
   #goTo(step: number) {
-    const firing = this.#rule?.firings.get(step)?.[0];
-    if (firing) return this.#show(firing);
+    const finding = this.#rule?.findings.get(step)?.[0];
+    if (finding) return this.#show(finding);
     const { session } = this.context;
     session.state.set({ step, follow: false, run: this.#rule?.info.run ?? 0 });
-    // Only the newest firings are held; the kernel knows what was at fault at an earlier one.
+    // Only the newest findings are loaded; request earlier ones.
     if (this.#rule?.outcomes.get(step) !== 2 || session.exported) return;
     void session.request("firing", { what: "firing", rule: this.id, step }).then((answer) => {
       if (!answer?.firings?.length) return;
-      this.#rule?.firings.set(step, answer.firings);
-      if (session.state.get("step") === step) this.#show(answer.firings[0] as Firing);
+      this.#rule?.findings.set(step, answer.firings);
+      if (session.state.get("step") === step) this.#show(answer.firings[0] as Finding);
     });
   }
 
-  /** A firing moves the shared step and tensor: the evidence comes into view. */
-  #show(firing: Firing) {
+  /** Goes to the step and tensor of a finding. */
+  #show(finding: Finding) {
     const { state, store } = this.context.session;
     const run = this.#rule?.info.run ?? 0;
-    // "" is the first worker: the same frames under one name.
-    const worker = firing.worker === store.runs.get(run)?.head.workers[0] ? "" : firing.worker;
-    state.set({ step: firing.step, follow: false, run, ...(firing.tensor ? { tensor: firing.tensor, worker } : {}) });
+    // "" selects the first worker.
+    const worker = finding.worker === store.runs.get(run)?.head.workers[0] ? "" : finding.worker;
+    state.set({
+      step: finding.step,
+      follow: false,
+      run,
+      ...(finding.tensor ? { tensor: finding.tensor, worker } : {}),
+    });
   }
 
   #key(event: KeyboardEvent): boolean {

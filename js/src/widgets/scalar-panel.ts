@@ -14,8 +14,8 @@ import type { Context } from "./part";
 
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 
-/** Steps and values of each mode. */
-type Cut = [mode: number, x: Float64Array, y: Float64Array][];
+/** Steps and values per mode. */
+type SplitSeries = [mode: number, x: Float64Array, y: Float64Array][];
 
 interface DisplayedCurve {
   line: Required<Line>;
@@ -23,7 +23,7 @@ interface DisplayedCurve {
   name: string;
 }
 
-/** Curves of scalars and of any reduction of any tensor. */
+/** Curves of scalars, and of reductions of tensors. */
 export class ScalarPanel extends PicturePanel {
   readonly #logX: Toggle;
   readonly #logY: Toggle;
@@ -33,7 +33,7 @@ export class ScalarPanel extends PicturePanel {
     max: 50,
     step: 0.5,
     class: "smdw-range",
-    "aria-label": "Smoothing, in saved points",
+    "aria-label": "Smoothing (points)",
   });
   readonly #width = h("span", { class: "smdw-quiet smdw-smoothing" });
   readonly #legend = h("ul", { class: "smdw-legend" });
@@ -44,7 +44,7 @@ export class ScalarPanel extends PicturePanel {
   #picture: LinesPicture | undefined;
   #shown: DisplayedCurve[] = [];
   #smoothed = new Map<string, { y: ArrayLike<number>; width: number; out: Float64Array }>();
-  readonly #cuts = new WeakMap<Series, { key: string; cut: Cut }>();
+  readonly #splits = new WeakMap<Series, { key: string; split: SplitSeries }>();
   #hover: number | undefined;
   #legendKey = "";
 
@@ -52,20 +52,20 @@ export class ScalarPanel extends PicturePanel {
     super("scalars", "Scalars", context);
     const { signal, session } = context;
     const { state } = session;
-    this.#logY = new Toggle("log y", (log_y) => state.set({ log_y }), signal);
-    this.#logX = new Toggle("log x", (log_x) => state.set({ log_x }), signal);
-    this.#all = textButton("all steps", () => state.set({ range: [] }), signal);
+    this.#logY = new Toggle("Log y", (log_y) => state.set({ log_y }), signal);
+    this.#logX = new Toggle("Log x", (log_x) => state.set({ log_x }), signal);
+    this.#all = textButton("All steps", () => state.set({ range: [] }), signal);
     this.#smoothing.addEventListener("input", () => state.set({ smoothing: this.#smoothing.valueAsNumber }), {
       signal,
     });
     this.tools.append(
       this.#all,
-      h("label", { class: "smdw-field" }, h("span", {}, "smooth"), this.#smoothing, this.#width),
+      h("label", { class: "smdw-field" }, h("span", {}, "Smoothing"), this.#smoothing, this.#width),
       this.#logX.el,
       this.#logY.el,
     );
     this.#stat = new Select(
-      "What of the tensor",
+      "Statistic",
       (value) => {
         this.#statChosen = value;
         context.redraw();
@@ -73,12 +73,12 @@ export class ScalarPanel extends PicturePanel {
       signal,
     );
     this.menu.append(
-      field("add", this.#stat.el),
+      field("Statistic", this.#stat.el),
       h(
         "div",
         { class: "smdw-actions" },
-        textButton("of the tensor in view", () => this.#add(), signal),
-        textButton("only the losses", () => state.set({ series: [] }), signal),
+        textButton("Add curve", () => this.#add(), signal),
+        textButton("Reset curves", () => state.set({ series: [] }), signal),
       ),
     );
     this.body.append(this.#legend);
@@ -97,7 +97,7 @@ export class ScalarPanel extends PicturePanel {
           return (at, done) => {
             const value = (x: number) =>
               Math.round(layout.x.invert(Math.max(layout.box.x, Math.min(layout.box.x + layout.box.width, x))));
-            // A click moves the step; a drag marks a range and, when let go, shows it.
+            // A click sets the step. A drag selects a range of steps.
             if (Math.abs(at.x - start.x) < 5) {
               if (done) state.set({ step: this.#nearest(value(at.x)), follow: false, selection: {} });
               return;
@@ -132,28 +132,26 @@ export class ScalarPanel extends PicturePanel {
       step: scene.step,
       marked: traits.selection.kind === "steps" ? traits.selection.range : [],
       xLabel: "step",
-      emptyMessage: session.requests.has("series")
-        ? "the curves are on their way"
-        : "no scalars chosen: add a reduction of a tensor from the menu",
+      emptyMessage: session.requests.has("series") ? "Loading curves\u2026" : "No curves: add one from the menu",
     };
     this.#picture = picture;
     this.figure.paint((pen, size, paint) => drawLines(pen, size, paint, picture), colours);
     this.#drawLegend(scene);
     const at = this.#hover === undefined ? scene.step : this.#nearest(this.#hover);
     this.readout(Number.isNaN(at) ? "" : `step ${count(at)}`);
-    const said = `${plural(this.#shown.length, "curve")}. ${this.#shown
+    const description = `${plural(this.#shown.length, "curve")}. ${this.#shown
       .slice(0, 8)
       .map((each) => `${truncate(each.name, 60)} at step ${scene.step}: ${num(valueAt(each.curve, scene.step))}`)
       .join("; ")}.`;
-    this.figure.describe(said);
-    this.summary(said);
+    this.figure.describe(description);
+    this.summary(description);
   }
 
   #curves(scene: Scene, dark: boolean): DisplayedCurve[] {
     const { traits } = scene;
     const { store } = this.context.session;
     const lines = selectedCurves(scene, this.context.session);
-    const tensors = [...new Set(lines.map(whose))];
+    const tensors = [...new Set(lines.map(curveId))];
     const runs = store.runs.size > 1;
     const out: DisplayedCurve[] = [];
     const used = new Set<string>();
@@ -161,11 +159,11 @@ export class ScalarPanel extends PicturePanel {
       const key = seriesKey(line.run, line.tensor, line.worker, line.mode, line.stat);
       const data = store.series.get(key);
       if (!data) continue;
-      const which = tensors.indexOf(whose(line));
-      for (const [mode, x, y] of this.#cut(line.run, data, traits.mode)) {
-        const place = `${key}/${mode}`;
-        used.add(place);
-        // One tensor: modes are coloured as on the slider. Several runs: a colour a run. Else a colour a tensor.
+      const which = tensors.indexOf(curveId(line));
+      for (const [mode, x, y] of this.#split(line.run, data, traits.mode)) {
+        const cacheKey = `${key}/${mode}`;
+        used.add(cacheKey);
+        // One colour per run if there are several. Else one per tensor, or one per mode if there is a single tensor.
         const colour = runs
           ? seriesColour(line.run, dark)
           : tensors.length === 1
@@ -193,33 +191,33 @@ export class ScalarPanel extends PicturePanel {
             y,
             colour,
             dash: dash ?? [],
-            smooth: traits.smoothing > 0 ? this.#smooth(place, x, y, traits.smoothing) : undefined,
+            smooth: traits.smoothing > 0 ? this.#smooth(cacheKey, x, y, traits.smoothing) : undefined,
           },
         });
       }
     }
-    for (const place of this.#smoothed.keys()) if (!used.has(place)) this.#smoothed.delete(place);
+    for (const cacheKey of this.#smoothed.keys()) if (!used.has(cacheKey)) this.#smoothed.delete(cacheKey);
     return out;
   }
 
-  /** A series cut by mode, once for as long as neither the series nor the steps of its run change. */
-  #cut(run: number, data: Series, mode: ModeName): Cut {
+  /** Splits a series by mode, cached until the series or the run's steps change. */
+  #split(run: number, data: Series, mode: ModeName): SplitSeries {
     const { store } = this.context.session;
     const key = `${store.runs.get(run)?.version}/${mode}`;
-    const known = this.#cuts.get(data);
-    if (known?.key === key) return known.cut;
+    const known = this.#splits.get(data);
+    if (known?.key === key) return known.split;
     const only = mode === "" ? 0 : MODES.indexOf(mode);
-    const cut = byMode(data, (step) => store.modeOf(run, step)?.mode ?? 4, only);
-    this.#cuts.set(data, { key, cut });
-    return cut;
+    const split = byMode(data, (step) => store.modeOf(run, step)?.mode ?? 4, only);
+    this.#splits.set(data, { key, split });
+    return split;
   }
 
-  #smooth(place: string, x: ArrayLike<number>, y: Float64Array, width: number): Float64Array {
-    const known = this.#smoothed.get(place);
+  #smooth(cacheKey: string, x: ArrayLike<number>, y: Float64Array, width: number): Float64Array {
+    const known = this.#smoothed.get(cacheKey);
     if (known && known.width === width && known.y.length === y.length && known.y[y.length - 1] === y[y.length - 1])
       return known.out;
     const out = smooth(x, y, width);
-    this.#smoothed.set(place, { y, width, out });
+    this.#smoothed.set(cacheKey, { y, width, out });
     return out;
   }
 
@@ -264,13 +262,13 @@ export class ScalarPanel extends PicturePanel {
       ? state.get("series")
       : unique(selectedCurves(this.#scene, this.context.session));
     const line: Line = { tensor, stat: this.#statChosen, run: -1, ...(worker && { worker }) };
-    if (!before.some((each) => whose(each) === whose(line))) state.set({ series: [...before, line] });
+    if (!before.some((each) => curveId(each) === curveId(line))) state.set({ series: [...before, line] });
   }
 
   #removeCurve(line: Line) {
     const { state } = this.context.session;
     state.set({
-      series: state.get("series").filter((each) => whose(each) !== whose(line)),
+      series: state.get("series").filter((each) => curveId(each) !== curveId(line)),
     });
   }
 
@@ -306,17 +304,17 @@ export class ScalarPanel extends PicturePanel {
   }
 }
 
-/** What a curve is of, whatever the run. */
-const whose = ({ tensor, stat, worker = "" }: Line) => JSON.stringify([tensor, stat, worker]);
+/** Identifies a curve across runs. */
+const curveId = ({ tensor, stat, worker = "" }: Line) => JSON.stringify([tensor, stat, worker]);
 
 function unique(lines: Required<Line>[]): Line[] {
   const out = new Map<string, Line>();
-  for (const line of lines) out.set(whose(line), { tensor: line.tensor, stat: line.stat, run: -1 });
+  for (const line of lines) out.set(curveId(line), { tensor: line.tensor, stat: line.stat, run: -1 });
   return [...out.values()];
 }
 
-/** A series cut by the mode of its steps: a curve that jumps between training and evaluation shows neither. */
-function byMode(data: Series, modeOf: (step: number) => number, only: number): Cut {
+/** Splits a series by mode, because a curve must not connect training and evaluation. */
+function byMode(data: Series, modeOf: (step: number) => number, only: number): SplitSeries {
   const rows = new Map<number, number[]>();
   for (let i = 0; i < data.step.length; i++) {
     const mode = modeOf(data.step[i] as number);

@@ -21,7 +21,7 @@ import type { Context } from "./part";
 const SHARES = new Set(["nan", "inf", "zero"]);
 const CHOICES = [...REDUCTIONS, "update_ratio", "nan", "inf", "zero"];
 
-/** Statistics of the tensor over its steps, a row each with a scale of its own: a mean of 1e-3 is not flattened by a norm of 100. */
+/** Statistics of the tensor over steps, one row with its own scale per statistic. */
 export class StatisticsPanel extends PicturePanel {
   readonly #toggles = new Map<string, Toggle>();
   readonly #log: Toggle;
@@ -34,8 +34,8 @@ export class StatisticsPanel extends PicturePanel {
   constructor(context: Context) {
     super("statistics", "Statistics over steps", context);
     const { signal, session } = context;
-    this.#log = new Toggle("log axis", (log_y) => session.state.set({ log_y }), signal);
-    this.#all = textButton("all steps", () => session.state.set({ range: [] }), signal);
+    this.#log = new Toggle("Log axis", (log_y) => session.state.set({ log_y }), signal);
+    this.#all = textButton("All steps", () => session.state.set({ range: [] }), signal);
     this.tools.append(this.#all, this.#log.el);
     const list = h("div", { class: "smdw-checks", role: "group", "aria-label": "Statistics shown" });
     for (const name of CHOICES) {
@@ -100,7 +100,7 @@ export class StatisticsPanel extends PicturePanel {
     if (this.figure.el.style.height !== wanted) this.figure.el.style.height = wanted;
     const compared = other && (other.run !== main?.run || other.worker !== main?.worker) ? other : undefined;
     const held = main?.frames.loadedSteps().length ?? 0;
-    // Of one number the mean is that number, and more would only repeat it.
+    // All statistics of a single number are that number.
     const stats = isScalar(main) ? ["value"] : traits.stats;
     const rows = stats.map((name): StatisticsRow => {
       const mine = this.#curve(name, name, main, scene, colours.accent);
@@ -130,11 +130,13 @@ export class StatisticsPanel extends PicturePanel {
     const words = stats.map((name) => `${label(name)} ${written(name, statistic(main?.frames.frameAt(at), name))}`);
     this.figure.paint((pen, size, paint) => drawStatistics(pen, size, paint, picture), colours);
     this.readout(
-      this.#hover === undefined ? `${plural(held, "step")} held` : `step ${count(this.#hover)}   ${words.join("   ")}`,
+      this.#hover === undefined
+        ? `${plural(held, "step")} loaded`
+        : `step ${count(this.#hover)}   ${words.join("   ")}`,
     );
-    const said = `Statistics of ${truncate(traits.tensor, 80)} at step ${scene.step}: ${words.join(", ")}.`;
-    this.figure.describe(said);
-    this.summary(said);
+    const description = `Statistics of ${truncate(traits.tensor, 80)} at step ${scene.step}: ${words.join(", ")}.`;
+    this.figure.describe(description);
+    this.summary(description);
   }
 
   #curve(place: string, name: string, shown: TensorView | undefined, scene: Scene, colour: string): Curve | undefined {

@@ -1,4 +1,4 @@
-/** The one slider that moves everything: ticks at saved steps, marks where rules fired, play, follow, a number box. */
+/** The step slider: ticks at saved steps, marks where rules fired, playback, follow, step input. */
 
 import { nearestIndex } from "../data/frames";
 import type { Axis } from "../data/store";
@@ -33,7 +33,7 @@ export class StepSlider implements Part {
   #stateKey = "";
   #firedSteps: Float64Array = new Float64Array(0);
   #firedStepsVersion = -1;
-  /** the last step that was there when following ended */
+  /** latest step when following stopped */
   #lastSeenStep = Number.NaN;
   #playing = false;
   #lastTick = 0;
@@ -59,10 +59,10 @@ export class StepSlider implements Part {
     });
     this.#lastLabel = h("span", { class: "smdw-quiet smdw-of" });
     this.#modeLabel = h("span", { class: "smdw-mode-tag" });
-    this.#mode = new Select("Steps of", (value) => session.state.set({ mode: value as ModeName }), signal);
-    this.#speed = new Select("Steps a second", (value) => session.state.set({ speed: Number(value) }), signal);
-    this.#follow = new Toggle("follow", (on) => (on ? this.#followLatest() : this.#unfollow()), signal);
-    this.#follow.el.title = "Go to each new step as it is saved";
+    this.#mode = new Select("Mode", (value) => session.state.set({ mode: value as ModeName }), signal);
+    this.#speed = new Select("Playback speed", (value) => session.state.set({ speed: Number(value) }), signal);
+    this.#follow = new Toggle("Follow", (on) => (on ? this.#followLatest() : this.#unfollow()), signal);
+    this.#follow.el.title = "Follow new steps";
     this.#newSteps = textButton("", () => this.#followLatest(), signal);
     this.#newSteps.classList.add("smdw-fresh");
     this.el = h(
@@ -73,7 +73,7 @@ export class StepSlider implements Part {
       h(
         "div",
         { class: "smdw-slider-right" },
-        h("label", { class: "smdw-step-label" }, h("span", { class: "smdw-quiet" }, "step"), this.#box),
+        h("label", { class: "smdw-step-label" }, h("span", { class: "smdw-quiet" }, "Step"), this.#box),
         this.#lastLabel,
         this.#modeLabel,
         this.#mode.el,
@@ -135,10 +135,7 @@ export class StepSlider implements Part {
     );
     this.#modeLabel.dataset.mode = String(mode);
     setVisible(this.#mode.el, many);
-    this.#mode.update(
-      [["", "all modes"], ...modes.map((m) => [MODES[m] ?? "", `${MODES[m]} steps`] as const)],
-      traits.mode,
-    );
+    this.#mode.update([["", "All modes"], ...modes.map((m) => [MODES[m] ?? "", MODES[m] ?? ""] as const)], traits.mode);
     const speeds = SPEEDS.includes(traits.speed) ? SPEEDS : [...SPEEDS, traits.speed].sort((a, b) => a - b);
     this.#speed.update(
       speeds.map((s) => [String(s), `${s}/s`]),
@@ -165,7 +162,7 @@ export class StepSlider implements Part {
       "aria-valuemax": n ? (axis.labels[n - 1] as number) : 0,
       "aria-valuenow": i < 0 ? 0 : label,
       "aria-valuetext":
-        i < 0 ? "no step saved yet" : `step ${label} of ${axis.labels[n - 1]}${named}, ${i + 1} of ${n} saved`,
+        i < 0 ? "no steps saved" : `step ${label} of ${axis.labels[n - 1]}${named}, ${i + 1} of ${n} saved`,
       "aria-disabled": n ? undefined : "true",
     });
   }
@@ -197,7 +194,7 @@ export class StepSlider implements Part {
       this.#firedSteps = Float64Array.from(fired).sort();
     }
     const compare = traits.compare.step;
-    // The canvas changes with the data, not with the thumb: a drag moves one element.
+    // The canvas does not depend on the thumb, so a drag only moves one element.
     const key = [stateKey, version, width, this.#hover, compare, JSON.stringify(theme)].join("|");
     if (key === this.#drawn) return;
     this.#drawn = key;
@@ -217,7 +214,7 @@ export class StepSlider implements Part {
     this.#figure.paint((pen, size, colours) => drawTrack(pen, size, colours, picture), theme);
   }
 
-  /** Where the slider stands now, which may be further than the last frame drawn: keys repeat faster than the display. */
+  /** Index of the current step. It can be ahead of the last frame drawn, because keys repeat faster than frames. */
   #index(): number {
     const axis = this.#axis;
     return axis ? nearestIndex(axis.steps, resolveStep(axis, this.context.session.state.get("step"))) : -1;
@@ -234,7 +231,7 @@ export class StepSlider implements Part {
     return i < 0 ? undefined : this.#axis?.labels[i];
   }
 
-  /** A person moved: following ends. */
+  /** Sets the step and stops following. */
   #goToIndex(index: number) {
     const steps = this.#axis?.steps;
     if (!steps?.length) return;

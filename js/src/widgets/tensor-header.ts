@@ -1,4 +1,4 @@
-/** What the tensor in view is: name, dtype, shape, where its value comes from, and, before anything else, what is not finite. */
+/** Name, type, shape and non-finite counts of the tensor in view, and the comparison. */
 
 import { resolveAxes, resolveFixed } from "../data/matrix";
 import type { TensorView } from "../data/tensor-view";
@@ -31,7 +31,7 @@ export class TensorHeader implements Part {
     const { signal, session } = context;
     this.#worker = new Select("Worker", (worker) => session.state.set({ worker }), signal);
     this.#compare = new Select("Compare with", (value) => this.#setComparison(value), signal);
-    this.#stopComparing = textButton("compare off", () => session.state.set({ compare: {} }), signal);
+    this.#stopComparing = textButton("Stop comparing", () => session.state.set({ compare: {} }), signal);
     this.#slice = new SliceBar(context);
     this.el = h(
       "section",
@@ -54,7 +54,7 @@ export class TensorHeader implements Part {
     const plan = main?.frames.plan;
     const frame = main?.frame;
     const sizes = frame?.shape ?? plan?.shape;
-    setText(this.#name, traits.tensor ? truncate(traits.tensor, 200) : "no tensor chosen");
+    setText(this.#name, traits.tensor ? truncate(traits.tensor, 200) : "No tensor selected");
     this.#name.title = truncate(traits.tensor, 2000);
     const elements = frame?.counts?.[0];
     const facts = plan
@@ -65,7 +65,7 @@ export class TensorHeader implements Part {
           plan.bytes && plan.form !== "text" ? bytes(plan.bytes) : "",
           plan.collections.join(", "),
           plan.form === "complex" ? "shown as magnitudes" : "",
-          plan.reduced ? "only reductions were saved" : "",
+          plan.reduced ? "reductions only" : "",
         ]
       : [];
     const shown = facts.filter(Boolean).map((fact) => truncate(fact, 80));
@@ -88,18 +88,18 @@ export class TensorHeader implements Part {
     const { store } = this.context.session;
     const words = (shown: TensorView | undefined, whose: string) => {
       if (!shown || (shown.savedStep === shown.step && !shown.pending)) return "";
-      // Without a plan nothing is known of the tensor yet, and nothing is said.
+      // Nothing is known about the tensor before its plan arrives.
       if (Number.isNaN(shown.savedStep)) {
         if (!shown.frames.plan) return "";
-        return `${whose}${shown.neverSaved ? "never saved in this mode" : "nothing saved up to here"}`;
+        return `${whose}${shown.neverSaved ? "not saved in this mode" : "not saved yet"}`;
       }
       const at = store.modeOf(shown.run, shown.savedStep);
       const name =
         at && at.mode !== 4 ? `${MODES[at.mode]} step ${count(at.modeStep)}` : `step ${count(shown.savedStep)}`;
       if (shown.pending)
         return shown.frame
-          ? `${whose}${name} is on its way, showing ${count(shown.frame.step)}`
-          : `${whose}${name} is on its way`;
+          ? `${whose}loading ${name}, showing step ${count(shown.frame.step)}`
+          : `${whose}loading ${name}`;
       return `${whose}not saved at this step: showing ${name}`;
     };
     const run = other && store.runs.get(other.run)?.head.name;
@@ -137,12 +137,12 @@ export class TensorHeader implements Part {
     const { store } = this.context.session;
     const { compare } = traits;
     const options: [string, string][] = [
-      ["", "compare with\u2026"],
-      ["pin", "this step, pinned"],
+      ["", "Compare with\u2026"],
+      ["pin", "This step"],
     ];
-    if (compare.step !== undefined) options.push(["step", `step ${count(compare.step)}`]);
+    if (compare.step !== undefined) options.push(["step", `Step ${count(compare.step)}`]);
     for (const [index, other] of store.runs)
-      if (index !== traits.run) options.push([`run:${index}`, `run ${other.head.name}`]);
+      if (index !== traits.run) options.push([`run:${index}`, `Run ${other.head.name}`]);
     for (const worker of workers)
       if (worker !== (traits.worker || workers[0])) options.push([`worker:${worker}`, worker]);
     const value =
@@ -169,7 +169,7 @@ export class TensorHeader implements Part {
   }
 }
 
-/** Which two axes are the rows and columns, and where the others are fixed: only for tensors of more than two axes. */
+/** Selects the row and column axes and the fixed indices of tensors with more than two axes. */
 class SliceBar implements Part {
   readonly el = h("div", { class: "smdw-slice" });
   readonly #rows: Select;
@@ -183,11 +183,11 @@ class SliceBar implements Part {
 
   constructor(private readonly context: Context) {
     const { signal } = context;
-    this.#rows = new Select("Axis of the rows", (axis) => this.#choose(0, Number(axis)), signal);
-    this.#cols = new Select("Axis of the columns", (axis) => this.#choose(1, Number(axis)), signal);
+    this.#rows = new Select("Row axis", (axis) => this.#choose(0, Number(axis)), signal);
+    this.#cols = new Select("Column axis", (axis) => this.#choose(1, Number(axis)), signal);
     this.el.append(
-      h("label", { class: "smdw-field" }, h("span", {}, "rows"), this.#rows.el),
-      h("label", { class: "smdw-field" }, h("span", {}, "columns"), this.#cols.el),
+      h("label", { class: "smdw-field" }, h("span", {}, "Rows"), this.#rows.el),
+      h("label", { class: "smdw-field" }, h("span", {}, "Columns"), this.#cols.el),
       this.#others,
     );
     context.keys.on(this.#others, (event) => this.#step(event));
@@ -222,7 +222,7 @@ class SliceBar implements Part {
             h(
               "label",
               { class: "smdw-field" },
-              h("span", {}, `axis ${axis}`),
+              h("span", {}, `Axis ${axis}`),
               input,
               h("span", { class: "smdw-quiet" }, `of ${count(size)}`),
             ),
@@ -236,7 +236,7 @@ class SliceBar implements Part {
 
   #choose(which: 0 | 1, axis: number) {
     const axes = [...this.#axes];
-    // Choosing the other's axis swaps the two.
+    // Selecting the other selector's axis swaps the two.
     if (axes[1 - which] === axis) axes[1 - which] = axes[which] as number;
     axes[which] = axis;
     this.context.session.state.set({ axes, zoom: [], selection: {} });

@@ -1,4 +1,4 @@
-/** The tensors of a run by collection and name path, as many as there are: only the rows in view exist. */
+/** The tensors of a run by collection and path, in a virtual list. */
 import { h, Segments, setAttributes, setText, setVisible } from "../lib/dom";
 import { escapeInvisible } from "../lib/escape-text";
 import { count, plural, truncate } from "../lib/format";
@@ -21,7 +21,7 @@ export class TensorTree implements Part {
   readonly #filter = h("input", {
     class: "smdw-input smdw-filter",
     type: "search",
-    placeholder: "filter tensors",
+    placeholder: "Filter tensors",
     "aria-label": "Filter tensors",
     spellcheck: "false",
     autocomplete: "off",
@@ -40,7 +40,7 @@ export class TensorTree implements Part {
   #active = -1;
   readonly #regex: RegexSearch;
   #shown = "";
-  /** the tensor that was last brought into sight */
+  /** the tensor last scrolled into view */
   #tensor = "";
 
   constructor(
@@ -49,10 +49,10 @@ export class TensorTree implements Part {
   ) {
     const { signal, session, keys } = context;
     this.#kind = new Segments<"fuzzy" | "regex">(
-      "Filter by",
+      "Filter type",
       [
-        ["fuzzy", "fuzzy"],
-        ["regex", "regex"],
+        ["fuzzy", "Fuzzy"],
+        ["regex", "Regex"],
       ],
       (filter_kind) => session.state.set({ filter_kind }),
       signal,
@@ -114,7 +114,7 @@ export class TensorTree implements Part {
       }
       if (query === "") this.#entries = this.#tree.rows(new Set(traits.closed));
       else if (!byRegex) this.#entries = matchEntries(names, fuzzyMatches(names, query));
-      // While a search runs, and when it fails, the list stays as it is.
+      // The list does not change while a search runs or after it failed.
       else if (!this.#regex.running && !this.#regex.error) this.#entries = matchEntries(names, this.#regex.matches);
       else if (namesChanged) this.#entries = this.#tree.rows(new Set(traits.closed));
       this.#active = this.#entries.findIndex((entry) => entry.id === traits.tensor && entry.kind === "tensor");
@@ -122,22 +122,22 @@ export class TensorTree implements Part {
     const all = plural(names.length, "tensor");
     const found = byRegex ? this.#regex.total : this.#entries.length;
     const busy = byRegex && this.#regex.running;
-    setText(
-      this.#footer,
+    const summary =
       query === ""
         ? all
         : busy
           ? "Searching\u2026"
           : (byRegex && this.#regex.error) ||
-            [`${count(found)} of ${all}`, byRegex && this.#regex.note].filter(Boolean).join(" \u00b7 "),
-    );
+            [`${count(found)} of ${all}`, byRegex && this.#regex.note].filter(Boolean).join(" \u00b7 ");
+    setText(this.#footer, summary);
+    this.#footer.title = truncate(summary, 1000);
     const failed = byRegex && this.#regex.error !== "";
     this.#footer.classList.toggle("smdw-error", failed);
     this.#filter.setAttribute("aria-invalid", String(failed));
     const elsewhere = traits.tensor !== this.#tensor && this.#view.height > 0;
     if (elsewhere) this.#active = this.#entries.findIndex(({ id, kind }) => id === traits.tensor && kind === "tensor");
     this.#rows(traits.tensor);
-    // Chosen elsewhere (a firing, Python): the tree shows where it is.
+    // The tensor was selected elsewhere: scroll it into view.
     if (elsewhere && this.#active >= 0) {
       this.#reveal();
       this.context.redraw();
@@ -260,7 +260,7 @@ function matchEntries(names: readonly string[], matches: readonly NameMatch[]): 
   }));
 }
 
-/** A label with the letters that matched marked. */
+/** A label with the matching letters highlighted. */
 function marked(label: string, at: readonly number[] | undefined): Node[] {
   if (!at?.length) return [h("span", { class: "smdw-label" }, label)];
   const hits = new Set(at);
@@ -276,7 +276,7 @@ function marked(label: string, at: readonly number[] | undefined): Node[] {
   return [span];
 }
 
-/** A narrow page has no room for the tree beside the pictures: it opens over them. */
+/** On a narrow page, the tree opens over the panels. */
 export class Drawer {
   readonly button: HTMLButtonElement;
   constructor(
@@ -286,7 +286,7 @@ export class Drawer {
     this.button = h(
       "button",
       { type: "button", class: "smdw-button smdw-drawer-button", "aria-expanded": "false" },
-      "tensors",
+      "Tensors",
     );
     this.button.addEventListener("click", () => this.open(!el.classList.contains("smdw-open")), { signal });
     setVisible(this.button, true);

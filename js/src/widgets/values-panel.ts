@@ -14,7 +14,7 @@ import { Panel, type Rows } from "./panel";
 import type { Context } from "./part";
 
 const ROW = 22;
-/** Pixels of the longest number that a type can have: exact numbers are not cut. */
+/** Column width in pixels per type, wide enough for its longest number. */
 const WIDE: Record<string, number> = {
   bool: 64,
   uint8: 64,
@@ -28,12 +28,12 @@ const WIDE: Record<string, number> = {
 };
 const USUAL = 128;
 const HEAD = 64;
-/** One question fetches a block around what is seen, so that a small scroll needs none. */
+/** A request loads a block around the visible cells, so that small scrolls need none. */
 const BLOCK_ROWS = 64;
 const BLOCK_COLS = 32;
-const REST = 120;
+const IDLE_MS = 120;
 
-/** Exact numbers of a tensor of any size: only the rows and columns in view exist. */
+/** Exact values in a virtual table. */
 export class ValuesPanel extends Panel {
   readonly #scroll = h("div", { class: "smdw-scroll", tabindex: 0, role: "group", "aria-label": "Values" });
   readonly #view: Viewport;
@@ -42,14 +42,14 @@ export class ValuesPanel extends Panel {
   readonly #pool: HTMLElement[] = [];
   #scene: Scene | undefined;
   #matrix: Matrix | undefined;
-  #requested = "";
-  readonly #rest: IdleTimer;
+  #requestKey = "";
+  readonly #idle: IdleTimer;
   #col = USUAL;
   #visible: { rows: VisibleRange; cols: VisibleRange } | undefined;
   #last: Values | undefined;
-  /** the numbers of the step in view, when they are here */
+  /** values of the current step, if loaded */
   #held: Values | undefined;
-  /** what the cells on screen were made from */
+  /** inputs of the cells drawn */
   #table: readonly unknown[] = [];
 
   constructor(context: Context) {
@@ -58,7 +58,7 @@ export class ValuesPanel extends Panel {
     this.#scroll.append(this.#canvas, this.#cells);
     this.body.append(this.#scroll);
     this.#view = new Viewport(this.#scroll, context.redraw, signal);
-    this.#rest = new IdleTimer(signal);
+    this.#idle = new IdleTimer(signal);
     context.keys.on(this.#scroll, (event) => {
       const by = {
         ArrowUp: [0, -ROW],
@@ -88,23 +88,23 @@ export class ValuesPanel extends Panel {
     const { session } = this.context;
     const m = matrixOf(main, traits.axes, traits.fixed);
     this.#matrix = m;
-    const waiting = session.requests.get("values");
+    const status = session.requests.get("values");
     if (!m || !main || m.rows * m.cols === 0 || main.frames.plan?.reduced || main.frame?.error) {
       setAttributes(this.#scroll, { role: "group", "aria-rowcount": undefined, "aria-colcount": undefined });
       this.#cells.replaceChildren(h("p", { class: "smdw-empty" }, emptyReason(main, "table")));
       this.#pool.length = 0;
       this.#table = [];
       this.#canvas.style.width = this.#canvas.style.height = "0";
-      this.note(waiting);
+      this.note(status);
       this.readout("");
       return;
     }
-    // A small tensor needs no empty rows; the last 16 pixels are for a scroll bar.
+    // A small tensor needs no empty rows; 16 pixels are for a scroll bar.
     const height = `${Math.min(12, m.rows + 1) * ROW + (m.rows > 11 ? 0 : 16)}px`;
     if (this.#scroll.style.height !== height) this.#scroll.style.height = height;
     const { left, top, width: inner, height: tall } = this.#view;
     const rows = visibleRange(m.rows, ROW, top, tall - ROW);
-    this.#widen(main.frames.plan, m.cols, inner);
+    this.#setColumnWidth(main.frames.plan, m.cols, inner);
     const cols = visibleRange(m.cols, this.#col, left, inner - HEAD);
     this.#visible = { rows, cols };
     this.#canvas.style.height = `${rows.total + ROW}px`;
@@ -127,9 +127,9 @@ export class ValuesPanel extends Panel {
     this.#held = held;
     const stale = !held || main.pending;
     const written = shown && (held || this.#fits(shown, main.tensor)) ? shown : undefined;
-    // A drag leaves the numbers as they are until it rests.
+    // While dragging, the previous values stay.
     const table = [written, stale, left, top, inner, tall, m.rows, m.cols, m.axes.join(), this.#col];
-    // One text alone is no table.
+    // A single text is not shown as a table.
     const alone = m.rows * m.cols === 1 && main.frames.plan?.form === "text" ? written?.head.cells[0]?.[0] : undefined;
     this.#scroll.classList.toggle("smdw-plain", alone !== undefined);
     if (table.some((part, i) => part !== this.#table[i])) {
@@ -141,7 +141,7 @@ export class ValuesPanel extends Panel {
       }
     }
     if (alone !== undefined) this.#scroll.style.height = "auto";
-    this.note(waiting, stale && !waiting ? (session.exported ? "not in this page" : "") : "");
+    this.note(status, stale && !status ? (session.exported ? "Not exported" : "") : "");
     setAttributes(
       this.#scroll,
       alone === undefined
@@ -150,17 +150,17 @@ export class ValuesPanel extends Panel {
     );
     const where =
       m.rows * m.cols === 1
-        ? "one value"
+        ? "1 value"
         : `rows ${count(rows.first)}\u2013${count(rows.last - 1)} of ${count(m.rows)}, columns ${count(cols.first)}\u2013${count(cols.last - 1)} of ${count(m.cols)}`;
     this.readout(where);
     this.summary(
       `Values of ${truncate(traits.tensor, 80)}${sliceText(m.shape.length, m.axes, m.fixed)} at step ${main.savedStep}: ${where}.`,
     );
-    if (!held && !session.exported && !main.pending && inner > 0) this.#ask(m, rows, cols);
+    if (!held && !session.exported && !main.pending && inner > 0) this.#load(m, rows, cols);
   }
 
-  /** Columns as wide as their type needs; those of text share the room there is. */
-  #widen(plan: PlanHead | undefined, columns: number, inner: number) {
+  /** Columns are as wide as their type needs; text columns share the available width. */
+  #setColumnWidth(plan: PlanHead | undefined, columns: number, inner: number) {
     const words = plan?.form === "text";
     const least = WIDE[words ? "str" : (plan?.dtype ?? "")] ?? USUAL;
     this.#col = words ? Math.max(least, Math.min(720, Math.floor((inner - HEAD) / columns))) : least;
@@ -216,7 +216,7 @@ export class ValuesPanel extends Panel {
       this.#cells.replaceChildren(...used);
   }
 
-  /** The i-th row on screen; rows and cells are made once and used again. */
+  /** Fills the i-th row on screen. Rows and cells are reused. */
   #row(
     i: number,
     y: number,
@@ -240,7 +240,7 @@ export class ValuesPanel extends Panel {
     });
   }
 
-  #ask(m: Matrix, rows: VisibleRange, cols: VisibleRange) {
+  #load(m: Matrix, rows: VisibleRange, cols: VisibleRange) {
     const main = this.#scene?.main;
     if (!main) return;
     const block = (first: number, last: number, n: number, size: number): [number, number] => {
@@ -248,7 +248,7 @@ export class ValuesPanel extends Panel {
       const from = Math.max(0, first - room);
       return [from, Math.min(n, Math.max(last, from + size))];
     };
-    const question = {
+    const request = {
       what: "values" as const,
       role: "main" as const,
       run: main.run,
@@ -260,11 +260,11 @@ export class ValuesPanel extends Panel {
       rows: block(rows.first, rows.last, m.rows, BLOCK_ROWS),
       cols: block(cols.first, cols.last, m.cols, BLOCK_COLS),
     };
-    const key = JSON.stringify(question);
-    if (key === this.#requested) return;
-    this.#requested = key;
+    const key = JSON.stringify(request);
+    if (key === this.#requestKey) return;
+    this.#requestKey = key;
     this.context.session.cancel("values");
-    this.#rest.schedule(REST, () => void this.context.session.request("values", question));
+    this.#idle.schedule(IDLE_MS, () => void this.context.session.request("values", request));
   }
 
   #rows(): Rows | undefined {
