@@ -2,7 +2,7 @@
 
 On a kernel that handles widget messages on a subshell, a write to the widget from any other thread holds up the browser's
 next message until the running cell ends. There, everything leaves from a timer on the handler's own event loop. On other
-kernels the thread that has something to say sends it. docs/widget-protocol.md, "Live, in two modes".
+kernels the thread that has something to say sends it. docs/widget-protocol.md, "Push modes".
 """
 
 from __future__ import annotations
