@@ -24,7 +24,6 @@ const theme: Theme = {
   warn: "#a60",
   font: "sans-serif",
   mono: "monospace",
-  size: 13,
 };
 const size = { width: 400, height: 200 };
 const pen = () => new SvgPen(size, theme, () => "data:,");
@@ -237,7 +236,6 @@ describe("timelines", () => {
       modes: new Uint8Array(100_000).fill(1),
       state: new Uint8Array(100_000).fill(2),
       fired: [5, 50_000],
-      at: 0,
       compare: 3,
       hover: 7,
     });

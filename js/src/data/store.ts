@@ -56,7 +56,7 @@ const KEEP = 96 << 20;
 const KEEP_TILES = 24;
 const KEEP_VALUES = 200;
 
-export const tensorKey = (run: number, tensor: string, worker: string) => `${run}\n${worker}\n${tensor}`;
+const tensorKey = (run: number, tensor: string, worker: string) => `${run}\n${worker}\n${tensor}`;
 export const seriesKey = (run: number, tensor: string, worker: string, mode: string, stat: string) =>
   `${run}\n${worker}\n${mode}\n${stat}\n${tensor}`;
 

@@ -32,18 +32,16 @@ export function bottomAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, label
   if (label) pen.text(box.x + box.width, y + 6, label, { fill: theme.ink2, align: "right", baseline: "top" });
 }
 
-export interface LeftOptions {
+interface LeftOptions {
   grid?: boolean;
-  /** pixels per label */
-  each?: number;
   format?: (tick: Tick) => string;
   /** integer ticks only */
   whole?: boolean;
 }
 
 export function leftAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, options: LeftOptions = {}): void {
-  const { grid = true, each = 34, format = (tick: Tick) => tick.label, whole = false } = options;
-  for (const tick of scale.ticks(room(box.height, each))) {
+  const { grid = true, format = (tick: Tick) => tick.label, whole = false } = options;
+  for (const tick of scale.ticks(room(box.height, 34))) {
     if (whole && !Number.isInteger(tick.value)) continue;
     const y = scale(tick.value);
     if (y < box.y - 1 || y > box.y + box.height + 1) continue;

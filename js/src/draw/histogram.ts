@@ -39,7 +39,7 @@ const BESIDE: readonly {
 ];
 const COLUMN = 34;
 
-export interface HistogramLayout {
+interface HistogramLayout {
   box: Box;
   x: Scale;
   y: Scale;

@@ -21,7 +21,7 @@ export interface HistoryPicture {
   emptyMessage: string;
 }
 
-export interface HistoryLayout {
+interface HistoryLayout {
   box: Box;
   x: Scale;
   y: Scale;

@@ -27,7 +27,7 @@ export interface LinesPicture {
   emptyMessage: string;
 }
 
-export interface LinesLayout {
+interface LinesLayout {
   box: Box;
   x: Scale;
   y: Scale;

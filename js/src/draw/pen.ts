@@ -6,14 +6,14 @@ export interface Size {
   width: number;
   height: number;
 }
-export interface PaintStyle {
+interface PaintStyle {
   fill?: string;
   stroke?: string;
   width?: number;
   dash?: readonly number[];
   opacity?: number;
 }
-export interface TextStyle {
+interface TextStyle {
   fill: string;
   size?: number;
   align?: "left" | "center" | "right";
@@ -35,15 +35,8 @@ export interface Pen {
   /** Points as x0, y0, x1, y1, …; NaN starts a new subpath. */
   path(points: ArrayLike<number>, ink: PaintStyle, close?: boolean): void;
   text(x: number, y: number, text: string, style: TextStyle): void;
-  /** Stretches pixels over a rectangle without blurring single cells. `from` selects a part, in pixels. */
-  image(
-    pixels: Pixels,
-    x: number,
-    y: number,
-    width: number,
-    height: number,
-    from?: readonly [number, number, number, number],
-  ): void;
+  /** Stretches pixels over a rectangle without blurring single cells. */
+  image(pixels: Pixels, x: number, y: number, width: number, height: number): void;
   clip(x: number, y: number, width: number, height: number, draw: () => void): void;
   /**
    * Draws a part that does not depend on the step. A canvas redraws it only when an item of `of` (compared by
@@ -151,14 +144,7 @@ export class CanvasPen implements Pen {
     );
   }
 
-  image(
-    pixels: Pixels,
-    x: number,
-    y: number,
-    width: number,
-    height: number,
-    from?: readonly [number, number, number, number],
-  ): void {
+  image(pixels: Pixels, x: number, y: number, width: number, height: number): void {
     this.#scratch ??= document.createElement("canvas");
     const scratch = this.#scratch;
     if (scratch.width !== pixels.width || scratch.height !== pixels.height) {
@@ -170,10 +156,9 @@ export class CanvasPen implements Pen {
       scratch.getContext("2d")?.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), 0, 0);
       this.#last = pixels;
     }
-    const [sx, sy, sw, sh] = from ?? [0, 0, pixels.width, pixels.height];
     // Blend only when several values fall on one pixel.
-    this.c.imageSmoothingEnabled = sw > width * 1.5 || sh > height * 1.5;
-    this.c.drawImage(scratch, sx, sy, sw, sh, x, y, width, height);
+    this.c.imageSmoothingEnabled = pixels.width > width * 1.5 || pixels.height > height * 1.5;
+    this.c.drawImage(scratch, x, y, width, height);
   }
 
   clip(x: number, y: number, width: number, height: number, draw: () => void): void {
@@ -246,7 +231,7 @@ export class SvgPen implements Pen {
   constructor(
     private readonly size: Size,
     private readonly theme: Theme,
-    private readonly pixels: (pixels: Pixels, from?: readonly [number, number, number, number]) => string,
+    private readonly pixels: (pixels: Pixels) => string,
   ) {}
 
   #ink(ink: PaintStyle): string {
@@ -287,16 +272,9 @@ export class SvgPen implements Pen {
     );
   }
 
-  image(
-    pixels: Pixels,
-    x: number,
-    y: number,
-    width: number,
-    height: number,
-    from?: readonly [number, number, number, number],
-  ): void {
+  image(pixels: Pixels, x: number, y: number, width: number, height: number): void {
     this.#out.push(
-      `<image x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" preserveAspectRatio="none" image-rendering="pixelated" href="${xml(this.pixels(pixels, from))}"/>`,
+      `<image x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}" preserveAspectRatio="none" image-rendering="pixelated" href="${xml(this.pixels(pixels))}"/>`,
     );
   }
 

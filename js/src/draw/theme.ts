@@ -14,12 +14,10 @@ export interface Theme {
   warn: string;
   font: string;
   mono: string;
-  /** pixels */
-  size: number;
 }
 
 /** Relative luminance (0 dark, 1 light) of a CSS colour, or undefined if it is transparent or empty. */
-export function luminance(colour: string, probe: CanvasRenderingContext2D | null): number | undefined {
+function luminance(colour: string, probe: CanvasRenderingContext2D | null): number | undefined {
   if (!probe || !colour.trim()) return undefined;
   probe.clearRect(0, 0, 1, 1);
   probe.fillStyle = "rgba(0,0,0,0)";
@@ -105,7 +103,6 @@ export class ThemeWatch {
       warn: of("warn"),
       font: of("font") || "sans-serif",
       mono: of("mono") || "monospace",
-      size: Number.parseFloat(css.fontSize) || 13,
     };
   }
 }

@@ -6,7 +6,7 @@ import { crisp } from "./axes";
 import { line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
-export interface TrackPicture {
+interface TrackPicture {
   /** axis positions of the steps, and their modes */
   labels: ArrayLike<number>;
   modes: ArrayLike<number>;
@@ -14,12 +14,11 @@ export interface TrackPicture {
   state: Uint8Array;
   /** axis positions where a rule fired */
   fired: ArrayLike<number>;
-  at: number;
   compare: number | undefined;
   hover: number | undefined;
 }
 
-export const TRACK_MARGIN = 10;
+const TRACK_MARGIN = 10;
 
 export function trackScale(labels: ArrayLike<number>, width: number): Scale {
   const lo = labels.length ? (labels[0] as number) : 0;
@@ -32,7 +31,7 @@ export function trackScale(labels: ArrayLike<number>, width: number): Scale {
 }
 
 /** Vertical positions, from the top. */
-export const TRACK = { fired: 2, ticks: 13, tickHeight: 9, line: 27, labels: 33 } as const;
+const TRACK = { fired: 2, ticks: 13, tickHeight: 9, line: 27, labels: 33 } as const;
 
 export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPicture): void {
   const x = trackScale(picture.labels, size.width);
@@ -102,7 +101,7 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
     });
 }
 
-export interface OutcomesPicture {
+interface OutcomesPicture {
   outcomes: ReadonlyMap<number, number>;
   /** changes with the outcomes */
   version: number;

@@ -19,7 +19,7 @@ const STOPS: Record<string, string> = {
 /** Choices in menu order. */
 export const PALETTES = ["auto", "viridis", "magma", "cividis", "grey", "blue-red", "purple-green"] as const;
 
-export const isDiverging = (name: string) => name === "blue-red" || name === "purple-green";
+const isDiverging = (name: string) => name === "blue-red" || name === "purple-green";
 
 /** Resolves "auto" for values from `lo` to `hi`. */
 export function choose(name: string, lo: number, hi: number): string {

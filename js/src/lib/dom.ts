@@ -53,7 +53,6 @@ export const ICONS = {
   play: "M4 2.5v11l9-5.5z",
   pause: "M4 3h3v10H4zM9 3h3v10H9z",
   stop: "M3.5 3.5h9v9h-9z",
-  latest: "M3 3l6 5-6 5zM10.5 3H13v10h-2.5z",
   more: "M2 7h2.4v2.4H2zM6.8 7h2.4v2.4H6.8zM11.6 7H14v2.4h-2.4z",
   plus: "M7 3h2v4h4v2H9v4H7V9H3V7h4z",
   minus: "M3 7h10v2H3z",
@@ -61,8 +60,6 @@ export const ICONS = {
   rerun:
     "M8 3a5 5 0 1 0 4.9 6h-1.7A3.4 3.4 0 1 1 8 4.6c.9 0 1.7.4 2.3 1L8.5 7.400H13V2.900l-1.500 1.500A5 5 0 0 0 8 3z",
   close: "M4.100 3L8 6.900 11.900 3 13 4.100 9.100 8 13 11.900 11.900 13 8 9.100 4.100 13 3 11.900 6.900 8 3 4.100z",
-  chevron: "M5 3.500L10.500 8 5 12.500z",
-  menu: "M2 3.500h12V5H2zM2 7.250h12v1.500H2zM2 11h12v1.500H2z",
 } as const;
 
 export function iconButton(

@@ -3,7 +3,7 @@
  * arrow keys; only a capture listener on the window runs earlier. It dispatches keys to the handlers of the elements
  * in the event's path.
  */
-export type KeyHandler = (event: KeyboardEvent) => boolean;
+type KeyHandler = (event: KeyboardEvent) => boolean;
 
 export class KeyCapture {
   readonly #handlers = new WeakMap<EventTarget, KeyHandler>();

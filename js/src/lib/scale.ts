@@ -48,7 +48,7 @@ export function domain(lo: number, hi: number): [number, number] {
 }
 
 /** The step of 1, 2 or 5 times a power of ten that gives at most about `maxTicks` intervals. */
-export function niceStep(span: number, maxTicks: number): number {
+function niceStep(span: number, maxTicks: number): number {
   const rough = span / Math.max(1, maxTicks);
   const power = 10 ** Math.floor(Math.log10(rough));
   const ratio = rough / power;
@@ -79,7 +79,7 @@ function tickLabel(value: number, step: number): string {
 
 const SUPER = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
 /** Formats a power of ten: 10⁻³; small exponents as plain numbers. */
-export function power(exponent: number, sign = 1): string {
+function power(exponent: number, sign = 1): string {
   const minus = sign < 0 ? "\u2212" : "";
   if (exponent >= -2 && exponent <= 3) return `${minus}${groupDigits(String(Number((10 ** exponent).toPrecision(1))))}`;
   const digits = [...String(Math.abs(exponent))].map((d) => SUPER[Number(d)]).join("");

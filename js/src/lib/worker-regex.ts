@@ -6,7 +6,7 @@ import type { Span } from "./name-filter";
 
 const TIMEOUT_MS = 2000;
 
-export type RegexResult =
+type RegexResult =
   | { kind: "spans"; spans: Span[] }
   | { kind: "invalid"; message: string }
   | { kind: "timeout" }

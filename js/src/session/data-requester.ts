@@ -10,7 +10,7 @@ import type { Scene, Session } from "./session";
 const BINS = 128;
 const CELLS = 4096;
 
-export function sectionRequest(traits: Traits, shape: readonly number[] | undefined, form?: Form): SectionRequest {
+function sectionRequest(traits: Traits, shape: readonly number[] | undefined, form?: Form): SectionRequest {
   const shows = (name: Traits["panels"][number]) => traits.panels.includes(name);
   const hist: HistogramRequest | null =
     shows("histogram") || shows("history") ? { bins: BINS, ...histogramRequest(traits) } : null;

@@ -8,7 +8,7 @@ import type { Session } from "./session";
 const TYPING_PAUSE_MS = 150;
 const TOO_SLOW = "Pattern too slow: stopped after 2 s";
 
-export interface RegexQuery {
+interface RegexQuery {
   run: number;
   names: readonly string[];
   /** changes with the names */

@@ -51,7 +51,6 @@ export class Session {
   #monitorHeartbeat = true;
   /** The kernel's side of the widget was replaced or removed, and nothing was received since. */
   disconnected = false;
-  live: KernelResponse["live"] | undefined;
   #heartbeat: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -78,7 +77,6 @@ export class Session {
 
   async #hello(again: boolean): Promise<void> {
     const response = await this.request("hello", { what: "hello", protocol: PROTOCOL, again });
-    if (response?.live) this.live = response.live;
     if (response && again) {
       this.reconnections++;
       this.store.notify();

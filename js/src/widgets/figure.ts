@@ -5,12 +5,12 @@ import type { Theme } from "../draw/theme";
 import { h } from "../lib/dom";
 import type { Context } from "./part";
 
-export interface Pointer {
+interface Pointer {
   x: number;
   y: number;
   event: PointerEvent;
 }
-export interface Gestures {
+interface Gestures {
   move?(at: Pointer | undefined): void;
   /** starts a drag; the returned function is called for each move and for the release */
   down?(at: Pointer): ((at: Pointer, done: boolean) => void) | undefined;
@@ -140,14 +140,8 @@ export class Figure {
   }
 }
 
-function dataUrl(pixels: Pixels, from?: readonly [number, number, number, number]): string {
-  const [x, y, width, height] = (from ?? [0, 0, pixels.width, pixels.height]).map(Math.round) as [
-    number,
-    number,
-    number,
-    number,
-  ];
-  const canvas = h("canvas", { width, height });
-  canvas.getContext("2d")?.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), -x, -y);
+function dataUrl(pixels: Pixels): string {
+  const canvas = h("canvas", { width: pixels.width, height: pixels.height });
+  canvas.getContext("2d")?.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), 0, 0);
   return canvas.toDataURL();
 }

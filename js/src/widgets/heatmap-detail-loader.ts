@@ -17,7 +17,7 @@ const VALUE = 90;
 const LARGEST = 512;
 
 /** What the heat map shows. */
-export interface HeatmapState {
+interface HeatmapState {
   matrix: Matrix;
   window: CellWindow;
   size: Size;

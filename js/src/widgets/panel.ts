@@ -9,7 +9,7 @@ import type { Context, Part } from "./part";
 export type Rows = (string | number)[][];
 
 /** The exports that a panel's menu offers. */
-export interface Exports {
+interface Exports {
   name: string;
   rows(): Rows | undefined;
   python(): string;

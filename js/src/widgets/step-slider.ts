@@ -207,7 +207,6 @@ export class StepSlider implements Part {
       modes: axis.modes,
       state: this.#state,
       fired: this.#firedSteps.map(toLabel).filter((x) => !Number.isNaN(x)),
-      at: label,
       compare: compare === undefined ? undefined : toLabel(compare),
       hover: this.#hover,
     };
