@@ -58,7 +58,7 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
 export function startRequesting(session: Session, signal: AbortSignal): void {
   const requester = new DataRequester(session);
   let queued = false;
-  const look = () => {
+  const schedule = () => {
     if (queued) return;
     queued = true;
     queueMicrotask(() => {
@@ -66,7 +66,7 @@ export function startRequesting(session: Session, signal: AbortSignal): void {
       if (!signal.aborted) requester.update(session.scene());
     });
   };
-  session.state.onChange(look, signal);
-  session.store.onChange(look, signal);
-  look();
+  session.state.onChange(schedule, signal);
+  session.store.onChange(schedule, signal);
+  schedule();
 }

@@ -42,14 +42,14 @@ const frame = (step: number, h = hist()): Frame => ({
 const picture = (over: Partial<HistogramPicture> = {}): HistogramPicture => ({
   hist: hist(),
   frame: frame(0),
-  other: undefined,
-  otherFrame: undefined,
+  compared: undefined,
+  comparedFrame: undefined,
   domain: [-2, 2],
   top: 100,
   logCounts: false,
   hover: -1,
   marked: [],
-  otherColour: "#f80",
+  comparedColour: "#f80",
   emptyMessage: "nothing here",
   ...over,
 });

@@ -52,9 +52,9 @@ export interface RuleState {
 }
 
 /** Bytes of frames kept for tensors that are not in view. */
-const KEEP = 96 << 20;
-const KEEP_TILES = 24;
-const KEEP_VALUES = 200;
+const MAX_FRAME_BYTES = 96 << 20;
+const MAX_TILES = 24;
+const MAX_VALUES = 200;
 
 const tensorKey = (run: number, tensor: string, worker: string) => `${run}\n${worker}\n${tensor}`;
 export const seriesKey = (run: number, tensor: string, worker: string, mode: string, stat: string) =>
@@ -114,11 +114,11 @@ export class Store {
         return this.frames(head.run, head.tensor, head.worker).add(head, arrays);
       case "tile":
         this.#tiles.unshift({ head, data: arrays });
-        this.#tiles.length = Math.min(this.#tiles.length, KEEP_TILES);
+        this.#tiles.length = Math.min(this.#tiles.length, MAX_TILES);
         return;
       case "values":
         this.#values.unshift({ head, number: arrays.number?.data as Float64Array | undefined });
-        this.#values.length = Math.min(this.#values.length, KEEP_VALUES);
+        this.#values.length = Math.min(this.#values.length, MAX_VALUES);
         return;
       case "series":
         if (arrays.step && arrays.y)
@@ -143,7 +143,7 @@ export class Store {
     let bytes = 0;
     for (const each of this.tensors.values()) bytes += each.bytes;
     for (const [old, each] of this.tensors) {
-      if (bytes <= KEEP || this.tensors.size <= 2) break;
+      if (bytes <= MAX_FRAME_BYTES || this.tensors.size <= 2) break;
       bytes -= each.bytes;
       this.tensors.delete(old);
     }

@@ -9,8 +9,8 @@ import type { Theme } from "./theme";
 export interface HistogramPicture {
   hist: Histogram | undefined;
   frame: Frame | undefined;
-  other: Histogram | undefined;
-  otherFrame: Frame | undefined;
+  compared: Histogram | undefined;
+  comparedFrame: Frame | undefined;
   /** fixed ranges of the value and count axes, the same for all steps */
   domain: [number, number];
   top: number;
@@ -19,7 +19,7 @@ export interface HistogramPicture {
   hover: number;
   /** selected value range */
   marked: readonly number[];
-  otherColour: string;
+  comparedColour: string;
   emptyMessage: string;
 }
 
@@ -56,12 +56,12 @@ function beside(picture: HistogramPicture, side: "left" | "right") {
     (each) =>
       each.side === side &&
       ((picture.hist && each.of(picture.hist, picture.frame?.counts) > 0) ||
-        (picture.other && each.of(picture.other, picture.otherFrame?.counts) > 0)),
+        (picture.compared && each.of(picture.compared, picture.comparedFrame?.counts) > 0)),
   );
 }
 
 export function layoutHistogram(picture: HistogramPicture, size: Size): HistogramLayout | undefined {
-  const shape = picture.hist ?? picture.other;
+  const shape = picture.hist ?? picture.compared;
   if (!shape) return undefined;
   const left = 44 + beside(picture, "left").length * COLUMN;
   const right = 10 + beside(picture, "right").length * COLUMN;
@@ -108,7 +108,7 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
   if (!layout) return message(pen, size.width, size.height, picture.emptyMessage, theme);
   const { box, x, y } = layout;
   const base = box.y + box.height;
-  const shape = (picture.hist ?? picture.other) as Histogram;
+  const shape = (picture.hist ?? picture.compared) as Histogram;
   const near = shape.scale === "symlog" ? linearWidth(shape.edges) : 0;
   pen.cached([shape.scale, near, box.x, box.width, ...x.domain, ...y.domain, picture.logCounts], (paper) => {
     leftAxis(
@@ -132,7 +132,8 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
       const top = Math.min(base - 1, y(Math.max(picture.hist.counts[picture.hover] as number, 0.7)));
       pen.rect(x0, top, Math.max(1, x1 - x0), base - top, { fill: theme.ink });
     }
-    if (picture.other) pen.path(outline(picture.other, layout, false), { stroke: picture.otherColour, width: 1.5 });
+    if (picture.compared)
+      pen.path(outline(picture.compared, layout, false), { stroke: picture.comparedColour, width: 1.5 });
     if (x.domain[0] < 0 && x.domain[1] > 0)
       line(pen, crisp(x(0)), box.y, crisp(x(0)), base, { stroke: theme.ink2, dash: [2, 3], opacity: 0.6 });
   });
@@ -168,7 +169,7 @@ function drawBeside(pen: Pen, { box, y }: HistogramLayout, picture: HistogramPic
           top,
           COLUMN - 12,
           base - top,
-          filled ? { fill: colour } : { stroke: picture.otherColour, width: 1.5 },
+          filled ? { fill: colour } : { stroke: picture.comparedColour, width: 1.5 },
         );
         if (filled)
           pen.text(x + COLUMN / 2, Math.max(box.y + 10, top - 3), compactCount(n), {
@@ -179,7 +180,7 @@ function drawBeside(pen: Pen, { box, y }: HistogramLayout, picture: HistogramPic
           });
       };
       bar(picture.hist, picture.frame, true);
-      bar(picture.other, picture.otherFrame, false);
+      bar(picture.compared, picture.comparedFrame, false);
       line(pen, x + 4, crisp(base), x + COLUMN - 4, crisp(base), { stroke: theme.rule });
       pen.text(x + COLUMN / 2, base + 6, each.label, { fill: theme.ink2, align: "center", baseline: "top", size: 10 });
     });

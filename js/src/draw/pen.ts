@@ -31,25 +31,25 @@ export interface Pixels {
 }
 
 export interface Pen {
-  rect(x: number, y: number, width: number, height: number, ink: PaintStyle): void;
+  rect(x: number, y: number, width: number, height: number, style: PaintStyle): void;
   /** Points as x0, y0, x1, y1, …; NaN starts a new subpath. */
-  path(points: ArrayLike<number>, ink: PaintStyle, close?: boolean): void;
+  path(points: ArrayLike<number>, style: PaintStyle, close?: boolean): void;
   text(x: number, y: number, text: string, style: TextStyle): void;
   /** Stretches pixels over a rectangle without blurring single cells. */
   image(pixels: Pixels, x: number, y: number, width: number, height: number): void;
   clip(x: number, y: number, width: number, height: number, draw: () => void): void;
   /**
-   * Draws a part that does not depend on the step. A canvas redraws it only when an item of `of` (compared by
+   * Draws a part that does not depend on the step. A canvas redraws it only when an item of `keys` (compared by
    * identity), the size or the theme changes.
    */
-  cached(of: readonly unknown[], draw: (pen: Pen) => void): void;
+  cached(keys: readonly unknown[], draw: (pen: Pen) => void): void;
   measure(text: string, style: TextStyle): number;
 }
 
 export type Drawing = (pen: Pen, size: Size, theme: Theme) => void;
 
-export const line = (pen: Pen, x1: number, y1: number, x2: number, y2: number, ink: PaintStyle) =>
-  pen.path([x1, y1, x2, y2], ink);
+export const line = (pen: Pen, x1: number, y1: number, x2: number, y2: number, style: PaintStyle) =>
+  pen.path([x1, y1, x2, y2], style);
 
 function font(theme: Theme, style: TextStyle): string {
   return `${style.bold ? "600 " : ""}${style.size ?? 11}px ${style.mono ? theme.mono : theme.font}`;
@@ -57,7 +57,7 @@ function font(theme: Theme, style: TextStyle): string {
 
 /** A cached part of a canvas drawing. */
 interface CachedLayer {
-  of: readonly unknown[];
+  inputs: readonly unknown[];
   canvas: HTMLCanvasElement;
   pen: CanvasPen;
 }
@@ -92,27 +92,29 @@ export class CanvasPen implements Pen {
     this.c.clearRect(0, 0, width, height);
   }
 
-  #use(ink: PaintStyle, draw: (fill: boolean) => void) {
+  #paint(style: PaintStyle, draw: (fill: boolean) => void) {
     const { c } = this;
-    c.globalAlpha = ink.opacity ?? 1;
-    if (ink.fill) {
-      c.fillStyle = ink.fill;
+    c.globalAlpha = style.opacity ?? 1;
+    if (style.fill) {
+      c.fillStyle = style.fill;
       draw(true);
     }
-    if (ink.stroke) {
-      c.strokeStyle = ink.stroke;
-      c.lineWidth = ink.width ?? 1;
-      c.setLineDash(ink.dash ? [...ink.dash] : []);
+    if (style.stroke) {
+      c.strokeStyle = style.stroke;
+      c.lineWidth = style.width ?? 1;
+      c.setLineDash(style.dash ? [...style.dash] : []);
       draw(false);
     }
     c.globalAlpha = 1;
   }
 
-  rect(x: number, y: number, width: number, height: number, ink: PaintStyle): void {
-    this.#use(ink, (fill) => (fill ? this.c.fillRect(x, y, width, height) : this.c.strokeRect(x, y, width, height)));
+  rect(x: number, y: number, width: number, height: number, style: PaintStyle): void {
+    this.#paint(style, (fill) =>
+      fill ? this.c.fillRect(x, y, width, height) : this.c.strokeRect(x, y, width, height),
+    );
   }
 
-  path(points: ArrayLike<number>, ink: PaintStyle, close = false): void {
+  path(points: ArrayLike<number>, style: PaintStyle, close = false): void {
     const { c } = this;
     c.beginPath();
     let down = false;
@@ -128,7 +130,7 @@ export class CanvasPen implements Pen {
     }
     if (close) c.closePath();
     c.lineJoin = "round";
-    this.#use(ink, (fill) => (fill ? c.fill() : c.stroke()));
+    this.#paint(style, (fill) => (fill ? c.fill() : c.stroke()));
   }
 
   text(x: number, y: number, text: string, style: TextStyle): void {
@@ -138,7 +140,7 @@ export class CanvasPen implements Pen {
     c.textAlign = style.align ?? "left";
     c.textBaseline = style.baseline ?? "alphabetic";
     c.fillText(
-      cut(text, style.maxWidth, (part) => c.measureText(part).width),
+      truncateToWidth(text, style.maxWidth, (part) => c.measureText(part).width),
       x,
       y,
     );
@@ -172,16 +174,16 @@ export class CanvasPen implements Pen {
     this.#font = font;
   }
 
-  cached(of: readonly unknown[], draw: (pen: Pen) => void): void {
+  cached(keys: readonly unknown[], draw: (pen: Pen) => void): void {
     const at = this.#layerIndex++;
     const { width, height } = this.#size;
-    const now = [...of, width, height, this.#ratio, this.#theme];
+    const inputs = [...keys, width, height, this.#ratio, this.#theme];
     let layer = this.#layers[at];
-    if (!layer || layer.of.length !== now.length || layer.of.some((each, i) => each !== now[i])) {
+    if (!layer || layer.inputs.length !== inputs.length || layer.inputs.some((each, i) => each !== inputs[i])) {
       const canvas = layer?.canvas ?? document.createElement("canvas");
       const context = canvas.getContext("2d");
       if (!context) return draw(this);
-      layer = { of: now, canvas, pen: layer?.pen ?? new CanvasPen(context) };
+      layer = { inputs, canvas, pen: layer?.pen ?? new CanvasPen(context) };
       this.#layers[at] = layer;
       layer.pen.begin(width, height, this.#ratio, this.#theme as Theme);
       draw(layer.pen);
@@ -205,7 +207,7 @@ export class CanvasPen implements Pen {
   }
 }
 
-function cut(given: string, maxWidth: number | undefined, measure: (text: string) => number): string {
+function truncateToWidth(given: string, maxWidth: number | undefined, measure: (text: string) => number): string {
   const text = escapeInvisible(given.slice(0, 200));
   if (maxWidth === undefined || measure(text.slice(0, 200)) <= maxWidth) return text.slice(0, 200);
   let lo = 0;
@@ -234,20 +236,22 @@ export class SvgPen implements Pen {
     private readonly pixels: (pixels: Pixels) => string,
   ) {}
 
-  #ink(ink: PaintStyle): string {
+  #attributes(style: PaintStyle): string {
     return [
-      ` fill="${xml(ink.fill ?? "none")}"`,
-      ink.stroke ? ` stroke="${xml(ink.stroke)}" stroke-width="${ink.width ?? 1}" stroke-linejoin="round"` : "",
-      ink.dash?.length ? ` stroke-dasharray="${ink.dash.join(" ")}"` : "",
-      ink.opacity === undefined ? "" : ` opacity="${ink.opacity}"`,
+      ` fill="${xml(style.fill ?? "none")}"`,
+      style.stroke ? ` stroke="${xml(style.stroke)}" stroke-width="${style.width ?? 1}" stroke-linejoin="round"` : "",
+      style.dash?.length ? ` stroke-dasharray="${style.dash.join(" ")}"` : "",
+      style.opacity === undefined ? "" : ` opacity="${style.opacity}"`,
     ].join("");
   }
 
-  rect(x: number, y: number, width: number, height: number, ink: PaintStyle): void {
-    this.#out.push(`<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}"${this.#ink(ink)}/>`);
+  rect(x: number, y: number, width: number, height: number, style: PaintStyle): void {
+    this.#out.push(
+      `<rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}"${this.#attributes(style)}/>`,
+    );
   }
 
-  path(points: ArrayLike<number>, ink: PaintStyle, close = false): void {
+  path(points: ArrayLike<number>, style: PaintStyle, close = false): void {
     let d = "";
     let down = false;
     for (let i = 0; i + 1 < points.length; i += 2) {
@@ -259,14 +263,14 @@ export class SvgPen implements Pen {
         down = true;
       }
     }
-    if (d) this.#out.push(`<path d="${d}${close ? "Z" : ""}"${this.#ink(ink)}/>`);
+    if (d) this.#out.push(`<path d="${d}${close ? "Z" : ""}"${this.#attributes(style)}/>`);
   }
 
   text(x: number, y: number, text: string, style: TextStyle): void {
     const anchor = { left: "start", center: "middle", right: "end" }[style.align ?? "left"];
     const size = style.size ?? 11;
     const shift = { top: 0.8, middle: 0.32, bottom: -0.2, alphabetic: 0 }[style.baseline ?? "alphabetic"] * size;
-    const shown = cut(text, style.maxWidth, (part) => this.measure(part, style));
+    const shown = truncateToWidth(text, style.maxWidth, (part) => this.measure(part, style));
     this.#out.push(
       `<text x="${px(x)}" y="${px(y + shift)}" text-anchor="${anchor}" font-size="${size}" font-family="${xml(style.mono ? this.theme.mono : this.theme.font)}"${style.bold ? ' font-weight="600"' : ""} fill="${xml(style.fill)}">${xml(shown)}</text>`,
     );
@@ -287,7 +291,7 @@ export class SvgPen implements Pen {
     this.#out.push("</g>");
   }
 
-  cached(_of: readonly unknown[], draw: (pen: Pen) => void): void {
+  cached(_keys: readonly unknown[], draw: (pen: Pen) => void): void {
     draw(this);
   }
 

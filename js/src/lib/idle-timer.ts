@@ -1,7 +1,7 @@
 import { PointerTracker } from "./pointer-tracker";
 
 /** Delay in milliseconds while the pointer is down and does not move. */
-const HELD = 400;
+const DRAG_DELAY = 400;
 
 /**
  * Runs a callback once no movement has been scheduled for a while. When the timer is due, it waits for one more
@@ -11,21 +11,21 @@ const HELD = 400;
 export class IdleTimer {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #frame = 0;
-  #due: { ms: number; then: () => void } | undefined;
+  #pending: { ms: number; callback: () => void } | undefined;
   readonly #pointer: PointerTracker;
 
   constructor(signal: AbortSignal) {
-    this.#pointer = new PointerTracker(signal, () => this.#wait());
+    this.#pointer = new PointerTracker(signal, () => this.#restart());
     signal.addEventListener("abort", () => this.cancel());
   }
 
-  schedule(ms: number, then: () => void): void {
-    this.#due = { ms, then };
-    this.#wait();
+  schedule(ms: number, callback: () => void): void {
+    this.#pending = { ms, callback };
+    this.#restart();
   }
 
   cancel(): void {
-    this.#due = undefined;
+    this.#pending = undefined;
     this.#stop();
   }
 
@@ -34,21 +34,21 @@ export class IdleTimer {
     cancelAnimationFrame(this.#frame);
   }
 
-  #wait() {
+  #restart() {
     this.#stop();
-    if (!this.#due) return;
-    const { ms, then } = this.#due;
-    const act = () => {
-      this.#due = undefined;
-      then();
+    if (!this.#pending) return;
+    const { ms, callback } = this.#pending;
+    const fire = () => {
+      this.#pending = undefined;
+      callback();
     };
     this.#timer = setTimeout(
       () => {
         this.#frame = requestAnimationFrame(() => {
-          this.#timer = setTimeout(act);
+          this.#timer = setTimeout(fire);
         });
       },
-      this.#pointer.down ? Math.max(ms, HELD) : ms,
+      this.#pointer.down ? Math.max(ms, DRAG_DELAY) : ms,
     );
   }
 }

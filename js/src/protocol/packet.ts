@@ -34,8 +34,8 @@ export class PacketError extends Error {
   override name = "PacketError";
 }
 
-function need(truth: unknown, why: string): asserts truth {
-  if (!truth) throw new PacketError(`invalid packet from the kernel: ${why}`);
+function assertValid(condition: unknown, reason: string): asserts condition {
+  if (!condition) throw new PacketError(`invalid packet from the kernel: ${reason}`);
 }
 
 const aligned = (n: number) => (n + 7) & ~7;
@@ -49,35 +49,38 @@ export function decode(view: DataView | ArrayBufferView | ArrayBuffer): Packet {
   let bytes =
     view instanceof ArrayBuffer ? new Uint8Array(view) : new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
   if (bytes.byteOffset % 8 !== 0) bytes = bytes.slice();
-  need(bytes.byteLength >= 16, `${bytes.byteLength} bytes, shorter than the 16-byte header`);
+  assertValid(bytes.byteLength >= 16, `${bytes.byteLength} bytes, shorter than the 16-byte header`);
   const header = new DataView(bytes.buffer, bytes.byteOffset, 16);
-  need(header.getUint32(0, true) === MAGIC, "it does not start with SMDP");
+  assertValid(header.getUint32(0, true) === MAGIC, "it does not start with SMDP");
   const version = header.getUint16(4, true);
   if (version > PROTOCOL)
     throw new PacketError(`protocol mismatch: kernel ${version}, page ${PROTOCOL}; reload the page`);
   const headLength = header.getUint32(8, true);
   const total = header.getUint32(12, true);
-  need(total <= bytes.byteLength, `declared ${total} bytes, received ${bytes.byteLength}`);
-  need(16 + headLength <= total, `head of ${headLength} bytes exceeds the packet of ${total}`);
+  assertValid(total <= bytes.byteLength, `declared ${total} bytes, received ${bytes.byteLength}`);
+  assertValid(16 + headLength <= total, `head of ${headLength} bytes exceeds the packet of ${total}`);
   let raw: Record<string, unknown>;
   try {
     raw = JSON.parse(new TextDecoder().decode(bytes.subarray(16, 16 + headLength)));
   } catch (error) {
     throw new PacketError(`invalid packet from the kernel: head is not JSON (${String(error)})`);
   }
-  need(raw !== null && typeof raw === "object" && typeof raw.kind === "string", "head has no kind");
+  assertValid(raw !== null && typeof raw === "object" && typeof raw.kind === "string", "head has no kind");
   const { arrays: specs, ...head } = raw as { arrays?: Record<string, [TypeName, number[], number]> };
   const start = aligned(16 + headLength);
   const arrays: Blocks = Object.create(null);
   for (const [name, spec] of Object.entries(specs ?? {})) {
-    need(Array.isArray(spec), `invalid description of array ${name}`);
+    assertValid(Array.isArray(spec), `invalid description of array ${name}`);
     const [type, shape, offset] = spec;
     const make = Object.hasOwn(TYPES, type) ? TYPES[type] : undefined;
-    need(make, `unknown type ${String(type)} of array ${name}`);
-    need(Array.isArray(shape) && shape.every(isCount) && isCount(offset), `invalid description of array ${name}`);
+    assertValid(make, `unknown type ${String(type)} of array ${name}`);
+    assertValid(
+      Array.isArray(shape) && shape.every(isCount) && isCount(offset),
+      `invalid description of array ${name}`,
+    );
     const count = shape.reduce((a, b) => a * b, 1);
-    need(isCount(count) && offset % 8 === 0, `invalid size or offset of array ${name}`);
-    need(start + offset + count * make.BYTES_PER_ELEMENT <= total, `array ${name} exceeds the packet`);
+    assertValid(isCount(count) && offset % 8 === 0, `invalid size or offset of array ${name}`);
+    assertValid(start + offset + count * make.BYTES_PER_ELEMENT <= total, `array ${name} exceeds the packet`);
     arrays[name] = { data: new make(bytes.buffer as ArrayBuffer, bytes.byteOffset + start + offset, count), shape };
   }
   return { head: head as unknown as Head, arrays };

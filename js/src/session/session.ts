@@ -22,7 +22,7 @@ export interface Scene {
   /** current global step; NaN if the run has none */
   step: number;
   main: TensorView | undefined;
-  other: TensorView | undefined;
+  compared: TensorView | undefined;
 }
 
 /** A running or failed request. */
@@ -69,8 +69,8 @@ export class Session {
   }
 
   /** Sends `hello`, and again after three missed heartbeats. */
-  connect(source: Client, heartbeat = true): void {
-    this.#client = source;
+  connect(client: Client, heartbeat = true): void {
+    this.#client = client;
     this.#monitorHeartbeat = heartbeat;
     void this.#hello(false);
   }
@@ -178,7 +178,7 @@ export class Session {
       axis,
       step,
       main: this.shown(traits.run, traits.tensor, traits.worker, step, traits.mode),
-      other:
+      compared:
         Object.keys(traits.compare).length === 0
           ? undefined
           : this.shown(

@@ -15,12 +15,12 @@ export interface Model {
 }
 
 /** Minimum interval between saves to the kernel, in milliseconds. */
-const SAVE_EVERY = 60;
+const SAVE_INTERVAL = 60;
 /**
  * Pause of a drag, in milliseconds, after which traits are saved. A notebook's handling of each message costs about a
  * frame.
  */
-const HESITATION = 250;
+const DRAG_PAUSE = 250;
 
 export class State {
   /** Traits that this widget class lacks (a slider has no colour map), kept while the page is open. */
@@ -33,7 +33,7 @@ export class State {
     readonly model: Model,
     signal: AbortSignal,
   ) {
-    const changed = () => this.#tell();
+    const changed = () => this.#notify();
     for (const name of Object.keys(DEFAULTS)) model.on(`change:${name}`, changed);
     this.#pointer = new PointerTracker(signal, () => this.#flush());
     signal.addEventListener("abort", () => {
@@ -48,20 +48,20 @@ export class State {
 
   /** Sets traits and notifies listeners once if any value differs. */
   set(patch: Partial<Traits>): void {
-    let any = false;
+    let changed = false;
     for (const [key, value] of Object.entries(patch)) {
       const name = key as keyof Traits;
       if (jsonEqual(this.get(name), value)) continue;
-      any = true;
+      changed = true;
       if (this.model.get(name) === undefined) Object.assign(this.#own, { [name]: value });
       else this.model.set(name, value);
     }
-    if (!any) return;
+    if (!changed) return;
     if (this.#pointer.down) {
       clearTimeout(this.#saving);
-      this.#saving = setTimeout(() => this.#flush(), HESITATION);
-    } else this.#saving ??= setTimeout(() => this.#flush(), SAVE_EVERY);
-    this.#tell();
+      this.#saving = setTimeout(() => this.#flush(), DRAG_PAUSE);
+    } else this.#saving ??= setTimeout(() => this.#flush(), SAVE_INTERVAL);
+    this.#notify();
   }
 
   all(): Traits {
@@ -75,7 +75,7 @@ export class State {
     signal.addEventListener("abort", () => this.#listeners.delete(callback));
   }
 
-  #tell() {
+  #notify() {
     for (const listener of this.#listeners) listener();
   }
 

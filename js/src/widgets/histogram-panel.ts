@@ -23,7 +23,7 @@ const SCALES = [
   ["log", "Log |x|"],
 ] as const;
 
-function most(hist: Histogram | undefined): number {
+function largestCount(hist: Histogram | undefined): number {
   let top = 0;
   if (hist) for (const n of hist.counts) if (n > top) top = n;
   return top;
@@ -86,7 +86,7 @@ export class HistogramPanel extends PicturePanel {
 
   update(scene: Scene): void {
     this.#scene = scene;
-    const { traits, main, other } = scene;
+    const { traits, main, compared } = scene;
     const { session, theme } = this.context;
     this.#scale.update(traits.hist_scale);
     this.#log.update(traits.log_counts);
@@ -103,19 +103,19 @@ export class HistogramPanel extends PicturePanel {
     this.#bins.el.disabled = comparing;
     this.note(session.requests.get(session.framesSlot("main")) ?? session.requests.get(session.framesSlot("compare")));
     const wanted = histogramRequest(traits);
-    const keys = [main, other].map((shown) => availableHistogramKey(shown?.frame, wanted));
-    const [hist, second] = [main, other].map((shown, i) =>
+    const keys = [main, compared].map((shown) => availableHistogramKey(shown?.frame, wanted));
+    const [hist, second] = [main, compared].map((shown, i) =>
       shown?.frame?.counts?.[0] === 0 ? undefined : shown?.frame?.histograms.get(keys[i] as string),
     );
     const shared = wanted.edges === "shared";
-    const tops = [main, other].map((shown, i) =>
+    const tops = [main, compared].map((shown, i) =>
       !shown
         ? 0
         : shared
-          ? shown.frames.range(`top/${keys[i]}`, (frame) => [most(frame.histograms.get(keys[i] as string))])[1]
-          : most([hist, second][i]),
+          ? shown.frames.range(`top/${keys[i]}`, (frame) => [largestCount(frame.histograms.get(keys[i] as string))])[1]
+          : largestCount([hist, second][i]),
     );
-    const domains = [main, other].map((shown, i) => {
+    const domains = [main, compared].map((shown, i) => {
       const own = [hist, second][i];
       if (!shown || !own) return [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY] as const;
       return shared
@@ -125,14 +125,14 @@ export class HistogramPanel extends PicturePanel {
     const picture: HistogramPicture = {
       hist,
       frame: main?.frame,
-      other: second,
-      otherFrame: other?.frame,
+      compared: second,
+      comparedFrame: compared?.frame,
       domain: [Math.min(...domains.map((d) => d[0])), Math.max(...domains.map((d) => d[1]))],
       top: Math.max(...tops.filter(Number.isFinite), 1),
       logCounts: traits.log_counts,
       hover: this.#hover,
       marked: traits.selection.kind === "bins" ? traits.selection.range : [],
-      otherColour: series(1, theme().dark),
+      comparedColour: series(1, theme().dark),
       emptyMessage: emptyReason(main, "histogram"),
     };
     this.#picture = picture;
@@ -150,7 +150,7 @@ export class HistogramPanel extends PicturePanel {
       const n = hist.counts[i] as number;
       const total = frame?.counts?.[0] ?? 0;
       const closed = i === hist.counts.length - 1 ? "]" : ")";
-      const compared = this.#picture?.other;
+      const compared = this.#picture?.compared;
       const second = sameBins(hist, compared) ? compared?.counts[i] : undefined;
       return `[${num(hist.edges[i] as number)}, ${num(hist.edges[i + 1] as number)}${closed}  ${count(n)} values, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  compared ${count(second)}`}`;
     }
@@ -160,7 +160,7 @@ export class HistogramPanel extends PicturePanel {
   #rows(): Rows | undefined {
     const hist = this.#picture?.hist;
     if (!hist) return undefined;
-    const second = this.#picture?.other;
+    const second = this.#picture?.compared;
     const same = second?.counts.length === hist.counts.length;
     const rows: Rows = [["from", "to", "count", ...(same ? ["compared_from", "compared_to", "compared_count"] : [])]];
     hist.counts.forEach((n, i) => {

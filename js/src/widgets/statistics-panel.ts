@@ -89,7 +89,7 @@ export class StatisticsPanel extends PicturePanel {
 
   update(scene: Scene): void {
     this.#scene = scene;
-    const { traits, main, other, axis } = scene;
+    const { traits, main, axis } = scene;
     const { session, theme } = this.context;
     const colours = theme();
     this.#log.update(traits.log_y);
@@ -98,13 +98,17 @@ export class StatisticsPanel extends PicturePanel {
     this.note(session.requests.get(session.framesSlot("main")));
     const wanted = `${statisticsHeight(isScalar(main) ? 1 : traits.stats.length)}px`;
     if (this.figure.el.style.height !== wanted) this.figure.el.style.height = wanted;
-    const compared = other && (other.run !== main?.run || other.worker !== main?.worker) ? other : undefined;
+    // Another step of the same tensor has the same curve.
+    const compared =
+      scene.compared && (scene.compared.run !== main?.run || scene.compared.worker !== main?.worker)
+        ? scene.compared
+        : undefined;
     const held = main?.frames.loadedSteps().length ?? 0;
     // All statistics of a single number are that number.
     const stats = isScalar(main) ? ["value"] : traits.stats;
     const rows = stats.map((name): StatisticsRow => {
       const mine = this.#curve(name, name, main, scene, colours.accent);
-      const others = compared && this.#curve(`${name}/other`, name, compared, scene, series(1, colours.dark));
+      const others = compared && this.#curve(`${name}/compared`, name, compared, scene, series(1, colours.dark));
       const now = [statistic(main?.frames.frameAt(scene.step), name), statistic(compared?.frame, name)];
       return {
         name: label(name),

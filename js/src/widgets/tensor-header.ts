@@ -50,7 +50,7 @@ export class TensorHeader implements Part {
 
   update(scene: Scene): void {
     this.#scene = scene;
-    const { main, other, traits } = scene;
+    const { main, compared, traits } = scene;
     const plan = main?.frames.plan;
     const frame = main?.frame;
     const sizes = frame?.shape ?? plan?.shape;
@@ -71,7 +71,7 @@ export class TensorHeader implements Part {
     const shown = facts.filter(Boolean).map((fact) => truncate(fact, 80));
     if (this.#facts.textContent !== shown.join(""))
       this.#facts.replaceChildren(...shown.map((fact) => h("span", {}, fact)));
-    this.#updateSource(main, other);
+    this.#updateSource(main, compared);
     this.#drawChips(main);
     const workers = plan?.workers ?? [];
     setVisible(this.#worker.el, workers.length > 1);
@@ -84,31 +84,31 @@ export class TensorHeader implements Part {
     this.#slice.update(scene);
   }
 
-  #updateSource(main: TensorView | undefined, other: TensorView | undefined) {
+  #updateSource(main: TensorView | undefined, compared: TensorView | undefined) {
     const { store } = this.context.session;
-    const words = (shown: TensorView | undefined, whose: string) => {
+    const describe = (shown: TensorView | undefined, prefix: string) => {
       if (!shown || (shown.savedStep === shown.step && !shown.pending)) return "";
       // Nothing is known about the tensor before its plan arrives.
       if (Number.isNaN(shown.savedStep)) {
         if (!shown.frames.plan) return "";
-        return `${whose}${shown.neverSaved ? "not saved in this mode" : "not saved yet"}`;
+        return `${prefix}${shown.neverSaved ? "not saved in this mode" : "not saved yet"}`;
       }
       const at = store.modeOf(shown.run, shown.savedStep);
       const name =
         at && at.mode !== 4 ? `${MODES[at.mode]} step ${count(at.modeStep)}` : `step ${count(shown.savedStep)}`;
       if (shown.pending)
         return shown.frame
-          ? `${whose}loading ${name}, showing step ${count(shown.frame.step)}`
-          : `${whose}loading ${name}`;
-      return `${whose}not saved at this step: showing ${name}`;
+          ? `${prefix}loading ${name}, showing step ${count(shown.frame.step)}`
+          : `${prefix}loading ${name}`;
+      return `${prefix}not saved at this step: showing ${name}`;
     };
-    const run = other && store.runs.get(other.run)?.head.name;
+    const run = compared && store.runs.get(compared.run)?.head.name;
     const error = main?.frame?.error;
-    const said = [
-      error ? `${error.type}: ${error.message}` : words(main, ""),
-      other && words(other, `${other.run !== main?.run && run ? truncate(run, 40) : "compared"}: `),
+    const parts = [
+      error ? `${error.type}: ${error.message}` : describe(main, ""),
+      compared && describe(compared, `${compared.run !== main?.run && run ? truncate(run, 40) : "compared"}: `),
     ];
-    setText(this.#source, truncate(said.filter(Boolean).join(" \u00b7 "), 400));
+    setText(this.#source, truncate(parts.filter(Boolean).join(" \u00b7 "), 400));
     this.#source.classList.toggle("smdw-error", Boolean(error));
   }
 
