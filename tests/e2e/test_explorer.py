@@ -159,6 +159,24 @@ def test_steps_that_another_process_saves_appear(lab, writer, tmp_path):
     expect(look.el.locator(".smdw-run-status")).to_have_text("Ended", timeout=20_000)
 
 
+def expect_regex_filter(look: Looking) -> None:
+    """The tree's regex filter finds tensors and reports an invalid pattern."""
+    footer = look.el.locator(".smdw-tensors .smdw-readout")
+    look.el.get_by_role("button", name="Regex", exact=True).click()
+    search = look.el.get_by_role("searchbox")
+    search.fill(r"^(gradient/)?net/.*WEIGHT$")
+    expect(footer).to_have_text("2 of 3 tensors")
+    expect(look.el.locator(".smdw-row")).to_have_count(2)
+    search.fill("net(")
+    expect(footer).to_contain_text(re.compile("^invalid pattern", re.I))
+    search.fill("")
+    expect(footer).to_have_text("3 tensors")
+
+
+def test_a_regex_filters_the_tree_in_the_kernel(lab, run):
+    expect_regex_filter(Looking.at(lab.open([show(run)]).run(0)).at_step(29))
+
+
 HELD = """
 import gc, ipywidgets, json, re, threading
 gc.collect()
@@ -271,6 +289,8 @@ def test_an_exported_page_moves_under_its_own_policy(browser, run, tmp_path, sho
     look.keys("ArrowRight").at_step(step + 1)
     expect_histogram_of(look, runs.weight(step + 1))
     page.screenshot(path=str(shots / "page-light.png"))
+    expect_regex_filter(look)
     page.close()
-    assert asked == [page_file.as_uri()]
+    # The regex filter's worker comes from a blob of the page.
+    assert [url for url in asked if not url.startswith("blob:")] == [page_file.as_uri()]
     assert complaints == []

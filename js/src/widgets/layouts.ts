@@ -159,6 +159,7 @@ class RunBar implements Part {
       head?.message ||
       (run ? (session.exported ? "Exported page" : "") : "Waiting for run");
     setText(this.#message, truncate(message, 300));
+    this.#message.title = truncate(message, 2000);
     this.#message.classList.toggle(
       "smdw-error",
       Boolean(
