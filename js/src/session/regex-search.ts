@@ -42,6 +42,11 @@ export class RegexSearch {
     signal.addEventListener("abort", () => this.#control.abort());
   }
 
+  /** Status while a query runs. */
+  get status(): string {
+    return this.session.requests.get(this.slot)?.busy ? "Kernel busy" : "Searching\u2026";
+  }
+
   /** Starts a search if the query is new. The previous matches stay until it ends. */
   update(query: RegexQuery): void {
     const key = JSON.stringify([query.run, query.namesVersion, query.pattern]);

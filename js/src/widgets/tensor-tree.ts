@@ -126,7 +126,7 @@ export class TensorTree implements Part {
       query === ""
         ? all
         : busy
-          ? "Searching\u2026"
+          ? this.#regex.status
           : (byRegex && this.#regex.error) ||
             [`${count(found)} of ${all}`, byRegex && this.#regex.note].filter(Boolean).join(" \u00b7 ");
     setText(this.#footer, summary);
