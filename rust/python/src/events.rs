@@ -78,7 +78,7 @@ impl Event {
     /// Calls `work` with the encoded value and the parsed one.
     fn with<'py, T>(&self, py: Python<'py>, work: impl FnOnce(&[u8], Value<'_>) -> PyResult<T>) -> PyResult<T> {
         let data = self.data.bind(py).as_bytes();
-        work(data, Value::parse(data).map_err(|error| to_python(py, &error))?)
+        work(Value::parse(data).map_err(|error| to_python(py, &error))?)
     }
 }
 
@@ -103,12 +103,12 @@ impl Event {
 
     #[getter]
     fn tag(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |_, value| Ok(value.tag.to_owned()))
+        self.with(py, |value| Ok(value.tag.to_owned()))
     }
 
     #[getter]
     fn kind(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.with(py, |_, value| {
+        self.with(py, |value| {
             Ok(match value.kind {
                 Kind::None | Kind::OldHistogram(_) => "unknown",
                 Kind::Scalar(_) => "scalar",
@@ -122,27 +122,27 @@ impl Event {
 
     #[getter]
     fn plugin(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |_, value| last_plugin(py, &value).map(|(name, _)| name.to_owned()))
+        self.with(py, |value| last_plugin(py, &value).map(|(name, _)| name.to_owned()))
     }
 
     #[getter]
     fn plugin_content<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.with(py, |_, value| last_plugin(py, &value).map(|(_, content)| PyBytes::new(py, content)))
+        self.with(py, |value| last_plugin(py, &value).map(|(_, content)| PyBytes::new(py, content)))
     }
 
     #[getter]
     fn display_name(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |_, value| Ok(value.metadata.map_or("", |metadata| metadata.display_name).to_owned()))
+        self.with(py, |value| Ok(value.metadata.map_or("", |metadata| metadata.display_name).to_owned()))
     }
 
     #[getter]
     fn description(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |_, value| Ok(value.metadata.map_or("", |metadata| metadata.description).to_owned()))
+        self.with(py, |value| Ok(value.metadata.map_or("", |metadata| metadata.description).to_owned()))
     }
 
     #[getter]
     fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.with(py, |_, value| {
+        self.with(py, |value| {
             let dict = PyDict::new(py);
             match value.kind {
                 Kind::Tensor(proto) => {
@@ -188,7 +188,7 @@ impl Event {
     /// The buckets of a histogram; None for any other kind.
     #[getter]
     fn buckets<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.with(py, |_, value| match value.kind {
+        self.with(py, |value| match value.kind {
             Kind::Histogram(histogram) => {
                 let buckets = log::buckets(&histogram).map_err(|error| to_python(py, &error))?;
                 numpy::bucket_array(py, buckets).map(Some)

@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 use pyo3::{PyErr, ffi, intern};
 use smdwidgets_core::error::{Error, Location};
 use smdwidgets_core::tensor::{DType, Data, TensorView};
