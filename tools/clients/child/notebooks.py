@@ -1,0 +1,121 @@
+"""Run the code cells of a notebook over a prepared run, and report the value of each cell."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import io
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import describe
+import stubs
+
+CELL_SECONDS = 60
+SKIPPED_MAGICS = ("%%writefile", "%%bash", "%%sh", "%%html", "%%javascript", "%%capture_png")
+
+
+class _CellTimeout(BaseException):
+    pass
+
+
+def _redirect(prepared: str) -> None:
+    """Make every way of opening a run that is not on this machine open the prepared one."""
+    trials = importlib.import_module("smdebug.trials")
+    create_trial = trials.create_trial
+
+    def opened(path: Any = None, *args: Any, **named: Any) -> Any:
+        there = isinstance(path, str) and Path(path).is_dir()
+        return create_trial(path if there else prepared)
+
+    trials.create_trial = opened
+    for name in ("LocalTrial", "S3Trial"):
+        if hasattr(trials, name):
+            setattr(trials, name, lambda *args, **named: create_trial(prepared))
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("smdebug.trials.utils").create_trial = opened  # type: ignore[attr-defined]
+
+
+def _code(source: str) -> str | None:
+    lines = source.split("\n")
+    first = next((line.strip() for line in lines if line.strip()), "")
+    if first.startswith(SKIPPED_MAGICS):
+        return None
+    kept = []
+    for line in lines:
+        bare = line.lstrip()
+        indent = line[: len(line) - len(bare)]
+        kept.append(indent + "pass" if bare.startswith(("!", "%")) else line)
+    return "\n".join(kept)
+
+
+@contextlib.contextmanager
+def _limited(seconds: int) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise _CellTimeout
+
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+def _run_cell(number: int, source: str, names: dict[str, Any], drawn: list[Any]) -> dict[str, Any] | None:
+    code = _code(source)
+    if code is None:
+        return None
+    file = f"<cell {number}>"
+    drawn.clear()
+    printed = io.StringIO()
+    answer: dict[str, Any] = {}
+    try:
+        tree = ast.parse(code, file)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        with contextlib.redirect_stdout(printed), _limited(CELL_SECONDS):
+            exec(compile(tree, file, "exec"), names)
+            if isinstance(last, ast.Expr):
+                value = eval(compile(ast.Expression(last.value), file, "eval"), names)
+                answer["value"] = describe.describe(value)
+    except _CellTimeout:
+        answer["raises"] = "time-out"
+    except Exception as error:
+        answer["raises"] = type(error).__name__
+        print(f"cell {number}: {type(error).__name__}: {error}", file=sys.stderr)
+    answer["printed"] = printed.getvalue()
+    if drawn:
+        answer["drawn"] = list(drawn)
+    return answer
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """The value, output and drawn data of each code cell, or the exception that it raises."""
+    drawn: list[Any] = []
+
+    def listener(name: str, args: tuple[Any, ...]) -> None:
+        told = [describe.describe(arg) for arg in args if not isinstance(arg, stubs.Anything)]
+        if told and len(drawn) < 500:
+            drawn.append([name, *told])
+
+    stubs.install(listener)
+    _redirect(job["prepared"])
+    time.sleep = lambda seconds: None  # polling loops need not wait for a run that has ended
+    sys.argv = [job["path"]]
+    names: dict[str, Any] = {"__name__": "__main__", "display": stubs.Anything("display", listener)}
+    answers: dict[str, Any] = {}
+    cells = json.loads(Path(job["path"]).read_text(encoding="utf-8"))["cells"]
+    for number, cell in enumerate((cell for cell in cells if cell["cell_type"] == "code"), 1):
+        answer = _run_cell(number, "".join(cell["source"]), names, drawn)
+        if answer is not None:
+            answers[f"cell {number}"] = answer
+    return {"answers": answers}

@@ -1,0 +1,45 @@
+"""Virtual environments of the clients, and how they are made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import frameworks
+import setup
+from steps import ROOT, Step, run
+
+REQUIREMENTS = ROOT / "tests" / "clients"
+
+
+def _own(name: str) -> Step:
+    """An environment that only the clients need: `.venv-clients-NAME`, from tests/clients/NAME.txt."""
+    venv, needed = ROOT / f".venv-clients-{name}", REQUIREMENTS / f"{name}.txt"
+
+    def make() -> None:
+        setup.make_venv(venv)
+        run(setup.python_of(venv), "-m", "pip", "install", "--quiet", "-r", needed)
+
+    return Step(f"clients-{name}", make, made_from=(needed,), makes=(setup.python_of(venv),))
+
+
+class Environments:
+    """Finds the interpreter of an environment by name, in one of several folders."""
+
+    def __init__(self, folders: list[Path], named: dict[str, Path]) -> None:
+        self._folders = folders
+        self._named = named
+
+    def python(self, name: str) -> Path | None:
+        """The interpreter of the environment `.venv-NAME`; None if it is not installed."""
+        if name in self._named or "*" in self._named:
+            return self._named.get(name) or self._named["*"]
+        found = (setup.python_of(folder / f".venv-{name}") for folder in self._folders)
+        return next((python for python in found if python.exists()), None)
+
+
+def install(names: set[str]) -> None:
+    """Create the environments that are missing or outdated in this checkout."""
+    setup.ensure(["python", "front-end", "extension", "peers"])
+    for name in sorted(names):
+        own = name.removeprefix("clients-")
+        (_own(own) if own != name else frameworks.environment(name)).ensure()
