@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .PHONY: audit sbom help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench bench-hooks fuzz faults soak memcheck docs \
-	conformance test-frameworks pictures fixtures clean
+	conformance test-frameworks clients pictures fixtures clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 18
@@ -95,10 +95,7 @@ conformance:  ## Compare every public call with smdebug 1.0.34 on the same runs
 test-frameworks:  ## Train with PyTorch, Keras, XGBoost and MXNet, each in its own environment (downloads gigabytes; ARGS=torch)
 	@$(PYTHON) tools/frameworks.py $(ARGS)
 
-fixtures:  ## List packed test data (ARGS="unpack golden", then ARGS="pack golden": change it)
-	@$(PYTHON) tests/fixtures.py $(ARGS)
-
-clean:  ## Remove everything that was built or installed
+	conformance test-frameworks clients pictures fixtures clean
 	rm -rf .venv .venv-* .cache target rust/fuzz/target js/node_modules python/smdwidgets/static site dist
 	rm -f python/smdwidgets/_core*.so python/smdwidgets/_core*.pyd
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -179,9 +179,28 @@ def _judge(row: Row, first: launch.Outcome, second: launch.Outcome) -> None:
         row.comparison = f"same: {told}"
 
 
+def _collapsed(rows: list[Row]) -> list[Row]:
+    """Rows, with one row for many files of a directory that are not run for the same reason."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        directory = row.client.path.rpartition("/")[0]
+        key = row.client.name if row.ran or not row.client.not_run else directory
+        groups.setdefault((key, row.client.framework, row.comparison), []).append(row)
+    kept: list[Row] = []
+    for (directory, _, _), group in groups.items():
+        if len(group) > 3:
+            kept.append(
+                replace(group[0], client=replace(group[0].client, path=f"{directory}/ ({len(group)} files)", label=""))
+            )
+        else:
+            kept += group
+    return kept
+
+
 def print_table(rows: list[Row]) -> None:
     """Print one line per client, then the differences and logs of those that failed."""
     heads = ("client", "framework", "smdebug", "smdwidgets", "comparison")
+    rows = _collapsed(rows)
     cells = [(row.client.name, row.client.framework, row.smdebug, row.smdwidgets, row.comparison) for row in rows]
     widths = [max(len(line[i]) for line in (heads, *cells)) for i in range(4)]
     for line in (heads, *cells):

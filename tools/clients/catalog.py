@@ -452,6 +452,12 @@ class Known:
 
 KNOWN: tuple[Known, ...] = (
     Known(
+        "*",
+        "ends with SMDebugValueError: mode_save_configs must be a dictionary*for AttributeError*",
+        "invalid arguments raise SMDebugValueError",
+        "docs/differences.md#collections",
+    ),
+    Known(
         "examples/tensorflow/*",
         "*SessionHook*",
         "TensorFlow 1 sessions are not supported",

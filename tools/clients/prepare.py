@@ -51,7 +51,7 @@ def write(path: str, names: list[str], shapes: dict[str, list[int]], steps: int)
                         collection = next((to for part, to in COLLECTIONS.items() if part in name), "default")
                         scalar = collection in ("losses", "metrics", "scalars", "feature_importance", "average_shap")
                         shape = shapes.get(name, [1] if scalar else [6, 4])
-                        value = random.rand(*shape) * (0.99**step) + (0.1 if scalar else -0.5)
+                        value: Any = random.rand(*shape) * (0.99**step) + (0.1 if scalar else -0.5)
                         if collection in ("labels", "predictions"):
                             value = random.randint(0, 3, shape)
                         elif name.endswith(("input_1", "input_tokens")) and len(shape) == 1:

@@ -75,8 +75,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Calls `work` with the encoded value and the parsed one.
-    fn with<'py, T>(&self, py: Python<'py>, work: impl FnOnce(&[u8], Value<'_>) -> PyResult<T>) -> PyResult<T> {
+    /// Calls `work` with the parsed value.
+    fn with<'py, T>(&self, py: Python<'py>, work: impl FnOnce(Value<'_>) -> PyResult<T>) -> PyResult<T> {
         let data = self.data.bind(py).as_bytes();
         work(Value::parse(data).map_err(|error| to_python(py, &error))?)
     }

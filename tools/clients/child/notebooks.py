@@ -27,7 +27,7 @@ class _CellTimeout(BaseException):
 
 def _redirect(prepared: str) -> None:
     """Make every way of opening a run that is not on this machine open the prepared one."""
-    trials = importlib.import_module("smdebug.trials")
+    trials: Any = importlib.import_module("smdebug.trials")
     create_trial = trials.create_trial
 
     def opened(path: Any = None, *args: Any, **named: Any) -> Any:

@@ -17,14 +17,15 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     for name, found in runpy.run_path(job["path"], run_name="rules_of_client").items():
         if not (inspect.isclass(found) and issubclass(found, Rule) and found is not Rule):
             continue
+        rule_class: Any = found
         for threshold in ({}, {"threshold": 1e-6}):
             trial = create_trial(job["prepared"])
-            rule = found(trial, **threshold)
+            rule = rule_class(trial, **threshold)
             told = f"{name}({', '.join(f'{key}={value}' for key, value in threshold.items())})"
             for step in trial.steps():
                 answers[f"{told}.invoke({step})"] = _outcome(partial(rule.invoke, step))
             for raises in (True, False):
-                rule = found(create_trial(job["prepared"]), **threshold)
+                rule = rule_class(create_trial(job["prepared"]), **threshold)
                 call = partial(invoke_rule, rule, start_step=0, end_step=20, raise_eval_cond=raises)
                 answers[f"invoke_rule({told}, raise_eval_cond={raises})"] = _outcome(call)
     return {"answers": answers or {"rules": "the file defines no rule"}}

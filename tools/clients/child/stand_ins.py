@@ -115,13 +115,13 @@ def _mxnet_datasets(module: ModuleType) -> None:
 
         return get_data
 
-    module.MNIST._get_data = filled(28, 28, 1)  # type: ignore[attr-defined]
-    module.CIFAR10._get_data = filled(32, 32, 3)  # type: ignore[attr-defined]
+    module.MNIST._get_data = filled(28, 28, 1)
+    module.CIFAR10._get_data = filled(32, 32, 3)
 
 
 def _xgboost_text(module: ModuleType) -> None:
     """XGBoost 2 and newer need the format of a text file in its name; older ones took libsvm."""
-    matrix: Any = module.DMatrix  # type: ignore[attr-defined]
+    matrix: Any = module.DMatrix
     init = matrix.__init__
 
     def with_format(self: Any, data: Any, *args: Any, **named: Any) -> None:
@@ -143,7 +143,7 @@ def _downloads() -> None:
         Path(target).write_bytes(urlopen(url).read())
         return target, None
 
-    urllib.request.urlopen = urlopen  # type: ignore[assignment]
+    urllib.request.urlopen = urlopen
     urllib.request.urlretrieve = urlretrieve  # type: ignore[assignment]
 
 
