@@ -105,6 +105,13 @@ def _keras_images(*shape: int, columns: bool = False) -> Callable[[ModuleType], 
     return change
 
 
+def _keras_metric(module: ModuleType) -> None:
+    """Keras 2's name of `Metric.reset_state`, which Keras 3 removed."""
+    metric = getattr(module, "Metric", None)
+    if metric is not None and not hasattr(metric, "reset_states"):
+        metric.reset_states = metric.reset_state
+
+
 def _mxnet_datasets(module: ModuleType) -> None:
     def filled(*shape: int) -> Callable[[Any], None]:
         def get_data(self: Any) -> None:
@@ -214,6 +221,7 @@ def install(scratch: Path) -> None:
                 "mxnet": _seed_mxnet,
                 "mxnet.gluon.data.vision.datasets": _mxnet_datasets,
                 "xgboost": _xgboost_text,
+                "keras.src.metrics.metric": _keras_metric,
                 ".datasets.mnist": _keras_images(28, 28),
                 ".datasets.fashion_mnist": _keras_images(28, 28),
                 ".datasets.cifar10": _keras_images(32, 32, 3, columns=True),
