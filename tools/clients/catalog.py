@@ -266,21 +266,21 @@ _READING = [
     ),
     Client(
         "examples/mxnet/notebooks/MNISTSimpleInteractiveAnalysis.ipynb",
-        "none",
+        "mxnet",
         "notebook",
         names=("gradient/sequential_dense0_weight", "sequential_input_0", "sequential_output0"),
         shapes={"sequential_input_0": (100, 784), "sequential_output0": (100, 10)},
     ),
     Client(
         "examples/mxnet/notebooks/mxnet-realtime-analysis.ipynb",
-        "none",
+        "mxnet",
         "notebook",
         names=("conv0_output0", "conv0_weight"),
         shapes={"conv0_output0": (4, 1, 6, 6), "conv0_weight": (4, 1, 5, 5)},
     ),
     Client(
         "examples/pytorch/notebooks/PyTorch-SimpleInteractiveAnalysis.ipynb",
-        "none",
+        "torch",
         "notebook",
         names=("gradient/Net_fc1.weight", "Net_input_0", "Net_output0"),
         shapes={"Net_input_0": (100, 784), "Net_output0": (100, 10)},
@@ -288,7 +288,7 @@ _READING = [
     *(
         Client(
             f"examples/xgboost/{name}.ipynb",
-            "none",
+            "xgboost",
             "notebook",
             names=tuple(names.split()),
             shapes={"labels": (50,), "predictions": (50,)},
@@ -314,7 +314,7 @@ _READING = [
     ),
     Client(
         "pytorch_model_debugging/pytorch_script_change_smdebug.ipynb",
-        "none",
+        "torch",
         "notebook",
         repository=EXAMPLES,
         names=("NLLLoss_output_0",),
@@ -333,7 +333,7 @@ _READING = [
                 *(f"average_shap/f{i}" for i in range(4)),
                 "full_shap/f0",
             ),
-            shapes={"full_shap/f0": (20, 5)},
+            shapes={"full_shap/f0": (120, 5)},
         )
         for name in (
             "xgboost-census-debugger-rules",
@@ -349,7 +349,7 @@ _READING = [
     ),
     Client(
         "model_specific_realtime_analysis/autoencoder_mnist/autoencoder_mnist.ipynb",
-        "none",
+        "mxnet",
         "notebook",
         repository=EXAMPLES,
         names=("conv0_hybridsequential0_dense0_output_0", "l2loss0_input_1"),
@@ -357,7 +357,7 @@ _READING = [
     ),
     Client(
         "pytorch_iterative_model_pruning/iterative_model_pruning_resnet.ipynb",
-        "none",
+        "torch",
         "notebook",
         repository=EXAMPLES,
         names=("layer1.0.relu_0_output_0", "gradient/layer1.0.relu_ReLU_output"),
@@ -365,7 +365,7 @@ _READING = [
     ),
     Client(
         "bert_attention_head_view/bert_attention_head_view.ipynb",
-        "none",
+        "mxnet",
         "notebook",
         repository=EXAMPLES,
         names=(

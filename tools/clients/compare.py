@@ -157,6 +157,8 @@ def answer_differences(first: dict[str, Any], second: dict[str, Any]) -> list[st
     for key, one in first.items():
         other = second.get(key)
         if isinstance(one, dict) and isinstance(other, dict) and "printed" in one:
+            if "raises" in one and "raises" not in other:
+                continue  # counted by cells_gained()
             if one.get("raises") != other.get("raises"):
                 found.append(
                     f"{key} ends with {other.get('raises', 'no exception')} for {one.get('raises', 'no exception')}"
@@ -170,6 +172,14 @@ def answer_differences(first: dict[str, Any], second: dict[str, Any]) -> list[st
         if not same(one, other):
             found.append(f"{key} is {str(other)[:90]} for {str(one)[:90]}")
     return found
+
+
+def cells_gained(first: dict[str, Any], second: dict[str, Any]) -> int:
+    """The number of answers that only smdwidgets gives."""
+    raises = [
+        {key for key, one in side.items() if isinstance(one, dict) and "raises" in one} for side in (first, second)
+    ]
+    return len(raises[0] - raises[1])
 
 
 def test_differences(first: dict[str, str], second: dict[str, str]) -> tuple[list[str], int]:
@@ -214,11 +224,12 @@ def differences(first: Outcome, second: Outcome, kind: str, *, values: bool) -> 
     if kind in ("notebook", "rules") and not found and not first.error:
         one, other = first.result["answers"], second.result["answers"]
         found += answer_differences(one, other)
-        raised = sum("raises" in answer for answer in one.values() if isinstance(answer, dict))
-        told.append(
-            f"{len(one)} {'cells' if kind == 'notebook' else 'answers'}"
-            + (f", {raised} raise in both" if raised else "")
-        )
+        gained = cells_gained(one, other)
+        raised = sum("raises" in answer for answer in one.values() if isinstance(answer, dict)) - gained
+        what = "cells" if kind == "notebook" else "answers"
+        told.append(f"{len(one) - raised - gained} of {len(one)} {what}")
+        told += [f"{raised} raise in both"] if raised else []
+        told += [f"{gained} run with smdwidgets only"] if gained else []
     elif not found and (difference := output_difference(first.output, second.output, numbers=values)):
         found.append(difference)
     else:

@@ -24,7 +24,7 @@ COLLECTIONS = {
 
 def saved(step: int) -> bool:
     """Whether a step of a mode is saved: the first ones, then every fiftieth."""
-    return step < 15 or step % 50 == 0
+    return step < 20 or step % 50 == 0
 
 
 def write(path: str, names: list[str], shapes: dict[str, list[int]], steps: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.abc
 import importlib.machinery
 import sys
@@ -65,7 +66,7 @@ class Anything:
 
     def __iter__(self) -> Iterator[Any]:
         # `line, = axis.plot(...)` unpacks one value, `figure, axis = plt.subplots()` two.
-        count = 1 if self._name.endswith(".plot()") else 2
+        count = {"plot()": 1, "train_test_split()": 4}.get(self._name.rpartition(".")[2], 2)
         return iter([Anything(f"{self._name}[{i}]", self._listener) for i in range(count)])
 
     def __getitem__(self, key: Any) -> Any:
@@ -113,6 +114,8 @@ class StubModule(ModuleType):
         self._listener = listener
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__version__":
+            return "1.0"
         if name.startswith("__"):
             raise AttributeError(name)
         if name[:1].isupper():
@@ -123,7 +126,14 @@ class StubModule(ModuleType):
         return Anything(f"{self.__name__}.{name}", self._listener)
 
 
-class _Class(Anything):
+class _Type(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Anything(f"{cls.__name__}.{name}", lambda *_: None)
+
+
+class _Class(Anything, metaclass=_Type):
     _name = ""
 
     @staticmethod
@@ -168,6 +178,22 @@ class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         return
+
+
+class Names(dict[str, Any]):
+    """The global names of a notebook; a name that a cell could not define is a stub, or the prepared run."""
+
+    def __init__(self, listener: Listener, trial: Callable[[], Any]) -> None:
+        super().__init__()
+        self._listener, self._trial = listener, trial
+
+    def __missing__(self, name: str) -> Any:
+        if hasattr(builtins, name) or name.startswith("__"):
+            raise KeyError(name)
+        if name == "tr" or (name.islower() and name.endswith("trial") and not name.startswith("create")):
+            self[name] = self._trial()
+            return self[name]
+        return Anything(name, self._listener)
 
 
 def install(listener: Listener) -> None:
