@@ -12,6 +12,7 @@ import type {
   KernelRequest,
   KernelResponse,
   Param,
+  ParamSpec,
   Pool,
   RuleClass,
   RuleInfo,
@@ -504,13 +505,16 @@ export function frames(
   return encode({ kind: "frames", run, tensor: tensor.name, worker, edition: 0, errors, ...extra }, arrays);
 }
 
-const param = (name: string, value: number | boolean, help: string): Param => ({
+const param = (name: string, value: number | boolean, doc: string): ParamSpec => ({
   name,
-  type: typeof value === "boolean" ? "bool" : Number.isInteger(value) ? "int" : "float",
-  value,
+  kind: typeof value === "boolean" ? "flag" : Number.isInteger(value) ? "integer" : "real",
   default: value,
-  help,
+  text: String(value),
+  doc,
+  unit: "",
 });
+const defaults = (rule: RuleClass | undefined): Param[] =>
+  (rule?.params ?? []).map((spec) => ({ ...spec, value: spec.default }));
 
 export const CLASSES: RuleClass[] = [
   {
@@ -555,7 +559,7 @@ export function cannedRules(last = LAST): Canned[] {
         name: "ExplodingTensor",
         class: "ExplodingTensor",
         status: "IssuesFound",
-        params: CLASSES[1]?.params ?? [],
+        params: defaults(CLASSES[1]),
       },
       outcome: (s) => (s >= 700 && s < 760 ? 2 : 1),
       tensor: "gradient/fc1.weight",
@@ -570,7 +574,7 @@ export function cannedRules(last = LAST): Canned[] {
         status: "InProgress",
         active: true,
         done: 74,
-        params: [{ ...(CLASSES[0]?.params[0] as Param), value: 1e-5 }],
+        params: defaults(CLASSES[0]).map((each) => ({ ...each, value: 1e-5 })),
       },
       outcome: (s) => (s > 730 ? 0 : s % 100 === 90 ? 3 : 1),
       tensor: "",
@@ -583,7 +587,7 @@ export function cannedRules(last = LAST): Canned[] {
         name: "Overfit",
         class: "Overfit",
         status: "NoIssuesFound",
-        params: CLASSES[2]?.params ?? [],
+        params: defaults(CLASSES[2]),
       },
       outcome: (s) => (s % 100 === 90 ? 1 : 3),
       tensor: "",
@@ -683,7 +687,7 @@ export class CannedClient implements Client {
             done: 0,
             total: 100,
             message: "",
-            params: CLASSES.find((c) => c.name === question.class)?.params ?? [],
+            params: defaults(CLASSES.find((c) => c.name === question.class)),
             firings: [],
             firings_total: 0,
           },

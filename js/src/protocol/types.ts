@@ -163,7 +163,7 @@ export type KernelRequest =
   | { what: "classes" }
   | { what: "match"; run: number; pattern: string };
 
-export type Params = Record<string, number | string | boolean>;
+export type Params = Record<string, number | string | boolean | null>;
 
 export interface ErrorInfo {
   type: string;
@@ -268,18 +268,31 @@ export interface SeriesHead {
 }
 
 export type RuleStatus = "InProgress" | "NoIssuesFound" | "IssuesFound" | "Error" | "Stopping" | "Stopped";
-export interface Param {
+/** A list is the value of the kinds words, patterns and numbers. An infinite number is a string. */
+export type ParamValue = number | string | boolean | null | (number | string)[];
+/** The schema of a parameter, as `Parameter.spec` returns it. */
+export interface ParamSpec {
   name: string;
-  type: "float" | "int" | "str" | "bool";
-  value: number | string | boolean;
-  default: number | string | boolean | null;
-  help: string;
+  kind: "real" | "integer" | "flag" | "text" | "choice" | "words" | "patterns" | "numbers";
+  default: ParamValue;
+  /** the default as a string */
+  text: string;
+  doc: string;
+  unit: string;
+  minimum?: number | null;
+  maximum?: number | null;
+  choices?: string[];
+  /** whether null is a value */
+  optional?: boolean;
+}
+export interface Param extends ParamSpec {
+  value: ParamValue;
 }
 export interface RuleClass {
   name: string;
   builtin: boolean;
   help: string;
-  params: Param[];
+  params: ParamSpec[];
 }
 export interface Finding {
   step: number;

@@ -1,12 +1,12 @@
 import { h, setAttributes } from "../lib/dom";
 import { truncate } from "../lib/format";
-import type { Param, Params } from "../protocol/types";
+import type { Param, ParamSpec, Params, ParamValue } from "../protocol/types";
 import type { Context } from "./part";
 
 /** Fields for a rule's parameters. A change is sent at once and reruns the rule. */
 export class ParamFields {
   readonly el = h("div", { class: "smdw-params" });
-  readonly #fields = new Map<string, HTMLInputElement>();
+  readonly #fields = new Map<string, HTMLInputElement | HTMLSelectElement>();
   #key = "";
 
   constructor(
@@ -16,61 +16,106 @@ export class ParamFields {
   ) {}
 
   update(params: readonly Param[], readOnly: boolean): void {
-    const key = JSON.stringify(params.map((param) => [param.name, param.type]));
+    const key = JSON.stringify(params.map((param) => [param.name, param.kind, param.choices]));
     if (key !== this.#key) {
       this.#key = key;
       this.#fields.clear();
       this.el.replaceChildren(...params.map((param) => this.#make(param)));
     }
     for (const param of params) {
-      const input = this.#fields.get(param.name);
-      if (!input) continue;
-      input.disabled = readOnly;
-      if (input.matches(":focus")) continue;
-      if (param.type === "bool") input.checked = Boolean(param.value);
-      else input.value = String(param.value);
-      input.classList.toggle("smdw-changed", param.value !== param.default);
-      input.setCustomValidity("");
-      input.removeAttribute("aria-invalid");
+      const field = this.#fields.get(param.name);
+      if (!field) continue;
+      field.disabled = readOnly;
+      if (field.matches(":focus")) continue;
+      if (param.kind === "flag" && field instanceof HTMLInputElement) field.checked = Boolean(param.value);
+      else field.value = asText(param.value);
+      field.classList.toggle("smdw-changed", isChanged(param));
+      field.setCustomValidity("");
+      field.removeAttribute("aria-invalid");
     }
   }
 
   #make(param: Param): HTMLElement {
-    const input = h(
-      "input",
-      param.type === "bool"
-        ? { type: "checkbox" }
-        : { class: "smdw-input", spellcheck: "false", inputmode: param.type === "str" ? "text" : "decimal" },
-    );
-    this.#fields.set(param.name, input);
+    const field = fieldFor(param);
+    this.#fields.set(param.name, field);
     const enter = () => {
-      const value = parse(param, input);
+      const value = parse(param, field);
       const bad = value === undefined;
-      setAttributes(input, { "aria-invalid": bad ? "true" : undefined });
-      input.title = bad ? `${param.name} must be ${param.type === "int" ? "an integer" : "a number"}` : input.title;
+      setAttributes(field, { "aria-invalid": bad ? "true" : undefined });
+      field.title = bad ? `${param.name} must be ${expected(param)}` : field.title;
       if (!bad) this.changed({ [param.name]: value });
     };
-    input.addEventListener("change", enter, { signal: this.signal });
-    this.context.keys.on(input, (event) => {
-      if (event.key !== "Enter") return false;
-      input.blur();
+    field.addEventListener("change", enter, { signal: this.signal });
+    this.context.keys.on(field, (event) => {
+      if (event.key !== "Enter" || param.kind === "choice") return false;
+      field.blur();
       return true;
     });
-    const help = [param.help, param.default === null ? "" : `default ${param.default}`].filter(Boolean).join("; ");
+    const help = [param.doc, param.text && `default ${param.text}`, limits(param), param.unit]
+      .filter(Boolean)
+      .join("; ");
     return h(
       "label",
       { class: "smdw-field", title: truncate(help, 300) },
       h("span", {}, truncate(param.name, 60)),
-      input,
+      field,
     );
   }
 }
 
-export function parse(param: Param, input: { value: string; checked: boolean }): number | string | boolean | undefined {
-  if (param.type === "bool") return input.checked;
-  if (param.type === "str") return input.value;
-  const number = Number(input.value.trim().replace("\u2212", "-"));
-  if (input.value.trim() === "" || Number.isNaN(number) || (param.type === "int" && !Number.isInteger(number)))
-    return undefined;
-  return number;
+function fieldFor(param: ParamSpec): HTMLInputElement | HTMLSelectElement {
+  if (param.kind === "flag") return h("input", { type: "checkbox" });
+  if (param.kind === "choice") {
+    const options = (param.choices ?? []).map((choice) => h("option", { value: choice }, truncate(choice, 60)));
+    if (param.optional) options.unshift(h("option", { value: "" }, "None"));
+    return h("select", { class: "smdw-select" }, ...options);
+  }
+  const inputmode = isNumber(param) ? "decimal" : "text";
+  const placeholder = param.optional ? "None" : undefined;
+  return h("input", { class: "smdw-input", spellcheck: "false", inputmode, placeholder });
+}
+
+const isNumber = (param: ParamSpec) => param.kind === "real" || param.kind === "integer";
+
+/** The text of a value in its field; null is empty. */
+export function asText(value: ParamValue): string {
+  return Array.isArray(value) ? value.join(",") : String(value ?? "");
+}
+
+/** Whether the value differs from the default. */
+export function isChanged(param: Param): boolean {
+  return JSON.stringify(param.value) !== JSON.stringify(param.default);
+}
+
+/** The value that was entered; undefined if it is not valid. */
+export function parse(
+  param: ParamSpec,
+  field: { value: string; checked?: boolean },
+): number | string | boolean | null | undefined {
+  if (param.kind === "flag") return Boolean(field.checked);
+  const text = field.value.trim().replace("\u2212", "-");
+  if (param.optional && (text === "" || text === "None")) return null;
+  if (!isNumber(param)) return field.value;
+  const number = Number(text);
+  const { minimum, maximum } = param;
+  const valid =
+    text !== "" &&
+    !Number.isNaN(number) &&
+    (param.kind === "real" || Number.isInteger(number)) &&
+    number >= (minimum ?? -Infinity) &&
+    number <= (maximum ?? Infinity);
+  return valid ? number : undefined;
+}
+
+/** The smallest and the largest value, as in "at least 0" and "from 0 to 1". */
+export function limits({ minimum, maximum }: ParamSpec): string {
+  const from = minimum ?? undefined;
+  const to = maximum ?? undefined;
+  if (from === undefined) return to === undefined ? "" : `at most ${to}`;
+  return to === undefined ? `at least ${from}` : `from ${from} to ${to}`;
+}
+
+function expected(param: ParamSpec): string {
+  const what = param.kind === "integer" ? "a whole number" : "a number";
+  return [what, limits(param), param.optional ? "or empty" : ""].filter(Boolean).join(" ");
 }

@@ -1,9 +1,10 @@
 import { h, Select, setVisible } from "../lib/dom";
 import { plural, truncate } from "../lib/format";
 import { pyString } from "../lib/save";
-import { OUTCOMES, type Param } from "../protocol/types";
+import { OUTCOMES, type ParamValue } from "../protocol/types";
 import type { Scene } from "../session/session";
 import { Panel, type Rows } from "./panel";
+import { isChanged } from "./param-fields";
 import type { Context } from "./part";
 import { RuleRow } from "./rule-row";
 
@@ -105,7 +106,7 @@ export class RulePanel extends Panel {
     const rules = [...this.context.session.store.rules.values()].map(
       ({ info }) =>
         `${info.class}(trial${info.params
-          .filter((p) => p.value !== p.default)
+          .filter(isChanged)
           .map((p) => `, ${p.name}=${literal(p.value)}`)
           .join("")})`,
     );
@@ -113,5 +114,9 @@ export class RulePanel extends Panel {
   }
 }
 
-const literal = (value: Param["value"]) =>
-  typeof value === "string" ? pyString(value) : typeof value === "boolean" ? (value ? "True" : "False") : String(value);
+function literal(value: ParamValue): string {
+  if (value === null) return "None";
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (typeof value === "boolean") return value ? "True" : "False";
+  return typeof value === "string" ? pyString(value) : String(value);
+}

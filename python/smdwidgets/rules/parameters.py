@@ -80,7 +80,11 @@ class Parameter(Generic[T]):
         return str(value)
 
     def spec(self) -> dict[str, Any]:
-        """What an editor needs to know, as plain JSON."""
+        """Return the schema that an editor needs, as plain JSON.
+
+        Every parameter has ``name``, ``kind``, ``default``, ``text`` (the default as a string), ``doc`` and ``unit``. Numbers have
+        ``minimum`` and ``maximum`` (None: no limit), choices have ``choices``. ``optional`` is there if None is a value.
+        """
         return {
             "name": self.name,
             "kind": self.kind,
@@ -90,8 +94,17 @@ class Parameter(Generic[T]):
             "unit": self.unit,
         }
 
+    def state(self, rule: object) -> dict[str, Any]:
+        """Return the schema with the ``value`` that a rule has, as plain JSON."""
+        value = getattr(rule, self.name, self.default)
+        try:
+            plain = self._plain(self.parse(value))
+        except RuleParameterError:
+            plain = str(value)  # a rule's constructor may store what it likes under the name
+        return {**self.spec(), "value": plain}
+
     def _plain(self, value: T) -> Any:
-        return list(value) if isinstance(value, tuple) else value
+        return [_number_or_text(one) for one in value] if isinstance(value, tuple) else _number_or_text(value)
 
     def _wrong(self, value: object, expected: str) -> RuleParameterError:
         return RuleParameterError(f"{self.name or 'value'}={shown(value)} is not {expected}.")
@@ -306,6 +319,11 @@ class Numbers(Parameter[tuple[float, ...]]):
 
     def format(self, value: tuple[float, ...]) -> str:
         return ",".join(f"{number:g}" for number in value)
+
+
+def _number_or_text(value: object) -> object:
+    """Replace an infinity, which JSON cannot hold, by the text that is parsed back to it."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _is_none(value: object) -> bool:

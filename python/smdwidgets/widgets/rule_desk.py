@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from smdwidgets.rules.registry import own_rules
 from smdwidgets.trials.trial import Trial
 
 _FIRINGS = 200
-_KINDS = {"real": "float", "integer": "int", "flag": "bool"}
 
 
 class RuleDesk:
@@ -125,7 +124,7 @@ class RuleDesk:
                     "name": about["name"],
                     "builtin": about["builtin"],
                     "help": about["summary"],
-                    "params": [_param(p, p.default) for p in parameters_of(rule).values()],
+                    "params": about["parameters"],
                 }
             )
         return described
@@ -185,7 +184,7 @@ class RuleDesk:
             "done": now.done,
             "total": max(now.done, self._runners[run].steps_seen),
             "message": now.message[:2000],
-            "params": [_param(p, getattr(rule, name, p.default)) for name, p in parameters_of(type(rule)).items()],
+            "params": [parameter.state(rule) for parameter in parameters_of(type(rule)).values()],
             "firings": firings,
             "firings_total": now.firings_total,
         }
@@ -199,22 +198,6 @@ def _id(run: int, name: str) -> str:
 def _parameters(question: dict[str, Any]) -> dict[str, Any]:
     given = question.get("params") or {}
     return {str(name): value for name, value in given.items()} if isinstance(given, dict) else {}
-
-
-def _param(parameter: Any, value: Any) -> dict[str, Any]:
-    kind = _KINDS.get(parameter.kind, "str")
-    plain: Callable[[Any], Any] = parameter.format if kind == "str" else _plain
-    return {
-        "name": parameter.name,
-        "type": kind,
-        "value": plain(value),
-        "default": plain(parameter.default),
-        "help": parameter.doc,
-    }
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _firing(event: RuleEvent) -> list[dict[str, Any]]:

@@ -202,6 +202,28 @@ def test_values_come_as_strings(parameter: Any, text: Any, value: Any) -> None:
     assert parameter.parse(text) == value
 
 
+def test_schemas_are_plain_json() -> None:
+    class Holder:
+        limit = OptionalReal(None, "A limit.", minimum=0.0)
+        kinds = Words(("a", "b"), "Kinds.")
+        mode = Choice(None, "A mode.", choices=("TRAIN", "EVAL"))
+
+    holder = Holder()
+    holder.limit = "inf"
+    holder.mode = "eval"
+    states = {name: vars(Holder)[name].state(holder) for name in ("limit", "kinds", "mode")}
+    assert json.loads(json.dumps(states, allow_nan=False)) == states
+    assert {name: (state["value"], state["default"]) for name, state in states.items()} == {
+        "limit": ("inf", None),
+        "kinds": (["a", "b"], ["a", "b"]),
+        "mode": ("EVAL", None),
+    }
+    assert (states["limit"]["minimum"], states["limit"]["optional"]) == (0.0, True)
+    assert states["mode"]["choices"] == ["TRAIN", "EVAL"]
+    vars(holder)["limit"] = [object]
+    assert isinstance(vars(Holder)["limit"].state(holder)["value"], str)
+
+
 @pytest.mark.parametrize(
     ("parameter", "given"),
     [

@@ -26,7 +26,8 @@ from smdwidgets.pictures.overview import Told
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
-from smdwidgets.rules import Rule
+from smdwidgets.rules import Rule, describe, rule_classes
+from smdwidgets.rules.declared import parameters_of
 from smdwidgets.widgets.streaming import FrameStream
 from smdwidgets.widgets.turns import QUICK, QuickTurns
 
@@ -463,7 +464,10 @@ def test_rules_are_run_told_and_tuned(run: Path) -> None:
     assert arrays[f"{number}.step"].tolist() == [step * 5 for step in range(20)]
     assert arrays[f"{number}.outcome"].tolist() == [1] * 10 + [2] * 10
     assert told["firings_total"] == 10
-    assert any(param["name"] == "since" for param in told["params"])
+    assert told["params"] == [
+        parameter.state(widget.rules["Fires"].rule) for parameter in parameters_of(Fires).values()
+    ]
+    assert [param["value"] for param in told["params"] if param["name"] == "since"] == ["50"]
     answer, packets = page.ask("rule", do="set", rule=told["id"], params={"since": "90"}, run=0)
     assert answer["kind"] == "answer", answer
     assert widget.rules.wait(30)
@@ -475,6 +479,9 @@ def test_rules_are_run_told_and_tuned(run: Path) -> None:
     assert answer["firings"]
     answer, _ = page.ask("classes")
     assert {"VanishingGradient", "Fires"} <= {each["name"] for each in answer["classes"]}
+    assert {each["name"]: each["params"] for each in answer["classes"]} == {
+        name: describe(rule)["parameters"] for name, rule in rule_classes().items()
+    }
     assert (
         page.ask("rule", do="add", **{"class": "AllZero"}, params={"tensor_regex": "loss"}, run=0)[0]["kind"]
         == "answer"
