@@ -143,13 +143,25 @@ class _Bounded(Parameter[T]):
         if isinstance(value, bool) or value is None:
             raise self._wrong(value, "a number")
         try:
-            number = float(value.strip().rstrip("%") if isinstance(value, str) else value)  # type: ignore[arg-type]
+            number = self._from_text(value.strip()) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+        except RuleParameterError:
+            raise
         except (TypeError, ValueError):
             raise self._wrong(value, "a number") from None
         if math.isnan(number):
             raise self._wrong(value, "a number")
         self._within(number, value)
         return number
+
+    def _from_text(self, text: str) -> float:
+        """Convert a text to a number. "1%" is 1 in a parameter whose unit is %, and 0.01 in a share from 0 to 1."""
+        if not text.endswith("%"):
+            return float(text)
+        if self.unit == "%":
+            return float(text[:-1])
+        if self.maximum == 1 and self.minimum is not None and self.minimum >= 0:
+            return float(text[:-1]) / 100
+        raise self._wrong(text, "a number without a percent sign")
 
     def _whole(self, value: object) -> int:
         number = self._number(value)

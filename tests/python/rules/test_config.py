@@ -180,7 +180,9 @@ def test_other_trials_by_number(tmp_path: Path) -> None:
     ("parameter", "text", "value"),
     [
         (Real(0.0, ""), "1e-05", 1e-5),
-        (Real(0.0, ""), " 50% ", 50.0),
+        (Real(0.0, "", unit="%"), " 50% ", 50.0),
+        (Real(0.0, "", minimum=0.0, maximum=1.0), "1%", 0.01),
+        (Real(0.0, "", minimum=0.0, maximum=1.0), "100 %", 1.0),
         (Real(0.0, ""), "inf", float("inf")),
         (OptionalReal(1.0, ""), "None", None),
         (Integer(0, ""), "10.0", 10),
@@ -229,6 +231,11 @@ def test_schemas_are_plain_json() -> None:
     [
         (Real(0.0, ""), "nan"),
         (Real(0.0, ""), "1,5"),
+        (Real(0.0, ""), "50%"),
+        (Real(0.0, "", minimum=0.0), "50%"),
+        (Real(0.0, "", minimum=0.0, maximum=1.0), "101%"),
+        (Real(0.0, "", unit="%"), "50%%"),
+        (Integer(0, ""), "50%"),
         (Real(0.0, ""), True),
         (Real(0.0, ""), None),
         (Real(0.0, "", minimum=0.0), -1),
