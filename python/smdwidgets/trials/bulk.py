@@ -43,7 +43,7 @@ def values(
     kept = [row for row, value in enumerate(given) if value is not None]
     column = given if isinstance(given, np.ndarray) else _column([given[row] for row in kept])
     modes = [index.mode_of(rows[row][1]) or (ModeKeys.GLOBAL.value, rows[row][1]) for row in kept]
-    workers = [rows[row][2] or index.workers_of(rows[row][0], rows[row][1])[0] for row in kept]
+    workers = [rows[row][2] or _worker_with_value(trial, rows[row][0], rows[row][1]) for row in kept]
     return Columns(
         {
             "name": np.array([rows[row][0] for row in kept], dtype=object),
@@ -124,6 +124,15 @@ def _rows(trial: RunQueries, name: str, step: int, worker: str | None) -> list[R
             trial._run.load([step])
         return [(name, step, one) for one in trial._run.index.workers_of(name, step)]
     return [(name, step, worker)]
+
+
+def _worker_with_value(trial: RunQueries, name: str, step: int) -> str:
+    """The first worker that saved the value; others may have saved a reduction or the shape only."""
+    index = trial._run.index
+    workers = index.workers_of(name, step)
+    if len(workers) > 1 and (place := index.find(name, step)) is not None:
+        return str(place.worker)
+    return workers[0]
 
 
 def _column(cells: list[NDArray[Any] | None]) -> NDArray[Any]:

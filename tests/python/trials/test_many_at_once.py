@@ -55,6 +55,17 @@ def test_names_steps_modes_workers(trial: Trial) -> None:
         trial.values("los")
 
 
+def test_values_name_the_worker_that_has_the_value(tmp_path: Path) -> None:
+    runs.collections(tmp_path, workers=2)
+    runs.step(tmp_path, 0, {}, "worker_0", shapes={"w": (2,)})
+    runs.step(tmp_path, 0, {"w": np.ones(2)}, "worker_1")
+    runs.step(tmp_path, 1, {"w": np.zeros(2)}, "worker_0")
+    runs.step(tmp_path, 1, {"w": np.ones(2)}, "worker_1")
+    table = create_trial(runs.end(tmp_path)).values("w")
+    assert table["worker"].tolist() == ["worker_1", "worker_0"]
+    assert table["value"].tolist() == [[1, 1], [0, 0]]
+
+
 def test_all_reductions_are_those_of_single_questions(trial: Trial) -> None:
     table = trial.reductions()
     assert table.num_rows == 12
