@@ -235,7 +235,7 @@ class TensorBoardRun(Run):
                     for one in (there[:1] if workers is None else there)
                     if not workers or one in workers
                 ]
-        values, failed = self.values(rows, progress=progress, cancel=cancel)
+        values, failed = self.values(rows, threads=threads, progress=progress, cancel=cancel)
         errors = dict(failed)
         table = np.full((len(kinds), len(rows)), np.nan)
         counted = np.full((5, len(rows)), -1, dtype=np.int64)

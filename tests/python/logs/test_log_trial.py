@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from smdwidgets import ModeKeys, create_trial, create_trials
 from smdwidgets.exceptions import CorruptDataError, RunNotFound, SeveralRuns, UnsupportedDataError
 from smdwidgets.storage import LocalStorage
 from smdwidgets.trials import LocalTrial, TensorBoardTrial
+from smdwidgets.trials.tensorboard_run import TensorBoardRun
 from smdwidgets.trials.tensorboard_values import image
 
 
@@ -160,6 +162,21 @@ def test_collections_and_reductions(tmp_path: Path) -> None:
         table = trial.reductions("val/Loss", reductions=["mean", "abs_max", "l2", "std"])
         assert [table[name].tolist() for name in ("mean", "abs_max", "l2", "std")] == [[1, -2], [1, 2], [1, 2], [0, 0]]
         assert trial.tensor("val/Loss").reduction_value(1, "min").item() == -2
+
+
+def test_reductions_use_the_threads_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log(tmp_path, scalars({"loss": [1, 2]}))
+    given = []
+    values = TensorBoardRun.values
+
+    def recorded(run: TensorBoardRun, *args: Any, **options: Any) -> Any:
+        given.append(options.get("threads"))
+        return values(run, *args, **options)
+
+    monkeypatch.setattr(TensorBoardRun, "values", recorded)
+    with create_trial(tmp_path) as trial:
+        assert trial.reductions("loss", reductions="mean", threads=3)["mean"].tolist() == [1, 2]
+    assert given == [3]
 
 
 def test_a_writer_that_is_killed_and_one_that_goes_on(tmp_path: Path) -> None:
