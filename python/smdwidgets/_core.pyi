@@ -9,8 +9,6 @@ from typing import Any, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smdwidgets.exceptions import DataError
-
 __version__: str
 
 FILE_TIME_GRANULARITY: int

@@ -21,9 +21,10 @@ from smdwidgets.run_end import END_FILE
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.trials.run import Getter
 from smdwidgets.trials.smdebug_run import SmdebugRun
+from smdwidgets.trials.tensorboard_layout import is_event_file
 from smdwidgets.trials.trial import Trial
 
-#: What a run holds, or a directory in which one is about to begin.
+#: Names of which a run's directory holds at least one, also before its first step is complete.
 _SIGNS = ("collections", "index", "events", END_FILE, "claim.smd", "tensorboard")
 
 
@@ -61,7 +62,7 @@ class LocalRun(SmdebugRun):
         except OSError as error:
             raise RunNotFound(self.path, str(error.strerror)) from error
         if names and not any(sign in names for sign in _SIGNS):
-            if any("tfevents" in name for name in names):
+            if any(is_event_file(name) for name in names):
                 raise RunNotFound(self.path, "these are TensorBoard's logs, which smdwidgets.create_trial opens")
             raise RunNotFound(self.path, "the directory holds none of collections/, index/ and events/")
 
@@ -88,7 +89,7 @@ class LocalRun(SmdebugRun):
         return self.storage.age(END_FILE) if os.path.exists(self._end) else None
 
     def _collections_version(self) -> object:
-        # Files are put in place by renaming, which the directory's time shows, but for what comes within one tick of it.
+        # Renaming a file into place changes the directory's time, except soon after another change.
         try:
             about = os.stat(self._collections_dir)
             if abs(time.time_ns() - about.st_mtime_ns) > _core.FILE_TIME_GRANULARITY:

@@ -330,7 +330,7 @@ class LocalTensorBoardRun(TensorBoardRun):
         """Whether there may be new directories in the run: a directory's time tells of what is directly in it."""
         now, top = time.time_ns(), Path(self._root, self._name)
         seen = {path: _written(path) for path in self._seen or [top]}
-        # What comes within one tick of the last look does not show in the time.
+        # A change within one resolution of the last look may not change the time.
         if seen == self._seen and all(now - written >= _core.FILE_TIME_GRANULARITY for written in seen.values()):
             return False
         self._seen = {path: _written(path) for path in map(Path, (folder for folder, _, _ in os.walk(top)))}

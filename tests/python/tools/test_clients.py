@@ -66,7 +66,9 @@ def clients(repository, tmp_path):
 
 
 def compared(clients, clone, *arguments):
-    return clients(clone, "--python", f"*={sys.executable}", "--smdebug-path", clone, "--only", "examples/own", *arguments)
+    return clients(
+        clone, "--python", f"*={sys.executable}", "--smdebug-path", clone, "--only", "examples/own", *arguments
+    )
 
 
 def add(clone, name, text):
