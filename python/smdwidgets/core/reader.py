@@ -75,18 +75,28 @@ class FileReader:
         ]
 
     def _events(self) -> Iterator[_Event]:
-        found = _core.scan(self._data)
-        if found.problems:
-            raise CorruptDataError(f"{shown(str(self._path), 400)}: {found.problems[0][1]}")
-        if found.wanted:
-            raise CorruptDataError(
-                f"{shown(str(self._path), 400)}: the record at offset {found.end} is truncated: it needs {found.wanted} bytes"
-            )
-        for offset, size in zip(found.offsets.tolist(), found.sizes.tolist(), strict=True):
+        for offset, size in self._records():
             event = _Event(self._data, offset, size)
             if event.name:
                 event.value = self._value(offset)
                 yield event
+
+    def _records(self) -> Iterator[tuple[int, int]]:
+        """Offset and size of each record: length, checksum of the length, content, checksum of the content."""
+        data, offset = self._data, 0
+        while offset < len(data):
+            head = data[offset : offset + _HEADER]
+            size = _HEADER + int.from_bytes(head[:8], "little") + _FOOTER
+            if len(head) == _HEADER and int.from_bytes(head[8:], "little") != _core.masked_crc(head[:8]):
+                raise CorruptDataError(
+                    f"{shown(str(self._path), 400)}: the record at offset {offset} has a wrong checksum of its length"
+                )
+            if len(head) < _HEADER or offset + size > len(data):
+                raise CorruptDataError(
+                    f"{shown(str(self._path), 400)}: the record at offset {offset} is truncated: {len(data) - offset} bytes left"
+                )
+            yield offset, size
+            offset += size
 
     def _value(self, offset: int) -> NDArray[Any]:
         try:

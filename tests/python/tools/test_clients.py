@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_different_output_fails(clients, clone, tmp_path):
     assert "1 passed, 1 failed" in output
     logs = re.findall(r"log: (\S+)", output)
     assert len(logs) == 2
-    assert all(os.path.isfile(log) for log in logs)
+    assert all(Path(log).is_file() for log in logs)
 
 
 def test_an_exception_on_one_side_fails(clients, clone):
