@@ -297,6 +297,8 @@ def main(arguments: list[str]) -> int:
             rows.append(run_client(client, clones[client.repository], environs, options))
     except KeyboardInterrupt:
         interrupted = True
+    except StepError as error:
+        sys.exit(f"error: {error}")
     print_table(rows)
     ran = [row for row in rows if row.ran]
     failed = sum(row.failed for row in ran)

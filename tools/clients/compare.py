@@ -96,13 +96,18 @@ def run_differences(first: dict[str, Any], second: dict[str, Any], *, values: bo
     both = [key for key in first["values"] if key in second["values"]]
     pairs = [(key, first["values"][key], second["values"][key]) for key in both]
     if values:
-        differing = [key for key, one, other in pairs if not same(one, other)]
-        if differing:
-            found.append(f"values differ ({len(differing)} of {len(both)}): {_few(differing)}")
+        specific = {name: names for name, names in first["collections"].items() if name not in ("all", "default")}
+        of = {name: collection for collection, names in sorted(specific.items(), reverse=True) for name in names}
+        differing: dict[str, list[str]] = {}
+        for key, one, other in pairs:
+            if not same(one, other):
+                differing.setdefault(of.get(key.rpartition(" at step ")[0], "no collection"), []).append(key)
+        for collection, keys in sorted(differing.items()):
+            found.append(f"values of {collection} differ ({len(keys)} of {len(both)}): {_few(keys)}")
     else:
-        differing = [key for key, one, other in pairs if _form(one) != _form(other)]
-        if differing:
-            found.append(f"dtypes or shapes differ ({len(differing)} of {len(both)}): {_few(differing)}")
+        other_form = [key for key, one, other in pairs if _form(one) != _form(other)]
+        if other_form:
+            found.append(f"dtypes or shapes differ ({len(other_form)} of {len(both)}): {_few(other_form)}")
     return found
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.catalog import PREPARED, RUN, Client
+from steps import StepError
 
 CHILD = Path(__file__).parent / "child" / "main.py"
 OBSERVE = CHILD.with_name("observe.py")
@@ -172,6 +173,8 @@ def run_side(
     if result.is_file():
         outcome.result = json.loads(result.read_text(encoding="utf-8"))
         outcome.error = outcome.result.get("error")
+    elif not outcome.timed_out:
+        outcome.error = {"type": "NoResult", "message": f"exit status {outcome.status}, see the log"}
     return outcome
 
 
@@ -227,7 +230,8 @@ def prepare(client: Client, names: list[str], sides: Sides, folder: Path) -> Pat
         )
     )
     env = _environment(folder, sides.package)
-    subprocess.run(
-        [str(sides.reader), str(PREPARE), str(job)], env=env, check=True, stdin=subprocess.DEVNULL, capture_output=True
-    )
+    command = [str(sides.reader), str(PREPARE), str(job)]
+    done = subprocess.run(command, env=env, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        raise StepError(f"cannot prepare a run for {client.name}: {done.stderr.strip()[-300:]}")
     return path

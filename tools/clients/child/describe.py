@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
+_TIME = re.compile(r"\d{8}-?\d{6}|\d{4}-\d\d-\d\d[-T ]\d\d[-:]?\d\d[-:]?\d\d")
 MOST = 2000  # elements of a list that are described
+
+
+def without_time(text: str) -> str:
+    """A text without dates with a time, which programs put into names."""
+    return _TIME.sub("TIME", text)
 
 
 def describe(value: Any) -> Any:
     """A value in JSON's types; arrays as dtype, shape, checksum and statistics, other objects as the name of their type."""
     import numpy as np
 
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | int):
         return value
+    if isinstance(value, str):
+        return without_time(value)
     if isinstance(value, float):
         return {"float": repr(value)}
     if isinstance(value, np.ndarray | np.generic):

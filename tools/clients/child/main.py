@@ -54,13 +54,14 @@ def main() -> int:
     os.chdir(job["directory"])
     for path in job["smdebug_path"] if job["side"] == "smdebug" else ():
         sys.path.insert(1, path)
-    stand_ins.install(Path(job["directory"]))
-    if job["side"] == "smdwidgets":
-        import smdwidgets
-
-        smdwidgets.install_as_smdebug()
     kinds = {"script": _script, "tests": pytests.run, "notebook": notebooks.run, "rules": rules.run}
+    result: dict[str, Any] = {}
     try:
+        stand_ins.install(Path(job["directory"]))
+        if job["side"] == "smdwidgets":
+            import smdwidgets
+
+            smdwidgets.install_as_smdebug()
         result = kinds[job["kind"]](job)
     except BaseException as error:
         result = {"error": _error(error)}

@@ -96,7 +96,9 @@ def _run_cell(number: int, source: str, names: dict[str, Any], drawn: list[Any])
         answer["raises"] = type(error).__name__
         print(f"cell {number}: {type(error).__name__}: {error}", file=sys.stderr)
     # A loop that polls prints as often as the machine allows.
-    answer["printed"] = "" if answer.get("raises") == "time-out" else printed.getvalue()[:MOST_PRINTED]
+    answer["printed"] = (
+        "" if answer.get("raises") == "time-out" else describe.without_time(printed.getvalue()[:MOST_PRINTED])
+    )
     if drawn and answer.get("raises") != "time-out":
         answer["drawn"] = list(drawn)
     return answer
