@@ -41,8 +41,8 @@ def test_events_that_match_a_pattern(event_file: Path) -> None:
     assert event["timestamp"] > 1e9
 
 
-def test_files_of_smdebug(data: Path) -> None:
-    files = sorted((data / "golden").glob("*/*/events/*/*.tfevents"))
+def test_files_of_smdebug(golden_runs: Path) -> None:
+    files = sorted(golden_runs.glob("*/*/events/*/*.tfevents"))
     assert files
     read = 0
     for file in files:

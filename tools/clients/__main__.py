@@ -19,7 +19,7 @@ from pathlib import Path
 from clients import compare, environments, launch
 from clients.catalog import CATALOG, DEBUGGER, ENVIRONMENTS, EXAMPLES, Client, group_of, known
 from clients.sources import Clone, NotAClone
-from steps import CACHE, ROOT, StepError
+from steps import CACHE, ROOT, SetupError
 
 LOGS = Path(os.environ.get("SMDWIDGETS_CLIENTS_CACHE", CACHE / "clients"))
 MARKS = {DEBUGGER: ("smdebug/__init__.py",), EXAMPLES: ("README.md",)}
@@ -279,7 +279,7 @@ def main(arguments: list[str]) -> int:
         }
         try:
             environments.install(needed)
-        except StepError as error:
+        except SetupError as error:
             sys.exit(f"error: {error}")
     environs = environments.Environments(
         [*options.environments, ROOT],
@@ -297,7 +297,7 @@ def main(arguments: list[str]) -> int:
             rows.append(run_client(client, clones[client.repository], environs, options))
     except KeyboardInterrupt:
         interrupted = True
-    except StepError as error:
+    except SetupError as error:
         sys.exit(f"error: {error}")
     print_table(rows)
     ran = [row for row in rows if row.ran]

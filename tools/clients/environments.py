@@ -6,7 +6,9 @@ from pathlib import Path
 
 import frameworks
 import setup
-from steps import ROOT, Step, run
+import steps
+from steps import ROOT, Step
+from uv import UV, make_venv, python_of
 
 REQUIREMENTS = ROOT / "tests" / "clients"
 
@@ -14,12 +16,13 @@ REQUIREMENTS = ROOT / "tests" / "clients"
 def _own(name: str) -> Step:
     """An environment that only the clients need: `.venv-clients-NAME`, from tests/clients/NAME.txt."""
     venv, needed = ROOT / f".venv-clients-{name}", REQUIREMENTS / f"{name}.txt"
-
-    def make() -> None:
-        setup.make_venv(venv)
-        run(setup.python_of(venv), "-m", "pip", "install", "--quiet", "-r", needed)
-
-    return Step(f"clients-{name}", make, made_from=(needed,), makes=(setup.python_of(venv),))
+    return Step(
+        f"clients-{name}",
+        lambda: make_venv(venv, "-r", needed),
+        inputs=(needed,),
+        outputs=(python_of(venv),),
+        requires=(UV,),
+    )
 
 
 class Environments:
@@ -33,7 +36,7 @@ class Environments:
         """The interpreter of the environment `.venv-NAME`; None if it is not installed."""
         if name in self._named or "*" in self._named:
             return self._named.get(name) or self._named["*"]
-        found = (setup.python_of(folder / f".venv-{name}") for folder in self._folders)
+        found = (python_of(folder / f".venv-{name}") for folder in self._folders)
         return next((python for python in found if python.exists()), None)
 
 
@@ -42,4 +45,4 @@ def install(names: set[str]) -> None:
     setup.ensure(["python", "front-end", "extension", "peers"])
     for name in sorted(names):
         own = name.removeprefix("clients-")
-        (_own(own) if own != name else frameworks.environment(name)).ensure()
+        steps.ensure(_own(own) if own != name else frameworks.environment(name))

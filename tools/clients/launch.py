@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.catalog import PREPARED, RUN, Client
-from steps import StepError
+from steps import SetupError
 
 CHILD = Path(__file__).parent / "child" / "main.py"
 OBSERVE = CHILD.with_name("observe.py")
@@ -233,5 +233,5 @@ def prepare(client: Client, names: list[str], sides: Sides, folder: Path) -> Pat
     command = [str(sides.reader), str(PREPARE), str(job)]
     done = subprocess.run(command, env=env, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
-        raise StepError(f"cannot prepare a run for {client.name}: {done.stderr.strip()[-300:]}")
+        raise SetupError(f"cannot prepare a run for {client.name}: {done.stderr.strip()[-300:]}")
     return path

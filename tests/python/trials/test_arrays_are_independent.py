@@ -158,13 +158,13 @@ def test_no_answer_is_changed_by_writing_to_another(
             np.testing.assert_array_equal(array, expected, err_msg=name)
 
 
-def test_saved_reductions(data: Path) -> None:
-    trial = create_trial(data / "golden" / "pt_reductions" / "run")
+def test_saved_reductions(golden_runs: Path) -> None:
+    trial = create_trial(golden_runs / "pt_reductions" / "run")
     name = next(name for name in trial.tensor_names() if trial.tensor(name).reduction_values(trial.steps()[0]))
     saved = trial.tensor(name).reduction_values(trial.steps()[0])
     for array in arrays_in(saved):
         WRITES["ctypes"](array)
-    again = create_trial(data / "golden" / "pt_reductions" / "run").tensor(name).reduction_values(trial.steps()[0])
+    again = create_trial(golden_runs / "pt_reductions" / "run").tensor(name).reduction_values(trial.steps()[0])
     assert trial.tensor(name).reduction_values(trial.steps()[0]) == again
 
 
