@@ -17,12 +17,13 @@ FILE_TIME_GRANULARITY: int
 # ---------------------------------------------------------------- records: framing, checksums, values
 
 _Buffer: TypeAlias = bytes | bytearray | memoryview | mmap | NDArray[Any]
-"""Anything whose bytes lie in one piece."""
+"""Any object with a C-contiguous buffer."""
 
 def decode(data: _Buffer, offset: int = 0) -> NDArray[Any]:
-    """The tensor in the record that starts `offset` bytes into `data`.
+    """Decode the tensor in the record at `offset`.
 
-    The array is a writable copy. The header's checksum is checked, and the payload's where the record carries one. Text comes as an array of str. bfloat16 needs ml_dtypes.
+    The array is a writable copy. Verifies the checksum of the header, and that of the payload if the record has one. Strings
+    are returned as an array of str. bfloat16 requires ml_dtypes.
 
     >>> with StepWriter("run", step=5) as step:
     ...     step.tensor("w", np.float32([0.5, 0.25]))
@@ -32,14 +33,14 @@ def decode(data: _Buffer, offset: int = 0) -> NDArray[Any]:
     """
 
 def crc32c(data: _Buffer) -> int:
-    """The CRC32C (Castagnoli) of some bytes.
+    """Compute the CRC32C (Castagnoli) of `data`.
 
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
     """
 
 def masked_crc(data: _Buffer) -> int:
-    """The CRC32C of some bytes as it stands in a TFRecord file: rotated and shifted."""
+    """Compute the masked CRC32C of `data`, as TFRecord files store it."""
 
 # ---------------------------------------------------------------- TensorBoard events
 
@@ -103,13 +104,13 @@ def is_event_file(key: str) -> bool:
     """Whether a key names an event file of TensorBoard, and not a tensor file of smdebug."""
 
 def write_record(payload: _Buffer) -> bytes:
-    """A whole record around a payload, with the payload's true checksum."""
+    """Encode a record with the payload's checksum."""
 
 def version_record(wall_time: float) -> bytes:
-    """The first record of a TensorBoard log."""
+    """Encode the first record of a TensorBoard log."""
 
 def scalar_record(tag: str, step: int, wall_time: float, value: float) -> bytes:
-    """A record with a scalar, as TensorBoard reads it."""
+    """Encode a record with a scalar for TensorBoard."""
 
 def histogram_record(
     tag: str,
@@ -124,21 +125,26 @@ def histogram_record(
     sum: float,
     sum_squares: float,
 ) -> bytes:
-    """A record with a histogram, as TensorBoard reads it: `limits` are the buckets' right edges."""
+    """Encode a record with a histogram for TensorBoard. `limits` are the right edges of the buckets."""
 
-# ---------------------------------------------------------------- TensorBoard's logs
+# ---------------------------------------------------------------- TensorBoard logs
 
 @final
 class EventLog:
-    """What lies where in one run of TensorBoard's: one directory of growing event files, or several.
+    """The log of a TensorBoard run: one directory of growing event files, or several.
 
-    `directories` are (path relative to the run, worker's name, mode's number, what is put behind its tags). Files are read on from where they were left;
-    a record that is not whole is not there yet, one that is damaged is a problem, and reading goes on after it. Checksums of
-    all records are verified, but of graphs longer than a piece, which are passed over by their length. The questions are those
-    of `Catalog`. Where a directory has a mode, global steps are four times the log's, plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT,
-    3 for others. `cache` is a directory that keeps what is read of large files, and what to call this log there: what fits a
-    file as it is now is not read again. With `hold` all values are kept in memory as they were written, in little more than
-    what changes from step to step. Safe to use from many threads.
+    Each refresh continues where the last one stopped. An incomplete record is read once it is complete; a damaged one is
+    a problem, and reading resumes after it. Checksums of all records are verified, except those of long graphs, which are
+    skipped. The queries are those of `Catalog`. If a directory has a mode, global steps are four times the log's steps,
+    plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT, 3 for GLOBAL. Thread-safe.
+
+    Args:
+        directories: (path relative to the run, worker, mode, suffix of its tags) of each directory.
+        keep_orphans: Keep superseded steps that were not written again.
+        first_step: First step.
+        end_step: End step (exclusive).
+        cache: (directory, name of this log) of an on-disk cache of large files. Unchanged data is not read again.
+        hold: Keep all values in memory, as differences between steps where that is smaller.
 
     >>> log = EventLog([("", "worker_0", 4, "")])
     >>> log.refresh_local("run")
@@ -157,13 +163,13 @@ class EventLog:
         hold: bool = False,
     ) -> EventLog: ...
     def lay_out(self, directories: Sequence[tuple[str, str, int, str]]) -> None:
-        """The log is found to be one of these directories. What was read of those that it had is kept."""
+        """Change the set of directories. Keeps what was read of those that remain."""
     def refresh_local(self, root: str, threads: int | None = None) -> bool:
-        """Read what is new of the files in the directories below `root`. Whether there was anything."""
+        """Read new data of the files below `root`. Returns whether there was any."""
     def add_keys(self, keys: Sequence[str]) -> None:
-        """Files of a storage: those that lie directly in one of the directories are taken in."""
+        """Add the keys of event files that are directly in one of the directories."""
     def refresh(self, source: Fetched, threads: int | None = None) -> bool:
-        """Read what is new of all files known."""
+        """Read new data of all known files. Returns whether there was any."""
     @property
     def generation(self) -> int: ...
     def steps(self, mode: int | None = None) -> list[int]: ...
@@ -186,28 +192,30 @@ class EventLog:
     def workers_of(self, name: str, step: int) -> list[str]: ...
     def find(self, name: str, step: int, worker: str | None = None) -> Logged | None: ...
     def orphans(self, name: str) -> list[Logged]:
-        """Rows that restarts have made void, in the order of `course(name, orphans=True)`."""
+        """Values of superseded steps, in the order of `course(name, orphans=True)`."""
     def held(self, place: Logged) -> bytes | None:
-        """The bytes of a value, if it is held in memory."""
+        """The encoded value, if it is kept in memory."""
     def number(self, name: str, step: int, worker: str | None = None) -> float | None:
-        """The value of a scalar; None where there is none, or it is no scalar."""
+        """The value of a scalar; None if there is no value or it is not a scalar."""
     def stored_reductions(self, name: str, step: int, worker: str | None = None) -> list[tuple[str, bool, Any]]:
-        """None: a log has no reductions."""
+        """Always empty: a log has no stored reductions."""
     def stored_reduction(self, name: str, step: int, op: str, abs: bool, worker: str | None = None) -> Any: ...
     def shape_of(self, name: str, step: int, worker: str | None = None) -> tuple[int, ...] | None: ...
     def original_name(self, name: str) -> str | None:
         """The tag."""
     def problems(self) -> list[tuple[str, str]]:
-        """Records and files that could not be used: (file, message), at most a thousand of a file, then their number."""
+        """Unusable records and files: (file, message), at most a thousand per file, then their number."""
     def series(self) -> list[tuple[str, str, str, str, str]]:
-        """(name, tag, kind, plugin, description) of each, in the order of first appearance. Kinds: "scalar", "histogram",
-        "image", "audio", "text", "hparams", "pr_curve", "tensor"."""
+        """(name, tag, kind, plugin, description) of each series, in the order of first appearance.
+
+        Kinds: "scalar", "histogram", "image", "audio", "text", "hparams", "pr_curve", "tensor"."""
     def num_names(self) -> int: ...
     def course(
         self, name: str, mode: int | None = None, orphans: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.uint32]]:
-        """All rows of a name: global steps, steps in the modes' own counts, wall times, values (NaN for what is no number),
-        and which of the directories. With `orphans` only rows that restarts have made void."""
+        """All rows of a name: global steps, mode steps, wall times, values (NaN unless scalar), directory numbers.
+
+        With `orphans`, only the superseded rows."""
     def values(
         self,
         files: Files | Fetched,
@@ -220,23 +228,22 @@ class EventLog:
         NDArray[np.float64] | list[float | NDArray[np.float64] | tuple[Logged, Event] | None],
         list[tuple[int, BaseException]],
     ]:
-        """Values of rows (name, global step, worker or None), in one pass over the files if they are not held, and what failed:
-        (row, error).
+        """Read the values of rows (name, global step, worker or None) in one pass, and list errors as (row, error).
 
-        One array where all are numbers, or histograms of as many buckets. Else each as it is: a number, the buckets of a
-        histogram, where it lies and what was written, None where there is nothing."""
+        One array if all values are numbers, or histograms of equal size. Else a list: a number, the buckets of a
+        histogram, (location, event) of any other value, or None if there is no value."""
     def directories(self) -> list[tuple[str, int]]:
-        """(worker, mode's number)."""
+        """(worker, mode) of each directory."""
     def files(self) -> list[tuple[str, int, str | None]]:
-        """(key, bytes read, the writer's version)."""
+        """(key, bytes read, version of the writer) of each file."""
     def cached_bytes(self) -> int:
-        """Bytes of the files that were not read, because the cache knew what is in them."""
+        """Bytes that were restored from the cache."""
     def memory(self) -> int:
-        """Bytes held."""
+        """Memory in bytes."""
 
 @final
 class Logged:
-    """A value of a log, and where it lies."""
+    """A value of a log and its location."""
 
     @property
     def name(self) -> str: ...
@@ -252,36 +259,44 @@ class Logged:
     def wall_time(self) -> float: ...
     @property
     def number(self) -> float | None:
-        """A scalar's value."""
+        """The value of a scalar; None for any other kind."""
     @property
     def offset(self) -> int:
-        """Where its record starts; 0 of a scalar."""
+        """Offset of its record; 0 for a scalar."""
     @property
     def length(self) -> int:
-        """How many bytes its record takes; 0 of a scalar."""
+        """Size of its record; 0 for a scalar."""
     def checked(self, record: bytes) -> bytes:
-        """The bytes of the value, in those that its record has now: they are held against its checksum, and must be the
-        record that was read when the log was opened."""
+        """Verify the current bytes of the record and return the encoded value.
+
+        Raises:
+            CorruptDataError: The checksum does not match, or the record has changed since it was scanned."""
 
 def event_of(data: bytes, step: int = 0, wall_time: float = 0.0) -> Event:
-    """The event of a value whose bytes are these: see `Logged.checked`."""
+    """Create an event from an encoded value: see `Logged.checked`."""
 
 def hparams(content: bytes) -> dict[str, float | str | bool | None]:
-    """Hyperparameters of a run, from the content of TensorBoard's plugin."""
+    """Parse hyperparameters from the content of TensorBoard's plugin."""
 
 def decode_png(encoded: bytes, max_pixels: int) -> NDArray[Any]:
-    """A PNG as an array (height, width, channels) of uint8 or uint16, with its alpha. A larger one is an error."""
+    """Decode a PNG of at most `max_pixels` to an array (height, width, channels) of uint8 or uint16, with alpha."""
+
+def encode_png(pixels: NDArray[np.uint8]) -> bytes:
+    """Encode an array (height, width, 3) of uint8 as an RGB PNG.
+
+    >>> encode_png(np.zeros((2, 3, 3), np.uint8))[:8]
+    b'\\x89PNG\\r\\n\\x1a\\n'
+    """
 
 # ---------------------------------------------------------------- writing a step
 
 @final
 class StepWriter:
-    """Writes one step of one worker: its event file and the index file that says what lies where in it.
+    """Write one step of one worker: its event file and its index file.
 
-    Both appear under their final names when the step is finished, the event file first, or not at all. `mode` is
-    TRAIN 1, EVAL 2, PREDICT 3, GLOBAL 4; `mode_step` is `step` where not given. With `fsync` a finished step survives a
-    power cut. As a context manager it finishes the step, or discards it when the block fails. Safe to use from many
-    threads.
+    Both files get their final names when the step is finished, the event file first. `mode` is TRAIN 1, EVAL 2,
+    PREDICT 3 or GLOBAL 4; `mode_step` defaults to `step`. With `fsync`, a finished step survives a power failure. As a
+    context manager, finishes the step, or discards it if the block raises. Thread-safe.
 
     >>> with StepWriter("run", step=5) as step:
     ...     step.tensor("loss", 0.25)
@@ -297,62 +312,63 @@ class StepWriter:
         fsync: bool = False,
     ) -> StepWriter: ...
     def tensor(self, name: str, value: ArrayLike, dtype: str | None = None) -> None:
-        """Write a tensor: an array, or what numpy makes one of. Text may be of any rank.
+        """Write a tensor: anything that numpy converts to an array, including strings of any rank.
 
-        `dtype` says what the elements really are where numpy has no name for it: "bfloat16" for an array of uint16. A name may come again: readers take the last. A reduction is a tensor named by `reduction_name`."""
+        `dtype` overrides the dtype of the elements where numpy lacks it: "bfloat16" for an array of uint16. If a name is
+        repeated, readers use the last one. A reduction is a tensor named by `reduction_name`."""
     def tensors(
         self,
         ready: Sequence[tuple[str, str, Sequence[int], _Buffer]],
         raw: bool = True,
         reductions: Sequence[tuple[str, bool]] = ...,
     ) -> None:
-        """Write many tensors, each (name, dtype's name, shape, its bytes in C order), in one go.
+        """Write many tensors, each (name, dtype, shape, bytes in C order), in one call.
 
-        `reductions` of each, by (name, of |x|), are written before it; with `raw` false, in its place."""
+        `reductions` of each, by (name, of |x|), are written before it, or with `raw` false instead of it."""
     def shape(self, name: str, original: str, shape: Sequence[int]) -> None:
-        """Note a tensor's shape in place of, or beside, its value. `original` is the name its framework gave it."""
+        """Record a tensor's shape, without its value. `original` is the framework's name of the tensor."""
     def publish(self) -> None:
         """Make the step visible with the tensors written so far; more may follow until `finish`.
 
         The event file only grows and the index file is replaced at once: readers see one of both states."""
     def finish(self) -> tuple[str | None, str | None, int]:
-        """Give both files their final names; the event file's, the index file's, and the bytes of both.
+        """Rename both files to their final names. Returns (event file, index file, total bytes).
 
-        Names are relative to the run, None for a file that wasn't needed: a step in which nothing was saved has none."""
+        Names are relative to the run, and None for a file that was not needed."""
     def discard(self) -> None:
-        """Leave nothing of the step. Does nothing if it is finished."""
+        """Remove the unfinished step. Does nothing if it is finished."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, class_: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
 
 def worker_file_name(worker: str) -> str:
-    """A worker's name as it stands in file names.
+    """Convert a worker's name to its form in file names.
 
     >>> worker_file_name("/job:worker/replica:0/task:1/device:GPU:0")
     '_job-worker_replica-0_task-1_device-GPU-0'
     """
 
 def reduction_name(op: str, abs: bool, tensor: str) -> str:
-    """The name under which a reduction of a tensor is saved.
+    """The name of a stored reduction.
 
     >>> reduction_name("l2", True, "conv.weight")
     'smdebug/reductions/abs_l2/conv.weight'
     """
 
-# ---------------------------------------------------------------- catalog: what lies where
+# ---------------------------------------------------------------- catalog
 
 @final
 class Catalog:
-    """Which tensor, step, mode and worker lies where in a run.
+    """The catalog of a run: which tensor, step, mode and worker is stored where.
 
-    File names are listed eagerly, index files are read only when asked for: `steps`, `workers`, `workers_at` and
-    `complete_until` answer from names alone; everything about names of tensors, modes and places answers from the index
-    files that have been read (see `load_local`, `load`, `has_local`). Safe to use from many threads.
+    File names are listed eagerly, index files are read on demand: `steps`, `workers`, `workers_at` and `complete_until`
+    need names only; all queries about tensors, modes and locations cover the index files that have been read (see
+    `load_local`, `load`, `has_local`). Thread-safe.
 
-    Modes are numbers: TRAIN 1, EVAL 2, PREDICT 3, GLOBAL 4. Where a `mode` is asked for, None and 4 mean all global steps.
-    Workers are shown as smdebug shows them (`worker_0`, `/job:worker/replica:0/task:1/device:GPU:0`) and may be given in
-    that form or as file names spell them. Their order is that of the shown name, character by character.
+    Modes are numbers: TRAIN 1, EVAL 2, PREDICT 3, GLOBAL 4. For a `mode` parameter, None and 4 mean all global steps.
+    Workers have smdebug's display names (`worker_0`, `/job:worker/replica:0/task:1/device:GPU:0`); parameters also accept
+    the form in file names. Workers are sorted by display name, character by character.
 
     >>> catalog = Catalog()
     >>> catalog.add_keys(["index/000000000/000000000005_worker_0.json"])
@@ -364,93 +380,92 @@ class Catalog:
     def __new__(cls, first_step: int | None = None, end_step: int | None = None) -> Catalog: ...
     # filling
     def list_local(self, root: str) -> int:
-        """List the run's index directory; the number of index files not seen before. Unchanged directories are not listed
-        again. A directory that does not exist (yet) holds nothing: 0."""
+        """List the run's index directory and return the number of new index files.
+
+        Unchanged directories are not listed again. A missing directory counts as empty."""
     def add_keys(self, keys: Sequence[str]) -> int:
-        """The same from a bucket's listing: keys relative to the run. Keys that are no index files are ignored."""
+        """Add keys relative to the run and return the number of new index files. Other keys are ignored."""
     def unread(self, steps: Sequence[int] | None = None) -> list[str]:
-        """Keys of listed index files whose content has not been read: all, or those of these global steps."""
+        """Keys of unread index files: all, or those of these global steps."""
     def load_local(self, root: str, steps: Sequence[int] | None = None, threads: int | None = None) -> int:
-        """Read index files that are unread, or failed before and have changed since; the number of files read now."""
+        """Read index files that are unread, or failed and have changed since. Returns the number of files read."""
     def has_local(self, root: str, name: str) -> bool:
-        """Whether a tensor of this name exists, reading unread index files newest first until it is found."""
+        """Check whether a tensor exists, reading unread index files newest first until it is found."""
     def refresh_local(self, root: str, steps: Sequence[int]) -> int:
-        """Read index files of these steps again if they were replaced since (a restarted training writes steps twice);
-        the number that had been."""
+        """Reload index files of these steps that were replaced (a restarted training repeats steps). Returns their number."""
     def load(self, key: str, data: bytes) -> bool:
-        """Take in one index file's content from elsewhere. False if it could not be understood: see `problems`."""
+        """Load an index file from memory. False if it is malformed: see `problems`."""
     def load_many(self, files: Sequence[tuple[str, bytes]], threads: int | None = None) -> int:
-        """The same for many, parsed in parallel; the number understood."""
+        """Load many index files, parsed in parallel. Returns the number of valid ones."""
     def problems(self) -> list[tuple[str, str]]:
-        """Index files that could not be read: (key, message), in the order of keys."""
+        """Unreadable index files: (key, message), by key."""
     @property
     def generation(self) -> int:
-        """Grows whenever an answer may have changed: a key for caches."""
+        """Increases whenever a result may have changed; can serve as a cache key."""
     # steps and workers, from file names
     def steps(self, mode: int | None = None) -> list[int]:
-        """Global steps, ascending; with a mode those of that mode (of the index files read)."""
+        """Global steps, ascending; with a mode those of the mode in the index files read."""
     def num_steps(self) -> int: ...
     def last_step(self) -> int | None: ...
     def has_step(self, step: int) -> bool: ...
     def workers(self) -> list[str]: ...
     def workers_at(self, step: int) -> list[str]: ...
     def complete_until(self, num_workers: int) -> int:
-        """The last global step that `num_workers` distinct workers have written, -1 if there is none. Every step up to it
-        counts as complete."""
+        """The last global step that `num_workers` workers have written, or -1. All earlier steps count as complete."""
     def count_after(self, step: int) -> int:
-        """How many global steps come after this one."""
+        """The number of global steps after this one."""
     # modes, from index files read
     def modes(self) -> list[int]:
-        """Modes of the index files read, ascending; GLOBAL (4) only if a file says so."""
+        """Modes of the index files read, ascending; GLOBAL (4) only if a file states it."""
     def mode_of(self, step: int) -> tuple[int, int] | None:
-        """(mode, mode step) of a global step: that of its first worker by name. None if not read."""
+        """(mode, mode step) of a global step, from its first worker by name. None if not read."""
     def mode_steps(self, mode: int, name: str | None = None) -> list[int]:
-        """Mode steps of a mode, ascending; with a name those at which the tensor has something."""
+        """Mode steps of a mode, ascending; with a name those that have the tensor."""
     def global_step(self, mode: int, mode_step: int, latest: bool = False) -> int | None:
-        """The global step of a mode step; of several (a restarted training repeated it) the earliest, or the latest."""
+        """The global step of a mode step: the earliest, or with `latest` the latest, if a restart repeated it."""
     # tensors, from index files read
     def names(self) -> list[str]:
-        """Names of tensors, sorted. Stored reductions show under the tensor they are of."""
+        """Names of tensors, sorted. Stored reductions belong to their tensor."""
     def names_at(self, step: int, worker: str | None = None) -> list[str]: ...
     def extents(self, step: int) -> list[tuple[str, int, int]]:
-        """The bytes that the records of a step span together: (event file, first byte, end) for each worker that has any."""
+        """The byte ranges of a step's records: (event file, start, end) for each worker with records."""
     def names_in_mode(self, mode: int) -> list[str]: ...
     def has(self, name: str) -> bool: ...
     def steps_of(self, name: str, mode: int | None = None) -> list[int]:
         """Global steps at which the tensor has a value, a stored reduction or a shape, ascending."""
     def workers_of(self, name: str, step: int) -> list[str]:
-        """Workers that wrote a value, a reduction or a shape of the tensor at this global step."""
+        """Workers with a value, a stored reduction or a shape of the tensor at this global step."""
     def find(self, name: str, step: int, worker: str | None = None) -> Entry | None:
-        """Where the value lies; without a worker that of the first worker by name that has one."""
+        """The entry of the value; without a worker that of the first worker by name that has one."""
     def stored_reductions(self, name: str, step: int, worker: str | None = None) -> list[tuple[str, bool, Entry]]:
-        """Stored reductions (op, abs, where); without a worker those of the first worker by name that has any."""
+        """Stored reductions (op, abs, entry); without a worker those of the first worker by name that has any."""
     def stored_reduction(self, name: str, step: int, op: str, abs: bool, worker: str | None = None) -> Entry | None: ...
     def shape_of(self, name: str, step: int, worker: str | None = None) -> tuple[int, ...] | None:
-        """The shape that was saved in place of, or beside, the value (`save_shape`); None if none was."""
+        """The shape that `save_shape` stored; None if there is none."""
     def original_name(self, name: str) -> str | None:
-        """The name the framework gave the tensor, if a shape was saved with it."""
+        """The framework's name of the tensor, if its shape was saved."""
     def num_entries(self) -> int: ...
     def memory(self) -> int:
-        """Bytes held."""
+        """Memory in bytes."""
 
 @final
 class Entry:
-    """Where one record lies, and what it should be."""
+    """The location of a record and its expected metadata."""
 
     @property
     def name(self) -> str:
-        """The name in the index file: for a stored reduction the full `smdebug/reductions/...` one."""
+        """The name in the index file; for a stored reduction `smdebug/reductions/...`."""
     @property
     def event_key(self) -> str:
         """The event file, relative to the run."""
     @property
     def index_key(self) -> str:
-        """The index file that says so, relative to the run."""
+        """The index file, relative to the run."""
     @property
     def offset(self) -> int: ...
     @property
     def length(self) -> int:
-        """Bytes of the whole record: one ranged read gives it all."""
+        """Size of the whole record in bytes."""
     @property
     def worker(self) -> str: ...
     @property
@@ -461,18 +476,17 @@ class Entry:
     def mode_step(self) -> int: ...
     @property
     def crc(self) -> int | None:
-        """CRC32C of the record's payload, if the index file carries one."""
+        """CRC32C of the payload, if the index file has one."""
     def decode(self, data: bytes | bytearray | memoryview) -> NDArray[Any]:
-        """The value from this record's bytes, got elsewhere (a bucket). Name and checksums are checked; the array is a
-        writable copy."""
+        """Decode the value from the record's bytes, as a writable copy. Verifies name and checksums."""
 
 @final
 class Files:
-    """Event files of one local run, kept open (the most recently used ones).
+    """Event files of a local run. Keeps the most recently used files open.
 
-    Every call returns a writable array with memory of its own, which keeps its content whatever becomes of the file.
-    Recently read values up to 64 KiB are cached (16 MB in all); a call for one of them returns a copy.
-    Checksums: a record's header always; its content if it or its index entry carries a checksum.
+    Every call returns a writable array that owns its memory, independent of later changes to the file. Recent values of up to
+    64 KiB are cached (16 MB in total) and returned as copies. Verifies the checksum of every header, and that of the payload if
+    the record or its index entry has one.
     """
 
     def __new__(cls, root: str, max_open: int = 32) -> Files: ...
@@ -487,27 +501,29 @@ class Files:
         worker: str | None = None,
         keep: bool = True,
     ) -> NDArray[Any] | None:
-        """`value(catalog.find(name, step, worker))` in one call, reading the step's index files first if they are unread.
-        None if there is no value. Without `keep` only values up to 4 KiB are cached."""
+        """`value(catalog.find(name, step, worker))` in one call; reads the step's index files first if needed.
+
+        None if there is no value. Without `keep`, only values of up to 4 KiB are cached."""
     def head(self, entry: Entry) -> tuple[str, tuple[int, ...]]:
-        """(dtype name, shape), from the record's first bytes."""
+        """(dtype name, shape), from the first bytes of the record."""
     def exists(self, entry: Entry) -> bool:
-        """Whether the event file is there."""
+        """Check whether the event file exists."""
     def forget(self) -> None:
-        """Close all files. Arrays handed out stay valid."""
+        """Close all files and drop cached values. Existing arrays stay valid."""
 
 @final
 class Fetched:
-    """Event files elsewhere: `fetch(key, offset, length)` returns bytes (fewer at the file's end), and is called from
-    several threads at once. What `sweep`, `values` and `heads` take in the place of `Files`."""
+    """Event files that a Python function reads; accepted instead of `Files`.
+
+    `fetch(key, offset, length)` returns bytes (fewer at the end of the file) and is called from several threads."""
 
     def __new__(cls, fetch: Callable[[str, int, int], bytes]) -> Fetched: ...
 
-# ---------------------------------------------------------------- sweep: many records, each read once
+# ---------------------------------------------------------------- sweeps over many records
 
 @final
 class Cancel:
-    """A flag that ends a sweep early when set, from any thread."""
+    """A flag that cancels a sweep, from any thread."""
 
     def __new__(cls) -> Cancel: ...
     def set(self) -> None: ...
@@ -530,18 +546,23 @@ def sweep(
     progress: Callable[[int, int], object] | None = None,
     cancel: Cancel | None = None,
 ) -> dict[str, Any]:
-    """Reductions of many tensors at many steps, as columns; each record is read once.
+    """Compute reductions of many tensors at many steps, as columns. Each record is read once.
 
-    One row for each (name, step, worker) that has a value or a stored reduction, in the order of names given, then steps,
-    then workers. `workers` None: the first worker by name that has the tensor; a list: each of those; `[]`: every worker.
-    `reductions`: as in collections' configurations ("min", "abs_mean", "l2", "abs_l1" ...; None: all 18). A stored
-    reduction is used where there is one unless `recompute`.
+    One row per (name, step, worker) with a value or a stored reduction, ordered by names as given, steps, workers. A bad
+    record is an error of its row. Ctrl-C cancels the sweep.
 
-    Columns: "name", "worker" (object arrays of str), "step", "mode", "mode_step" (int64), one for each reduction (the
-    results' common dtype; where a row has none it is NaN, and the column a float one), with `counts` also "size", "nan",
-    "pos_inf", "neg_inf", "zero" (int64; -1 where only reductions were stored); "error": list of (row, exception). One bad record is one error, never the
-    end. `progress(bytes done, bytes in all)` is called about ten times a second in the calling thread; Ctrl-C ends the
-    sweep.
+    Args:
+        names: Names of tensors.
+        steps: Global steps; None for all.
+        workers: None for the first worker by name that has the tensor, `[]` for all workers.
+        reductions: As in collections' configurations ("min", "abs_mean", "l2", "abs_l1", ...); None for all 18.
+        counts: Add the columns "size", "nan", "pos_inf", "neg_inf", "zero" (int64; -1 for stored reductions only).
+        recompute: Ignore stored reductions.
+        progress: Called as `progress(bytes done, total bytes)` about ten times a second in the calling thread.
+
+    Returns:
+        Columns "name", "worker" (object arrays of str), "step", "mode", "mode_step" (int64), one per reduction (common
+        dtype of the results; NaN if missing), and "error": list of (row, exception).
     """
 
 def values(
@@ -553,8 +574,10 @@ def values(
     progress: Callable[[int, int], object] | None = None,
     cancel: Cancel | None = None,
 ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
-    """The values of many rows, each record read once into fresh memory: one array (rows, *shape) if all dtypes and shapes
-    agree and no row failed, else a list with None for rows that have no value or failed; and the errors as (row, exception)."""
+    """Read the values of many rows, and list errors as (row, exception). Each record is read once.
+
+    One array (rows, *shape) if all dtypes and shapes agree and no row failed; else a list with None for rows without a
+    value and for failed rows."""
 
 def heads(
     catalog: Catalog,
@@ -565,7 +588,7 @@ def heads(
     progress: Callable[[int, int], object] | None = None,
     cancel: Cancel | None = None,
 ) -> tuple[list[tuple[str, tuple[int, ...]] | None], list[tuple[int, BaseException]]]:
-    """(dtype name, shape) of many rows, from the first bytes of each record."""
+    """Read (dtype name, shape) of many rows, from the first bytes of each record."""
 
 def verify(
     catalog: Catalog,
@@ -576,40 +599,42 @@ def verify(
     progress: Callable[[int, int], object] | None = None,
     cancel: Cancel | None = None,
 ) -> dict[str, Any]:
-    """Check every record of these steps: framing, names, checksums, shapes. Returns counts: "records", "bytes", "footer_constant",
-    "footer_crc" (true CRCs that hold), "index_crc" (verified against the index), "unverifiable" (nothing to check the content against), and "errors": list of
-    (name, step, worker, exception)."""
+    """Verify every record of these steps: framing, names, checksums, shapes.
+
+    Returns counts: "records", "bytes", "footer_constant", "footer_crc" (footers that are valid checksums), "index_crc"
+    (verified against the index), "unverifiable" (without any checksum), and "errors": list of (name, step, worker,
+    exception)."""
 
 # ---------------------------------------------------------------- reductions
 
 def reduce(
     buffer: _Buffer, dtype: str | None = None, names: Sequence[tuple[str, bool]] | None = None
 ) -> dict[tuple[str, bool], np.generic | None]:
-    """All 18 reductions of an array, or those in `names`, by (name, of |x|), from one pass over its elements.
+    """Compute all 18 reductions of an array, or those in `names`, by (name, of |x|), in one pass.
 
-    The values are numpy scalars of the dtype numpy gives; bfloat16 where ml_dtypes is installed, else float32. Norms are over
-    all elements, std and variance divide by n. The minimum and maximum of an array without elements are None. An array says
-    its dtype itself; plain bytes (little-endian) need its name.
+    Values are numpy scalars with numpy's result dtypes; bfloat16 requires ml_dtypes, else it becomes float32. Norms are
+    over all elements; std and variance divide by n. The minimum and maximum of an empty array are None. `dtype` is
+    required for bytes (little-endian).
 
     >>> reduce(np.array([3.0, -4.0], dtype=np.float32), names=[("l2", False), ("min", True)])
     {('l2', False): np.float32(5.0), ('min', True): np.float32(3.0)}
     """
 
 def reduction(buffer: _Buffer, name: str, abs: bool = False, dtype: str | None = None) -> np.generic:
-    """One reduction of an array, or of its magnitudes. ValueError for the minimum and maximum of no elements.
+    """Compute one reduction of an array, or of its magnitudes. ValueError for the minimum or maximum of an empty array.
 
     >>> reduction(np.array([3.0, -4.0]), "l1")
     np.float64(7.0)
     """
 
 def stats(buffer: _Buffer, dtype: str | None = None) -> dict[str, int | float]:
-    """Counts (n, nan, pos_inf, neg_inf, zeros) and min, max, mean, std, l2 of an array; of a complex one's magnitudes.
+    """Compute counts (n, nan, pos_inf, neg_inf, zeros) and min, max, mean, std, l2; for complex arrays of magnitudes.
 
     >>> stats(np.array([1.0, np.nan, 0.0]))["nan"]
     1
     """
 
-# ---------------------------------------------------------------- pictures: bounded by what is asked for, never by the tensor
+# ---------------------------------------------------------------- pictures
 
 _Cut: TypeAlias = tuple[int, int] | None
 _Axis: TypeAlias = int | None
@@ -623,24 +648,22 @@ def histogram(
     magnitude: bool = False,
     dtype: str | None = None,
 ) -> dict[str, Any]:
-    """How many elements lie between which edges: given ones, or so many bins (256) over a range.
+    """Compute a histogram with given edges, or with a number of bins (256) over a range.
 
-    Without a range it runs from the smallest to the largest finite element. `scale` is "linear", "log" (of positive elements;
-    others are under), "symlog" (even up to about `linear`, logarithmic beyond; 0 chooses) or "auto" (linear, or symlog where
-    a few elements are far from the rest). Bins are half-open but for the last, as numpy's. Complex elements count by
-    magnitude, others too if `magnitude`.
+    The default range is that of the finite elements. `scale` is "linear", "log" (of positive elements; others count as
+    under), "symlog" (linear up to about `linear`, logarithmic beyond; 0 for automatic) or "auto" (linear, or symlog if a
+    few elements are far from the rest). Bins are half-open except the last, as in numpy. Complex elements, and with
+    `magnitude` all elements, are counted by magnitude.
 
     The keys are edges, counts (arrays), under, over, n, nan, pos_inf, neg_inf, zeros, scale and linear. Zeros are also in
-    their bin; every other element is in exactly one place.
+    their bin.
 
     >>> histogram(np.array([0.0, 1.0, 1.0, np.nan]), bins=2)["counts"].tolist()
     [1, 2]
     """
 
 def percentiles(buffer: _Buffer, q: Sequence[float], dtype: str | None = None) -> NDArray[np.float64]:
-    """Percentiles (0 to 100) of the elements that are not NaN: exact, between elements linear, as numpy.nanpercentile.
-
-    The memory is bounded whatever the size: a few passes count elements by the bits of their place in the order.
+    """Compute exact percentiles (0 to 100) with linear interpolation, as numpy.nanpercentile, in bounded memory.
 
     >>> percentiles(np.arange(5.0), [0, 50])
     array([0., 2.])
@@ -660,16 +683,16 @@ def pooled(
     shape: Sequence[int] | None = None,
     dtype: str | None = None,
 ) -> dict[str, Any]:
-    """A plane through an array as an image of at most `size` (height, width) cells, 1024 x 1024 unless said.
+    """Pool a plane through an array to an image of at most `size` (height, width) cells, by default 1024 x 1024.
 
-    The plane is that of two axes (the last two), with `fixed` indices on the others (0), cut to `rows` and `columns`.
-    `pool` is "mean", "min", "max" or "maxabs" (largest magnitude, with its sign). A cell over a NaN is NaN, else one over
-    an infinity is that, +inf before -inf.
+    The plane has two axes (by default the last two), `fixed` indices on the others (by default 0), and is clipped to
+    `rows` and `columns`. `pool` is "mean", "min", "max" or "maxabs" (largest magnitude, signed). A cell with a NaN is NaN,
+    else one with an infinity is that infinity, +inf before -inf.
 
-    The image is float32, or palette codes from `limits` (low, high; the image's own): "uint8" has colours 0 to 252 and 253
-    -inf, 254 +inf, 255 NaN; "uint16" 0 to 65532 and 65533, 65534, 65535.
+    The image is float32, or palette codes within `limits` (low, high; by default those of the image): "uint8" uses 0 to
+    252 for finite cells, 253 for -inf, 254 for +inf, 255 for NaN; "uint16" 0 to 65532, 65533, 65534, 65535.
 
-    The keys are image, rows, columns (what it shows), min, max (of finite cells; NaN for none) and limits.
+    The keys are image, rows, columns (shown range), min, max (of finite cells; NaN without any) and limits.
 
     >>> pooled(np.array([[1.0, 3.0], [5.0, 7.0]]), size=(2, 1))["image"].tolist()
     [[2.0], [6.0]]
@@ -685,16 +708,16 @@ def window(
     shape: Sequence[int] | None = None,
     dtype: str | None = None,
 ) -> NDArray[Any]:
-    """The exact elements of some rows and columns of a plane through an array, as an array of two dimensions.
+    """Copy rows and columns of a plane through an array to a 2-D array of at most 4,194,304 elements.
 
-    At most 4,194,304 elements; the plane is chosen as for `pooled`.
+    The plane is selected as in `pooled`.
 
     >>> window(np.arange(12).reshape(3, 4), rows=(1, 3), columns=(0, 2)).tolist()
     [[4, 5], [8, 9]]
     """
 
 def sample(buffer: _Buffer, most: int = 1000, dtype: str | None = None) -> tuple[NDArray[np.float64], int]:
-    """At most `most` elements, evenly picked in C order, and how many elements apart they lie.
+    """Sample at most `most` elements, evenly spaced in C order; returns them with their stride.
 
     >>> sample(np.arange(10), 4)
     (array([0., 3., 6., 9.]), 3)

@@ -311,7 +311,7 @@ def test_complex_with_parts_that_are_not_finite(name):
 def test_without_elements(name):
     x = np.zeros((0, 3), dtype_of(name))
     check(x, _core.reduce(x))
-    with pytest.raises(ValueError, match=r"without elements \(shape \[0, 3\]\) has no min"):
+    with pytest.raises(ValueError, match=r"min of an empty tensor \(shape \[0, 3\]\) is undefined"):
         _core.reduction(x, "min")
     assert _core.reduction(x, "prod") == 1
 
@@ -327,16 +327,16 @@ def test_only_what_is_asked_for():
     x = np.arange(5.0)
     assert _core.reduce(x, names=[("l2", True), ("max", False)]) == {("l2", True): np.sqrt(30), ("max", False): 4}
     assert _core.reduction(x, "mean") == 2
-    with pytest.raises(ValueError, match='"median" is no reduction; these are: min, max'):
+    with pytest.raises(ValueError, match='invalid reduction "median"; choose from min, max'):
         _core.reduction(x, "median")
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="7 bytes are no whole number of float32"):
+    with pytest.raises(ValueError, match="7 bytes are not a multiple of the 4 bytes of a float32"):
         _core.reduce(b"1234567", "float32")
     with pytest.raises(ValueError, match="text"):
         _core.reduce(np.array(["a"]))
-    with pytest.raises(ValueError, match='"float99" is no dtype'):
+    with pytest.raises(ValueError, match='unknown dtype "float99"'):
         _core.reduce(b"", "float99")
     with pytest.raises(TypeError, match="dtype"):
         _core.reduce(b"1234")

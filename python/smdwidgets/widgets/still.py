@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets import _core
 from smdwidgets._text import byte_size, shown
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures.frames import HistogramWanted, Wanted, make_frame
@@ -31,7 +30,7 @@ def bundle(widget: RunView) -> dict[str, Any]:
     except (SMDebugError, ValueError):
         picture = None
     if picture is not None:
-        data["image/png"] = base64.b64encode(png(picture)).decode("ascii")
+        data["image/png"] = base64.b64encode(_core.encode_png(picture)).decode("ascii")
     return data
 
 
@@ -113,25 +112,3 @@ def _map(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     picture[large > 252] = [214.0, 39.0, 40.0]
     pixels: NDArray[np.uint8] = picture.astype(np.uint8)
     return pixels
-
-
-def png(picture: NDArray[np.uint8]) -> bytes:
-    """RGB pixels as a PNG file.
-
-    >>> png(np.zeros((2, 3, 3), np.uint8))[:8]
-    b'\\x89PNG\\r\\n\\x1a\\n'
-    """
-    height, width, _ = picture.shape
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)
-    rows[:, 1:] = picture.reshape(height, -1)
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", head)
-        + chunk(b"IDAT", zlib.compress(rows.tobytes(), 9))
-        + chunk(b"IEND", b"")
-    )

@@ -53,7 +53,7 @@ mod _core {
     use super::writer::{StepWriter, reduction_name, worker_file_name};
 
     #[pymodule_export]
-    use super::picture::{histogram, percentiles, pooled, sample, window};
+    use super::picture::{encode_png, histogram, percentiles, pooled, sample, window};
     #[pymodule_export]
     use super::reduce::{reduce, reduction, stats};
 

@@ -215,6 +215,25 @@ pub fn window<'py>(
     array(py, elements.dtype, &[height, width], &bytes)
 }
 
+/// Encodes an array (height, width, 3) of uint8 as a PNG.
+#[pyfunction]
+pub fn encode_png<'py>(py: Python<'py>, pixels: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    let elements = Elements::of(pixels, None, None)?;
+    let size = match elements.shape.as_slice() {
+        [height, width, 3] if elements.dtype == DType::U8 => {
+            u32::try_from(*height).ok().zip(u32::try_from(*width).ok())
+        }
+        _ => None,
+    };
+    let Some((height, width)) = size else {
+        let (dtype, shape) = (elements.dtype.name(), &elements.shape);
+        let what = format!("pixels must be a uint8 array of shape (height, width, 3), got {dtype} of shape {shape:?}");
+        return Err(PyValueError::new_err(what));
+    };
+    let encoded = on(py, &elements, |data| core::png::encode(width, height, data))?;
+    Ok(PyBytes::new(py, &encoded))
+}
+
 /// Samples at most `most` elements and returns them with their stride.
 #[pyfunction]
 #[pyo3(signature = (buffer, most = 1000, dtype = None))]

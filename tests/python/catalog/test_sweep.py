@@ -65,7 +65,7 @@ def test_reductions_are_named_as_in_configurations(run, write, catalog_of):
     write(0, {"a": np.array([3.0, -4.0])})
     columns = _core.sweep(catalog_of(run), _core.Files(run), ["a"], reductions=["l2_norm", "abs_min", "abs_l1_norm"])
     assert (columns["l2_norm"], columns["abs_min"], columns["abs_l1_norm"]) == (5, 3, 7)
-    with pytest.raises(ValueError, match='"median" is no reduction; there are min, max'):
+    with pytest.raises(ValueError, match='invalid reduction "median"; choose from min, max'):
         _core.sweep(_core.Catalog(), _core.Files(run), [], reductions=["median"])
 
 

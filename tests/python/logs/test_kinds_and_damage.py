@@ -216,10 +216,10 @@ def test_damage_between_sound_records_while_a_reader_follows(tmp_path: Path) -> 
         broken[3] ^= 0xFF  # its length
         log(tmp_path, bytes(broken))
         assert trial.steps() == [0, 1]
-        assert "nothing sound follows" in trial.problems()[0][1]
+        assert "no valid record follows" in trial.problems()[0][1]
         log(tmp_path, scalars({"loss": [3, 4]}, first=3))
         assert trial.steps() == [0, 1, 3, 4]
-        assert "reading goes on at byte" in trial.problems()[0][1]
+        assert "reading resumed at byte" in trial.problems()[0][1]
         assert len(trial.problems()) == 1
 
 

@@ -104,7 +104,7 @@ def test_histograms_as_one_table(tmp_path: Path) -> None:
         # Another sound record in its place is not the one that was read.
         whole[len(even[0]) : len(even[0] + even[1])] = even[3]
         path.write_bytes(whole)
-        with pytest.raises(CorruptDataError, match="written over"):
+        with pytest.raises(CorruptDataError, match="overwritten"):
             trial.tensor("h").value(1)
         assert trial.tensor("h").value(2)[0, 2] == 2
 

@@ -140,4 +140,4 @@ def test_commands_on_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     file.write_bytes(damaged)
     capsys.readouterr()
     assert main(["verify", str(run)]) == 1
-    assert "reading goes on at byte" in capsys.readouterr().out
+    assert "reading resumed at byte" in capsys.readouterr().out

@@ -48,4 +48,4 @@ def test_a_damaged_tensor_still_shows(tmp_path: Path) -> None:
     event = tmp_path / "events/000000000000/000000000000_worker_0.tfevents"
     event.write_bytes(event.read_bytes()[:20])
     assert "can't be read" in repr(trial.tensor("x"))
-    assert "the data ends early" in trial.tensor("x")._repr_html_()
+    assert "unexpected end of data" in trial.tensor("x")._repr_html_()

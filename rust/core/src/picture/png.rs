@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use png::{BitDepth, Decoder, DecodingError, Limits, Transformations};
+use png::{BitDepth, ColorType, Compression, Decoder, DecodingError, Encoder, Filter, Limits, Transformations};
 
 use crate::error::{Error, Location, Result};
 use crate::tensor::DType;
@@ -51,6 +51,20 @@ pub fn decode(encoded: &[u8], max_pixels: u64) -> Result<Image> {
     })
 }
 
+/// Encodes 8-bit RGB pixels, row by row.
+pub fn encode(width: u32, height: u32, pixels: &[u8]) -> Result<Vec<u8>> {
+    let mut encoded = Vec::new();
+    let mut encoder = Encoder::new(&mut encoded, width, height);
+    encoder.set_color(ColorType::Rgb);
+    encoder.set_depth(BitDepth::Eight);
+    encoder.set_compression(Compression::High);
+    // Pictures of few colors compress best without a filter.
+    encoder.set_filter(Filter::NoFilter);
+    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels));
+    written.map_err(|error| Error::Invalid(format!("cannot encode PNG of {width} x {height} pixels: {error}")))?;
+    Ok(encoded)
+}
+
 fn wrong(error: DecodingError) -> Error {
     let what = format!("cannot decode PNG: {error}");
     match error {
@@ -61,7 +75,6 @@ fn wrong(error: DecodingError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use png::{ColorType, Encoder};
     use proptest::prelude::*;
 
     use super::*;
@@ -83,6 +96,16 @@ mod tests {
         assert_eq!(image.data, [2, 1, 4, 3, 6, 5, 8, 7]);
         let file = encoded(ColorType::Rgba, BitDepth::Eight, 1, 1, &[9, 8, 7, 6]);
         assert_eq!(decode(&file, 100).unwrap(), Image { dtype: DType::U8, shape: [1, 1, 4], data: vec![9, 8, 7, 6] });
+    }
+
+    #[test]
+    fn encoded_pixels_are_decoded() {
+        let pixels: Vec<u8> = (0..2 * 3 * 3).collect();
+        let image = decode(&encode(3, 2, &pixels).unwrap(), 6).unwrap();
+        assert_eq!(image, Image { dtype: DType::U8, shape: [2, 3, 3], data: pixels });
+        for (width, height, pixels) in [(0, 1, &[][..]), (1, 1, &[0; 4])] {
+            assert!(matches!(encode(width, height, pixels), Err(Error::Invalid(_))));
+        }
     }
 
     #[test]
