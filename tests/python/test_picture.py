@@ -106,7 +106,7 @@ def test_complex_by_magnitude_and_magnitudes_of_reals():
         (0, {}, "bins 0; needs 1 to 65536"),
         (1 << 40, {}, "needs 1 to 65536"),
         ([1.0], {}, "edges 1; needs 2 to 65537"),
-        ([1.0, 1.0], {}, "increase"),
+        ([1.0, 1.0], {}, "increasing"),
         ([0.0, np.inf], {}, "finite"),
         (5, {"range": (2, 1)}, "invalid histogram range"),
         (5, {"range": (-1, 1), "scale": "log"}, "start above 0"),
@@ -142,7 +142,7 @@ def test_percentiles_pass_over_nan_and_reach_infinity():
     assert _core.percentiles(x, [100])[0] == np.inf
     assert np.isnan(_core.percentiles(np.full(20_000, np.nan), [50])).all()
     assert np.isnan(_core.percentiles(np.zeros(0), [50])).all()
-    with pytest.raises(ValueError, match="0 to 100, not 101"):
+    with pytest.raises(ValueError, match="invalid percentile 101"):
         _core.percentiles(x, [101])
 
 
@@ -290,5 +290,5 @@ def test_sample():
 def test_text_is_refused():
     text = np.array([["a", "b"]])
     for ask in (_core.histogram, _core.pooled, _core.window, _core.sample, lambda x: _core.percentiles(x, [50])):
-        with pytest.raises(ValueError, match="text"):
+        with pytest.raises(ValueError, match="string tensor"):
             ask(text)

@@ -140,7 +140,7 @@ class TestBuffers:
             assert bytes(view) == self.array.tobytes()
 
     def test_pieces_of_a_buffer_are_refused(self):
-        with pytest.raises(BufferError, match="one piece"):
+        with pytest.raises(BufferError, match="C-contiguous"):
             _core.decode(np.zeros(100, "u1")[::2])
 
     def test_offsets(self):

@@ -316,7 +316,7 @@ def test_a_true_footer_is_verified(run, write, catalog_of, golden_runs):
     record = bytearray((golden / entry.event_key).read_bytes()[entry.offset :][: entry.length])
     np.testing.assert_array_equal(entry.decode(bytes(record)), value)
     record[40] ^= 1
-    with pytest.raises(CorruptDataError, match="mismatch: .* in the footer"):
+    with pytest.raises(CorruptDataError, match=r"mismatch: .* in the footer"):
         entry.decode(bytes(record))
 
 

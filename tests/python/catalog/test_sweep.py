@@ -262,7 +262,7 @@ def test_what_fetch_raises_is_the_error_of_its_rows(run, write, catalog_of):
 
     columns = _core.sweep(catalog_of(run), _core.Fetched(fetch), ["a"], reductions=["sum"])
     assert columns["error"] == [(1, throttled)]
-    with pytest.raises(TypeError, match="must be a function"):
+    with pytest.raises(TypeError, match="must be callable"):
         _core.Fetched(3)
     with pytest.raises(TypeError):
         _core.sweep(catalog_of(run), "here", ["a"])
