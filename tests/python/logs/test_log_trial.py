@@ -250,7 +250,7 @@ def test_damage_is_reported_and_passed_over(tmp_path: Path, caplog: pytest.LogCa
         assert key == FILE
         assert f"byte {size}" in message
         assert "checksum" in message
-        assert f"goes on at byte {2 * size}" in message
+        assert f"resumed at byte {2 * size}" in message
         assert "All other records are read" in caplog.text
 
 
