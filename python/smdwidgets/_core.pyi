@@ -552,13 +552,17 @@ def sweep(
     record is an error of its row. Ctrl-C cancels the sweep.
 
     Args:
+        catalog: Catalog of the run.
+        files: Event files of the run, or records that were fetched.
         names: Names of tensors.
         steps: Global steps; None for all.
         workers: None for the first worker by name that has the tensor, `[]` for all workers.
         reductions: As in collections' configurations ("min", "abs_mean", "l2", "abs_l1", ...); None for all 18.
         counts: Add the columns "size", "nan", "pos_inf", "neg_inf", "zero" (int64; -1 for stored reductions only).
         recompute: Ignore stored reductions.
+        threads: Number of threads; None for one per core.
         progress: Called as `progress(bytes done, total bytes)` about ten times a second in the calling thread.
+        cancel: Cancels the sweep from another thread.
 
     Returns:
         Columns "name", "worker" (object arrays of str), "step", "mode", "mode_step" (int64), one per reduction (common
