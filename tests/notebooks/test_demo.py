@@ -109,14 +109,14 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path, capsys):
         sock.listen()
         port = sock.getsockname()[1]
         assert cli.main(["demo", "--no-browser", f"--port={port}", f"--out={tmp_path / 'out'}"]) == 2
-    assert f"Port {port} is taken" in capsys.readouterr().err
+    assert f"port {port} is in use" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "99999999"])
 def test_a_port_that_cannot_be(capsys, port):
     assert cli.main(["demo", "--port", port]) == 2
-    assert "--port takes a number from 1 to 65535" in capsys.readouterr().err
+    assert f"invalid --port {port}; must be from 1 to 65535" in capsys.readouterr().err
 
 
 def test_without_jupyterlab_the_way_to_get_it_is_said(monkeypatch, capsys):

@@ -1,7 +1,7 @@
-"""The command line, `smdwidgets`: one module of this package a command.
+"""The `smdwidgets` command line; each module of this package is a command.
 
-A command module has a docstring (its first line is the help),
-`arguments(parser)` and `run(args) -> int`, the exit code.
+A command module provides a docstring, whose first line is the help text,
+`arguments(parser)`, and `run(args) -> int`, which returns the exit code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import ModuleType
 from smdwidgets._core import __version__
 from smdwidgets.exceptions import RunNotFound, SMDebugError
 
-# Names of modules of this package, in the order in which help lists them.
+# Module names, in the order in which --help lists them.
 COMMANDS: tuple[str, ...] = (
     "demo",
     "inspect",
@@ -31,7 +31,10 @@ COMMANDS: tuple[str, ...] = (
 )
 
 
-_A_RUN = "A run is the directory that a hook writes to (it holds collections/, index/ and events/), or one of TensorBoard's logs."
+_A_RUN = (
+    "A run is the directory that a hook writes to (with collections/, index/ and events/), "
+    "or a TensorBoard log directory."
+)
 
 
 def _commands() -> list[ModuleType]:
@@ -39,12 +42,12 @@ def _commands() -> list[ModuleType]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    """Return the argument parser of the whole command line."""
     top = argparse.ArgumentParser(
         prog="smdwidgets",
-        description="See why a training run went wrong: every saved tensor at every step.",
-        epilog="`smdwidgets COMMAND --help` says more, with examples and exit codes. In all of them 0 is well, 1 is that something "
-        "was found, 2 that it could not be told, and 130 is Ctrl-C.",
+        description="Debug training runs: inspect every saved tensor at every step.",
+        epilog="`smdwidgets COMMAND --help` shows examples and exit codes. For every command, 0 means success, 1 that a "
+        "problem was found, 2 that an error occurred, and 130 that Ctrl-C was pressed.",
         formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=16),
     )
     top.add_argument("--version", action="version", version=f"smdwidgets {__version__}")
@@ -65,9 +68,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns its exit code.
+    """Run the command line and return its exit code.
 
-    Errors that a person can meet are one line on standard error and exit code 2; Ctrl-C ends with 130.
+    Expected errors are printed as one line on standard error, with exit code 2. Ctrl-C gives exit code 130.
     """
     top = parser()
     args = top.parse_args(argv)
@@ -87,11 +90,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(plain(f"error: {error}", 8000), file=sys.stderr)
         return 2
     except re.error as error:
-        print(f"error: not a regular expression: {error}", file=sys.stderr)
+        print(f"error: invalid regular expression: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output is gone; Python would say so again while closing standard output.
+        # The reader closed the pipe. Without the redirect, Python reports the error again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -1,4 +1,4 @@
-"""What the commands share: opening a run, naming steps, showing names."""
+"""Helpers shared by the commands: open a run, parse steps, format names."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from smdwidgets.trials.local import local_path
 
 
 def open_run(path: str) -> Trial:
-    """The run, index files that can't be read left out; an empty directory is not waited for."""
+    """Open a run, skip unreadable index files, and raise for an empty directory instead of waiting."""
     check_not_empty(path)
     return create_trial(path, skip_bad_index=True)
 
 
 def check_not_empty(path: str) -> None:
-    """Raise for an empty directory: at a terminal, a run that may begin later is a mistake in the path."""
+    """Raise RunNotFound for an empty local directory.
+
+    At a terminal, an empty directory is more likely a wrong path than a run that has yet to start.
+    """
     if "://" in path and not path.lower().startswith("file://"):
         return
     folder = Path(local_path(path))
@@ -31,7 +34,7 @@ def check_not_empty(path: str) -> None:
 
 
 def plain(text: object, limit: int = 200) -> str:
-    """Text that does nothing to a terminal: control and escape characters are spelled out.
+    """Escape control characters, so that the text is safe to print on a terminal.
 
     >>> plain("a\\x1b[2Jb")
     'a\\\\x1b[2Jb'
@@ -41,7 +44,10 @@ def plain(text: object, limit: int = 200) -> str:
 
 
 def table(rows: list[list[str]]) -> str:
-    """Rows in columns, the first row their heads; the first column to the left, the others to the right."""
+    """Format rows as aligned columns; the first row is the header.
+
+    The first column is left-aligned, the others are right-aligned.
+    """
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
@@ -53,21 +59,25 @@ def table(rows: list[list[str]]) -> str:
 
 
 def step_range(text: str) -> range:
-    """An argument such as ``100``, ``100:200``, ``100:`` or ``:200``; the end is not part of it."""
+    """Parse ``100``, ``100:200``, ``100:`` or ``:200``; the end is exclusive."""
     begin, colon, end = text.partition(":")
     try:
         first = int(begin) if begin else 0
         last = (int(end) if end else sys.maxsize) if colon else first + 1
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a step nor a range of steps such as 100:200") from None
+        raise argparse.ArgumentTypeError(
+            f"invalid step range {text!r}; give a step such as 100 or a range such as 100:200"
+        ) from None
     if first < 0 or last <= first:
-        raise argparse.ArgumentTypeError(f"{text!r} holds no step")
+        raise argparse.ArgumentTypeError(
+            f"empty step range {text!r}; the start must be at least 0 and less than the end"
+        )
     return range(first, last)
 
 
 @contextmanager
 def bytes_progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Progress in bytes, on a terminal."""
+    """Show progress in bytes, if standard error is a terminal."""
     with Progress(label) as progress:
 
         def update(done: int, total: int) -> None:

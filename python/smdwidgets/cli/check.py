@@ -1,12 +1,12 @@
-"""Run rules over a run: a gate for a training job, in a terminal or in CI.
+"""Evaluate rules on a run, for use in a terminal or as a CI gate.
 
 Examples:
   smdwidgets check runs/mlp
   smdwidgets check runs/mlp --rules VanishingGradient,LossNotDecreasing --param VanishingGradient.threshold=1e-6
   smdwidgets check s3://bucket/job/debug-output --config rules.json --junit rules.xml
 
-Exit codes: 0 no rule fired, 1 a rule fired, 2 it could not be told (no such run or rule, a wrong parameter, a rule that
-raised, or a rule asked for by name that found nothing to judge)
+Exit codes: 0 no rule fired, 1 a rule fired, 2 an error occurred (no such run or rule, an invalid parameter, a rule that
+raised, a timeout, or a rule requested by name that found nothing to judge)
 """
 
 from __future__ import annotations
@@ -31,59 +31,67 @@ from smdwidgets.rules.making import make_rule
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial, create_trial
 
-#: How many seconds `--follow` waits for a run to begin, where no --timeout is given.
+#: How many seconds `--follow` waits for the run to start, unless --timeout is given.
 WAIT_TO_BEGIN = 600.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares what the command takes."""
+    """Add the arguments of the command to its parser."""
     parser.add_argument("run", nargs="?", help="the run: a directory or an s3:// address")
     parser.add_argument(
-        "--rules", metavar="A,B", help="names of rules; without it every built-in rule that needs no parameter"
+        "--rules", metavar="A,B", help="rule names (default: every built-in rule without required parameters)"
     )
     parser.add_argument(
         "--param",
         action="append",
         default=[],
         metavar="RULE.NAME=VALUE",
-        help="a parameter of a rule; may be given often",
+        help="a rule parameter; repeatable",
     )
-    parser.add_argument("--config", metavar="FILE", help="rules from JSON, as in a training request")
-    parser.add_argument("--allow-custom", action="store_true", help="let --config execute rule files that it names")
-    parser.add_argument("--start-step", type=int, default=0, metavar="N", help="the first step to judge")
-    parser.add_argument("--end-step", type=int, metavar="N", help="the step to end before")
-    parser.add_argument("--follow", action="store_true", help="wait for the run to begin, and go on until it has ended")
+    parser.add_argument(
+        "--config", metavar="FILE", help="read rules from a JSON file in the format of a SageMaker training request"
+    )
+    parser.add_argument(
+        "--allow-custom", action="store_true", help="allow --config to execute the rule files that it names"
+    )
+    parser.add_argument("--start-step", type=int, default=0, metavar="N", help="first step (default: 0)")
+    parser.add_argument("--end-step", type=int, metavar="N", help="end step (exclusive)")
+    parser.add_argument(
+        "--follow", action="store_true", help="wait for the run to start, and evaluate new steps until it ends"
+    )
     parser.add_argument(
         "--timeout",
         type=float,
         metavar="SECONDS",
-        help="end after this long; what is not judged by then is exit code 2",
+        help="stop after this time; exit code 2 if steps remain unjudged",
     )
-    parser.add_argument("--stop-training", action="store_true", help="ask the training to stop when a rule fires")
+    parser.add_argument("--stop-training", action="store_true", help="request that training stops when a rule fires")
     parser.add_argument(
-        "--allow-unjudged", action="store_true", help="a named rule that finds nothing to judge is no failure"
+        "--allow-unjudged", action="store_true", help="do not fail if a named rule finds nothing to judge"
     )
     parser.add_argument(
-        "--json", nargs="?", const="-", metavar="FILE", help="the result as JSON, to a file or to standard output"
+        "--json", nargs="?", const="-", metavar="FILE", help="write the result as JSON to FILE or to standard output"
     )
-    parser.add_argument("--junit", nargs="?", const="-", metavar="FILE", help="the result as JUnit XML, likewise")
-    parser.add_argument("--list", action="store_true", help="list rules and their parameters, and end")
+    parser.add_argument(
+        "--junit", nargs="?", const="-", metavar="FILE", help="write the result as JUnit XML to FILE or standard output"
+    )
+    parser.add_argument("--list", action="store_true", help="list the rules and their parameters, and exit")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the rules and tells what they found."""
+    """Evaluate the rules and report the result."""
     if args.list:
         print(_list())
         return 0
     if args.run is None:
-        raise SMDebugValueError("Which run? Give its directory or s3:// address; --list lists the rules.")
+        raise SMDebugValueError("missing argument RUN; give a directory or s3:// address, or --list to list the rules")
     if args.json == args.junit == "-":
-        raise SMDebugValueError("--json and --junit can't both go to standard output: give one of them a file.")
-    trial = _opened(args)
+        raise SMDebugValueError("--json and --junit cannot both write to standard output; give one of them a file")
+    trial = _open_trial(args)
     runner = RuleRunner(trial, start_step=args.start_step, end_step=args.end_step, follow=args.follow)
     named = _add_rules(runner, trial, args)
     if not len(runner):
-        raise SMDebugValueError("No rule to run.")
+        raise SMDebugValueError("no rules to evaluate; name at least one with --rules or --config")
     if args.stop_training:
         for evaluation in runner:
             evaluation.rule.actions = Actions(*evaluation.rule.actions, StopTraining())
@@ -98,16 +106,16 @@ def run(args: argparse.Namespace) -> int:
     return result.exit_code
 
 
-def _opened(args: argparse.Namespace) -> Trial:
+def _open_trial(args: argparse.Namespace) -> Trial:
     if not args.follow:
         check_not_empty(args.run)
         return create_trial(args.run)
-    # It may be about to begin: CI starts the training and its guard together.
+    # The run may not exist yet: CI can start the training and this command together.
     return create_trial(args.run, wait=WAIT_TO_BEGIN if args.timeout is None else args.timeout)
 
 
 def _add_rules(runner: RuleRunner, trial: Trial, args: argparse.Namespace) -> bool:
-    """Adds the rules asked for; whether they were asked for by name."""
+    """Add the requested rules to the runner; return whether they were requested explicitly."""
     parameters = _parameters(args.param)
     if args.config:
         configured = RuleRunner.from_json(trial, args.config, allow_custom=args.allow_custom)
@@ -122,17 +130,18 @@ def _add_rules(runner: RuleRunner, trial: Trial, args: argparse.Namespace) -> bo
         wrong = next(iter(parameters))
         known = [evaluation.name for evaluation in runner]
         raise SMDebugValueError(
-            f"--param {wrong}.…: no rule of this name is to run.{did_you_mean(wrong, known)} To run: {', '.join(known)}."
+            f"invalid --param: rule {wrong!r} is not among the rules to evaluate.{did_you_mean(wrong, known)} "
+            f"Rules to evaluate: {', '.join(known)}"
         )
     return not defaults
 
 
 def _by_default(parameters: dict[str, dict[str, str]]) -> list[str]:
-    """Rules that can run without being told anything, and those that are told something."""
-    told = {name for name in parameters if name in BUILTIN}
-    needy = {name for name, rule in BUILTIN.items() if issubclass(rule, SelectingRule) and rule.needs_selector}
-    needy |= {SimilarAcrossRuns.__name__, CreateXgboostReport.__name__, StalledTrainingRule.__name__}
-    return [name for name in BUILTIN if name in told or name not in needy]
+    """Return the names of the rules that need no parameters or were given some."""
+    configured = {name for name in parameters if name in BUILTIN}
+    required = {name for name, rule in BUILTIN.items() if issubclass(rule, SelectingRule) and rule.needs_selector}
+    required |= {SimilarAcrossRuns.__name__, CreateXgboostReport.__name__, StalledTrainingRule.__name__}
+    return [name for name in BUILTIN if name in configured or name not in required]
 
 
 def _parameters(given: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -141,13 +150,13 @@ def _parameters(given: Sequence[str]) -> dict[str, dict[str, str]]:
         path, equals, value = each.partition("=")
         rule, dot, name = path.rpartition(".")
         if not equals or not dot or not rule or not name:
-            raise SMDebugValueError(f"--param takes RULE.NAME=VALUE, not {shown(each)}.")
+            raise SMDebugValueError(f"invalid --param {shown(each)}; expected RULE.NAME=VALUE")
         found.setdefault(rule.strip(), {})[name.strip()] = value
     return found
 
 
 def _wait(runner: RuleRunner, timeout: float | None) -> bool:
-    """Runs to the end, showing how far it is; False if the time was up before."""
+    """Evaluate all steps and show progress; return False on timeout."""
     end = None if timeout is None else time.monotonic() + timeout
     with Progress("rules") as progress:
         runner.start()
@@ -164,7 +173,7 @@ def _wait(runner: RuleRunner, timeout: float | None) -> bool:
 
 
 class Result:
-    """What the rules found, in the forms that people and machines read."""
+    """The result of all rules, as text, JSON or JUnit XML."""
 
     def __init__(self, runner: RuleRunner, must_judge: bool, in_time: bool) -> None:
         self.trial = runner.trial
@@ -174,12 +183,12 @@ class Result:
         self.in_time = in_time
 
     def unjudged(self, evaluation: Evaluation) -> bool:
-        """Whether a rule found nothing to judge, though it was to."""
+        """Whether a rule that must judge found nothing to judge."""
         return self.must_judge and not evaluation.judged and not evaluation.fired
 
     @property
     def exit_code(self) -> int:
-        """0 none fired, 1 fired, 2 could not run."""
+        """Exit code: 0 no rule fired, 1 a rule fired, 2 an error occurred."""
         if any(each.fired for each in self.evaluations):
             return 1
         if not self.in_time or any(
@@ -189,7 +198,7 @@ class Result:
         return 0
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as plain JSON."""
+        """Return the result as JSON-serializable objects."""
         return {
             "run": str(self.trial.path),
             "exit_code": self.exit_code,
@@ -217,7 +226,7 @@ class Result:
         }
 
     def to_junit(self) -> str:
-        """As JUnit XML: a test case a rule."""
+        """Return the result as JUnit XML, with one test case per rule."""
         cases = self.evaluations
         suite = ElementTree.Element(
             "testsuite",
@@ -234,7 +243,7 @@ class Result:
         for evaluation in cases:
             case = ElementTree.SubElement(suite, "testcase", classname="rules", name=_xml(evaluation.name))
             details = _xml(evaluation.status_details())
-            message = _xml(self._told(evaluation)[1])
+            message = _xml(self._outcome(evaluation)[1])
             if evaluation.fired:
                 ElementTree.SubElement(
                     case, "failure", message=message, type="RuleEvaluationConditionMet"
@@ -247,7 +256,7 @@ class Result:
         return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
     def text(self, encoding: str | None) -> str:
-        """A line a rule, for a person."""
+        """Return the result as text, with one line per rule."""
         marks = {"fired": "✗", "passed": "✓", "error": "!", "nothing": "-"}
         try:
             "".join(marks.values()).encode(encoding or "utf-8")
@@ -256,18 +265,19 @@ class Result:
         width = max(len(each.name) for each in self.evaluations)
         lines = []
         for evaluation in self.evaluations:
-            kind, told = self._told(evaluation)
-            lines.append(f"{marks[kind]} {evaluation.name:<{width}}  {told}")
+            kind, message = self._outcome(evaluation)
+            lines.append(f"{marks[kind]} {evaluation.name:<{width}}  {message}")
             for action, why in evaluation.rule.actions.failures:
                 lines.append(f"  {'':<{width}}  action {action.name} failed: {why}")
         fired = sum(each.fired for each in self.evaluations)
         steps = max(each.done for each in self.evaluations)
         lines.append(f"{fired} of {len(self.evaluations)} rules fired over {steps} steps of {self.trial.path}")
         if not self.in_time:
-            lines.append("The time was up before all steps were judged.")
+            lines.append("Timed out before all steps were judged.")
         return "\n".join(plain(line, 4000) for line in lines)
 
-    def _told(self, evaluation: Evaluation) -> tuple[str, str]:
+    def _outcome(self, evaluation: Evaluation) -> tuple[str, str]:
+        """Return the key of the mark, and the message."""
         if first := evaluation.first_firing:
             total = evaluation.snapshot().firings_total
             return "fired", f"fired at step {first.step} ({total} of {evaluation.judged} judged steps): {first.message}"
@@ -284,7 +294,7 @@ def _plain(rule: Rule) -> dict[str, Any]:
 
 
 def _xml(text: str) -> str:
-    """Without characters that XML does not take."""
+    """Replace the characters that XML does not allow."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "�" for letter in text)
 
 
@@ -298,9 +308,9 @@ def _write(where: str, text: str) -> None:
 def _list() -> str:
     lines = []
     for rule in BUILTIN.values():
-        told = describe(rule)
-        lines.append(f"{told['name']}: {told['summary']}")
-        for parameter in told["parameters"]:
+        description = describe(rule)
+        lines.append(f"{description['name']}: {description['summary']}")
+        for parameter in description["parameters"]:
             unit = f" {parameter['unit']}" if parameter["unit"] else ""
             lines.append(f"    {parameter['name']}={parameter['text']}{unit}  {parameter['doc']}")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""Completion of commands, options and file names for a shell.
+"""Print a shell completion script for commands, options and file names.
 
 Examples:
-  eval "$(smdwidgets completion bash)"                                  for this shell
+  eval "$(smdwidgets completion bash)"                                  for the current shell
   smdwidgets completion bash > ~/.local/share/bash-completion/completions/smdwidgets
   smdwidgets completion zsh > ~/.zfunc/_smdwidgets                      with ~/.zfunc in fpath
   smdwidgets completion fish > ~/.config/fish/completions/smdwidgets.fish
@@ -17,12 +17,12 @@ import shtab
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares what the command takes."""
+    """Add the arguments of the command to its parser."""
     parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="the shell")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the script."""
+    """Print the completion script."""
     from smdwidgets.cli import parser
 
     top = parser()
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _complete_runs(parser: argparse.ArgumentParser) -> None:
-    """Have runs completed as directories, and files as files."""
+    """Complete run arguments with directories, and file arguments with files."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():

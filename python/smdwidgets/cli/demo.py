@@ -1,14 +1,14 @@
-"""A live training to look at, and JupyterLab on the notebook that shows it.
+"""Start a demo training and JupyterLab with a notebook that shows it.
 
-A small classifier trains for two minutes in a process of its own and writes every step. Two mistakes are planted in it,
-and rules find them. Ctrl-C ends everything.
+A small classifier trains for two minutes in a separate process and saves every step. Its code contains two deliberate
+mistakes, which rules detect. Ctrl-C stops the training and JupyterLab.
 
 Examples:
   smdwidgets demo
   smdwidgets demo --no-browser --port 8899 --out ~/look
   smdwidgets demo --headless-check
 
-Exit codes: 0 ended by Ctrl-C or checked well, 1 the check found something wrong, 2 it could not be started
+Exit codes: 0 stopped by Ctrl-C or check passed, 1 check failed, 2 the demo could not be started
 """
 
 from __future__ import annotations
@@ -29,32 +29,36 @@ from smdwidgets.demo.lab import Lab, executed, free_port, require_lab
 from smdwidgets.exceptions import RunIOError, SMDebugValueError
 
 FIRST = "01_look_around.ipynb"
-#: The headless check does not watch; it trains as fast as it can.
+#: Nobody watches the headless check, so it uses a shorter training.
 CHECK_SECONDS = 15.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares what the command takes."""
-    parser.add_argument("--out", metavar="DIR", help="where the run and the notebooks go (default: ./smdwidgets-demo)")
-    parser.add_argument("--port", type=int, metavar="N", help="JupyterLab's port (default: 8888, or a free one)")
-    parser.add_argument("--seconds", type=float, metavar="S", help="how long the training lasts (default: 120)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
+    """Add the arguments of the command to its parser."""
+    parser.add_argument(
+        "--out", metavar="DIR", help="directory for the run and the notebooks (default: ./smdwidgets-demo)"
+    )
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="JupyterLab port (default: 8888, or a free port if 8888 is in use)"
+    )
+    parser.add_argument("--seconds", type=float, metavar="S", help="duration of the training (default: 120)")
+    parser.add_argument("--no-browser", action="store_true", help="print the URL and do not open a browser")
     parser.add_argument(
         "--headless-check",
         action="store_true",
-        help="start everything, execute the notebook in a real kernel, print what a person would see, and end",
+        help="start everything, execute the notebook in a kernel, print the cell outputs, and exit",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Starts the training and JupyterLab, and ends them."""
+    """Start the training and JupyterLab, and stop them on exit."""
     require_lab()
     if args.seconds is not None and not 0 <= args.seconds < 1e6:
-        raise SMDebugValueError("--seconds takes a number of seconds from 0 on.")
+        raise SMDebugValueError(f"invalid --seconds {args.seconds}; must be at least 0 and less than 1000000")
     if args.port is not None and not 0 < args.port < 1 << 16:
-        raise SMDebugValueError("--port takes a number from 1 to 65535.")
+        raise SMDebugValueError(f"invalid --port {args.port}; must be from 1 to 65535")
     port = free_port(args.port)
-    # `kill` is to leave as little behind as Ctrl-C.
+    # Clean up on SIGTERM as on Ctrl-C.
     before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         if not args.headless_check:
@@ -73,15 +77,15 @@ def _as_interrupt(number: int, frame: Any) -> None:
 
 def _show(out: Path, port: int, args: argparse.Namespace) -> int:
     def stay(lab: Lab, training: demo.TrainingProcess) -> int:
-        print(f"The run:      {training.directory}", flush=True)
+        print(f"Run:      {training.directory}", flush=True)
         try:
-            # An address that is shown before it answers is clicked before it answers.
+            # Print the URL only once the server answers: users click it at once.
             lab.wait_until_up()
-            print(f"The notebook: {lab.url}\nCtrl-C ends both.", flush=True)
+            print(f"Notebook: {lab.url}\nPress Ctrl-C to stop both.", flush=True)
             while lab.running:
                 time.sleep(0.2)
         except KeyboardInterrupt:
-            print("\nEnding the training and JupyterLab …", flush=True)
+            print("\nStopping the training and JupyterLab …", flush=True)
         return 0
 
     return _with_both(out, port, args.seconds or demo.SECONDS, stay, browser=not args.no_browser)
@@ -123,8 +127,8 @@ def _rules_find_the_mistakes(run: str) -> int:
 def _with_both(
     out: Path, port: int, seconds: float, do: Callable[[Lab, demo.TrainingProcess], int], *, browser: bool
 ) -> int:
-    """Run something while both processes are there, and end them whatever happens."""
-    _lay_out(out)
+    """Start both processes, call `do`, and stop them even if it raises."""
+    _copy_notebooks(out)
     training = demo.TrainingProcess(str(out / "runs" / "demo"), seconds)
     try:
         training.wait_for_first_steps()
@@ -144,8 +148,8 @@ def _with_both(
         training.stop()
 
 
-def _lay_out(out: Path) -> None:
-    """The folder with copies of the notebooks; those that are there already, which a person may have changed, stay."""
+def _copy_notebooks(out: Path) -> None:
+    """Create the directory and copy the notebooks into it; keep existing copies, which the user may have edited."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         for notebook in sorted(demo.notebooks().glob("*.ipynb")):
@@ -153,5 +157,5 @@ def _lay_out(out: Path) -> None:
                 shutil.copyfile(notebook, out / notebook.name)
     except OSError as error:
         raise RunIOError(
-            error.errno, f"The demo can't be laid out in {shown(str(out), 400)}: {error.strerror}"
+            error.errno, f"cannot copy the demo notebooks to {shown(str(out), 400)}: {error.strerror}"
         ) from error

@@ -1,6 +1,6 @@
-"""The page on the command line, from what the commands say of themselves: `python -m smdwidgets.cli.document docs/commands.md`.
+"""Generate the command reference: `python -m smdwidgets.cli.document docs/commands.md`.
 
-The page's own text stays; what is between the two marks is written anew.
+Only the text between the two markers is replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BEGIN, END = "<!-- commands: begin -->", "<!-- commands: end -->"
 
 
 def reference() -> str:
-    """Every command: what it does, examples, what it takes, exit codes."""
+    """Return the reference of all commands: description, examples, arguments, exit codes."""
     choices = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)).choices
     return "\n\n".join(_command(name, choices[name]) for name in COMMANDS)
 
@@ -32,25 +32,25 @@ def _command(name: str, command: argparse.ArgumentParser) -> str:
             parts.append(f"```text\n{inspect.cleandoc(rest)}\n```")
         else:
             parts.append(" ".join(paragraph.split()))
-    rows = [f"| {_called(action)} | {_escaped(_meaning(command, action))} |" for action in _shown(command)]
+    rows = [f"| {_syntax(action)} | {_escaped(_help(command, action))} |" for action in _visible_actions(command)]
     return "\n\n".join([*parts, "\n".join(["| | |", "|---|---|", *rows])])
 
 
-def _shown(command: argparse.ArgumentParser) -> list[argparse.Action]:
+def _visible_actions(command: argparse.ArgumentParser) -> list[argparse.Action]:
     return [each for each in command._actions if each.help != argparse.SUPPRESS and each.dest != "help"]
 
 
-def _called(action: argparse.Action) -> str:
-    wanted = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
+def _syntax(action: argparse.Action) -> str:
+    metavar = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
     if not action.option_strings:
-        return f"`{wanted}`"
+        return f"`{metavar}`"
     if action.nargs == 0:
         return ", ".join(f"`{option}`" for option in action.option_strings)
-    value = f" [{wanted}]" if action.nargs == "?" else f" {wanted}"
+    value = f" [{metavar}]" if action.nargs == "?" else f" {metavar}"
     return ", ".join(f"`{option}{value}`" for option in action.option_strings)
 
 
-def _meaning(command: argparse.ArgumentParser, action: argparse.Action) -> str:
+def _help(command: argparse.ArgumentParser, action: argparse.Action) -> str:
     return command._get_formatter()._expand_help(action) if action.help else ""
 
 
@@ -59,7 +59,7 @@ def _escaped(text: str) -> str:
 
 
 def with_reference(page: str) -> str:
-    """The page, with the reference between its marks."""
+    """Return the page with the current reference between the markers."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{reference()}\n\n{END}{after}"

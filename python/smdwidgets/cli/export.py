@@ -1,14 +1,14 @@
-"""Write a run's tensors for other tools: numpy's npz, Parquet, or TensorBoard.
+"""Export a run's tensors to NumPy npz, Parquet or TensorBoard.
 
-Parquet is a table with a row for each record; an npz holds an array for each, and index.jsonl with their true names; TensorBoard gets
-numbers as scalars, larger tensors as histograms and text as text, a folder for each mode.
+Parquet: one row per record. npz: one array per record, and index.jsonl with the original tensor names. TensorBoard:
+single values as scalars, larger tensors as histograms, strings as text, with one directory per mode.
 
 Examples:
   smdwidgets export runs/mlp --to parquet -o mlp.parquet
   smdwidgets export runs/mlp --to npz --tensors 'weight$' --steps 100:200
   smdwidgets export s3://bucket/jobs/mnist --to tensorboard -o logs/mnist --mode TRAIN
 
-Exit codes: 0 written, 1 written without records that could not be read, 2 not written
+Exit codes: 0 export written, 1 export written but unreadable records were skipped, 2 nothing was written
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from smdwidgets.cli._run import open_run, plain, step_range
 from smdwidgets.exports import FORMATS, Exported
 from smdwidgets.rules.progress import Progress
 
-#: Records left out that are listed for a person; JSON lists all.
+#: How many skipped records are printed as text; --json lists all.
 SHOWN = 10
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares what the command takes."""
+    """Add the arguments of the command to its parser."""
     parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
-    parser.add_argument("--to", required=True, choices=list(FORMATS), help="the format")
+    parser.add_argument("--to", required=True, choices=list(FORMATS), help="output format")
     parser.add_argument(
-        "-o", "--output", metavar="OUT", help="a file, for TensorBoard a folder (default: after the run)"
+        "-o", "--output", metavar="OUT", help="output file, or directory for TensorBoard (default: named after the run)"
     )
-    parser.add_argument("--tensors", metavar="REGEX", help="only tensors of such names (default: all)")
-    parser.add_argument("--steps", type=step_range, metavar="A:B", help="only these steps; B is not one of them")
+    parser.add_argument("--tensors", metavar="REGEX", help="only tensors whose names match (default: all)")
+    parser.add_argument("--steps", type=step_range, metavar="A:B", help="only steps A to B (exclusive)")
     parser.add_argument(
-        "--mode", default="GLOBAL", help="only this mode, and the count that --steps is in: TRAIN, EVAL, PREDICT"
+        "--mode", default="GLOBAL", help="only steps of this mode, numbered per mode: TRAIN, EVAL, PREDICT"
     )
     parser.add_argument("--workers", metavar="A,B", help="only these workers (default: all)")
-    parser.add_argument("--force", action="store_true", help="replace what is there")
-    parser.add_argument("--json", action="store_true", help="say as JSON what was written")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing output")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the export."""
+    """Write the export."""
     workers = None if args.workers is None else [name.strip() for name in args.workers.split(",") if name.strip()]
     with open_run(args.run) as trial, Progress("export") as progress:
         done = trial.export(
@@ -58,19 +58,19 @@ def run(args: argparse.Namespace) -> int:
             progress=lambda steps, of: progress.update(steps, of, "steps"),
         )
     if args.json:
-        print(json.dumps(_told(done), indent=2))
+        print(json.dumps(_summary(done), indent=2))
         return 1 if done.errors else 0
     print(
         f"{plain(done.path)}: {done.records:,} records of {done.tensors:,} tensors at {done.steps:,} steps, {byte_size(done.bytes)}"
     )
     for failure in done.errors[:SHOWN]:
-        print(plain(f"left out: {failure.name} at step {failure.step}: {failure.error}", 1000), file=sys.stderr)
+        print(plain(f"skipped: {failure.name} at step {failure.step}: {failure.error}", 1000), file=sys.stderr)
     if len(done.errors) > SHOWN:
         print(f"… and {len(done.errors) - SHOWN:,} more: --json lists them", file=sys.stderr)
     return 1 if done.errors else 0
 
 
-def _told(done: Exported) -> dict[str, object]:
+def _summary(done: Exported) -> dict[str, object]:
     return {
         "path": str(done.path),
         "format": done.format,

@@ -1,11 +1,11 @@
-"""What a run holds: steps, modes, workers, collections, tensors, sizes, and whether it has ended.
+"""Show a run's steps, modes, workers, collections, tensors, size and state.
 
 Examples:
   smdwidgets inspect runs/mlp
   smdwidgets inspect runs/mlp --tensors '^gradient/'
   smdwidgets inspect s3://bucket/job/debug-output --json
 
-Exit codes: 0 told, 2 it could not be opened
+Exit codes: 0 success, 2 the run could not be opened
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.trials import Trial
 
-#: Lines of tensors that are listed unless all are asked for.
+#: How many tensors are listed without --all.
 SHOWN = 40
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares what the command takes."""
+    """Add the arguments of the command to its parser."""
     parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
     parser.add_argument("--tensors", metavar="REGEX", help="only tensors whose names match")
-    parser.add_argument("--all", action="store_true", help=f"list all tensors, not the first {SHOWN}")
-    parser.add_argument("--json", action="store_true", help="as JSON, with all tensors")
+    parser.add_argument("--all", action="store_true", help=f"list all tensors (default: the first {SHOWN})")
+    parser.add_argument("--json", action="store_true", help="print JSON, with all tensors")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tells what the run holds."""
+    """Print the summary of the run."""
     with open_run(args.run) as trial:
-        told = facts(trial, args.tensors)
-    print(json.dumps(told, indent=2) if args.json else text(told, None if args.all else SHOWN))
+        summary = facts(trial, args.tensors)
+    print(json.dumps(summary, indent=2) if args.json else text(summary, None if args.all else SHOWN))
     return 0
 
 
 def facts(trial: Trial, regex: str | None = None) -> dict[str, Any]:
-    """What a run holds, as plain JSON."""
+    """Return the summary of a run as JSON-serializable objects."""
     steps = trial.steps(show_incomplete_steps=True)
     members, problems = _collections(trial)
     end = trial.run_end()
@@ -66,7 +66,7 @@ def _span(steps: list[int]) -> dict[str, int | None]:
 
 
 def _collections(trial: Trial) -> tuple[dict[str, int], list[dict[str, str]]]:
-    """How many tensors each collection has, and what is wrong with those whose patterns can't be used."""
+    """Return the number of tensors per collection, and a problem for each unusable collection pattern."""
     members: dict[str, int] = {}
     problems = []
     for name in sorted(trial.collections()):
@@ -91,7 +91,7 @@ def _tensor(trial: Trial, name: str) -> dict[str, Any]:
 
 
 def _size_on_disk(path: str) -> int | None:
-    """Bytes of a local run's files; None for one in a bucket."""
+    """Return the total file size of a local run in bytes; None for a run on S3."""
     if not Path(path).is_dir():
         return None
     total = 0
@@ -100,39 +100,39 @@ def _size_on_disk(path: str) -> int | None:
             try:
                 total += Path(folder, file).lstat().st_size
             except FileNotFoundError:
-                continue  # a temporary file of the writer
+                continue  # the writer removed a temporary file
     return total
 
 
-def _state(told: dict[str, Any]) -> str:
-    """Whether training goes on, and how it ended if the run says."""
-    if not told["ended"]:
-        return "being written, or interrupted"
-    return "ended" if told["end"] in (None, "ended") else f"ended: {told['end']}"
+def _state(summary: dict[str, Any]) -> str:
+    """Return whether the training has ended, and how, if the run records it."""
+    if not summary["ended"]:
+        return "running or interrupted"
+    return "ended" if summary["end"] in (None, "ended") else f"ended: {summary['end']}"
 
 
-def text(told: dict[str, Any], most: int | None) -> str:
-    """The facts for a person."""
+def text(summary: dict[str, Any], most: int | None) -> str:
+    """Format the summary as text."""
 
     def span(steps: dict[str, int | None]) -> str:
         return f"{steps['count']:,}" + (f", {steps['first']} to {steps['last']}" if steps["count"] else "")
 
     rows = [
-        ("run", told["path"]),
-        ("state", _state(told)),
-        ("steps", span(told["steps"])),
-        *((f"  {mode}", span(steps)) for mode, steps in told["modes"].items()),
-        ("workers", f"{len(told['workers'])}: {listed(told['workers'])}" if told["workers"] else "none yet"),
+        ("run", summary["path"]),
+        ("state", _state(summary)),
+        ("steps", span(summary["steps"])),
+        *((f"  {mode}", span(steps)) for mode, steps in summary["modes"].items()),
+        ("workers", f"{len(summary['workers'])}: {listed(summary['workers'])}" if summary["workers"] else "none yet"),
         (
             "collections",
-            ", ".join(f"{name} ({count})" for name, count in told["collections"].items() if count) or "none",
+            ", ".join(f"{name} ({count})" for name, count in summary["collections"].items() if count) or "none",
         ),
     ]
-    if told["bytes"] is not None:
-        rows.append(("on disk", byte_size(told["bytes"])))
-    rows += [("problem", f"{each['file']}: {each['message']}") for each in told["problems"][:10]]
+    if summary["bytes"] is not None:
+        rows.append(("on disk", byte_size(summary["bytes"])))
+    rows += [("problem", f"{each['file']}: {each['message']}") for each in summary["problems"][:10]]
     lines = [f"{label:<12} {plain(value, 1000)}" for label, value in rows]
-    tensors = told["tensors"]
+    tensors = summary["tensors"]
     lines += ["", f"{len(tensors):,} tensors" if len(tensors) != 1 else "1 tensor"]
     if tensors:
         cells = [["name", "dtype", "shape", "steps"]]
@@ -147,5 +147,5 @@ def text(told: dict[str, Any], most: int | None) -> str:
         ]
         lines.append(table(cells))
         if most is not None and len(tensors) > most:
-            lines.append(f"… and {len(tensors) - most:,} more: --all lists them, --tensors REGEX chooses")
+            lines.append(f"… and {len(tensors) - most:,} more: --all lists all, --tensors REGEX filters")
     return "\n".join(lines)

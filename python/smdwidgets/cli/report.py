@@ -1,13 +1,13 @@
-"""One self-contained page of a run: its curves, its tensors with a slider that still moves, and what rules found.
+"""Write a self-contained HTML report with curves, tensors at every step and rule findings.
 
-The page needs no network, no server and no Python: send it, archive it, attach it to a build.
+The step slider works without a network connection, a server or Python, so the file can be shared or archived.
 
 Examples:
   smdwidgets report runs/mlp -o report.html
   smdwidgets report runs/mlp -o report.html --tensors 'weight$' --rules LossSpike,DeadRelu
   smdwidgets report runs/mlp -o report.html --no-rules --limit-mb 5
 
-Exit codes: 0 written, 2 it could not be
+Exit codes: 0 report written, 2 an error occurred
 """
 
 from __future__ import annotations
@@ -24,40 +24,50 @@ from smdwidgets.rules import RuleRunner
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial
 
-#: Tensors that a page holds unless it is told which.
+#: How many tensors a report contains without --tensors.
 MOST = 12
-#: What a page shows: everything but the exact values, which only a kernel has.
+#: Every panel except exact values, which require a kernel.
 PANELS = ("histogram", "heatmap", "history", "statistics", "scalars")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares what the command takes."""
+    """Add the arguments of the command to its parser."""
     parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
-    parser.add_argument("-o", "--output", metavar="FILE", default="report.html", help="(default: %(default)s)")
-    parser.add_argument("--tensors", metavar="REGEX", help=f"tensors that can be looked at (default: {MOST} of them)")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default="report.html", help="output file (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--tensors", metavar="REGEX", help=f"only tensors whose names match (default: a selection of {MOST})"
+    )
     parser.add_argument(
         "--rules",
         metavar="A,B",
-        help="names of rules (default: all that need no parameter and find something to judge)",
+        help="rule names (default: every rule without required parameters that finds something to judge)",
     )
-    parser.add_argument("--no-rules", action="store_true", help="run none")
-    parser.add_argument("--limit-mb", type=float, default=20.0, metavar="N", help="size of the page (default: 20)")
+    parser.add_argument("--no-rules", action="store_true", help="do not evaluate rules")
+    parser.add_argument(
+        "--limit-mb", type=float, default=20.0, metavar="N", help="maximum size of the report in MB (default: 20)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the page."""
+    """Write the report."""
     from smdwidgets.widgets import Explorer
 
     if not 0 < args.limit_mb < 2000:
-        raise SMDebugValueError("--limit-mb takes megabytes, more than 0 and fewer than 2000.")
+        raise SMDebugValueError(f"invalid --limit-mb {args.limit_mb}; must be greater than 0 and less than 2000")
     if not (folder := Path(args.output).absolute().parent).is_dir():
-        raise SMDebugValueError(f"There is no directory {plain(folder)} to write the page to.")
+        raise SMDebugValueError(f"cannot write the report: directory {plain(folder)} does not exist")
     with open_run(args.run) as trial:
-        names = trial.tensor_names(regex=args.tensors) if args.tensors else _first(trial)
+        names = trial.tensor_names(regex=args.tensors) if args.tensors else _default_tensors(trial)
         if not names:
-            raise SMDebugValueError("The run has no tensor" + (" of such a name." if args.tensors else " yet."))
-        runner = None if args.no_rules else _judged(trial, args.rules)
-        # A weight comes into view first, as in a notebook, unless it was said which tensors matter.
+            raise SMDebugValueError(
+                f"no tensor name matches --tensors {plain(args.tensors)}"
+                if args.tensors
+                else "the run has no tensors yet"
+            )
+        runner = None if args.no_rules else _run_rules(trial, args.rules)
+        # Without --tensors, keep the widget's default selection, which is a weight.
         chosen = {"tensor": names[0]} if args.tensors else {}
         panels = [*PANELS, *(["rules"] if runner is not None and len(runner) else [])]
         explorer = Explorer(trial, rules=runner, panels=panels, **chosen)
@@ -74,21 +84,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _first(trial: Trial) -> list[str]:
-    """Tensors worth a look: some of each collection that people look at, losses first."""
+def _default_tensors(trial: Trial) -> list[str]:
+    """Select up to MOST tensors: some of each common collection, losses first."""
     names: dict[str, None] = {}
     for collection in ("losses", "weights", "gradients", "metrics", "outputs"):
         if collection in trial.collections():
-            with contextlib.suppress(SMDebugError):  # a pattern that takes too long groups nothing
+            with contextlib.suppress(SMDebugError):  # the collection's pattern may be invalid or time out
                 names.update(dict.fromkeys(trial.tensor_names(collection=collection)[: MOST // 4]))
     names.update(dict.fromkeys(trial.tensor_names()[:MOST]))
     weights = [name for name in names if trial.tensor(name).dtype is not None]
     return sorted(weights[:MOST])
 
 
-def _judged(trial: Trial, asked: str | None) -> RuleRunner:
-    """The rules, done with what is there."""
-    names = [name.strip() for name in (asked or "").split(",") if name.strip()] or _by_default({})
+def _run_rules(trial: Trial, requested: str | None) -> RuleRunner:
+    """Evaluate the rules on the steps saved so far and return the runner."""
+    names = [name.strip() for name in (requested or "").split(",") if name.strip()] or _by_default({})
     runner = RuleRunner(trial, names, follow=False)
     with Progress("rules") as progress:
         runner.start()
@@ -98,8 +108,8 @@ def _judged(trial: Trial, asked: str | None) -> RuleRunner:
         except KeyboardInterrupt:
             runner.stop(timeout=5.0)
             raise
-    if not asked:
-        # Most rules are about something that a run does not have: they would only hide what the others say.
+    if not requested:
+        # Most built-in rules do not apply to a given run; omit those that found nothing to judge.
         for evaluation in list(runner):
             if not (evaluation.judged or evaluation.fired or evaluation.errors):
                 runner.remove(evaluation.name)

@@ -1,11 +1,11 @@
-"""One tensor at one step: its statistics, and a histogram drawn in the terminal.
+"""Show the statistics and a histogram of one tensor at one step.
 
 Examples:
   smdwidgets show runs/mlp fc1.weight
   smdwidgets show runs/mlp gradient/fc1.weight --step 200 --scale symlog
   smdwidgets show runs/mlp loss --mode EVAL --step 3 --json
 
-Exit codes: 0 shown, 2 there is no such run, tensor or step
+Exit codes: 0 success, 2 the run, tensor or step does not exist
 """
 
 from __future__ import annotations
@@ -30,19 +30,25 @@ BINS, WIDTH = 20, 50
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares what the command takes."""
+    """Add the arguments of the command to its parser."""
     parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
-    parser.add_argument("tensor", metavar="TENSOR", help="the tensor's name")
-    parser.add_argument("--step", type=int, metavar="N", help="the step (default: the newest that has it)")
-    parser.add_argument("--mode", default="GLOBAL", help="the count that --step is in: TRAIN, EVAL, PREDICT or GLOBAL")
-    parser.add_argument("--worker", default="", metavar="NAME", help="whose (default: the first worker that has it)")
-    parser.add_argument("--scale", choices=["linear", "log", "symlog"], default="linear", help="of the histogram")
-    parser.add_argument("--bins", type=int, default=BINS, metavar="N", help="of the histogram (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("tensor", metavar="TENSOR", help="tensor name")
+    parser.add_argument("--step", type=int, metavar="N", help="step (default: the last step of the tensor)")
+    parser.add_argument("--mode", default="GLOBAL", help="mode in which --step counts: TRAIN, EVAL, PREDICT or GLOBAL")
+    parser.add_argument(
+        "--worker", default="", metavar="NAME", help="worker (default: the first worker that saved the tensor)"
+    )
+    parser.add_argument(
+        "--scale", choices=["linear", "log", "symlog"], default="linear", help="scale of the histogram's bins"
+    )
+    parser.add_argument(
+        "--bins", type=int, default=BINS, metavar="N", help="number of histogram bins (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Shows the tensor."""
+    """Print the tensor's statistics and histogram."""
     with open_run(args.run) as trial:
         if not trial.has_tensor(args.tensor):
             raise TensorUnavailable(args.tensor, trial.tensor_names())
@@ -52,35 +58,35 @@ def run(args: argparse.Namespace) -> int:
         frame = make_frame(view, step, wanted)
         if frame.error is not None:
             raise SMDebugRuntimeError(frame.error["message"])
-        told = facts(view, step, frame)
+        summary = facts(view, step, frame)
     if args.json:
-        print(json.dumps(told, indent=2))
+        print(json.dumps(summary, indent=2))
     else:
-        print(text(told))
+        print(text(summary))
     return 0
 
 
-def _step(trial: Trial, view: TensorView, asked: int | None, mode: ModeKeys) -> int:
-    """The global step that is meant."""
-    if asked is None:
+def _step(trial: Trial, view: TensorView, requested: int | None, mode: ModeKeys) -> int:
+    """Return the requested global step; None requests the last one."""
+    if requested is None:
         steps = view.steps()
         if mode != ModeKeys.GLOBAL:
             steps = [step for step in steps if trial.mode(step) == mode]
         if not steps:
-            raise SMDebugRuntimeError(f"The tensor was saved at no step of {mode.name}.")
+            raise SMDebugRuntimeError(f"no steps of mode {mode.name} were saved for tensor {view.name!r}")
         return steps[-1]
-    found = asked if mode == ModeKeys.GLOBAL else trial.global_step(mode, asked)
+    found = requested if mode == ModeKeys.GLOBAL else trial.global_step(mode, requested)
     if found is None:
-        raise StepUnavailable(asked, mode)
-    view.shape(found)  # says why, where there is nothing of it
+        raise StepUnavailable(requested, mode)
+    view.shape(found)  # raises with the reason if the step was not saved
     return found
 
 
 def facts(view: TensorView, step: int, frame: Frame) -> dict[str, Any]:
-    """What is known of the tensor at the step, as plain JSON: what is not finite is text."""
+    """Return the tensor's statistics at the step as JSON-serializable objects; non-finite numbers are strings."""
     mode, mode_step = view.trial.mode_modestep(step)
     n, nan, pos, neg, zero = (int(count) for count in frame.counts)
-    told: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "tensor": view.name,
         "step": step,
         "mode": None if mode is None else mode.name,
@@ -93,15 +99,19 @@ def facts(view: TensorView, step: int, frame: Frame) -> dict[str, Any]:
     }
     if n:
         value = view.value(step)
-        told.update(dtype=value.dtype.name, bytes=int(value.nbytes), elements=n)
-        told["counts"] = {"nan": nan, "+inf": pos, "-inf": neg, "zero": zero}
+        summary.update(dtype=value.dtype.name, bytes=int(value.nbytes), elements=n)
+        summary["counts"] = {"nan": nan, "+inf": pos, "-inf": neg, "zero": zero}
         if n <= 8:
-            told["values"] = [_plain(each) if value.dtype.kind in "fiub" else str(each) for each in value.reshape(-1)]
+            summary["values"] = [
+                _plain(each) if value.dtype.kind in "fiub" else str(each) for each in value.reshape(-1)
+            ]
     if frame.percentiles is not None:
-        told["percentiles"] = {f"{q:g}": _plain(value) for q, value in zip(PERCENTILES, frame.percentiles, strict=True)}
+        summary["percentiles"] = {
+            f"{q:g}": _plain(value) for q, value in zip(PERCENTILES, frame.percentiles, strict=True)
+        }
     if frame.hist is not None and frame.edges is not None and n > 1:
-        told["histogram"] = {"edges": frame.edges.tolist(), "counts": frame.hist.tolist()}
-    return told
+        summary["histogram"] = {"edges": frame.edges.tolist(), "counts": frame.hist.tolist()}
+    return summary
 
 
 def _plain(value: Any) -> float | str:
@@ -109,29 +119,29 @@ def _plain(value: Any) -> float | str:
     return as_float if math.isfinite(as_float) else number(as_float)
 
 
-def text(told: dict[str, Any]) -> str:
-    """The facts for a person."""
-    where = f"step {told['step']}"
-    if told["mode"] not in (None, "GLOBAL"):
-        where += f" ({told['mode']} {told['mode_step']})"
-    kind = f"{told['dtype']} " if "dtype" in told else "saved without its value, "
-    size = f", {byte_size(told['bytes'])}" if "bytes" in told else ""
-    lines = [f"{plain(told['tensor'])}  {where}  {kind}{tuple(told['shape'])}{size}"]
-    if "values" in told:
-        lines.append("values  " + "  ".join(number(each) for each in told["values"]))
-    statistics = {name: value for name, value in told["statistics"].items() if value != "NaN"}
+def text(summary: dict[str, Any]) -> str:
+    """Format the statistics as text."""
+    where = f"step {summary['step']}"
+    if summary["mode"] not in (None, "GLOBAL"):
+        where += f" ({summary['mode']} {summary['mode_step']})"
+    kind = f"{summary['dtype']} " if "dtype" in summary else "saved without its value, "
+    size = f", {byte_size(summary['bytes'])}" if "bytes" in summary else ""
+    lines = [f"{plain(summary['tensor'])}  {where}  {kind}{tuple(summary['shape'])}{size}"]
+    if "values" in summary:
+        lines.append("values  " + "  ".join(number(each) for each in summary["values"]))
+    statistics = {name: value for name, value in summary["statistics"].items() if value != "NaN"}
     shown = [name for name in ("min", "max", "mean", "std", "l2", "abs_mean") if name in statistics]
-    if shown and told.get("elements", 2) > 1:
+    if shown and summary.get("elements", 2) > 1:
         lines.append("  ".join(f"{name} {number(statistics[name])}" for name in shown))
-    if "counts" in told:
-        lines.append("  ".join(f"{name} {count:,}" for name, count in told["counts"].items()))
-    if "histogram" in told:
-        lines += ["", *bars(told["histogram"]["edges"], told["histogram"]["counts"], sys.stdout.encoding)]
+    if "counts" in summary:
+        lines.append("  ".join(f"{name} {count:,}" for name, count in summary["counts"].items()))
+    if "histogram" in summary:
+        lines += ["", *bars(summary["histogram"]["edges"], summary["histogram"]["counts"], sys.stdout.encoding)]
     return "\n".join(lines)
 
 
 def bars(edges: list[float], counts: list[int], encoding: str | None) -> list[str]:
-    """A histogram in lines, one a bin.
+    """Draw a histogram as text, with one line per bin.
 
     >>> print("\\n".join(bars([0.0, 1.0, 2.0], [1, 2], "utf-8")).replace("█", "#").rstrip())
     [0, 1)  #########################                          1
@@ -144,7 +154,7 @@ def bars(edges: list[float], counts: list[int], encoding: str | None) -> list[st
         eighths = "        #"
     most = max([*counts, 1])
     labels = [f"[{number(low)}, {number(high)})" for low, high in pairwise(edges)]
-    labels[-1] = labels[-1][:-1] + "]"  # as numpy's
+    labels[-1] = labels[-1][:-1] + "]"  # the last bin includes its upper edge, as in NumPy
     width = max(map(len, labels))
     lines = []
     for label, count in zip(labels, counts, strict=True):

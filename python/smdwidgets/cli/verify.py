@@ -1,6 +1,7 @@
-"""Check every record of a run: framing, checksums, names, shapes, the index against the events, and the collections.
+"""Verify every record of a run, its index files and its collections.
 
-Of TensorBoard's logs, all runs below the directory: framing, checksums, and what the records say.
+Checks framing, checksums, names, shapes, the consistency of index and events, and the collection files. For
+TensorBoard logs, checks framing, checksums and record contents of all runs below the directory.
 
 Examples:
   smdwidgets verify runs/mlp
@@ -8,7 +9,7 @@ Examples:
   smdwidgets verify s3://bucket/jobs/mnist
   smdwidgets verify logs
 
-Exit codes: 0 sound, 1 a fault was found, 2 it could not be opened
+Exit codes: 0 no faults, 1 at least one fault, 2 the run could not be opened
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ if TYPE_CHECKING:
     from smdwidgets.trials.s3 import S3Run
 
 _OFFSET = re.compile(r"\bbyte (\d+)")
-#: Faults that are listed for a person; JSON lists all.
+#: How many faults are printed as text; --json lists all.
 SHOWN = 50
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares what the command takes."""
-    parser.add_argument("run", metavar="RUN", help="a directory or an s3:// address")
-    parser.add_argument("--steps", type=step_range, metavar="A:B", help="only these global steps; B is not one of them")
-    parser.add_argument("--threads", type=int, metavar="N", help="how many read at once (default: all processors)")
-    parser.add_argument("--json", action="store_true", help="as JSON, with every fault")
+    """Add the arguments of the command to its parser."""
+    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
+    parser.add_argument("--steps", type=step_range, metavar="A:B", help="only global steps A to B (exclusive)")
+    parser.add_argument("--threads", type=int, metavar="N", help="number of reader threads (default: all processors)")
+    parser.add_argument("--json", action="store_true", help="print JSON, with every fault")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Checks the run."""
+    """Verify the run and print the result."""
     check_not_empty(args.run)
     found = check(args.run, args.steps, args.threads)
     print(json.dumps(found, indent=2) if args.json else text(found))
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check(path: str, steps: range | None = None, threads: int | None = None) -> dict[str, Any]:
-    """Everything that is wrong with the run at a path, and what was looked at, as plain JSON."""
+    """Verify the run at a path; return its faults and the checked amounts as JSON-serializable objects."""
     if "://" not in path or path.lower().startswith("file://"):
         path = local_path(path)
         if is_log(path):
@@ -84,15 +85,15 @@ def _check_run(run: LocalRun | S3Run, steps: range | None, threads: int | None) 
         run.refresh()
         faults = _collections(run) + [_fault(key, None, message) for key, message in run.catalog.problems()]
         with bytes_progress("verify") as progress:
-            told = _core.verify(run.catalog, run._source(), threads=threads, progress=progress)
-        faults += [_of_record(run.catalog, *error) for error in told.pop("errors")]
+            counts = _core.verify(run.catalog, run._source(), threads=threads, progress=progress)
+        faults += [_record_fault(run.catalog, *error) for error in counts.pop("errors")]
         if steps is None:
-            faults += _not_in_the_index(run)
+            faults += _unindexed_files(run)
         return {
             "path": run.path,
             "ended": run.end_age() is not None,
             "steps": run.catalog.num_steps(),
-            **{key: int(count) for key, count in told.items()},
+            **{key: int(count) for key, count in counts.items()},
             "faults": faults,
         }
     finally:
@@ -100,10 +101,10 @@ def _check_run(run: LocalRun | S3Run, steps: range | None, threads: int | None) 
 
 
 def _check_log(storage: Storage, steps: range | None) -> dict[str, Any]:
-    """All runs of TensorBoard's below a place. Opening one reads and checks all its records."""
+    """Verify all TensorBoard runs below a directory; opening a run reads and checks all its records."""
     if steps is not None:
         storage.close()
-        raise SMDebugValueError("--steps is for runs of smdebug's format: a log is read from its beginning.")
+        raise SMDebugValueError("--steps is not supported for TensorBoard logs, which are read as a whole")
     found: dict[str, Any] = {"path": storage.url, "ended": True, "steps": 0, "files": 0, "bytes": 0, "faults": []}
     try:
         runs = runs_of(storage.list(""))
@@ -118,12 +119,12 @@ def _check_log(storage: Storage, steps: range | None) -> dict[str, Any]:
                 found["steps"] += run.index.num_steps()
                 for key, message in run.index.problems():
                     at = _OFFSET.search(message)
-                    said = message.removeprefix(f"{key}, byte {at[1]}: ") if at else message
-                    found["faults"].append(_fault(key, int(at[1]) if at else None, said, run=name))
+                    reason = message.removeprefix(f"{key}, byte {at[1]}: ") if at else message
+                    found["faults"].append(_fault(key, int(at[1]) if at else None, reason, run=name))
                 for key, read, _ in run.log.files():
                     found["files"] += 1
                     found["bytes"] += read
-                    # What is not whole in a log that grows is still being written.
+                    # In a run that has not ended, an incomplete last record is still being written.
                     if ended and next(iter(storage.read_ranges([Range(key, read, 1)])), b""):
                         found["faults"].append(_fault(key, read, "the file ends in the middle of a record", run=name))
         return found
@@ -138,45 +139,45 @@ def _fault(file: str | None, offset: int | None, message: str, **where: Any) -> 
 def _collections(run: LocalRun | S3Run) -> list[dict[str, Any]]:
     try:
         if run.collections() is None:
-            return [_fault("collections/", None, "there is no collection file, so that smdebug will not open the run")]
+            return [_fault("collections/", None, "no collection file; smdebug cannot open the run without one")]
     except SMDebugError as error:
         return [_fault("collections/", None, str(error))]
     return []
 
 
-def _of_record(
+def _record_fault(
     catalog: _core.Catalog, name: str, step: int, worker: str | None, error: BaseException
 ) -> dict[str, Any]:
     places = [catalog.find(name, step, worker)]
     places += [place for _, _, place in catalog.stored_reductions(name, step, worker)]
-    said = str(error)
-    # The record at fault may be the value's or that of a stored reduction: its message names the offset.
-    place = next((each for each in places if each and str(each.offset) in said), next(filter(None, places), None))
+    message = str(error)
+    # The damaged record is the value's or that of a stored reduction; the error message contains its offset.
+    place = next((each for each in places if each and str(each.offset) in message), next(filter(None, places), None))
     return _fault(
         place.event_key if place else None,
         place.offset if place else None,
-        said,
+        message,
         tensor=name,
         step=step,
         worker=worker,
     )
 
 
-def _not_in_the_index(run: LocalRun | S3Run) -> list[dict[str, Any]]:
-    """Event files of a run that has ended for which there is no index file: nothing will ever read them."""
+def _unindexed_files(run: LocalRun | S3Run) -> list[dict[str, Any]]:
+    """Report event files without an index file, which are never read, if the run has ended."""
     if run.end_age() is None:
-        return []  # the index of a step is written after its events
+        return []  # hooks write the index file of a step after its event file
     indexed = {key.rpartition("/")[2].rpartition(".")[0] for key in run.storage.list("index/")}
     events = (key for key in run.storage.list("events/") if key.endswith(".tfevents"))
     return [
-        _fault(key, None, "no index file speaks of this event file")
+        _fault(key, None, "no index file for this event file")
         for key in events
         if key.rpartition("/")[2].rpartition(".")[0] not in indexed
     ]
 
 
 def text(found: dict[str, Any]) -> str:
-    """The report for a person."""
+    """Format the result as text."""
     lines = []
     for fault in found["faults"][:SHOWN]:
         where = fault["file"] or "?"
@@ -188,20 +189,21 @@ def text(found: dict[str, Any]) -> str:
     if "files" in found:
         runs = "1 run" if len(found["runs"]) == 1 else f"{len(found['runs']):,} runs"
         lines.append(
-            f"{byte_size(found['bytes'])} of {runs} read, {found['steps']:,} steps in {found['files']:,} event files, every checksum looked at"
+            f"{byte_size(found['bytes'])} of {runs} read, {found['steps']:,} steps in {found['files']:,} event files, "
+            "all checksums verified"
         )
     else:
-        lines.append(_of_records(found))
+        lines.append(_record_counts(found))
     count = len(found["faults"])
-    lines.append("No fault." if not count else "1 fault." if count == 1 else f"{count:,} faults.")
+    lines.append("No faults." if not count else "1 fault." if count == 1 else f"{count:,} faults.")
     if not found["ended"]:
-        lines.append("The run has not ended: it is being written, or was interrupted.")
+        lines.append("The run has not ended: it is running or was interrupted.")
     return "\n".join(lines)
 
 
-def _of_records(found: dict[str, Any]) -> str:
+def _record_counts(found: dict[str, Any]) -> str:
     checked = found["footer_crc"] + found["index_crc"]
     return (
-        f"{found['records']:,} records ({byte_size(found['bytes'])}) of {found['steps']:,} steps read; the content of "
-        f"{checked:,} held against a checksum, {found['unverifiable']:,} carry none"
+        f"{found['records']:,} records ({byte_size(found['bytes'])}) of {found['steps']:,} steps read; "
+        f"{checked:,} checksums verified, {found['unverifiable']:,} records without a checksum"
     )

@@ -1,4 +1,6 @@
-"""A live run to look at: a small classifier trains in a process of its own and writes every step, with mistakes planted.
+"""Start a demo run: a small classifier that trains in a separate process.
+
+The training saves every step. Its code contains two deliberate mistakes, which rules detect.
 
 >>> from smdwidgets import demo
 >>> run = demo.run()                       # doctest: +SKIP
@@ -17,24 +19,29 @@ from smdwidgets.demo.process import TrainingProcess
 __all__ = ["RULES", "RUN_VARIABLE", "SECONDS", "TrainingProcess", "notebooks", "run"]
 
 SECONDS = 120.0
-"""How long the training lasts, unless said."""
+"""Default duration of the training in seconds."""
 RUN_VARIABLE = "SMDWIDGETS_DEMO_RUN"
-"""Set by `smdwidgets demo`: the run that it has started, for the notebooks to attach to."""
+"""Environment variable with the path of the run that `smdwidgets demo` started, for the notebooks."""
 RULES: dict[str, dict[str, str]] = {
     "UnchangedTensor": {"tensor_regex": r"^fc\d\.weight$"},
     "LossSpike": {},
     "DeadRelu": {},
 }
-"""Rules that find what is wrong with the demo's training, with their parameters."""
+"""Rules that detect the mistakes in the demo training, with their parameters."""
 
 _started: dict[str, TrainingProcess] = {}
 
 
 def run(seconds: float | None = None, directory: str | os.PathLike[str] = "runs/demo") -> str:
-    """The path of a live run: the one that ``smdwidgets demo`` has started, or else a training started here and now.
+    """Return the path of a demo run, and start the training if none is running.
 
-    It goes on in a process of its own for about two minutes, and ends with this one. Called again it gives the same run
-    while that is being written, and begins a new one after it.
+    If ``smdwidgets demo`` started this program, its run is returned. Otherwise the training runs in a separate process
+    and stops when this process exits. While it runs, further calls return the same run; after that, a call starts a new
+    training.
+
+    Args:
+        seconds: duration of the training; by default the environment variable ``SMDWIDGETS_DEMO_SECONDS``, or 120.
+        directory: where the run is saved.
 
     >>> path = run(seconds=30)             # doctest: +SKIP
     """
@@ -53,7 +60,7 @@ def run(seconds: float | None = None, directory: str | os.PathLike[str] = "runs/
 
 
 def notebooks() -> Path:
-    """The folder of the notebooks: the checkout's, or that of the installed package."""
+    """Return the directory of the notebooks in the checkout or in the installed package."""
     here = Path(__file__).resolve().parent
     checkout = here.parents[2] / "notebooks"
     return checkout if (checkout / "01_look_around.ipynb").is_file() else here / "notebooks"

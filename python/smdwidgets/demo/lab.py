@@ -1,4 +1,4 @@
-"""JupyterLab as a process, and a notebook executed in a real kernel."""
+"""Run JupyterLab as a process, and execute notebooks in a kernel."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _PATIENCE = 90.0
 
 
 def require_lab() -> None:
-    """Raise, with what to do, where JupyterLab is not installed."""
+    """Raise with installation instructions if JupyterLab is not installed."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise SMDebugRuntimeError(
-            "JupyterLab is not installed in this environment. Get it with:  pip install 'smdwidgets[lab]'"
+            "JupyterLab is not installed in this environment; install it with: pip install 'smdwidgets[lab]'"
         )
 
 
 def free_port(wanted: int | None = None) -> int:
-    """The port asked for, if nobody has it; else 8888 or one that is free."""
+    """Return `wanted` if it is free, or raise; without `wanted`, return 8888 or another free port."""
     for port in [wanted] if wanted is not None else [8888, 0]:
         with socket.socket() as sock:
             try:
@@ -39,11 +39,11 @@ def free_port(wanted: int | None = None) -> int:
                 continue
             found: int = sock.getsockname()[1]
             return found
-    raise SMDebugRuntimeError(f"Port {wanted} is taken: give another with --port, or none to have one chosen.")
+    raise SMDebugRuntimeError(f"port {wanted} is in use; choose another --port, or omit it to use any free port")
 
 
 class Lab:
-    """A JupyterLab server on loopback, with a token of its own."""
+    """A JupyterLab server process on the loopback interface, protected by a random token."""
 
     def __init__(
         self, root: Path, notebook: str, port: int, *, browser: bool, log: Path, environment: dict[str, str]
@@ -71,7 +71,7 @@ class Lab:
             self._process = subprocess.Popen(
                 command,
                 cwd=root,
-                # Not on the command line, where everybody on the machine could read it.
+                # A token on the command line would be visible to every user of the machine.
                 env={**os.environ, **environment, "JUPYTER_TOKEN": self._token},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -81,16 +81,16 @@ class Lab:
 
     @property
     def url(self) -> str:
-        """The notebook's address, for a person's browser."""
+        """URL of the notebook, including the token."""
         return f"http://127.0.0.1:{self.port}/lab/tree/{self.notebook}?token={self._token}"
 
     @property
     def running(self) -> bool:
-        """Whether the server is there."""
+        """Whether the server process is running."""
         return self._process.poll() is None
 
     def wait_until_up(self, timeout: float = _PATIENCE) -> None:
-        """Return once the notebook's page is served."""
+        """Wait until the server answers for the notebook URL; raise if it does not within the timeout."""
         end = time.monotonic() + timeout
         while self.running and time.monotonic() < end:
             try:
@@ -98,12 +98,12 @@ class Lab:
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
-        said = self.log.read_text("utf-8", "replace").strip().splitlines()
-        why = f": {said[-1]}" if said else ""
-        raise SMDebugRuntimeError(f"JupyterLab did not come up (its log is {shown(str(self.log), 400)}){why}")
+        lines = self.log.read_text("utf-8", "replace").strip().splitlines()
+        reason = f": {lines[-1]}" if lines else ""
+        raise SMDebugRuntimeError(f"JupyterLab did not start; see its log {shown(str(self.log), 400)}{reason}")
 
     def stop(self, timeout: float = 15.0) -> None:
-        """End the server; it ends its kernels."""
+        """Stop the server, which stops its kernels; kill it after the timeout."""
         if self.running:
             self._process.terminate()
             try:
@@ -114,9 +114,10 @@ class Lab:
 
 
 def executed(notebook: Path, timeout: int = 120) -> Iterator[tuple[str, list[str]]]:
-    """Run a notebook from top to bottom in a real kernel: each code cell, and what it shows as text.
+    """Execute a notebook in a kernel and yield the source and text outputs of each code cell.
 
-    A cell that raises ends it with :class:`SMDebugRuntimeError`.
+    Raises:
+        SMDebugRuntimeError: a cell raised an exception.
     """
     import nbformat
     from nbclient import NotebookClient

@@ -1,4 +1,4 @@
-"""The demo's training as a process: it is started, followed, and never outlives us."""
+"""Run the demo training as a child process that ends with its parent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from smdwidgets.exceptions import SMDebugRuntimeError
 
-#: How many steps are there before a person is shown the run: a slider over none is no slider.
+#: How many steps must be saved before the run is shown, so that the step slider has a range.
 _FIRST_STEPS = 5
 _PATIENCE = 60.0
 
@@ -25,8 +25,8 @@ class TrainingProcess:
     def __init__(self, directory: str, seconds: float) -> None:
         self.directory = directory
         command = [sys.executable, "-m", "smdwidgets.demo.training", directory, "--seconds", str(seconds)]
-        # Ctrl-C at the terminal is for us: in a group of its own the training ends when we say so, by closing its standard
-        # input. If we are killed, the pipe is closed by the operating system.
+        # In a separate process group, the training does not receive Ctrl-C; closing its standard input stops it. If this
+        # process is killed, the operating system closes the pipe.
         own_group: dict[str, Any] = {"process_group": 0}
         if sys.platform == "win32":
             own_group = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
@@ -40,32 +40,34 @@ class TrainingProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it still trains."""
+        """Whether the training process is running."""
         return self._process.poll() is None
 
     def wait_for_first_steps(self, timeout: float = _PATIENCE) -> None:
-        """Return once the run can be opened and holds a few steps."""
+        """Wait until a few steps are saved; raise if the training ends or the timeout expires."""
         end = time.monotonic() + timeout
         folder = Path(self.directory, "index", "000000000")
         while len(list(folder.glob("*.json"))) < _FIRST_STEPS:
             if not self.running:
-                raise SMDebugRuntimeError(f"The demo's training ended at once: {self._last_words()}")
+                raise SMDebugRuntimeError(f"the demo training exited before its first steps: {self._exit_reason()}")
             if time.monotonic() > end:
                 self.stop()
-                raise SMDebugRuntimeError(f"The demo's training wrote nothing within {timeout:.0f} s.")
+                raise SMDebugRuntimeError(
+                    f"timeout: the demo training saved fewer than {_FIRST_STEPS} steps in {timeout:.0f} s"
+                )
             time.sleep(0.05)
 
-    def _last_words(self) -> str:
-        said = self._process.stderr.read().decode("utf-8", "replace") if self._process.stderr else ""
-        lines = said.strip().splitlines()
+    def _exit_reason(self) -> str:
+        stderr = self._process.stderr.read().decode("utf-8", "replace") if self._process.stderr else ""
+        lines = stderr.strip().splitlines()
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def wait(self, timeout: float | None = None) -> int:
-        """Until the training has ended; its exit code."""
+        """Wait until the training ends and return its exit code."""
         return self._process.wait(timeout)
 
     def stop(self, timeout: float = 10.0) -> None:
-        """End it after the step that is being written, so that the run is whole."""
+        """Stop the training after the current step, so that the run is complete."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:

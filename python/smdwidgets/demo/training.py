@@ -1,13 +1,13 @@
-"""The demo's training: a small classifier of drawn shapes, in numpy, with two mistakes planted in it.
+"""Demo training: a NumPy classifier of drawn shapes with two deliberate mistakes.
 
-The mistakes are ones that people make. Both leave the program running and the loss, for a while, falling:
+Both mistakes are common. The program does not fail, and the loss decreases at first:
 
-1. The second layer was never handed to the optimiser: its weights stay what they were at the start.
-2. The learning rate's schedule has a slip of the decimal point at two thirds of the training: the loss jumps, and units
-   of the first layer die for good.
+1. The second layer was not passed to the optimizer, so its weights keep their initial values.
+2. The learning rate schedule has a misplaced decimal point after two thirds of the training. The loss jumps, and units
+   of the first layer die permanently.
 
-``python -m smdwidgets.demo.training DIRECTORY --seconds 120`` runs it. It ends early when its standard input is closed, so
-that it never outlives the program that started it.
+``python -m smdwidgets.demo.training DIRECTORY --seconds 120`` runs the training. It stops early when its standard input
+is closed, so that it does not outlive the program that started it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Array = NDArray[np.float32]
 
 SHAPES = ("ring", "cross", "bar", "dash", "slope", "dot")
 SIDE = 16
-#: Training steps; after each tenth comes a step of evaluation.
+#: Training steps; an evaluation step follows every tenth one.
 STEPS = 300
 EVALUATE_EVERY = 10
 BATCH = 64
-#: Where the schedule's slip lies, and what it makes of the learning rate.
+#: Step of the mistake in the learning rate schedule, and the wrong learning rate.
 SLIP_AT, SLIP_TO = 200, 3.0
 RATE = 0.15
 
 
 def draw(labels: NDArray[np.int64], rng: np.random.Generator) -> Array:
-    """Noisy pictures of shapes, each somewhere near the middle, as rows of SIDE * SIDE numbers."""
+    """Draw noisy images of shapes near the center, as rows of SIDE * SIDE numbers."""
     n = len(labels)
     y, x = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32)[:, None] - (SIDE - 1) / 2
     x = x - rng.uniform(-2, 2, (n, 1, 1)).astype(np.float32)
@@ -64,7 +64,7 @@ def draw(labels: NDArray[np.int64], rng: np.random.Generator) -> Array:
 
 
 class Classifier:
-    """Three dense layers, ReLU between them."""
+    """Three dense layers with ReLU between them."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.parameters: dict[str, Array] = {}
@@ -72,11 +72,11 @@ class Classifier:
             scale = np.sqrt(2 / inputs)
             self.parameters[f"{name}.weight"] = rng.normal(0, scale, (inputs, outputs)).astype(np.float32)
             self.parameters[f"{name}.bias"] = np.zeros(outputs, np.float32)
-        # The first mistake: here somebody froze a layer to try something, and forgot about it.
+        # First mistake: a layer was frozen for an experiment and never unfrozen.
         self.optimised = [name for name in self.parameters if not name.startswith("fc2")]
 
     def forward(self, pictures: Array) -> tuple[Array, dict[str, Array]]:
-        """Probabilities of the shapes, and what the layers gave."""
+        """Return the class probabilities and the layer outputs."""
         p = self.parameters
         h1 = np.maximum(pictures @ p["fc1.weight"] + p["fc1.bias"], 0)
         h2 = np.maximum(h1 @ p["fc2.weight"] + p["fc2.bias"], 0)
@@ -88,7 +88,7 @@ class Classifier:
     def gradients(
         self, pictures: Array, labels: NDArray[np.int64], probabilities: Array, outputs: dict[str, Array]
     ) -> dict[str, Array]:
-        """The gradient of the mean cross-entropy with respect to every parameter."""
+        """Return the gradient of the mean cross-entropy for every parameter."""
         p, h1, h2 = self.parameters, outputs["fc1.relu_output"], outputs["fc2.relu_output"]
         d3 = probabilities.copy()
         d3[np.arange(len(labels)), labels] -= 1
@@ -104,12 +104,12 @@ class Classifier:
 
 
 def loss_of(probabilities: Array, labels: NDArray[np.int64]) -> float:
-    """The mean cross-entropy."""
+    """Return the mean cross-entropy."""
     return float(-np.log(np.maximum(probabilities[np.arange(len(labels)), labels], 1e-9)).mean())
 
 
 def learning_rate(step: int) -> float:
-    """The schedule, slowly falling, with the second mistake: 3.0 where 0.03 was meant, for six steps."""
+    """Return the decaying learning rate, with the second mistake: 3.0 instead of 0.03 for six steps."""
     if SLIP_AT <= step < SLIP_AT + 6:
         return SLIP_TO
     return float(RATE * 0.5 ** (step / STEPS))
@@ -118,7 +118,7 @@ def learning_rate(step: int) -> float:
 def train(
     directory: str | os.PathLike[str], seconds: float = 0.0, stop: threading.Event | None = None, seed: int = 0
 ) -> None:
-    """Train once, saving every step; spread over so many seconds, so that a person can watch."""
+    """Train once and save every step, spread over `seconds` so that the run can be followed live."""
     stop = stop or threading.Event()
     rng = np.random.default_rng(seed)
     model = Classifier(rng)
@@ -164,7 +164,7 @@ def _evaluate(model: Classifier, hook: Hook, pictures: Array, labels: NDArray[np
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The process that `smdwidgets demo` starts."""
+    """Run the training process that `smdwidgets demo` starts."""
     parser = argparse.ArgumentParser(prog="python -m smdwidgets.demo.training")
     parser.add_argument("directory")
     parser.add_argument("--seconds", type=float, default=120.0)
@@ -173,7 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = threading.Event()
 
     def until_closed() -> None:
-        # Not through sys.stdin: its lock, held by a thread that waits, would abort the interpreter at its end.
+        # Do not read sys.stdin: a waiting thread would hold its lock, and the interpreter would abort at exit.
         while os.read(sys.stdin.fileno(), 4096):
             pass
         stop.set()

@@ -51,7 +51,7 @@ TERMINAL = {
     "c1": "a\x9b2Jb\x90x\x9c",
     "rewrite": "loss\r\x1b[K0 faults",
     "bell": "a\x07\x08\x08b",
-    "lines": "a\nNo fault.\n\n0 of 1 rules fired\vb\fc\x85d\u2028e\u2029f",
+    "lines": "a\nNo faults.\n\n0 of 1 rules fired\vb\fc\x85d\u2028e\u2029f",
     "nul": "a\0b",
     "delete": "a\x7fb",
 }

@@ -104,7 +104,7 @@ def test_verify_finds_nothing_in_a_sound_run(run, capsys):
     code, out, err = say(capsys, "verify", run)
     assert (code, err) == (0, "")
     assert "30 records" in out
-    assert out.endswith("No fault.\n")
+    assert out.endswith("No faults.\n")
 
 
 def test_verify_names_file_and_offset_of_a_flipped_bit(run, capsys):
@@ -164,7 +164,7 @@ def test_verify_of_tensorboards_logs(tmp_path, capsys):
     code, out, _ = say(capsys, "verify", tmp_path / "logs")
     assert code == 0
     assert "2 event files" in out
-    assert out.endswith("No fault.\n")
+    assert out.endswith("No faults.\n")
     victim = log_of(tmp_path / "logs" / "three", damage=3)
     log_of(tmp_path / "logs" / "four", tail=b"\x20\0\0")
     code, out, _ = say(capsys, "verify", tmp_path / "logs", "--json")

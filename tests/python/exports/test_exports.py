@@ -387,4 +387,4 @@ def test_a_damaged_record_is_left_out_and_told_of(run, tmp_path, capsys):
     assert told["records"] == len(NAMES) * 12 - 1
     code, _, err = say(capsys, "export", run, "--to", "npz", "-o", tmp_path / "out.npz", "--force")
     assert code == 1
-    assert "left out: w at step 2" in err
+    assert "skipped: w at step 2" in err

@@ -45,11 +45,14 @@ def test_exit_codes(healthy: str, sick: str, capsys: pytest.CaptureFixture[str])
         (["--rules", "LossNotDecreasin"], "Did you mean 'LossNotDecreasing'?"),
         (["--rules", "VanishingGradient", "--param", "VanishingGradient.treshold=1"], "Did you mean 'threshold'?"),
         (["--rules", "VanishingGradient", "--param", "VanishingGradient.threshold=low"], "is not a number"),
-        (["--rules", "VanishingGradient", "--param", "AllZero.threshold=1"], "no rule of this name is to run"),
+        (
+            ["--rules", "VanishingGradient", "--param", "AllZero.threshold=1"],
+            "rule 'AllZero' is not among the rules to evaluate",
+        ),
         (["--rules", "VanishingGradient", "--param", "threshold=1"], "RULE.NAME=VALUE"),
         (["--rules", "AllZero"], "tensor_regex"),
         (["--config", "/no/such/file.json"], "can't be read"),
-        (["--json", "--junit"], "can't both go to standard output"),
+        (["--json", "--junit"], "cannot both write to standard output"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -151,7 +154,7 @@ def test_follow_ends_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     hook.step()
     create_trial(tmp_path / "run", wait=30).wait_for_steps([0], timeout=30)
     assert main(["check", str(tmp_path / "run"), "--rules", "LossSpike", "--follow", "--timeout", "0.5"]) == 2
-    assert "time was up" in capsys.readouterr().out
+    assert "Timed out" in capsys.readouterr().out
     hook.close()
 
 
