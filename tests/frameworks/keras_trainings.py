@@ -145,7 +145,7 @@ def test_a_script_that_wraps_the_optimizer_and_registers_the_model(run):
 
 def test_wrong_arguments_of_smdebugs_methods(run):
     with smd.KerasHook(run, dry_run=True) as hook:
-        with pytest.raises(TypeError, match="register_model takes a Keras model, got str"):
+        with pytest.raises(TypeError, match="model must be a Keras model, got str"):
             hook.register_model("model")
-        with pytest.raises(TypeError, match="wrap_optimizer takes a Keras optimizer, got str"):
+        with pytest.raises(TypeError, match="optimizer must be a Keras optimizer, got str"):
             hook.wrap_optimizer("sgd")

@@ -398,7 +398,7 @@ def test_wrong_arguments(run):
         with pytest.raises(SMDebugTypeError, match="'mine'"):
             hook.save_tensor("mine", net)
         hook.get_collection("other").add_module_tensors(nn.ReLU())
-        with pytest.raises(SMDebugValueError, match="no part of a registered"):
+        with pytest.raises(SMDebugValueError, match="not part of a registered"):
             net(batch()[0])
 
 

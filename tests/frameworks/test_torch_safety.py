@@ -86,7 +86,7 @@ def test_failure_in_a_callback_is_a_warning(run, caplog, monkeypatch):
             model(torch.ones(2, 4)).sum().backward()
     assert model[0].weight.grad is not None
     assert [record.getMessage() for record in caplog.records] == [
-        "Recording failed; training goes on: ZeroDivisionError: division by zero"
+        "recording failed; the training continues: ZeroDivisionError: division by zero"
     ]
     hook.close()
 

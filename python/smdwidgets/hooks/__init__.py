@@ -1,6 +1,6 @@
-"""The writing side: hooks that save tensors of a training into a run.
+"""Hooks, which save the tensors of a training to a run.
 
-Use the hook of your framework: ``smdwidgets.pytorch``, ``smdwidgets.keras``, ``smdwidgets.tensorflow``,
-``smdwidgets.xgboost``, ``smdwidgets.mxnet``, or ``smdwidgets.numpy`` for a loop of your own. No framework is imported
-before its module is.
+Use the hook for your framework: ``smdwidgets.pytorch``, ``smdwidgets.keras``, ``smdwidgets.tensorflow``,
+``smdwidgets.xgboost``, ``smdwidgets.mxnet``, or ``smdwidgets.numpy`` for a custom loop. A framework is imported only when
+its module is used.
 """

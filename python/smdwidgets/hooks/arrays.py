@@ -1,7 +1,8 @@
-"""From whatever a training script holds to an array that can be written later.
+"""Copy tensors of a training script into arrays that can be written later.
 
-A hook writes after the training has gone on, so it must own the bytes: :func:`owned` copies, into memory that an
-earlier step has used (fresh memory costs more than the copying). What is copied is never converted.
+A hook writes a tensor while the training continues and may change it, so the hook needs its own copy. :func:`owned`
+copies into memory that an earlier step has used, because allocating new memory costs more than copying. The element type
+is never converted.
 
 >>> import numpy as np
 >>> weights = np.ones(3, "float32")
@@ -26,7 +27,7 @@ from smdwidgets.exceptions import SMDebugTypeError
 
 __all__ = ["DTYPES", "Held", "Slab", "Staging", "as_array", "owned"]
 
-#: The names of the element types that the format has.
+#: Names of the element types that the format supports.
 DTYPES = frozenset(
     [
         "bool",
@@ -47,19 +48,20 @@ DTYPES = frozenset(
         "str",
     ]
 )
-#: How much memory is asked for at once: enough for the system to give large pages, which are copied to and from faster.
+#: Slab size in bytes: large enough for the operating system to use huge pages, which copy faster.
 _SLAB = 8 << 20
-#: Larger tensors get a slab of their own, as large as a whole number of these.
+#: Tensors larger than half a slab get a separate slab, whose size is a multiple of this.
 _OWN = 1 << 20
-#: Where a tensor may begin in a slab.
+#: Alignment of tensors in a slab, in bytes.
 _ALIGN = 64
 
 
 @dataclass(slots=True)
 class Held:
-    """A tensor that the hook owns: its bytes as an array, and what they are.
+    """A copy of a tensor that the hook owns.
 
-    ``dtype`` is the format's name. It is the array's own but for bfloat16, whose bytes numpy holds as uint16.
+    ``dtype`` is the element type's name in the format. It equals the array's dtype, except for bfloat16, which NumPy stores
+    as uint16.
     """
 
     array: NDArray[Any]
@@ -69,24 +71,26 @@ class Held:
 
     @property
     def nbytes(self) -> int:
-        """Its size in memory."""
+        """Size in memory."""
         return int(self.array.nbytes)
 
 
 class Slab:
-    """Memory for the copies of several tensors."""
+    """A block of memory for the copies of several tensors."""
 
     __slots__ = ("memory", "tensors", "used")
 
     def __init__(self, size: int) -> None:
         self.memory = np.empty(size, np.uint8)
         self.used = 0
-        #: How many of those in it are not written yet.
+        #: Number of tensors in the slab that are not written yet.
         self.tensors = 0
 
 
 class Staging:
-    """Memory that goes round: taken for a tensor's copy, given back when that has been written. Keeps ``limit`` bytes at most.
+    """A pool of memory for tensor copies, which keeps at most ``limit`` free bytes.
+
+    Memory is allocated for a copy and returned to the pool after the copy has been written.
 
     >>> staging = Staging(limit=1 << 30)
     >>> array, slab = staging.room(np.dtype("float32"), (10, 10))
@@ -104,7 +108,7 @@ class Staging:
         self._lock = threading.Lock()
 
     def room(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[NDArray[Any], Slab]:
-        """An array to copy into, and the slab to give back when it is done with."""
+        """Return an array to copy into, and the slab to give back after use."""
         size = dtype.itemsize * prod(shape)
         with self._lock:
             slab = self._open
@@ -116,7 +120,7 @@ class Staging:
         return np.ndarray(shape, dtype, slab.memory, at), slab
 
     def give_back(self, slab: Slab) -> None:
-        """One tensor less in this slab; when it was the last, the slab may be filled anew."""
+        """Release one tensor of a slab; after the last one, the slab is reused."""
         with self._lock:
             slab.tensors -= 1
             if not slab.tensors:
@@ -125,7 +129,7 @@ class Staging:
                     self._keep(slab)
 
     def clear(self) -> None:
-        """Keep nothing, now and later."""
+        """Free all kept memory, and keep none from now on."""
         with self._lock:
             self._free.clear()
             self._open = None
@@ -134,7 +138,7 @@ class Staging:
     def _next(self, size: int) -> Slab:
         own = size > _SLAB // 2
         wanted = -(-size // _OWN) * _OWN if own else _SLAB
-        # Tensors whose sizes differ from step to step share what is about right.
+        # Accept slabs up to twice the size, so that tensors whose sizes vary between steps can reuse them.
         fitting = min((found for found in self._free if wanted <= found <= 2 * wanted), default=None)
         if fitting is None:
             slab = Slab(wanted)
@@ -157,9 +161,12 @@ class Staging:
 
 
 def as_array(name: str, value: object) -> NDArray[Any]:
-    """The array that ``value`` is or stands for; TypeError naming the tensor where it is none.
+    """Convert ``value`` to an array with an element type that the format supports.
 
-    Numbers become an array of one element, as in smdebug; lists and tuples of numbers or of text are taken too.
+    Numbers become an array of one element, as in smdebug. Lists and tuples of numbers or strings are accepted too.
+
+    Raises:
+        SMDebugTypeError: the value is not a tensor, or its element type is not supported.
     """
     if isinstance(value, np.ndarray):
         array: NDArray[Any] = value
@@ -171,10 +178,12 @@ def as_array(name: str, value: object) -> NDArray[Any]:
         try:
             array = np.asarray(value)
         except Exception as error:
-            raise SMDebugTypeError(f"{shown(name)}: a {type(value).__name__} that makes no array: {error}") from error
+            raise SMDebugTypeError(
+                f"cannot convert tensor {shown(name)} of type {type(value).__name__} to an array: {error}"
+            ) from error
     else:
         raise SMDebugTypeError(
-            f"{shown(name)} is no tensor: give an array, a number or a list of numbers, not {type(value).__name__}."
+            f"tensor {shown(name)} must be an array, a number or a list of numbers, got {type(value).__name__}"
         )
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8", "replace")
@@ -183,9 +192,8 @@ def as_array(name: str, value: object) -> NDArray[Any]:
     if array.dtype.name not in DTYPES:
         if array.dtype.kind == "O" and array.size and all(isinstance(item, str) for item in array.flat):
             return array.astype(np.str_)
-        what = "an object of no fixed size" if array.dtype.kind == "O" else f"of dtype {array.dtype.name}"
         raise SMDebugTypeError(
-            f"{shown(name)} is {what}, which a run can't hold. It can hold {', '.join(sorted(DTYPES))}: convert it first."
+            f"unsupported dtype {array.dtype.name} of tensor {shown(name)}; convert it to one of {', '.join(sorted(DTYPES))}"
         )
     if array.dtype.byteorder == ">":
         return array.astype(array.dtype.newbyteorder("<"))
@@ -193,7 +201,7 @@ def as_array(name: str, value: object) -> NDArray[Any]:
 
 
 def owned(name: str, value: object, staging: Staging | None = None) -> Held:
-    """A copy of ``value`` that later training steps do not change."""
+    """Return a copy of ``value`` that later training steps do not change."""
     array = as_array(name, value)
     if array.dtype.kind == "U":
         return Held(array.copy(), "str", array.shape)

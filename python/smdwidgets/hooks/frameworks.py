@@ -76,9 +76,9 @@ class Framework:
         return __getattr__, __dir__
 
     def get_hook(self, json_config_path: str | PathLike[str] | None, create_if_not_exists: bool) -> Any:
-        """Return the current hook if it is one of this framework. Optionally create one from a JSON file.
+        """Return the current hook if it belongs to this framework. Optionally create one from a JSON file.
 
-        Without a JSON file there is nothing to create a hook from, and the result is None.
+        Returns None if there is no such hook and no JSON file.
         """
         hook = current_hook()
         # A hook of this framework exists only if the framework's module has been imported.
@@ -122,7 +122,7 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
 
 
 def check_hook_type(hook_type: str | None) -> None:
-    """Raise an error unless `hook_type` of smdebug's TensorFlow `get_hook` means a Keras hook."""
+    """Raise an error unless `hook_type`, as in smdebug's TensorFlow `get_hook`, selects a Keras hook."""
     if hook_type in ("session", "estimator"):
         raise SMDebugNotImplementedError(f"hook_type {hook_type!r} is not available: {_TENSORFLOW_1}")
     if hook_type not in (None, "keras"):
@@ -130,7 +130,7 @@ def check_hook_type(hook_type: str | None) -> None:
 
 
 def set_hook(custom_hook: Hook) -> None:
-    """Make a hook the current one, which `get_hook` returns.
+    """Set the current hook, which `get_hook` returns.
 
     >>> from smdwidgets.numpy import Hook, get_hook, set_hook
     >>> import tempfile
@@ -146,7 +146,7 @@ def set_hook(custom_hook: Hook) -> None:
 
 
 def del_hook() -> None:
-    """Forget the current hook: `get_hook` returns None until another hook is created or set.
+    """Unset the current hook: `get_hook` returns None until another hook is created or set.
 
     The hook stays open and keeps saving.
 

@@ -1,4 +1,4 @@
-"""A hook from a configuration file, as SageMaker puts one beside a training.
+"""Read a hook's configuration from a JSON file in SageMaker's format.
 
 ::
 
@@ -7,7 +7,7 @@
      "CollectionConfigurations": [
          {"CollectionName": "gradients", "CollectionParameters": {"train.save_interval": "50", "reductions": "l2_norm"}}]}
 
-Numbers, truth values and lists may be text, which is all that SageMaker writes.
+Numbers, booleans and lists may be given as strings, because SageMaker writes only strings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger("smdwidgets.hooks")
 
 CONFIG_FILE_PATH_ENV = "SMDEBUG_CONFIG_FILE_PATH"
 DEFAULT_CONFIG_FILE = "/opt/ml/input/config/debughookconfig.json"
-#: Where SageMaker collects a job's tensors, when the file names no directory.
+#: The directory that SageMaker uploads tensors from; used if the file contains no directory.
 DEFAULT_OUT_DIR = "/opt/ml/output/tensors"
 TENSORBOARD_CONFIG_FILE_PATH_ENV = "TENSORBOARD_CONFIG_FILE_PATH"
 DEFAULT_TENSORBOARD_CONFIG_FILE = "/opt/ml/input/config/tensorboardoutputconfig.json"
@@ -48,7 +48,7 @@ _COLLECTION = (*_STEPS, *_REDUCTIONS, "include_regex", "save_histogram")
 
 
 class HookFile:
-    """What a configuration file says of a hook."""
+    """The hook configuration in a JSON file."""
 
     def __init__(self, path: str | os.PathLike[str] | None, save_interval: int) -> None:
         path = config_path(path)
@@ -61,7 +61,7 @@ class HookFile:
             self._collections = [
                 _collection(one, steps, shown(str(path), 200)) for one in config.get("CollectionConfigurations") or []
             ]
-            #: The hook's own arguments.
+            #: Arguments for the hook's constructor.
             self.arguments = _arguments(config, parameters)
             if any(steps.values()):
                 by_mode = {mode: {**self._default, **one} for mode, one in steps.items()}
@@ -73,7 +73,7 @@ class HookFile:
             raise SMDebugValueError(f"{shown(str(path), 200)}: {error}") from error
 
     def configure(self, get_collection: Callable[[str], Collection]) -> None:
-        """Tell the hook's collections what the file says of them."""
+        """Apply the file's collection configurations to the hook's collections."""
         for name, own_steps, given in self._collections:
             collection = get_collection(name)
             if any(own_steps.values()):
@@ -89,28 +89,32 @@ class HookFile:
 
 
 def config_path(path: str | os.PathLike[str] | None) -> Path:
-    """Return the path of the configuration file: the one given, that of SMDEBUG_CONFIG_FILE_PATH, or SageMaker's own."""
+    """Return the path of the configuration file.
+
+    The default is the value of SMDEBUG_CONFIG_FILE_PATH, or else SageMaker's path.
+    """
     return Path(os.environ.get(CONFIG_FILE_PATH_ENV, DEFAULT_CONFIG_FILE) if path is None else path).expanduser()
 
 
 def read(path: Path) -> Mapping[str, Any]:
-    """The file's content, once it is known to be what it should."""
+    """Read the file, and check that it contains a JSON object."""
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"No hook configuration at {shown(str(path), 200)}: give json_file_path, or set {CONFIG_FILE_PATH_ENV}."
+            f"hook configuration file {shown(str(path), 200)} does not exist; "
+            f"pass json_file_path or set {CONFIG_FILE_PATH_ENV}"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise SMDebugValueError(f"{shown(str(path), 200)} is not JSON: {error}") from None
+        raise SMDebugValueError(f"invalid JSON in {shown(str(path), 200)}: {error}") from None
     if not isinstance(content, dict):
-        raise SMDebugValueError(f"{shown(str(path), 200)} must hold a JSON object, not {type(content).__name__}.")
+        raise SMDebugValueError(f"{shown(str(path), 200)} must contain a JSON object, got {type(content).__name__}")
     _warn_unknown(content, _TOP, shown(str(path), 200))
     return content
 
 
 def _warn_unknown(given: Mapping[str, object], known: Sequence[str], where: str) -> None:
-    """Warn of keys that have no meaning. smdebug ignores them, so that such files exist."""
+    """Warn about unknown keys. They are not an error, because smdebug ignores them and such files exist."""
     for key in given:
         if key not in known:
             hint = did_you_mean(str(key), known)
@@ -129,7 +133,7 @@ def _arguments(config: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict
     if "include_workers" in parameters:
         arguments["include_workers"] = parameters["include_workers"]
     if "TRAINING_JOB_NAME" in os.environ:
-        # SageMaker says by a file of its own whether, and where, it wants to collect TensorBoard's files.
+        # In a SageMaker job, a separate file determines whether and where to write TensorBoard files.
         directory = _sagemaker_tensorboard()
         arguments.update(export_tensorboard=directory is not None, tensorboard_dir=directory)
     else:
@@ -151,11 +155,13 @@ def _sagemaker_tensorboard() -> str | None:
 def _collection(
     given: object, steps: Mapping[ModeKeys, Mapping[str, Any]], where: str
 ) -> tuple[str, dict[ModeKeys, dict[str, Any]], Mapping[str, Any]]:
-    config = mapping(given, "Each of CollectionConfigurations")
+    config = mapping(given, "each entry of CollectionConfigurations")
     _warn_unknown(config, ("CollectionName", "CollectionParameters"), f"{where}: CollectionConfigurations")
     name = config.get("CollectionName")
     if not isinstance(name, str) or not name:
-        raise SMDebugValueError("Each of CollectionConfigurations needs a CollectionName.")
+        raise SMDebugValueError(
+            f"missing CollectionName in an entry of CollectionConfigurations; it must be a non-empty string, got {shown(name)}"
+        )
     parameters = mapping(config.get("CollectionParameters") or {}, f"CollectionParameters of {shown(name)}")
     _warn_unknown(parameters, _COLLECTION, f"{where}: CollectionParameters of {shown(name)}")
     own = {mode: {**steps[mode], **one} for mode, one in _steps(parameters).items()}
@@ -163,7 +169,7 @@ def _collection(
 
 
 def _steps(parameters: Mapping[str, Any]) -> dict[ModeKeys, dict[str, Any]]:
-    """When to save in each mode: ``save_interval`` for all, ``train.save_interval`` for one."""
+    """Return the save parameters per mode: ``save_interval`` for all modes, ``train.save_interval`` for one."""
     return {
         mode: {
             key: parameters[name]
@@ -179,6 +185,6 @@ def _reductions(parameters: Mapping[str, Any]) -> ReductionConfig | None:
     if not any(key in parameters for key in _REDUCTIONS):
         return None
     if "reductions" not in parameters and "save_raw_tensor" not in parameters:
-        # A shape asked for beside nothing else means: instead of the value.
+        # save_shape alone means: save the shape instead of the value.
         return ReductionConfig(save_shape=truth(parameters["save_shape"], "save_shape"))
     return ReductionConfig.from_dict(parameters)

@@ -1,4 +1,7 @@
-"""What is kept of a tensor: the union of what the collections want that hold it and are saved at this step."""
+"""Determine what to save of a tensor.
+
+The result is the union of the configurations of all collections that contain the tensor and are saved at the step.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ __all__ = ["Keep", "Patterns", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to write of one tensor. ``histogram`` is the collection under whose name TensorBoard shows it."""
+    """What to save of one tensor; ``histogram`` is the collection name that prefixes the TensorBoard tag."""
 
     raw: bool = True
     shape: bool = False
@@ -26,12 +29,12 @@ class Keep:
 
     @property
     def needs_value(self) -> bool:
-        """Whether the bytes matter, or the shape alone."""
+        """Whether the value is needed, and not only the shape."""
         return self.raw or bool(self.reductions) or self.histogram is not None or self.scalar
 
 
 def keep(collections: Sequence[Collection], tensorboard: bool) -> Keep:
-    """What these collections want together.
+    """Return the union of what the collections save.
 
     >>> both = [Collection("a", reduction_config=ReductionConfig(["mean"])), Collection("b")]
     >>> keep(both, tensorboard=False)
@@ -55,17 +58,17 @@ def keep(collections: Sequence[Collection], tensorboard: bool) -> Keep:
 
 
 class Patterns:
-    """The compiled patterns of a collection, as they are now."""
+    """A cache of compiled collection patterns."""
 
     def __init__(self) -> None:
         self._compiled: dict[str, re.Pattern[str]] = {}
 
     def match(self, collection: Collection, name: str) -> bool:
-        """Whether the collection holds a tensor of this name."""
+        """Whether the collection contains a tensor of this name."""
         return name in collection.tensor_names or self.any(collection.name, collection.include_regex, name)
 
     def any(self, collection: str, patterns: Iterable[str], name: str) -> bool:
-        """Whether any of the patterns is found in the name."""
+        """Whether any of the patterns matches the name."""
         compiled = [self._compile(collection, pattern) for pattern in patterns]
         return any(pattern.search(name) for pattern in compiled)
 
@@ -76,10 +79,10 @@ class Patterns:
                 found = self._compiled[pattern] = re.compile(pattern)
             except re.error as error:
                 raise SMDebugValueError(
-                    f"Collection {shown(collection)}: {shown(pattern)} is no regular expression: {error}."
+                    f"invalid regular expression {shown(pattern)} in collection {shown(collection)}: {error}"
                 ) from None
         return found
 
 
-#: What a hook does with tensors whose collection says nothing: it saves them whole.
+#: Default reduction configuration: save the whole tensor.
 WHOLE = ReductionConfig(save_raw_tensor=True)

@@ -1,4 +1,6 @@
-"""A hook for Keras 3: a callback for ``fit``, ``evaluate`` and ``predict``, on the TensorFlow and the torch backend.
+"""A hook for Keras 3 with the TensorFlow or PyTorch backend.
+
+The hook is a callback for ``fit``, ``evaluate`` and ``predict``.
 
 ::
 
@@ -7,13 +9,14 @@
     hook = smd.Hook("/tmp/run", include_collections=["weights", "gradients"])
     model.fit(x, y, callbacks=[hook])
 
-A step is a batch. Names: ``loss`` and the metrics as Keras reports them (means over the epoch so far), ``batch_loss`` (the
-batch's own), ``dense/weights/kernel``, ``gradients/dense/kernelGrad``, ``dense/inputs``, ``dense/outputs``.
+A step is a batch. Tensor names: ``loss`` and the metrics as Keras reports them (means over the epoch so far),
+``batch_loss`` (of the batch only), ``dense/weights/kernel``, ``gradients/dense/kernelGrad``, ``dense/inputs``,
+``dense/outputs``.
 
-Gradients and layers' outputs are taken where they arise: the optimizer's ``apply`` and the layers' ``call`` are wrapped
-while the hook is open. On TensorFlow that puts a conditional into the compiled graph, which costs next to nothing at
-steps that are not saved. A model compiled with ``jit_compile=True`` has no place for it: there weights, losses and metrics
-are saved, gradients and outputs are not.
+To capture gradients and layer outputs, the hook wraps the optimizer's ``apply`` and the layers' ``call`` while it is open.
+On TensorFlow, this adds a conditional to the compiled graph, which costs little at steps that are not saved. A model
+compiled with ``jit_compile=True`` does not support this: its weights, losses and metrics are saved, but not its gradients
+and outputs.
 """
 
 from __future__ import annotations
@@ -37,24 +40,24 @@ __all__ = ["Collection", "Hook", "is_symbolic"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
-#: Inputs and outputs are numbered; patterns are tried on so many of them to see whether a layer's are wanted at all.
+#: How many numbered inputs and outputs of a layer are matched against the patterns to decide whether to wrap the layer.
 _PROBED = 16
 
 
 class Collection(BaseCollection):
-    """A collection that can name a layer's inputs and outputs by the layer itself."""
+    """A collection to which layers can be added, to save their inputs and outputs."""
 
     def add_keras_layer(self, layer: Any, inputs: bool = False, outputs: bool = True) -> None:
-        """Add the tensors that a layer takes or gives."""
+        """Add the inputs or outputs of a layer."""
         if not isinstance(layer, keras.layers.Layer):
-            raise SMDebugTypeError(f"layer must be a Keras layer, not {type(layer).__name__}.")
+            raise SMDebugTypeError(f"layer must be a Keras layer, got {type(layer).__name__}")
         for kind, wanted in (("inputs", inputs), ("outputs", outputs)):
             if wanted:
                 self.include(f"^{layer.name}/{kind}")
 
 
-class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]  # Any where it is not installed
-    """Saves tensors of Keras models."""
+class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]  # the base is Any if keras is not installed
+    """Save tensors of Keras models."""
 
     __doc__ += "\n\n    " + "".join((BaseHook.__doc__ or "").partition("Args:")[1:])
 
@@ -89,7 +92,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self._taps = _taps()
         BaseHook.__init__(self, *args, **options)
 
-    # --------------------------------------------------------------------------------- for scripts written for smdebug
+    # ------------------------------------------------------------------------------------------- smdebug compatibility
 
     def register_model(self, model: Any) -> None:
         """Register a model whose layers' inputs and outputs are saved in loops with :meth:`wrap_tape`.
@@ -97,7 +100,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         `fit`, `evaluate` and `predict` need no registration.
         """
         if not isinstance(model, keras.layers.Layer):
-            raise SMDebugTypeError(f"register_model takes a Keras model, got {type(model).__name__}")
+            raise SMDebugTypeError(f"model must be a Keras model, got {type(model).__name__}")
         self.set_model(model)
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
@@ -107,42 +110,42 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         True
         """
         if not callable(getattr(optimizer, "apply_gradients", None)):
-            raise SMDebugTypeError(f"wrap_optimizer takes a Keras optimizer, got {type(optimizer).__name__}")
+            raise SMDebugTypeError(f"optimizer must be a Keras optimizer, got {type(optimizer).__name__}")
         return optimizer
 
-    # ------------------------------------------------------------------------------------------ what Keras calls us
+    # -------------------------------------------------------------------------------------------------- Keras callbacks
 
     def on_train_begin(self, logs: object = None) -> None:
-        """Keras calls this when ``fit`` begins."""
+        """Called by Keras when ``fit`` begins."""
         self._enter(ModeKeys.TRAIN, "train")
 
     def on_test_begin(self, logs: object = None) -> None:
-        """Keras calls this when ``evaluate`` begins, also within ``fit``."""
+        """Called by Keras when ``evaluate`` begins, including within ``fit``."""
         self._enter(ModeKeys.EVAL, "test")
 
     def on_predict_begin(self, logs: object = None) -> None:
-        """Keras calls this when ``predict`` begins."""
+        """Called by Keras when ``predict`` begins."""
         self._enter(ModeKeys.PREDICT, "predict")
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        """Keras calls this before each batch."""
+        """Called by Keras before each batch."""
         self._begin_batch()
 
     on_test_batch_begin = on_train_batch_begin
     on_predict_batch_begin = on_train_batch_begin
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Keras calls this after each batch, with the means of loss and metrics so far."""
+        """Called by Keras after each batch, with the means of the loss and metrics so far."""
         self._end_batch(logs or {})
 
     on_test_batch_end = on_train_batch_end
 
     def on_predict_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Keras calls this after each batch, with the model's outputs."""
+        """Called by Keras after each batch, with the model's outputs."""
         self._end_batch({})
 
     def on_test_end(self, logs: object = None) -> None:
-        """Keras calls this when ``evaluate`` ends."""
+        """Called by Keras when ``evaluate`` ends."""
         self._leave()
 
     on_train_end = on_test_end
@@ -168,7 +171,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         request = None if self._stop_seen else self.stop_requested
         if request is not None and self.model is not None:
             self._stop_seen = True
-            logger.warning("Training ends after this batch: %s.", request)
+            logger.warning("stopping the training after this batch: %s", request)
             self.model.stop_training = True
 
     @guarded
@@ -206,7 +209,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
     # --------------------------------------------------------------------------------------------------------- taps
 
     def _tap(self, function: str) -> None:
-        """Put listeners where the wanted tensors arise, before Keras traces its function of one step."""
+        """Wrap the methods that produce the saved tensors, before Keras traces its step function."""
         model = self.model
         if not self._plan.prepared:
             self._prepare()
@@ -215,8 +218,8 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         if getattr(model, "jit_compile", False) and self._taps.in_graph and not getattr(model, "run_eagerly", False):
             if not self._tapped:
                 logger.warning(
-                    "The model is compiled with jit_compile=True: gradients, batch_loss and layers' inputs and outputs are "
-                    "not saved. Compile it with jit_compile=False to have them."
+                    "model compiled with jit_compile=True: gradients, batch_loss and layer inputs and outputs are not "
+                    "saved; compile with jit_compile=False to save them"
                 )
             self._tapped[function] = model
             return
@@ -225,7 +228,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             self._tap_model(model)
         self._tapped[function] = model
         if self._taps.in_graph:
-            # A function that was traced earlier knows nothing of the listeners.
+            # A function that was traced earlier does not contain the listeners.
             getattr(model, f"make_{function}_function")(force=True)
 
     def _tap_model(self, model: Any) -> None:
@@ -240,7 +243,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             self._wrap(model, "compute_loss", self._tapped_loss)
 
     def _tap_layers(self, model: Any) -> None:
-        """Listen to the layers whose inputs or outputs any collection may want."""
+        """Wrap the layers whose inputs or outputs may belong to a saved collection."""
         for layer in _layers(model):
             name = self._name_of(layer)
             probes = [
@@ -250,14 +253,14 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
                 self._wrap(layer, "call", functools.partial(self._tapped_call, name))
 
     def _wrap(self, owner: Any, method: str, around: Callable[..., Any]) -> None:
-        """Have calls of an object's method go through ``around(original, *args)``."""
+        """Replace an object's method by a call of ``around(original, *args)``."""
         original = getattr(owner, method)
 
         @functools.wraps(original)
         def wrapped(*args: Any, **options: Any) -> Any:
             return around(original, *args, **options)
 
-        owner.__dict__[method] = wrapped  # past Keras's tracking of attributes
+        owner.__dict__[method] = wrapped  # bypasses Keras's attribute tracking
         self._undo.append(lambda: owner.__dict__.pop(method, None))
 
     def _tapped_call(self, name: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -283,10 +286,10 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
 
     def _listen(self, named: Mapping[str, Any]) -> None:
         if not is_symbolic():
-            self._taps.listen(self._heard, named)
+            self._taps.listen(self._on_tensor, named)
 
-    def _heard(self, name: str, value: Any) -> None:
-        """A tensor has arisen: the first of its name in this step, or a further one."""
+    def _on_tensor(self, name: str, value: Any) -> None:
+        """Capture a tensor; number it if the step already has one of this name."""
         if self._alive() and self._saving:
             index = self._counts.get(name, 0)
             self._counts[name] = index + 1
@@ -315,11 +318,11 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self._untap()
         if self._taps.in_graph:
             for function, model in tapped.items():
-                setattr(model, f"{function}_function", None)  # traced with listeners: to be traced anew
+                setattr(model, f"{function}_function", None)  # retrace it without the listeners
 
 
 def _layers(model: Any) -> list[Any]:
-    """The model and all layers in it."""
+    """Return the model and all its layers."""
     return [] if model is None else list(model._flatten_layers())
 
 
@@ -328,7 +331,7 @@ def _sublayers(layer: Any) -> list[Any]:
 
 
 def is_symbolic() -> bool:
-    """Whether Keras is only finding out shapes."""
+    """Whether Keras is running symbolically to infer shapes."""
     try:
         from keras.src.backend.common.symbolic_scope import in_symbolic_scope
     except ImportError:
@@ -337,7 +340,7 @@ def is_symbolic() -> bool:
 
 
 def _taps() -> Any:
-    """How to listen on the backend that Keras runs on."""
+    """Return the taps for the current Keras backend."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         from smdwidgets.hooks.keras_taps import GraphTaps

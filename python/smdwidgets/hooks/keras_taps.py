@@ -1,5 +1,8 @@
-"""Listening to tensors as they arise: at once where code runs eagerly, by an operation in the graph where TensorFlow
-traces it first and runs it later."""
+"""Capture tensors when they are computed, in eager code or in a TensorFlow graph.
+
+Eager tensors are passed on immediately. For a graph, which TensorFlow traces first and runs later, an operation is added
+that passes the tensors on.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from smdwidgets.hooks.arrays import Held, Staging, owned
 
 __all__ = ["EagerTaps", "GraphTaps", "leaves"]
 
-Heard = Callable[[str, Any], None]
+TensorCallback = Callable[[str, Any], None]
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """The tensors in nested tuples, lists and dictionaries, in their order."""
+    """Yield the tensors in nested tuples, lists and dictionaries, in order."""
     if isinstance(value, Mapping):
         for item in value.values():
             yield from leaves(item)
@@ -28,7 +31,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 class EagerTaps:
-    """For backends whose steps run as they are written (torch)."""
+    """Taps for backends that run eagerly (PyTorch)."""
 
     in_graph = False
 
@@ -37,21 +40,21 @@ class EagerTaps:
         self._torch = backend == "torch"
 
     def open(self, saving: bool) -> None:
-        """Whether what is heard now is wanted."""
+        """Set whether tensors are passed on."""
         self._open = saving
 
     def wait(self) -> None:
-        """Until all that this step made has been heard."""
+        """Wait until all tensors of this step have been passed on."""
 
-    def listen(self, heard: Heard, named: Mapping[str, Any]) -> None:
-        """Tell of these tensors."""
+    def listen(self, callback: TensorCallback, named: Mapping[str, Any]) -> None:
+        """Pass tensors on to a callback, if open."""
         if self._open:
             for name, value in named.items():
                 for tensor in leaves(value):
-                    heard(name, tensor)
+                    callback(name, tensor)
 
     def hold(self, name: str, value: Any, staging: Staging) -> Held | None:
-        """A copy of the backend's own kind of tensor; None for any other value."""
+        """Return a copy of a backend tensor; None for any other value."""
         if self._torch:
             import torch
 
@@ -63,7 +66,7 @@ class EagerTaps:
 
 
 class GraphTaps:
-    """For TensorFlow, in ``tf.function`` and outside."""
+    """Taps for TensorFlow, inside and outside ``tf.function``."""
 
     in_graph = True
 
@@ -75,7 +78,7 @@ class GraphTaps:
         self._open = False
 
     def open(self, saving: bool) -> None:
-        """Whether what is heard now is wanted; the graph reads it at each run."""
+        """Set whether tensors are passed on; the graph reads the flag at each run."""
         if self._flag is None:
             with self._tf.init_scope():
                 self._flag = self._tf.Variable(saving, trainable=False, dtype=self._tf.bool, name="smdwidgets_saving")
@@ -84,10 +87,13 @@ class GraphTaps:
         self._open = saving
 
     def wait(self) -> None:
-        """Until all that this step made has been heard; Keras has waited for the step's results already."""
+        """Do nothing: Keras has already waited for the step's results."""
 
-    def listen(self, heard: Heard, named: Mapping[str, Any], wanted: Any = None) -> None:
-        """Tell of these tensors, when the graph runs; ``wanted`` is a boolean tensor in place of :meth:`open`'s word."""
+    def listen(self, callback: TensorCallback, named: Mapping[str, Any], wanted: Any = None) -> None:
+        """Pass tensors on to a callback when the graph runs.
+
+        ``wanted`` is a boolean tensor that replaces the flag set by :meth:`open`.
+        """
         tf = self._tf
         names: list[str] = []
         tensors: list[Any] = []
@@ -100,29 +106,29 @@ class GraphTaps:
         if tf.executing_eagerly():
             if self._open if wanted is None else bool(wanted):
                 for name, tensor in zip(names, tensors, strict=True):
-                    heard(name, tensor)
+                    callback(name, tensor)
             return
         if wanted is None:
             if self._flag is None:
                 self.open(False)
             wanted = self._flag.read_value()
 
-        def tell(*arrays: Any) -> None:
+        def pass_on(*arrays: Any) -> None:
             for name, array in zip(names, arrays, strict=True):
-                heard(name, array)
+                callback(name, array)
 
         def run() -> Any:
-            return tf.numpy_function(tell, tensors, [])
+            return tf.numpy_function(pass_on, tensors, [])
 
         tf.cond(wanted, lambda: _then(tf, run), lambda: tf.constant(False))
 
     def hold(self, name: str, value: Any, staging: Staging) -> Held | None:
-        """A copy of an eager tensor; None for any other value."""
+        """Return a copy of an eager tensor; None for any other value."""
         if hasattr(value, "numpy"):
             value = value.numpy()
         elif not isinstance(value, np.generic):
             return None
-        return owned(name, np.asarray(value), staging)  # of no dimensions, as TensorFlow has it
+        return owned(name, np.asarray(value), staging)  # keeps scalars zero-dimensional, as in TensorFlow
 
 
 def _then(tf: Any, run: Callable[[], Any]) -> Any:

@@ -8,10 +8,10 @@
     hook.register_block(net)
     hook.register_block(loss)
 
-A step is one forward pass of the registered block, with all that follows until the next one. Weights are those that the
-forward pass uses; gradients are those that ``Trainer.step`` used, or, without it, those at the end of the step. Tensors are named as smdebug names them: ``dense0_weight``,
-``gradient/dense0_weight``, ``dense0_output_0``. Of a hybridized block only its own inputs and outputs pass by here, not those
-of the blocks in it.
+A step starts with a forward pass of the registered block and ends before the next one. The saved weights are those that
+the forward pass uses. The saved gradients are those that ``Trainer.step`` uses, or without a trainer those at the end of
+the step. Tensor names are the same as in smdebug: ``dense0_weight``, ``gradient/dense0_weight``, ``dense0_output_0``. For a
+hybridized block, the inputs and outputs of its child blocks are not available.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ __all__ = ["Hook"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
+#: How many numbered inputs and outputs of a block are matched against the patterns to decide whether to observe the block.
 _PROBED = 16
 
 
 class Hook(BaseHook):
-    """Saves tensors of Gluon blocks."""
+    """Save tensors of Gluon blocks."""
 
     __doc__ += "\n\n    " + "".join((BaseHook.__doc__ or "").partition("Args:")[1:])
 
@@ -64,11 +65,11 @@ class Hook(BaseHook):
         super().__init__(*args, **options)
 
     def register_block(self, block: Any) -> None:
-        """Follow a block. A loss block's outputs are saved; any other's forward passes are the steps."""
+        """Register a block. The outputs of a loss block are saved; a forward pass of any other block starts a step."""
         if not isinstance(block, mxnet.gluon.Block):
-            raise SMDebugTypeError(f"register_block takes a gluon.Block, not {type(block).__name__}.")
+            raise SMDebugTypeError(f"block must be a gluon.Block, got {type(block).__name__}")
         if any(block is known for known in self._blocks):
-            raise SMDebugValueError(f"The block {block.name} is registered already.")
+            raise SMDebugValueError(f"block {block.name} is already registered; register each block once")
         self._blocks.append(block)
         if isinstance(block, mxnet.gluon.loss.Loss):
             self._handles.append(block.register_forward_hook(self._after_forward))
@@ -98,7 +99,7 @@ class Hook(BaseHook):
 
     @guarded
     def _read_late(self, _block: Any, _inputs: Any, _outputs: Any) -> None:
-        """The weights that Gluon has made up only in the forward pass, when it knew their shapes."""
+        """Save the weights whose initialization Gluon deferred to the forward pass."""
         late, self._late = self._late, []
         if self._alive() and self._saving:
             for parameter in late:
@@ -106,7 +107,7 @@ class Hook(BaseHook):
 
     @guarded
     def _after_update(self, parameters: Sequence[Any]) -> None:
-        """A trainer has updated parameters: their gradients are final, and the step is most likely complete."""
+        """Save the gradients after a trainer has updated the parameters; the step is then most likely complete."""
         if self._alive() and any(mine is updated for mine in self._parameters() for updated in parameters):
             self._save_gradients()
             self._outbox.settle()
@@ -128,7 +129,7 @@ class Hook(BaseHook):
             yield from root.collect_params().values()
 
     def _read(self, name: str, parameter: Any, get: Any) -> bool:
-        """A parameter's value or gradient on the first of its devices; False where it is not initialised yet."""
+        """Save a parameter's value or gradient from its first device; return False if it is not initialized yet."""
         if self._keep(name) is not None:
             try:
                 value = get(parameter.list_ctx()[0])
@@ -138,7 +139,7 @@ class Hook(BaseHook):
         return True
 
     def _tap_blocks(self) -> None:
-        """Listen to the blocks whose inputs or outputs any collection may want."""
+        """Register callbacks on the blocks whose inputs or outputs may belong to a saved collection."""
         self._tapped = True
 
         def tap(block: Any) -> None:
@@ -167,7 +168,7 @@ class Hook(BaseHook):
     def _hold(self, name: str, value: object) -> Held:
         if not isinstance(value, mxnet.nd.NDArray):
             return super()._hold(name, value)
-        array = value.asnumpy()  # a copy already
+        array = value.asnumpy()  # returns a copy
         return Held(array, array.dtype.name, array.shape)
 
     def _detach(self) -> None:
@@ -180,7 +181,7 @@ class Hook(BaseHook):
 
 
 def _observe_trainers() -> None:
-    """Have open hooks notified when any trainer has updated parameters. Gluon has no callbacks for it."""
+    """Notify open hooks after a trainer has updated parameters. Gluon has no callback for this."""
     trainer = mxnet.gluon.Trainer
     if hasattr(trainer.step, "__wrapped__"):
         return
@@ -194,7 +195,7 @@ def _observe_trainers() -> None:
                     try:
                         hook._after_update(self._params)
                     except Exception:
-                        logger.exception("the gradients of this step could not be saved")
+                        logger.exception("cannot save the gradients of this step")
             return result
 
         return call

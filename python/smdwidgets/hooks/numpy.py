@@ -1,4 +1,4 @@
-"""A hook for one's own training loop: no framework, you hand over the tensors.
+"""A hook for custom training loops, which pass the tensors to save explicitly.
 
 >>> import tempfile
 >>> import numpy as np
@@ -23,10 +23,9 @@ __all__ = ["Hook"]
 
 
 class Hook(BaseHook):
-    """Saves what it is handed. :meth:`step` ends a step; what was handed over before belongs to it.
+    """Save tensors that the training loop passes to :meth:`save_tensor`; :meth:`step` ends a step.
 
-    Every step is saved unless ``save_config`` says otherwise, since nothing is saved that was not handed over. Skip
-    the work of computing what is not saved with :meth:`should_save_step`::
+    By default, every step is saved. Use :meth:`should_save_step` to skip computing tensors that are not saved::
 
         hook = Hook(out_dir, save_config=SaveConfig(save_interval=10))
         for batch in batches:
@@ -57,26 +56,26 @@ class Hook(BaseHook):
     @guarded
     def save_scalar(self, name: str, value: object, sm_metric: bool = False, timestamp: float | None = None) -> None:
         """Save a number as ``scalar/<name>`` at the current step, whatever the save interval."""
-        self._be_in_step()
+        self._ensure_step()
         super().save_scalar(name, value, sm_metric, timestamp)
 
     @guarded
     def save_tensor(
         self, tensor_name: str, tensor_value: object, collections_to_write: str | Iterable[str] = CollectionKeys.DEFAULT
     ) -> None:
-        """Save a tensor at the current step, as a member of these collections, if it is one at which they are saved."""
-        self._be_in_step()
+        """Save a tensor at the current step to the collections that are saved at this step."""
+        self._ensure_step()
         super().save_tensor(tensor_name, tensor_value, collections_to_write)
 
     @guarded
     def step(self) -> None:
-        """End the step, also one at which nothing was handed over."""
+        """End the step, even if it has no tensors."""
         if not self._alive():
             self._warn_inactive()
             return
-        self._be_in_step()
+        self._ensure_step()
         self._end_step()
 
-    def _be_in_step(self) -> None:
+    def _ensure_step(self) -> None:
         if self._alive() and not self._is_open:
             self._begin_step()

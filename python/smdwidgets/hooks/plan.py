@@ -1,4 +1,4 @@
-"""What is saved: which collections at a step, and what of a tensor that they hold.
+"""Decide which collections are saved at a step, and what to save of each tensor.
 
 >>> plan = Plan({"all": (), "losses": ("loss",)}, included=["losses"], save_config=SaveConfig(save_interval=2))
 >>> plan.prepare()
@@ -25,33 +25,33 @@ __all__ = ["Collections", "Plan"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
-#: Steps of these modes have no gradients worth saving, only stale ones.
-_NOT_LEARNING = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
-_LEARNT = frozenset({CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES})
+#: Modes in which gradients and optimizer variables are stale and are not saved.
+_MODES_WITHOUT_GRADIENTS = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
+_GRADIENT_COLLECTIONS = frozenset({CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES})
 
 
 class Collections(CollectionManager):
-    """The collections of a hook, all of the framework's own class."""
+    """The collections of a hook, which are of the framework's collection class."""
 
     def __init__(self, kind: type[Collection]) -> None:
         super().__init__()
         self._kind = kind
 
     def create_collection(self, name: str, cls: type[Collection] | None = None) -> None:
-        """Make an empty collection, of the framework's class unless told otherwise."""
+        """Create an empty collection; the default class is the framework's collection class."""
         super().create_collection(name, self._kind if cls is None else cls)
 
 
 class Plan:
-    """The collections of a hook and their configurations, asked step by step.
+    """The collections of a hook, with their configurations and the state of the current step.
 
     Args:
-        built_in: the framework's own collections with their patterns.
+        built_in: the framework's built-in collections with their patterns.
         included: names of the collections to save.
-        save_config: when to save tensors whose collection does not say.
-        reduction_config: what to save of tensors whose collection does not say.
+        save_config: default save configuration of collections.
+        reduction_config: default reduction configuration of collections.
         kind: the class of collections.
-        meets_tensors: whether tensors come unasked, so that collections must say which of them are wanted.
+        meets_tensors: whether the hook captures tensors itself, so that collections must select the tensors to save.
         tensorboard: whether scalars and histograms are exported.
     """
 
@@ -72,7 +72,7 @@ class Plan:
         self.included = list(dict.fromkeys(included))
         self.save_config = SaveConfig() if save_config is None else save_config
         self.reduction_config = reduction_config
-        #: The collections that are saved at the step that is going on.
+        #: The collections that are saved at the current step.
         self.saving: tuple[Collection, ...] = ()
         self.prepared = False
         self._built_in = built_in
@@ -87,25 +87,25 @@ class Plan:
             self._warn_if_misspelt(name)
 
     def _warn_if_misspelt(self, name: str) -> None:
-        # Collections of one's own are created after the hook, so that an unknown name alone is no mistake.
+        # Custom collections are created after the hook, so an unknown name alone is not an error.
         meant = None if name in self._built_in or name in BUILT_IN else misspelling_of(name, self._built_in)
         if meant is not None:
             logger.warning(
-                "include_collections names %s, which does not exist. Did you mean %s? To save a collection of your own, give "
-                "it patterns before the first step: hook.get_collection(%s).include(regex).",
+                "include_collections contains the unknown collection %s. Did you mean %s? To save a custom collection, add "
+                "patterns before the first step: hook.get_collection(%s).include(regex)",
                 shown(name),
                 shown(meant),
                 shown(name),
             )
 
     def include(self, name: str, pattern: str | Iterable[str]) -> None:
-        """Save a collection, with these patterns besides what it has."""
+        """Add patterns to a collection, and save it."""
         self.collections.get(name).include(pattern)
         if name not in self.included:
             self.included.append(name)
 
     def prepare(self) -> None:
-        """Give every collection its final configuration; called when the first step begins, when all are known."""
+        """Complete the configuration of every collection; called when the first step begins."""
         self.prepared = True
         for name in self.included:
             self.collections.create_collection(name)
@@ -115,20 +115,23 @@ class Plan:
             if self._meets_tensors and name not in self._built_in and name != CollectionKeys.SCALARS:
                 if not collection.include_regex and not collection.tensor_names:
                     logger.warning(
-                        "collection %s has no patterns and no tensors: nothing is saved for it. Give it patterns with "
-                        "hook.get_collection(%s).include(regex).",
+                        "collection %s has no patterns and no tensors, so nothing is saved for it; add patterns with "
+                        "hook.get_collection(%s).include(regex)",
                         shown(name),
                         shown(name),
                     )
                 elif collection not in saved:
-                    logger.warning("Collection %s is not saved: include_collections does not name it.", shown(name))
-            # A wrong pattern is an error now, not in mid-training.
+                    logger.warning(
+                        "collection %s is not saved; add it to include_collections to save it",
+                        shown(name),
+                    )
+            # Compile the patterns now, so that an invalid one raises before the training rather than during it.
             self._patterns.any(name, collection.include_regex, "")
             self.configure(collection)
 
     def configure(self, collection: Collection) -> None:
-        """Fill in what a collection does not say."""
-        # A configuration of its own, since filling in missing modes must not change one that several collections share.
+        """Set the defaults of a collection's configurations."""
+        # Copy the configuration: several collections may share it, and filling in missing modes must not change theirs.
         given = self.save_config if collection.save_config is None else collection.save_config
         complete = SaveConfig(given.mode_save_configs)
         complete.merge_default_save_config(self.save_config)
@@ -141,28 +144,28 @@ class Plan:
             collection.reduction_config = self.reduction_config
 
     def saved(self) -> list[Collection]:
-        """The collections that are saved at any step."""
+        """Return the collections that are saved at any step."""
         known = self.collections.get_collections()
         if not self._meets_tensors or CollectionKeys.ALL in self.included:
             return list(known.values())
         return [known[name] for name in self.included if name in known]
 
     def at(self, mode: ModeKeys, mode_step: int) -> tuple[Collection, ...]:
-        """The collections that are saved at this step of this mode."""
+        """Return the collections that are saved at this step of this mode."""
         found = []
         for collection in self.saved():
-            if mode in _NOT_LEARNING and collection.name in _LEARNT:
+            if mode in _MODES_WITHOUT_GRADIENTS and collection.name in _GRADIENT_COLLECTIONS:
                 continue
             if self._saves(collection, mode, mode_step):
                 found.append(collection)
         return tuple(found)
 
     def begin(self, mode: ModeKeys, mode_step: int) -> bool:
-        """A step begins; whether any collection is saved at it."""
+        """Begin a step; return whether any collection is saved at it."""
         self._at = (mode, mode_step)
         self.saving = self.at(mode, mode_step)
         if self.saving:
-            # Collections may gain patterns and tensors while the training runs; what was decided for names is then void.
+            # Scripts may add patterns and tensors to collections during the training; that invalidates cached decisions.
             if (seen := self.state()) != self._seen:
                 self._seen = seen
                 self._keeps.clear()
@@ -170,16 +173,16 @@ class Plan:
         return bool(self.saving)
 
     def end(self) -> None:
-        """The step is over: nothing is saved until the next begins."""
+        """End the step: nothing is saved until the next step begins."""
         self.saving = ()
 
     def state(self) -> tuple[int, ...]:
-        """What changes when a collection has gained a pattern or a tensor."""
+        """Return a value that changes when a collection gains a pattern or a tensor."""
         collections = self.collections.get_collections().values()
         return tuple(len(one.include_regex) << 32 | len(one.tensor_names) for one in collections)
 
     def keep(self, name: str) -> Keep | None:
-        """What to save of a tensor at this step; None for nothing."""
+        """Return what to save of a tensor at this step, or None."""
         try:
             return self._now[name] if self.saving else None
         except KeyError:
@@ -190,16 +193,16 @@ class Plan:
             return found
 
     def asked(self, collections: Iterable[Collection]) -> list[Collection]:
-        """Those that are saved at this step, whether included or not: for a tensor that the script hands over."""
+        """Return the collections saved at this step, included or not, for a tensor passed explicitly by the script."""
         return [one for one in collections if self._saves(one, *self._at)]
 
     def keep_own(self, name: str, asked: Sequence[Collection]) -> Keep:
-        """What to save of a tensor that the script hands over for these collections."""
+        """Return what to save of a tensor that the script passes explicitly for these collections."""
         matched = [one for one in self.saving if one not in asked and self._patterns.match(one, name)]
         return keep([*asked, *matched], self._tensorboard)
 
     def matches(self, collection: Collection, name: str) -> bool:
-        """Whether a collection holds a tensor of this name."""
+        """Whether a collection contains a tensor of this name."""
         return self._patterns.match(collection, name)
 
     def wants_any(self, names: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""A hook for PyTorch: two lines in a training script.
+"""A hook for PyTorch modules and losses.
 
 ::
 
@@ -8,8 +8,8 @@
     hook.register_module(model)
     hook.register_loss(criterion)
 
-A step is one forward pass of the registered module, with all that follows until the next one. Tensors are named as
-smdebug names them: ``Net_fc1.weight``, ``gradient/Net_fc1.weight``, ``fc1_input_0``, ``CrossEntropyLoss_output_0``.
+A step starts with a forward pass of the registered module and ends before the next one. Tensor names are the same as in
+smdebug: ``Net_fc1.weight``, ``gradient/Net_fc1.weight``, ``fc1_input_0``, ``CrossEntropyLoss_output_0``.
 """
 
 from __future__ import annotations
@@ -41,38 +41,39 @@ __all__ = ["Collection", "Hook"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
-#: Inputs and outputs are numbered; patterns are tried on so many of them to see whether a module's are wanted at all.
+#: How many numbered inputs and outputs of a module are matched against the patterns to decide whether to observe it.
 _PROBED = 32
 
 
 class Collection(BaseCollection):
-    """A collection that can name a module's inputs and outputs by the module itself."""
+    """A collection to which modules can be added, to save their inputs and outputs."""
 
     _modules: list[tuple[nn.Module, bool, bool]]
 
     def add_module_tensors(self, module: nn.Module, inputs: bool = False, outputs: bool = True) -> None:
-        """Add the tensors that a module (part of the registered one) takes or gives."""
+        """Add the inputs or outputs of a submodule of the registered module."""
         if not isinstance(module, nn.Module):
-            raise SMDebugTypeError(f"module must be a torch.nn.Module, not {type(module).__name__}.")
+            raise SMDebugTypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
         self.__dict__.setdefault("_modules", []).append((module, inputs, outputs))
 
     def take_module_names(self, name_of: Callable[[nn.Module], str | None]) -> None:
-        """Turn the modules into patterns, once the hook knows what they are called."""
+        """Convert the added modules to patterns, once the hook knows their names."""
         for module, inputs, outputs in self.__dict__.pop("_modules", []):
             name = name_of(module)
             if name is None:
                 raise SMDebugValueError(
-                    f"Collection {shown(self.name)} names a {type(module).__name__} that is no part of a registered "
-                    "module: call register_module first."
+                    f"collection {shown(self.name)} contains a {type(module).__name__} that is not part of a registered "
+                    "module; call register_module first"
                 )
             start = "^" + "".join(f"\\{c}" if not (c.isalnum() or c == "_") else c for c in name)
             self.include([f"{start}_{kind}_" for kind, wanted in (("input", inputs), ("output", outputs)) if wanted])
 
 
 class _Callback:
-    """What is put into a module's or a parameter's list of hooks.
+    """A callback registered on a module, parameter or optimizer.
 
-    It holds the hook weakly and goes empty when copied or pickled: a copy of the model is not part of the training.
+    It refers to the hook weakly. Copying or pickling it yields an empty callback, because a copy of the model is not part of
+    the training.
     """
 
     __slots__ = ("__weakref__", "_call", "_hook")
@@ -89,7 +90,7 @@ class _Callback:
                     self._call(hook, *args)
                 except TrainingStopped:
                     raise
-                except Exception as error:  # whatever it is, it is not the training's
+                except Exception as error:  # a failure of the hook must not stop the training
                     hook._warn_of_failure(error)
 
     def __deepcopy__(self, memo: object) -> _Callback:
@@ -100,7 +101,7 @@ class _Callback:
 
 
 class _ModuleCallback(_Callback):
-    """One that torch.compile meets while it traces a model: it must run as it is, not be traced."""
+    """A module callback, which torch.compile must call as it is instead of tracing it."""
 
     __slots__ = ()
 
@@ -113,7 +114,7 @@ hide_from_script(_ModuleCallback)
 
 
 class Hook(BaseHook):
-    """Saves tensors of PyTorch modules."""
+    """Save tensors of PyTorch modules."""
 
     __doc__ += "\n\n    " + "".join((BaseHook.__doc__ or "").partition("Args:")[1:])
 
@@ -129,13 +130,12 @@ class Hook(BaseHook):
     collection_class: ClassVar[type[BaseCollection]] = Collection
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        # An open hook is kept until the process ends; models are not kept with it.
+        # An open hook lives until the process ends. Weak references let models be freed before that.
         self._names: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._models: list[tuple[str, weakref.ref[nn.Module]]] = []
         self._handles: list[Any] = []
-        self._watched: dict[
-            int, tuple[weakref.ref[nn.Parameter], str, Any]
-        ] = {}  # by id; its gradient's name, the handle
+        # By id of the parameter: the parameter, its gradient's name, the handle of its callback.
+        self._watched: dict[int, tuple[weakref.ref[nn.Parameter], str, Any]] = {}
         self._counts: dict[str, int] = {}
         self._from_optimizer = False
         self._tapped = False
@@ -151,50 +151,51 @@ class Hook(BaseHook):
     # -------------------------------------------------------------------------------------------------- registering
 
     def register_module(self, module: nn.Module) -> None:
-        """Follow a model: its forward passes are the steps, its parameters, gradients, inputs and outputs the tensors.
+        """Register a model, to save its parameters, gradients, inputs and outputs.
 
-        A model wrapped by DistributedDataParallel or torch.compile is named as the model inside.
+        Each forward pass of the model starts a step. For a model wrapped by DistributedDataParallel or torch.compile, the
+        tensor names are those of the inner model.
         """
         if not isinstance(module, nn.Module):
-            raise SMDebugTypeError(f"register_module takes a torch.nn.Module, not {type(module).__name__}.")
+            raise SMDebugTypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
         inner = _unwrapped(module)
         if inner in self._names:
             raise SMDebugValueError(
-                f"This {type(inner).__name__}, or a module that it is part of, is registered already."
+                f"this {type(inner).__name__}, or a module that contains it, is already registered; register a module once"
             )
         root = _class_name(inner)
         for name, part in inner.named_modules():
-            self._know(part, _plain_name(name) or root)
+            self._set_name(part, _plain_name(name) or root)
         self._models.append((root, weakref.ref(inner)))
         self._tapped = False
         if len(self._models) == 1:
             self._handles.append(register_optimizer_step_post_hook(_Callback(self, Hook._after_update)))
-        # The outermost module: what torch.compile made of it must not be broken up to look at the clock.
+        # Register on the outermost module: a callback on the inner one would split the graph that torch.compile made.
         first = _ModuleCallback(self, Hook._before_forward)
         self._handles.append(module.register_forward_pre_hook(first))
 
     def register_loss(self, loss_module: nn.Module) -> None:
-        """Save the outputs of a loss function that is a module, such as ``nn.CrossEntropyLoss()``.
+        """Save the outputs of a loss module, such as ``nn.CrossEntropyLoss()``.
 
-        For a loss that is a plain function use :meth:`record_tensor_value`.
+        For a loss function that is not a module, use :meth:`record_tensor_value`.
         """
         if not isinstance(loss_module, nn.Module):
             raise SMDebugTypeError(
-                f"register_loss takes a loss that is a torch.nn.Module, not {type(loss_module).__name__}. For a function, "
-                "call record_tensor_value(name, value) with what it returns."
+                f"loss_module must be a torch.nn.Module, got {type(loss_module).__name__}; for a function, pass its result "
+                "to record_tensor_value(name, value)"
             )
         if loss_module in self._names:
             return
-        self._know(loss_module, type(loss_module).__name__)
+        self._set_name(loss_module, type(loss_module).__name__)
         self._tap(loss_module, inputs=True, outputs=True)
 
     def register_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Save gradients as the optimizer is about to use them: accumulated, averaged over workers, unscaled, clipped.
+        """Save the gradients that the optimizer uses: accumulated, averaged over workers, unscaled and clipped.
 
-        Without it they are saved as each backward pass leaves them in ``parameter.grad``.
+        Without a registered optimizer, the value of ``parameter.grad`` after each backward pass is saved.
         """
         if not isinstance(optimizer, torch.optim.Optimizer):
-            raise SMDebugTypeError(f"register_optimizer takes a torch.optim.Optimizer, not {type(optimizer).__name__}.")
+            raise SMDebugTypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
         self._from_optimizer = True
         self._handles.append(optimizer.register_step_pre_hook(_Callback(self, Hook._before_update)))
 
@@ -203,16 +204,16 @@ class Hook(BaseHook):
 
     @guarded
     def record_tensor_value(self, tensor_name: str, tensor_value: torch.Tensor) -> None:
-        """Save the value of a loss that is a plain function, as ``<name>_output_0``."""
+        """Save a value, such as the result of a loss function, as ``<name>_output_0``."""
         self._check_name(tensor_name)
         if not isinstance(tensor_value, torch.Tensor):
-            raise SMDebugTypeError(f"tensor_value must be a torch.Tensor, not {type(tensor_value).__name__}.")
+            raise SMDebugTypeError(f"tensor_value must be a torch.Tensor, got {type(tensor_value).__name__}")
         if not self._alive():
             self._warn_inactive()
             return
         self._capture_all(tensor_name, "output", tensor_value)
 
-    def _know(self, module: nn.Module, name: str) -> None:
+    def _set_name(self, module: nn.Module, name: str) -> None:
         self._names[module] = name
 
     @property
@@ -246,7 +247,7 @@ class Hook(BaseHook):
             self._watch_none()
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Every parameter once, under the first of its names."""
+        """Yield every parameter once, with its first name."""
         seen: set[int] = set()
         for root, module in self._roots:
             for name, parameter in module.named_parameters():
@@ -255,7 +256,7 @@ class Hook(BaseHook):
                     yield f"{root}_{_plain_name(name)}", parameter
 
     def _tap_modules(self) -> None:
-        """Listen to the modules whose inputs or outputs any collection may want, and to no others: each costs time."""
+        """Register callbacks on the modules whose inputs or outputs may be saved; each callback costs time."""
         self._tapped = True
         for _, root in self._roots:
             for module in root.modules():
@@ -268,7 +269,7 @@ class Hook(BaseHook):
                     self._tap(module, inputs, outputs)
 
     def _tap(self, module: nn.Module, inputs: bool, outputs: bool) -> None:
-        """Listen to a module. Inputs are taken before the call, which may change them in place."""
+        """Register callbacks on a module. Inputs are copied before the call, which may change them in place."""
         if inputs:
             before = _ModuleCallback(self, Hook._before_call)
             self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
@@ -284,7 +285,7 @@ class Hook(BaseHook):
             self._capture_all(self._names[module], "output", outputs)
 
     def _capture_all(self, module: str, kind: str, value: object) -> None:
-        """The tensors in a module's input or output; counted on when the module is called again in the same step."""
+        """Capture the tensors in a module's input or output; numbering continues over repeated calls in a step."""
         prefix = f"{module}_{kind}_"
         for tensor in _tensors(value):
             index = self._counts.get(prefix, 0)
@@ -294,12 +295,12 @@ class Hook(BaseHook):
     # ---------------------------------------------------------------------------------------------------- gradients
 
     def _watch(self, name: str, parameter: nn.Parameter) -> None:
-        """Be told when a backward pass has added to a parameter's gradient, until a step comes that is not saved."""
+        """Register a callback for a parameter's gradient; it is removed at the first step that is not saved."""
         known = self._watched.get(id(parameter))
         if known is not None and known[0]() is parameter:
             return
         gradient = f"gradient/{name}"
-        if is_lazy(parameter):  # has no shape before the first forward pass
+        if is_lazy(parameter):  # a lazy parameter has no shape before the first forward pass
             return
         if not self._from_optimizer and parameter.is_leaf and self._keep(gradient) is not None:
             handle = parameter.register_post_accumulate_grad_hook(_Callback(self, Hook._after_gradient))
@@ -322,7 +323,7 @@ class Hook(BaseHook):
                     self._capture(f"gradient/{name}", parameter.grad)
 
     def _after_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        """An optimizer step ends the work on the registered models' parameters for now: the step is most likely complete."""
+        """Publish the step after the optimizer has updated a registered model; the step is most likely complete."""
         if self._saving:
             updated = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
             if any(updated is parameter for _, parameter in self._parameters()):
@@ -331,15 +332,15 @@ class Hook(BaseHook):
     # ------------------------------------------------------------------------------------------------------ copying
 
     def _hold(self, name: str, value: object) -> Held:
-        """One copy, from wherever the tensor is straight into the buffer that is written from."""
+        """Copy a tensor from its device directly into the write buffer."""
         if not isinstance(value, torch.Tensor):
             return super()._hold(name, value)
         return owned_from_torch(name, self._local(name, value), self._outbox.staging)
 
     def _local(self, name: str, value: torch.Tensor) -> torch.Tensor:
-        """This worker's shard of a sharded tensor, any other tensor as it is.
+        """Return this worker's shard of a sharded tensor; return any other tensor unchanged.
 
-        Operations on a DTensor may start a collective, which hangs or kills the training if other ranks do not take part.
+        Operations on a DTensor may start a collective, which hangs or fails if other ranks do not take part.
         """
         local = getattr(value, "_local_tensor", None)
         if local is None:
@@ -347,18 +348,18 @@ class Hook(BaseHook):
         if not self._warned_of_shards:
             self._warned_of_shards = True
             logger.warning(
-                "%s is sharded (a DTensor). Each worker saves its own shard, without its position in the whole tensor: "
-                'use include_workers="all" and value(step, worker=...).',
+                "tensor %s is sharded (a DTensor): each worker saves its shard, without its position in the whole tensor; "
+                'use include_workers="all" and value(step, worker=...)',
                 shown(name),
             )
         return local
 
     def _warn_of_failure(self, error: Exception) -> None:
-        """Say once for each kind of failure that something could not be recorded. Training goes on."""
+        """Log a failure to record, once per kind of failure. The training continues."""
         kind = f"{type(error).__name__}: {error}"[:300]
         if kind not in self._failures:
             self._failures.add(kind)
-            logger.warning("Recording failed; training goes on: %s", kind)
+            logger.warning("recording failed; the training continues: %s", kind)
 
     def _plain(self, value: object) -> object:
         return np.empty(0) if isinstance(value, torch.Tensor) else value
@@ -375,7 +376,7 @@ class Hook(BaseHook):
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
-    """The model in the wrappers that run it elsewhere or otherwise, and have no tensors of their own."""
+    """Return the model inside wrappers that have no tensors, such as DistributedDataParallel."""
     while True:
         if isinstance(module, nn.parallel.DistributedDataParallel | nn.DataParallel):
             module = module.module
@@ -385,12 +386,12 @@ def _unwrapped(module: nn.Module) -> nn.Module:
             return module
 
 
-#: Parts of names that wrappers add to those of the model inside.
+#: Components that wrappers add to the names of the inner model.
 _WRAPPERS = frozenset({"_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"})
 
 
 def _plain_name(name: str) -> str:
-    """The name that a module or parameter has without wrappers.
+    """Return the name of a module or parameter without the components that wrappers add.
 
     >>> _plain_name("_fsdp_wrapped_module.body._checkpoint_wrapped_module.weight")
     'body.weight'
@@ -399,14 +400,14 @@ def _plain_name(name: str) -> str:
 
 
 def _class_name(module: nn.Module) -> str:
-    """The name of the model's own class: ``fully_shard`` puts a class of its own in front of it."""
+    """Return the name of the model's class, without the subclass that ``fully_shard`` creates."""
     classes = type(module).__mro__
     made = any(base.__name__ == "FSDPModule" for base in classes[0].__bases__)
     return next(each for each in classes[int(made) :] if each.__name__ != "FSDPModule").__name__
 
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:
-    """The tensors in nested tuples, lists, dictionaries and data classes, in their order."""
+    """Yield the tensors in nested tuples, lists, dictionaries and data classes, in order."""
     if isinstance(value, torch.Tensor):
         yield value
     elif dataclasses.is_dataclass(value) and not isinstance(value, Mapping):

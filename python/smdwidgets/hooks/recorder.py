@@ -1,6 +1,7 @@
-"""The half of a hook that runs on the writer's thread: captured tensors become files.
+"""Write captured tensors to files; this part of a hook runs on the writer thread.
 
-A step whose writing fails (a full disk) is dropped whole, with one warning until saving works again.
+If a step cannot be written, for example on a full disk, the whole step is dropped. A warning is logged once until saving
+works again.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ __all__ = ["At", "Captured", "Recorder"]
 logger = logging.getLogger("smdwidgets.hooks")
 
 
-#: A step: its global number, its mode, its number in that mode.
+#: A step: its global step number, its mode, its step number in that mode.
 At = tuple[int, ModeKeys, int]
 
 
 @dataclass(slots=True)
 class Captured:
-    """A tensor on its way: its bytes, or None where only the shape is wanted."""
+    """A captured tensor that is not written yet; ``held`` is None if only the shape is saved."""
 
     name: str
     held: Held | None
@@ -41,7 +42,7 @@ class Captured:
 
 
 class Recorder:
-    """Writes one worker's steps, one after the other. Not for use by several threads."""
+    """Writes the steps of one worker in sequence. Not thread-safe."""
 
     def __init__(
         self,
@@ -58,9 +59,9 @@ class Recorder:
         self._staging = staging
         self._tensorboard = tensorboard
         self._fsync = fsync
-        #: Takes finished files elsewhere, by their keys.
+        #: Uploads finished files, given by their keys.
         self._send = send
-        #: Whether the directory is no longer this writer's, and why.
+        #: Returns the reason if this writer no longer owns the directory, else None.
         self._lost = lost
         self._gone = False
         self._content = ""
@@ -68,12 +69,12 @@ class Recorder:
         self._at: At | None = None
         self._failed = False
         self._warned = False
-        #: Steps that are on disk, and steps that were dropped.
+        #: Number of saved steps, and of dropped steps.
         self.saved = 0
         self.dropped = 0
 
     def write(self, at: At, captured: Sequence[Captured]) -> None:
-        """Write tensors of a step, or what is kept of them."""
+        """Write tensors of a step, or their reductions and shapes."""
         if at != self._at:
             self._at = at
             self._failed = self._gone = self._gone or self._check_directory()
@@ -88,7 +89,7 @@ class Recorder:
                     self._staging.give_back(one.held.slab)
 
     def publish(self) -> None:
-        """Make the step that is being written visible. More tensors may follow, until :meth:`finish`."""
+        """Make the current step visible to readers. More tensors may follow until :meth:`finish`."""
         if self._writer is not None and self._send is None:
             try:
                 self._writer.publish()
@@ -96,7 +97,7 @@ class Recorder:
                 self._drop(error)
 
     def finish(self) -> None:
-        """Make the step visible, all of it at once."""
+        """Complete the current step and make it visible to readers atomically."""
         writer, self._writer = self._writer, None
         if writer is None:
             return
@@ -106,13 +107,13 @@ class Recorder:
                 self._send(event_key, index_key)
             self.saved += 1
             if self._warned:
-                logger.warning("Saving works again, from step %d on.", self._number)
+                logger.warning("saving works again from step %d", self._number)
                 self._warned = False
         except OSError as error:
             self._drop(error)
 
     def collections(self, content: str) -> None:
-        """Write the collection file, all at once."""
+        """Write the collection file atomically."""
         self._content = content
         if self._gone:
             return
@@ -127,14 +128,14 @@ class Recorder:
                 self._send(target.relative_to(self._root).as_posix())
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            self._warn(f"The collection file could not be written: {error}.")
+            self._warn(f"cannot write the collection file {target}: {error}")
 
     @property
     def _number(self) -> int:
         return -1 if self._at is None else self._at[0]
 
     def close(self) -> None:
-        """Close what stays open between steps."""
+        """Finish the current step and close all files."""
         self.finish()
         if self._tensorboard is not None:
             self._tensorboard.close()
@@ -142,16 +143,16 @@ class Recorder:
     # ------------------------------------------------------------------------------------------------------- inside
 
     def _check_directory(self) -> bool:
-        """Whether another process took the directory over. If it was removed, what a run needs is written again."""
+        """Return whether another process took over the directory; recreate the directory if it was removed."""
         lost = self._lost()
         if lost == "removed":
             logger.warning(
-                "%s was removed while training runs; recording goes on from step %d.", self._root, self._number
+                "%s was removed during the training; recording continues from step %d", self._root, self._number
             )
             if self._content:
                 self.collections(self._content)
         elif lost is not None:
-            logger.error("No more steps are saved from step %d on: %s", self._number, lost)
+            logger.error("recording stopped; no steps are saved from step %d: %s", self._number, lost)
         return lost not in (None, "removed")
 
     def _step_writer(self, at: At) -> _core.StepWriter:
@@ -162,7 +163,7 @@ class Recorder:
 
     def _write(self, at: At, captured: Sequence[Captured]) -> None:
         writer = self._step_writer(at)
-        # Tensors of which the same is kept are written by one call, in which the training can use the interpreter.
+        # Group tensors with equal settings into one call, because the call releases the GIL for the training.
         alike: dict[
             tuple[bool, tuple[tuple[str, bool], ...]], list[tuple[str, str, tuple[int, ...], NDArray[Any]]]
         ] = {}
@@ -191,7 +192,7 @@ class Recorder:
         if writer is not None:
             writer.discard()
         self._warn(
-            f"Step {self._number} is not saved: {error}. The training goes on; later steps are saved if they can be."
+            f"cannot save step {self._number}: {error}; the training continues, and later steps are saved if possible"
         )
 
     def _warn(self, message: str) -> None:

@@ -1,7 +1,7 @@
-"""Scalars and histograms for TensorBoard: one event file a mode, with true checksums.
+"""Write scalars, histograms and text to TensorBoard event files, one file per mode.
 
-The files lie in ``<directory>/<MODE>/``, so that TensorBoard shows each mode as a run of its own. Nothing of TensorBoard
-is needed to write them.
+The files are in ``<directory>/<MODE>/``, so that TensorBoard shows each mode as a separate run. TensorBoard does not need to
+be installed.
 
 >>> import tempfile
 >>> export = TensorBoardExport(tempfile.mkdtemp())
@@ -29,19 +29,19 @@ from smdwidgets.modes import ModeKeys
 
 __all__ = ["TensorBoardExport"]
 
-#: More would not be seen: TensorBoard draws 30.
+#: Number of histogram bins. TensorBoard displays only 30.
 _BINS = 64
 
 
 class TensorBoardExport:
-    """Appends to one event file a mode. Not for use by several threads."""
+    """Appends to one event file per mode. Not thread-safe."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
         self._files: dict[ModeKeys, io.BufferedWriter] = {}
 
     def add(self, name: str, held: Held, keep: Keep, step: int, mode: ModeKeys, timestamp: float) -> None:
-        """What of a tensor is to be shown: one number as a scalar, any other as a histogram."""
+        """Write a tensor as configured: a single number as a scalar, any other tensor as a histogram."""
         values = _numbers(held)
         if values is None or not values.size:
             return
@@ -51,11 +51,11 @@ class TensorBoardExport:
             self.histogram(f"{keep.histogram}/{name}", values, step, mode, timestamp)
 
     def scalar(self, tag: str, value: float, step: int, mode: ModeKeys, timestamp: float) -> None:
-        """One number."""
+        """Write one number."""
         self._write(_core.scalar_record(tag, step, timestamp, value), step, mode, timestamp)
 
     def histogram(self, tag: str, values: NDArray[Any], step: int, mode: ModeKeys, timestamp: float) -> None:
-        """How the finite elements are distributed; NaN and infinities have no place on its axis."""
+        """Write a histogram of the finite elements; NaN and infinities are omitted."""
         finite = values if values.dtype.kind != "f" or np.isfinite(values).all() else values[np.isfinite(values)]
         if not finite.size:
             return
@@ -77,7 +77,7 @@ class TensorBoardExport:
         self._write(record, step, mode, timestamp)
 
     def text(self, tag: str, lines: Sequence[bytes], step: int, mode: ModeKeys, timestamp: float) -> None:
-        """Text, a line an element."""
+        """Write lines of text."""
         plugin = _field(9, _field(1, _field(1, b"text")))
         shape = _field(2, _field(2, b"\x08" + _varint(len(lines))))
         strings = b"\x08\x07" + shape + b"".join(_field(8, line) for line in lines)  # 7: the type of strings
@@ -86,7 +86,7 @@ class TensorBoardExport:
         self._write(_core.write_record(event), step, mode, timestamp)
 
     def close(self) -> None:
-        """Close the files. What follows begins new ones."""
+        """Close the files. Later records start new files."""
         files, self._files = self._files, {}
         for file in files.values():
             file.close()
@@ -94,7 +94,7 @@ class TensorBoardExport:
     def _write(self, record: bytes, step: int, mode: ModeKeys, timestamp: float) -> None:
         file = self._files.get(mode) or self._begin(step, mode, timestamp)
         file.write(record)
-        file.flush()  # TensorBoard follows the file while it grows
+        file.flush()  # TensorBoard reads the file while it grows
 
     def _begin(self, step: int, mode: ModeKeys, timestamp: float) -> io.BufferedWriter:
         folder = self._directory / mode.name
@@ -106,7 +106,7 @@ class TensorBoardExport:
 
 
 def _varint(number: int) -> bytes:
-    """A whole number as protobuf writes it: seven bits a byte, the lowest first.
+    """Encode an integer as a protobuf varint: seven bits per byte, lowest bits first.
 
     >>> _varint(300).hex()
     'ac02'
@@ -121,12 +121,12 @@ def _varint(number: int) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A field with a length: text, bytes or a message."""
+    """Encode a length-delimited protobuf field: a string, bytes or a message."""
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
 def _numbers(held: Held) -> NDArray[Any] | None:
-    """The tensor's numbers as numpy can count them; of complex ones the magnitudes."""
+    """Return the tensor's numbers as a NumPy array, with magnitudes for complex numbers; None for strings."""
     if held.dtype in ("bool", "str"):
         return held.array if held.dtype == "bool" and held.array.size == 1 else None
     if held.dtype == "bfloat16":

@@ -1,4 +1,4 @@
-"""Hooks for TensorFlow: the Keras callback, and ``GradientTape`` for loops of one's own.
+"""Hooks for TensorFlow: the Keras callback, and ``GradientTape`` for custom loops.
 
 ::
 
@@ -11,7 +11,7 @@
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
-A step begins where the tape is entered, in Python or within a ``tf.function``.
+A step begins when the tape is entered, in Python or within a ``tf.function``.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = ["Collection", "Hook", "Tape"]
 
 
 class Hook(KerasHook):
-    """Saves tensors of Keras models and of loops around a ``tf.GradientTape``."""
+    """Save tensors of Keras models and of custom loops with a ``tf.GradientTape``."""
 
     __doc__ += "\n\n    " + "".join((BaseHook.__doc__ or "").partition("Args:")[1:])
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        # TensorFlow's own tensors, whatever Keras runs on.
+        # Custom loops use TensorFlow tensors, whichever backend Keras uses.
         self._taps = GraphTaps()
         self._wanted: Any = None
         self._registered: list[Any] = []
@@ -49,14 +49,14 @@ class Hook(KerasHook):
             self._registered.append(model)
 
     def wrap_tape(self, tape: tf.GradientTape) -> Tape:
-        """The tape, and this hook listening to it."""
+        """Wrap a gradient tape, to save its losses, variables and gradients."""
         if not hasattr(tape, "gradient") or not hasattr(tape, "__enter__"):
-            raise SMDebugTypeError(f"wrap_tape takes a tf.GradientTape, not {type(tape).__name__}.")
+            raise SMDebugTypeError(f"tape must be a tf.GradientTape, got {type(tape).__name__}")
         self._tap_registered()
         return Tape(self, tape)
 
     def _tap_registered(self) -> None:
-        """Listen to the layers of registered models, before the loop calls them or a ``tf.function`` traces the call."""
+        """Wrap the layers of registered models before the loop calls them or a ``tf.function`` traces the call."""
         if not self._alive():
             return
         for model in self._registered:
@@ -72,21 +72,21 @@ class Hook(KerasHook):
 
     def _listen(self, named: Mapping[str, Any]) -> None:
         if not is_symbolic():
-            self._taps.listen(self._heard, named, self._wanted_in_graph())
+            self._taps.listen(self._on_tensor, named, self._wanted_in_graph())
 
     def _wanted_in_graph(self) -> Any:
-        """The tape's tensor that says whether the step is saved, if this is the graph that the tape is in."""
+        """Return the boolean tensor whether the step is saved, if the current graph is the tape's graph; else None."""
         in_graph = getattr(self._wanted, "graph", None) is tf.compat.v1.get_default_graph()
         return self._wanted if in_graph and not tf.executing_eagerly() else None
 
     def record_tensor_value(self, tensor_name: str, tensor_value: Any) -> None:
-        """Save a value of the current step under a name, as a metric; also within a ``tf.function``."""
+        """Save a value as a metric of the current step; also works within a ``tf.function``."""
         self._check_name(tensor_name)
         self.get_collection("metrics").add_tensor_name(tensor_name)
         wanted = self._wanted
         if not isinstance(wanted, bool) and getattr(wanted, "graph", None) is not tf.compat.v1.get_default_graph():
-            wanted = None  # of a function traced earlier, or of no tape at all
-        self._hear({tensor_name: tensor_value}, wanted)
+            wanted = None  # the tensor belongs to a function traced earlier, or there is no tape
+        self._listen_if({tensor_name: tensor_value}, wanted)
 
     def _begin_from_graph(self) -> bool:
         if not self._alive():
@@ -96,19 +96,18 @@ class Hook(KerasHook):
         self._taps.open(saving)
         return saving
 
-    def _heard(self, name: str, value: Any) -> None:
-        super()._heard(name, value)
-        if name.startswith(
-            "gradients/"
-        ):  # what follows in a step is the optimizer's; the next tape begins the next step
+    def _on_tensor(self, name: str, value: Any) -> None:
+        super()._on_tensor(name, value)
+        # Only the optimizer's update follows the gradients, so the step is most likely complete.
+        if name.startswith("gradients/"):
             self._outbox.settle()
 
-    def _hear(self, named: Mapping[str, Any], wanted: Any) -> None:
-        self._taps.listen(self._heard, named, wanted)
+    def _listen_if(self, named: Mapping[str, Any], wanted: Any) -> None:
+        self._taps.listen(self._on_tensor, named, wanted)
 
 
 class Tape:
-    """A ``tf.GradientTape`` whose losses, variables and gradients are saved. All else is the tape's own."""
+    """A wrapper of ``tf.GradientTape`` that saves losses, variables and gradients."""
 
     def __init__(self, hook: Hook, tape: tf.GradientTape) -> None:
         self._hook = hook
@@ -129,7 +128,7 @@ class Tape:
         self._tape.__exit__(*error)
 
     def gradient(self, target: Any, sources: Any, *args: Any, **options: Any) -> Any:
-        """The gradients, as the tape computes them; saved with the loss and the variables as they are now."""
+        """Return the tape's gradients, and save them with the loss and the current values of the variables."""
         gradients = self._tape.gradient(target, sources, *args, **options)
         named: dict[str, Any] = {"loss": target}
         flat_sources, flat_gradients = tf.nest.flatten(sources), tf.nest.flatten(gradients)
@@ -138,7 +137,7 @@ class Tape:
             named[weight] = variable
             if gradient is not None:
                 named[of] = gradient
-        self._hook._hear(named, self._wanted)
+        self._hook._listen_if(named, self._wanted)
         return gradients
 
     def __getattr__(self, name: str) -> Any:
@@ -146,7 +145,7 @@ class Tape:
 
 
 def _names(variable: Any) -> tuple[str, str]:
-    """What a variable and its gradient are called: as the callback calls them where Keras made the variable."""
+    """Return the names of a variable and its gradient; for Keras variables, they are those of the Keras callback."""
     path = str(getattr(variable, "path", None) or getattr(variable, "name", None) or "variable").removesuffix(":0")
     owner, _, own = path.rpartition("/")
     layer = owner.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""From a torch tensor, wherever it is, to bytes that the hook owns: one copy, without a change."""
+"""Copy a PyTorch tensor from any device to memory that the hook owns, in a single copy."""
 
 from __future__ import annotations
 
@@ -27,21 +27,28 @@ _NAMES = [
     "complex64",
     "complex128",
 ]
-#: Older versions of torch lack some of the unsigned ones.
+#: Older versions of PyTorch lack some of the unsigned types.
 _DTYPES = {getattr(torch, name): (name, np.dtype(name)) for name in _NAMES if hasattr(torch, name)}
-#: numpy has no such type: its bytes travel as uint16.
+#: NumPy has no bfloat16, so its bytes are stored as uint16.
 _DTYPES[torch.bfloat16] = ("bfloat16", np.dtype("uint16"))
 
 
 def owned_from_torch(name: str, value: torch.Tensor, staging: Staging) -> Held:
-    """A copy of a tensor straight into the buffer that is written from. TypeError for what a run can't hold."""
+    """Copy a tensor directly into the write buffer.
+
+    Raises:
+        SMDebugTypeError: the format does not support the tensor's dtype.
+    """
     tensor = value.detach() if value.requires_grad else value
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
     shape = tuple(tensor.shape)
     known = _DTYPES.get(tensor.dtype)
     if known is None:
-        raise SMDebugTypeError(f"{shown(name)} is of {tensor.dtype}, which a run can't hold: convert it first.")
+        raise SMDebugTypeError(
+            f"unsupported dtype {tensor.dtype} of tensor {shown(name)}; convert it to one of "
+            f"{', '.join(dtype_name for dtype_name, _ in _DTYPES.values())}"
+        )
     own_name, dtype = known
     room, slab = staging.room(dtype, shape)
     if own_name == "bfloat16":

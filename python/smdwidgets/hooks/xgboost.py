@@ -7,8 +7,8 @@
     hook = Hook("/tmp/run", train_data=dtrain, validation_data=dval, hyperparameters=params)
     xgboost.train(params, dtrain, evals=[(dval, "validation")], callbacks=[hook])
 
-A step is a boosting round. Metrics are always saved (``validation-rmse``); name other collections in
-``include_collections``, or pass ``save_all=True``.
+A step is a boosting round. Metrics, such as ``validation-rmse``, are always saved. To save other collections, list them in
+``include_collections`` or pass ``save_all=True``.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["Hook"]
 logger = logging.getLogger("smdwidgets.hooks")
 
 IMPORTANCE_TYPES = ("weight", "gain", "cover", "total_gain", "total_cover")
-#: What a node of a dumped tree says: ``0:[f1<0.5] yes=1,no=2,missing=1,gain=3,cover=9`` or ``3:leaf=0.1,cover=4``.
+#: A node of a dumped tree: ``0:[f1<0.5] yes=1,no=2,missing=1,gain=3,cover=9`` or ``3:leaf=0.1,cover=4``.
 _NODE = re.compile(r"^\s*(\d+):(?:leaf=([^,]+)|\[(.*)\]\s+(.*?))(?:,cover=([^,]+))?$")
 
 
-class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, unused-ignore]  # Any where it is not installed
-    """Saves metrics, predictions, feature importances, SHAP values and trees of a boosting.
+class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, unused-ignore]  # the base is Any if xgboost is not installed
+    """Save metrics, predictions, feature importances, SHAP values and trees of an XGBoost training.
 
-    Besides what every hook takes:
+    Accepts the arguments of every hook, and the following:
 
     Args:
         hyperparameters: a dictionary, saved as ``hyperparameters/<name>``.
@@ -57,7 +57,7 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         CollectionKeys.PREDICTIONS: ("^predictions$",),
         CollectionKeys.LABELS: ("^labels$",),
         CollectionKeys.FEATURE_IMPORTANCE: ("^feature_importance/.*",),
-        # The bias is no feature. As in smdebug, it is saved with save_all or by a pattern that matches it.
+        # The bias is not a feature. As in smdebug, it is saved with save_all or by a pattern that matches it.
         CollectionKeys.AVERAGE_SHAP: ("^average_shap/(?!bias$)",),
         CollectionKeys.FULL_SHAP: ("^full_shap/(?!bias$)",),
         CollectionKeys.TREES: ("^trees/.*",),
@@ -76,9 +76,11 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
     ) -> None:
         for name, data in (("train_data", train_data), ("validation_data", validation_data)):
             if not (data is None or isinstance(data, xgboost.DMatrix)):
-                raise SMDebugTypeError(f"{name} takes an xgboost.DMatrix, not {type(data).__name__}.")
+                raise SMDebugTypeError(f"{name} must be an xgboost.DMatrix or None, got {type(data).__name__}")
         if not (hyperparameters is None or isinstance(hyperparameters, Mapping)):
-            raise SMDebugTypeError(f"hyperparameters takes a dictionary, not {type(hyperparameters).__name__}.")
+            raise SMDebugTypeError(
+                f"hyperparameters must be a dictionary or None, got {type(hyperparameters).__name__}"
+            )
         self.hyperparameters = hyperparameters
         self.train_data = train_data
         self.validation_data = validation_data
@@ -88,7 +90,7 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
 
     @classmethod
     def hook_from_config(cls, json_config_path: str | os.PathLike[str] | None = None) -> Self:
-        """Create a hook from a configuration file, by the name that SageMaker's XGBoost container uses."""
+        """Create a hook from a configuration file; SageMaker's XGBoost container calls this method."""
         return cls.create_from_json_file(json_config_path)
 
     def _worker(self) -> tuple[str, int]:
@@ -98,18 +100,18 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
     # ------------------------------------------------------------------------------------------------------- rounds
 
     def before_training(self, model: Any) -> Any:
-        """XGBoost calls this first."""
+        """Called by XGBoost before the first round."""
         return model
 
     @guarded
     def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
-        """XGBoost calls this after each round; True ends the training, when a rule has asked for it."""
+        """Called by XGBoost after each round; return True to stop the training if a rule requested it."""
         if not self._alive():
             return False
         try:
             if not self._stop_seen and (request := self.stop_requested) is not None:
                 self._stop_seen = True
-                logger.warning("Training ends after round %d: %s.", epoch, request)
+                logger.warning("stopping the training after round %d: %s", epoch, request)
                 return True
             if self._begin_step():
                 self._save_round(model, epoch, evals_log)
@@ -118,7 +120,10 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         return False
 
     def after_training(self, model: Any) -> Any:
-        """XGBoost calls this last; the hook stays open for further trainings, until :meth:`close` or the script's end."""
+        """Called by XGBoost after the last round.
+
+        The hook stays open for further trainings, until :meth:`close` is called or the script exits.
+        """
         if self._alive():
             self._end_step()
             self.flush()  # scripts read the run right after training, often without closing the hook
@@ -167,9 +172,9 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
                 self._capture(f"feature_importance/{kind}/{feature}", score / total if total else 0.0)
 
     def _save_shap(self, model: Any) -> None:
-        """Contributions of each feature (and the bias, last) to each prediction on the training data.
+        """Save the contributions of each feature, and of the bias, to each prediction on the training data.
 
-        ``full_shap/<feature>`` is the whole matrix, whatever the feature, because scripts for smdebug index its columns.
+        ``full_shap/<feature>`` is the whole matrix for every feature, because scripts for smdebug index its columns.
         """
         if self.train_data is None:
             self._has("train_data", None, "SHAP values")
@@ -183,7 +188,7 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
 
     def _save_trees(self, model: Any) -> None:
         if self._has_trees(model):
-            # The round's own trees: several for multi-class and for parallel trees.
+            # A round has several trees for multi-class models and for parallel trees.
             rounds = model.num_boosted_rounds()
             first = 0
             per_round = len(model[rounds - 1 : rounds].get_dump())
@@ -194,7 +199,7 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
     def _has(self, argument: str, value: object, what: str) -> bool:
         if value is None and argument not in self._lacking:
             self._lacking.add(argument)
-            logger.warning("No %s can be saved: give the hook %s.", what, argument)
+            logger.warning("cannot save %s; pass %s to the hook", what, argument)
         return value is not None
 
     def _has_trees(self, model: Any) -> bool:
@@ -205,7 +210,10 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
 
 
 def tree_table(dump: Sequence[str], first: int = 0) -> dict[str, NDArray[Any]]:
-    """Dumped trees as columns, one row a node, ordered by tree and node: what ``trees_to_dataframe`` gives, without pandas."""
+    """Convert dumped trees to columns with one row per node, ordered by tree and node.
+
+    The result equals ``trees_to_dataframe``, but does not require pandas.
+    """
     rows = sorted(_nodes(dump, first), key=lambda row: (row[0], row[1]))
     columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(11)]
     names = ("Tree", "Node", "ID", "Feature", "Split", "Yes", "No", "Missing", "Gain", "Cover", "Category")
@@ -244,7 +252,7 @@ def _nodes(dump: Sequence[str], first: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _condition(text: str) -> tuple[str, float, str]:
-    """``f1<0.5``: a number; ``f1:{0,3}``: categories; ``f1``: an indicator."""
+    """Parse a split condition: ``f1<0.5`` (number), ``f1:{0,3}`` (categories) or ``f1`` (indicator)."""
     if text.endswith("}") and ":{" in text:
         feature, _, categories = text.rpartition(":{")
         return feature, float("nan"), categories[:-1]

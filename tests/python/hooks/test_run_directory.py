@@ -335,10 +335,10 @@ def test_a_full_disk_costs_the_step_and_no_more(written, tmp_path, how):
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     first, *rest = done.stdout.splitlines()
-    assert first.startswith("Step 2 is not saved: ")
+    assert first.startswith("cannot save step 2: ")
     assert ("No space left on device" if how == "disk" else "File too large") in first
-    assert first.endswith("The training goes on; later steps are saved if they can be.")
-    assert rest == ["Saving works again, from step 5 on.", "trained to the end: 6"]
+    assert first.endswith("; the training continues, and later steps are saved if possible")
+    assert rest == ["saving works again from step 5", "trained to the end: 6"]
     assert written.steps() == [0, 1, 5, 6]
     for step in written.steps():
         values = written.values(step)
@@ -387,7 +387,7 @@ def test_disk_that_is_full_when_the_hook_closes(written, tmp_path):
         command = [*prefix, sys.executable, "-c", textwrap.dedent(code), str(folder), str(written.root), how]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert (done.returncode, done.stdout) == (0, "trained to the end\n"), done.stderr
-        assert "Step 1 is not saved: " in done.stderr
+        assert "cannot save step 1: " in done.stderr
         assert "Traceback" not in done.stderr
         assert written.steps() == [0]
         assert written.ended
@@ -409,7 +409,7 @@ def test_directory_that_is_removed_while_training_runs(written, caplog):
     with create_trial(written.root) as trial:
         assert trial.tensor_names(collection="weights") == ["x"]
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line == f"{written.root} was removed while training runs; recording goes on from step 3."
+    assert line == f"{written.root} was removed during the training; recording continues from step 3"
 
 
 def test_directory_that_another_training_took_over(written, caplog):
@@ -442,7 +442,7 @@ def test_directory_that_another_training_took_over(written, caplog):
     assert written.names(0) == ["theirs"]
     assert claim.exists()
     assert not written.ended
-    assert caplog.text.count("No more steps are saved") == 1
+    assert caplog.text.count("recording stopped; no steps are saved") == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
