@@ -16,7 +16,7 @@ def test_an_exported_page_without_javascript_says_what_it_needs(browser, tmp_pat
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((tmp_path / "page.html").as_uri())
-    words = page.get_by_text("This page draws with JavaScript, which this browser does not run")
+    words = page.get_by_text("This page requires JavaScript that this browser does not support")
     expect(words).to_have_css("opacity", "1", timeout=20_000)
     context.close()
 

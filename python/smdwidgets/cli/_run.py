@@ -16,7 +16,10 @@ from smdwidgets.trials.local import local_path
 
 
 def open_run(path: str) -> Trial:
-    """Open a run, skip unreadable index files, and raise for an empty directory instead of waiting."""
+    """Open a run and skip unreadable index files.
+
+    Raises for an empty directory instead of waiting for the run to start.
+    """
     check_not_empty(path)
     return create_trial(path, skip_bad_index=True)
 

@@ -115,7 +115,10 @@ def _open_trial(args: argparse.Namespace) -> Trial:
 
 
 def _add_rules(runner: RuleRunner, trial: Trial, args: argparse.Namespace) -> bool:
-    """Add the requested rules to the runner; return whether they were requested explicitly."""
+    """Add the requested rules to the runner.
+
+    Returns whether the rules were requested explicitly.
+    """
     parameters = _parameters(args.param)
     if args.config:
         configured = RuleRunner.from_json(trial, args.config, allow_custom=args.allow_custom)

@@ -149,7 +149,10 @@ def _with_both(
 
 
 def _copy_notebooks(out: Path) -> None:
-    """Create the directory and copy the notebooks into it; keep existing copies, which the user may have edited."""
+    """Create the directory and copy the notebooks into it.
+
+    Existing copies are kept, because the user may have edited them.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         for notebook in sorted(demo.notebooks().glob("*.ipynb")):

@@ -1,4 +1,6 @@
-"""Generate the command reference: `python -m smdwidgets.cli.document docs/commands.md`.
+"""Generate the command reference in docs/commands.md.
+
+Usage: `python -m smdwidgets.cli.document docs/commands.md`.
 
 Only the text between the two markers is replaced.
 """
@@ -19,7 +21,7 @@ BEGIN, END = "<!-- commands: begin -->", "<!-- commands: end -->"
 
 
 def reference() -> str:
-    """Return the reference of all commands: description, examples, arguments, exit codes."""
+    """Return the command reference: descriptions, examples, arguments, exit codes."""
     choices = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)).choices
     return "\n\n".join(_command(name, choices[name]) for name in COMMANDS)
 

@@ -66,7 +66,10 @@ def _span(steps: list[int]) -> dict[str, int | None]:
 
 
 def _collections(trial: Trial) -> tuple[dict[str, int], list[dict[str, str]]]:
-    """Return the number of tensors per collection, and a problem for each unusable collection pattern."""
+    """Return the number of tensors per collection, and problems.
+
+    A collection with an invalid pattern is reported as a problem.
+    """
     members: dict[str, int] = {}
     problems = []
     for name in sorted(trial.collections()):

@@ -1,4 +1,4 @@
-"""Write a self-contained HTML report with curves, tensors at every step and rule findings.
+"""Write a self-contained HTML report with curves, tensors and rule findings.
 
 The step slider works without a network connection, a server or Python, so the file can be shared or archived.
 

@@ -83,7 +83,10 @@ def _step(trial: Trial, view: TensorView, requested: int | None, mode: ModeKeys)
 
 
 def facts(view: TensorView, step: int, frame: Frame) -> dict[str, Any]:
-    """Return the tensor's statistics at the step as JSON-serializable objects; non-finite numbers are strings."""
+    """Return the tensor's statistics at the step as JSON-serializable objects.
+
+    Non-finite numbers are strings.
+    """
     mode, mode_step = view.trial.mode_modestep(step)
     n, nan, pos, neg, zero = (int(count) for count in frame.counts)
     summary: dict[str, Any] = {

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check(path: str, steps: range | None = None, threads: int | None = None) -> dict[str, Any]:
-    """Verify the run at a path; return its faults and the checked amounts as JSON-serializable objects."""
+    """Verify the run at a path and return the result as JSON-serializable objects."""
     if "://" not in path or path.lower().startswith("file://"):
         path = local_path(path)
         if is_log(path):
@@ -101,7 +101,10 @@ def _check_run(run: LocalRun | S3Run, steps: range | None, threads: int | None) 
 
 
 def _check_log(storage: Storage, steps: range | None) -> dict[str, Any]:
-    """Verify all TensorBoard runs below a directory; opening a run reads and checks all its records."""
+    """Verify all TensorBoard runs below a directory.
+
+    Opening a run reads and checks all its records.
+    """
     if steps is not None:
         storage.close()
         raise SMDebugValueError("--steps is not supported for TensorBoard logs, which are read as a whole")
@@ -164,7 +167,10 @@ def _record_fault(
 
 
 def _unindexed_files(run: LocalRun | S3Run) -> list[dict[str, Any]]:
-    """Report event files without an index file, which are never read, if the run has ended."""
+    """Report event files of an ended run without an index file.
+
+    Such files are never read.
+    """
     if run.end_age() is None:
         return []  # hooks write the index file of a step after its event file
     indexed = {key.rpartition("/")[2].rpartition(".")[0] for key in run.storage.list("index/")}

@@ -60,7 +60,7 @@ def run(seconds: float | None = None, directory: str | os.PathLike[str] = "runs/
 
 
 def notebooks() -> Path:
-    """Return the directory of the notebooks in the checkout or in the installed package."""
+    """Return the notebook directory of the checkout or the installed package."""
     here = Path(__file__).resolve().parent
     checkout = here.parents[2] / "notebooks"
     return checkout if (checkout / "01_look_around.ipynb").is_file() else here / "notebooks"

@@ -30,7 +30,10 @@ def require_lab() -> None:
 
 
 def free_port(wanted: int | None = None) -> int:
-    """Return `wanted` if it is free, or raise; without `wanted`, return 8888 or another free port."""
+    """Return a free port: `wanted`, or by default 8888 or any other.
+
+    Raises if `wanted` is in use.
+    """
     for port in [wanted] if wanted is not None else [8888, 0]:
         with socket.socket() as sock:
             try:
@@ -43,7 +46,7 @@ def free_port(wanted: int | None = None) -> int:
 
 
 class Lab:
-    """A JupyterLab server process on the loopback interface, protected by a random token."""
+    """A JupyterLab server process on the loopback interface with a random token."""
 
     def __init__(
         self, root: Path, notebook: str, port: int, *, browser: bool, log: Path, environment: dict[str, str]
@@ -90,7 +93,10 @@ class Lab:
         return self._process.poll() is None
 
     def wait_until_up(self, timeout: float = _PATIENCE) -> None:
-        """Wait until the server answers for the notebook URL; raise if it does not within the timeout."""
+        """Wait until the server answers for the notebook URL.
+
+        Raises if the server exits or the timeout expires first.
+        """
         end = time.monotonic() + timeout
         while self.running and time.monotonic() < end:
             try:
@@ -114,7 +120,7 @@ class Lab:
 
 
 def executed(notebook: Path, timeout: int = 120) -> Iterator[tuple[str, list[str]]]:
-    """Execute a notebook in a kernel and yield the source and text outputs of each code cell.
+    """Execute a notebook and yield the source and text outputs of each code cell.
 
     Raises:
         SMDebugRuntimeError: a cell raised an exception.

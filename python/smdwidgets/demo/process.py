@@ -44,7 +44,10 @@ class TrainingProcess:
         return self._process.poll() is None
 
     def wait_for_first_steps(self, timeout: float = _PATIENCE) -> None:
-        """Wait until a few steps are saved; raise if the training ends or the timeout expires."""
+        """Wait until a few steps are saved.
+
+        Raises if the training ends or the timeout expires first.
+        """
         end = time.monotonic() + timeout
         folder = Path(self.directory, "index", "000000000")
         while len(list(folder.glob("*.json"))) < _FIRST_STEPS:

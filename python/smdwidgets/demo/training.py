@@ -109,7 +109,10 @@ def loss_of(probabilities: Array, labels: NDArray[np.int64]) -> float:
 
 
 def learning_rate(step: int) -> float:
-    """Return the decaying learning rate, with the second mistake: 3.0 instead of 0.03 for six steps."""
+    """Return the decaying learning rate, with the second mistake.
+
+    For six steps, it is 3.0 instead of 0.03.
+    """
     if SLIP_AT <= step < SLIP_AT + 6:
         return SLIP_TO
     return float(RATE * 0.5 ** (step / STEPS))
@@ -118,7 +121,10 @@ def learning_rate(step: int) -> float:
 def train(
     directory: str | os.PathLike[str], seconds: float = 0.0, stop: threading.Event | None = None, seed: int = 0
 ) -> None:
-    """Train once and save every step, spread over `seconds` so that the run can be followed live."""
+    """Train once and save every step.
+
+    The training is spread over `seconds`, so that the run can be followed live.
+    """
     stop = stop or threading.Event()
     rng = np.random.default_rng(seed)
     model = Classifier(rng)

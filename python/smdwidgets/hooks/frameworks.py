@@ -1,4 +1,4 @@
-"""The framework modules (`smdwidgets.pytorch`, ...): lazy names, and the current hook.
+"""Lazy names and the current hook of modules such as `smdwidgets.pytorch`.
 
 A framework module offers `modes`, `SaveConfig`, `create_trial` and other names that need no framework. `Hook` and
 `Collection` import the framework when they are first used.
@@ -22,7 +22,7 @@ __all__ = ["FRAMEWORKS", "Framework", "check_hook_type", "del_hook", "set_hook"]
 
 @dataclass(frozen=True)
 class Framework:
-    """One framework: where its hook is defined, and which packages that module imports.
+    """A framework: the module of its hook, and the packages that it imports.
 
     >>> FRAMEWORKS["pytorch"].packages
     ('torch',)
@@ -76,7 +76,9 @@ class Framework:
         return __getattr__, __dir__
 
     def get_hook(self, json_config_path: str | PathLike[str] | None, create_if_not_exists: bool) -> Any:
-        """Return the current hook if it belongs to this framework. Optionally create one from a JSON file.
+        """Return the current hook if it belongs to this framework.
+
+        If there is none, optionally create one from a JSON file.
 
         Returns None if there is no such hook and no JSON file.
         """
@@ -122,7 +124,10 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
 
 
 def check_hook_type(hook_type: str | None) -> None:
-    """Raise an error unless `hook_type`, as in smdebug's TensorFlow `get_hook`, selects a Keras hook."""
+    """Raise an error unless `hook_type` selects a Keras hook.
+
+    smdebug's `get_hook` for TensorFlow has this parameter.
+    """
     if hook_type in ("session", "estimator"):
         raise SMDebugNotImplementedError(f"hook_type {hook_type!r} is not available: {_TENSORFLOW_1}")
     if hook_type not in (None, "keras"):
@@ -146,7 +151,9 @@ def set_hook(custom_hook: Hook) -> None:
 
 
 def del_hook() -> None:
-    """Unset the current hook: `get_hook` returns None until another hook is created or set.
+    """Unset the current hook.
+
+    `get_hook` returns None until another hook is created or set.
 
     The hook stays open and keeps saving.
 

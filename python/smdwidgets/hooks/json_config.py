@@ -114,7 +114,10 @@ def read(path: Path) -> Mapping[str, Any]:
 
 
 def _warn_unknown(given: Mapping[str, object], known: Sequence[str], where: str) -> None:
-    """Warn about unknown keys. They are not an error, because smdebug ignores them and such files exist."""
+    """Warn about unknown keys.
+
+    They are not an error, because smdebug ignores them and files with such keys exist.
+    """
     for key in given:
         if key not in known:
             hint = did_you_mean(str(key), known)
@@ -169,7 +172,10 @@ def _collection(
 
 
 def _steps(parameters: Mapping[str, Any]) -> dict[ModeKeys, dict[str, Any]]:
-    """Return the save parameters per mode: ``save_interval`` for all modes, ``train.save_interval`` for one."""
+    """Return the save parameters of each mode.
+
+    ``save_interval`` applies to all modes, ``train.save_interval`` to one.
+    """
     return {
         mode: {
             key: parameters[name]

@@ -19,7 +19,10 @@ __all__ = ["Keep", "Patterns", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to save of one tensor; ``histogram`` is the collection name that prefixes the TensorBoard tag."""
+    """What to save of one tensor.
+
+    ``histogram`` is the collection name that prefixes the TensorBoard tag.
+    """
 
     raw: bool = True
     shape: bool = False

@@ -95,7 +95,9 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
     # ------------------------------------------------------------------------------------------- smdebug compatibility
 
     def register_model(self, model: Any) -> None:
-        """Register a model whose layers' inputs and outputs are saved in loops with :meth:`wrap_tape`.
+        """Register a model for loops with :meth:`wrap_tape`.
+
+        The inputs and outputs of its layers are saved.
 
         `fit`, `evaluate` and `predict` need no registration.
         """
@@ -104,7 +106,9 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self.set_model(model)
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
-        """Return the optimizer unchanged. Gradients and optimizer variables are saved without a wrapper.
+        """Return the optimizer unchanged.
+
+        Gradients and optimizer variables are saved without a wrapper.
 
         >>> hook.wrap_optimizer(optimizer) is optimizer            # doctest: +SKIP
         True
@@ -209,7 +213,10 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
     # --------------------------------------------------------------------------------------------------------- taps
 
     def _tap(self, function: str) -> None:
-        """Wrap the methods that produce the saved tensors, before Keras traces its step function."""
+        """Wrap the methods that produce the saved tensors.
+
+        This must happen before Keras traces its step function.
+        """
         model = self.model
         if not self._plan.prepared:
             self._prepare()

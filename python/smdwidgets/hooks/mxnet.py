@@ -65,7 +65,10 @@ class Hook(BaseHook):
         super().__init__(*args, **options)
 
     def register_block(self, block: Any) -> None:
-        """Register a block. The outputs of a loss block are saved; a forward pass of any other block starts a step."""
+        """Register a block.
+
+        The outputs of a loss block are saved. A forward pass of any other block starts a step.
+        """
         if not isinstance(block, mxnet.gluon.Block):
             raise SMDebugTypeError(f"block must be a gluon.Block, got {type(block).__name__}")
         if any(block is known for known in self._blocks):
@@ -107,7 +110,10 @@ class Hook(BaseHook):
 
     @guarded
     def _after_update(self, parameters: Sequence[Any]) -> None:
-        """Save the gradients after a trainer has updated the parameters; the step is then most likely complete."""
+        """Save the gradients after a trainer has updated the parameters.
+
+        The step is then most likely complete.
+        """
         if self._alive() and any(mine is updated for mine in self._parameters() for updated in parameters):
             self._save_gradients()
             self._outbox.settle()
@@ -129,7 +135,10 @@ class Hook(BaseHook):
             yield from root.collect_params().values()
 
     def _read(self, name: str, parameter: Any, get: Any) -> bool:
-        """Save a parameter's value or gradient from its first device; return False if it is not initialized yet."""
+        """Save a parameter's value or gradient from its first device.
+
+        Returns False if the parameter is not initialized yet.
+        """
         if self._keep(name) is not None:
             try:
                 value = get(parameter.list_ctx()[0])
@@ -139,7 +148,7 @@ class Hook(BaseHook):
         return True
 
     def _tap_blocks(self) -> None:
-        """Register callbacks on the blocks whose inputs or outputs may belong to a saved collection."""
+        """Register callbacks on the blocks whose inputs or outputs may be saved."""
         self._tapped = True
 
         def tap(block: Any) -> None:
@@ -181,7 +190,10 @@ class Hook(BaseHook):
 
 
 def _observe_trainers() -> None:
-    """Notify open hooks after a trainer has updated parameters. Gluon has no callback for this."""
+    """Notify open hooks after a trainer has updated parameters.
+
+    Gluon has no callback for this.
+    """
     trainer = mxnet.gluon.Trainer
     if hasattr(trainer.step, "__wrapped__"):
         return

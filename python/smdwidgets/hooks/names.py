@@ -1,4 +1,4 @@
-"""Names that every framework module offers, whether or not the framework is installed."""
+"""Names that every framework module offers, even without the framework."""
 
 from smdwidgets.config import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.hooks.frameworks import del_hook, set_hook

@@ -23,7 +23,9 @@ __all__ = ["Hook"]
 
 
 class Hook(BaseHook):
-    """Save tensors that the training loop passes to :meth:`save_tensor`; :meth:`step` ends a step.
+    """Save tensors that the training loop passes to the hook.
+
+    :meth:`save_tensor` saves a tensor, and :meth:`step` ends a step.
 
     By default, every step is saved. Use :meth:`should_save_step` to skip computing tensors that are not saved::
 
@@ -55,7 +57,7 @@ class Hook(BaseHook):
 
     @guarded
     def save_scalar(self, name: str, value: object, sm_metric: bool = False, timestamp: float | None = None) -> None:
-        """Save a number as ``scalar/<name>`` at the current step, whatever the save interval."""
+        """Save a number as ``scalar/<name>``, regardless of the save interval."""
         self._ensure_step()
         super().save_scalar(name, value, sm_metric, timestamp)
 
@@ -63,7 +65,10 @@ class Hook(BaseHook):
     def save_tensor(
         self, tensor_name: str, tensor_value: object, collections_to_write: str | Iterable[str] = CollectionKeys.DEFAULT
     ) -> None:
-        """Save a tensor at the current step to the collections that are saved at this step."""
+        """Save a tensor at the current step.
+
+        It is saved to those of the collections that are saved at this step.
+        """
         self._ensure_step()
         super().save_tensor(tensor_name, tensor_value, collections_to_write)
 

@@ -38,12 +38,12 @@ class Collections(CollectionManager):
         self._kind = kind
 
     def create_collection(self, name: str, cls: type[Collection] | None = None) -> None:
-        """Create an empty collection; the default class is the framework's collection class."""
+        """Create an empty collection, by default of the framework's class."""
         super().create_collection(name, self._kind if cls is None else cls)
 
 
 class Plan:
-    """The collections of a hook, with their configurations and the state of the current step.
+    """The collections of a hook, their configurations, and the current step.
 
     Args:
         built_in: the framework's built-in collections with their patterns.
@@ -105,7 +105,10 @@ class Plan:
             self.included.append(name)
 
     def prepare(self) -> None:
-        """Complete the configuration of every collection; called when the first step begins."""
+        """Complete the configuration of every collection.
+
+        Called when the first step begins.
+        """
         self.prepared = True
         for name in self.included:
             self.collections.create_collection(name)
@@ -193,11 +196,14 @@ class Plan:
             return found
 
     def asked(self, collections: Iterable[Collection]) -> list[Collection]:
-        """Return the collections saved at this step, included or not, for a tensor passed explicitly by the script."""
+        """Return those of the collections that are saved at this step, included or not.
+
+        This applies to a tensor that the script passes explicitly.
+        """
         return [one for one in collections if self._saves(one, *self._at)]
 
     def keep_own(self, name: str, asked: Sequence[Collection]) -> Keep:
-        """Return what to save of a tensor that the script passes explicitly for these collections."""
+        """Return what to save of a tensor that the script passes explicitly."""
         matched = [one for one in self.saving if one not in asked and self._patterns.match(one, name)]
         return keep([*asked, *matched], self._tensorboard)
 

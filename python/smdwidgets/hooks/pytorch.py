@@ -190,7 +190,9 @@ class Hook(BaseHook):
         self._tap(loss_module, inputs=True, outputs=True)
 
     def register_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Save the gradients that the optimizer uses: accumulated, averaged over workers, unscaled and clipped.
+        """Save the gradients that the optimizer uses.
+
+        These are accumulated, averaged over workers, unscaled and clipped.
 
         Without a registered optimizer, the value of ``parameter.grad`` after each backward pass is saved.
         """
@@ -256,7 +258,10 @@ class Hook(BaseHook):
                     yield f"{root}_{_plain_name(name)}", parameter
 
     def _tap_modules(self) -> None:
-        """Register callbacks on the modules whose inputs or outputs may be saved; each callback costs time."""
+        """Register callbacks on the modules whose inputs or outputs may be saved.
+
+        Other modules get no callback, because each one costs time.
+        """
         self._tapped = True
         for _, root in self._roots:
             for module in root.modules():
@@ -269,7 +274,10 @@ class Hook(BaseHook):
                     self._tap(module, inputs, outputs)
 
     def _tap(self, module: nn.Module, inputs: bool, outputs: bool) -> None:
-        """Register callbacks on a module. Inputs are copied before the call, which may change them in place."""
+        """Register callbacks on a module.
+
+        Inputs are copied before the call, which may change them in place.
+        """
         if inputs:
             before = _ModuleCallback(self, Hook._before_call)
             self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
@@ -285,7 +293,10 @@ class Hook(BaseHook):
             self._capture_all(self._names[module], "output", outputs)
 
     def _capture_all(self, module: str, kind: str, value: object) -> None:
-        """Capture the tensors in a module's input or output; numbering continues over repeated calls in a step."""
+        """Capture the tensors in a module's input or output.
+
+        Numbering continues if the module is called again in the same step.
+        """
         prefix = f"{module}_{kind}_"
         for tensor in _tensors(value):
             index = self._counts.get(prefix, 0)
@@ -295,7 +306,10 @@ class Hook(BaseHook):
     # ---------------------------------------------------------------------------------------------------- gradients
 
     def _watch(self, name: str, parameter: nn.Parameter) -> None:
-        """Register a callback for a parameter's gradient; it is removed at the first step that is not saved."""
+        """Register a callback for a parameter's gradient.
+
+        It is removed at the first step that is not saved.
+        """
         known = self._watched.get(id(parameter))
         if known is not None and known[0]() is parameter:
             return
@@ -323,7 +337,10 @@ class Hook(BaseHook):
                     self._capture(f"gradient/{name}", parameter.grad)
 
     def _after_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        """Publish the step after the optimizer has updated a registered model; the step is most likely complete."""
+        """Publish the step after an optimizer has updated a registered model.
+
+        The step is then most likely complete.
+        """
         if self._saving:
             updated = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
             if any(updated is parameter for _, parameter in self._parameters()):
@@ -338,7 +355,7 @@ class Hook(BaseHook):
         return owned_from_torch(name, self._local(name, value), self._outbox.staging)
 
     def _local(self, name: str, value: torch.Tensor) -> torch.Tensor:
-        """Return this worker's shard of a sharded tensor; return any other tensor unchanged.
+        """Return this worker's shard of a sharded tensor, or any other tensor as it is.
 
         Operations on a DTensor may start a collective, which hangs or fails if other ranks do not take part.
         """
@@ -376,7 +393,7 @@ class Hook(BaseHook):
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
-    """Return the model inside wrappers that have no tensors, such as DistributedDataParallel."""
+    """Return the model inside wrappers such as DistributedDataParallel."""
     while True:
         if isinstance(module, nn.parallel.DistributedDataParallel | nn.DataParallel):
             module = module.module
@@ -391,7 +408,7 @@ _WRAPPERS = frozenset({"_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped
 
 
 def _plain_name(name: str) -> str:
-    """Return the name of a module or parameter without the components that wrappers add.
+    """Return the name of a module or parameter without wrapper components.
 
     >>> _plain_name("_fsdp_wrapped_module.body._checkpoint_wrapped_module.weight")
     'body.weight'
@@ -400,14 +417,17 @@ def _plain_name(name: str) -> str:
 
 
 def _class_name(module: nn.Module) -> str:
-    """Return the name of the model's class, without the subclass that ``fully_shard`` creates."""
+    """Return the name of the model's class.
+
+    ``fully_shard`` replaces the class by a subclass, which is skipped.
+    """
     classes = type(module).__mro__
     made = any(base.__name__ == "FSDPModule" for base in classes[0].__bases__)
     return next(each for each in classes[int(made) :] if each.__name__ != "FSDPModule").__name__
 
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:
-    """Yield the tensors in nested tuples, lists, dictionaries and data classes, in order."""
+    """Yield the tensors in nested containers and data classes, in order."""
     if isinstance(value, torch.Tensor):
         yield value
     elif dataclasses.is_dataclass(value) and not isinstance(value, Mapping):

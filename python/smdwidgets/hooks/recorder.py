@@ -32,7 +32,10 @@ At = tuple[int, ModeKeys, int]
 
 @dataclass(slots=True)
 class Captured:
-    """A captured tensor that is not written yet; ``held`` is None if only the shape is saved."""
+    """A captured tensor that is not written yet.
+
+    ``held`` is None if only the shape is saved.
+    """
 
     name: str
     held: Held | None
@@ -89,7 +92,10 @@ class Recorder:
                     self._staging.give_back(one.held.slab)
 
     def publish(self) -> None:
-        """Make the current step visible to readers. More tensors may follow until :meth:`finish`."""
+        """Make the current step visible to readers.
+
+        More tensors may follow until :meth:`finish`.
+        """
         if self._writer is not None and self._send is None:
             try:
                 self._writer.publish()
@@ -143,7 +149,10 @@ class Recorder:
     # ------------------------------------------------------------------------------------------------------- inside
 
     def _check_directory(self) -> bool:
-        """Return whether another process took over the directory; recreate the directory if it was removed."""
+        """Return whether another process took over the directory.
+
+        If the directory was removed, the files that a run needs are written again.
+        """
         lost = self._lost()
         if lost == "removed":
             logger.warning(

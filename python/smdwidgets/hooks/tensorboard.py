@@ -1,4 +1,6 @@
-"""Write scalars, histograms and text to TensorBoard event files, one file per mode.
+"""Write scalars, histograms and text to TensorBoard event files.
+
+There is one file per mode.
 
 The files are in ``<directory>/<MODE>/``, so that TensorBoard shows each mode as a separate run. TensorBoard does not need to
 be installed.
@@ -41,7 +43,10 @@ class TensorBoardExport:
         self._files: dict[ModeKeys, io.BufferedWriter] = {}
 
     def add(self, name: str, held: Held, keep: Keep, step: int, mode: ModeKeys, timestamp: float) -> None:
-        """Write a tensor as configured: a single number as a scalar, any other tensor as a histogram."""
+        """Write a tensor as its configuration requires.
+
+        A single number is written as a scalar, any other tensor as a histogram.
+        """
         values = _numbers(held)
         if values is None or not values.size:
             return
@@ -126,7 +131,11 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _numbers(held: Held) -> NDArray[Any] | None:
-    """Return the tensor's numbers as a NumPy array, with magnitudes for complex numbers; None for strings."""
+    """Return the tensor's numbers as a NumPy array.
+
+    Complex numbers are replaced by their magnitudes. Returns None for strings, and for booleans other than a
+    single one.
+    """
     if held.dtype in ("bool", "str"):
         return held.array if held.dtype == "bool" and held.array.size == 1 else None
     if held.dtype == "bfloat16":

@@ -56,7 +56,10 @@ class Hook(KerasHook):
         return Tape(self, tape)
 
     def _tap_registered(self) -> None:
-        """Wrap the layers of registered models before the loop calls them or a ``tf.function`` traces the call."""
+        """Wrap the layers of registered models.
+
+        This must happen before the loop calls them or a ``tf.function`` traces the call.
+        """
         if not self._alive():
             return
         for model in self._registered:
@@ -75,12 +78,18 @@ class Hook(KerasHook):
             self._taps.listen(self._on_tensor, named, self._wanted_in_graph())
 
     def _wanted_in_graph(self) -> Any:
-        """Return the boolean tensor whether the step is saved, if the current graph is the tape's graph; else None."""
+        """Return the tape's boolean tensor for whether the step is saved.
+
+        Returns None if the current graph is not the tape's graph.
+        """
         in_graph = getattr(self._wanted, "graph", None) is tf.compat.v1.get_default_graph()
         return self._wanted if in_graph and not tf.executing_eagerly() else None
 
     def record_tensor_value(self, tensor_name: str, tensor_value: Any) -> None:
-        """Save a value as a metric of the current step; also works within a ``tf.function``."""
+        """Save a value as a metric of the current step.
+
+        This also works within a ``tf.function``.
+        """
         self._check_name(tensor_name)
         self.get_collection("metrics").add_tensor_name(tensor_name)
         wanted = self._wanted
@@ -128,7 +137,10 @@ class Tape:
         self._tape.__exit__(*error)
 
     def gradient(self, target: Any, sources: Any, *args: Any, **options: Any) -> Any:
-        """Return the tape's gradients, and save them with the loss and the current values of the variables."""
+        """Return the tape's gradients, and save them.
+
+        The loss and the current values of the variables are saved, too.
+        """
         gradients = self._tape.gradient(target, sources, *args, **options)
         named: dict[str, Any] = {"loss": target}
         flat_sources, flat_gradients = tf.nest.flatten(sources), tf.nest.flatten(gradients)
@@ -145,7 +157,10 @@ class Tape:
 
 
 def _names(variable: Any) -> tuple[str, str]:
-    """Return the names of a variable and its gradient; for Keras variables, they are those of the Keras callback."""
+    """Return the names of a variable and its gradient.
+
+    For Keras variables, they are those of the Keras callback.
+    """
     path = str(getattr(variable, "path", None) or getattr(variable, "name", None) or "variable").removesuffix(":0")
     owner, _, own = path.rpartition("/")
     layer = owner.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Copy a PyTorch tensor from any device to memory that the hook owns, in a single copy."""
+"""Copy a PyTorch tensor from any device to memory that the hook owns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hook for XGBoost: a callback for ``xgboost.train`` and for the scikit-learn estimators.
+"""A hook for XGBoost, for ``xgboost.train`` and scikit-learn estimators.
 
 ::
 
@@ -38,7 +38,9 @@ _NODE = re.compile(r"^\s*(\d+):(?:leaf=([^,]+)|\[(.*)\]\s+(.*?))(?:,cover=([^,]+
 
 
 class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, unused-ignore]  # the base is Any if xgboost is not installed
-    """Save metrics, predictions, feature importances, SHAP values and trees of an XGBoost training.
+    """Save tensors of an XGBoost training.
+
+    These are metrics, predictions, feature importances, SHAP values and trees.
 
     Accepts the arguments of every hook, and the following:
 
@@ -90,7 +92,10 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
 
     @classmethod
     def hook_from_config(cls, json_config_path: str | os.PathLike[str] | None = None) -> Self:
-        """Create a hook from a configuration file; SageMaker's XGBoost container calls this method."""
+        """Create a hook from a configuration file.
+
+        SageMaker's XGBoost container calls this method.
+        """
         return cls.create_from_json_file(json_config_path)
 
     def _worker(self) -> tuple[str, int]:
@@ -105,7 +110,10 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
 
     @guarded
     def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Called by XGBoost after each round; return True to stop the training if a rule requested it."""
+        """Called by XGBoost after each round.
+
+        Returns True to stop the training if a rule requested it.
+        """
         if not self._alive():
             return False
         try:
@@ -172,7 +180,9 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
                 self._capture(f"feature_importance/{kind}/{feature}", score / total if total else 0.0)
 
     def _save_shap(self, model: Any) -> None:
-        """Save the contributions of each feature, and of the bias, to each prediction on the training data.
+        """Save the contributions of each feature and of the bias to each prediction.
+
+        They are computed on the training data.
 
         ``full_shap/<feature>`` is the whole matrix for every feature, because scripts for smdebug index its columns.
         """
@@ -252,7 +262,10 @@ def _nodes(dump: Sequence[str], first: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _condition(text: str) -> tuple[str, float, str]:
-    """Parse a split condition: ``f1<0.5`` (number), ``f1:{0,3}`` (categories) or ``f1`` (indicator)."""
+    """Parse a split condition.
+
+    ``f1<0.5`` is a number, ``f1:{0,3}`` are categories, and ``f1`` is an indicator.
+    """
     if text.endswith("}") and ":{" in text:
         feature, _, categories = text.rpartition(":{")
         return feature, float("nan"), categories[:-1]

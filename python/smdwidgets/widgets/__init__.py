@@ -1,4 +1,4 @@
-"""The widgets: one step slider that moves everything, and rules beside their evidence.
+"""Notebook widgets with a step slider for tensors, curves and rules.
 
 >>> import smdwidgets
 >>> smdwidgets.explore("runs/mlp")                                         # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""A run that is nothing but step numbers, for a slider over a plain list."""
+"""A trial that has only step numbers, for a slider over a list of steps."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from smdwidgets.trials import Trial
 
 
 class BareSteps(Trial):
-    """Answers what a slider asks of a run."""
+    """The subset of the trial interface that a slider uses, over given steps."""
 
     def __init__(self, steps: Iterable[int]) -> None:
         self.name = self.path = "steps"
         self.loaded_all_steps = True
         self._steps = sorted({int(step) for step in steps})
         if self._steps and self._steps[0] < 0:
-            raise ValueError(f"Steps are counted from 0: {self._steps[0]} is none.")
+            raise ValueError(f"invalid step {self._steps[0]}; steps must not be negative")
 
     def steps(self, mode: ModeKeys | str = ModeKeys.GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
-        """The steps given."""
+        """Return the given steps."""
         return list(self._steps)
 
     def tensor_names(self, *args: Any, **kwargs: Any) -> list[str]:
-        """There are none."""
+        """Return an empty list."""
         return []
 
     def workers(self) -> list[str]:
-        """There are none."""
+        """Return an empty list."""
         return []
 
     def collections(self) -> dict[str, Collection]:
-        """There are none."""
+        """Return an empty dictionary."""
         return {}
 
     def mode_modestep(self, global_step: int) -> tuple[ModeKeys, int]:
-        """A step without a mode counts itself."""
+        """Return the global step as a step of mode GLOBAL."""
         return ModeKeys.GLOBAL, global_step
 
     def maybe_refresh(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing is ever new."""
+        """Do nothing: the steps never change."""
 
     @contextmanager
     def refreshing(self, on: bool) -> Iterator[Self]:
-        """Nothing to hold still."""
+        """Do nothing: the steps never change."""
         yield self
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no resources to release."""
 
     def __repr__(self) -> str:
         return f"BareSteps({len(self._steps):,} steps)"

@@ -1,4 +1,7 @@
-"""What all widgets are: traits for what a person chose, a conversation for what was read."""
+"""The base class of all widgets.
+
+Traits synchronize the state of the view. A :class:`Conversation` answers the browser's requests for data.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ Source = Trial | Tensor | str | os.PathLike[str]
 
 
 class RunWidget(anywidget.AnyWidget, RunView):
-    """A widget over one run or several. Every public trait can be set and observed.
+    """A widget for one or more runs. Every public trait can be set and observed.
 
-    ``widget.step`` is the step shown, ``widget.tensor`` the name of the tensor, ``widget.value()`` the array itself.
+    ``widget.step`` is the displayed step, ``widget.tensor`` the name of the tensor, and ``widget.value()`` its value.
     """
 
     _kind = traitlets.Unicode("explorer").tag(sync=True)
@@ -36,8 +39,8 @@ class RunWidget(anywidget.AnyWidget, RunView):
     _module = traitlets.Unicode().tag(sync=True, echo_update=False)
     _boot = traitlets.List(traitlets.Bytes()).tag(sync=True, echo_update=False)
 
-    #: The thread that takes over what the browser says, while it does.
-    _hearing = 0
+    #: Id of the thread that is applying state from the browser; 0 if there is none.
+    _syncing_thread = 0
     _own_layout = False
 
     @property
@@ -58,9 +61,9 @@ class RunWidget(anywidget.AnyWidget, RunView):
         unknown = [name for name in state if name not in STATE and not self.has_trait(name)]
         if unknown:
             raise TypeError(
-                f"{type(self).__name__} has no argument {unknown[0]!r}; it takes {', '.join(sorted(STATE))}"
+                f"{type(self).__name__} has no argument {unknown[0]!r}; choose from {', '.join(sorted(STATE))}"
             )
-        self.trials, tensor = _opened(runs)
+        self.trials, tensor = _open_trials(runs)
         if tensor:
             state.setdefault("tensor", tensor)
         self._desk = _desk(self.trials, rules)
@@ -78,24 +81,24 @@ class RunWidget(anywidget.AnyWidget, RunView):
             **chosen,
         )
         self._own_layout = "layout" not in state
-        self.on_msg(_pass_on)
+        self.on_msg(_on_message)
         kept.now_shown_by(self)
         if self._desk is not None:
             self._desk.start()
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take over what the browser says."""
-        self._hearing = threading.get_ident()
+        """Apply state from the browser."""
+        self._syncing_thread = threading.get_ident()
         try:
             super().set_state(sync_data)
         finally:
-            self._hearing = 0
+            self._syncing_thread = 0
 
     @traitlets.observe("step")
-    def _lets_go(self, change: Any) -> None:
-        # Following ends where somebody goes elsewhere. The browser says so itself: the step that it tells while it follows
-        # may be older than what is known here.
-        if self._hearing == threading.get_ident():
+    def _stop_following(self, change: Any) -> None:
+        # Setting another step than the last one ends following. Ignore steps from the browser: it sets `follow` itself, and
+        # the step that it sends while following can be older than the last step known to the kernel.
+        if self._syncing_thread == threading.get_ident():
             return
         with no_refresh(self.trial):
             if self.follow and change["new"] >= 0 and change["new"] not in self.trial.steps()[-1:]:
@@ -105,25 +108,35 @@ class RunWidget(anywidget.AnyWidget, RunView):
         if self.comm is not None:
             self.send(message, list(packets))
 
-    # ------------------------------------------------------------------------------------------------------- for Python
+    # ------------------------------------------------------------------------------------------------------- Python API
 
     @property
     def rules(self) -> Any:
-        """The :class:`~smdwidgets.rules.RuleRunner` of the run in view; None where there are no rules."""
+        """The rule runner of the displayed run, or None if there are no rules.
+
+        See :class:`~smdwidgets.rules.RuleRunner`.
+        """
         return None if self._desk is None else self._desk.runners.get(self.trials.index(self.trial))
 
     def to_html(
         self, path: str | os.PathLike[str], *, tensors: Iterable[str] | None = None, limit: int = 20_000_000
     ) -> int:
-        """Write one self-contained page in which the slider still moves; its size in bytes.
+        """Write a self-contained HTML page with a working step slider.
 
-        It asks nothing of the network and carries a strict Content-Security-Policy. ``tensors`` are those that can be looked at in it (the one
-        in view unless said). Steps are left out evenly where the page would grow beyond ``limit`` bytes.
+        The page makes no network requests and has a strict Content-Security-Policy.
+
+        Args:
+            path: the output file, which is overwritten.
+            tensors: the tensors that the page contains; by default the displayed one.
+            limit: maximum size in bytes. To stay below it, steps are omitted at regular intervals.
+
+        Returns:
+            the size of the page in bytes.
         """
         return page.write_page(self, os.fspath(path), list(tensors) if tensors is not None else None, limit)
 
     def close(self) -> None:
-        """Take the widget away: its views go, and its rules and threads end. The trials stay open."""
+        """Remove the widget's views, and stop its rules and threads. The trials stay open."""
         conversation = getattr(self, "_conversation", None)
         if conversation is not None:
             conversation.close()
@@ -131,10 +144,10 @@ class RunWidget(anywidget.AnyWidget, RunView):
                 self._desk.stop()
         layout = self.layout if self._own_layout and self.comm is not None else None
         super().close()
-        if layout is not None:  # a model of its own, which ipywidgets would keep for ever
+        if layout is not None:  # the layout is a separate model, which ipywidgets keeps until it is closed
             layout.close()
 
-    # ----------------------------------------------------------------------------------------------------------- shown
+    # --------------------------------------------------------------------------------------------------------- display
 
     def __repr__(self) -> str:
         try:
@@ -147,23 +160,23 @@ class RunWidget(anywidget.AnyWidget, RunView):
         if made is None:
             return made
         data, *rest = made if isinstance(made, tuple) else (made,)
-        # What GitHub, nbviewer and a notebook without a kernel show: something true, if still.
+        # GitHub, nbviewer and notebooks without a kernel show this static image and text.
         data = {**data, **still.bundle(self)}
         return (data, *rest) if rest else data
 
 
-def _pass_on(widget: RunWidget, content: Any, buffers: Any) -> None:
-    # A function and not a bound method: the widget must not hold itself alive.
+def _on_message(widget: RunWidget, content: Any, buffers: Any) -> None:
+    # This is a function because a bound method would be a reference of the widget to itself, and keep it alive.
     widget._conversation.heard(content)
 
 
-def _opened(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
-    """The runs meant, and the tensor that was given in place of one."""
+def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
+    """Return the trials, and the tensor's name if a tensor was given instead of a run."""
     if isinstance(runs, Tensor):
         return [runs.trial], runs.name
     given = [runs] if isinstance(runs, (Trial, str, os.PathLike)) else list(runs)
     if not given:
-        raise SMDebugTypeError("Give a run: a path, a trial, or a list of them.")
+        raise SMDebugTypeError("no runs given; pass a path, a trial, or a non-empty list of them")
     trials = []
     for run in given:
         if isinstance(run, Trial):
@@ -171,7 +184,7 @@ def _opened(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
         elif isinstance(run, (str, os.PathLike)):
             trials.append(create_trial(run))
         else:
-            raise SMDebugTypeError(f"A run is a path or a trial, not {type(run).__name__}.")
+            raise SMDebugTypeError(f"a run must be a path or a trial, got {type(run).__name__}")
     return trials, ""
 
 
@@ -184,7 +197,10 @@ def _desk(trials: list[Trial], rules: Any) -> RuleDesk | None:
 
 
 def _first_tensor(trial: Trial) -> str:
-    """The tensor to begin with: a weight if there is one, which has the most to show; else a gradient, else a loss."""
+    """Return the tensor to display first.
+
+    This is a weight, else a gradient, else a loss, else any tensor.
+    """
     names = trial.tensor_names()
     for collection in ("weights", "gradients", "losses"):
         try:

@@ -1,4 +1,4 @@
-"""The built front end, as text."""
+"""Load the files of the built front end."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ STATIC = Path(__file__).parents[1] / "static"
 
 @cache
 def text(name: str) -> str:
-    """One file of the front end."""
+    """Return the text of one front end file."""
     try:
         return (STATIC / name).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise SMDebugRuntimeError(
-            f"The front end ({name}) is not built: this copy of smdwidgets was made without it. In a clone run `make setup`; "
-            "otherwise install the package again."
+            f"front end file {name} is missing from this copy of smdwidgets; run `make setup` in a clone, or reinstall the "
+            "package"
         ) from None
 
 
 def worked_on() -> bool:
-    """Whether the front end is being worked on (ANYWIDGET_HMR=1): anywidget then watches its files."""
+    """Whether anywidget reloads changed front end files (ANYWIDGET_HMR=1)."""
     return bool(os.environ.get("ANYWIDGET_HMR"))
 
 
 def module() -> str | Path:
-    """The module as anywidget takes it: the loader, or the path of the front end that it watches.
+    """Return the module for anywidget.
 
-    anywidget holds on to every widget whose module is a path.
+    This is the loader's text, or with hot reload the path of the front end.
+
+    A path is not used otherwise, because anywidget keeps every widget whose module is a path alive.
     """
     return STATIC / "widget.js" if worked_on() else text("loader.js")
 
 
 def style() -> str | Path:
-    """The style sheet as anywidget takes it."""
+    """Return the style sheet for anywidget: its text, or with hot reload its path."""
     return STATIC / "widget.css" if worked_on() else text("widget.css")
 
 
 def loaded() -> str:
-    """The front end, which the loader imports once for a page."""
+    """Return the front end's text, which the loader imports once per page."""
     return "" if worked_on() else text("widget.js")

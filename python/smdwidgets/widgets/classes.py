@@ -1,4 +1,4 @@
-"""The five widgets that people make."""
+"""The public widget classes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from smdwidgets.widgets.base import RunWidget, Source
 
 
 class StepSlider(RunWidget):
-    """A slider over the saved steps of a run, and over nothing else.
+    """A slider over the saved steps of a run.
 
-    ``slider.value`` is the step, for ``observe``, ``link`` and ``interact``; it is the same as ``slider.step``.
+    ``slider.value`` is the step, for use with ``observe``, ``link`` and ``interact``. It equals ``slider.step``.
 
     >>> slider = StepSlider("runs/mlp")                                    # doctest: +SKIP
     >>> slider.observe(lambda change: print(change.new), "value")          # doctest: +SKIP
@@ -55,7 +55,7 @@ class StepSlider(RunWidget):
 
 
 class TensorInspector(RunWidget):
-    """One tensor at every saved step: histogram, heat map, statistics and exact values, moved by one slider.
+    """Histogram, heat map, statistics and values of one tensor, with a step slider.
 
     >>> TensorInspector(trial.tensor("fc1.weight"))                        # doctest: +SKIP
     >>> TensorInspector("runs/mlp", tensor="fc1.weight", hist_scale="symlog")   # doctest: +SKIP
@@ -68,7 +68,7 @@ class TensorInspector(RunWidget):
 
 
 class ScalarPanel(RunWidget):
-    """Curves of scalars, and of any reduction of any tensor, over the steps of one run or several.
+    """Curves of scalars and tensor statistics over the steps of one or more runs.
 
     >>> ScalarPanel(["runs/a", "runs/b"], series=[{"tensor": "loss", "stat": "value"}])   # doctest: +SKIP
     """
@@ -82,7 +82,7 @@ class ScalarPanel(RunWidget):
 
 
 class RulePanel(RunWidget):
-    """Rules over a run: their status, every step they judged, and what they found where.
+    """The status, judged steps and findings of rules on a run.
 
     ``rules`` are names of built-in rules, rule classes or objects, or a :class:`~smdwidgets.rules.RuleRunner`.
 
@@ -96,7 +96,10 @@ class RulePanel(RunWidget):
 
 
 class Explorer(RunWidget):
-    """Everything in one: the tree of tensors, the slider, the inspector, curves and rules. Mostly made by :func:`explore`."""
+    """All panels in one widget; see :func:`explore`.
+
+    The panels are the tensor tree, slider, inspector, curves and rules.
+    """
 
     KIND: ClassVar[str] = "explorer"
 
@@ -109,10 +112,12 @@ class Explorer(RunWidget):
 
 
 def explore(runs: Source | Sequence[Source], *, rules: Iterable[Any] | Any = (), **state: Any) -> Explorer:
-    """Look at a run, or compare several: every saved tensor at every saved step, while the training still writes.
+    """Show one run or compare several, also while the training is running.
 
-    ``runs`` is a path, a trial, or a list of them. ``rules`` are run beside it (names, classes, or a RuleRunner). Other arguments set
-    the view: ``tensor="fc1.weight"``, ``step=100``, ``hist_scale="symlog"``, …
+    Args:
+        runs: a path, a trial, or a list of them.
+        rules: rules to evaluate: names, classes, or a :class:`~smdwidgets.rules.RuleRunner`.
+        **state: initial state of the view, such as ``tensor="fc1.weight"``, ``step=100`` or ``hist_scale="symlog"``.
 
     >>> explorer = explore("runs/mlp", rules=["VanishingGradient"])        # doctest: +SKIP
     >>> explorer.step, explorer.tensor, explorer.value().shape             # doctest: +SKIP
@@ -128,7 +133,10 @@ def _is_steps(given: Any) -> TypeGuard[Iterable[int]]:
 
 
 def _scalars(trials: Sequence[Trial], regex: str | None, most: int = 8) -> list[dict[str, Any]]:
-    """The lines to begin with: what matches, or losses and metrics."""
+    """Return the initial curves.
+
+    These are the tensors that match the regex, or by default losses and metrics.
+    """
     names: list[str] = []
     for trial in trials:
         if regex is not None:
@@ -136,6 +144,6 @@ def _scalars(trials: Sequence[Trial], regex: str | None, most: int = 8) -> list[
             continue
         for collection in ("losses", "metrics", "scalars", "sm_metrics"):
             if collection in trial.collections():
-                with contextlib.suppress(SMDebugError):  # a pattern that takes too long groups nothing
+                with contextlib.suppress(SMDebugError):  # the collection's pattern may be invalid or time out
                     names += trial.tensor_names(collection=collection)
     return [{"tensor": name, "stat": "value", "run": -1} for name in dict.fromkeys(names)][:most]

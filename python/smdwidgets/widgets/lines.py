@@ -1,4 +1,4 @@
-"""The curves that a page has asked for, which grow with their runs."""
+"""The curves that a page has requested, which are updated as their runs grow."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from smdwidgets.pictures import details
 from smdwidgets.pictures.view import TensorView
 
 SHARE = 20
-"""A curve is drawn whole each time, so the longer that takes the more seldom it is: a twentieth of the time goes into it."""
+"""Limits updates to 1/SHARE of the time: every update computes a whole curve, so slow updates must be rare."""
 
 
 @dataclass
 class Line:
-    """One curve, and how much of it the page has been told."""
+    """One curve, and the number of steps that the page has received."""
 
     view: TensorView
     stat: str
     mode: str
     about: dict[str, Any]
-    told: int = field(default=-1)
+    sent: int = field(default=-1)
 
     def packet(self) -> bytes:
-        """All of it."""
-        self.told = len(self.view.steps())
+        """Return a packet with the whole curve."""
+        self.sent = len(self.view.steps())
         return details.series(self.view, self.stat, self.mode, self.about)
 
     @property
     def grown(self) -> bool:
-        """Whether there is more of it than was told."""
-        return len(self.view.steps()) > self.told
+        """Whether the curve has steps that were not sent."""
+        return len(self.view.steps()) > self.sent
 
 
 class Lines:
-    """The curves of the newest question about them."""
+    """The curves of the most recent request."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = lines
@@ -49,7 +49,7 @@ class Lines:
         return len(self._lines)
 
     def answer(self) -> Iterator[tuple[bytes | None, str]]:
-        """Each curve's packet, or what is wrong with it."""
+        """Yield for each curve its packet, or None and an error message."""
         for line in self._lines:
             try:
                 yield line.packet(), ""
@@ -57,7 +57,7 @@ class Lines:
                 yield None, f"{line.view.name}: {error}"
 
     def news(self, last: bool = False) -> list[bytes]:
-        """Curves that have grown; the last time whatever it costs."""
+        """Return packets of the curves that have grown; ``last`` disables rate limiting."""
         began = time.monotonic()
         if began < self._not_before and not last:
             return []
@@ -68,7 +68,7 @@ class Lines:
                     if line.grown:
                         packets.append(line.packet())
                 except SMDebugError:
-                    continue  # the question was answered with what is wrong; it may be right later
+                    continue  # the reply to the request contained the error; later steps may be readable
         now = time.monotonic()
         self._not_before = now + SHARE * (now - began)
         return packets

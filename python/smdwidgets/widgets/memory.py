@@ -1,6 +1,6 @@
-"""A cell that is run again gets its view back, and the widget that it showed before goes.
+"""Restore the view state when a notebook cell is executed again.
 
-Without this every run of a cell would leave a widget behind, and a person's choices would be lost with each.
+The cell's previous widget is closed. Without this, every execution of a cell would leak a widget and reset the view.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _shown: dict[tuple[str, ...], Place] = {}
 
 
 class Place:
-    """Where a widget stands: what one cell shows of one kind over the same runs."""
+    """A slot for one widget, identified by cell, widget kind and runs."""
 
     def __init__(self, key: tuple[str, ...] | None = None, execution: int = 0) -> None:
         self.key = key
         self.execution = execution
-        #: What a person chose here.
+        #: State changes by the user, carried over when the cell is executed again.
         self.state: dict[str, Any] = {}
         self._widget: weakref.ref[Any] | None = None
 
     def now_shown_by(self, widget: Any) -> None:
-        """The cell's widget from now on; its choices are kept as they are made."""
+        """Make this widget the current one of the slot, and record its state changes."""
         if self.key is None:
             return
         self._widget = weakref.ref(widget)
@@ -38,21 +38,24 @@ class Place:
         self.state[change["name"]] = change["new"]
 
     def leave(self) -> None:
-        """Take the widget away that stands here."""
+        """Close the slot's widget."""
         widget = self._widget() if self._widget is not None else None
         if widget is not None:
             widget.close()
 
 
 def of_this_cell(kind: str, paths: list[str]) -> Place:
-    """The place of a new widget, with what was chosen there before. Outside of notebooks it is nowhere."""
+    """Return the slot for a new widget, with the previous state.
+
+    Outside of notebooks, the slot is not registered.
+    """
     cell = _cell()
     if cell is None:
         return Place()
     execution, cell_id = cell
     number = 0
     with _lock:
-        # Two widgets of one kind over the same runs in one cell are told apart by their order.
+        # Several widgets of the same kind and runs in a cell are distinguished by their order.
         while (
             before := _shown.get((cell_id, kind, str(number), *paths))
         ) is not None and before.execution == execution:
@@ -65,7 +68,7 @@ def of_this_cell(kind: str, paths: list[str]) -> Place:
 
 
 def _cell() -> tuple[int, str] | None:
-    """Execution count and id of the running cell."""
+    """Return the running cell's execution count and id; None outside of notebooks."""
     try:
         from IPython import get_ipython
     except ImportError:

@@ -1,4 +1,7 @@
-"""One self-contained page in which the slider still moves: no kernel, no network, nothing but what it holds."""
+"""Write a widget as a self-contained HTML page.
+
+The page needs no kernel and no network.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,13 @@ from smdwidgets.widgets.view import RunView
 
 _BINS = 128
 _TOO_OLD = (
-    "This page draws with JavaScript, which this browser does not run. Open it in Chrome or Edge 111, Firefox 115, "
+    "This page requires JavaScript that this browser does not support. Open it in Chrome or Edge 111, Firefox 115, "
     "Safari 16.4, or newer."
 )
 
 
 def write_page(widget: RunView, path: str, tensors: list[str] | None, limit: int) -> int:
-    """Write the page of a widget; its size in bytes."""
+    """Write the page of a widget atomically, and return its size in bytes."""
     text = make_page(widget, tensors, limit).encode("utf-8")
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -43,11 +46,11 @@ def write_page(widget: RunView, path: str, tensors: list[str] | None, limit: int
 
 
 def make_page(widget: RunView, tensors: list[str] | None, limit: int) -> str:
-    """The page as text."""
+    """Return the page of a widget as HTML."""
     script, style = bundle.text("widget.js"), bundle.text("widget.css")
     room = limit - len(script.encode()) - len(style.encode()) - 4096
     packets = _packets(widget, tensors, room * 3 // 4)
-    # The words that a browser shows which does not run the script; one that does has replaced them long before they appear.
+    # A browser that does not run the script shows this text after 3 s; otherwise the script replaces it before that.
     page_style = (
         "body{margin:16px;font-family:system-ui,sans-serif}"
         ".smdw-page>.late{opacity:0;animation:late 0s 3s forwards}@keyframes late{to{opacity:1}}"
@@ -91,7 +94,7 @@ def _packets(widget: RunView, tensors: list[str] | None, room: int) -> list[byte
     left = room - sum(map(len, packets))
     if left < 0:
         raise SMDebugValueError(
-            f"The list of steps and tensors alone is larger than the page may be; give a larger limit than {byte_size(room)}."
+            f"page limit exceeded: the lists of steps and tensors alone need {byte_size(-left)} more; increase the limit"
         )
     bins = {name: _bins(widget, name) for name in names} if widget.hist_bins == "shared" or widget.compare else {}
     views = [(place, name) for place in _places(widget) for name in names if widget.trials[place[0]].has_tensor(name)]
@@ -104,7 +107,10 @@ def _packets(widget: RunView, tensors: list[str] | None, room: int) -> list[byte
 
 
 def _places(widget: RunView) -> list[tuple[int, str]]:
-    """Runs and workers that can be seen in the page: every run, and the worker that is compared."""
+    """Return the runs and workers that the page contains.
+
+    These are every run, and the compared worker.
+    """
     places = [(run, widget.worker) for run in range(len(widget.trials))]
     compared = (int(widget.compare.get("run", widget.run)), str(widget.compare.get("worker", widget.worker)))
     return places if compared in places or compared[0] >= len(places) else [*places, compared]
@@ -120,18 +126,24 @@ def _curves(widget: RunView, line: dict[str, Any]) -> list[bytes]:
         try:
             made.append(details.series(view, str(line.get("stat", "value")), str(line.get("mode", "")), about))
         except SMDebugError:
-            continue  # the other run has no such tensor
+            continue  # not every run has the tensor
     return made
 
 
 def _bins(widget: RunView, name: str) -> Bins:
-    """One set for all that the page holds of a tensor: whatever is compared in it can be."""
+    """Return histogram bins shared by all runs and workers in the page.
+
+    Shared bins make them comparable.
+    """
     views = [TensorView(widget.trials[run], name, worker) for run, worker in _places(widget)]
     return Bins(views, widget.hist_scale, _BINS)
 
 
 def _tensor(view: TensorView, run: int, room: int, widget: RunView, bins: Bins | None) -> list[bytes]:
-    """Plan and frames of one tensor, steps left out evenly until they fit."""
+    """Return the plan and frames of one tensor.
+
+    Steps are omitted at regular intervals to fit into ``room`` bytes.
+    """
     about = {"run": run, "tensor": view.name, "worker": view.worker}
     wanted = Wanted(
         histogram=HistogramWanted(widget.hist_scale, _BINS, "own" if bins is None else "shared"),

@@ -1,4 +1,4 @@
-"""One thread for all live widgets, that looks for news in their runs."""
+"""A thread that polls the runs of all live widgets for new steps."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from typing import Protocol
 logger = logging.getLogger("smdwidgets.widgets")
 
 EVERY = 0.25
-"""Seconds between two looks at a running job."""
+"""Polling interval in seconds."""
 
 
 class Living(Protocol):
-    """What has news from time to time."""
+    """An object that can be polled."""
 
     def look(self) -> bool:
-        """Tell the browser what is new; whether there may be more later."""
+        """Send new data to the browser; return whether more may follow."""
 
 
 class Pulse:
-    """Calls ``look`` of what is alive, a few times a second. Holds nothing alive itself, and rests when all is quiet."""
+    """Polls registered objects from one thread.
+
+    The objects are held weakly. The thread stops when none is left.
+    """
 
     def __init__(self) -> None:
         self._living: weakref.WeakSet[Living] = weakref.WeakSet()
@@ -31,7 +34,7 @@ class Pulse:
         self._thread: threading.Thread | None = None
 
     def add(self, living: Living) -> None:
-        """Look at this from now on, until it says that nothing more will come."""
+        """Poll an object until its ``look`` returns False."""
         with self._lock:
             self._living.add(living)
             if self._thread is None:
@@ -49,8 +52,8 @@ class Pulse:
             for each in living:
                 try:
                     goes_on = each.look()
-                except Exception:  # a widget's trouble must not silence the others
-                    logger.exception("looking for news failed")
+                except Exception:  # a failure of one widget must not stop the others
+                    logger.exception("cannot update a widget; retrying")
                     goes_on = True
                 if not goes_on:
                     with self._lock:
@@ -62,4 +65,4 @@ class Pulse:
 pulse = Pulse()
 
 workers = ThreadPoolExecutor(4, thread_name_prefix="smdwidgets-widget")
-"""Where questions are answered: a widget's handler never computes, since it may run beside, or before, the user's cells."""
+"""Threads that answer requests. Message handlers must not compute, because they can delay the user's cells."""

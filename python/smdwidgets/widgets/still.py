@@ -1,4 +1,4 @@
-"""A widget standing still: a small picture and a few lines of text, for wherever no kernel and no script runs."""
+"""Static image and text of a widget, for viewers without a kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEIGHT, _WIDTH = 200, 320
 
 
 def bundle(widget: RunView) -> dict[str, Any]:
-    """What a notebook file keeps beside the widget."""
+    """Return the MIME bundle that a notebook file stores in addition to the widget."""
     data: dict[str, Any] = {"text/plain": repr(widget)}
     try:
         picture = draw(widget)
@@ -35,7 +35,7 @@ def bundle(widget: RunView) -> dict[str, Any]:
 
 
 def text(widget: RunView) -> str:
-    """A few lines on what is in view."""
+    """Describe the displayed run, tensor and rules in a few lines."""
     trial = widget.trial
     steps = trial.steps()
     lines = [
@@ -66,7 +66,7 @@ def _about_tensor(widget: RunView) -> str:
 
 
 def draw(widget: RunView) -> NDArray[np.uint8] | None:
-    """Histogram and heat map of the tensor in view, side by side, as pixels."""
+    """Draw the histogram and heat map of the displayed tensor side by side as pixels."""
     if not widget.tensor:
         return None
     view = TensorView(widget.trial, widget.tensor, widget.worker)

@@ -1,4 +1,4 @@
-"""Frames of one tensor, sent nearest steps first, and those of new steps as they come."""
+"""Stream the frames of one tensor, nearest steps first."""
 
 from __future__ import annotations
 
@@ -17,35 +17,38 @@ from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.view import TensorView
 
 _FEW = 8
-"""Steps in the second packet. The first has but the one in view: a picture must be there long before all of them are."""
+"""Steps in the second packet. The first has only the displayed step, so that it appears before the others are ready."""
 
 makers = ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="smdwidgets-frames")
-"""Where frames are made: apart from where questions are answered, which wait for these."""
+"""Threads that compute frames. They are separate from those that answer requests, which wait for frames."""
 
 
 class FrameStream:
-    """The frames that one page asked for last, of one role."""
+    """The frames of a page's most recent request for one role."""
 
     def __init__(self, view: TensorView, about: dict[str, Any], wanted: Wanted, bins: Bins | None = None) -> None:
         self.view = view
         self.about = about
         self.wanted = wanted
-        #: In which all steps are counted; without them each step has its own.
+        #: Histogram bins shared by all steps; None if each step has separate bins.
         self.bins = bins
-        #: Steps to be shown, where not all are.
+        #: The steps to send; None for all.
         self.only: set[int] | None = None
         self._edition = 1
         self._sent = 0
-        #: The newest step sent: what comes after it is news.
+        #: The last step sent; later steps are new.
         self._last: int | None = None
         self._lock = threading.Lock()
 
     def plan(self) -> bytes:
-        """What is known before any frame is made."""
+        """Return the packet that precedes all frames.
+
+        It contains what is known of the tensor before any frame is computed.
+        """
         return details.plan(self.view, self.about)
 
     def run(self, near: int, after: Any, cancelled: Callable[[], bool]) -> Iterator[tuple[bytes, int, int]]:
-        """Packets with how many steps they bring it to, of how many."""
+        """Yield each packet with the number of steps sent so far and their total."""
         steps = self.view.steps()
         wanted = [step for step in steps if after is None or step > int(after)]
         if self.only is not None:
@@ -58,7 +61,10 @@ class FrameStream:
                 yield packet, min(done, len(order)), len(order)
 
     def news(self) -> Iterator[bytes]:
-        """Packets of the steps that came since, as they are made; all steps anew where the bins no longer fit."""
+        """Yield packets of new steps as they are computed.
+
+        If the bins no longer fit, all steps are sent again.
+        """
         with self._lock:
             if self._last is None:
                 return
@@ -74,7 +80,7 @@ class FrameStream:
                     break
                 if edition == shown:
                     yield from self._packets(frames, edges, edition)
-            # Bins that are shared may have been laid anew for another's sake, too.
+            # Another stream may have changed the shared bins, too.
             edges, edition = self._laid()
             if edition != shown:
                 for frames in self._made(steps, steps, edges):
@@ -109,7 +115,7 @@ class FrameStream:
         return make_frame(self.view, step, self.wanted, edges, steps[at - 1] if at else None)
 
     def _made(self, order: Sequence[int], steps: Sequence[int], edges: SharedEdges | None) -> Iterator[list[Frame]]:
-        """Frames of these steps, never more of them at once than a message takes."""
+        """Yield batches of frames that fit into one message."""
         at, size = 0, _FEW
         while at < len(order):
             frames = [self._make(step, steps, edges) for step in order[at : at + size]]
@@ -135,7 +141,9 @@ def _outgrown(edges: SharedEdges | None, frame: Frame) -> bool:
 
 
 def nearest_first(steps: Sequence[int], near: int) -> list[int]:
-    """The steps by their distance from where the slider stands; the latest first where it stands nowhere.
+    """Order steps by their distance from the slider.
+
+    If ``near`` is negative, the latest steps come first.
 
     >>> nearest_first([0, 10, 20, 30], 20)
     [20, 10, 30, 0]
@@ -146,7 +154,7 @@ def nearest_first(steps: Sequence[int], near: int) -> list[int]:
     left = right - 1
     order: list[int] = []
     while left >= 0 or right < len(steps):
-        # By rank, not by number: a slider moves from one saved step to the next.
+        # Measure distance by rank, because a slider moves from one saved step to the next.
         if right < len(steps):
             order.append(steps[right])
             right += 1
@@ -157,7 +165,7 @@ def nearest_first(steps: Sequence[int], near: int) -> list[int]:
 
 
 def _steps_a_packet(frames: Sequence[Frame]) -> int:
-    """How many frames like these fit into a message, with room to spare."""
+    """Return how many frames of this size fit into half the maximum message size."""
     largest = 1
     for frame in frames:
         size = frame.stats.nbytes + frame.counts.nbytes + 200
@@ -169,7 +177,12 @@ def _steps_a_packet(frames: Sequence[Frame]) -> int:
 
 
 def _same_shape(frames: Sequence[Frame]) -> list[list[Frame]]:
-    """Runs of frames of one shape, those without a picture wherever they come: a packet holds images of one size."""
+    """Split frames into consecutive groups of one image shape.
+
+    All images in a packet have the same size.
+
+    Frames without an image fit into any group.
+    """
     groups: list[list[Frame]] = []
     shape: tuple[int, ...] | None = None
     for frame in frames:

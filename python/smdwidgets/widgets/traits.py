@@ -1,6 +1,8 @@
-"""What a person chose in a widget: small, two-way, and kept when the cell is run again.
+"""View state of a widget.
 
-The meaning of each trait is in docs/widget-protocol.md.
+The traits are synchronized with the browser, and restored when a cell is executed again.
+
+Each trait is documented in docs/widget-protocol.md.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ PANELS = ("histogram", "history", "heatmap", "statistics", "values", "scalars", 
 
 
 class ViewState(traitlets.HasTraits):
-    """The state of a view. ``step`` is a global step, -1 the latest."""
+    """The state of a view. ``step`` is a global step; -1 means the last one."""
 
     step = Int(-1).tag(sync=True)
     follow = Bool(True).tag(sync=True)

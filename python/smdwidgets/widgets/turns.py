@@ -1,8 +1,8 @@
-"""Threads take turns quickly while somebody waits for an answer.
+"""Shorten the interpreter's thread switch interval during a request.
 
-A cell that trains in Python gives the interpreter away only when another thread has waited for it for the switch interval, 5 ms
-unless somebody set it. An answer takes it back a hundred times (after each call into the core, each message, each lock), so
-that half a second of an answer would be spent in waiting for turns.
+A cell that runs Python code releases the GIL only after another thread has waited for the switch interval, which is 5 ms by
+default. Answering a request acquires the GIL about a hundred times: after each call into the core, each message and each
+lock. With the default interval, it would wait for the GIL for half a second.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import threading
 from types import TracebackType
 
 QUICK = 0.0005
-"""Seconds a thread may keep the interpreter from one that waits, while a question is open."""
+"""Switch interval in seconds while a request is open."""
 
 
 class QuickTurns:
-    """A context in which the switch interval is short. Any number of threads may be in it; the last one out restores it.
+    """A context manager that shortens the switch interval.
+
+    Several threads can be in the context; the last one to leave restores the interval.
 
     >>> before = sys.getswitchinterval()
     >>> with QuickTurns():
@@ -44,7 +46,7 @@ class QuickTurns:
     ) -> None:
         with self._lock:
             self._inside -= 1
-            # Where somebody has set another one meanwhile it is theirs.
+            # Keep an interval that other code has set in the meantime.
             if not self._inside and sys.getswitchinterval() == self._set:
                 sys.setswitchinterval(self._before)
 

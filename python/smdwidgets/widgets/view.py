@@ -1,4 +1,4 @@
-"""The view of a widget: its runs, rules and state, without the browser."""
+"""The runs, rules and state of a widget, without its browser connection."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from smdwidgets.widgets.traits import ViewState
 
 
 class RunView(ViewState):
-    """What a widget shows. The modules that draw it once or write it as a page use this class.
+    """The runs, rules and view state of a widget.
 
     Every public trait can be set and observed.
+
+    The modules that draw a static image or write a page use this class.
     """
 
     KIND: ClassVar[str] = "explorer"
@@ -26,11 +28,14 @@ class RunView(ViewState):
 
     @property
     def trial(self) -> Trial:
-        """The run in view."""
+        """The displayed run."""
         return self.trials[min(max(0, self.run), len(self.trials) - 1)]
 
     def _step_shown(self) -> int:
-        """The step that a picture of the tensor is of: the one chosen, or the latest earlier one that has it."""
+        """Return the displayed step.
+
+        This is the selected step, or the last earlier one that has the tensor.
+        """
         steps = TensorView(self.trial, self.tensor, self.worker).steps()
         if not steps:
             raise TensorUnavailable(self.tensor)
@@ -39,7 +44,10 @@ class RunView(ViewState):
         return earlier[-1] if earlier else steps[0]
 
     def value(self) -> NDArray[Any]:
-        """The array shown: of the tensor in view, at the step in view (or the latest earlier one that has it)."""
+        """Return the value of the displayed tensor at the displayed step.
+
+        If that step does not have the tensor, the last earlier step that has it is used.
+        """
         if not self.tensor:
-            raise SMDebugTypeError("No tensor is in view: set widget.tensor, or choose one in the widget.")
+            raise SMDebugTypeError("no tensor is selected; set widget.tensor, or select one in the widget")
         return TensorView(self.trial, self.tensor, self.worker).value(self._step_shown())

@@ -5,7 +5,7 @@ use std::ops::Range;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use smdwidgets_core::error::Error;
 use smdwidgets_core::picture::{self as core, Axes, Binning, MAX_BINS, MAX_SIDE, Plane, Pool, Scale};
 use smdwidgets_core::tensor::DType;
