@@ -1,4 +1,4 @@
-"""inspect, show, verify, report, completion: what they print, to whom, and with which exit code."""
+"""Output and exit codes of the commands inspect, show, verify, report and completion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTILE = "evil\x1b[2J\rname"
 
 @pytest.fixture
 def run(tmp_path):
-    """Ten steps of training, each followed by one of evaluation."""
+    """A run of ten training steps, each followed by an evaluation step."""
     path = tmp_path / "run"
     with Hook(path) as hook:
         for step in range(10):
@@ -38,14 +38,14 @@ def run(tmp_path):
     return path
 
 
-def say(capsys, *arguments):
+def run_command(capsys, *arguments):
     code = cli.main([str(each) for each in arguments])
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    result = capsys.readouterr()
+    return code, result.out, result.err
 
 
-def test_inspect_tells_what_the_run_holds(run, capsys):
-    code, out, err = say(capsys, "inspect", run)
+def test_inspect_summarizes_the_run(run, capsys):
+    code, out, err = run_command(capsys, "inspect", run)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert "state        ended: completed" in lines
@@ -55,79 +55,79 @@ def test_inspect_tells_what_the_run_holds(run, capsys):
     assert "3 tensors" in out
 
 
-def test_inspect_as_json(run, capsys):
-    code, out, _ = say(capsys, "inspect", run, "--json", "--tensors", "^w$")
-    told = json.loads(out)
+def test_inspect_json_output(run, capsys):
+    code, out, _ = run_command(capsys, "inspect", run, "--json", "--tensors", "^w$")
+    result = json.loads(out)
     assert code == 0
-    assert told["ended"] is True
-    assert told["modes"]["EVAL"] == {"count": 10, "first": 0, "last": 9}
-    assert told["collections"]["weights"] == 1
-    assert told["bytes"] == sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
+    assert result["ended"] is True
+    assert result["modes"]["EVAL"] == {"count": 10, "first": 0, "last": 9}
+    assert result["collections"]["weights"] == 1
+    assert result["bytes"] == sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
     steps = {"count": 10, "first": 0, "last": 18}
-    assert told["tensors"] == [{"name": "w", "steps": steps, "dtype": "float32", "shape": [4, 6]}]
+    assert result["tensors"] == [{"name": "w", "steps": steps, "dtype": "float32", "shape": [4, 6]}]
 
 
-def test_names_do_nothing_to_a_terminal(run, capsys):
+def test_control_characters_in_names_are_escaped(run, capsys):
     for command in (["inspect", run], ["show", run, HOSTILE]):
-        code, out, _ = say(capsys, *command)
+        code, out, _ = run_command(capsys, *command)
         assert code == 0
         assert "\x1b" not in out
         assert "\r" not in out
         assert "evil\\x1b[2J\\rname" in out
 
 
-def test_show_draws_the_histogram(run, capsys):
-    code, out, _ = say(capsys, "show", run, "w", "--step", "2", "--bins", "2")
+def test_show_prints_statistics_and_histogram(run, capsys):
+    code, out, _ = run_command(capsys, "show", run, "w", "--step", "2", "--bins", "2")
     assert code == 0
     assert "step 2 (TRAIN 1)  float32 (4, 6), 96 B" in out
     assert "min 0  max 23  mean 11.5" in out
     assert [line.split()[-1] for line in out.splitlines()[-2:]] == ["12", "12"]
 
 
-def test_show_takes_steps_in_the_count_of_a_mode(run, capsys):
-    code, out, _ = say(capsys, "show", run, "accuracy", "--mode", "eval", "--step", "3", "--json")
-    told = json.loads(out)
+def test_show_step_of_a_mode(run, capsys):
+    code, out, _ = run_command(capsys, "show", run, "accuracy", "--mode", "eval", "--step", "3", "--json")
+    result = json.loads(out)
     assert code == 0
-    assert (told["step"], told["mode"], told["mode_step"], told["values"]) == (7, "EVAL", 3, [0.3])
+    assert (result["step"], result["mode"], result["mode_step"], result["values"]) == (7, "EVAL", 3, [0.3])
 
 
-def test_show_of_a_step_or_tensor_that_is_not_there(run, capsys):
-    code, out, err = say(capsys, "show", run, "w", "--step", "99")
+def test_show_missing_step_or_tensor(run, capsys):
+    code, out, err = run_command(capsys, "show", run, "w", "--step", "99")
     assert (code, out) == (2, "")
     assert "99" in err
-    code, _, err = say(capsys, "show", run, "accurac")
+    code, _, err = run_command(capsys, "show", run, "accurac")
     assert code == 2
     assert "Did you mean 'accuracy'?" in err
 
 
-def test_verify_finds_nothing_in_a_sound_run(run, capsys):
-    code, out, err = say(capsys, "verify", run)
+def test_verify_intact_run_has_no_faults(run, capsys):
+    code, out, err = run_command(capsys, "verify", run)
     assert (code, err) == (0, "")
     assert "30 records" in out
     assert out.endswith("No faults.\n")
 
 
-def test_verify_names_file_and_offset_of_a_flipped_bit(run, capsys):
+def test_verify_reports_file_and_offset_of_flipped_bit(run, capsys):
     [victim] = (run / "events").rglob("000000000004_worker_0.tfevents")
     data = bytearray(victim.read_bytes())
     at = data.rindex(np.float32(46).tobytes())  # the last element of w
     data[at] ^= 1
     victim.write_bytes(data)
-    code, out, _ = say(capsys, "verify", run, "--json")
+    code, out, _ = run_command(capsys, "verify", run, "--json")
     [fault] = json.loads(out)["faults"]
     assert code == 1
     assert fault["file"] == victim.relative_to(run).as_posix()
     assert (fault["tensor"], fault["step"]) == ("w", 4)
     assert fault["offset"] <= at
-    code, out, _ = say(capsys, "verify", run)
+    code, out, _ = run_command(capsys, "verify", run)
     assert code == 1
     assert f"{fault['file']} at byte" in out
     assert out.endswith("1 fault.\n")
-    assert say(capsys, "verify", run, "--steps", "5:")[0] == 0
+    assert run_command(capsys, "verify", run, "--steps", "5:")[0] == 0
 
 
 @pytest.mark.parametrize("wrong", ["truncated", "index", "no index", "collections"])
-def test_verify_finds_what_is_wrong(run, capsys, wrong):
+def test_verify_detects_damaged_files(run, capsys, wrong):
     [events] = (run / "events").rglob("000000000004_worker_0.tfevents")
     [index] = (run / "index").rglob("000000000004_worker_0.json")
     [collections] = (run / "collections").rglob("*.json")
@@ -139,7 +139,7 @@ def test_verify_finds_what_is_wrong(run, capsys, wrong):
         index.unlink()
     else:
         collections.write_text("[")
-    code, out, _ = say(capsys, "verify", run, "--json")
+    code, out, _ = run_command(capsys, "verify", run, "--json")
     assert code == 1
     file = {"truncated": events, "no index": events, "index": index}.get(wrong, collections.parents[1])
     assert {fault["file"].rstrip("/") for fault in json.loads(out)["faults"]} >= {file.relative_to(run).as_posix()}
@@ -158,20 +158,20 @@ def log_of(folder, steps=range(5), damage=None, tail=b""):
     return folder
 
 
-def test_verify_of_tensorboards_logs(tmp_path, capsys):
+def test_verify_tensorboard_logs(tmp_path, capsys):
     log_of(tmp_path / "logs" / "one")
     log_of(tmp_path / "logs" / "two")
-    code, out, _ = say(capsys, "verify", tmp_path / "logs")
+    code, out, _ = run_command(capsys, "verify", tmp_path / "logs")
     assert code == 0
     assert "2 event files" in out
     assert out.endswith("No faults.\n")
     victim = log_of(tmp_path / "logs" / "three", damage=3)
     log_of(tmp_path / "logs" / "four", tail=b"\x20\0\0")
-    code, out, _ = say(capsys, "verify", tmp_path / "logs", "--json")
-    told = json.loads(out)
+    code, out, _ = run_command(capsys, "verify", tmp_path / "logs", "--json")
+    result = json.loads(out)
     assert code == 1
-    assert (told["files"], told["ended"]) == (4, True)
-    faults = {fault["file"]: fault for fault in told["faults"]}
+    assert (result["files"], result["ended"]) == (4, True)
+    faults = {fault["file"]: fault for fault in result["faults"]}
     assert set(faults) == {"three/events.out.tfevents.1", "four/events.out.tfevents.1"}
     [damaged] = [
         record for record in tfrecords.records((victim / "events.out.tfevents.1").read_bytes()) if not record.checked
@@ -180,17 +180,17 @@ def test_verify_of_tensorboards_logs(tmp_path, capsys):
     cut = faults["four/events.out.tfevents.1"]
     assert cut["offset"] == (tmp_path / "logs" / "four" / "events.out.tfevents.1").stat().st_size - 3
     assert "middle of a record" in cut["message"]
-    code, _, err = say(capsys, "verify", tmp_path / "logs", "--steps", "1:2")
+    code, _, err = run_command(capsys, "verify", tmp_path / "logs", "--steps", "1:2")
     assert code == 2
     assert "--steps" in err
 
 
-def test_report_writes_one_page_that_asks_for_nothing(run, tmp_path, capsys):
+def test_report_is_one_self_contained_file(run, tmp_path, capsys):
     page = tmp_path / "page.html"
-    code, out, _ = say(capsys, "report", run, "-o", page, "--rules", "UnchangedTensor,LossSpike")
-    assert code == 2  # UnchangedTensor has to be told which tensors
+    code, out, _ = run_command(capsys, "report", run, "-o", page, "--rules", "UnchangedTensor,LossSpike")
+    assert code == 2  # UnchangedTensor requires a tensor selection
     assert not page.exists()
-    code, out, _ = say(capsys, "report", run, "-o", page, "--rules", "LossSpike")
+    code, out, _ = run_command(capsys, "report", run, "-o", page, "--rules", "LossSpike")
     assert code == 0
     text = page.read_text("utf-8")
     assert "default-src 'none'" in text
@@ -199,40 +199,40 @@ def test_report_writes_one_page_that_asks_for_nothing(run, tmp_path, capsys):
     assert [file.name for file in tmp_path.iterdir() if file != run] == ["page.html"]
 
 
-def test_report_holds_curves_and_leaves_out_rules_that_had_nothing_to_judge(run, tmp_path, capsys):
+def test_report_contains_curves_and_omits_unjudged_rules(run, tmp_path, capsys):
     page = tmp_path / "page.html"
-    code, out, _ = say(capsys, "report", run, "-o", page)
+    code, out, _ = run_command(capsys, "report", run, "-o", page)
     assert code == 0
     packets = [
         unpack(base64.b64decode(text))[0]
         for text in re.findall(r'class="smdw-packet">([^<]*)<', page.read_text("utf-8"))
     ]
     assert {head["tensor"] for head in packets if head["kind"] == "series"} == {HOSTILE, "accuracy"}
-    told = {rule["name"] for head in packets if head["kind"] == "rules" for rule in head["rules"]}
-    assert f"of {len(told)} rules fired" in out
-    assert "ExplodingTensor" in told
-    assert "TreeDepth" not in told
+    names = {rule["name"] for head in packets if head["kind"] == "rules" for rule in head["rules"]}
+    assert f"of {len(names)} rules fired" in out
+    assert "ExplodingTensor" in names
+    assert "TreeDepth" not in names
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_the_commands(capsys, shell):
-    code, out, _ = say(capsys, "completion", shell)
+def test_completion_contains_all_commands(capsys, shell):
+    code, out, _ = run_command(capsys, "completion", shell)
     assert code == 0
     assert all(name in out for name in cli.COMMANDS)
 
 
-def test_every_command_has_help_with_an_example_and_exit_codes(capsys):
+def test_command_help_has_example_and_exit_codes(capsys):
     for name in cli.COMMANDS:
         with pytest.raises(SystemExit) as ended:
             cli.main([name, "--help"])
-        told = capsys.readouterr().out
+        result = capsys.readouterr().out
         assert ended.value.code == 0
-        assert f"  smdwidgets {name}" in told
-        assert "Exit code" in told
+        assert f"  smdwidgets {name}" in result
+        assert "Exit code" in result
 
 
-def test_without_a_command_help_is_shown(capsys):
-    code, out, err = say(capsys)
+def test_help_is_shown_without_command(capsys):
+    code, out, err = run_command(capsys)
     assert (code, out) == (2, "")
     assert all(name in err for name in cli.COMMANDS)
 
@@ -246,7 +246,7 @@ raise SystemExit(cli.main(["verify", sys.argv[1]]))
 """
 
 
-def test_progress_is_drawn_on_a_terminal_and_not_in_a_pipe(run):
+def test_progress_is_shown_only_on_a_terminal(run):
     pty = pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
     command = [sys.executable, "-c", PROGRESS, str(run)]
     piped = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -260,43 +260,43 @@ def test_progress_is_drawn_on_a_terminal_and_not_in_a_pipe(run):
         os.close(theirs)
     assert on_terminal.stdout == piped.stdout
     assert "verify " in drawn
-    assert drawn.endswith("\r")  # and taken away at the end
+    assert drawn.endswith("\r")  # the progress line is erased at the end
 
 
-def test_a_reader_that_goes_away_is_no_error(run):
+def test_closed_pipe_is_not_an_error(run):
     reader = subprocess.run(
         f"{sys.executable} -m smdwidgets inspect {run} --json | head -c 1", shell=True, capture_output=True, check=False
     )
     assert reader.stderr == b""
 
 
-# ------------------------------------------------------------------------------------------ the first five minutes
+# ---------------------------------------------------------------------------------------------------- common mistakes
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "report", "check"])
-def test_a_wrong_path(run, capsys, command):
-    code, out, err = say(capsys, command, run.with_name(run.name + "s"))
+def test_missing_directory(run, capsys, command):
+    code, out, err = run_command(capsys, command, run.with_name(run.name + "s"))
     assert (code, out) == (2, "")
     assert f"there is no such directory. Did you mean {run.name!r}? A run is the directory that a hook writes to" in err
-    assert "wait=" not in err  # which is said in Python, not here
+    assert "wait=" not in err  # the hint at create_trial's argument is for Python only
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "report", "check"])
-def test_an_empty_directory_is_not_waited_for(tmp_path, capsys, command):
-    code, _, err = say(capsys, command, tmp_path)
+def test_empty_directory_fails_immediately(tmp_path, capsys, command):
+    code, _, err = run_command(capsys, command, tmp_path)
     assert code == 2
     assert "the directory is empty" in err
 
 
-def test_a_file_in_place_of_a_directory(tmp_path, capsys):
+def test_file_instead_of_directory(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
-    code, _, err = say(capsys, "inspect", tmp_path / "file")
+    code, _, err = run_command(capsys, "inspect", tmp_path / "file")
     assert code == 2
     assert "that is a file, not a directory" in err
 
 
-def test_a_directory_that_is_empty_and_followed_is_waited_for_and_that_is_said(tmp_path, capsys, caplog):
-    code, _, err = say(capsys, "check", tmp_path, "--follow", "--timeout", "1.5")
+def test_follow_waits_for_empty_directory_and_logs_it(tmp_path, capsys, caplog):
+    code, _, err = run_command(capsys, "check", tmp_path, "--follow", "--timeout", "1.5")
     assert code == 2
     assert "Waited 1.5 s for" in err
     assert f"Still waiting for the first collection file of {tmp_path}" in caplog.text
@@ -311,15 +311,15 @@ def log(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["inspect", "check", "report", "show", "verify"])
-def test_a_log_of_tensorboards_is_a_run(log, tmp_path, monkeypatch, capsys, command):
+def test_commands_accept_tensorboard_logs(log, tmp_path, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)
     more = ["loss"] if command == "show" else []
-    code, _, err = say(capsys, command, log, *more)
+    code, _, err = run_command(capsys, command, log, *more)
     assert (code, err) == (0, "")
 
 
-def test_without_boto3_the_way_to_get_it_is_said(monkeypatch, capsys):
+def test_missing_boto3_error_names_the_extra(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "boto3", None)
-    code, _, err = say(capsys, "inspect", "s3://bucket/run")
+    code, _, err = run_command(capsys, "inspect", "s3://bucket/run")
     assert code == 2
     assert "smdwidgets[s3]" in err

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of hooks."""
+"""Fixtures for the hook tests."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from python.hooks.written import Written
 
 @pytest.fixture
 def written(tmp_path: Path) -> Written:
-    """The run that a test writes, and how to read it back."""
+    """The run directory of a test, with methods to read it."""
     return Written(tmp_path / "run")

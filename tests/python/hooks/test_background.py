@@ -1,4 +1,4 @@
-"""The queue in front of the writer: in order, bounded, and nothing that fails there ends a training."""
+"""The writer queue: order, limits and failures; and the pool of staging memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smdwidgets.hooks.arrays import Staging, owned
 from smdwidgets.hooks.background import Background
 
 
-def test_calls_are_done_in_order_on_another_thread():
+def test_calls_run_in_order_on_another_thread():
     done = []
     with Background(limit=100) as background:
         for i in range(1000):
@@ -24,7 +24,7 @@ def test_calls_are_done_in_order_on_another_thread():
     assert {thread for _, thread in done} != {threading.current_thread()}
 
 
-def test_what_waits_is_bounded():
+def test_queue_size_in_bytes_is_bounded():
     gate = threading.Event()
     waiting = []
     background = Background(limit=100)
@@ -38,7 +38,7 @@ def test_what_waits_is_bounded():
     thread = threading.Thread(target=put)
     thread.start()
     thread.join(0.2)
-    assert thread.is_alive()  # 60 + 30 fit, 30 more do not
+    assert thread.is_alive()  # 60 + 30 bytes fit; 30 more do not
     assert waiting == [90]
     gate.set()
     thread.join()
@@ -47,8 +47,8 @@ def test_what_waits_is_bounded():
     assert background.waiting_bytes == 0
 
 
-def test_age_of_what_waits_is_bounded():
-    """The first item is stuck in a slow disk: the next is taken at once, one after the bound waits."""
+def test_queue_age_is_bounded():
+    """While the first item is stuck, an item is accepted before the time limit, and blocks after it."""
     gate = threading.Event()
     background = Background(limit=1 << 30, seconds=0.05)
     background.put(gate.wait, nbytes=1)
@@ -60,14 +60,14 @@ def test_age_of_what_waits_is_bounded():
     thread.start()
     thread.join(0.2)
     assert thread.is_alive()
-    background.put(done.append, "no bytes: never waits")
+    background.put(done.append, "an item without bytes never blocks")
     gate.set()
     thread.join()
     background.close()
     assert done
 
 
-def test_writer_that_is_stuck_stops_training_only_by_bytes(monkeypatch, caplog):
+def test_stuck_writer_blocks_only_at_the_byte_limit(monkeypatch, caplog):
     monkeypatch.setattr(background_module, "_STUCK_AFTER", 0.1)
     gate = threading.Event()
     background = Background(limit=100, seconds=0.01)
@@ -83,14 +83,14 @@ def test_writer_that_is_stuck_stops_training_only_by_bytes(monkeypatch, caplog):
     assert background.waiting_bytes == 0
 
 
-def test_idle_is_called_while_nothing_waits():
+def test_idle_is_called_while_the_queue_is_empty():
     called = threading.Event()
     with Background(limit=10, seconds=0.01, idle=called.set) as background:
         background.start()
         assert called.wait(60)
 
 
-def test_close_that_was_interrupted_finishes_later(monkeypatch):
+def test_interrupted_close_can_be_retried(monkeypatch):
     gate, done = threading.Event(), []
     background = Background(limit=100)
     background.put(gate.wait)
@@ -105,7 +105,7 @@ def test_close_that_was_interrupted_finishes_later(monkeypatch):
     assert done == [1]
 
 
-def test_interpreter_that_starts_no_threads_writes_at_once(monkeypatch):
+def test_writes_synchronously_if_no_thread_can_start(monkeypatch):
     def refuse(self):
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
@@ -118,7 +118,7 @@ def test_interpreter_that_starts_no_threads_writes_at_once(monkeypatch):
     background.close()
 
 
-def test_one_item_larger_than_the_bound_goes_in_alone():
+def test_item_larger_than_the_limit_is_accepted_alone():
     done = []
     with Background(limit=10) as background:
         background.put(done.append, 1, nbytes=1000)
@@ -126,7 +126,7 @@ def test_one_item_larger_than_the_bound_goes_in_alone():
     assert done == [1, 2]
 
 
-def test_a_failure_is_told_once_and_the_rest_is_done(caplog):
+def test_failure_is_logged_once_and_later_calls_run(caplog):
     done = []
 
     def fail():
@@ -141,7 +141,7 @@ def test_a_failure_is_told_once_and_the_rest_is_done(caplog):
     assert len(caplog.records) == 1
 
 
-def test_what_comes_after_close_is_dropped():
+def test_calls_after_close_are_dropped():
     done = []
     background = Background(limit=10)
     background.close()
@@ -150,25 +150,25 @@ def test_what_comes_after_close_is_dropped():
     assert done == []
 
 
-def test_a_queue_needs_room():
+def test_limit_must_be_positive():
     with pytest.raises(ValueError, match="room"):
         Background(limit=0)
 
 
-LARGE = 6 << 20  # more than half a slab: on its own
+LARGE = 6 << 20  # more than half a slab, so the tensor gets a separate slab
 
 
-def test_staging_keeps_no_more_than_its_limit():
+def test_staging_keeps_at_most_its_limit():
     staging = Staging(limit=10 << 20)
     held = [owned("x", np.full(LARGE, i, "u1"), staging) for i in range(3)]
     for one in held:
         staging.give_back(one.slab)
     again = [owned("x", np.zeros(LARGE, "u1"), staging) for _ in range(3)]
     reused = [any(one.slab is earlier.slab for earlier in held) for one in again]
-    assert reused == [True, False, False]  # one fits
+    assert reused == [True, False, False]  # the limit allows to keep one slab
 
 
-def test_tensors_share_memory_only_one_after_the_other():
+def test_live_tensors_do_not_share_memory():
     staging = Staging(limit=1 << 30)
     rng = np.random.default_rng(0)
     held, seen = [], set()
@@ -188,7 +188,7 @@ def test_tensors_share_memory_only_one_after_the_other():
     assert not np.shares_memory(first.array, second.array)
 
 
-def test_tensors_of_changing_sizes_find_memory_too():
+def test_tensors_of_varying_sizes_reuse_memory():
     staging = Staging(limit=1 << 30)
     slabs = []
     for size in (20 << 20, 18 << 20, 15 << 20, 19 << 20):
@@ -197,7 +197,7 @@ def test_tensors_of_changing_sizes_find_memory_too():
     assert all(slab is slabs[0] for slab in slabs)
 
 
-def test_many_threads_take_and_give_back():
+def test_staging_is_thread_safe():
     staging = Staging(limit=1 << 30)
 
     def work(seed):

@@ -28,7 +28,7 @@ def config(tmp_path):
     return path
 
 
-def test_the_hook_created_last_is_the_current_one(tmp_path):
+def test_last_created_hook_is_current(tmp_path):
     assert smd.get_hook() is None
     first = smd.Hook(tmp_path / "a", dry_run=True)
     second = smd.Hook(tmp_path / "b", dry_run=True)
@@ -39,12 +39,12 @@ def test_the_hook_created_last_is_the_current_one(tmp_path):
     assert smd.get_hook() is None
 
 
-def test_set_hook_takes_hooks_only():
+def test_set_hook_rejects_other_types():
     with pytest.raises(SMDebugTypeError, match="custom_hook must be a Hook, got str"):
         smd.set_hook("hook")
 
 
-def test_a_hook_of_another_framework_is_not_returned(tmp_path):
+def test_hook_of_another_framework_is_not_returned(tmp_path):
     hook = BaseHook(tmp_path, dry_run=True)
     assert smd.get_hook() is None
     assert smdwidgets.pytorch.get_hook() is None
@@ -60,7 +60,7 @@ def test_create_if_not_exists_reads_the_file(config):
     hook.close()
 
 
-def test_create_if_not_exists_without_a_file_is_none(config, monkeypatch):
+def test_create_if_not_exists_without_file_returns_none(config, monkeypatch):
     assert smd.get_hook(create_if_not_exists=True) is None
     monkeypatch.setenv("SMDEBUG_CONFIG_FILE_PATH", str(config))
     hook = smd.get_hook(create_if_not_exists=True)
@@ -68,7 +68,7 @@ def test_create_if_not_exists_without_a_file_is_none(config, monkeypatch):
     hook.close()
 
 
-def test_hook_types_of_tensorflow():
+def test_tensorflow_hook_types():
     assert smdwidgets.tensorflow.get_hook() is None
     assert smdwidgets.tensorflow.get_hook("keras", None, False) is None
     with pytest.raises(SMDebugNotImplementedError, match="'session' is not available"):

@@ -1,4 +1,4 @@
-"""What a framework's hook relies on, with a framework of three lines: which tensors are saved, when, and as what."""
+"""The base hook, tested with a minimal framework: which tensors are saved, when, and how."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from smdwidgets.run_end import END_FILE, RunEnd
 
 
 class Framework(Hook):
-    """Meets a weight, its gradient, a loss and an output at every step."""
+    """Captures a weight, its gradient, a loss and an output at every step."""
 
     built_in = {
         CollectionKeys.ALL: (),
@@ -46,7 +46,7 @@ class Framework(Hook):
 
 
 def wait_for(condition):
-    """Until a condition holds; fails if it never does."""
+    """Wait until a condition holds; fail after a timeout."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
@@ -57,13 +57,13 @@ def saved(written):
     return {step: written.names(step) for step in written.steps()}
 
 
-def test_losses_are_saved_every_500_steps_unless_told_otherwise(written):
+def test_losses_are_saved_every_500_steps_by_default(written):
     with Framework(written.root) as hook:
         hook.run(501)
     assert saved(written) == {0: ["loss"], 500: ["loss"]}
 
 
-def test_save_all_is_all(written):
+def test_save_all_saves_every_tensor(written):
     with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=2)) as hook:
         hook.run(3)
     everything = ["net.weight", "gradient/net.weight", "loss", "relu_output_0"]
@@ -71,7 +71,7 @@ def test_save_all_is_all(written):
     assert written.collections()["all"]["tensor_names"] == sorted(everything)
 
 
-def test_gradients_are_not_saved_where_nothing_is_learnt(written):
+def test_gradients_are_not_saved_in_eval_and_predict(written):
     include = ["gradients", "weights"]
     with Framework(written.root, include_collections=include, save_config=SaveConfig(save_interval=1)) as hook:
         hook.run(1)
@@ -80,7 +80,7 @@ def test_gradients_are_not_saved_where_nothing_is_learnt(written):
     assert ["gradient/net.weight" in names for names in saved(written).values()] == [True, False, False]
 
 
-def test_a_collection_has_its_own_steps_and_reductions(written):
+def test_collection_specific_steps_and_reductions(written):
     with Framework(
         written.root, include_collections=["weights", "relu"], save_config=SaveConfig(save_interval=2)
     ) as hook:
@@ -99,7 +99,7 @@ def test_a_collection_has_its_own_steps_and_reductions(written):
     assert written.value(reduced, 3) == 3
 
 
-def test_what_several_collections_want_is_saved_once(written):
+def test_tensor_in_several_collections_is_saved_once(written):
     with Framework(
         written.root,
         include_collections=["a", "b"],
@@ -113,7 +113,7 @@ def test_what_several_collections_want_is_saved_once(written):
     assert weights == ["smdebug/reductions/min/net.weight", "smdebug/reductions/mean/net.weight"]
 
 
-def test_losses_are_whole_whatever_is_asked_of_the_rest(written):
+def test_losses_are_saved_whole_despite_reduction_config(written):
     with Framework(
         written.root,
         save_all=True,
@@ -130,7 +130,7 @@ def test_losses_are_whole_whatever_is_asked_of_the_rest(written):
     ]
 
 
-def test_a_run_of_nothing_but_shapes_needs_no_event_file(written):
+def test_shape_only_run_has_no_event_file(written):
     with Framework(written.root, include_collections=["weights"], save_config=SaveConfig(save_interval=1)) as hook:
         hook.get_collection("weights").reduction_config = ReductionConfig(save_shape=True)
         hook.get_collection("losses").save_config = SaveConfigMode(start_step=10)
@@ -139,7 +139,7 @@ def test_a_run_of_nothing_but_shapes_needs_no_event_file(written):
     assert not (written.root / "events").exists()
 
 
-def test_patterns_added_in_mid_training_count(written):
+def test_patterns_added_during_training_apply(written):
     with Framework(written.root, save_config=SaveConfig(save_interval=1), include_regex="nothing") as hook:
         hook.run(1)
         hook.get_collection("default").include("relu")
@@ -148,16 +148,16 @@ def test_patterns_added_in_mid_training_count(written):
     assert written.collections()["default"]["tensor_names"] == ["relu_output_0"]
 
 
-def test_scalars_and_tensors_between_steps_go_with_the_step_they_follow(written):
+def test_tensors_saved_between_steps_belong_to_the_previous_step(written):
     with Framework(written.root, save_config=SaveConfig(save_interval=2)) as hook:
-        hook.save_scalar("before", 1)  # the first step's
+        hook.save_scalar("before", 1)  # belongs to the first step
         hook.run(1)
         hook.save_scalar("rate", 0.5)
         hook.save_tensor("mine", np.zeros(2))
         hook.run(1)
-        hook.save_tensor("mine", np.ones(2))  # a step that is not saved
+        hook.save_tensor("mine", np.ones(2))  # the step is not saved
         hook.set_mode(modes.EVAL)
-        hook.save_scalar("after", 2)  # no step of this mode follows: its own
+        hook.save_scalar("after", 2)  # a separate step, because no step of this mode follows
     assert saved(written) == {0: ["scalar/before", "loss", "scalar/rate", "mine"], 2: ["scalar/after"]}
     assert written.mode(2) == ("EVAL", 0)
 
@@ -166,13 +166,13 @@ def warnings_of(caplog):
     return [record.getMessage() for record in caplog.records]
 
 
-def test_a_collection_without_patterns_or_tensors_is_a_warning(written, caplog):
+def test_empty_collection_logs_warning(written, caplog):
     with Framework(written.root, include_collections=["mine", "other"]) as hook:
         hook.get_collection("mine")
         hook.get_collection("third").add_tensor_name("net.weight")
         assert warnings_of(caplog) == []
         hook.run(2)
-        hook.get_collection("mine").include("relu")  # a later step may fill it
+        hook.get_collection("mine").include("relu")  # later steps can add tensors
     assert [message.partition(",")[0].partition(";")[0] for message in warnings_of(caplog)] == [
         "collection 'mine' has no patterns and no tensors",
         "collection 'third' is not saved",
@@ -184,19 +184,19 @@ def test_a_collection_without_patterns_or_tensors_is_a_warning(written, caplog):
 @pytest.mark.parametrize(
     ("name", "meant"), [("gradient", "gradients"), ("weigths", "weights"), ("Loss", "losses"), ("lossses", "losses")]
 )
-def test_a_misspelt_collection_is_a_warning_of_the_constructor(written, caplog, name, meant):
+def test_misspelled_collection_logs_warning(written, caplog, name, meant):
     with Framework(written.root, include_collections=[name], dry_run=True):
         [message] = warnings_of(caplog)
     assert message.startswith(f"include_collections contains the unknown collection {name!r}. Did you mean {meant!r}?")
 
 
 @pytest.mark.parametrize("name", ["relu", "custom_losses", "my_weights", "scalars"])
-def test_a_collection_of_ones_own_is_no_misspelling(written, caplog, name):
+def test_custom_collection_name_logs_no_warning(written, caplog, name):
     with Framework(written.root, include_collections=[name], dry_run=True):
         assert warnings_of(caplog) == []
 
 
-def test_a_collection_filled_in_mid_training_is_saved_from_there_on(written):
+def test_collection_filled_during_training_is_saved_from_then_on(written):
     options = {"include_collections": ["mine"], "save_config": SaveConfig(save_interval=1)}
     with Framework(written.root, **options) as hook:
         hook.run(1)
@@ -205,7 +205,7 @@ def test_a_collection_filled_in_mid_training_is_saved_from_there_on(written):
     assert saved(written) == {0: ["loss"], 1: ["loss", "relu_output_0"]}
 
 
-def test_scalars_are_a_collection(written, caplog):
+def test_scalars_collection(written, caplog):
     with Framework(written.root, save_config=SaveConfig(save_interval=2)) as hook:
         hook.save_scalar("before", 1)
         hook.run(1)
@@ -219,7 +219,7 @@ def test_scalars_are_a_collection(written, caplog):
     assert trial.tensor_names(collection="scalars") == ["scalar/before", "scalar/rate"]
 
 
-def test_a_collection_that_is_not_included_is_told_of(written, caplog):
+def test_collection_not_included_logs_warning(written, caplog):
     with caplog.at_level(logging.WARNING, "smdwidgets.hooks"), Framework(written.root) as hook:
         hook.get_collection("mine").include("relu")
         hook.run(1)
@@ -227,7 +227,7 @@ def test_a_collection_that_is_not_included_is_told_of(written, caplog):
     assert saved(written) == {0: ["loss"]}
 
 
-def test_what_a_run_can_not_hold_is_told_once_and_skipped(written, caplog):
+def test_unsupported_value_is_logged_once_and_skipped(written, caplog):
     with caplog.at_level(logging.WARNING, "smdwidgets.hooks"), Framework(written.root, save_all=True) as hook:
         hook.run(1)
         hook._capture("odd", object())
@@ -237,8 +237,8 @@ def test_what_a_run_can_not_hold_is_told_once_and_skipped(written, caplog):
     assert "net.bias_weight" in written.names(0)
 
 
-def test_tensors_may_come_from_several_threads(written):
-    arrays = {f"gradient/{i}": np.full(40_000, i, "float32") for i in range(300)}  # more than a portion
+def test_tensors_can_be_captured_from_several_threads(written):
+    arrays = {f"gradient/{i}": np.full(40_000, i, "float32") for i in range(300)}  # more than one write batch
     with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1)) as hook:
         for _ in range(3):
             hook.set_mode(modes.TRAIN)
@@ -253,7 +253,7 @@ def test_tensors_may_come_from_several_threads(written):
 
 
 class Unreadable:
-    """A tensor whose framework refuses to hand it out."""
+    """A tensor whose value cannot be read."""
 
     dtype, shape = np.dtype("float32"), (2,)
 
@@ -261,7 +261,7 @@ class Unreadable:
         raise RuntimeError("the device is gone")
 
 
-def test_nothing_that_a_framework_raises_breaks_the_training(written, caplog, monkeypatch):
+def test_framework_errors_do_not_stop_training(written, caplog, monkeypatch):
     hold = Framework._hold
     monkeypatch.setattr(
         Framework,
@@ -276,7 +276,7 @@ def test_nothing_that_a_framework_raises_breaks_the_training(written, caplog, mo
     assert "net.weight" in written.names(0)
 
 
-def test_histograms_are_the_cores_own(written):
+def test_tensorboard_histogram_matches_core(written):
     values = np.array([0.0, 1.0, 1.0, 4.0, np.nan, np.inf], "float32")
     with Framework(
         written.root, save_all=True, save_config=SaveConfig(save_interval=1), export_tensorboard=True
@@ -296,7 +296,7 @@ def test_histograms_are_the_cores_own(written):
     assert "all/none" not in shown
 
 
-def test_a_collection_may_have_no_histograms(written):
+def test_collection_without_histograms(written):
     options = {"include_collections": ["loud", "quiet"], "save_config": SaveConfig(save_interval=1)}
     with Framework(written.root, export_tensorboard=True, **options) as hook:
         hook.get_collection("loud").include("^net.weight$")
@@ -308,7 +308,7 @@ def test_a_collection_may_have_no_histograms(written):
     assert "gradient/net.weight" in written.names(0)
 
 
-def test_copy_of_a_hook_is_the_hook(written):
+def test_copied_hook_is_the_same_object(written):
     with Framework(written.root) as hook:
         assert copy.copy(hook) is hook
         assert copy.deepcopy([hook])[0] is hook
@@ -336,7 +336,7 @@ def test_pickled_hook_is_inactive(written, caplog):
     assert written.ended
 
 
-def test_hook_is_kept_until_it_is_closed(written):
+def test_open_hook_is_not_garbage_collected(written):
     reference = weakref.ref(Framework(written.root))
     gc.collect()
     assert reference() is current_hook() is not None
@@ -346,7 +346,7 @@ def test_hook_is_kept_until_it_is_closed(written):
     assert reference() is None
 
 
-def test_saving_after_close_is_warned_of_once(written, caplog):
+def test_saving_after_close_logs_one_warning(written, caplog):
     hook = Framework(written.root, save_all=True)
     hook.close()
     hook.close()
@@ -356,7 +356,7 @@ def test_saving_after_close_is_warned_of_once(written, caplog):
     assert [record.getMessage() for record in caplog.records] == [f"Not saved ('{written.root}'): the hook is closed."]
 
 
-def test_exception_that_was_handled_before_the_hook_was_made_does_not_end_it(written):
+def test_exception_handled_before_hook_creation_is_ignored(written):
     try:
         raise MemoryError("the batch is too large")
     except MemoryError:
@@ -366,7 +366,7 @@ def test_exception_that_was_handled_before_the_hook_was_made_does_not_end_it(wri
     assert RunEnd.parse((written.root / END_FILE).read_bytes()).how == "completed"
 
 
-def test_close_in_a_finally_block_tells_the_exception(written):
+def test_close_in_finally_block_records_the_exception(written):
     def main():
         hook = Framework(written.root)
         try:
@@ -379,7 +379,7 @@ def test_close_in_a_finally_block_tells_the_exception(written):
     assert str(RunEnd.parse((written.root / END_FILE).read_bytes())) == "exception (ValueError: loss is NaN)"
 
 
-def test_failure_in_part_of_closing_does_not_cost_the_rest(written, caplog):
+def test_failure_to_detach_does_not_prevent_closing(written, caplog):
     class Broken(Framework):
         def _detach(self):
             raise RuntimeError("the model is gone")
@@ -393,12 +393,12 @@ def test_failure_in_part_of_closing_does_not_cost_the_rest(written, caplog):
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "soon", None])
-def test_flush_seconds_must_be_a_positive_number(written, seconds):
+def test_flush_seconds_must_be_positive(written, seconds):
     with pytest.raises(SMDebugValueError, match="flush_seconds must be a positive number"):
         Framework(written.root, flush_seconds=seconds)
 
 
-def test_settled_step_is_published_and_still_grows(written):
+def test_settled_step_is_published_and_can_grow(written):
     with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1), flush_seconds=0.01) as hook:
         hook._begin_step()
         hook._capture("early", np.arange(3))
@@ -416,26 +416,26 @@ def test_settled_step_is_published_and_still_grows(written):
     }
 
 
-def test_step_that_is_not_settled_stays_invisible(written):
+def test_unsettled_step_stays_invisible(written):
     with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1), flush_seconds=0.01) as hook:
         hook._begin_step()
         hook._capture("early", np.arange(3))
         hook._outbox._background.start()
         idle = threading.Event()
         touch, hook._outbox._touch = hook._outbox._touch, idle.set
-        assert idle.wait(60)  # the writer's thread looked, and left the step alone
+        assert idle.wait(60)  # the writer thread was idle, but did not publish the step
         hook._outbox._touch = touch
         hook.flush()
         assert written.steps() == []
     assert written.steps() == [0]
 
 
-def test_add_collection_takes_collections(written):
+def test_add_collection_rejects_other_types(written):
     with Framework(written.root, dry_run=True) as hook, pytest.raises(SMDebugTypeError, match="Collection"):
         hook.add_collection("relu")
 
 
-def test_tensorboard_files_hold_true_checksums(written):
+def test_tensorboard_files_have_valid_checksums(written):
     with Framework(
         written.root, save_all=True, save_config=SaveConfig(save_interval=1), export_tensorboard=True
     ) as hook:
@@ -455,7 +455,7 @@ def test_tensorboard_files_hold_true_checksums(written):
         assert count > 3
 
 
-def test_no_framework_is_imported_before_its_hook_is():
+def test_frameworks_are_imported_lazily():
     code = """
 import sys
 import smdwidgets, smdwidgets.numpy

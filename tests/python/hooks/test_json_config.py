@@ -1,4 +1,4 @@
-"""Configuration files as SageMaker writes them: everything may be text."""
+"""Configuration files in SageMaker's format, in which every value may be a string."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FULL = {
 }
 
 
-def test_every_part_of_the_file_arrives(config, tmp_path):
+def test_all_settings_are_applied(config, tmp_path):
     hook = Hook.create_from_json_file(config(**FULL))
     assert hook.out_dir == str(tmp_path / "run")
     assert hook.tensorboard_dir == str(tmp_path / "run" / "tensorboard")
@@ -74,14 +74,14 @@ def test_every_part_of_the_file_arrives(config, tmp_path):
     hook.close()
 
 
-def test_the_environment_names_the_file(config, monkeypatch, written):
+def test_path_from_environment_variable(config, monkeypatch, written):
     monkeypatch.setenv("SMDEBUG_CONFIG_FILE_PATH", str(config()))
     with Hook.create_from_json_file() as hook:
         hook.save_tensor("x", np.ones(1))
     assert written.steps() == [0]
 
 
-def test_without_a_path_it_is_sagemakers_own(config, monkeypatch, written):
+def test_default_path_is_sagemakers(config, monkeypatch, written):
     assert json_config.DEFAULT_CONFIG_FILE == "/opt/ml/input/config/debughookconfig.json"
     assert json_config.DEFAULT_OUT_DIR == "/opt/ml/output/tensors"
     monkeypatch.delenv("SMDEBUG_CONFIG_FILE_PATH", raising=False)
@@ -92,14 +92,14 @@ def test_without_a_path_it_is_sagemakers_own(config, monkeypatch, written):
     assert written.steps() == [0]
 
 
-def test_a_file_without_steps_leaves_the_frameworks_own_interval(config):
+def test_default_interval_without_save_parameters(config):
     with BaseHook.create_from_json_file(config(HookParameters=None), dry_run=True) as hook:
         assert hook.save_config.get_save_config(modes.TRAIN).save_interval == 500
     with Hook.create_from_json_file(config(HookParameters={"start_step": "3"}), dry_run=True) as hook:
         assert hook.save_config.get_save_config(modes.TRAIN) == SaveConfigMode(1, 3)
 
 
-def test_sagemakers_own_file_says_where_tensorboards_files_go(config, monkeypatch, tmp_path):
+def test_tensorboard_directory_from_sagemaker_file(config, monkeypatch, tmp_path):
     monkeypatch.setenv("TRAINING_JOB_NAME", "job")
     other = tmp_path / "tensorboard.json"
     monkeypatch.setenv("TENSORBOARD_CONFIG_FILE_PATH", str(other))
@@ -121,7 +121,7 @@ def test_sagemakers_own_file_says_where_tensorboards_files_go(config, monkeypatc
         ({"CollectionConfigurations": [{"CollectionParameters": {}}]}, "CollectionName"),
     ],
 )
-def test_mistakes_are_named_with_the_file(config, content, message):
+def test_errors_name_the_file(config, content, message):
     with pytest.raises(SMDebugValueError, match=message) as caught:
         Hook.create_from_json_file(config(**content), dry_run=True)
     assert "config.json" in str(caught.value)
@@ -142,7 +142,7 @@ def test_mistakes_are_named_with_the_file(config, content, message):
         ({"CollectionConfigurations": [{"CollectionName": "x", "Comment": "a"}]}, "unknown key 'Comment' is ignored"),
     ],
 )
-def test_unknown_keys_are_warnings_with_the_file(config, caplog, content, message):
+def test_unknown_keys_log_warnings_with_the_file(config, caplog, content, message):
     with Hook.create_from_json_file(config(**content), dry_run=True):
         [record] = caplog.records
     assert record.levelname == "WARNING"
@@ -150,7 +150,7 @@ def test_unknown_keys_are_warnings_with_the_file(config, caplog, content, messag
     assert "config.json" in record.getMessage()
 
 
-def test_include_collections_among_the_hooks_parameters(config):
+def test_include_collections_hook_parameter(config):
     parameters = {"include_collections": "weights, scalars"}
     configured = [{"CollectionName": "gradients"}, {"CollectionName": "weights"}]
     path = config(HookParameters=parameters, CollectionConfigurations=configured)
@@ -158,7 +158,7 @@ def test_include_collections_among_the_hooks_parameters(config):
         assert hook.include_collections == ["gradients", "weights", "scalars"]
 
 
-def test_a_collection_that_nobody_configures_is_created(config, written, caplog):
+def test_unconfigured_collection_is_created(config, written, caplog):
     path = config(CollectionConfigurations=[{"CollectionName": "flatten"}, {"CollectionName": "scalars"}])
     with BaseHook.create_from_json_file(path) as hook:
         hook._begin_step()
@@ -167,7 +167,7 @@ def test_a_collection_that_nobody_configures_is_created(config, written, caplog)
     assert ["'flatten' has no patterns" in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_no_file_and_no_json(tmp_path):
+def test_missing_or_invalid_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="SMDEBUG_CONFIG_FILE_PATH"):
         Hook.create_from_json_file(tmp_path / "none.json")
     for content in (b"{", b"[1]", b"\xff\xfe", b"[" * 100_000):

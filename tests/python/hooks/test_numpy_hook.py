@@ -1,4 +1,4 @@
-"""A loop of one's own: what is handed over is what lies in the run."""
+"""The NumPy hook for custom loops: the run contains the tensors that the loop saved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smdwidgets.modes import modes
 from smdwidgets.stop import request_stop
 
 
-def test_a_step_is_what_was_saved_before_it_ended(written):
+def test_step_contains_tensors_saved_before_its_end(written):
     weights = np.zeros((2, 3), "float32")
     with Hook(written.root) as hook:
         for i in range(3):
@@ -27,7 +27,7 @@ def test_a_step_is_what_was_saved_before_it_ended(written):
             hook.save_tensor("weights/w", weights, "weights")
             hook.save_scalar("rate", 0.5**i)
             hook.step()
-            weights[:] = i + 1  # what happens after must not show
+            weights[:] = i + 1  # changes after the step must not be saved
     assert written.steps() == [0, 1, 2]
     assert written.value("weights/w", 1).tolist() == [[2.0] * 3] * 2
     assert written.value("scalar/rate", 2).tolist() == [0.25]
@@ -37,7 +37,7 @@ def test_a_step_is_what_was_saved_before_it_ended(written):
     assert written.leftovers() == []
 
 
-def test_modes_have_their_own_counts_and_intervals(written):
+def test_step_numbers_and_intervals_per_mode(written):
     config = SaveConfig({modes.TRAIN: SaveConfigMode(save_interval=2), modes.EVAL: SaveConfigMode(save_interval=1)})
     with Hook(written.root, save_config=config) as hook:
         for mode, count in ((modes.TRAIN, 3), (modes.EVAL, 2), (modes.TRAIN, 2)):
@@ -56,26 +56,26 @@ def test_modes_have_their_own_counts_and_intervals(written):
     ]
 
 
-def test_should_save_step_tells_of_the_step_that_is_going_on(written):
+def test_should_save_step_refers_to_the_current_step(written):
     with Hook(written.root, save_config=SaveConfig(save_interval=2, save_steps=[3])) as hook:
-        told = []
+        results = []
         for _ in range(6):
-            # Nothing is included: the hook saves what it is handed, at the steps of its own configuration.
-            told.append(hook.should_save_step())
+            # Without included collections, the hook's save configuration applies.
+            results.append(hook.should_save_step())
             hook.save_tensor("x", 1.0)
             hook.step()
-    assert told == [True, False, True, True, True, False]
+    assert results == [True, False, True, True, True, False]
     assert written.steps() == [0, 2, 3, 4]
 
 
-def test_a_tensor_belongs_to_every_collection_named(written):
+def test_tensor_is_added_to_all_given_collections(written):
     with Hook(written.root) as hook:
         hook.save_tensor("x", [1, 2], ["a", "b"])
     assert written.collections()["a"]["tensor_names"] == written.collections()["b"]["tensor_names"] == ["x"]
     assert written.value("x", 0).tolist() == [1, 2]
 
 
-def test_reductions_and_shapes_in_place_of_values(written):
+def test_reductions_and_shapes_instead_of_values(written):
     wanted = ReductionConfig(reductions=["mean"], abs_norms=["l1"], save_shape=True)
     with Hook(written.root) as hook:
         hook.add_collection(Collection("some", reduction_config=wanted))
@@ -110,7 +110,7 @@ NAMES = [
 ]
 
 
-def test_names_of_any_kind(written):
+def test_unusual_names(written):
     with Hook(written.root) as hook:
         for i, name in enumerate(NAMES):
             hook.save_tensor(name, np.full(2, i))
@@ -118,7 +118,7 @@ def test_names_of_any_kind(written):
     assert [int(written.value(name, 0)[0]) for name in NAMES] == list(range(len(NAMES)))
 
 
-def test_a_name_that_no_file_can_hold_is_refused(written):
+def test_invalid_unicode_name_raises(written):
     with Hook(written.root) as hook:
         for save in (hook.save_tensor, hook.save_scalar):
             with pytest.raises(SMDebugValueError, match="UTF-8"):
@@ -128,7 +128,7 @@ def test_a_name_that_no_file_can_hold_is_refused(written):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint64", "bool", "complex64"])
-def test_saved_reductions_are_those_that_are_computed_on_reading(written, dtype):
+def test_saved_reductions_match_computed_ones(written, dtype):
     values = np.random.default_rng(0).normal(size=(7, 5)) * 3
     values = (values > 0 if dtype == "bool" else np.abs(values) if dtype == "uint64" else values).astype(dtype)
     ops = ["min", "max", "mean", "prod", "std", "sum", "variance"]
@@ -147,7 +147,7 @@ def test_saved_reductions_are_those_that_are_computed_on_reading(written, dtype)
 
 
 @pytest.mark.parametrize("value", [object(), None, {"a": 1}, {1, 2}, [object()], np.array([object()]), lambda: 0])
-def test_what_is_no_tensor_is_refused_by_name(written, value):
+def test_unsupported_value_raises_with_tensor_name(written, value):
     with Hook(written.root, save_config=SaveConfig(start_step=1)) as hook:
         with pytest.raises(SMDebugTypeError, match="'mine'"):
             hook.save_tensor("mine", value)
@@ -156,7 +156,7 @@ def test_what_is_no_tensor_is_refused_by_name(written, value):
             hook.save_tensor("mine", value)
 
 
-def test_scalars_are_one_number(written):
+def test_save_scalar_rejects_non_scalars(written):
     with Hook(written.root) as hook:
         for wrong in (np.ones(2), "text", []):
             with pytest.raises(SMDebugTypeError, match="pair"):
@@ -167,7 +167,7 @@ def test_scalars_are_one_number(written):
             hook.save_tensor("", 1.0)
 
 
-def test_a_failing_loop_still_ends_its_run(written):
+def test_run_ends_if_the_loop_raises(written):
     def train():
         with Hook(written.root) as hook:
             hook.save_tensor("x", 1)
@@ -179,7 +179,7 @@ def test_a_failing_loop_still_ends_its_run(written):
     assert written.ended
 
 
-def test_the_stop_file_ends_the_loop_once(written):
+def test_stop_file_raises_once(written):
     with Hook(written.root) as hook:
         hook.save_tensor("x", 1)
         hook.step()
@@ -201,7 +201,7 @@ def test_dry_run_writes_nothing(written):
     assert not written.root.exists()
 
 
-def test_what_comes_after_close_is_ignored(written):
+def test_saving_after_close_is_ignored(written):
     hook = Hook(written.root)
     hook.save_tensor("x", 1)
     hook.close()
@@ -211,7 +211,7 @@ def test_what_comes_after_close_is_ignored(written):
     assert written.steps() == [0]
 
 
-def test_every_step_is_there_after_flush(written):
+def test_all_steps_are_visible_after_flush(written):
     hook = Hook(written.root)
     for i in range(20):
         hook.save_tensor("x", np.full(1000, i))
@@ -234,7 +234,7 @@ DTYPES = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_values_are_never_changed_on_the_way(tmp_path_factory, data):
+def test_values_round_trip_unchanged(tmp_path_factory, data):
     arrays = data.draw(
         st.lists(
             hnp.arrays(DTYPES, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)), min_size=1, max_size=4
@@ -254,7 +254,7 @@ def test_values_are_never_changed_on_the_way(tmp_path_factory, data):
         assert found.tobytes() == np.ascontiguousarray(expected.astype(expected.dtype.newbyteorder("<"))).tobytes()
 
 
-def test_bfloat16_is_saved_as_what_it_is(written):
+def test_bfloat16_round_trip(written):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     values = np.array([1.5, -2.0, np.inf], ml_dtypes.bfloat16)
     with Hook(written.root) as hook:
@@ -263,7 +263,7 @@ def test_bfloat16_is_saved_as_what_it_is(written):
     assert written.value("x", 0).tobytes() == values.tobytes()
 
 
-def test_text_of_any_rank(written):
+def test_string_arrays_of_any_rank(written):
     text = np.array([["a", "bé"], ["", "日本"]])
     with Hook(written.root) as hook:
         hook.save_tensor("text", text)
@@ -274,7 +274,7 @@ def test_text_of_any_rank(written):
     assert written.value("bytes", 0).tolist() == ["ab", "c"]
 
 
-def test_configuration_in_the_collection_file_is_that_which_was_used(written):
+def test_collection_file_contains_the_effective_configuration(written):
     with Hook(written.root, include_regex=["relu"], save_config=SaveConfig(save_interval=7)) as hook:
         hook.get_collection("mine").include("^m")
         hook.step()
@@ -287,7 +287,7 @@ def test_configuration_in_the_collection_file_is_that_which_was_used(written):
     }
 
 
-def test_bad_arguments_are_refused_at_once(written):
+def test_invalid_arguments_raise_in_constructor(written):
     for arguments in (
         {"out_dir": None},
         {"include_workers": "some"},

@@ -1,4 +1,4 @@
-"""Whose directory it is: fresh, used, resumed, shared, not writable; and what is left when a process dies."""
+"""The run directory: new, existing, resumed, shared or not writable, and after a process dies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def train(root, steps, mode=modes.TRAIN, **options):
         return hook
 
 
-def test_a_used_directory_is_refused_with_the_choice(written):
+def test_existing_run_raises_and_suggests_overwrite_or_resume(written):
     train(written.root, 2)
     with pytest.raises(SMDebugRuntimeError, match=r"already holds a run.*overwrite=True.*resume=True"):
         Hook(written.root)
@@ -42,7 +42,7 @@ def test_a_used_directory_is_refused_with_the_choice(written):
     assert written.leftovers() == []
 
 
-def test_a_directory_with_other_things_in_it_is_fresh(written):
+def test_directory_with_unrelated_files_is_accepted(written):
     written.root.mkdir()
     (written.root / "checkpoint.pt").write_bytes(b"mine")
     train(written.root, 1)
@@ -51,7 +51,7 @@ def test_a_directory_with_other_things_in_it_is_fresh(written):
     assert written.steps() == [0, 1]
 
 
-def test_overwrite_leaves_nothing_of_the_earlier_run(written):
+def test_overwrite_removes_the_previous_run(written):
     train(written.root, 3)
     request_stop(written.root)
     hook = Hook(written.root, overwrite=True)
@@ -62,7 +62,7 @@ def test_overwrite_leaves_nothing_of_the_earlier_run(written):
     assert written.names(0) == ["y"]
 
 
-def test_resume_goes_on_after_the_last_step(written):
+def test_resume_continues_after_the_last_step(written):
     train(written.root, 3)
     train(written.root, 2, modes.EVAL, resume=True)
     hook = train(written.root, 2, resume=True)
@@ -79,19 +79,19 @@ def test_resume_goes_on_after_the_last_step(written):
     assert written.value("x", 6).tolist() == [6, 6, 6]
 
 
-def test_resume_with_a_step_goes_back_to_it(written):
+def test_resume_from_step_truncates_later_steps(written):
     train(written.root, 5)
     train(written.root, 1, resume=3)
     assert written.steps() == [0, 1, 2, 3]
     assert written.mode(3) == ("TRAIN", 3)
 
 
-def test_resume_of_nothing_begins(written):
+def test_resume_without_run_starts_a_new_one(written):
     train(written.root, 2, resume=True)
     assert written.steps() == [0, 1]
 
 
-def test_second_hook_of_a_process_closes_the_first(written, caplog):
+def test_second_hook_in_a_process_closes_the_first(written, caplog):
     first = Hook(written.root)
     first.save_tensor("x", 1)
     with pytest.raises(SMDebugRuntimeError, match=r"already holds a run.*overwrite=True.*resume=True"):
@@ -110,7 +110,7 @@ def test_second_hook_of_a_process_closes_the_first(written, caplog):
     assert written.names(0) == ["y"]
 
 
-def test_a_run_whose_training_was_killed_opens_and_is_unfinished(written):
+def test_run_of_killed_training_is_readable_and_not_ended(written):
     done = script(
         """
         import os, signal, sys
@@ -136,7 +136,7 @@ def test_a_run_whose_training_was_killed_opens_and_is_unfinished(written):
         assert trial.loaded_all_steps
 
 
-def test_a_dead_process_does_not_keep_the_directory(written):
+def test_claim_of_dead_process_is_ignored(written):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     written.root.mkdir()
@@ -147,7 +147,7 @@ def test_a_dead_process_does_not_keep_the_directory(written):
     assert not claim.exists()
 
 
-def test_the_last_worker_to_close_ends_the_run(written, monkeypatch):
+def test_last_worker_to_close_ends_the_run(written, monkeypatch):
     hooks = []
     for rank in range(2):
         monkeypatch.setattr(Hook, "_worker", lambda self, rank=rank: (f"worker_{rank}", 2))
@@ -171,31 +171,31 @@ def test_the_last_worker_to_close_ends_the_run(written, monkeypatch):
     assert meta["num_workers"] == 2
 
 
-def test_only_the_first_of_several_workers_writes_by_default(written, monkeypatch):
+def test_only_first_worker_writes_by_default(written, monkeypatch):
     monkeypatch.setattr(Hook, "_worker", lambda self: ("worker_1", 2))
     with Hook(written.root) as hook:
         hook.save_tensor("x", 1)
     assert not written.root.exists()
 
 
-def test_inside_sagemaker_the_service_ends_the_run(written, monkeypatch):
+def test_hook_does_not_end_the_run_in_sagemaker(written, monkeypatch):
     monkeypatch.setenv("TRAINING_JOB_NAME", "job")
     train(written.root, 1)
     assert written.steps() == [0]
     assert not written.ended
 
 
-def test_a_directory_that_can_not_be_made(tmp_path):
+def test_directory_cannot_be_created(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunIOError, match="out_dir can't be made"):
         Hook(tmp_path / "file" / "run")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions are another matter there")
-def test_a_directory_that_can_not_be_written_to(tmp_path):
+def test_directory_is_not_writable(tmp_path):
     tmp_path.chmod(0o500)
     superuser = os.geteuid() == 0
-    if superuser:  # who may write anywhere
+    if superuser:  # root can write anywhere
         os.seteuid(65534)
     try:
         for path in (tmp_path, tmp_path / "run"):
@@ -212,7 +212,7 @@ def script(code, *arguments):
     )
 
 
-def test_a_script_that_just_ends_has_ended_its_run(written):
+def test_run_ends_at_script_exit(written):
     done = script(
         """
         import sys
@@ -231,8 +231,8 @@ def test_a_script_that_just_ends_has_ended_its_run(written):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_forks_write_nothing(written):
-    """A forked child has the hook too; what it saves is not saved, which it says once."""
+def test_forked_child_does_not_write(written):
+    """A forked child inherits the hook. It logs one warning and saves nothing."""
     done = script(
         """
         import os, sys
@@ -309,9 +309,9 @@ FULL_DISK = """
 
 
 def small_disk(folder):
-    """How to run a command that sees a file system of 16 MB there, which nobody else sees and which goes away with it."""
+    """Return a command prefix that mounts a private 16 MB file system on the folder; None if that is not possible."""
     inside = 'mount -t tmpfs -o size=16m smdwidgets "$0" && exec "$@"'
-    for namespaces in ("-m", "-rm"):  # for the superuser, and for others where the kernel lets them
+    for namespaces in ("-m", "-rm"):  # for root, and for other users if the kernel allows it
         command = ["unshare", namespaces, "sh", "-c", inside, str(folder)]
         try:
             if not subprocess.run([*command, "true"], capture_output=True, check=False, timeout=60).returncode:
@@ -323,13 +323,13 @@ def small_disk(folder):
 
 @pytest.mark.skipif(os.name == "nt", reason="there is neither a small disk nor a limit to a file's size")
 @pytest.mark.parametrize("how", ["disk", "limit"])
-def test_a_full_disk_costs_the_step_and_no_more(written, tmp_path, how):
-    """A file system that is really full, in the middle of a step; and a kernel that refuses to write beyond a size."""
+def test_full_disk_drops_only_the_affected_steps(written, tmp_path, how):
+    """The file system is full in the middle of a step, or a file exceeds the kernel's size limit."""
     folder = tmp_path / "disk"
     folder.mkdir()
     prefix = small_disk(folder) if how == "disk" else []
     if prefix is None:
-        warnings.warn("no small file system can be mounted here: a limit to the size of files stands in", stacklevel=1)
+        warnings.warn("cannot mount a small file system; testing a file size limit instead", stacklevel=1)
         how, prefix = "limit", []
     command = [*prefix, sys.executable, "-c", textwrap.dedent(FULL_DISK), str(folder), str(written.root), how]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -349,8 +349,8 @@ def test_a_full_disk_costs_the_step_and_no_more(written, tmp_path, how):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is neither a small disk nor a limit to a file's size")
-def test_disk_that_is_full_when_the_hook_closes(written, tmp_path):
-    """The last step is lost with a warning; the run ends, and the training does not fail."""
+def test_disk_is_full_at_close(written, tmp_path):
+    """The last step is lost with a warning, the run ends, and the training does not fail."""
     folder = tmp_path / "disk"
     folder.mkdir()
     prefix = small_disk(folder)
@@ -379,7 +379,7 @@ def test_disk_that_is_full_when_the_hook_closes(written, tmp_path):
         main(sys.argv[1])
         if sys.argv[3] == "end":
             from smdwidgets.hooks import process
-            process.close_all()  # what the interpreter calls at its end; the disk goes away with the process
+            process.close_all()  # the interpreter calls this at exit; the disk is unmounted with the process
         shutil.copytree(os.path.join(sys.argv[1], "run"), sys.argv[2])
         print("trained to the end")
     """
@@ -394,7 +394,7 @@ def test_disk_that_is_full_when_the_hook_closes(written, tmp_path):
         shutil.rmtree(written.root)
 
 
-def test_directory_that_is_removed_while_training_runs(written, caplog):
+def test_directory_removed_during_training(written, caplog):
     with Hook(written.root) as hook:
         for step in range(6):
             if step == 3:
@@ -412,7 +412,7 @@ def test_directory_that_is_removed_while_training_runs(written, caplog):
     assert line == f"{written.root} was removed during the training; recording continues from step 3"
 
 
-def test_directory_that_another_training_took_over(written, caplog):
+def test_directory_taken_over_by_another_training(written, caplog):
     hook = Hook(written.root)
     hook.save_tensor("x", 1)
     hook.step()
@@ -446,8 +446,8 @@ def test_directory_that_another_training_took_over(written, caplog):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_killed_at_any_moment_every_visible_step_is_whole(tmp_path):
-    """Trainings die by SIGKILL at random moments; every step that has an index file reads back, byte for byte."""
+def test_visible_steps_are_complete_after_sigkill(tmp_path):
+    """Kill trainings at random times; every step with an index file is readable and correct."""
     trainings = campaign.size(50, 200)
     done = script(
         """
@@ -483,5 +483,5 @@ def test_killed_at_any_moment_every_visible_step_is_whole(tmp_path):
             assert list(values) == [f"t{i}" for i in range(4)]
             assert all((values[f"t{i}"] == step * 4 + i).all() for i in range(4))
         assert not run.ended
-    assert sum(len(run.steps()) for run in runs) > trainings  # the moments were not all before the first step
+    assert sum(len(run.steps()) for run in runs) > trainings  # not all trainings were killed before the first step
     shutil.rmtree(tmp_path)

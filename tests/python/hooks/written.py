@@ -1,4 +1,4 @@
-"""Reading a run back without the analysis API: what the hook wrote, byte for byte."""
+"""Read the files that a hook wrote, without the analysis API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from smdwidgets import _core
 
 
 class Written:
-    """The files of a run, read as the format's description says and nothing more."""
+    """The files of a run, read only according to the format specification."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -28,7 +28,7 @@ class Written:
         return self.values(step, worker)[name]
 
     def values(self, step: int, worker: str = "worker_0") -> dict[str, Any]:
-        """All of a step, from one look at its files."""
+        """Return all values of a step."""
         index = self.index(step, worker)
         events = (self.root / index["meta"]["event_file_name"]).read_bytes()
         found = {}

@@ -1,4 +1,4 @@
-"""A browser's side of a conversation, without a browser."""
+"""A client of the widget protocol for tests without a browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Packet = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Page:
-    """Asks a widget, and files what it says."""
+    """Sends requests to a widget, and collects its replies."""
 
     def __init__(self, widget: Any) -> None:
         self._widget = widget
@@ -39,7 +39,7 @@ class Page:
         waiting.put((message, packets))
 
     def start(self, what: str, **arguments: Any) -> str:
-        """Ask without waiting."""
+        """Send a request without waiting for the reply; return its id."""
         number = f"t{next(self._numbers)}"
         with self._lock:
             self._replies.setdefault(number, queue.Queue())
@@ -50,7 +50,7 @@ class Page:
         self._widget._conversation.heard({"kind": "cancel", "id": number})
 
     def wait(self, number: str, seconds: float = 30.0) -> tuple[dict[str, Any], list[Packet]]:
-        """The last word, and all packets of the answer."""
+        """Wait for the reply; return its last message, and all its packets."""
         packets: list[Packet] = []
         while True:
             message, more = self._replies[number].get(timeout=seconds)
@@ -62,7 +62,7 @@ class Page:
         return self.wait(self.start(what, **arguments))
 
     def frames(self, tensor: str, **arguments: Any) -> dict[int, dict[str, Any]]:
-        """Frames by step, later editions over earlier ones."""
+        """Request frames; return them by step, with later editions replacing earlier ones."""
         message, packets = self.ask("frames", role="main", run=0, tensor=tensor, worker="", near=-1, **arguments)
         assert message["kind"] == "answer", message
         return by_step(packets)
@@ -82,7 +82,7 @@ def by_step(packets: list[Packet]) -> dict[int, dict[str, Any]]:
 
 
 def save(root: Path, step: int, tensors: dict[str, Any], *, mode: int = 4, worker: str = "worker_0") -> None:
-    """One step of a run."""
+    """Write one step of a run."""
     with _core.StepWriter(root, step, worker, mode) as writer:
         for name, value in tensors.items():
             writer.tensor(name, value)

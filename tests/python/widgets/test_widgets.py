@@ -1,4 +1,4 @@
-"""What a widget says to a page is what numpy says of the same files."""
+"""The widget protocol: replies match what NumPy computes from the same files."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ WANT = {
 }
 
 
-# What a kernel holds of a tensor of 4 MB once all its frames were sent: in a process of its own, whose memory is told apart.
-HELD = """
+# Measures how much memory a kernel keeps after it sent all frames of a 4 MB tensor. A separate process isolates its memory.
+MEASURE = """
 import gc, re, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
@@ -80,7 +80,7 @@ def explorer(run: Path) -> Iterator[Any]:
     widget.close()
 
 
-def test_a_page_that_says_hello_is_told_the_run(explorer: Any) -> None:
+def test_hello_reply_contains_the_run(explorer: Any) -> None:
     answer, packets = Page(explorer).ask("hello", protocol=1, again=False)
     assert answer["live"] == "thread"
     head, arrays = packets[0]
@@ -91,13 +91,13 @@ def test_a_page_that_says_hello_is_told_the_run(explorer: Any) -> None:
     assert set(arrays["mode"].tolist()) == {4}
 
 
-def test_the_state_it_is_made_with_tells_the_run_too(explorer: Any) -> None:
+def test_initial_state_contains_the_run(explorer: Any) -> None:
     assert explorer._boot
     assert sum(map(len, explorer._boot)) <= LARGEST
     assert explorer.tensor == "fc1.weight"
 
 
-def test_frames_are_what_numpy_says(explorer: Any) -> None:
+def test_frames_match_numpy(explorer: Any) -> None:
     frames = Page(explorer).frames("fc1.weight", want=WANT)
     assert sorted(frames) == [step * 5 for step in range(20)]
     before = None
@@ -127,7 +127,7 @@ def test_frames_are_what_numpy_says(explorer: Any) -> None:
         before = value
 
 
-def test_threads_take_turns_quickly_while_a_question_is_open(explorer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switch_interval_is_short_during_a_request(explorer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sys.getswitchinterval()
     seen = []
     plan = FrameStream.plan
@@ -148,7 +148,7 @@ def test_threads_take_turns_quickly_while_a_question_is_open(explorer: Any, monk
     assert sys.getswitchinterval() == before
 
 
-def test_the_switch_interval_that_somebody_set_meanwhile_is_theirs() -> None:
+def test_switch_interval_set_by_other_code_is_kept() -> None:
     before = sys.getswitchinterval()
     turns = QuickTurns()
     try:
@@ -160,7 +160,7 @@ def test_the_switch_interval_that_somebody_set_meanwhile_is_theirs() -> None:
         sys.setswitchinterval(before)
 
 
-def test_edges_span_all_finite_values_however_they_are_found(tmp_path: Path) -> None:
+def test_shared_edges_span_all_finite_values(tmp_path: Path) -> None:
     values = [weights(0), weights(9), np.full((3, 3), np.nan, np.float32), np.arange(9, dtype=np.int16).reshape(3, 3)]
     values.append(np.array([[np.inf, -40.0, 3.0]], np.float32))
     run = begin(tmp_path / "mixed")
@@ -178,18 +178,18 @@ def test_edges_span_all_finite_values_however_they_are_found(tmp_path: Path) -> 
     assert shared_edges([TensorView(trial, "text")], "linear", 16) is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's own memory apart")
-def test_no_value_is_held_once_its_frames_are_sent(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
+def test_values_are_freed_after_their_frames_are_sent(tmp_path: Path) -> None:
     root = begin(tmp_path / "large")
     for step in range(24):
         save(root, step, {"w": np.full((1000, 1000), step, np.float32), "small": weights(step)})
     tests = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-c", HELD, str(end(root)), str(tests)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert int(told.stdout) < 4_000
+    command = [sys.executable, "-c", MEASURE, str(end(root)), str(tests)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert int(done.stdout) < 4_000
 
 
-def test_the_step_in_view_comes_alone_and_the_nearest_next(explorer: Any) -> None:
+def test_displayed_step_is_sent_first_then_nearest_steps(explorer: Any) -> None:
     _, packets = Page(explorer).ask("frames", role="main", run=0, tensor="fc1.weight", worker="", near=50, want=WANT)
     heads = [head["kind"] for head, _ in packets]
     assert heads[0] == "plan"
@@ -201,7 +201,7 @@ def test_the_step_in_view_comes_alone_and_the_nearest_next(explorer: Any) -> Non
 
 @pytest.mark.parametrize("scale", ["linear", "log", "symlog"])
 @pytest.mark.parametrize("edges", ["shared", "own"])
-def test_no_element_is_lost_in_any_scale(explorer: Any, scale: str, edges: str) -> None:
+def test_histogram_counts_all_elements_on_any_scale(explorer: Any, scale: str, edges: str) -> None:
     want = {**WANT, "hist": {"scale": scale, "bins": 40, "edges": edges}}
     for frame in Page(explorer).frames("fc1.weight", want=want).values():
         assert (np.diff(frame["edges"]) >= 0).all()
@@ -226,7 +226,7 @@ def test_no_element_is_lost_in_any_scale(explorer: Any, scale: str, edges: str) 
     ],
     ids=str,
 )
-def test_every_kind_of_value_has_frames_tiles_and_numbers(tmp_path: Path, value: Any) -> None:
+def test_frames_tiles_and_values_for_all_dtypes(tmp_path: Path, value: Any) -> None:
     root = begin(tmp_path / "run")
     for step in range(3):
         save(root, step, {"x": value})
@@ -263,7 +263,7 @@ def test_every_kind_of_value_has_frames_tiles_and_numbers(tmp_path: Path, value:
     widget.close()
 
 
-def test_exact_values_of_a_slice(tmp_path: Path) -> None:
+def test_values_request_of_a_slice(tmp_path: Path) -> None:
     value = np.arange(2 * 5 * 7, dtype=np.float64).reshape(2, 5, 7) / 3
     root = begin(tmp_path / "run")
     save(root, 0, {"x": value})
@@ -278,7 +278,7 @@ def test_exact_values_of_a_slice(tmp_path: Path) -> None:
     widget.close()
 
 
-def test_curves(explorer: Any) -> None:
+def test_series_request(explorer: Any) -> None:
     lines = [{"tensor": "loss", "stat": "value", "run": 0}, {"tensor": "fc1.weight", "stat": "std", "run": 0}]
     _, packets = Page(explorer).ask("series", lines=lines)
     loss, std = packets
@@ -287,7 +287,7 @@ def test_curves(explorer: Any) -> None:
     assert loss[1]["step"].tolist() == [step * 5 for step in range(20)]
 
 
-def test_what_cannot_be_answered_is_an_error_in_its_place(explorer: Any) -> None:
+def test_failed_requests_return_errors(explorer: Any) -> None:
     page = Page(explorer)
     answer, _ = page.ask(
         "tile",
@@ -310,7 +310,7 @@ def test_what_cannot_be_answered_is_an_error_in_its_place(explorer: Any) -> None
     assert page.ask("hello", protocol=1, again=True)[0]["kind"] == "answer"
 
 
-def test_a_cancelled_question_ends_soon_and_says_so(run: Path) -> None:
+def test_cancelled_request(run: Path) -> None:
     widget = smdwidgets.explore(run)
     page = Page(widget)
     number = page.start("frames", role="main", run=0, tensor="fc1.weight", worker="", near=-1, want=WANT)
@@ -320,7 +320,7 @@ def test_a_cancelled_question_ends_soon_and_says_so(run: Path) -> None:
     widget.close()
 
 
-def test_a_step_that_cannot_be_read_is_marked_and_the_others_shown(run: Path) -> None:
+def test_unreadable_step_is_marked_and_others_are_sent(run: Path) -> None:
     events = run / "events" / f"{50:012d}" / f"{50:012d}_worker_0.tfevents"
     events.write_bytes(events.read_bytes()[:100])
     widget = smdwidgets.explore(run)
@@ -331,7 +331,7 @@ def test_a_step_that_cannot_be_read_is_marked_and_the_others_shown(run: Path) ->
     widget.close()
 
 
-def test_news_of_a_running_job_comes_unasked(tmp_path: Path) -> None:
+def test_new_steps_are_pushed_while_training_runs(tmp_path: Path) -> None:
     root = begin(tmp_path / "live")
     save(root, 0, {"w": weights(0)})
     widget = smdwidgets.explore(root)
@@ -357,7 +357,7 @@ def test_news_of_a_running_job_comes_unasked(tmp_path: Path) -> None:
     widget.close()
 
 
-def test_curves_grow_with_a_running_job_to_its_very_end(tmp_path: Path) -> None:
+def test_curves_are_updated_until_the_run_ends(tmp_path: Path) -> None:
     root = begin(tmp_path / "live")
     save(root, 0, {"w": weights(0), "loss": np.float32(9)})
     widget = smdwidgets.explore(root)
@@ -370,8 +370,8 @@ def test_curves_grow_with_a_running_job_to_its_very_end(tmp_path: Path) -> None:
     end(root)
 
     def curve() -> list[float]:
-        told = [arrays["y"].tolist() for head, arrays in list(page.news) if head["kind"] == "series"]
-        return told[-1] if told else []
+        received = [arrays["y"].tolist() for head, arrays in list(page.news) if head["kind"] == "series"]
+        return received[-1] if received else []
 
     deadline = time.monotonic() + 30
     while len(curve()) < 30 and time.monotonic() < deadline:
@@ -380,26 +380,26 @@ def test_curves_grow_with_a_running_job_to_its_very_end(tmp_path: Path) -> None:
     widget.close()
 
 
-def test_a_running_job_that_raises_or_vanishes_is_told_as_such(tmp_path: Path) -> None:
+def test_status_of_failing_or_removed_run(tmp_path: Path) -> None:
     root = begin(tmp_path / "run")
     for step in range(3):
         save(root, step, {"w": weights(step)})
 
-    class Moody(smdwidgets.trials.LocalTrial):
-        mood: Exception | None = None
+    class FailingTrial(smdwidgets.trials.LocalTrial):
+        failure: Exception | None = None
 
         def maybe_refresh(self, *args: Any, **kwargs: Any) -> None:
-            if self.mood:
-                raise self.mood
+            if self.failure:
+                raise self.failure
             super().maybe_refresh(*args, **kwargs)
 
-    trial = Moody("moody", root)
+    trial = FailingTrial("failing", root)
     widget = smdwidgets.explore(trial, tensor="w")
     page = Page(widget)
     page.ask("hello", protocol=1, again=False)
-    page.frames("w", want=WANT)  # so that there is more than the run itself to have news of
+    page.frames("w", want=WANT)  # so that a frame stream is updated, too
 
-    def told(status: str, words: str) -> None:
+    def wait_for(status: str, words: str) -> None:
         deadline = time.monotonic() + 20
         while not any(
             head["kind"] == "catalog" and head["status"] == status and words in head["message"]
@@ -409,16 +409,16 @@ def test_a_running_job_that_raises_or_vanishes_is_told_as_such(tmp_path: Path) -
             time.sleep(0.02)
         page.news.clear()
 
-    trial.mood = ValueError("enough of it")
-    told("error", "ValueError: enough of it")
-    trial.mood = None
-    told("running", "")
+    trial.failure = ValueError("cannot read")
+    wait_for("error", "ValueError: cannot read")
+    trial.failure = None
+    wait_for("running", "")
     shutil.rmtree(root)
-    told("gone", "its directory is no longer there")
+    wait_for("gone", "its directory is no longer there")
     widget.close()
 
 
-def test_messages_stay_below_a_mebibyte(tmp_path: Path) -> None:
+def test_messages_are_smaller_than_one_mebibyte(tmp_path: Path) -> None:
     root = begin(tmp_path / "run")
     for step in range(60):
         save(
@@ -438,7 +438,7 @@ def test_messages_stay_below_a_mebibyte(tmp_path: Path) -> None:
 
 
 class Fires(Rule):
-    """Fires from a step on."""
+    """Fires at all steps from a given one."""
 
     def __init__(self, base_trial: Any, since: str = "50") -> None:
         super().__init__(base_trial)
@@ -448,7 +448,7 @@ class Fires(Rule):
         return step >= self.since
 
 
-def test_rules_are_run_told_and_tuned(run: Path) -> None:
+def test_rule_requests(run: Path) -> None:
     widget = smdwidgets.RulePanel(run, ["LossNotDecreasing", Fires])
     page = Page(widget)
     assert widget.rules.wait(30)
@@ -459,23 +459,23 @@ def test_rules_are_run_told_and_tuned(run: Path) -> None:
         if head["kind"] == "rules"
         for i, rule in enumerate(head["rules"])
     }
-    number, told, arrays = rules["Fires"]
-    assert told["status"] == "IssuesFound"
+    number, rule, arrays = rules["Fires"]
+    assert rule["status"] == "IssuesFound"
     assert arrays[f"{number}.step"].tolist() == [step * 5 for step in range(20)]
     assert arrays[f"{number}.outcome"].tolist() == [1] * 10 + [2] * 10
-    assert told["firings_total"] == 10
-    assert told["params"] == [
+    assert rule["firings_total"] == 10
+    assert rule["params"] == [
         parameter.state(widget.rules["Fires"].rule) for parameter in parameters_of(Fires).values()
     ]
-    assert [param["value"] for param in told["params"] if param["name"] == "since"] == ["50"]
-    answer, packets = page.ask("rule", do="set", rule=told["id"], params={"since": "90"}, run=0)
+    assert [param["value"] for param in rule["params"] if param["name"] == "since"] == ["50"]
+    answer, packets = page.ask("rule", do="set", rule=rule["id"], params={"since": "90"}, run=0)
     assert answer["kind"] == "answer", answer
     assert widget.rules.wait(30)
     assert [step for step, outcome in widget.rules["Fires"].outcomes.items() if outcome == 2] == [90, 95]
-    answer, _ = page.ask("rule", do="set", rule=told["id"], params={"sinse": 1}, run=0)
+    answer, _ = page.ask("rule", do="set", rule=rule["id"], params={"sinse": 1}, run=0)
     assert answer["kind"] == "error"
     assert "since" in answer["error"]["message"]
-    answer, _ = page.ask("firing", rule=told["id"], step=95)
+    answer, _ = page.ask("firing", rule=rule["id"], step=95)
     assert answer["firings"]
     answer, _ = page.ask("classes")
     assert {"VanishingGradient", "Fires"} <= {each["name"] for each in answer["classes"]}
@@ -486,12 +486,12 @@ def test_rules_are_run_told_and_tuned(run: Path) -> None:
         page.ask("rule", do="add", **{"class": "AllZero"}, params={"tensor_regex": "loss"}, run=0)[0]["kind"]
         == "answer"
     )
-    assert page.ask("rule", do="remove", rule=told["id"], run=0)[0]["kind"] == "answer"
+    assert page.ask("rule", do="remove", rule=rule["id"], run=0)[0]["kind"] == "answer"
     json.dumps(answer, allow_nan=False)
     widget.close()
 
 
-def test_python_sees_what_is_shown(explorer: Any) -> None:
+def test_value_of_the_displayed_tensor(explorer: Any) -> None:
     explorer.step = 50
     np.testing.assert_array_equal(explorer.value(), weights(10))
     explorer.step = 52
@@ -502,7 +502,7 @@ def test_python_sees_what_is_shown(explorer: Any) -> None:
         smdwidgets.explore(explorer.trial, tensr="x")
 
 
-def test_a_slider_has_a_value_that_can_be_observed_and_linked(run: Path) -> None:
+def test_slider_value_can_be_observed_and_linked(run: Path) -> None:
     import ipywidgets
 
     one, other = smdwidgets.StepSlider(run), smdwidgets.StepSlider([0, 5, 10, 95])
@@ -520,7 +520,7 @@ def test_a_slider_has_a_value_that_can_be_observed_and_linked(run: Path) -> None
     other.close()
 
 
-def test_a_still_picture_and_text_go_with_it(explorer: Any) -> None:
+def test_mime_bundle_contains_image_and_text(explorer: Any) -> None:
     bundle = explorer._repr_mimebundle_()
     data = bundle[0] if isinstance(bundle, tuple) else bundle
     assert "application/vnd.jupyter.widget-view+json" in data
@@ -530,7 +530,7 @@ def test_a_still_picture_and_text_go_with_it(explorer: Any) -> None:
     assert f"mean {weights(19).mean():.6g}"[:9] in data["text/plain"]
 
 
-def test_a_page_stands_alone(explorer: Any, tmp_path: Path) -> None:
+def test_html_page_is_self_contained(explorer: Any, tmp_path: Path) -> None:
     size = explorer.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert len(page.encode()) == size
@@ -542,7 +542,7 @@ def test_a_page_stands_alone(explorer: Any, tmp_path: Path) -> None:
     assert few < size
 
 
-def test_a_closed_widget_goes_and_answers_no_more(run: Path) -> None:
+def test_closed_widget_is_freed_and_stops_replying(run: Path) -> None:
     widget = smdwidgets.explore(run)
     conversation = widget._conversation
     page = Page(widget)
@@ -560,7 +560,7 @@ def test_a_closed_widget_goes_and_answers_no_more(run: Path) -> None:
     assert threading.active_count() < 20
 
 
-def test_two_runs_are_compared(run: Path, tmp_path: Path) -> None:
+def test_two_runs(run: Path, tmp_path: Path) -> None:
     other = begin(tmp_path / "other")
     save(other, 7, {"fc1.weight": weights(1)})
     widget = smdwidgets.explore([run, end(other)])
@@ -572,7 +572,7 @@ def test_two_runs_are_compared(run: Path, tmp_path: Path) -> None:
     widget.close()
 
 
-def test_names_that_mean_harm_are_text(tmp_path: Path) -> None:
+def test_malicious_names_are_escaped(tmp_path: Path) -> None:
     root = begin(tmp_path / "run")
     names = ["<img src=x onerror=alert(1)>", "a\nb", "x" * 100_000, "</script><script>alert(2)</script>", "\u202egnp"]
     save(root, 0, dict.fromkeys(names, np.ones(3)))
@@ -586,7 +586,7 @@ def test_names_that_mean_harm_are_text(tmp_path: Path) -> None:
     widget.close()
 
 
-def test_a_step_set_in_python_ends_following(explorer: Any, run: Path) -> None:
+def test_setting_a_step_in_python_stops_following(explorer: Any, run: Path) -> None:
     assert smdwidgets.explore(run, step=5).follow is False
     explorer.step = 95
     assert explorer.follow
@@ -594,8 +594,8 @@ def test_a_step_set_in_python_ends_following(explorer: Any, run: Path) -> None:
     assert not explorer.follow
 
 
-def test_a_browser_that_is_some_steps_behind_goes_on_following(explorer: Any) -> None:
-    # It follows a training that has saved more since: what it says is old, and no wish to stay there.
+def test_stale_step_from_browser_does_not_stop_following(explorer: Any) -> None:
+    # The browser follows a training that has saved newer steps, so its step does not mean that the user selected it.
     explorer.set_state({"step": 90})
     assert (explorer.step, explorer.follow) == (90, True)
     explorer.set_state({"step": 5, "follow": False})
@@ -612,11 +612,11 @@ def test_a_browser_that_is_some_steps_behind_goes_on_following(explorer: Any) ->
         ((1, 1), (1,), (8, 3), ([0, 1], [0, 0])),
     ],
 )
-def test_of_axes_and_indices_asked_for_those_that_fit_are_meant(axes: Any, fixed: Any, shape: Any, meant: Any) -> None:
+def test_invalid_axes_and_indices_are_replaced(axes: Any, fixed: Any, shape: Any, meant: Any) -> None:
     assert ImageWanted(axes, fixed).meant(shape) == meant
 
 
-def test_packets_say_which_plane_they_are_of(explorer: Any) -> None:
+def test_packets_contain_axes_and_indices(explorer: Any) -> None:
     page = Page(explorer)
     for frame in page.frames("fc1.weight", want=WANT).values():
         assert (frame["head"]["image"]["axes"], frame["head"]["image"]["fixed"]) == ([0, 1], [0, 0])
@@ -627,7 +627,7 @@ def test_packets_say_which_plane_they_are_of(explorer: Any) -> None:
     assert (packets[0][0]["axes"], packets[0][0]["fixed"]) == ([0, 1], [0, 0])
 
 
-def test_a_closed_widget_leaves_no_model_behind(run: Path) -> None:
+def test_closed_widget_leaves_no_model(run: Path) -> None:
     from ipywidgets.widgets.widget import _instances
 
     before = set(_instances)
@@ -636,8 +636,8 @@ def test_a_closed_widget_leaves_no_model_behind(run: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1024, 1024), (1000, 999), (7, 300_000)])
-def test_percentiles_of_a_large_tensor_are_right_to_less_than_one(shape: tuple[int, ...]) -> None:
-    # Columns far apart from each other: a choice that met some more often would be far off.
+def test_sampled_percentiles_are_accurate(shape: tuple[int, ...]) -> None:
+    # The columns have very different values, so a sample that favors some columns would be far off.
     value = np.random.default_rng(0).normal(size=shape) + np.arange(shape[1]) % 64
     chosen = spread(value)
     assert 50_000 < chosen.size <= 1 << 16
@@ -646,8 +646,8 @@ def test_percentiles_of_a_large_tensor_are_right_to_less_than_one(shape: tuple[i
         assert rank == pytest.approx(q, abs=1)
 
 
-def test_what_is_compared_is_counted_in_the_same_bins(run: Path, tmp_path: Path) -> None:
-    """Of another size, at other steps and while one of them grows out of the bins, in two streams."""
+def test_compared_tensors_share_bins(run: Path, tmp_path: Path) -> None:
+    """The tensors differ in range and steps, and one of them exceeds the bins during the training."""
     other = begin(tmp_path / "other")
     for step in (0, 5):
         save(other, step, {"fc1.weight": 40 * weights(step)})
@@ -681,8 +681,8 @@ def test_what_is_compared_is_counted_in_the_same_bins(run: Path, tmp_path: Path)
     widget.close()
 
 
-def test_frames_made_anew_leave_as_they_are_made(tmp_path: Path) -> None:
-    """New bins for a long run must not have all of its frames in memory at once."""
+def test_recomputed_frames_are_streamed(tmp_path: Path) -> None:
+    """Recomputing the frames of a long run must not keep all of them in memory at once."""
     root = begin(tmp_path / "run")
     for step in range(400):
         save(root, step, {"x": np.full(4000, step % 7, np.float32)})
@@ -708,12 +708,12 @@ def test_frames_made_anew_leave_as_they_are_made(tmp_path: Path) -> None:
     trial.close()
 
 
-def test_what_a_page_was_told_of_steps() -> None:
-    told = Told(0)
-    assert told.untold([]) == []
-    told.now_knows(told.untold([2, 5]))
-    assert told.untold([2, 5, 9]) == [9]
-    told.now_knows([9])
-    assert told.untold([2, 3, 5, 9, 11]) == [3, 11]  # a step that came late
-    told.now_knows([3, 11])
-    assert told.untold([3, 5, 9, 11, 12]) == [12]  # and one that is gone
+def test_unsent_steps() -> None:
+    sent = Told(0)
+    assert sent.untold([]) == []
+    sent.now_knows(sent.untold([2, 5]))
+    assert sent.untold([2, 5, 9]) == [9]
+    sent.now_knows([9])
+    assert sent.untold([2, 3, 5, 9, 11]) == [3, 11]  # step 3 was added late
+    sent.now_knows([3, 11])
+    assert sent.untold([3, 5, 9, 11, 12]) == [12]  # step 2 was removed
