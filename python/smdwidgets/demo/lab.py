@@ -18,7 +18,7 @@ from typing import Any
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugRuntimeError
 
-_PATIENCE = 90.0
+_TIMEOUT = 90.0
 
 
 def require_lab() -> None:
@@ -92,7 +92,7 @@ class Lab:
         """Whether the server process is running."""
         return self._process.poll() is None
 
-    def wait_until_up(self, timeout: float = _PATIENCE) -> None:
+    def wait_until_up(self, timeout: float = _TIMEOUT) -> None:
         """Wait until the server answers for the notebook URL.
 
         Raises if the server exits or the timeout expires first.

@@ -12,7 +12,7 @@ from smdwidgets.exceptions import SMDebugRuntimeError
 
 #: How many steps must be saved before the run is shown, so that the step slider has a range.
 _FIRST_STEPS = 5
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 
 class TrainingProcess:
@@ -43,7 +43,7 @@ class TrainingProcess:
         """Whether the training process is running."""
         return self._process.poll() is None
 
-    def wait_for_first_steps(self, timeout: float = _PATIENCE) -> None:
+    def wait_for_first_steps(self, timeout: float = _TIMEOUT) -> None:
         """Wait until a few steps are saved.
 
         Raises if the training ends or the timeout expires first.

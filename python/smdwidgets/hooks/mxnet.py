@@ -114,7 +114,7 @@ class Hook(BaseHook):
 
         The step is then most likely complete.
         """
-        if self._alive() and any(mine is updated for mine in self._parameters() for updated in parameters):
+        if self._alive() and any(known is updated for known in self._parameters() for updated in parameters):
             self._save_gradients()
             self._outbox.settle()
 

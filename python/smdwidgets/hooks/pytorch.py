@@ -331,9 +331,9 @@ class Hook(BaseHook):
 
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if self._saving:
-            mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            owned_ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
             for name, parameter in self._parameters():
-                if id(parameter) in mine and parameter.grad is not None:
+                if id(parameter) in owned_ids and parameter.grad is not None:
                     self._capture(f"gradient/{name}", parameter.grad)
 
     def _after_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:

@@ -97,16 +97,21 @@ def _packets(widget: RunView, tensors: list[str] | None, room: int) -> list[byte
             f"page limit exceeded: the lists of steps and tensors alone need {byte_size(-left)} more; increase the limit"
         )
     bins = {name: _bins(widget, name) for name in names} if widget.hist_bins == "shared" or widget.compare else {}
-    views = [(place, name) for place in _places(widget) for name in names if widget.trials[place[0]].has_tensor(name)]
+    views = [
+        (place, name)
+        for place in _runs_and_workers(widget)
+        for name in names
+        if widget.trials[place[0]].has_tensor(name)
+    ]
     for number, ((run, worker), name) in enumerate(views):
         view = TensorView(widget.trials[run], name, worker)
-        mine = _tensor(view, run, left // (len(views) - number), widget, bins.get(name))
-        left -= sum(map(len, mine))
-        packets += mine
+        tensor_packets = _tensor(view, run, left // (len(views) - number), widget, bins.get(name))
+        left -= sum(map(len, tensor_packets))
+        packets += tensor_packets
     return packets
 
 
-def _places(widget: RunView) -> list[tuple[int, str]]:
+def _runs_and_workers(widget: RunView) -> list[tuple[int, str]]:
     """Return the runs and workers that the page contains.
 
     These are every run, and the compared worker.
@@ -135,7 +140,7 @@ def _bins(widget: RunView, name: str) -> Bins:
 
     Shared bins make them comparable.
     """
-    views = [TensorView(widget.trials[run], name, worker) for run, worker in _places(widget)]
+    views = [TensorView(widget.trials[run], name, worker) for run, worker in _runs_and_workers(widget)]
     return Bins(views, widget.hist_scale, _BINS)
 
 

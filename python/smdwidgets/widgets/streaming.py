@@ -73,17 +73,17 @@ class FrameStream:
             except SMDebugError:
                 return
             shown = self._edition
-            edges, edition = self._laid()
-            for frames in self._made(steps[bisect_right(steps, self._last) :], steps, edges):
-                if self.bins is not None and any(_outgrown(edges, frame) for frame in frames):
+            edges, edition = self._bin_edges()
+            for frames in self._frame_batches(steps[bisect_right(steps, self._last) :], steps, edges):
+                if self.bins is not None and any(_exceeds_edges(edges, frame) for frame in frames):
                     self.bins.lay_anew(edition)
                     break
                 if edition == shown:
                     yield from self._packets(frames, edges, edition)
             # Another stream may have changed the shared bins, too.
-            edges, edition = self._laid()
+            edges, edition = self._bin_edges()
             if edition != shown:
-                for frames in self._made(steps, steps, edges):
+                for frames in self._frame_batches(steps, steps, edges):
                     yield from self._packets(frames, edges, edition)
 
     # ---------------------------------------------------------------------------------------------------------- details
@@ -93,7 +93,7 @@ class FrameStream:
     ) -> Iterator[list[bytes]]:
         if not order or cancelled():
             return
-        edges, edition = self._laid()
+        edges, edition = self._bin_edges()
         yield self._packets([self._make(order[0], steps, edges)], edges, edition)
         at, size = 1, _FEW
         while at < len(order):
@@ -105,23 +105,25 @@ class FrameStream:
                 return
             yield self._packets(batch, edges, edition)
             at += size
-            size = min(size * 2, _steps_a_packet(batch))
+            size = min(size * 2, _frames_per_packet(batch))
 
-    def _laid(self) -> tuple[SharedEdges | None, int]:
+    def _bin_edges(self) -> tuple[SharedEdges | None, int]:
         return (None, 1) if self.bins is None else self.bins.laid()
 
     def _make(self, step: int, steps: Sequence[int], edges: SharedEdges | None) -> Frame:
         at = bisect_left(steps, step)
         return make_frame(self.view, step, self.wanted, edges, steps[at - 1] if at else None)
 
-    def _made(self, order: Sequence[int], steps: Sequence[int], edges: SharedEdges | None) -> Iterator[list[Frame]]:
+    def _frame_batches(
+        self, order: Sequence[int], steps: Sequence[int], edges: SharedEdges | None
+    ) -> Iterator[list[Frame]]:
         """Yield batches of frames that fit into one message."""
         at, size = 0, _FEW
         while at < len(order):
             frames = [self._make(step, steps, edges) for step in order[at : at + size]]
             yield frames
             at += size
-            size = min(size * 2, _steps_a_packet(frames))
+            size = min(size * 2, _frames_per_packet(frames))
 
     def _packets(self, frames: Sequence[Frame], edges: SharedEdges | None, edition: int) -> list[bytes]:
         self._edition = edition
@@ -134,7 +136,7 @@ class FrameStream:
         return packets
 
 
-def _outgrown(edges: SharedEdges | None, frame: Frame) -> bool:
+def _exceeds_edges(edges: SharedEdges | None, frame: Frame) -> bool:
     if edges is None:  # no step had a finite number so far
         return frame.hist is not None and bool(frame.hist.any())
     return edges.misses(float(frame.stats[0]), float(frame.stats[1]))
@@ -164,7 +166,7 @@ def nearest_first(steps: Sequence[int], near: int) -> list[int]:
     return order
 
 
-def _steps_a_packet(frames: Sequence[Frame]) -> int:
+def _frames_per_packet(frames: Sequence[Frame]) -> int:
     """Return how many frames of this size fit into half the maximum message size."""
     largest = 1
     for frame in frames:
@@ -186,9 +188,9 @@ def _same_shape(frames: Sequence[Frame]) -> list[list[Frame]]:
     groups: list[list[Frame]] = []
     shape: tuple[int, ...] | None = None
     for frame in frames:
-        mine = frame.shape if frame.image is not None else shape
-        if not groups or (shape is not None and mine != shape):
+        image_shape = frame.shape if frame.image is not None else shape
+        if not groups or (shape is not None and image_shape != shape):
             groups.append([])
         groups[-1].append(frame)
-        shape = mine
+        shape = image_shape
     return groups
