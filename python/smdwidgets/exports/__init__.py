@@ -1,4 +1,4 @@
-"""A run's tensors in the formats of other tools: ``npz``, ``parquet``, ``tensorboard``."""
+"""Export a run's tensors to ``npz``, ``parquet`` or ``tensorboard``."""
 
 from smdwidgets.exports.export import FORMATS, default_name, export
 from smdwidgets.trials.extensions import Exported

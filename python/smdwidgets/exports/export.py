@@ -1,4 +1,7 @@
-"""Writing a run in another format: streamed, whole or not at all, and nothing that is there is overwritten unasked."""
+"""Export a run to another format.
+
+Records are streamed. The output is written atomically, and an existing output is replaced only with ``force``.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ from smdwidgets.trials.trial import Trial
 
 
 class Writer(Protocol):
-    """What writes one format."""
+    """Writer for one export format."""
 
     def write(self, batch: Sequence[Record]) -> None:
         """Append records."""
 
     def close(self) -> None:
-        """Write what comes last."""
+        """Finish and close the output."""
 
 
 def _npz(path: Path, workers: int) -> Writer:
@@ -51,13 +54,13 @@ FORMATS: dict[str, tuple[Callable[[Path, int], Writer], Callable[[Path], Abstrac
     "parquet": (_parquet, whole_file, ".parquet"),
     "tensorboard": (_tensorboard, whole_folder, "-tensorboard"),
 }
-"""The writer of each format, and what its output is: a file or a folder."""
+"""For each format: the writer, the context manager for an atomic file or folder, and the suffix of the default name."""
 
 
 def default_name(trial: Trial, to: str) -> str:
-    """Where an export goes unless told: the run's name, in the current directory.
+    """Return the default output name: the run's name plus a suffix.
 
-    What no file may be called on some system is replaced.
+    Characters that are not valid in file names on every platform are replaced with ``_``.
     """
     name = "".join(char if char.isalnum() or char in "-_." else "_" for char in trial.name).strip(".") or "run"
     return name[:100] + FORMATS[to][2]
@@ -77,7 +80,9 @@ def export(
 ) -> Exported:
     """See :meth:`Trial.export`."""
     if to not in FORMATS:
-        raise SMDebugValueError(f"{to!r} is no format of an export: {', '.join(FORMATS)}.{did_you_mean(to, FORMATS)}")
+        raise SMDebugValueError(
+            f"invalid export format {shown(to)}; choose from {', '.join(FORMATS)}.{did_you_mean(to, FORMATS)}"
+        )
     make, whole, _ = FORMATS[to]
     target = Path(default_name(trial, to) if out is None else out).expanduser()
     _check_target(target, to, force=force)
@@ -85,7 +90,9 @@ def export(
     wanted = Wanted.of(trial, tensors, steps, as_mode(mode), workers)
     at = global_steps(trial, wanted)
     if not at:
-        raise SMDebugValueError("The run has no such steps.")
+        raise SMDebugValueError(
+            f"no saved step of run {shown(trial.name)} matches mode={wanted.mode.name} and the given steps"
+        )
     failed: list[Failure] = []
     written, seen, stepped = 0, set[str](), set[int]()
     with whole(target) as partial:
@@ -107,18 +114,21 @@ def export(
 
 
 def _check_target(target: Path, to: str, *, force: bool) -> None:
-    said = shown(str(target), 400)
+    label = shown(str(target), 400)
     if not target.absolute().parent.is_dir():
-        raise SMDebugValueError(f"There is no directory {shown(str(target.absolute().parent), 400)} to write to.")
+        parent = shown(str(target.absolute().parent), 400)
+        raise SMDebugValueError(f"cannot write the export: no directory {parent}; create it first")
     if not target.exists() and not target.is_symlink():
         return
     folder = FORMATS[to][1] is whole_folder
     if target.is_dir() != folder:
-        raise SMDebugValueError(f"{said} is a {'file' if folder else 'directory'}: give another name.")
+        raise SMDebugValueError(f"output {label} is a {'file' if folder else 'directory'}; choose another name")
     if not force:
-        raise SMDebugValueError(f"{said} is there already: give another name, or force=True (--force) to replace it.")
-    # A folder is replaced as a whole: only one that holds nothing else than such an export may be lost.
+        raise SMDebugValueError(
+            f"output {label} already exists; choose another name, or pass force=True (--force) to replace it"
+        )
+    # The folder is replaced as a whole, so it must hold nothing but event files.
     if folder and any(path.is_file() and ".tfevents" not in path.name for path in target.rglob("*")):
         raise SMDebugValueError(
-            f"{said} holds other files than TensorBoard's logs, and is not replaced: give another name."
+            f"output {label} holds files that are not TensorBoard logs and is not replaced; choose another name"
         )

@@ -1,16 +1,16 @@
-"""Names of tensors and workers, which are any text, as names of files."""
+"""Convert names of tensors and workers, which can be any text, to file names."""
 
 from __future__ import annotations
 
 import hashlib
 from urllib.parse import quote
 
-#: Longer names are cut, and told apart by a digest.
-_LONGEST = 120
+#: Longer names are truncated and made unique with a digest.
+_MAX_LENGTH = 120
 
 
 def file_name(name: str) -> str:
-    """One part of a path that holds nothing but letters, digits and ``_.-~%``, another one for each name.
+    """Return a unique path component of letters, digits and ``_.-~%`` for a name.
 
     >>> file_name("relu/x:0"), file_name(".."), len(file_name("x" * 1000))
     ('relu%2Fx%3A0', '%2E%2E', 137)
@@ -18,6 +18,6 @@ def file_name(name: str) -> str:
     safe = quote(name, safe="", errors="surrogatepass")
     if not safe.strip("."):
         safe = safe.replace(".", "%2E") or "%"
-    if len(safe) <= _LONGEST:
+    if len(safe) <= _MAX_LENGTH:
         return safe
-    return f"{safe[:_LONGEST]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return f"{safe[:_MAX_LENGTH]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"

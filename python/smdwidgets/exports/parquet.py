@@ -1,4 +1,4 @@
-"""A tidy table in Parquet: a row a record, for pandas, polars, DuckDB and Spark."""
+"""Parquet export: a tidy table with one row per record."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.exports.records import Record
 
-#: Whole numbers up to here are exact as float64.
+#: Integers up to this magnitude are exact as float64.
 _EXACT = 1 << 53
 
 
 class MissingPyarrow(SMDebugError, ImportError):
-    """Parquet is written through pyarrow, which is not installed."""
+    """Raised when pyarrow, which Parquet export needs, is not installed."""
 
     def __str__(self) -> str:
-        return "Parquet is written through pyarrow, which is not installed: pip install 'smdwidgets[parquet]'"
+        return "Parquet export needs pyarrow, which is not installed; run: pip install 'smdwidgets[parquet]'"
 
 
 class ParquetWriter:
-    """Appends batches as row groups.
+    """Append batches as row groups.
 
-    Columns: step, mode, mode_step, worker, tensor, dtype, shape, values (the elements in C order, as float64), text (what float64
-    can't hold: strings, complex numbers, whole numbers beyond 2**53), reductions (what was saved in place of a value).
+    Columns: step, mode, mode_step, worker, tensor, dtype, shape, values (the elements in C order, as float64), text (values
+    that float64 cannot represent: strings, complex numbers, integers beyond 2**53), reductions (saved in place of a value).
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,7 +56,7 @@ class ParquetWriter:
         )
 
     def write(self, batch: Sequence[Record]) -> None:
-        """One row group."""
+        """Write one row group."""
         if not batch:
             return
         pa = self._arrow
@@ -84,7 +84,7 @@ class ParquetWriter:
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
 
     def _lists(self, numbers: Sequence[NDArray[np.float64] | None]) -> Any:
-        """The arrays as one column, without a Python object an element."""
+        """Return the arrays as one Arrow column, without a Python object per element."""
         pa = self._arrow
         ends = np.cumsum([0, *(0 if each is None else each.size for each in numbers)], dtype=np.int64)
         flat = np.concatenate([np.empty(0), *(each for each in numbers if each is not None)])
@@ -92,12 +92,12 @@ class ParquetWriter:
         return pa.LargeListArray.from_arrays(pa.array(ends, mask=missing), pa.array(flat))
 
     def close(self) -> None:
-        """The file's footer."""
+        """Write the file footer."""
         self._writer.close()
 
 
 def _numbers(value: NDArray[Any] | None) -> NDArray[np.float64] | None:
-    """The elements as float64; None where that would not be what they are."""
+    """Return the elements as float64, or None if the conversion is not exact."""
     if value is None or value.dtype.kind in "cOSU":
         return None
     flat = value.reshape(-1)
@@ -118,5 +118,5 @@ def _dtype(value: NDArray[Any]) -> str:
 
 
 def _valid(text: str) -> str:
-    """Text as UTF-8 can hold it: a lone surrogate is spelled out."""
+    """Return text that is valid UTF-8, with lone surrogates escaped."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""All records of a run that somebody wants, in the order of steps, a few megabytes at a time."""
+"""Read the selected records of a run in step order, in bounded batches."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets._text import shown
 from smdwidgets.exceptions import InvalidWorker, SMDebugValueError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.storage import LocalStorage
@@ -18,15 +19,18 @@ from smdwidgets.trials.local import LocalTrial
 from smdwidgets.trials.run import Row
 from smdwidgets.trials.trial import Trial
 
-#: Values are read side by side up to so many bytes, or one value if that alone is larger.
+#: Maximum size of a batch; a larger value is read alone.
 BATCH_BYTES = 32 << 20
 BATCH_ROWS = 4096
-#: Where the size of a record can't be told before it is read.
+#: Assumed size of a record whose size is unknown before it is read.
 _UNKNOWN = 64 << 10
 
 
 class Record(NamedTuple):
-    """A tensor at a step of a worker: its value, or what was saved in its place."""
+    """One tensor at one step of one worker.
+
+    Holds its value, or the shape or reductions saved in place of the value.
+    """
 
     tensor: str
     step: int
@@ -37,12 +41,15 @@ class Record(NamedTuple):
     shape: tuple[int, ...] | None
     reductions: dict[str, float]
     time: float | None
-    """When it was written, in seconds since 1970, where that is known."""
+    """Write time in seconds since the epoch, if known."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which tensors at which steps. ``steps`` are in the count of ``mode``; None is all."""
+    """Selection of tensors, steps and workers.
+
+    ``steps`` are mode steps of ``mode``; None selects all.
+    """
 
     names: frozenset[str]
     steps: range | frozenset[int] | None
@@ -58,10 +65,14 @@ class Wanted:
         mode: ModeKeys,
         workers: str | Sequence[str] | None,
     ) -> Wanted:
-        """What the arguments of an export mean for a run."""
+        """Resolve the arguments of an export for a run."""
         names = trial.tensor_names(mode=mode, regex=tensors)
         if not names:
-            raise SMDebugValueError("The run has no tensor" + (" of such a name." if tensors else " yet."))
+            raise SMDebugValueError(
+                f"run {shown(trial.name)} has no tensors yet"
+                if not tensors
+                else f"no tensor of run {shown(trial.name)} matches {shown(tensors)}; Trial.tensor_names() lists all"
+            )
         chosen = None if workers is None else frozenset([workers] if isinstance(workers, str) else workers)
         there = trial.workers()
         for worker in sorted(chosen or ()):
@@ -72,7 +83,7 @@ class Wanted:
 
 
 def global_steps(trial: Trial, wanted: Wanted) -> list[int]:
-    """The steps of the run that are wanted, in their order."""
+    """Return the selected global steps in ascending order."""
     index = trial._run.index
     trial._run.load()
     steps = index.steps(wanted.mode.value)
@@ -84,7 +95,10 @@ def global_steps(trial: Trial, wanted: Wanted) -> list[int]:
 
 
 def records(trial: Trial, steps: Iterable[int], wanted: Wanted, failed: list[Failure]) -> Iterator[list[Record]]:
-    """Batches of records; what can't be read is put into ``failed``."""
+    """Yield batches of records.
+
+    Records that cannot be read are appended to ``failed``.
+    """
     index = trial._run.index
     times = _Times(trial)
     batch: list[Row] = []
@@ -130,15 +144,15 @@ def _read(trial: Trial, rows: list[Row], failed: list[Failure], times: _Times) -
 
 
 class _Times:
-    """When records were written: a log says it itself, elsewhere the file on disk does."""
+    """Write times of records, from the log or from the file's modification time."""
 
     def __init__(self, trial: Trial) -> None:
-        # In a bucket each would be a request.
+        # On object storage each lookup would be one request.
         self._storage = LocalStorage(trial.path) if isinstance(trial, LocalTrial) else None
         self._last: tuple[str, float | None] = ("", None)
 
     def of(self, place: Any) -> float | None:
-        """Seconds since 1970; None where that can't be told cheaply."""
+        """Return seconds since the epoch, or None if they cannot be found cheaply."""
         if place is None or self._storage is None:
             return getattr(place, "wall_time", None)
         if self._last[0] != place.event_key:
@@ -148,7 +162,10 @@ class _Times:
 
 
 def _saved(trial: Trial, name: str, step: int, worker: str | None) -> dict[str, float]:
-    """Reductions that were saved in place of a value, by the names under which :meth:`Trial.reductions` has them."""
+    """Return the reductions saved in place of a value.
+
+    Keys are the column names of :meth:`Trial.reductions`.
+    """
     tensor = trial.tensor(name)
     stored = trial._run.index.stored_reductions(name, step, worker)
     return {

@@ -1,4 +1,4 @@
-"""Logs for TensorBoard: a folder a mode, numbers as scalars, larger tensors as histograms, text as text."""
+"""TensorBoard export: one folder per mode, with scalars, histograms and text."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from smdwidgets.modes import ModeKeys
 
 
 class TensorBoardWriter:
-    """Writes ``<folder>/<MODE>/``, or ``<folder>/<worker>/<MODE>/`` of several workers.
+    """Write one TensorBoard log per mode.
 
-    TensorBoard keeps scalars as float32, so that is what they are here. Of complex numbers the magnitudes are written.
-    Reductions that were saved in place of a value are scalars called ``<tensor>/<reduction>``. Steps are those of the mode.
+    Logs are in ``<folder>/<MODE>/``, or in ``<folder>/<worker>/<MODE>/`` for several workers. Tensors with one element
+    become scalars, larger tensors become histograms, strings become text. TensorBoard stores scalars as float32. Complex
+    numbers are written as magnitudes. Reductions that were saved in place of a value become scalars named
+    ``<tensor>/<reduction>``. Steps are mode steps.
     """
 
     def __init__(self, path: Path, workers: int) -> None:
@@ -30,7 +32,7 @@ class TensorBoardWriter:
         self._now = time.time()
 
     def write(self, batch: Sequence[Record]) -> None:
-        """An event each."""
+        """Write one event per record."""
         for record in batch:
             log = self._log(record.worker)
             tag = record.tensor.encode("utf-8", "backslashreplace").decode()
@@ -66,7 +68,7 @@ def _numbers(value: NDArray[Any]) -> NDArray[Any] | None:
         return magnitudes
     if value.dtype.kind == "b":
         return value.astype(np.uint8)
-    return value.astype(np.float32) if value.dtype.kind == "V" else value  # bfloat16 and its kin
+    return value.astype(np.float32) if value.dtype.kind == "V" else value  # bfloat16 and similar
 
 
 def _bytes(cell: object) -> bytes:

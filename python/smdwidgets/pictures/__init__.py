@@ -1,4 +1,7 @@
-"""Pictures of tensors: frames over steps, tiles, curves. Widgets, plots and exported pages all draw from these."""
+"""Render tensors for display: frames over steps, tiles and curves.
+
+Widgets, plots and exported pages use this package.
+"""
 
 from smdwidgets.pictures.frames import Frame, HistogramWanted, Wanted, make_frame
 from smdwidgets.pictures.packet import pack, unpack

@@ -1,4 +1,7 @@
-"""What is asked for when the slider rests: sharp tiles, exact values, curves of one number over steps."""
+"""Details of a tensor that a widget requests when the slider rests.
+
+These are high-resolution tiles, exact values, and curves of one statistic over steps.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _TEXT = 1000
 
 
 def plan(view: TensorView, about: dict[str, Any]) -> bytes:
-    """What is known of a tensor before its frames are made."""
+    """Pack the metadata of a tensor: steps, dtype, shape, collections and workers."""
     steps = view.steps()
     dtype, shape = view.sample()
     collections = [
@@ -55,7 +58,7 @@ def _form(view: TensorView, dtype: str, shape: tuple[int, ...]) -> str:
 
 
 def tile(view: TensorView, step: int, question: dict[str, Any], about: dict[str, Any]) -> bytes:
-    """A part of a plane, pooled to the pixels that show it."""
+    """Pack a region of a plane, pooled to the requested number of pixels."""
     wanted = ImageWanted(_ints(question.get("axes")), _ints(question.get("fixed")), str(question.get("pool", "maxabs")))
     size = _ints(question.get("size")) or (256, 256)
     height = min(max(1, size[0]), 1024)
@@ -86,7 +89,7 @@ def tile(view: TensorView, step: int, question: dict[str, Any], about: dict[str,
 
 
 def values(view: TensorView, step: int, question: dict[str, Any], about: dict[str, Any]) -> bytes:
-    """Exact numbers of some cells, as the shortest text that gives each back."""
+    """Pack the exact values of a region, each as the shortest text that round-trips."""
     value = view.value(step)
     wanted = ImageWanted(_ints(question.get("axes")), _ints(question.get("fixed")))
     axes, fixed = wanted.meant(value.shape, view.kind == "image" and is_image(value.shape))
@@ -118,7 +121,7 @@ def values(view: TensorView, step: int, question: dict[str, Any], about: dict[st
 
 
 def shortest(cell: Any) -> str:
-    """The shortest text that gives a number back; text itself, cut where it is long.
+    """Return the shortest text that round-trips to a number; strings are truncated.
 
     >>> shortest(np.float32(0.1))
     '0.1'
@@ -141,14 +144,17 @@ def _numbers(cells: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
 
 
 def series(view: TensorView, stat: str, mode: str, about: dict[str, Any]) -> bytes:
-    """One number of a tensor at each of its steps: a reduction, or its value where it is a scalar."""
+    """Pack one reduction of a tensor, or a scalar's value, at each of its steps."""
     steps, numbers = curve(view, stat, mode)
     return pack({"kind": "series", **about, "mode": mode, "stat": stat}, {"step": steps, "y": numbers})
 
 
 def curve(view: TensorView, stat: str, mode: str = "") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Global steps, and a reduction of the tensor at each of them (``"value"``: the scalar's own value)."""
-    # A scalar is its own mean; of anything larger the mean is what one line can show.
+    """Return the global steps and a reduction of the tensor at each of them.
+
+    ``"value"`` is the value of a scalar, and the mean of a larger tensor.
+    """
+    # The mean of a scalar equals its value.
     reduction = "mean" if stat == "value" else stat
     with no_refresh(view.trial):
         columns = view.trial.reductions(

@@ -1,4 +1,7 @@
-"""One set of bins for all steps of a tensor, or of the tensors that lie over each other, so that counts can be compared."""
+"""Histogram edges shared by all steps of a tensor or of overlaid tensors.
+
+Shared edges make counts comparable across steps and tensors.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,20 @@ from smdwidgets.pictures.logged import ends, near_zero, rising
 from smdwidgets.pictures.view import TensorView
 
 LOOKED_AT = 24
-"""Steps whose range is looked at before the edges are laid; of the others, what lies outside is counted as such."""
-
+"""Number of steps sampled to find the range. Values of other steps outside the edges are counted as outside."""
 
 _LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
 class SharedEdges:
-    """Rising edges, shared by the steps of a tensor."""
+    """Ascending edges, shared by the steps of a tensor."""
 
     edges: NDArray[np.float64]
     scale: str
 
     def misses(self, low: float, high: float) -> bool:
-        """Whether values lie so far outside that the edges should be laid anew."""
+        """Return whether values lie so far outside that the edges should be recomputed."""
         first, last = float(self.edges[0]), float(self.edges[-1])
         slack = 0.5 * (last - first)
         if self.scale == "log":
@@ -39,9 +41,10 @@ class SharedEdges:
 
 
 class Bins:
-    """The bins in which all steps of some tensors are counted: laid when first needed, anew where values outgrow them.
+    """Histogram bins shared by all steps of some tensors.
 
-    Each laying is an edition; whoever has shown an older one shows all steps anew.
+    The edges are computed on first use, and recomputed when values outgrow them. Each computation has an edition number;
+    a client that shows an older edition must redraw all steps.
     """
 
     def __init__(self, views: Sequence[TensorView], scale: str, bins: int) -> None:
@@ -53,14 +56,14 @@ class Bins:
         self._lock = threading.Lock()
 
     def laid(self) -> tuple[SharedEdges | None, int]:
-        """The edges, None where no step has a finite number, and which edition they are."""
+        """Return the edges and their edition; the edges are None without finite values."""
         with self._lock:
             if not self._edition:
                 self._lay()
             return self._edges, self._edition
 
     def lay_anew(self, edition: int) -> None:
-        """The values have outgrown this edition."""
+        """Recompute the edges, unless a newer edition already exists."""
         with self._lock:
             if edition == self._edition:
                 self._lay()
@@ -71,7 +74,10 @@ class Bins:
 
 
 def shared_edges(views: Sequence[TensorView], scale: str, bins: int) -> SharedEdges | None:
-    """Edges over the range of all steps of some tensors, of as many as tell; None where no step has a finite number."""
+    """Return edges over the range of the tensors, or None without finite values.
+
+    Steps that cannot be read are ignored.
+    """
     low, high, smallest = _range(found for view in views for found in _ranges(view, scale))
     if low > high:
         return None
@@ -79,21 +85,21 @@ def shared_edges(views: Sequence[TensorView], scale: str, bins: int) -> SharedEd
 
 
 def _ranges(view: TensorView, scale: str) -> Iterable[tuple[float, float, float]]:
-    """The ranges of as many of a tensor's steps as tell."""
+    """Return the ranges of the sampled steps that can be read."""
     try:
         steps = view.steps()
-    except SMDebugError:  # one of the runs that are compared may not have it
+    except SMDebugError:  # a compared run may lack this tensor
         return []
     few = (
         steps if len(steps) <= LOOKED_AT else [steps[i] for i in np.linspace(0, len(steps) - 1, LOOKED_AT).astype(int)]
     )
-    # Only the logarithmic scales need to see values; for the others one pass over the files will do.
+    # Logarithmic scales need the values; for linear ones the reductions are enough.
     swept = _swept_ranges(view, few) if scale == "linear" else {}
     return [*swept.values(), *_finite_ranges(view, [step for step in few if step not in swept])]
 
 
 def _swept_ranges(view: TensorView, steps: list[int]) -> dict[int, tuple[float, float, float]]:
-    """The ranges of steps whose values are finite real numbers, all read in one call into the core."""
+    """Return the ranges of steps with finite real values, read in one core call."""
     if view.kind:
         return {}
     try:
@@ -143,19 +149,21 @@ def _range(ranges: Iterable[tuple[float, float, float]]) -> tuple[float, float, 
 
 
 def lay(low: float, high: float, smallest: float, scale: str, bins: int) -> NDArray[np.float64]:
-    """Edges from the least to the greatest value; the logarithmic scales begin near the smallest magnitude seen.
+    """Compute edges from the least to the greatest value.
+
+    Logarithmic scales start near the smallest magnitude seen.
 
     >>> lay(0.0, 4.0, 1.0, "linear", 4).tolist()
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     top = max(abs(low), abs(high))
-    # Bins narrower than what floats can tell apart would fall together.
+    # Bins narrower than the float spacing would have equal edges.
     narrow = high / 2 - low / 2 <= float(np.spacing(top)) * bins
     if scale == "linear" or top == 0 or narrow:
         if narrow:
             widening = abs(low) * 0.5 or 0.5
             low, high = max(low - widening, -_LARGEST), min(high + widening, _LARGEST)
-        # Halves first: the width itself may be too large for a float.
+        # Halve first: the full width can overflow.
         edges = low / 2 + (high / 2 - low / 2) * np.linspace(0.0, 1.0, bins + 1)
         return np.maximum.accumulate(edges * 2)
     smallest = min(max(smallest, top * 1e-12), top / 2) if np.isfinite(smallest) else top * 1e-6

@@ -1,7 +1,7 @@
-"""Frames: what a screen shows of a tensor at one saved step, small enough to hold for all of them.
+"""Frames: summaries of a tensor at one step, small enough to keep for all steps.
 
-A frame is eighteen reductions, five counts, a histogram, a few percentiles and a small image. Widgets, plots and exported
-pages all draw from frames.
+A frame holds eighteen reductions, five counts, a histogram, a few percentiles and a small image. Widgets, plots and
+exported pages draw from frames.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from smdwidgets.pictures.view import TensorView
 
 OPS = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
 REDUCTIONS = [(op, magnitudes) for magnitudes in (False, True) for op in OPS]
-"""The columns of ``stats``, as (reduction, of magnitudes)."""
+"""The columns of ``stats``, as (reduction, whether it is of magnitudes)."""
 PERCENTILES = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 MOST_CELLS = 1 << 16
 _PIECE = 1 << 17
@@ -31,9 +31,10 @@ _PIECE = 1 << 17
 
 @dataclass(frozen=True)
 class HistogramWanted:
-    """Which bins: ``scale`` is linear, log (of magnitudes) or symlog; ``edges`` shared by all steps, or each step's own.
+    """Histogram options.
 
-    ``over`` names the places (run and worker) whose values the shared ones hold, where it is more than the tensor's own.
+    ``scale`` is linear, log (of magnitudes) or symlog. ``edges`` are shared by all steps or computed per step. ``over`` names
+    further (run, worker) pairs whose values the shared edges cover.
     """
 
     scale: str = "linear"
@@ -44,7 +45,10 @@ class HistogramWanted:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which sections of frames to make, so that other bins do not cost another image."""
+    """Sections of frames to compute.
+
+    Sections are separate so that a change of bins does not recompute images.
+    """
 
     stats: bool = True
     update: bool = False
@@ -54,7 +58,7 @@ class Wanted:
 
     @classmethod
     def from_json(cls, want: dict[str, Any]) -> Wanted:
-        """From the ``want`` of a question."""
+        """Parse the ``want`` of a request."""
         hist, image = want.get("hist"), want.get("image")
         return cls(
             stats=bool(want.get("stats", True)),
@@ -81,7 +85,10 @@ class Wanted:
 
 @dataclass
 class Frame:
-    """One step's rows of a frames packet; a section that was not wanted, or can't be, is None."""
+    """One step of a frames packet.
+
+    Sections that are not requested or not available are None.
+    """
 
     step: int
     stats: NDArray[np.float64]
@@ -99,7 +106,10 @@ class Frame:
 def make_frame(
     view: TensorView, step: int, wanted: Wanted, edges: SharedEdges | None = None, previous: int | None = None
 ) -> Frame:
-    """Everything wanted of one step; what can't be read becomes the frame's ``error`` and never an exception."""
+    """Compute the requested sections of one step.
+
+    A read failure sets the frame's ``error`` and raises no exception.
+    """
     frame = Frame(step, np.full(len(REDUCTIONS), np.nan), np.zeros(5))
     try:
         stored = view.stored_reductions(step)
@@ -133,9 +143,10 @@ def make_frame(
 
 
 def spread(value: NDArray[Any]) -> NDArray[Any]:
-    """Elements from all over a large value, enough for a percentile to be right to less than one; a small value whole.
+    """Return an even sample of a large value; a small value is returned whole.
 
-    They lie a prime number apart that divides no axis, so that none of its rows or columns is met more often than others.
+    The sample is large enough for percentiles that are right to less than one. The stride is a prime that divides no axis,
+    so that no row or column is sampled more often than others.
 
     >>> spread(np.zeros((4096, 4096), np.float32)).shape
     (65281,)
@@ -172,21 +183,21 @@ def _fill_histogram(frame: Frame, value: NDArray[Any], wanted: HistogramWanted, 
     if shared is None:
         frame.edges = np.asarray(made["edges"], np.float64)
     frame.hist = np.minimum(made["counts"], np.iinfo(np.uint32).max).astype(np.uint32)
-    # On a scale of magnitudes zeros lie below every edge; they have a count of their own.
+    # On a logarithmic scale zeros lie below every edge; they are counted separately.
     zeros = float(made["zeros"]) if magnitude else 0.0
     frame.hist_out = (float(made["under"]) - zeros, float(made["over"]))
 
 
 def _fill_from_buckets(frame: Frame, buckets: NDArray[np.float64], wanted: Wanted, shared: SharedEdges | None) -> None:
-    """A histogram that was logged: what is shown is what it counted, not the numbers that it is made of."""
+    """Fill a frame from a logged histogram: show the counted values, not the buckets."""
     frame.shape = buckets.shape
     frame.counts[:] = [buckets[:, 2].sum(), 0, 0, 0, np.nan]
     both = ends(buckets)
     if both is None:
         return
     if wanted.stats:
-        told: dict[tuple[str, bool], Any] = {(name, False): number for name, number in statistics(buckets).items()}
-        _fill_stats(frame, {**told, ("max", True): max(map(abs, both))})
+        known: dict[tuple[str, bool], Any] = {(name, False): number for name, number in statistics(buckets).items()}
+        _fill_stats(frame, {**known, ("max", True): max(map(abs, both))})
     if wanted.percentiles:
         frame.percentiles = percentiles(buckets, PERCENTILES)
     if wanted.histogram is not None:
@@ -198,7 +209,7 @@ def _fill_from_buckets(frame: Frame, buckets: NDArray[np.float64], wanted: Wante
 
 
 def update_ratio(view: TensorView, previous: int, value: NDArray[Any]) -> float:
-    """How far the value moved since an earlier step, in units of its size then."""
+    """Return the norm of the change since an earlier step over the earlier norm."""
     try:
         before = view.numbers(previous)
     except SMDebugError:
@@ -210,7 +221,10 @@ def update_ratio(view: TensorView, previous: int, value: NDArray[Any]) -> float:
 
 
 def _distance(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """The norm of a difference, piece by piece: whole it would be a second copy, of twice the width, which heaps keep room for."""
+    """Return the norm of a difference, computed in blocks.
+
+    The whole difference would be a float64 copy, and the allocator would keep its memory.
+    """
     norms = []
     for at in range(0, one.size, _PIECE):
         with np.errstate(all="ignore"):
@@ -222,7 +236,7 @@ def _distance(one: NDArray[Any], other: NDArray[Any]) -> float:
 def pack_frames(
     about: dict[str, Any], frames: Sequence[Frame], wanted: Wanted, edges: SharedEdges | None, edition: int = 1
 ) -> bytes:
-    """A packet of frames. ``about`` names run, tensor and worker."""
+    """Pack frames. ``about`` names run, tensor and worker."""
     head: dict[str, Any] = {
         "kind": "frames",
         **about,
@@ -284,7 +298,7 @@ def _pack_images(head: dict[str, Any], arrays: dict[str, Any], frames: Sequence[
     shown = [frame.image for frame in frames if frame.image is not None]
     if not shown:
         return
-    # One packet holds images of one size; where the shape changes between steps the caller cuts packets there.
+    # One packet holds images of one size; the caller starts a new packet where the shape changes.
     first = shown[0]
     rows, cols = first.size
     head["image"] = {"axes": first.axes, "fixed": first.fixed, "pool": wanted.pool, "rows": rows, "cols": cols}

@@ -1,4 +1,4 @@
-"""What a log's images and histograms look like: pixels as they are, and buckets laid on the edges of a picture."""
+"""Convert logged images to pixels, and rebin logged histograms."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Rows of the statistics that buckets tell of, in the order of the columns of frames.
+#: Statistics that can be computed from buckets, in the order of the columns of frames.
 _OF_BUCKETS = ("min", "max", "mean", "std", "sum", "variance", "l1", "l2")
 
 
 def image_axes(shape: Sequence[int]) -> list[int]:
-    """The axes of an image's height and width: the last one holds its channels.
+    """Return the axes of an image's height and width; channels are the last axis.
 
     >>> image_axes((64, 48, 3)), image_axes((8, 64, 48, 4))
     ([0, 1], [1, 2])
@@ -22,7 +22,7 @@ def image_axes(shape: Sequence[int]) -> list[int]:
 
 
 def is_image(shape: Sequence[int]) -> bool:
-    """Whether a shape is that of images: height, width and one to four channels last.
+    """Return whether a shape is (..., height, width, channels) with 1 to 4 channels.
 
     >>> is_image((64, 48, 3)), is_image((64, 48)), is_image((5, 64, 48, 12))
     (True, False, False)
@@ -33,7 +33,9 @@ def is_image(shape: Sequence[int]) -> bool:
 def pixels(
     value: NDArray[Any], size: tuple[int, int], rows: tuple[int, int], columns: tuple[int, int]
 ) -> NDArray[np.uint8]:
-    """A cut of an image (height, width, channels) as RGBA of this size, or its own where that is less; a pixel is a mean.
+    """Resize a region of an image (height, width, channels) to RGBA by averaging.
+
+    The result is never larger than the region.
 
     >>> pixels(np.array([[[0], [255]]], np.uint8), (1, 2), (0, 1), (0, 2)).tolist()
     [[[0, 0, 0, 255], [255, 255, 255, 255]]]
@@ -58,9 +60,9 @@ def _at_most(size: tuple[int, int], shape: Sequence[int]) -> tuple[int, int]:
 
 
 def rising(buckets: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Buckets (left, right, count) whose edges rise from the least value to the greatest.
+    """Return buckets (left, right, count) with ascending edges from least to greatest.
 
-    Writers begin and end with an empty bucket, whose edge may lie beyond those values.
+    Writers begin and end with an empty bucket whose outer edge can lie beyond those values.
 
     >>> rising(np.array([[0.5, 0.0, 0.0], [0.0, 1.0, 3.0], [1.0, 0.9, 0.0]])).tolist()
     [[0.5, 0.5, 0.0], [0.5, 0.9, 3.0], [0.9, 0.9, 0.0]]
@@ -73,7 +75,9 @@ def rising(buckets: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def ends(buckets: NDArray[np.float64]) -> tuple[float, float] | None:
-    """The least and the greatest value that buckets (left, right, count) hold, as far as they tell; None where there is none.
+    """Return the approximate least and greatest value in buckets (left, right, count).
+
+    The result is None if all buckets are empty.
 
     >>> ends(np.array([[0.0, 1.0, 0.0], [1.0, 2.0, 5.0], [2.0, 4.0, 1.0]]))
     (1.0, 4.0)
@@ -83,7 +87,7 @@ def ends(buckets: NDArray[np.float64]) -> tuple[float, float] | None:
 
 
 def near_zero(buckets: NDArray[np.float64]) -> float:
-    """The smallest magnitude that an edge of buckets has, zero left out."""
+    """Return the smallest nonzero magnitude of the bucket edges."""
     magnitudes = np.abs(buckets[:, :2])
     return float(magnitudes.min(initial=np.inf, where=magnitudes > 0))
 
@@ -91,9 +95,9 @@ def near_zero(buckets: NDArray[np.float64]) -> float:
 def laid_on(
     buckets: NDArray[np.float64], edges: NDArray[np.float64], magnitude: bool = False
 ) -> tuple[NDArray[np.uint32], float, float]:
-    """Counts of buckets, or of their magnitudes, between other edges, and those below and above.
+    """Rebin buckets, or their magnitudes, to other edges; also count values outside.
 
-    A bucket's values are taken to lie evenly in it.
+    Values are assumed to be distributed evenly within a bucket. Returns the counts, the count below and the count above.
 
     >>> laid_on(np.array([[0.0, 2.0, 4.0], [2.0, 4.0, 8.0]]), np.array([0.0, 1.0, 2.0, 3.0]))
     (array([2, 2, 4], dtype=uint32), 0.0, 4.0)
@@ -111,7 +115,7 @@ def laid_on(
 
 
 def percentiles(buckets: NDArray[np.float64], wanted: Sequence[float]) -> NDArray[np.float64]:
-    """Values below which so many hundredths of all lie.
+    """Compute percentiles from buckets.
 
     >>> percentiles(np.array([[0.0, 2.0, 4.0], [2.0, 4.0, 4.0]]), [25, 50]).tolist()
     [1.0, 2.0]
@@ -123,7 +127,7 @@ def percentiles(buckets: NDArray[np.float64], wanted: Sequence[float]) -> NDArra
 
 
 def statistics(buckets: NDArray[np.float64]) -> dict[str, float]:
-    """What buckets tell of the values in them; all of a bucket's are taken to lie in its middle.
+    """Estimate statistics from buckets, with all values in the middle of their bucket.
 
     >>> statistics(np.array([[0.0, 2.0, 1.0], [2.0, 4.0, 3.0]]))["mean"]
     2.5
@@ -137,5 +141,5 @@ def statistics(buckets: NDArray[np.float64]) -> dict[str, float]:
         mean = total / float(count.sum())
         variance = float((middle - mean) ** 2 @ count / count.sum())
         size = float(np.abs(middle) @ count)
-    told = (*both, mean, variance**0.5, total, variance, size, squares**0.5)
-    return dict(zip(_OF_BUCKETS, told, strict=True))
+    numbers = (*both, mean, variance**0.5, total, variance, size, squares**0.5)
+    return dict(zip(_OF_BUCKETS, numbers, strict=True))

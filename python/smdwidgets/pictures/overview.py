@@ -1,4 +1,4 @@
-"""What a run holds, as a browser keeps it: steps with their modes, tensors, collections."""
+"""Catalog of a run for the browser: steps with their modes, tensors, collections."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.trial import Trial
 
 SHOWN_NAME = 2000
-"""Names are cut at this many characters on the screen side: one of a megabyte would be the whole message."""
+"""Names sent to the browser are truncated to this length; a name can be as long as a megabyte."""
 _STEPS_A_PACKET = 20_000
 _NAME_BYTES_A_PACKET = 500_000
 
 
 @dataclass
 class Told:
-    """What of a run a browser has been told."""
+    """State of one run that was already sent to a browser."""
 
     run: int
     steps: array[int] = field(default_factory=lambda: array("q"))
@@ -31,15 +31,16 @@ class Told:
     status: tuple[str, str] = ("", "")
 
     def untold(self, steps: list[int]) -> list[int]:
-        """Those of ascending steps that it has not been told of: mostly the last ones."""
-        many = len(self.steps)
-        if array("q", steps[:many]) == self.steps:
-            return steps[many:]
+        """Return the steps that were not sent yet. ``steps`` are ascending."""
+        count = len(self.steps)
+        # Fast path: new steps are usually appended.
+        if array("q", steps[:count]) == self.steps:
+            return steps[count:]
         known = set(self.steps)
         return [step for step in steps if step not in known]
 
     def now_knows(self, steps: list[int]) -> None:
-        """It has been told of these steps too."""
+        """Mark steps as sent."""
         if not self.steps or not steps or steps[0] > self.steps[-1]:
             self.steps.extend(steps)
         else:
@@ -47,7 +48,7 @@ class Told:
 
 
 def status_of(trial: Trial) -> str:
-    """``running`` or ``ended``.
+    """Return ``running`` or ``ended``.
 
     >>> status_of(trial)    # doctest: +SKIP
     'ended'
@@ -56,13 +57,18 @@ def status_of(trial: Trial) -> str:
 
 
 def overview(trial: Trial, told: Told, status: str | None = None, message: str = "") -> list[bytes]:
-    """Packets with what is new since ``told``, which is brought up to date; none where there is nothing new."""
+    """Return packets with the changes since ``told``, and update ``told``.
+
+    The list is empty if nothing changed.
+    """
     with no_refresh(trial):
         steps = trial.steps(show_incomplete_steps=True)
         if steps and steps[-1] > LARGEST_STEP:
             beyond = sum(step > LARGEST_STEP for step in steps)
             steps = steps[: len(steps) - beyond]
-            message = message or f"{beyond:,} steps beyond 2^53 are not shown: a browser has no exact numbers for them"
+            message = (
+                message or f"{beyond:,} steps beyond 2^53 are not shown: browser numbers are not exact beyond 2^53"
+            )
         names = trial.tensor_names()
         status = status or status_of(trial)
         first = told.status == ("", "")
@@ -120,7 +126,10 @@ def overview(trial: Trial, told: Told, status: str | None = None, message: str =
 
 
 def predicament(trial: Trial, told: Told, status: str, message: str) -> list[bytes]:
-    """A packet that says how a run stands and asks it for nothing, since it cannot answer."""
+    """Return a packet with a new status, without reading the run.
+
+    The run may be unavailable.
+    """
     if told.status == (status, message):
         return []
     told.status = (status, message)
@@ -161,7 +170,7 @@ def _collections(trial: Trial, names: list[str], since: int) -> dict[str, list[i
         try:
             members = trial.tensor_names(collection=collection)
         except SMDebugError:
-            continue  # a pattern that takes too long groups nothing
+            continue  # a pattern that times out matches nothing
         indices = sorted(number[name] for name in members if number.get(name, -1) >= since)
         if indices:
             found[collection[:SHOWN_NAME]] = indices

@@ -1,4 +1,4 @@
-"""Packets: self-describing little-endian blocks, the one form in which what was read from a run travels to a browser.
+"""Packets: self-describing little-endian blocks that carry run data to a browser.
 
 The layout is described in docs/widget-protocol.md.
 
@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 VERSION = 1
 LARGEST = 1 << 20
-"""Buffers of one message are at most this long together: larger ones hold up everything behind them."""
+"""Maximum total size of the buffers of one message: a larger message would delay all later ones."""
 
 LARGEST_STEP = 1 << 53
-"""Numbers of the browser are exact up to here: a later step would be shown under another number, so it is not shown."""
+"""Largest step that is shown: browser numbers are float64, which are exact only up to here."""
 
 _MAGIC = b"SMDP"
 _PREFIX = struct.Struct("<4sHHII")
@@ -30,7 +30,7 @@ _DTYPES = {"u1", "u2", "u4", "i4", "f4", "f8"}
 
 
 def pack(head: Mapping[str, Any], arrays: Mapping[str, ArrayLike] | None = None) -> bytes:
-    """One packet of a head and named arrays; integers beyond 32 bits travel as float64."""
+    """Encode a head and named arrays; integers of more than 32 bits become float64."""
     layout: dict[str, tuple[str, list[int], int]] = {}
     parts: list[bytes] = []
     at = 0
@@ -42,7 +42,7 @@ def pack(head: Mapping[str, Any], arrays: Mapping[str, ArrayLike] | None = None)
         parts += [data, bytes(padding)]
         at += len(data) + padding
     text = json.dumps({**head, "arrays": layout}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # A name may hold half of a surrogate pair, which has no UTF-8.
+    # A name can hold a lone surrogate, which UTF-8 cannot encode.
     encoded = text.encode("utf-8", "replace")
     gap = -(_PREFIX.size + len(encoded)) % 8
     size = _PREFIX.size + len(encoded) + gap + at
@@ -50,10 +50,16 @@ def pack(head: Mapping[str, Any], arrays: Mapping[str, ArrayLike] | None = None)
 
 
 def unpack(packet: bytes | memoryview) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Head and arrays of a packet: what the browser does, for tests and for looking into exported pages."""
+    """Decode a packet to its head and arrays, as the browser does.
+
+    Used by tests and to inspect exported pages.
+    """
     magic, version, _, length, size = _PREFIX.unpack_from(packet)
     if magic != _MAGIC or version > VERSION or size != len(packet):
-        raise ValueError("not a packet of this version")
+        raise ValueError(
+            f"invalid packet: magic {magic!r}, version {version}, size {size}; "
+            f"expected magic {_MAGIC!r}, version {VERSION} or lower, size {len(packet)}"
+        )
     head: dict[str, Any] = json.loads(bytes(packet[_PREFIX.size : _PREFIX.size + length]))
     start = _PREFIX.size + length + (-(_PREFIX.size + length) % 8)
     arrays = {}
@@ -64,7 +70,7 @@ def unpack(packet: bytes | memoryview) -> tuple[dict[str, Any], dict[str, NDArra
 
 
 def _portable(array: NDArray[Any]) -> NDArray[Any]:
-    """The array in one of the dtypes that packets hold."""
+    """Convert the array to one of the dtypes that packets support."""
     if array.dtype.str[1:] not in _DTYPES:
         array = array.astype(np.float64)
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)

@@ -1,4 +1,4 @@
-"""A plane through a tensor of any rank: which two axes, where on the others, and its picture."""
+"""A 2-D slice (plane) of a tensor of any rank, and its rendering."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smdwidgets.pictures.logged import image_axes, is_image, pixels
 
 @dataclass(frozen=True)
 class ImageWanted:
-    """Which plane through the tensor, pooled how, to how many cells at most."""
+    """Options of an image: plane axes, index on the other axes, pooling, size limit."""
 
     axes: tuple[int, ...] = ()
     fixed: tuple[int, ...] = ()
@@ -23,9 +23,10 @@ class ImageWanted:
     cells: int = 4096
 
     def meant(self, shape: Sequence[int], image: bool = False) -> tuple[list[int], list[int]]:
-        """Axes and full index that a tensor of this shape is shown by: what makes sense of what was asked for.
+        """Return the axes and full index to show for a tensor of this shape.
 
-        Unless said they are the last two; of an ``image`` those before its channels.
+        Requested axes that do not fit the shape are replaced with the last two, or for an ``image`` with its height and width.
+        Indices are clamped to the shape.
 
         >>> ImageWanted().meant((8, 3, 5)), ImageWanted((2, 0), (0, 9, 0)).meant((8, 3, 5)), ImageWanted().meant((4,))
         (([1, 2], [0, 0, 0]), ([2, 0], [0, 2, 0]), ([0], [0]))
@@ -40,7 +41,10 @@ class ImageWanted:
 
 @dataclass(frozen=True)
 class Plane:
-    """A pooled image in palette codes: 0 to 252 from low to high, then -inf, +inf, NaN. Of pictures: RGBA, and no limits."""
+    """A pooled image of a plane.
+
+    ``codes`` are palette codes: 0 to 252 from low to high, then -inf, +inf, NaN. For pictures they are RGBA, without limits.
+    """
 
     codes: NDArray[np.uint8]
     limits: tuple[float, float]
@@ -52,12 +56,12 @@ class Plane:
 
 
 def as_plane(value: NDArray[Any]) -> NDArray[Any]:
-    """A value of two axes at least: a scalar is one cell, a vector one row."""
+    """Reshape to at least two axes: a scalar becomes one cell, a vector one row."""
     return value.reshape(1, -1) if value.ndim < 2 else value
 
 
 def row_and_column(axes: Sequence[int]) -> tuple[int, int]:
-    """The axes of :func:`as_plane` that the axes of a value are."""
+    """Map the axes of a value to the axes of :func:`as_plane`."""
     return (axes[0], axes[1]) if len(axes) == 2 else (0, 1)
 
 
@@ -70,9 +74,10 @@ def plane_of(
     *,
     image: bool = False,
 ) -> Plane:
-    """A plane through a value as an image of at most so many cells, the aspect kept, or of at most a height and width.
+    """Render a plane of a value as a pooled image.
 
-    Of an ``image`` the plane of its height and width is shown as the picture that it is.
+    ``cells`` is a maximum number of cells (the aspect ratio is kept) or a maximum (height, width). With ``image``, the plane
+    of height and width is rendered in RGBA.
     """
     image = image and is_image(value.shape)
     axes, fixed = wanted.meant(value.shape, image)
@@ -101,14 +106,14 @@ def plane_of(
 
 
 def _pixels(h: int, w: int, cells: int) -> tuple[int, int]:
-    """Height and width of a picture of so many cells at most, shaped like the plane.
+    """Return a height and width of at most ``cells``, with the plane's aspect ratio.
 
     >>> _pixels(1000, 1000, 4096), _pixels(2, 100_000, 4096)
     ((64, 64), (1, 4096))
     """
     shrink = max(1.0, (h * w / cells) ** 0.5)
     out = (max(1, min(h, int(h / shrink))), max(1, min(w, int(w / shrink))))
-    # A long thin plane: what one side can't shrink further the other must.
+    # In a long thin plane one side cannot shrink below 1, so the other side must shrink more.
     return (min(out[0], max(1, cells // out[1])), min(out[1], cells)) if out[0] * out[1] > cells else out
 
 

@@ -1,4 +1,4 @@
-"""What is exported is what the run holds, read back by the tools that it is for."""
+"""Exports hold the tensors of the run, read back with the tools of each format."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def trial(run):
         yield opened
 
 
-def truth(trial):
+def saved_values(trial):
     for name in trial.tensor_names():
         tensor = trial.tensor(name)
         for step in tensor.steps():
@@ -71,23 +71,23 @@ def truth(trial):
                 yield name, step, worker, tensor.value(step, worker=worker)
 
 
-def say(capsys, *arguments):
+def run_cli(capsys, *arguments):
     code = cli.main([str(each) for each in arguments])
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 # ------------------------------------------------------------------------------------------------------------- npz
 
 
-def test_npz_holds_every_array_under_a_name_that_leads_nowhere(trial, tmp_path):
+def test_npz_holds_every_array_under_a_safe_member_name(trial, tmp_path):
     done = trial.export("npz", tmp_path / "out.npz")
     assert (done.records, done.tensors, done.steps) == (len(NAMES) * 6 * 2, len(NAMES), 6)
     assert done.bytes == (tmp_path / "out.npz").stat().st_size
     with np.load(tmp_path / "out.npz") as archive:
-        told = [json.loads(line) for line in archive["index.jsonl"].splitlines()]
-        by_record = {(each["tensor"], each["step"], each["worker"]): each for each in told}
-        for name, step, worker, value in truth(trial):
+        index = [json.loads(line) for line in archive["index.jsonl"].splitlines()]
+        by_record = {(each["tensor"], each["step"], each["worker"]): each for each in index}
+        for name, step, worker, value in saved_values(trial):
             each = by_record[name, step, worker]
             np.testing.assert_array_equal(archive[each["member"]], value, strict=True)
             assert (each["mode"], each["mode_step"]) == ("EVAL" if step % 2 else "TRAIN", step // 2)
@@ -101,7 +101,7 @@ def test_npz_holds_every_array_under_a_name_that_leads_nowhere(trial, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"run", "out.npz", "unpacked"}
 
 
-def test_names_of_files_differ_where_names_do():
+def test_file_names_are_unique():
     odd = ["", ".", "..", "...", "%", "%2E", "a/b", "a%2Fb", "a b", "\ud800", "x" * 200, "x" * 201]
     assert len({file_name(name) for name in odd}) == len(odd)
     assert all(file_name(name).strip(".") and file_name(name).isascii() for name in odd)
@@ -115,7 +115,7 @@ def test_every_dtype_in_npz_and_parquet(golden, tmp_path):
         trial.export("npz", tmp_path / "out.npz")
         trial.export("parquet", tmp_path / "out.parquet")
         trial.export("tensorboard", tmp_path / "out")
-        expected = {(name, step): value for name, step, _, value in truth(trial)}
+        expected = {(name, step): value for name, step, _, value in saved_values(trial)}
     table = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist()
     assert {(row["tensor"], row["step"]) for row in table} == set(expected)
     for row in table:
@@ -143,21 +143,21 @@ def test_every_dtype_in_npz_and_parquet(golden, tmp_path):
 # --------------------------------------------------------------------------------------------------------- parquet
 
 
-def test_parquet_is_a_tidy_table(trial, tmp_path):
+def test_parquet_has_one_row_per_record(trial, tmp_path):
     import pandas
 
     trial.export("parquet", tmp_path / "out.parquet")
     table = pandas.read_parquet(tmp_path / "out.parquet").set_index(["tensor", "step", "worker"])
     assert list(table.columns) == ["mode", "mode_step", "dtype", "shape", "values", "text", "reductions"]
     assert len(table) == len(NAMES) * 6 * 2
-    for name, step, worker, value in truth(trial):
+    for name, step, worker, value in saved_values(trial):
         row = table.loc[(name, step, worker)]
         assert row["values"].tolist() == value.reshape(-1).tolist()
         assert row["shape"].tolist() == list(value.shape)
         assert row["dtype"] == value.dtype.name
 
 
-def test_what_was_saved_as_reductions_or_shapes_is_told_as_such(tmp_path):
+def test_parquet_exports_saved_reductions_and_shapes(tmp_path):
     import pyarrow.parquet
 
     with create_trial(GOLDEN / "pt_reductions" / "run") as trial:
@@ -179,7 +179,7 @@ def test_what_was_saved_as_reductions_or_shapes_is_told_as_such(tmp_path):
         assert all(tuple(row["shape"]) == trial.tensor(row["tensor"]).shape(row["step"]) for row in shapes)
 
 
-def test_whole_numbers_beyond_float64_are_kept(tmp_path):
+def test_integers_beyond_float64_are_exported_as_text(tmp_path):
     import pyarrow.parquet
 
     run = write(tmp_path / "run", range(1), {"n": np.array([2**62 + 1, -3], np.int64), "m": np.array([7], np.int64)})
@@ -190,9 +190,9 @@ def test_whole_numbers_beyond_float64_are_kept(tmp_path):
     assert (rows["m"]["text"], rows["m"]["values"]) == (None, [7.0])
 
 
-def test_without_pyarrow_the_way_to_get_it_is_said(run, tmp_path, monkeypatch, capsys):
+def test_missing_pyarrow_error_names_the_extra(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    code, _, err = say(capsys, "export", run, "--to", "parquet", "-o", tmp_path / "out.parquet")
+    code, _, err = run_cli(capsys, "export", run, "--to", "parquet", "-o", tmp_path / "out.parquet")
     assert code == 2
     assert "smdwidgets[parquet]" in err
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -207,7 +207,7 @@ def accumulated(folder: Path):
     return EventAccumulator(str(folder), size_guidance={"scalars": 0, "histograms": 0, "tensors": 0}).Reload()
 
 
-def test_tensorboards_own_reader_finds_equal_values(trial, run, tmp_path):
+def test_tensorboard_reads_equal_values(trial, run, tmp_path):
     trial.export("tensorboard", tmp_path / "logs")
     for worker, mode in itertools.product(("worker_0", "worker_1"), ("TRAIN", "EVAL")):
         log = accumulated(tmp_path / "logs" / worker / mode)
@@ -220,34 +220,34 @@ def test_tensorboards_own_reader_finds_equal_values(trial, run, tmp_path):
         for name in set(NAMES) - {"loss"}:
             for event in log.Histograms(name):
                 value = VALUES[name] + 2 * event.step + odd
-                told = event.histogram_value
-                assert (told.min, told.max, told.num) == (value.min(), value.max(), value.size)
-                assert told.sum == pytest.approx(float(value.sum()))
-                assert sum(told.bucket) == value.size
+                histogram = event.histogram_value
+                assert (histogram.min, histogram.max, histogram.num) == (value.min(), value.max(), value.size)
+                assert histogram.sum == pytest.approx(float(value.sum()))
+                assert sum(histogram.bucket) == value.size
     for file in (tmp_path / "logs").rglob("*.tfevents"):
         assert all(record.checked for record in tfrecords.records(file.read_bytes()))
 
 
-def test_text_and_saved_reductions_in_tensorboard(tmp_path):
+def test_tensorboard_exports_text_and_saved_reductions(tmp_path):
     from tensorboard.util.tensor_util import make_ndarray
 
     with create_trial(GOLDEN / "core_strings" / "run") as trial:
         trial.export("tensorboard", tmp_path / "text")
-        texts = {name: value for name, _, _, value in truth(trial) if value.dtype.kind in "OSU" and value.size}
+        texts = {name: value for name, _, _, value in saved_values(trial) if value.dtype.kind in "OSU" and value.size}
     [folder] = {path.parent for path in (tmp_path / "text").rglob("*.tfevents")}
     log = accumulated(folder)
     assert texts
     for name, value in texts.items():
         proto = log.Tensors(name)[-1].tensor_proto
-        said = [cell.encode() if isinstance(cell, str) else cell for cell in value.reshape(-1).tolist()]
-        assert make_ndarray(proto).reshape(-1).tolist() == said
+        expected = [cell.encode() if isinstance(cell, str) else cell for cell in value.reshape(-1).tolist()]
+        assert make_ndarray(proto).reshape(-1).tolist() == expected
     with create_trial(GOLDEN / "pt_reductions" / "run") as trial:
         trial.export("tensorboard", tmp_path / "reductions")
     folder = next((tmp_path / "reductions").rglob("*.tfevents")).parent
     assert any(tag.endswith("/mean") for tag in accumulated(folder).Tags()["scalars"])
 
 
-def test_a_tensorboard_log_comes_out_as_it_went_in(trial, tmp_path):
+def test_tensorboard_log_round_trip(trial, tmp_path):
     trial.export("tensorboard", tmp_path / "logs", workers="worker_0", mode="TRAIN", tensors="loss")
     with create_trial(tmp_path / "logs") as log:
         log.export("tensorboard", tmp_path / "again")
@@ -256,10 +256,10 @@ def test_a_tensorboard_log_comes_out_as_it_went_in(trial, tmp_path):
     assert before == after
 
 
-# -------------------------------------------------------------------------------------------- what, where, whether
+# --------------------------------------------------------------------------------------- selection and output path
 
 
-def test_only_what_was_asked_for(trial, tmp_path):
+def test_export_writes_only_the_selected_records(trial, tmp_path):
     done = trial.export(
         "npz", tmp_path / "out.npz", tensors="^w$", mode="EVAL", steps=range(1, 3), workers=["worker_1"]
     )
@@ -269,24 +269,24 @@ def test_only_what_was_asked_for(trial, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"to": "npy"}, "Did you mean 'npz'"),
-        ({"tensors": "no such"}, "no tensor of such a name"),
-        ({"steps": range(90, 100)}, "no such steps"),
+        ({"tensors": "no such"}, "no tensor of run 'run' matches 'no such'"),
+        ({"steps": range(90, 100)}, "no saved step of run 'run' matches mode=GLOBAL"),
         ({"workers": "worker_7"}, "worker_7"),
         ({"out": "no/such/folder/x.npz"}, "no directory"),
     ],
 )
-def test_what_makes_no_sense_writes_nothing(trial, tmp_path, options, says, monkeypatch):
+def test_invalid_arguments_write_nothing(trial, tmp_path, options, message, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SMDebugError, match=says):
+    with pytest.raises(SMDebugError, match=message):
         trial.export(**{"to": "npz", "out": "x.npz", **options})
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_what_is_there_is_replaced_only_by_force(trial, tmp_path, to, monkeypatch):
+def test_existing_output_is_replaced_only_with_force(trial, tmp_path, to, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first = trial.export(to)
     assert first.path.name == "run" + FORMATS[to][2]
@@ -297,11 +297,11 @@ def test_what_is_there_is_replaced_only_by_force(trial, tmp_path, to, monkeypatc
     assert {path.name for path in tmp_path.iterdir()} == {"run", first.path.name}
 
 
-def test_a_folder_of_other_things_is_not_replaced_even_by_force(trial, tmp_path):
+def test_folder_with_other_files_is_not_replaced_even_with_force(trial, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years")
     for force in (False, True):
-        with pytest.raises(SMDebugError, match=r"give another name"):
+        with pytest.raises(SMDebugError, match=r"choose another name"):
             trial.export("tensorboard", tmp_path / "mine", force=force)
     with pytest.raises(SMDebugError, match="is a directory"):
         trial.export("npz", tmp_path / "mine", force=True)
@@ -309,7 +309,7 @@ def test_a_folder_of_other_things_is_not_replaced_even_by_force(trial, tmp_path)
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_what_fails_half_way_leaves_what_was_there(trial, tmp_path, to, monkeypatch):
+def test_failed_export_keeps_the_previous_output(trial, tmp_path, to, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = trial.export(to)
     before = {path: path.read_bytes() for path in done.path.parent.rglob("*") if path.is_file()}
@@ -318,7 +318,7 @@ def test_what_fails_half_way_leaves_what_was_there(trial, tmp_path, to, monkeypa
     left = iter(range(3))
 
     def fails(*arguments):
-        next(left)  # StopIteration, of which a generator makes a RuntimeError
+        next(left)  # raises StopIteration, which a generator turns into RuntimeError
         return real(*arguments)
 
     monkeypatch.setattr(records, "_read", fails)
@@ -327,7 +327,7 @@ def test_what_fails_half_way_leaves_what_was_there(trial, tmp_path, to, monkeypa
     assert {path: path.read_bytes() for path in done.path.parent.rglob("*") if path.is_file()} == before
 
 
-def test_memory_is_bounded_by_the_batch_and_not_by_the_run(tmp_path, monkeypatch):
+def test_memory_is_bounded_by_the_batch_size(tmp_path, monkeypatch):
     run = write(tmp_path / "run", range(40), {"w": np.zeros(50_000, np.float32)})
     monkeypatch.setattr(records, "BATCH_BYTES", 1 << 20)
     sizes = []
@@ -339,20 +339,22 @@ def test_memory_is_bounded_by_the_batch_and_not_by_the_run(tmp_path, monkeypatch
         return found
 
     monkeypatch.setattr(records, "_read", measured)
-    told = []
+    calls = []
     with create_trial(run) as trial:
-        assert trial.export("npz", tmp_path / "o.npz", progress=lambda *done: told.append(done)).records == 40
+        assert trial.export("npz", tmp_path / "o.npz", progress=lambda *done: calls.append(done)).records == 40
     assert max(sizes) <= 1 << 20
     assert len(sizes) >= 8
-    assert told[-1] == (40, 40)
-    assert told == sorted(told)
+    assert calls[-1] == (40, 40)
+    assert calls == sorted(calls)
 
 
-# ----------------------------------------------------------------------------------------------------- the command
+# --------------------------------------------------------------------------------------------------------- command
 
 
-def test_the_command_and_its_summary(run, tmp_path, capsys):
-    code, out, err = say(capsys, "export", run, "--to", "npz", "-o", tmp_path / "a.npz", "--tensors", "^w$", "--json")
+def test_export_command_and_summary(run, tmp_path, capsys):
+    code, out, err = run_cli(
+        capsys, "export", run, "--to", "npz", "-o", tmp_path / "a.npz", "--tensors", "^w$", "--json"
+    )
     assert (code, err) == (0, "")
     assert json.loads(out) == {
         "path": str(tmp_path / "a.npz"),
@@ -363,10 +365,10 @@ def test_the_command_and_its_summary(run, tmp_path, capsys):
         "bytes": (tmp_path / "a.npz").stat().st_size,
         "left_out": [],
     }
-    code, out, err = say(capsys, "export", run, "--to", "npz", "-o", tmp_path / "a.npz")
+    code, out, err = run_cli(capsys, "export", run, "--to", "npz", "-o", tmp_path / "a.npz")
     assert (code, out) == (2, "")
     assert "--force" in err
-    code, out, _ = say(
+    code, out, _ = run_cli(
         capsys, "export", run, "--to", "parquet", "-o", tmp_path / "b.parquet",
         "--mode", "EVAL", "--steps", "1:2", "--workers", "worker_1", "--tensors", "^(w|loss)$",
     )  # fmt: skip
@@ -374,17 +376,17 @@ def test_the_command_and_its_summary(run, tmp_path, capsys):
     assert "2 records of 2 tensors at 1 steps" in out
 
 
-def test_a_damaged_record_is_left_out_and_told_of(run, tmp_path, capsys):
+def test_damaged_record_is_skipped_and_reported(run, tmp_path, capsys):
     [victim] = run.rglob("000000000002_worker_0.tfevents")
     data = bytearray(victim.read_bytes())
     data[data.rindex((VALUES["w"] + 2).tobytes())] ^= 1
     victim.write_bytes(data)
-    code, out, _ = say(capsys, "export", run, "--to", "npz", "-o", tmp_path / "out.npz", "--json")
-    told = json.loads(out)
+    code, out, _ = run_cli(capsys, "export", run, "--to", "npz", "-o", tmp_path / "out.npz", "--json")
+    summary = json.loads(out)
     assert code == 1
-    [left] = told["left_out"]
+    [left] = summary["left_out"]
     assert (left["tensor"], left["step"]) == ("w", 2)
-    assert told["records"] == len(NAMES) * 12 - 1
-    code, _, err = say(capsys, "export", run, "--to", "npz", "-o", tmp_path / "out.npz", "--force")
+    assert summary["records"] == len(NAMES) * 12 - 1
+    code, _, err = run_cli(capsys, "export", run, "--to", "npz", "-o", tmp_path / "out.npz", "--force")
     assert code == 1
     assert "skipped: w at step 2" in err
