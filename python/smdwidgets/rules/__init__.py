@@ -1,4 +1,4 @@
-"""Rules: conditions on a run's tensors that tell what went wrong.
+"""Rules: conditions on a run's tensors that detect training problems.
 
 >>> from smdwidgets.rules import BUILTIN
 >>> len(BUILTIN)

@@ -1,7 +1,7 @@
-"""What happens when a rule fires: stop the training, send a message, call a function, run a command.
+"""Actions to run when a rule fires: stop the training, send a message, run code.
 
-Nothing happens unless it is configured, and a failing action never hides the rule's verdict: it is logged, kept in
-`Actions.failures`, and the rest goes on. An action runs at a rule's first firing only.
+A rule has no actions by default. A failing action does not change the rule's result: the failure is logged and kept in
+`Actions.failures`, and the remaining actions run. Actions run at a rule's first firing only.
 
 >>> seen = []
 >>> actions = Actions(Call(lambda rule, step, message: seen.append((step, message))))
@@ -31,35 +31,36 @@ __all__ = ["SMS", "Action", "ActionList", "Actions", "Call", "Command", "Email",
 
 _log = logging.getLogger("smdwidgets.rules.actions")
 
-#: The SNS topic that SageMaker's own rules publish to.
+#: The SNS topic that SageMaker's rules publish to.
 TOPIC = "SMDebugRules"
-#: How long a command may take.
+#: Timeout of a command in seconds.
 COMMAND_TIMEOUT = 60.0
 
 
 class Action(ABC):
-    """Something to do when a rule fires."""
+    """Base class of actions to run when a rule fires."""
 
-    #: The word for it in `action_json`.
+    #: The action's name in `action_json`.
     name: str = ""
 
     @abstractmethod
     def run(self, rule: str, step: int, message: str, run: str | None) -> None:
-        """Do it. `run` is the path of the run where it is known."""
+        """Run the action. `run` is the path of the run, if known."""
 
     def to_json(self) -> dict[str, str]:
-        """As `action_json` writes it."""
+        """Return the action as an object of `action_json`."""
         return {"name": self.name}
 
     def serialize(self) -> str:
-        """The value of the rule parameter `action_json`: JSON whose quotes are escaped."""
+        """Return the value of the rule parameter `action_json`: JSON with escaped quotes."""
         return json.dumps(self.to_json(), separators=(",", ":")).replace('"', '\\"')
 
 
 class StopTraining(Action):
-    """Stop the training: by a stop file, which our hooks honour, or with a prefix by SageMaker's StopTrainingJob.
+    """Stop the training with a stop file, or with SageMaker's StopTrainingJob.
 
-    A SageMaker job is stopped only if exactly one active job's name begins with the prefix.
+    Without a prefix, writes a stop file to the run; the hooks of smdwidgets stop the training when they find it. With
+    `training_job_prefix`, stops the SageMaker job whose name starts with the prefix, if exactly one active job matches.
     """
 
     name = "stoptraining"
@@ -67,7 +68,7 @@ class StopTraining(Action):
     def __init__(self, training_job_prefix: str | None = None, *, client: Any = None) -> None:
         if training_job_prefix is not None and not re.fullmatch(r"[A-Za-z0-9-]+", training_job_prefix):
             raise SMDebugValueError(
-                f"training_job_prefix={shown(training_job_prefix)}: letters, digits and hyphens are allowed."
+                f"invalid training_job_prefix {shown(training_job_prefix)}; use letters, digits and hyphens only"
             )
         self.training_job_prefix = training_job_prefix
         self._client = client
@@ -83,8 +84,8 @@ class StopTraining(Action):
             request_stop(run, reason=message, by=rule, step=step)
         else:
             raise SMDebugValueError(
-                f"StopTraining can't leave a stop file at {shown(run)}: it is not a local directory. Give training_job_prefix= "
-                "to stop a SageMaker job."
+                f"cannot write a stop file: {shown(run)} is not a local directory; "
+                "pass training_job_prefix= to stop a SageMaker job"
             )
 
     def _stop_job(self, prefix: str) -> None:
@@ -100,13 +101,13 @@ class StopTraining(Action):
         jobs = [job for job in jobs if job.startswith(prefix)]
         if len(jobs) != 1:
             raise SMDebugRuntimeError(
-                f"{len(jobs)} active training jobs begin with {shown(prefix)}; one is stopped only if it is the only one."
+                f"{len(jobs)} active training jobs start with {shown(prefix)}; the prefix must match exactly one"
             )
         client.stop_training_job(TrainingJobName=jobs[0])
 
 
 class _Message(Action):
-    """A message to one endpoint through the SNS topic that SageMaker's rules use."""
+    """Send a message to one endpoint through the SNS topic of SageMaker's rules."""
 
     protocol = ""
 
@@ -124,7 +125,7 @@ class _Message(Action):
     def send(self, subject: str, message: str) -> None:
         """Publish a message, after subscribing the endpoint to the topic if necessary."""
         client = self._client or _boto3_client("sns")
-        topic = client.create_topic(Name=TOPIC)["TopicArn"]  # gives the topic's ARN also when it exists
+        topic = client.create_topic(Name=TOPIC)["TopicArn"]  # returns the ARN of an existing topic too
         if not self._subscribed(client, topic):
             client.subscribe(TopicArn=topic, Protocol=self.protocol, Endpoint=self.endpoint)
         client.publish(TopicArn=topic, Subject=subject[:99], Message=message)
@@ -141,13 +142,16 @@ class _Message(Action):
 
 
 class Email(_Message):
-    """Send an e-mail through SNS. The address gets one request to confirm its subscription first."""
+    """Send an e-mail through SNS.
+
+    SNS first asks the address to confirm its subscription.
+    """
 
     name = protocol = "email"
 
     def __init__(self, email_address: str, *, client: Any = None) -> None:
         if not re.fullmatch(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)+", email_address):
-            raise SMDebugValueError(f"email_address={shown(email_address)} is not an e-mail address.")
+            raise SMDebugValueError(f"invalid email_address {shown(email_address)}; use the form name@example.org")
         super().__init__(email_address, client=client)
 
 
@@ -158,7 +162,9 @@ class SMS(_Message):
 
     def __init__(self, phone_number: str, *, client: Any = None) -> None:
         if not re.fullmatch(r"\+\d{1,15}", phone_number):
-            raise SMDebugValueError(f"phone_number={shown(phone_number)}: write it as +, country code, number (E.164).")
+            raise SMDebugValueError(
+                f"invalid phone_number {shown(phone_number)}; use the E.164 form +<country code><number>"
+            )
         super().__init__(phone_number, client=client)
 
 
@@ -169,20 +175,21 @@ class Call(Action):
 
     def __init__(self, function: Callable[[str, int, str], object]) -> None:
         if not callable(function):
-            raise SMDebugTypeError(f"Call takes a function, not {shown(function)}.")
+            raise SMDebugTypeError(f"function of Call must be callable, got {shown(function)}")
         self.function = function
 
     def to_json(self) -> dict[str, str]:
-        raise SMDebugTypeError("A Python function can't be written into a JSON configuration.")
+        raise SMDebugTypeError("cannot serialize a Call action to JSON: it holds a Python function")
 
     def run(self, rule: str, step: int, message: str, run: str | None) -> None:
         self.function(rule, step, message)
 
 
 class Command(Action):
-    """Run a program, without a shell: a list of its name and arguments.
+    """Run a program without a shell, given as a list of its name and arguments.
 
-    What happened is in its environment: SMDWIDGETS_RULE, SMDWIDGETS_STEP, SMDWIDGETS_MESSAGE, SMDWIDGETS_RUN.
+    The environment variables SMDWIDGETS_RULE, SMDWIDGETS_STEP, SMDWIDGETS_MESSAGE and SMDWIDGETS_RUN describe the
+    firing.
     """
 
     name = "command"
@@ -190,21 +197,21 @@ class Command(Action):
     def __init__(self, arguments: Sequence[str], *, timeout: float = COMMAND_TIMEOUT) -> None:
         if isinstance(arguments, str) or not arguments or not all(isinstance(each, str) for each in arguments):
             raise SMDebugTypeError(
-                f"Command takes a list of a program and its arguments, not {shown(arguments)}: no shell is asked."
+                f"arguments of Command must be a list of a program and its arguments, got {shown(arguments)}; no shell is used"
             )
         self.arguments = list(arguments)
         self.timeout = timeout
 
     def to_json(self) -> dict[str, str]:
-        raise SMDebugTypeError("A command can't be written into a JSON configuration.")
+        raise SMDebugTypeError("cannot serialize a Command action to JSON: a JSON configuration must not run programs")
 
     def run(self, rule: str, step: int, message: str, run: str | None) -> None:
-        told = {"SMDWIDGETS_RULE": rule, "SMDWIDGETS_STEP": str(step), "SMDWIDGETS_RUN": run or ""}
-        # A message holds names from the run's files, which may hold what an environment cannot.
-        told["SMDWIDGETS_MESSAGE"] = message.replace("\0", " ")[:4096]
+        variables = {"SMDWIDGETS_RULE": rule, "SMDWIDGETS_STEP": str(step), "SMDWIDGETS_RUN": run or ""}
+        # Names from the run's files can contain NUL, which is not allowed in environment variables.
+        variables["SMDWIDGETS_MESSAGE"] = message.replace("\0", " ")[:4096]
         done = subprocess.run(
             self.arguments,
-            env={**os.environ, **told},
+            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=self.timeout,
@@ -213,7 +220,8 @@ class Command(Action):
         if done.returncode != 0:
             error = done.stderr[-400:].decode("utf-8", "replace").strip()
             raise SMDebugRuntimeError(
-                f"{self.arguments[0]} ended with {done.returncode}" + (f": {error}" if error else "")
+                f"command {shown(self.arguments[0])} exited with status {done.returncode}"
+                + (f": {error}" if error else "")
             )
 
 
@@ -227,25 +235,28 @@ class ActionList:
     def __init__(self, *actions: Action) -> None:
         for action in actions:
             if not isinstance(action, Action):
-                raise SMDebugTypeError(f"{shown(action)} is not an action.")
+                raise SMDebugTypeError(f"expected an Action, got {shown(action)}")
         self.actions = actions
 
     def __iter__(self) -> Iterator[Action]:
         return iter(self.actions)
 
     def serialize(self) -> str:
-        """The value of the rule parameter `action_json`."""
+        """Return the value of the rule parameter `action_json`."""
         return json.dumps([each.to_json() for each in self.actions], separators=(",", ":")).replace('"', '\\"')
 
 
 class Actions:
-    """The actions of one rule, run at its first firing, each on its own."""
+    """The actions of one rule, run once at its first firing.
+
+    A failing action does not prevent the others from running.
+    """
 
     def __init__(self, *actions: Action) -> None:
         self._actions = list(ActionList(*actions))
         self._done = False
         self._lock = threading.Lock()
-        #: What went wrong: (action, message).
+        #: Failed actions: (action, message).
         self.failures: list[tuple[Action, str]] = []
 
     def __len__(self) -> int:
@@ -255,7 +266,7 @@ class Actions:
         return iter(self._actions)
 
     def run(self, rule: str, step: int, message: str, run: str | None) -> None:
-        """Run them all, once."""
+        """Run all actions; later calls do nothing."""
         with self._lock:
             if self._done:
                 return
@@ -265,11 +276,11 @@ class Actions:
                 action.run(rule, step, message, run)
             except Exception as error:
                 self.failures.append((action, str(error) or type(error).__name__))
-                _log.warning("Action %s of rule %s failed: %s", action.name, visible(rule, 200), visible(error, 2000))
+                _log.warning("action %s of rule %s failed: %s", action.name, visible(rule, 200), visible(error, 2000))
 
 
 def run_path(trial: object) -> str | None:
-    """A trial's local path; None for runs that lie elsewhere."""
+    """Return a trial's local path, or None for a remote run."""
     path = getattr(trial, "path", None)
     if not isinstance(path, str | os.PathLike) or "://" in str(path):
         return None
@@ -277,14 +288,14 @@ def run_path(trial: object) -> str | None:
 
 
 _FROM_JSON: dict[str, Callable[[dict[str, Any]], Action]] = {
-    "stoptraining": lambda told: StopTraining(told.get("training_job_prefix") or None),
-    "email": lambda told: Email(str(told["endpoint"])),
-    "sms": lambda told: SMS(str(told["endpoint"])),
+    "stoptraining": lambda entry: StopTraining(entry.get("training_job_prefix") or None),
+    "email": lambda entry: Email(str(entry["endpoint"])),
+    "sms": lambda entry: SMS(str(entry["endpoint"])),
 }
 
 
 def parse_actions(given: str | Action | ActionList | Iterable[Action] | None) -> Actions:
-    """Actions from objects, or from the text of `action_json` (quotes escaped or not).
+    """Create actions from objects or from `action_json` (quotes escaped or not).
 
     >>> [action.name for action in parse_actions('{\\\\"name\\\\":\\\\"stoptraining\\\\"}')]
     ['stoptraining']
@@ -296,25 +307,26 @@ def parse_actions(given: str | Action | ActionList | Iterable[Action] | None) ->
     if not isinstance(given, str):
         return Actions(*given)
     try:
-        told = json.loads(given)
+        decoded = json.loads(given)
     except (ValueError, RecursionError):
         try:
-            told = json.loads(given.replace('\\"', '"'))
+            decoded = json.loads(given.replace('\\"', '"'))
         except (ValueError, RecursionError) as error:
-            raise SMDebugValueError(f"The action {shown(given)} is not JSON: {error}") from None
+            raise SMDebugValueError(f"cannot parse action_json {shown(given)} as JSON: {error}") from None
     found = []
-    for each in told if isinstance(told, list) else [told]:
+    for each in decoded if isinstance(decoded, list) else [decoded]:
         if not isinstance(each, dict) or not isinstance(each.get("name"), str):
-            raise SMDebugValueError(f"An action in JSON is an object with a name, not {shown(each)}.")
+            raise SMDebugValueError(f"an action in action_json must be an object with a name, got {shown(each)}")
         make = _FROM_JSON.get(each["name"].lower())
         if make is None:
             raise SMDebugValueError(
-                f"Unknown action {shown(each['name'])}.{did_you_mean(each['name'], _FROM_JSON)} There are: {', '.join(_FROM_JSON)}."
+                f"unknown action {shown(each['name'])}; choose from {', '.join(_FROM_JSON)}."
+                f"{did_you_mean(each['name'], _FROM_JSON)}"
             )
         try:
             found.append(make(each))
         except KeyError as missing:
-            raise SMDebugValueError(f"Action {each['name']!r} needs {missing}.") from None
+            raise SMDebugValueError(f"action {shown(each['name'])} in action_json lacks {missing}") from None
     return Actions(*found)
 
 
@@ -322,5 +334,5 @@ def _boto3_client(service: str) -> Any:
     try:
         import boto3
     except ImportError:
-        raise SMDebugRuntimeError("This action needs boto3: pip install boto3") from None
+        raise SMDebugRuntimeError("this action needs boto3, which is not installed; run: pip install boto3") from None
     return boto3.client(service)

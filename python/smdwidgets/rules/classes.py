@@ -1,4 +1,4 @@
-"""Labels and predictions as class numbers: for rules on classification."""
+"""Convert labels and predictions to class numbers, for rules on classification."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: What is larger is no class number.
+#: Larger values are not class numbers.
 LARGEST = 2.0**53
 
 __all__ = ["LABELS", "PREDICTIONS", "class_numbers"]
 
-#: Names of labels and predictions: SageMaker's, and those of PyTorch's loss modules, whose inputs they are.
+#: Names of labels and predictions: SageMaker's names, and the inputs of PyTorch's loss modules.
 LABELS = (r".*labels", r"(?i)(cross_?entropy|nll|bce)[^/]*_input_1")
 PREDICTIONS = (r".*predictions", r"(?i)(cross_?entropy|nll|bce)[^/]*_input_0")
 
@@ -20,11 +20,11 @@ PREDICTIONS = (r".*predictions", r"(?i)(cross_?entropy|nll|bce)[^/]*_input_0")
 def class_numbers(
     labels: NDArray[Any], predictions: NDArray[Any], argmax: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Class numbers of labels and predictions, flat and of one length; None if the two do not belong together.
+    """Return flat class numbers of labels and predictions, of equal length.
 
-    Scores become classes by their largest entry: where `argmax` asks for it, and where the predictions have one axis more than the
-    labels, which can mean nothing else. Labels of the scores' shape (one-hot) are treated likewise. Single scores between 0 and 1 are
-    probabilities of class 1.
+    Scores are converted to the class with the largest score if `argmax` is True, or if the predictions have one axis
+    more than the labels. One-hot labels of the scores' shape are converted too. Single scores between 0 and 1 are
+    probabilities of class 1. Returns None if the shapes or types do not match.
 
     >>> class_numbers(np.array([0, 1]), np.array([[0.9, 0.1], [0.2, 0.8]]), argmax=False)
     (array([0, 1]), array([0, 1]))
@@ -44,19 +44,19 @@ def class_numbers(
     if labels.size != predictions.size:
         return None
     pair = labels.reshape(-1), predictions.reshape(-1)
-    known = (np.abs(pair[0]) < LARGEST) & (np.abs(pair[1]) < LARGEST)  # nor NaN
+    known = (np.abs(pair[0]) < LARGEST) & (np.abs(pair[1]) < LARGEST)  # also drops NaN
     return _as_classes(pair[0][known]), _as_classes(pair[1][known])
 
 
 def _squeezed(array: NDArray[Any]) -> NDArray[Any]:
-    """Without trailing axes of one, and never without any axis."""
+    """Remove trailing axes of length 1; keep at least one axis."""
     while array.ndim > 1 and array.shape[-1] == 1:
         array = array[..., 0]
     return array.reshape(1) if array.ndim == 0 else array
 
 
 def _axis_of_scores(labels: NDArray[Any], predictions: NDArray[Any]) -> int | None:
-    """The axis of the predictions that the labels do not have: the last, else that of channels."""
+    """Return the axis of the predictions that the labels lack, the last axis first."""
     axis: int
     for axis in (predictions.ndim - 1, *range(1, predictions.ndim - 1)):
         if predictions.shape[:axis] + predictions.shape[axis + 1 :] == labels.shape:

@@ -1,4 +1,4 @@
-"""Rules from JSON: what a training request says of rules makes the same rules here.
+"""Create rules from the JSON rule configurations of a SageMaker training request.
 
 >>> from smdwidgets.rules import rule_configs
 >>> [entry.rule_to_invoke for entry in read_configurations(rule_configs.vanishing_gradient())]
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 __all__ = ["RuleConfiguration", "read_configurations", "rules_from_json"]
 
-#: Limits of the service.
+#: Limits of the SageMaker service.
 MOST_PARAMETERS, LONGEST_NAME = 100, 256
-#: Parameters that are no parameters of the rule.
+#: Entries of RuleParameters that are not parameters of the rule class.
 _OURS = frozenset({"rule_to_invoke", "source_s3_uri", "action_json", "other_trials", "other_trial", "base_trial"})
 _NUMBERED = re.compile(r"other_trial_(\d+)")
 
 
 @dataclass(frozen=True)
 class RuleConfiguration:
-    """One entry of DebugRuleConfigurations, understood."""
+    """One parsed entry of DebugRuleConfigurations."""
 
     name: str
     rule_to_invoke: str
@@ -50,23 +50,25 @@ class RuleConfiguration:
 
 
 def read_configurations(config: Any) -> list[RuleConfiguration]:
-    """Rule configurations of a request, a list of entries, one entry, a base configuration, or JSON text or a JSON file of any of these."""
+    """Parse rule configurations.
+
+    Args: config: a training request, a list of entries, one entry, a base configuration, or JSON text or the path of a
+    JSON file with any of these.
+    """
     entries = _entries(_loaded(config))
     found = [_entry(each) for each in entries]
     names = [each.name for each in found]
     for name in names:
         if names.count(name) > 1:
-            raise SMDebugValueError(
-                f"Two rules are called {shown(name)}: RuleConfigurationName has to be different for each."
-            )
+            raise SMDebugValueError(f"duplicate RuleConfigurationName {shown(name)}; names must be unique")
     return found
 
 
 def rules_from_json(config: Any, trial: Trial, *, allow_custom: bool = False) -> dict[str, Rule]:
-    """The configured rules on a trial, by their RuleConfigurationName.
+    """Create the configured rules on a trial, by RuleConfigurationName.
 
-    Other trials are opened from their paths. A rule with `source_s3_uri` (an S3 address or a local path of a Python file or a directory
-    of such) executes that file, and therefore needs `allow_custom=True`.
+    Other trials are opened from their paths. A rule with `source_s3_uri` (an S3 URI or a local path, of a Python file
+    or of a directory of Python files) executes that code and therefore needs `allow_custom=True`.
 
     ::
 
@@ -84,16 +86,16 @@ def _loaded(config: Any) -> Any:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise SMDebugValueError(f"The configuration {shown(str(path), 400)} can't be read: {error}") from None
-        return _json(text, str(path))
-    return _json(config, "The configuration") if isinstance(config, str) else config
+            raise SMDebugValueError(f"cannot read rule configuration {shown(str(path), 400)}: {error}") from None
+        return _json(text, shown(str(path), 400))
+    return _json(config, "text") if isinstance(config, str) else config
 
 
 def _json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SMDebugValueError(f"{what} is not JSON: {error}") from None
+        raise SMDebugValueError(f"cannot parse rule configuration {what} as JSON: {error}") from None
 
 
 def _entries(config: Any) -> list[Any]:
@@ -106,7 +108,8 @@ def _entries(config: Any) -> list[Any]:
         if "RuleParameters" in config or "RuleConfigurationName" in config:
             return [config]
     raise SMDebugValueError(
-        f"A rule configuration is an object with RuleConfigurationName and RuleParameters, or DebugRuleConfigurations of such, not {shown(config)}."
+        "a rule configuration must be an object with RuleConfigurationName and RuleParameters, or with "
+        f"DebugRuleConfigurations, got {shown(config)}"
     )
 
 
@@ -114,19 +117,19 @@ def _entry(entry: Mapping[str, Any]) -> RuleConfiguration:
     parameters = entry.get("RuleParameters")
     if not isinstance(parameters, Mapping) or len(parameters) > MOST_PARAMETERS:
         raise SMDebugValueError(
-            f"RuleParameters is an object of at most {MOST_PARAMETERS} entries, not {shown(parameters)}."
+            f"RuleParameters must be an object with at most {MOST_PARAMETERS} entries, got {shown(parameters)}"
         )
     for key, value in parameters.items():
         if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
-            raise SMDebugValueError(f"RuleParameters[{shown(key)}] is a text or a number, not {shown(value)}.")
+            raise SMDebugValueError(f"RuleParameters[{shown(key)}] must be a string or number, got {shown(value)}")
     rule = parameters.get("rule_to_invoke")
     if not isinstance(rule, str) or not rule:
         near = did_you_mean("rule_to_invoke", parameters)
-        raise SMDebugValueError(f"RuleParameters has no rule_to_invoke, which names the rule.{near}")
+        raise SMDebugValueError(f"RuleParameters lacks rule_to_invoke, the name of the rule.{near}")
     name = entry.get("RuleConfigurationName", rule)
     if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
         raise SMDebugValueError(
-            f"RuleConfigurationName is a text of 1 to {LONGEST_NAME} characters, not {shown(name)}."
+            f"RuleConfigurationName must be a string of 1 to {LONGEST_NAME} characters, got {shown(name)}"
         )
     numbered = sorted((int(found[1]), key) for key in parameters if (found := _NUMBERED.fullmatch(key)))
     others = [str(parameters[key]) for _, key in numbered]
@@ -151,7 +154,7 @@ def _made(entry: RuleConfiguration, trial: Trial, allow_custom: bool) -> Rule:
     if entry.source is not None:
         if not allow_custom:
             raise SMDebugValueError(
-                f"Rule {shown(entry.name)} would execute {shown(entry.source, 400)}. Pass allow_custom=True if you trust that file."
+                f"rule {shown(entry.name)} executes code from {shown(entry.source, 400)}; pass allow_custom=True if you trust it"
             )
         kind = load_custom(entry.source, entry.rule_to_invoke)
     given: dict[str, Any] = dict(entry.parameters)
@@ -164,13 +167,16 @@ def _made(entry: RuleConfiguration, trial: Trial, allow_custom: bool) -> Rule:
 
 
 def load_custom(source: str, name: str) -> type[Rule]:
-    """The rule class of a name, from a Python file or a directory of them, local or on S3. Executes what it finds."""
+    """Load a rule class from a Python file or a directory of Python files.
+
+    The source is a local path or an S3 URI. The files are executed.
+    """
     if source.startswith("s3://"):
         with tempfile.TemporaryDirectory(prefix="smdwidgets-rules-") as folder:
             return _class_in(_downloaded(source, Path(folder)), source, name)
     path = Path(source.removeprefix("file://")).expanduser()
     if not path.exists():
-        raise SMDebugValueError(f"There is no rule file {shown(source, 400)}.")
+        raise SMDebugValueError(f"rule file {shown(source, 400)} does not exist")
     return _class_in(sorted(path.glob("*.py")) if path.is_dir() else [path], source, name)
 
 
@@ -182,14 +188,14 @@ def _class_in(files: list[Path], source: str, name: str) -> type[Rule]:
                 found.append(key)
                 if key == name:
                     return value
-    raise UnknownRule(f"{shown(source, 400)} defines no rule {shown(name)}.{did_you_mean(name, found)}")
+    raise UnknownRule(f"no class {shown(name)} derived from Rule in {shown(source, 400)}.{did_you_mean(name, found)}")
 
 
 def _executed(path: Path) -> Any:
     module_name = f"_smdwidgets_rules_{abs(hash(str(path.resolve())))}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise SMDebugValueError(f"{shown(str(path), 400)} is no Python file.")
+        raise SMDebugValueError(f"rule file {shown(str(path), 400)} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
@@ -197,7 +203,7 @@ def _executed(path: Path) -> Any:
     except Exception as error:
         del sys.modules[module_name]
         raise SMDebugRuntimeError(
-            f"The rule file {shown(str(path), 400)} failed: {type(error).__name__}: {error}"
+            f"cannot execute rule file {shown(str(path), 400)}: {type(error).__name__}: {error}"
         ) from error
     return module
 
@@ -206,7 +212,9 @@ def _downloaded(source: str, folder: Path) -> list[Path]:
     try:
         import boto3
     except ImportError:
-        raise SMDebugRuntimeError("Rule files on S3 need boto3: pip install smdwidgets[s3]") from None
+        raise SMDebugRuntimeError(
+            "rule files on S3 need boto3, which is not installed; run: pip install 'smdwidgets[s3]'"
+        ) from None
     bucket, _, prefix = source.removeprefix("s3://").partition("/")
     client = boto3.client("s3")
     keys = [
@@ -216,10 +224,10 @@ def _downloaded(source: str, folder: Path) -> list[Path]:
         if each["Key"].endswith(".py") and each["Key"][len(prefix) :].count("/") <= 1
     ]
     if not keys:
-        raise SMDebugValueError(f"There is no Python file at {shown(source, 400)}.")
+        raise SMDebugValueError(f"no Python file found at {shown(source, 400)}")
     files = []
     for at, key in enumerate(keys):
-        # Numbered, because a key may hold anything, `..` included.
+        # Files are numbered, because a key can contain unsafe path components such as `..`.
         files.append(folder / f"rule_{at}.py")
         client.download_file(bucket, key, str(files[-1]))
     return files

@@ -1,8 +1,8 @@
-"""Classes that declare their parameters, and what can be told of the parameters of those that do not.
+"""Declare parameters of rule classes, or infer them from the constructor.
 
 >>> class Toy(HasParameters):
-...     threshold = Real(1e-7, "Smallest magnitude that is still alive.", minimum=0.0)
-...     only_nan = Flag(False, "Look for NaN only.")
+...     threshold = Real(1e-7, "Smallest magnitude that does not fire.", minimum=0.0)
+...     only_nan = Flag(False, "Check for NaN only.")
 >>> toy = Toy()
 >>> toy.set_parameters({"threshold": "1e-5", "only_nan": "True"})
 >>> toy.threshold, toy.only_nan
@@ -10,7 +10,7 @@
 >>> toy.set_parameters({"treshold": 1})
 Traceback (most recent call last):
     ...
-smdwidgets.rules.parameters.RuleParameterError: Toy has no parameter 'treshold'. Did you mean 'threshold'? It has: threshold, only_nan.
+smdwidgets.rules.parameters.RuleParameterError: Toy has no parameter 'treshold'; choose from threshold, only_nan. Did you mean 'threshold'?
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["HasParameters", "parameters_of"]
 
 
 class HasParameters:
-    """A class whose `Parameter` attributes are its parameters, in the order written."""
+    """Base class whose `Parameter` attributes are its parameters, in definition order."""
 
     _parameters: ClassVar[dict[str, Parameter[Any]]] = {}
 
@@ -39,11 +39,11 @@ class HasParameters:
 
     @classmethod
     def parameters(cls) -> dict[str, Parameter[Any]]:
-        """The parameters by name, in their documented order."""
+        """Return the parameters by name, in definition order."""
         return dict(cls._parameters)
 
     def set_parameters(self, given: Mapping[str, object]) -> None:
-        """Set those given; values may be strings."""
+        """Set the given parameters; values may be strings."""
         for name, value in given.items():
             parameter = self._parameters.get(name)
             if parameter is None:
@@ -54,16 +54,16 @@ class HasParameters:
                 raise RuleParameterError(f"{type(self).__name__}.{error}") from None
 
     def values(self) -> dict[str, Any]:
-        """Every parameter's present value."""
+        """Return the current value of every parameter."""
         return {name: getattr(self, name) for name in self._parameters}
 
     def formatted(self) -> dict[str, str]:
-        """Every parameter's present value as configurations write it."""
+        """Return the current value of every parameter in configuration syntax."""
         return {name: parameter.format(getattr(self, name)) for name, parameter in self._parameters.items()}
 
 
 def parameters_of(rule: type) -> dict[str, Parameter[Any]]:
-    """A rule class's parameters: those it declares, else what the arguments of its constructor tell.
+    """Return a rule class's parameters, declared or inferred from its constructor.
 
     >>> class Mine:
     ...     def __init__(self, base_trial, limit=3.0, names="a,b"): ...
@@ -82,8 +82,11 @@ def parameters_of(rule: type) -> dict[str, Parameter[Any]]:
 
 
 def _guess(default: object) -> Parameter[Any]:
-    """The parameter that a constructor's default value suggests. Its own code parses, so text passes as it is."""
-    doc = "An argument of the rule's constructor."
+    """Infer a parameter from a constructor's default value.
+
+    Strings are passed unchanged, because the constructor parses them.
+    """
+    doc = "Argument of the rule's constructor."
     if isinstance(default, bool):
         return Flag(default, doc)
     if isinstance(default, int):
@@ -95,5 +98,5 @@ def _guess(default: object) -> Parameter[Any]:
 
 def _unknown(owner: str, name: str, known: Iterable[str]) -> RuleParameterError:
     names = list(known)
-    there = f" It has: {', '.join(names)}." if names else " It takes none."
-    return RuleParameterError(f"{owner} has no parameter {shown(name)}.{did_you_mean(name, names)}{there}")
+    hint = f"choose from {', '.join(names)}." if names else "it has no parameters"
+    return RuleParameterError(f"{owner} has no parameter {shown(name)}; {hint}{did_you_mean(name, names)}")

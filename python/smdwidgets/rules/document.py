@@ -1,6 +1,6 @@
-"""The page on rules, from what the rules say of themselves: `python -m smdwidgets.rules.document docs/rules.md`.
+"""Generate the reference of docs/rules.md from the docstrings of the rules.
 
-The page's own text stays; what is between the two marks is written anew.
+Run `python -m smdwidgets.rules.document docs/rules.md`. Only the text between the two markers is replaced.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ BEGIN, END = "<!-- rules: begin -->", "<!-- rules: end -->"
 
 
 def reference() -> str:
-    """Every built-in rule: what it means, what to do about it, a run on which it fires, what it reads, its parameters."""
-    theirs = [rule for rule in BUILTIN.values() if rule.sagemaker]
-    ours = [rule for rule in BUILTIN.values() if not rule.sagemaker]
-    parts = ["## SageMaker's rules", *map(_rule, theirs), "## Rules that SageMaker never had", *map(_rule, ours)]
+    """Return the reference of all built-in rules as Markdown.
+
+    Each entry has the rule's documentation, a picture of a run on which it fires, its base configuration and its
+    parameters.
+    """
+    sagemaker = [rule for rule in BUILTIN.values() if rule.sagemaker]
+    additional = [rule for rule in BUILTIN.values() if not rule.sagemaker]
+    parts = ["## SageMaker's rules", *map(_rule, sagemaker), "## Additional rules", *map(_rule, additional)]
     return "\n\n".join(parts)
 
 
@@ -30,18 +34,21 @@ def _rule(rule: type[BuiltinRule]) -> str:
     paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(rule.__doc__ or ""))
     body = "\n\n".join(_joined(paragraph) for paragraph in paragraphs)
     saved = ", ".join(f"`{name}`" for name in rule.collections)
-    reads = [f"Its base configuration saves {saved}."] if saved else []
+    reads = [f"The base configuration saves {saved}."] if saved else []
     return "\n\n".join([f"### {rule.__name__}", body, *_picture(rule), *reads, _table(rule)])
 
 
 def _picture(rule: type[BuiltinRule]) -> list[str]:
-    """A run on which the rule fires, if it ever does; `tools/rule_pictures.py` draws them."""
+    """Return a picture of a run on which the rule fires.
+
+    `tools/rule_pictures.py` draws the pictures. CreateXgboostReport never fires and has no picture.
+    """
     name = rule.__name__
     return [] if rule is CreateXgboostReport else [f"![A run on which {name} fires](pictures/rules/{name}.webp)"]
 
 
 def _joined(paragraph: str) -> str:
-    """A paragraph on one line, a list an item a line."""
+    """Join a paragraph to one line, or a list to one line per item."""
     items = re.split(r"\n(?=- )", paragraph)
     text = "\n".join(" ".join(item.split()) for item in items)
     return re.sub(r"^What to do: ", "**What to do:** ", text)
@@ -50,7 +57,7 @@ def _joined(paragraph: str) -> str:
 def _table(rule: type[BuiltinRule]) -> str:
     parameters = rule.parameters()
     if not parameters:
-        return "It has no parameters."
+        return "This rule has no parameters."
     rows = [f"| `{name}` | {_kind(each)} | {_default(each)} | {each.doc} |" for name, each in parameters.items()]
     return "\n".join(["| parameter | type | default | meaning |", "|---|---|---|---|", *rows])
 
@@ -59,12 +66,12 @@ def _kind(parameter: Parameter[object]) -> str:
     spec = parameter.spec()
     word = {
         "real": "number",
-        "integer": "whole number",
+        "integer": "integer",
         "flag": "True or False",
-        "text": "text",
-        "words": "names, with commas between",
-        "patterns": "regular expressions, with commas between",
-        "numbers": "numbers, with commas between",
+        "text": "string",
+        "words": "comma-separated names",
+        "patterns": "comma-separated regular expressions",
+        "numbers": "comma-separated numbers",
         "choice": "one of " + ", ".join(f"`{choice}`" for choice in spec.get("choices", ())),
     }[spec["kind"]]
     low, high = spec.get("minimum"), spec.get("maximum")
@@ -79,7 +86,7 @@ def _default(parameter: Parameter[object]) -> str:
     def cell(text: str) -> str:
         if "|" not in text:
             return f"`{text}`" if text else ""
-        # One renderer wants a bar within code escaped, another shows the escape: as entities all show what is meant.
+        # Some Markdown renderers need an escaped bar in table code and others show the escape; all decode entities.
         return f"<code>{re.sub(r'[^A-Za-z0-9]', lambda sign: f'&#{ord(sign[0])};', text)}</code>"
 
     shown = (
@@ -91,14 +98,14 @@ def _default(parameter: Parameter[object]) -> str:
 
 
 def with_reference(page: str) -> str:
-    """The page with its reference written anew."""
+    """Return the page with its reference regenerated."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{reference()}\n\n{END}{after}"
 
 
 def main() -> None:
-    """Writes the page that is named."""
+    """Update the page given as command-line argument."""
     path = Path(sys.argv[1])
     path.write_text(with_reference(path.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""How one rule of a runner stands: its status in SageMaker's words, and what it said of every step."""
+"""State of one rule of a runner: SageMaker status and outcome at each step."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Evaluation", "Outcome", "RuleEvent", "Snapshot", "Status"]
 
-#: Firings of which every detail is kept; the outcome of each step is kept for all.
+#: Number of latest firings kept with all details; outcomes are kept for all steps.
 FIRINGS_KEPT = 1000
-#: Tensors at fault that are kept of one firing; its message tells how many there were.
+#: Maximum number of findings kept per firing; the message gives the total.
 FINDINGS_KEPT = 50
-#: The service's own limit of StatusDetails.
+#: The SageMaker service's length limit of StatusDetails.
 DETAILS_LIMIT = 1024
 
 
 class Status(StrEnum):
-    """The status of a rule, in SageMaker's words."""
+    """Status of a rule, with SageMaker's values."""
 
     IN_PROGRESS = "InProgress"
     NO_ISSUES_FOUND = "NoIssuesFound"
@@ -38,7 +38,7 @@ class Status(StrEnum):
 
 
 class Outcome(IntEnum):
-    """What a rule said of a step."""
+    """Result of a rule at one step."""
 
     PASSED = 1
     FIRED = 2
@@ -48,7 +48,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True)
 class RuleEvent:
-    """What happened: a step was judged, or a rule began, began anew or ended (then `step` is None)."""
+    """A step was judged, or a rule started, restarted or finished (`step` is None)."""
 
     rule: str
     step: int | None
@@ -65,7 +65,11 @@ class RuleEvent:
 
 
 class Snapshot(NamedTuple):
-    """An evaluation at one moment, for showing it; ask for the next with `after=len(steps so far)` and the same `restarts`."""
+    """State of an evaluation at one moment, for display.
+
+    For an incremental update, call `Evaluation.snapshot` with `after` set to the number of steps received so far. If
+    `restarts` has changed, start again from 0.
+    """
 
     restarts: int
     status: Status
@@ -92,7 +96,7 @@ class Evaluation:
         self.rule = rule
         self.status = Status.IN_PROGRESS
         self.active = True
-        #: The last message: of the newest firing, else of the newest error, else why nothing was judged.
+        #: Message of the latest firing, else of the latest error, else the reason why no step was judged.
         self.message = ""
         self.details = ""
         self.modified = datetime.now(UTC)
@@ -104,16 +108,16 @@ class Evaluation:
         self._last_error = ""
         self._last_skip = ""
 
-    # ------------------------------------------------------------------------------------------- for the runner only
+    # --------------------------------------------------------------------------------------------- used by the runner
 
     def restart(self, rule: Rule) -> None:
-        """Begin anew, with a rule of other parameters."""
+        """Discard all results and continue with a new rule object."""
         with self._lock:
             self._begin(rule)
             self.restarts += 1
 
     def note(self, step: int, outcome: Outcome, message: str, findings: tuple[Finding, ...] = ()) -> RuleEvent:
-        """Take in what the rule said of a step."""
+        """Record the outcome of a step."""
         with self._lock:
             if outcome == Outcome.FIRED:
                 self.status = Status.ISSUES_FOUND if self.status == Status.IN_PROGRESS else self.status
@@ -126,11 +130,11 @@ class Evaluation:
             return event
 
     def note_silence(self, step: int, message: str, findings: tuple[Finding, ...]) -> RuleEvent:
-        """Take in that the rule fired while nothing came: at the last step, whose outcome is changed."""
+        """Record that the rule fired at the last step while waiting for new steps."""
         with self._lock:
             self.status = Status.ISSUES_FOUND if self.status == Status.IN_PROGRESS else self.status
             event = RuleEvent(self.name, step, "fired", message, findings[:FINDINGS_KEPT], self.status)
-            # An outcome of its own, so that whoever has taken in the step's first one sees it.
+            # Appended as a separate outcome, so that clients that already received the step's first outcome see it.
             self._steps.append(step)
             self._outcomes.append(Outcome.FIRED)
             self._counts[Outcome.FIRED] += 1
@@ -151,7 +155,10 @@ class Evaluation:
             self._last_skip = event.message
 
     def end(self, status: Status | None = None, details: str = "") -> None:
-        """The rule is done: with the status that its outcomes give it, unless another one is told."""
+        """Finish the rule.
+
+        Without `status`, the status follows from the outcomes.
+        """
         with self._lock:
             self.active = False
             if status is not None:
@@ -168,52 +175,57 @@ class Evaluation:
             self.modified = datetime.now(UTC)
 
     def set_status(self, status: Status) -> None:
-        """Change the status alone."""
+        """Change only the status."""
         with self._lock:
             self.status = status
             self.modified = datetime.now(UTC)
 
-    # ------------------------------------------------------------------------------------------------- for everyone
+    # ---------------------------------------------------------------------------------------------------- public API
 
     @property
     def judged(self) -> int:
-        """Steps on which it had something to judge."""
+        """Number of steps that passed or fired."""
         return self._counts[Outcome.PASSED] + self._counts[Outcome.FIRED]
 
     @property
     def done(self) -> int:
-        """Steps that it was asked about."""
+        """Number of steps evaluated, including skipped steps and errors."""
         return len(self._steps)
 
     @property
     def fired(self) -> bool:
-        """Whether its condition was met at any step."""
+        """Whether the rule fired at any step."""
         return self._first_firing is not None
 
     @property
     def errors(self) -> int:
-        """Steps at which it raised."""
+        """Number of steps at which the rule raised an exception."""
         return self._counts[Outcome.ERROR]
 
     @property
     def first_firing(self) -> RuleEvent | None:
-        """Where its condition was met first."""
+        """The first firing, or None."""
         return self._first_firing
 
     @property
     def firings(self) -> list[RuleEvent]:
-        """The newest firings with all details, oldest first."""
+        """The latest firings with all details, oldest first."""
         with self._lock:
             return list(self._firings)
 
     @property
     def outcomes(self) -> dict[int, Outcome]:
-        """What it said of every step."""
+        """The outcome at every evaluated step."""
         with self._lock:
             return {step: Outcome(outcome) for step, outcome in zip(self._steps, self._outcomes, strict=True)}
 
     def snapshot(self, after: int = 0, firings: int = 200) -> Snapshot:
-        """How it stands now: steps and outcomes from number `after` on, and the newest firings."""
+        """Return the current state.
+
+        Args:
+            after: index of the first step to include.
+            firings: maximum number of latest firings to include.
+        """
         with self._lock:
             return Snapshot(
                 self.restarts,
@@ -229,7 +241,7 @@ class Evaluation:
             )
 
     def status_details(self) -> str:
-        """What the status means, in at most 1024 characters."""
+        """Describe the status in at most 1024 characters."""
         parts = []
         if first := self._first_firing:
             parts.append(
@@ -237,9 +249,9 @@ class Evaluation:
                 f"condition being met\n{first.message}"
             )
             if self._counts[Outcome.FIRED] > 1:
-                parts.append(f"Met at {self._counts[Outcome.FIRED]} of {self.judged} judged steps.")
+                parts.append(f"Fired at {self._counts[Outcome.FIRED]} of {self.judged} judged steps.")
         if self._counts[Outcome.ERROR]:
-            parts.append(f"{self._counts[Outcome.ERROR]} steps ended in an error, the last {self._last_error}")
+            parts.append(f"{self._counts[Outcome.ERROR]} steps failed, the last {self._last_error}")
         if failures := self.rule.actions.failures:
             parts += [f"Action {action.name} failed: {why}" for action, why in failures]
         if self.details:
@@ -250,7 +262,7 @@ class Evaluation:
         return text if len(text) <= DETAILS_LIMIT else text[: DETAILS_LIMIT - 1] + "…"
 
     def summary(self) -> dict[str, Any]:
-        """As an entry of SageMaker's `rule_job_summary()`."""
+        """Return an entry of SageMaker's `rule_job_summary()`."""
         with self._lock:
             found: dict[str, Any] = {
                 "RuleConfigurationName": self.name,

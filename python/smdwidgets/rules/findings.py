@@ -1,4 +1,4 @@
-"""Why a rule fired: which tensor, what value, which limit, at which step."""
+"""Findings of rules: tensor, step, value and limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Finding", "number"]
 
 
 def number(value: object) -> str:
-    """A number as a person reads it: six significant digits, whole numbers whole.
+    """Format a number with at most six significant digits.
 
     >>> number(3.0), number(1.23456789e-9), number(float("nan"))
     ('3', '1.23457e-09', 'NaN')
@@ -29,7 +29,7 @@ def number(value: object) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """One tensor at fault.
+    """One problem that a rule found in a tensor.
 
     >>> print(Finding("gradient/fc1.weight", 20, 3.2e-9, 1e-7, "mean |g| = 3.2e-09 is below 1e-07"))
     gradient/fc1.weight: mean |g| = 3.2e-09 is below 1e-07
@@ -48,7 +48,7 @@ class Finding:
         return f"{where}: {visible(self.message, 2000)}" if where else visible(self.message, 2000)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON; what is not finite becomes text, since JSON has no word for it."""
+        """Return a JSON object; NaN and infinities, which JSON lacks, become strings."""
         return {
             "tensor": self.tensor,
             "worker": self.worker,

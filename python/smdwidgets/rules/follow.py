@@ -1,4 +1,4 @@
-"""The steps of a run as they come: those that are there, then the new ones, until the run has ended."""
+"""Poll the steps of a run until it ends."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Feed", "batches"]
 
-#: Between looks for new steps, at first and at most.
+#: Polling interval in seconds: initial and maximum.
 SHORTEST_WAIT, LONGEST_WAIT = 0.05, 2.0
 
 
 class Feed:
-    """Looks for steps of a run that were not given out before."""
+    """Poll a run for new steps."""
 
     def __init__(self, trial: Trial, start_step: int = 0, end_step: int | None = None) -> None:
         self.trial = trial
@@ -28,14 +28,14 @@ class Feed:
         self._seen = 0
         #: The last step seen, -1 before the first.
         self.last_step = -1
-        #: No more steps will come.
+        #: Whether the run has ended, so that no more steps will come.
         self.ended = False
-        self._news_at = time.monotonic()
+        self._new_step_at = time.monotonic()
 
     def look(self) -> list[int]:
-        """New steps, ascending. Sets `ended` when they are the last."""
+        """Return new steps, ascending. Sets `ended` after the last step."""
         with refresh([self.trial]):
-            # Asked before the steps: what the run's end brings must still be seen.
+            # Check for the end before listing steps, so that steps saved just before the end are not missed.
             over = self.trial.loaded_all_steps
             steps = self.trial.steps()
         new = steps[bisect_left(steps, self._from) :]
@@ -46,22 +46,25 @@ class Feed:
         if new:
             self.last_step = new[-1]
             self._from = new[-1] + 1
-            self._news_at = time.monotonic()
+            self._new_step_at = time.monotonic()
         return new
 
     @property
     def silence(self) -> float:
-        """Seconds since a new step was seen, or since the watching began."""
-        return time.monotonic() - self._news_at
+        """Seconds since the last new step, or since the feed was created."""
+        return time.monotonic() - self._new_step_at
 
     @property
     def pause(self) -> float:
-        """How long to wait before looking again: short after news, longer the longer there were none."""
+        """Seconds until the next poll; grows with the time since the last new step."""
         return min(max(SHORTEST_WAIT, self.silence / 4), LONGEST_WAIT)
 
 
 def batches(feed: Feed, waiting: Callable[[float], bool]) -> Iterator[list[int]]:
-    """New steps in portions until the run ends. `waiting(seconds)` is called while there are none; True ends it."""
+    """Yield batches of new steps until the run ends.
+
+    `waiting(seconds)` is called when there are no new steps; if it returns True, the iteration ends.
+    """
     while True:
         if new := feed.look():
             yield new

@@ -1,4 +1,4 @@
-"""Running one rule over a run's steps, one after the other."""
+"""Run one rule over a run's steps in order."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ if TYPE_CHECKING:
 
 __all__ = ["UNAVAILABLE", "invoke_rule"]
 
-#: What means that a step has nothing for a rule, and the next one is tried.
+#: Exceptions that mean that a step lacks data for a rule, so that the step is skipped.
 UNAVAILABLE = (StepUnavailable, TensorUnavailable, TensorUnavailableForStep)
 
 _log = logging.getLogger("smdwidgets.rules")
-#: Silence after which it is said what is waited for.
+#: Seconds without a new step after which a log message says what the rule waits for.
 SAY_AFTER = 10.0
 
 
 def invoke_rule(
     rule_obj: Rule, start_step: int | None = 0, end_step: int | None = None, raise_eval_cond: bool = False
 ) -> None:
-    """Ask a rule about every saved step of its base trial, one after the other, until the run ends.
+    """Evaluate a rule at every saved step of its base trial until the run ends.
 
-    The end of the run raises `NoMoreData`, as in smdebug. Only an `end_step` that the run has reached returns.
+    Waits for new steps if the run is still being written. Trials are not refreshed while a step is judged, so that the
+    rule sees a consistent state. Steps without the needed tensors are skipped.
 
-    Waits for steps of a run that is still being written. While a step is judged the trials are not refreshed, so that one question
-    has one answer. Steps and tensors that are not there are passed over.
+    Args: rule_obj: the rule. start_step: first global step. end_step: end step (exclusive, global); None means the end
+    of the run. raise_eval_cond: raise `RuleEvaluationConditionMet` at the first step at which the rule fires. Otherwise
+    the firing is logged, and evaluation continues with the next step.
 
-    - `start_step`: the global step to begin with.
-    - `end_step`: the global step to end before; None goes on to the end of the run.
-    - `raise_eval_cond`: raise `RuleEvaluationConditionMet` at the first step where the rule's condition is met. Otherwise it is
-      logged, and the next step is judged.
+    Raises:
+        NoMoreData: the run ended before `end_step`, as in smdebug.
+        RuleEvaluationConditionMet: the rule fired and `raise_eval_cond` is True.
 
     ::
 
@@ -57,14 +58,14 @@ def invoke_rule(
     """
     start_step = 0 if start_step is None else start_step
     feed = Feed(rule_obj.base_trial, start_step, end_step)
-    said = False
+    logged = False
 
     def waiting(seconds: float) -> bool:
-        nonlocal said
-        if feed.silence > SAY_AFTER and not said:
-            said = True
+        nonlocal logged
+        if feed.silence > SAY_AFTER and not logged:
+            logged = True
             _log.info(
-                "%s waits for a step after %d of %s.",
+                "rule %s waits for a step after %d of run %s",
                 rule_obj.rule_name,
                 feed.last_step,
                 shown(rule_obj.base_trial.path, 400),
@@ -77,7 +78,7 @@ def invoke_rule(
     done = total = 0
     with Progress(rule_obj.rule_name) as progress:
         for new in batches(feed, waiting):
-            said = False
+            logged = False
             total += len(new)
             for portion in portions(rule_obj.base_trial, needs_of([rule_obj]), new):
                 for step in portion:
@@ -85,7 +86,7 @@ def invoke_rule(
                     done += 1
                     progress.update(done, total, f"step {step}")
     rule_obj.finish(feed.last_step if feed.last_step >= 0 else None)
-    _log.info("%s is done: %d steps judged, the last was %d.", rule_obj.rule_name, done, feed.last_step)
+    _log.info("rule %s finished: %d steps evaluated, last step %d", rule_obj.rule_name, done, feed.last_step)
     with no_refresh([rule_obj.base_trial]) as [trial]:
         last = max(trial.steps(), default=-1)
     beyond = max(start_step, last + 1)
@@ -98,7 +99,7 @@ def _invoke(rule: Rule, step: int, raise_eval_cond: bool) -> None:
         with no_refresh(rule.trials):
             rule.invoke(step)
     except UNAVAILABLE as missing:
-        _log.debug("%s passes over step %d: %s", rule.rule_name, step, missing)
+        _log.debug("rule %s skips step %d: %s", rule.rule_name, step, missing)
     except RuleEvaluationConditionMet:
         _log.info("%s", rule.explain(step))
         if raise_eval_cond:

@@ -1,4 +1,4 @@
-"""Losses as the loss rules see them: single numbers by name, of a mode, and paired as training and validation."""
+"""Read scalar losses, choose their mode, and pair training with validation."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ from smdwidgets.rules.tables import Need
 
 __all__ = ["LOSSES", "ModeOfLosses", "loss_need", "losses_at", "train_and_validation"]
 
-#: The collection that every framework's hook fills with losses.
+#: The collection to which the hooks of all frameworks save losses.
 LOSSES = Selector(("losses",))
 
 _TRAINING = re.compile(r"^(.*/)?train(?:ing)?[-_/](.+)$", re.IGNORECASE)
 _VALIDATION = re.compile(r"^(.*/)?(?:validation|valid|val|evaluation|eval|test)[-_/](.+)$", re.IGNORECASE)
-#: As tags of TensorBoard's have it: what is measured first.
+#: As in TensorBoard tags, with the metric first: `loss/train`.
 _BEHIND = re.compile(r"^(.+)[-_/.](?:(train(?:ing)?)|validation|valid|val|evaluation|eval|test)$", re.IGNORECASE)
 
 
 def loss_need(selector: Selector = LOSSES) -> Need:
-    """The columns that losses are read from."""
+    """Return the columns that losses are read from."""
     return Need(selector, ("mean", "size"))
 
 
 def losses_at(measurements: Measurements, selector: Selector, step: int) -> dict[str, float]:
-    """The single numbers of a step by name, averaged over workers. Tensors of more elements (logits, labels) are no losses."""
+    """Return the scalars at a step by name, averaged over workers.
+
+    Larger tensors, such as logits and labels, are ignored.
+    """
     need = loss_need(selector)
     return measurements.table(need.selector, step, need.columns).scalars()
 
 
 def train_and_validation(losses: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-    """Split losses of one step by what their names say: `train-rmse` and `validation-rmse`, `loss` and `val_loss`, `loss/train` and
-    `loss/test`.
+    """Split the losses of one step into training and validation by their names.
 
-    Keys are the names without that word, so that the two can be paired.
+    Recognises pairs such as `train-rmse` and `validation-rmse`, `loss` and `val_loss`, `loss/train` and `loss/test`.
+    Keys of the results are the names without the prefix or suffix, so that the two can be paired.
 
     >>> train_and_validation({"train-rmse": 1.0, "validation-rmse": 2.0})
     ({'rmse': 1.0}, {'rmse': 2.0})
@@ -63,14 +66,14 @@ def train_and_validation(losses: Mapping[str, float]) -> tuple[dict[str, float],
 
 
 class ModeOfLosses:
-    """The mode in which losses are judged when none is asked for: EVAL, else TRAIN, else any, of those seen so far."""
+    """Default mode for judging losses: EVAL, else TRAIN, else GLOBAL, as seen so far."""
 
     def __init__(self) -> None:
         self._until = -1
         self._first: dict[ModeKeys, int] = {}
 
     def at(self, measurements: Measurements, selector: Selector, step: int) -> ModeKeys:
-        """The best mode in which a loss was saved until this step."""
+        """Return the preferred mode in which a loss was saved up to this step."""
         if step > self._until:
             for each in measurements.steps_between(self._until, step):
                 if measurements.names(selector, each):

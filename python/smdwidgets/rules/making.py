@@ -1,4 +1,4 @@
-"""Making rules from names, classes and parameters, and making them anew with other parameters."""
+"""Create rules from names or classes, and recreate them with changed parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ __all__ = ["make_rule", "remade"]
 
 
 def make_rule(rule: str | type[Rule] | Rule, trial: Trial, parameters: Mapping[str, object] | None = None) -> Rule:
-    """A rule on a trial, from its name, its class, or itself (then parameters make it anew).
+    """Create a rule on a trial from a name or a class.
+
+    A rule object is returned unchanged without parameters, and recreated with them.
 
     >>> make_rule("AllZero", trial, {"collection_names": "weights"})        # doctest: +SKIP
     AllZero(collection_names=('weights',), tensor_regex=(), threshold=100.0)
@@ -30,16 +32,16 @@ def make_rule(rule: str | type[Rule] | Rule, trial: Trial, parameters: Mapping[s
         return remade(rule, given) if given else rule
     made = find_rule(rule) if isinstance(rule, str) else rule
     if not (isinstance(made, type) and issubclass(made, Rule)):
-        raise SMDebugTypeError(f"{shown(made)} is no rule: give a name, a Rule class, or a Rule.")
+        raise SMDebugTypeError(f"invalid rule {shown(made)}; pass the name of a rule, a Rule class or a Rule object")
     if inspect.isabstract(made):
-        raise SMDebugTypeError(f"{made.__name__} can't be run: it has no invoke_at_step(step).")
+        raise SMDebugTypeError(f"cannot create rule {made.__name__}: it does not implement invoke_at_step(step)")
     if not issubclass(made, HasParameters):
         _check_arguments(made, given)
     return made(trial, **given)  # type: ignore[arg-type]
 
 
 def remade(rule: Rule, changes: Mapping[str, object]) -> Rule:
-    """The same rule without memory of what it has seen, some parameters changed. Its actions stay."""
+    """Return a fresh copy of a rule with changed parameters and the same actions."""
     kind = type(rule)
     given: dict[str, Any] = {
         name: value for name in parameters_of(kind) if (value := getattr(rule, name, _NOT_KEPT)) is not _NOT_KEPT
@@ -64,7 +66,7 @@ def _check_arguments(kind: type[Rule], given: Mapping[str, object]) -> None:
     known = list(arguments)[1:]
     for name in given:
         if name not in known:
-            there = f" It has: {', '.join(known)}." if known else " It takes none."
+            hint = f"choose from {', '.join(known)}." if known else "it has no parameters"
             raise RuleParameterError(
-                f"{kind.__name__} has no parameter {shown(name)}.{did_you_mean(name, known)}{there}"
+                f"{kind.__name__} has no parameter {shown(name)}; {hint}{did_you_mean(name, known)}"
             )

@@ -1,9 +1,9 @@
-"""What rules know about a run's tensors: computed once, in bulk, kept, and shared by all rules on that run.
+"""Cache of statistics of a run's tensors, shared by all rules on the run.
 
-Rules ask for *columns*: one number a tensor (and worker) at a step, such as ``abs_mean`` or ``nan``. A runner fetches the
-columns that its rules need over many steps in one sweep, so that each record is read once whatever the number of rules;
-a rule that runs alone fetches them step by step. Because they are kept, as far as a bound in bytes
-allows, a rule that runs again with another limit reads nothing, or what has left.
+Rules read *columns*: one number per tensor (and worker) at a step, such as ``abs_mean`` or ``nan``. A runner prefetches
+the columns of all its rules for many steps in one sweep, so that each record is read once for any number of rules. A
+rule that runs alone fetches its columns step by step. Columns are cached up to a limit in bytes, so that a rule that
+runs again with a changed limit reads only evicted columns.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Measurements", "measurements_of"]
 
-#: Bytes kept for one run, whatever its length; the oldest go first, and are read again when a question needs them.
+#: Cache limit in bytes per run; the oldest entries are evicted first, and read again when needed.
 KEPT_BYTES = 64 * 1024 * 1024
-#: What keeping one result takes beside the result: its key and its place, near enough for a bound.
+#: Approximate overhead in bytes of one cached result: its key and dictionary entry.
 OF_ONE = 400
-#: Steps whose names and modes are kept: more than any rule looks back at every step.
+#: Number of steps whose names and modes are cached; larger than the look-back of any rule.
 KEPT_STEPS = 4096
-#: Sets of names that are held once for all steps that have them.
+#: Maximum number of distinct sets of names that steps share.
 KEPT_LAYOUTS = 256
 
-#: Steps whose columns a fold fetches together.
+#: Number of steps that a fold prefetches at once.
 FOLDED_AT_ONCE = 256
 
 V = TypeVar("V")
@@ -47,10 +47,10 @@ Layout = tuple[tuple[str, ...], tuple[str | None, ...]]
 
 
 class Measurements:
-    """The columns of one run. Thread-safe."""
+    """Cached columns of one run. Thread-safe."""
 
     def __init__(self, trial: Trial, kept_bytes: int = KEPT_BYTES) -> None:
-        # A weak reference: measurements are found by their trial, and must not keep it alive.
+        # A weak reference, because the global registry of measurements must not keep the trial alive.
         self._trial = weakref.ref(trial)
         self._lock = threading.RLock()
         self._tables: OrderedDict[tuple[Selector, int], StepTable] = OrderedDict()
@@ -63,42 +63,48 @@ class Measurements:
         self._rosters: OrderedDict[int, tuple[str, ...]] = OrderedDict()
         self._last_roster: tuple[str, ...] = ()
         self._picked: dict[tuple[Selector, tuple[str, ...]], tuple[str, ...]] = {}
-        #: The names and workers of tables: mostly the same at every step, and then the same objects.
+        #: Names and workers of tables; steps with equal names share one object.
         self._layouts: dict[Layout, Layout] = {}
-        #: Records read since the start, for those who want to see that nothing is read twice.
+        #: Number of records read, for tests that each record is read once.
         self.records_read = 0
 
     @property
     def trial(self) -> Trial:
-        """The run that is measured."""
+        """The trial that the columns are read from."""
         trial = self._trial()
         if trial is None:
-            raise ReferenceError("The trial of these measurements is gone.")
+            raise ReferenceError("the trial of these measurements was garbage-collected; keep a reference to it")
         return trial
 
     # ------------------------------------------------------------------------------------------------ steps and names
 
     def _steps_to(self, step: int) -> array[int]:
-        """The saved steps, ascending, as far as this one at least. What is given out is never changed."""
+        """Return the saved steps, ascending, at least up to this one.
+
+        The returned array is never modified.
+        """
         with self._lock:
             if not self._steps or self._steps[-1] < step:
                 self._steps = array("q", self.trial.steps())
             return self._steps
 
     def steps_between(self, after: int | None, until: int) -> Sequence[int]:
-        """Saved steps after one (None: from the first) up to and including another, ascending. Costs what it gives."""
+        """Return saved steps in (after, until], ascending; `after` None means all.
+
+        The cost depends on the number of returned steps.
+        """
         steps = self._steps_to(until)
         return steps[0 if after is None else bisect_right(steps, after) : bisect_right(steps, until)]
 
     def earlier_steps(self, step: int, mode: ModeKeys | None = None) -> Iterator[int]:
-        """Saved steps before this one, latest first; with a mode those of that mode."""
+        """Yield saved steps before this one, latest first, optionally of one mode."""
         steps = self._steps_to(step - 1)
         for at in range(bisect_left(steps, step) - 1, -1, -1):
             if mode is None or self.mode(steps[at]) == mode:
                 yield steps[at]
 
     def mode(self, step: int) -> ModeKeys:
-        """The mode of a global step."""
+        """Return the mode of a global step."""
         with self._lock:
             mode = self._modes.get(step)
             if mode is None:
@@ -108,12 +114,12 @@ class Measurements:
             return mode
 
     def names_at(self, step: int) -> tuple[str, ...]:
-        """Names of the tensors saved at a step."""
+        """Return the names of the tensors saved at a step."""
         with self._lock:
             names = self._rosters.get(step)
             if names is None:
                 names = tuple(self.trial.tensor_names(step=step))
-                if names == self._last_roster:  # mostly all steps hold the same: one tuple for all of them
+                if names == self._last_roster:  # steps usually save the same tensors, so share one tuple
                     names = self._last_roster
                 self._last_roster = self._rosters[step] = names
                 if len(self._rosters) > KEPT_STEPS:
@@ -121,7 +127,7 @@ class Measurements:
             return names
 
     def names(self, selector: Selector, step: int) -> tuple[str, ...]:
-        """Those of them that are selected."""
+        """Return the names of the selected tensors saved at a step."""
         roster = self.names_at(step)
         if selector.everything:
             return roster
@@ -136,7 +142,10 @@ class Measurements:
     def earlier(
         self, names: Iterable[str], step: int, mode: ModeKeys | None = None, newest: int | None = None
     ) -> dict[str, int]:
-        """For each name the last earlier step (no later than `newest`) at which it was saved."""
+        """Return, per name, the latest earlier step at which it was saved.
+
+        Steps after `newest` are ignored.
+        """
         found: dict[str, int] = {}
         missing = set(names)
         for before in self.earlier_steps(step, mode):
@@ -152,7 +161,7 @@ class Measurements:
     # -------------------------------------------------------------------------------------------------------- columns
 
     def table(self, selector: Selector, step: int, columns: Sequence[str] = ()) -> StepTable:
-        """The selected tensors of a step with these columns."""
+        """Return the selected tensors at a step with these columns."""
         with self._lock:
             table = self._tables.get((selector, step))
             if table is None or any(column not in table.columns for column in columns):
@@ -163,7 +172,7 @@ class Measurements:
     def prefetch(
         self, needs: Iterable[Need], steps: Sequence[int], cancelled: Callable[[], bool] | None = None
     ) -> None:
-        """Fetch what is not there yet, for many steps in one sweep."""
+        """Fetch missing columns for many steps in one sweep."""
         merged: dict[Selector, dict[str, None]] = {}
         for need in needs:
             merged.setdefault(need.selector, {}).update(dict.fromkeys(need.columns))
@@ -178,7 +187,7 @@ class Measurements:
                 self._fetch(wanted, cancelled)
 
     def rows(self, needs: Iterable[Need], step: int) -> int:
-        """How many tensors a prefetch of one step would read, about: for cutting steps into bounded portions."""
+        """Estimate the number of tensors that a prefetch of one step reads."""
         names: set[str] = set()
         for need in needs:
             names.update(self.names(need.selector, step))
@@ -188,7 +197,7 @@ class Measurements:
         picked = {(selector, step): self.names(selector, step) for step, each in wanted.items() for selector in each}
         names = list(dict.fromkeys(name for each in dict.fromkeys(picked.values()) for name in each))
         columns = list(dict.fromkeys(column for each in wanted.values() for some in each.values() for column in some))
-        for key in picked:  # whatever comes of the sweep, these have been looked for
+        for key in picked:  # empty tables mark these as fetched, even if the sweep finds no rows
             if key not in self._tables:
                 self._keep(key, StepTable(key[1], (), (), {column: np.empty(0) for column in wanted[key[1]][key[0]]}))
         if not names:
@@ -260,45 +269,49 @@ class Measurements:
     def _drop(self, key: tuple[Selector, int]) -> None:
         self._bytes -= self._tables.pop(key).nbytes
 
-    # ---------------------------------------------------------------------------------------------- whole tensors, kept
+    # ------------------------------------------------------------------------------------ values and derived results
 
     def value(self, name: str, step: int, worker: str | None = None) -> NDArray[Any]:
-        """A whole tensor."""
+        """Return the value of a tensor."""
         return self.trial.tensor(name).value(step, worker=worker)
 
     def values(self, table: StepTable, rows: NDArray[np.intp], step: int) -> NDArray[Any] | list[NDArray[Any] | None]:
-        """Whole tensors of these rows at a step: one array (rows, ...) if all are alike, else a list with None for those that
-        have no value."""
+        """Return the values of these rows at a step.
+
+        Returns one array (rows, ...) if all values have the same shape and dtype, else a list with None for missing
+        values.
+        """
         self.records_read += len(rows)
         return read_values(self.trial, [(table.names[row], table.workers[row]) for row in rows], step)
 
     def reduction(self, name: str, step: int, worker: str | None, column: str) -> float | None:
-        """One reduction of one tensor; None if it was neither saved nor can be computed."""
+        """Return one reduction of one tensor, or None if it is not available."""
         try:
             return read_column(self.trial, name, step, worker, column)
         except (TensorUnavailableForStep, TensorUnavailable):
             return None
 
     def workers(self, name: str, step: int) -> tuple[str | None, ...]:
-        """The workers that wrote a tensor at a step; (None,) where the run has but one."""
+        """Return the workers that saved a tensor at a step; (None,) for a single worker."""
         if len(self.trial.workers()) <= 1:
             return (None,)
         return tuple(self.trial.tensor(name).workers(step))
 
     def position(self, step: int, mode: ModeKeys | None) -> int:
-        """Where a global step stands in the count of a mode; None and GLOBAL count all steps together."""
+        """Convert a global step to a mode step; None and GLOBAL return it unchanged."""
         return step if mode is None or mode == ModeKeys.GLOBAL else int(self.trial.mode_step(step) or 0)
 
     def fold(
         self, key: tuple[Hashable, ...], step: int, start: V, add: Callable[[V, int], V], needs: Iterable[Need] = ()
     ) -> V:
-        """What all steps from the run's first to this one add up to, in order; going on from where the last call ended.
+        """Accumulate a state over all steps up to this one, in order.
 
-        States must not be changed in place. What `add` asks of the steps in between is fetched for many steps at once.
+        The state is cached, and a call for a later step continues from it. `add` must return a new state and not modify
+        its argument. `needs` are prefetched for many steps at once.
         """
         with self._lock:
             last, state = self._folds.get(key, (None, start))
-            if last is not None and last > step:  # asked about the past: from the beginning
+            if last is not None and last > step:  # an earlier step: start again from the first step
                 last, state = None, start
             todo = self.steps_between(last, step)
             for at, each in enumerate(todo):
@@ -310,7 +323,10 @@ class Measurements:
             return cast("V", state)
 
     def kept(self, key: tuple[Hashable, ...], compute: Callable[[], V]) -> V:
-        """A small result of whole tensors, computed once. The key names what, of what, at which step, with which numbers."""
+        """Return a cached result, computed on first use.
+
+        The key must contain everything that the result depends on: kind, tensors, step and parameters.
+        """
         with self._lock:
             if key in self._derived:
                 return cast("V", self._derived[key])
@@ -325,7 +341,7 @@ class Measurements:
 
 
 def _size(result: object) -> int:
-    """Bytes held by a kept result, near enough for a bound."""
+    """Estimate the bytes of a cached result."""
     if isinstance(result, np.ndarray):
         return 128 + result.nbytes
     if isinstance(result, Mapping):
@@ -340,7 +356,10 @@ _all_lock = threading.Lock()
 
 
 def measurements_of(trial: Trial) -> Measurements:
-    """The measurements of a trial: the same for all rules on it. By identity, since trials of one path are equal."""
+    """Return the measurements of a trial, shared by all rules on it.
+
+    Trials are compared by identity, because trials of the same path are equal.
+    """
     with _all_lock:
         known = _all.get(id(trial))
         if known is not None and known[0]() is trial:

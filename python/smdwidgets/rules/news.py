@@ -1,4 +1,4 @@
-"""Events on their way to those who listen: by calls, or as a stream."""
+"""Deliver rule events to listeners, by callback or as a stream."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["Listener", "News"]
 _log = logging.getLogger("smdwidgets.rules")
 
 Listener = Callable[[RuleEvent], object]
-#: Streams look so often whether the runner has come to rest.
+#: Interval in seconds at which streams check whether the runner is idle.
 LOOK_EVERY = 0.2
-#: Tells streams that nothing more will come for now.
+#: Marks that the runner became idle; not a rule event.
 _IDLE = RuleEvent("", None, "idle")
 
 
 class News:
-    """Who listens to a runner."""
+    """Listeners and streams of a runner's events."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
-        # Weak: a stream that nobody holds any more collects nothing.
+        # Weak references, so that abandoned streams are freed.
         self._streams: weakref.WeakSet[queue.SimpleQueue[RuleEvent]] = weakref.WeakSet()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Have a function called with every event. Returns what ends it."""
+        """Call a function with every event. Returns a function that unsubscribes."""
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -39,23 +39,23 @@ class News:
         return unsubscribe
 
     def tell(self, event: RuleEvent) -> None:
-        """Pass an event on. A listener that fails is logged, and harms nobody else."""
+        """Deliver an event. An exception in a listener is logged and not propagated."""
         for stream in list(self._streams):
             stream.put(event)
         for listener in list(self._listeners):
             try:
                 listener(event)
             except Exception:
-                _log.exception("A listener to rules failed.")
+                _log.exception("a listener for rule events failed")
 
     def idle(self) -> None:
-        """The runner has come to rest."""
+        """Notify streams that the runner is idle."""
         for stream in list(self._streams):
             stream.put(_IDLE)
 
     def stream(self, at_rest: Callable[[], bool], timeout: float | None) -> Iterator[RuleEvent]:
-        """Events from now on, until the runner is at rest, or there was none for `timeout` seconds."""
-        # Begins to collect now, not when the first event is asked for.
+        """Yield events until the runner is idle or no event arrives for `timeout` seconds."""
+        # Register the queue now, not at the first `next`, so that events in between are not lost.
         events: queue.SimpleQueue[RuleEvent] = queue.SimpleQueue()
         self._streams.add(events)
         return self._each(events, at_rest, timeout)

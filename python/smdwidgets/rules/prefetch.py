@@ -1,4 +1,4 @@
-"""Fetching what rules need for many steps at once, in portions of bounded size."""
+"""Prefetch the columns that rules need, in portions of bounded size."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ if TYPE_CHECKING:
 
 __all__ = ["needs_of", "portions"]
 
-#: Tensors that one sweep reads at most, about. Large enough to keep all cores busy, small enough to stop soon.
+#: Approximate maximum number of tensors per sweep: keeps all cores busy, and can be cancelled soon.
 ROWS_AT_ONCE = 100_000
 STEPS_AT_ONCE = 512
 
 
 def needs_of(rules: Iterable[Rule]) -> list[Need]:
-    """What these rules will ask of every step. Rules of one's own fetch for themselves."""
+    """Return the columns that these rules read at every step.
+
+    User-defined rules declare no columns and read tensors themselves.
+    """
     return [need for rule in rules if isinstance(rule, BuiltinRule) for need in rule.needs()]
 
 
 def portions(
     trial: Trial, needs: Sequence[Need], steps: Sequence[int], cancelled: Callable[[], bool] | None = None
 ) -> Iterator[Sequence[int]]:
-    """The steps in portions, what is needed of each portion fetched before it is given out."""
+    """Yield the steps in portions, and prefetch the columns of each portion."""
     measurements = measurements_of(trial)
     at = 0
     while at < len(steps):

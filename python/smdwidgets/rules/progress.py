@@ -1,4 +1,4 @@
-"""A line that says how far a long run of rules has come: on terminals and in notebooks, after the first seconds."""
+"""Progress bar for long evaluations, on terminals and in notebooks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Self, TextIO
 
 __all__ = ["Progress"]
 
-#: What takes less than this needs no progress.
+#: No bar is shown before this many seconds.
 QUIET_SECONDS = 2.0
 BETWEEN = 0.2
 WIDTH = 24
 
 
 def _blocks(encoding: str | None) -> str:
-    """What a bar is drawn with, full and empty, where the terminal's encoding has it.
+    """Return the characters for full and empty parts of the bar.
+
+    ASCII characters are used if the encoding lacks block characters.
 
     >>> _blocks("ascii")
     '#.'
@@ -29,7 +31,7 @@ def _blocks(encoding: str | None) -> str:
 
 
 class Progress:
-    """Shows `label ███░░░ 120/400 message` on one line that is written over, and taken away at the end.
+    """Progress bar on one line, cleared at the end: `label ███░░░ 120/400 message`.
 
     >>> with Progress("VanishingGradient") as progress:
     ...     progress.update(1, 10)
@@ -45,7 +47,7 @@ class Progress:
         self._length = 0
 
     def update(self, done: int, total: int, message: str = "") -> None:
-        """Say how far it is."""
+        """Update the bar."""
         now = time.monotonic()
         if not self._shows or now - self._begun < QUIET_SECONDS or now - self._last < BETWEEN:
             return

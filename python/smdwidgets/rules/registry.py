@@ -1,11 +1,11 @@
-"""Which rules there are: the built-in ones, and classes of one's own.
+"""Registry of rules: built-in rules and user-defined classes.
 
 >>> find_rule("VanishingGradient").__name__
 'VanishingGradient'
 >>> find_rule("VanishingGradients")
 Traceback (most recent call last):
     ...
-smdwidgets.rules.registry.UnknownRule: There is no rule 'VanishingGradients'. Did you mean 'VanishingGradient'? smdwidgets.rules.BUILTIN lists all.
+smdwidgets.rules.registry.UnknownRule: unknown rule 'VanishingGradients'; smdwidgets.rules.BUILTIN lists all built-in rules. Did you mean 'VanishingGradient'?
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ __all__ = ["UnknownRule", "describe", "find_rule", "own_rules", "rule_classes"]
 
 
 class UnknownRule(SMDebugValueError):
-    """No rule of this name is built in or defined."""
+    """Raised when no built-in or user-defined rule has the given name."""
 
 
 def own_rules() -> dict[str, type[Rule]]:
-    """Rule classes of one's own that were defined in this session: not abstract, the latest of each name."""
+    """Return the user-defined rule classes of this process by name.
+
+    Abstract classes are omitted. Of several classes with one name, the latest is returned.
+    """
     found: dict[str, type[Rule]] = {}
     todo: list[type[Rule]] = list(Rule.__subclasses__())
     while todo:
@@ -39,22 +42,26 @@ def own_rules() -> dict[str, type[Rule]]:
 
 
 def rule_classes() -> dict[str, type[Rule]]:
-    """Every rule that can be named: one's own come before built-in ones of the same name."""
+    """Return all rule classes by name; user-defined rules override built-in ones."""
     return {**BUILTIN, **own_rules()}
 
 
 def find_rule(name: str) -> type[Rule]:
-    """The rule of a name. `UnknownRule` names the nearest ones."""
+    """Return the rule class of a name.
+
+    Raises:
+        UnknownRule: there is no such rule; the message suggests similar names.
+    """
     known = rule_classes()
     if name not in known:
         raise UnknownRule(
-            f"There is no rule {shown(name)}.{did_you_mean(name, known)} smdwidgets.rules.BUILTIN lists all."
+            f"unknown rule {shown(name)}; smdwidgets.rules.BUILTIN lists all built-in rules.{did_you_mean(name, known)}"
         )
     return known[name]
 
 
 def describe(rule: type[Rule]) -> dict[str, Any]:
-    """A rule class as editors and lists need it: its name, its purpose in a line, its documentation and its parameters."""
+    """Describe a rule class for editors and lists: name, summary, help and parameters."""
     doc = inspect.cleandoc(rule.__doc__ or "")
     return {
         "name": rule.__name__,

@@ -1,4 +1,4 @@
-"""The tensors that a rule says it will need at a step, so that they can be fetched together."""
+"""Tensors that a rule requires at a step, so that they can be fetched together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["RequiredTensors", "RequiredTensorsForTrial"]
 
 
 class RequiredTensorsForTrial:
-    """What is needed of one trial."""
+    """Required tensors of one trial."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
@@ -21,7 +21,10 @@ class RequiredTensorsForTrial:
         self._tensors: dict[str, Tensor] = {}
 
     def add(self, name: str, steps: Iterable[int], should_match_regex: bool = False) -> None:
-        """Ask for a tensor at these steps; with `should_match_regex` for all whose names the pattern is found in."""
+        """Require a tensor at these steps.
+
+        With `should_match_regex`, `name` is a pattern and all tensors whose names contain a match are required.
+        """
         wanted = [int(step) for step in steps]
         names = self.trial.tensor_names(regex=name) if should_match_regex else [name]
         for each in names:
@@ -29,32 +32,38 @@ class RequiredTensorsForTrial:
             known.extend(step for step in wanted if step not in known)
 
     def fetch(self) -> None:
-        """Look every tensor up. TensorUnavailable tells which one the run does not have."""
+        """Look up every required tensor.
+
+        Raises:
+            TensorUnavailable: the run does not have one of the tensors.
+        """
         for name in self._steps:
             if name not in self._tensors:
                 self._tensors[name] = self.trial.tensor(name)
 
     def get(self) -> list[Tensor]:
-        """The tensors asked for, in the order of asking."""
+        """Return the required tensors, in the order added."""
         self.fetch()
         return [self._tensors[name] for name in self._steps]
 
     def get_names(self) -> list[str]:
-        """Names asked for."""
+        """Return the names of the required tensors."""
         return list(self._steps)
 
     def get_tensor_steps(self, name: str) -> list[int]:
-        """Steps asked for of a tensor."""
+        """Return the required steps of a tensor."""
         return list(self._steps.get(name, ()))
 
     def clear(self) -> None:
-        """Forget everything asked for."""
+        """Remove all required tensors."""
         self._steps.clear()
         self._tensors.clear()
 
 
 class RequiredTensors:
-    """What a rule needs of its trials. `Rule.set_required_tensors` fills it, `Rule.invoke_at_step` reads it.
+    """Required tensors of a rule.
+
+    `Rule.set_required_tensors` adds tensors, and `Rule.invoke_at_step` reads them.
 
     ::
 
@@ -78,34 +87,34 @@ class RequiredTensors:
         trial: Trial | None = None,
         should_match_regex: bool = False,
     ) -> None:
-        """Ask for a tensor at some steps, of the base trial unless another one is given."""
+        """Require a tensor at some steps, of the base trial by default."""
         text = name.pattern if isinstance(name, re.Pattern) else name
         self._for(trial).add(text, steps, should_match_regex or isinstance(name, re.Pattern))
 
     def fetch(self) -> None:
-        """Look every tensor up, in all trials."""
+        """Look up every required tensor in all trials."""
         for each in self._of.values():
             each.fetch()
 
     def get(self, trial: Trial | None = None) -> list[Tensor]:
-        """The tensors asked for of a trial (the base trial unless another one is given)."""
+        """Return the required tensors of a trial, by default the base trial."""
         return self._for(trial).get()
 
     def get_names(self, trial: Trial | None = None) -> list[str]:
-        """Names asked for, of a trial."""
+        """Return the names of the required tensors of a trial."""
         return self._for(trial).get_names()
 
     def get_tensor_steps(self, name: str, trial: Trial | None = None) -> list[int]:
-        """Steps asked for of a tensor, of a trial."""
+        """Return the required steps of a tensor of a trial."""
         return self._for(trial).get_tensor_steps(name)
 
     def clear(self) -> None:
-        """Forget everything asked for."""
+        """Remove all required tensors."""
         for each in self._of.values():
             each.clear()
 
     def _for(self, trial: Trial | None) -> RequiredTensorsForTrial:
         if trial is None:
             return self._of[id(self.base_trial)]
-        # A trial that the rule was not made with is welcome too: it is only remembered from here on.
+        # A trial that was not passed to the constructor is added on first use.
         return self._of.setdefault(id(trial), RequiredTensorsForTrial(trial))

@@ -1,4 +1,4 @@
-"""A rule: a condition on a run's tensors, asked at each step."""
+"""Base class of rules: conditions on a run's tensors, evaluated at each step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ __all__ = ["Rule"]
 
 
 class Rule(ABC):
-    """A condition asked at each step of a run. Write one by giving `invoke_at_step`; True means that it is met.
+    """A condition that is evaluated at each step of a run.
+
+    Subclasses implement `invoke_at_step`, which returns True if the rule fires.
 
     ::
 
@@ -38,9 +40,10 @@ class Rule(ABC):
 
         invoke_rule(GradientTooSmall(create_trial("runs/mlp")))
 
-    Both documented forms of the constructor work, `Rule(base_trial, action_str, other_trials=None)` and
-    `Rule(base_trial, other_trials=None)`. Arguments of your own should take strings too, since rules are also made from
-    JSON. A rule may look at this step and earlier ones; a tensor that is not there raises, and the step is skipped.
+    The constructor accepts both forms that smdebug documents, `Rule(base_trial, action_str, other_trials=None)` and
+    `Rule(base_trial, other_trials=None)`. Additional arguments should accept strings, because rules can be created from
+    JSON. A rule can read the current step and earlier steps. If a tensor is not available, the exception skips the
+    step.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class Rule(ABC):
         other_trials: Trial | Sequence[Trial] | None = None,
     ) -> None:
         if not isinstance(action_str, str) and action_str is not None:
-            # The form without action_str, with its arguments by position.
+            # The form without action_str, with positional arguments.
             other_trials, action_str = action_str, ""
         self.base_trial = base_trial
         self.other_trials: list[Trial] | None = _as_list(other_trials)
@@ -59,11 +62,11 @@ class Rule(ABC):
         self.logger = logging.getLogger(f"smdwidgets.rules.{self.rule_name}")
         self.actions: Actions = parse_actions(action_str or "")
         self.req_tensors = RequiredTensors(base_trial, self.other_trials)
-        #: The tensors at fault at the step last asked.
+        #: Findings at the last evaluated step.
         self.findings: list[Finding] = []
-        #: Why there was nothing to judge at the step last asked, if so.
+        #: Why the last evaluated step was skipped, or None.
         self.skipped: str | None = None
-        #: Counts over all steps asked so far, and the last findings.
+        #: Counts over all evaluated steps, and the latest findings.
         self.report: dict[str, Any] = {
             "RuleTriggered": 0,
             "Violations": 0,
@@ -74,17 +77,27 @@ class Rule(ABC):
 
     @abstractmethod
     def invoke_at_step(self, step: int) -> bool:
-        """Whether the condition is met at this (global) step."""
+        """Return whether the rule fires at this global step."""
 
-    def set_required_tensors(self, step: int) -> None:  # noqa: B027 - need not be given
-        """Say which tensors this step needs, by `self.req_tensors.add(name, steps=[step])`. Need not be given."""
+    def set_required_tensors(self, step: int) -> None:  # noqa: B027 - optional
+        """Declare the tensors needed at this step. Optional.
+
+        Call `self.req_tensors.add(name, steps=[step])` for each tensor.
+        """
 
     def while_waiting(self, step: int, seconds: float) -> bool:
-        """Asked from time to time while no new step comes: the last step seen, and the seconds since. For rules on silence."""
+        """Return whether the rule fires while waiting for a new step.
+
+        Called periodically, for rules that detect stalled runs.
+
+        Args:
+            step: the last step seen.
+            seconds: time since that step was seen.
+        """
         return False
 
-    def finish(self, last_step: int | None) -> None:  # noqa: B027 - need not be given
-        """Called once when the run has ended and every step has been asked about."""
+    def finish(self, last_step: int | None) -> None:  # noqa: B027 - optional
+        """Called once after the run has ended and all steps were evaluated. Optional."""
 
     def blame(
         self,
@@ -95,9 +108,9 @@ class Rule(ABC):
         message: str = "",
         worker: str | None = None,
     ) -> Finding:
-        """Note a tensor at fault: it shows in events, reports and beside the step in widgets."""
+        """Add a finding, which is shown in events, reports and widgets."""
         if not message:
-            message = f"{number(value)} against a limit of {number(limit)}" if limit is not None else number(value)
+            message = f"{number(value)}, limit {number(limit)}" if limit is not None else number(value)
         finding = Finding(
             tensor,
             int(step),
@@ -110,7 +123,10 @@ class Rule(ABC):
         return finding
 
     def evaluate(self, step: int) -> bool:
-        """Ask about one step: whether the condition is met. `findings` and `skipped` say more."""
+        """Evaluate one step and return whether the rule fires.
+
+        Sets `findings` and `skipped`.
+        """
         self.findings = []
         self.skipped = None
         self.req_tensors.clear()
@@ -123,17 +139,21 @@ class Rule(ABC):
         return met
 
     def invoke(self, step: int) -> None:
-        """Ask about one step. When the condition is met the rule's actions run, and `RuleEvaluationConditionMet` is raised."""
+        """Evaluate one step. If the rule fires, run its actions and raise.
+
+        Raises:
+            RuleEvaluationConditionMet: the rule fired.
+        """
         if self.evaluate(step):
             self.act(step)
             raise RuleEvaluationConditionMet(self.rule_name, step)
 
     def act(self, step: int) -> None:
-        """Run the rule's actions, which come once, because of this step."""
+        """Run the rule's actions, which run at the first firing only."""
         self.actions.run(self.rule_name, step, self.explain(step), run_path(self.base_trial))
 
     def explain(self, step: int) -> str:
-        """What happened at the step last asked, in a sentence."""
+        """Describe the firing at the last evaluated step."""
         if not self.findings:
             return f"Rule {self.rule_name} fired at step {step}."
         more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
@@ -142,16 +162,18 @@ class Rule(ABC):
     def _note(self, step: int) -> None:
         self.report["RuleTriggered"] += 1
         self.report["Violations"] += max(len(self.findings), 1)
-        self.report["RuleParameters"] = ",".join(f"{name}={value}" for name, value in self._told().items())
+        self.report["RuleParameters"] = ",".join(
+            f"{name}={value}" for name, value in self._current_parameters().items()
+        )
         self.report["Details"] = {f"step_{step}": [finding.to_json() for finding in self.findings[:20]]}
 
-    def _told(self) -> dict[str, object]:
-        """The parameters' present values, as far as the rule keeps them under their names."""
+    def _current_parameters(self) -> dict[str, object]:
+        """Return the current values of parameters that are stored as attributes."""
         return {name: getattr(self, name) for name in parameters_of(type(self)) if hasattr(self, name)}
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}={value!r}" for name, value in self._told().items())
-        return f"{self.rule_name}({told})"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self._current_parameters().items())
+        return f"{self.rule_name}({arguments})"
 
 
 def _as_list(trials: Trial | Iterable[Trial] | None) -> list[Trial] | None:

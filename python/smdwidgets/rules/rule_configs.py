@@ -1,11 +1,12 @@
-"""Base configurations of the built-in rules, as a training request takes them. They need no network.
+"""Base configurations of the built-in rules for a SageMaker training request.
 
 >>> from smdwidgets.rules import rule_configs
 >>> rule_configs.vanishing_gradient()["CollectionConfigurations"]
 [{'CollectionName': 'gradients', 'CollectionParameters': {'save_interval': '500'}}]
 
-A configuration names the rule, and the collections that the hook has to save for it. Defaults of parameters are not in it: the
-rules have them. `smdwidgets.rules.rules_from_json` makes rules of configurations.
+A configuration names the rule and the collections that the hook must save for it. It omits the parameters' defaults,
+which the rules define. `smdwidgets.rules.rules_from_json` creates rules from configurations. No function needs the
+network.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Configuration = dict[str, Any]
 
 
 def configuration(rule: type[BuiltinRule]) -> Configuration:
-    """The base configuration of a rule."""
+    """Return the base configuration of a rule."""
     made: Configuration = {
         "DebugRuleConfiguration": {
             "RuleConfigurationName": rule.__name__,
@@ -43,7 +44,7 @@ def _of(rule: type[BuiltinRule]) -> Callable[[], Configuration]:
     def make() -> Configuration:
         return configuration(rule)
 
-    make.__doc__ = f"The base configuration of {rule.__name__}."
+    make.__doc__ = f"Return the base configuration of {rule.__name__}."
     return make
 
 
@@ -93,14 +94,14 @@ _COLLECTIONS: dict[str, dict[str, str]] = {
 
 
 def get_collection(name: str) -> dict[str, Any]:
-    """The configuration of one of the collections that rules look at.
+    """Return the configuration of a collection that rules use.
 
     >>> get_collection("relu_output")["CollectionParameters"]["include_regex"]
     '.*relu_output'
     """
     if name not in _COLLECTIONS:
-        there = ", ".join(_COLLECTIONS)
+        known = ", ".join(_COLLECTIONS)
         raise SMDebugValueError(
-            f"There is no collection {shown(name)}.{did_you_mean(name, _COLLECTIONS)} There are: {there}."
+            f"unknown collection {shown(name)}; choose from {known}.{did_you_mean(name, _COLLECTIONS)}"
         )
     return {"CollectionName": name, "CollectionParameters": dict(_COLLECTIONS[name])}

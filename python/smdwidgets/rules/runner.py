@@ -1,4 +1,4 @@
-"""Many rules over one run, in the background, for as long as the run goes on."""
+"""Evaluate several rules on one run in the background until the run ends."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ _log = logging.getLogger("smdwidgets.rules")
 
 
 class RuleRunner:
-    """Runs many rules over one run in one pass, each record read once, and follows the run to its end.
+    """Evaluate several rules on one run in one pass.
 
-    Rules are given as names, classes or objects. Work is done on a background thread; everything here may be called from any
-    thread, and returns at once but for `wait` and `stop`.
+    Each record is read once for all rules. New steps are evaluated until the run ends. Rules are names, classes or
+    objects. Evaluation happens on a background thread. All methods are thread-safe, and all except `wait` and `stop`
+    return immediately.
 
     ::
 
@@ -44,10 +45,10 @@ class RuleRunner:
             if event.kind == "fired":
                 print(event)
         runner.summary()
-        runner.set_parameters("VanishingGradient", threshold=1e-5)   # runs this rule anew, over what was seen
+        runner.set_parameters("VanishingGradient", threshold=1e-5)   # evaluates all seen steps again
 
-    `follow=False` judges the steps that are there and ends, though the run may go on. `stop_at_first` ends a rule at its first firing,
-    as SageMaker does.
+    With `follow=False`, evaluates the steps saved so far and stops, even if the run continues. With `stop_at_first`, a
+    rule finishes at its first firing, as in SageMaker.
     """
 
     def __init__(
@@ -64,9 +65,9 @@ class RuleRunner:
         self.follow = follow
         self.stop_at_first = stop_at_first
         self._feed = Feed(trial, start_step, end_step)
-        #: Steps seen so far. Only the working thread adds to it.
+        #: Steps seen so far. Only the background thread appends.
         self._seen = array("q")
-        #: For each rule how many of the steps seen it has been asked about.
+        #: Number of evaluated steps for each rule.
         self._at: dict[str, int] = {}
         self._evaluations: dict[str, Evaluation] = {}
         self._lock = threading.RLock()
@@ -83,7 +84,10 @@ class RuleRunner:
 
     @classmethod
     def from_json(cls, trial: Trial, config: Any, *, allow_custom: bool = False, **options: Any) -> Self:
-        """A runner of configured rules: see `smdwidgets.rules.rules_from_json`. Options are those of the class."""
+        """Create a runner from rule configurations.
+
+        See `smdwidgets.rules.rules_from_json`. `options` are passed to the constructor.
+        """
         runner = cls(trial, **options)
         for name, rule in rules_from_json(config, trial, allow_custom=allow_custom).items():
             runner.add(rule, name=name)
@@ -92,13 +96,16 @@ class RuleRunner:
     # --------------------------------------------------------------------------------------------------------- rules
 
     def add(self, rule: str | type[Rule] | Rule, *, name: str | None = None, **parameters: object) -> Evaluation:
-        """Add a rule, by name, class or object; while the runner works it begins with the first step at once.
+        """Add a rule by name, class or object.
 
-        Two rules of one class get names of their own (`AllZero`, `AllZero-2`), unless `name` says otherwise.
+        If the runner is running, the rule is evaluated from the first step. `name` defaults to the class name, with a
+        suffix for further rules of the same class (`AllZero`, `AllZero-2`).
         """
         made = make_rule(rule, self.trial, parameters)
         if made.base_trial is not self.trial:
-            raise SMDebugValueError(f"{made.rule_name} was made for another trial than the runner's.")
+            raise SMDebugValueError(
+                f"rule {made.rule_name} was created for another trial; create it with the runner's trial {shown(self.trial.name)}"
+            )
         with self._lock:
             if name is None:
                 name = made.rule_name
@@ -107,24 +114,24 @@ class RuleRunner:
                     number += 1
                     name = f"{made.rule_name}-{number}"
             elif name in self._evaluations:
-                raise SMDebugValueError(f"There is a rule {shown(name)} already: names have to be different.")
+                raise SMDebugValueError(f"rule {shown(name)} already exists in the runner; choose another name")
             evaluation = self._evaluations[name] = Evaluation(name, made)
             self._at[name] = 0
-            self._tell(RuleEvent(name, None, "started"))
-            self._go_on()
+            self._publish(RuleEvent(name, None, "started"))
+            self._continue()
         return evaluation
 
     def remove(self, name: str) -> None:
-        """Take a rule away."""
+        """Remove a rule."""
         with self._lock:
             self[name].end(Status.STOPPED)
             del self._evaluations[name], self._at[name]
             self._changed.set()
 
     def set_parameters(self, name: str, **parameters: object) -> Evaluation:
-        """Change parameters of a rule and run it anew over all steps seen. What was computed before is not computed again.
+        """Change parameters of a rule and evaluate all seen steps again.
 
-        Values may be strings. A wrong one raises, and the rule goes on as it was.
+        Cached measurements are reused. Values may be strings. An invalid value raises and leaves the rule unchanged.
         """
         with self._lock:
             evaluation = self[name]
@@ -133,17 +140,17 @@ class RuleRunner:
         return evaluation
 
     def rerun(self, name: str) -> Evaluation:
-        """Run a rule anew over all steps seen, as it is."""
+        """Evaluate a rule at all seen steps again, with the same parameters."""
         return self.set_parameters(name)
 
     def _restart(self, evaluation: Evaluation, rule: Rule) -> None:
         evaluation.restart(rule)
         self._at[evaluation.name] = 0
-        self._tell(RuleEvent(evaluation.name, None, "restarted"))
-        self._go_on()
+        self._publish(RuleEvent(evaluation.name, None, "restarted"))
+        self._continue()
 
-    def _go_on(self) -> None:
-        """Have the changed rules worked on, if the runner was started at all."""
+    def _continue(self) -> None:
+        """Continue after a change of the rules, if the runner was started."""
         self._changed.set()
         self._wake.set()
         if self._thread is not None and self._idle.is_set():
@@ -151,7 +158,7 @@ class RuleRunner:
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """How each rule stands, in the order of adding."""
+        """The evaluation of each rule, in the order added."""
         with self._lock:
             return list(self._evaluations.values())
 
@@ -159,8 +166,8 @@ class RuleRunner:
         with self._lock:
             if name not in self._evaluations:
                 raise SMDebugValueError(
-                    f"The runner has no rule {shown(name)}.{did_you_mean(name, self._evaluations)} It has: "
-                    f"{', '.join(self._evaluations) or 'none'}."
+                    f"the runner has no rule {shown(name)}; choose from {', '.join(self._evaluations) or 'none'}."
+                    f"{did_you_mean(name, self._evaluations)}"
                 )
             return self._evaluations[name]
 
@@ -170,10 +177,10 @@ class RuleRunner:
     def __len__(self) -> int:
         return len(self._evaluations)
 
-    # -------------------------------------------------------------------------------------------------------- working
+    # ----------------------------------------------------------------------------------------------------- evaluation
 
     def start(self) -> Self:
-        """Begin, in the background. Starting a runner that works does nothing."""
+        """Start the background thread. Does nothing if the runner is running."""
         with self._lock:
             if self._idle.is_set():
                 self._stop.clear()
@@ -191,28 +198,30 @@ class RuleRunner:
         self._thread.start()
 
     def pause(self) -> None:
-        """Hold after the step that is being judged."""
+        """Pause after the current step."""
         self._paused.set()
         self._changed.set()
 
     def resume(self) -> None:
-        """Go on after a pause."""
+        """Resume after a pause."""
         self._paused.clear()
         self._wake.set()
 
     @property
     def paused(self) -> bool:
-        """Whether the runner holds."""
+        """Whether the runner is paused."""
         return self._paused.is_set()
 
     @property
     def running(self) -> bool:
-        """Whether the background thread is at work, or waits for steps."""
+        """Whether the background thread is evaluating or waiting for steps."""
         return not self._idle.is_set()
 
     def stop(self, timeout: float | None = 10.0) -> bool:
-        """End after the step that is being judged. False if a rule has not returned within `timeout` seconds: its status stays Stopping until
-        it does."""
+        """Stop after the current step.
+
+        Returns False if a rule has not returned within `timeout` seconds. Its status stays Stopping until it returns.
+        """
         with self._lock:
             self._stop.set()
             self._changed.set()
@@ -226,7 +235,10 @@ class RuleRunner:
         return self._idle.wait(timeout)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Return once all rules are done with the run (or the runner was stopped); False after `timeout` seconds. Ctrl-C works."""
+        """Wait until all rules have finished or the runner was stopped.
+
+        Returns False after `timeout` seconds. Ctrl-C interrupts the wait.
+        """
         if timeout is not None:
             return self._idle.wait(timeout)
         while not self._idle.wait(0.5):
@@ -244,18 +256,18 @@ class RuleRunner:
                 self._look()
                 if self._judge_some():
                     continue
-                if self._over():
+                if self._is_complete():
                     break
                 self._while_waiting()
-                if not self._over():
+                if not self._is_complete():
                     self._wake.wait(self._feed.pause)
         except Exception as error:
-            # The run itself failed (it was deleted, its storage is gone): said by every rule that was still at work.
-            _log.exception("The rules of %s can't go on.", shown(self.trial.name))
+            # The run itself failed, for example because it was deleted. All active rules end with this error.
+            _log.exception("cannot evaluate the rules of run %s", shown(self.trial.name))
             for evaluation in self.evaluations:
                 if evaluation.active:
                     evaluation.end(Status.ERROR, f"{type(error).__name__}: {error}")
-                    self._tell_end(evaluation)
+                    self._publish_end(evaluation)
         finally:
             self._finish()
 
@@ -263,19 +275,22 @@ class RuleRunner:
         if not self._feed.ended and not (self._seen and not self.follow):
             self._seen.extend(self._feed.look())
             for trial in {id(each): each for rule in self._active() for each in rule.rule.other_trials or ()}.values():
-                trial.steps()  # has them look for news, which they do not while a step is judged
+                trial.steps()  # refreshes the other trials, which are not refreshed while a step is judged
 
     def _active(self) -> list[Evaluation]:
         return [evaluation for evaluation in self.evaluations if evaluation.active]
 
-    def _over(self) -> bool:
-        """Whether nothing is left to do, now or later."""
+    def _is_complete(self) -> bool:
+        """Return whether all steps are evaluated and no more steps will come."""
         with self._lock:
             behind = any(self._at[each.name] < len(self._seen) for each in self._active())
         return not behind and (self._feed.ended or not self.follow or not self._evaluations)
 
     def _judge_some(self) -> bool:
-        """Judge a portion of steps with those rules that are furthest behind. False where no rule is behind."""
+        """Evaluate a portion of steps with the rules that are furthest behind.
+
+        Returns False if no rule is behind.
+        """
         with self._lock:
             behind = {
                 each.name: self._at[each.name] for each in self._active() if self._at[each.name] < len(self._seen)
@@ -284,7 +299,7 @@ class RuleRunner:
                 return False
             first = min(behind.values())
             group = [self._evaluations[name] for name, at in behind.items() if at == first]
-            # Those ahead join in where they are.
+            # Stop where the next rule continues, so that it can join the group.
             end = min((at for at in behind.values() if at > first), default=len(self._seen))
             steps = self._seen[first:end]
             rules = [(each, each.rule, each.restarts) for each in group]
@@ -301,7 +316,7 @@ class RuleRunner:
         return self._stop.is_set() or self._changed.is_set()
 
     def _judge(self, step: int, rules: Sequence[tuple[Evaluation, Rule, int]]) -> bool:
-        """One step with all rules of a group. False if something has changed in between."""
+        """Evaluate one step with a group of rules; return False if interrupted."""
         trials = list({id(trial): trial for _, rule, _ in rules for trial in rule.trials}.values())
         with no_refresh(trials):
             for evaluation, rule, restarts in rules:
@@ -309,20 +324,20 @@ class RuleRunner:
                     return False
                 if not evaluation.active:
                     continue
-                outcome, message = _ask(rule, step)
+                outcome, message = _evaluate(rule, step)
                 with self._lock:
                     if evaluation.restarts != restarts or self._evaluations.get(evaluation.name) is not evaluation:
-                        continue  # it was begun anew, or removed, while it was asked
+                        continue  # the rule was restarted or removed during the evaluation
                     event = evaluation.note(
                         step, outcome, message, tuple(rule.findings) if outcome == Outcome.FIRED else ()
                     )
                     self._at[evaluation.name] += 1
-                self._tell(event)
+                self._publish(event)
                 if outcome == Outcome.FIRED:
                     rule.act(step)
                     if self.stop_at_first:
                         evaluation.end()
-                        self._tell_end(evaluation)
+                        self._publish_end(evaluation)
         return not self._interrupted()
 
     def _while_waiting(self) -> None:
@@ -335,7 +350,7 @@ class RuleRunner:
                 continue
             if fired:
                 step = self._feed.last_step
-                self._tell(evaluation.note_silence(step, rule.explain(step), tuple(rule.findings)))
+                self._publish(evaluation.note_silence(step, rule.explain(step), tuple(rule.findings)))
                 rule.act(step)
 
     def _finish(self) -> None:
@@ -345,7 +360,7 @@ class RuleRunner:
         last = self._seen[-1] if self._seen else None
         for evaluation in self._active():
             if not stopped and self._at.get(evaluation.name, 0) < len(self._seen):
-                continue  # added or begun anew in the last moment: its turn comes below
+                continue  # the rule was added or restarted just now; the thread is restarted below
             try:
                 evaluation.rule.finish(last)
             except Exception as error:
@@ -353,10 +368,10 @@ class RuleRunner:
                 evaluation.end(Status.ERROR, f"{type(error).__name__}: {error}")
             else:
                 evaluation.end(Status.STOPPED if stopped else None)
-            self._tell_end(evaluation)
+            self._publish_end(evaluation)
         with self._lock:
             if not stopped and any(each.active for each in self._evaluations.values()):
-                self._begin()  # without being idle in between: whoever waits goes on waiting
+                self._begin()  # stays non-idle, so that `wait` does not return
             else:
                 self._idle.set()
                 self._news.idle()
@@ -364,39 +379,42 @@ class RuleRunner:
     # --------------------------------------------------------------------------------------------------------- events
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Have a function called with every event, on the working thread, so it should be quick. Returns what ends it."""
+        """Call a function with every event.
+
+        The function runs on the background thread and should return quickly. Returns a function that unsubscribes.
+        """
         return self._news.subscribe(listener)
 
     def events(self, timeout: float | None = None) -> Iterator[RuleEvent]:
-        """Events from now on, until the runner has nothing left to do; `timeout` ends after that many seconds without one."""
+        """Yield events until the runner is idle or no event arrives for `timeout` seconds."""
         return self._news.stream(self._idle.is_set, timeout)
 
-    def _tell(self, event: RuleEvent) -> None:
+    def _publish(self, event: RuleEvent) -> None:
         self._news.tell(event)
 
-    def _tell_end(self, evaluation: Evaluation) -> None:
-        self._tell(RuleEvent(evaluation.name, None, "finished", evaluation.message, (), evaluation.status))
+    def _publish_end(self, evaluation: Evaluation) -> None:
+        self._publish(RuleEvent(evaluation.name, None, "finished", evaluation.message, (), evaluation.status))
 
-    # --------------------------------------------------------------------------------------------------- for a person
+    # --------------------------------------------------------------------------------------------------------- status
 
     @property
     def status(self) -> dict[str, Status]:
-        """Each rule's status, in one of SageMaker's six words."""
+        """The status of each rule, with SageMaker's values."""
         return {evaluation.name: evaluation.status for evaluation in self.evaluations}
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Steps judged and to judge, over all rules, as far as is known."""
+        """Number of evaluated steps and of all steps seen so far, summed over the rules."""
         with self._lock:
             return sum(self._at.values()), len(self._seen) * len(self._at)
 
     @property
     def steps_seen(self) -> int:
-        """How many steps of the run have been seen: the total of each rule's progress."""
+        """Number of steps of the run seen so far."""
         return len(self._seen)
 
     def summary(self) -> list[dict[str, Any]]:
-        """The rules' statuses as SageMaker's `rule_job_summary()` gives them."""
+        """Return the rules' statuses in the form of SageMaker's `rule_job_summary()`."""
         return [evaluation.summary() for evaluation in self.evaluations]
 
     def __enter__(self) -> Self:
@@ -421,8 +439,8 @@ class RuleRunner:
         return f"<table>{head}{rows}</table>"
 
 
-def _ask(rule: Rule, step: int) -> tuple[Outcome, str]:
-    """What a rule says of a step, and why. Whatever it raises is an answer."""
+def _evaluate(rule: Rule, step: int) -> tuple[Outcome, str]:
+    """Evaluate a rule at a step; exceptions become outcomes."""
     try:
         fired = rule.evaluate(step)
     except UNAVAILABLE as missing:

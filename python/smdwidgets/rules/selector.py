@@ -1,4 +1,4 @@
-"""Which tensors a rule looks at."""
+"""Selection of tensors by collection and name."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Selector"]
 
 
-#: Patterns longer than this say nothing to a person who reads a message.
+#: Longer lists of patterns are abbreviated in messages.
 MOST_SHOWN = 100
 
 
 @dataclass(frozen=True)
 class Selector:
-    """The tensors of some collections and those whose names some patterns are found in, together; neither: all.
+    """Tensors in any of the collections or with names that match any of the patterns.
+
+    Without collections and patterns, all tensors are selected.
 
     >>> print(Selector(("losses",), ("relu", "tanh")))
     collection 'losses' or names matching 'relu', 'tanh'
@@ -30,11 +32,11 @@ class Selector:
 
     @property
     def everything(self) -> bool:
-        """Whether no tensor is left out."""
+        """Whether all tensors are selected."""
         return not self.collections and not self.patterns
 
     def names_at(self, trial: Trial, step: int) -> set[str]:
-        """The selected names of a step. A collection that the run does not have contributes none."""
+        """Return the selected names at a step. Unknown collections are ignored."""
         if self.everything:
             return set(trial.tensor_names(step=step))
         found: set[str] = set()
@@ -56,7 +58,7 @@ class Selector:
         if self.patterns:
             patterns = listed([shown(each) for each in self.patterns])
             few = len(patterns) <= MOST_SHOWN
-            parts.append(f"names matching {patterns if few else f'one of its {len(self.patterns)} patterns'}")
+            parts.append(f"names matching {patterns if few else f'one of {len(self.patterns)} patterns'}")
         return " or ".join(parts)
 
 

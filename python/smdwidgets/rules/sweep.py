@@ -1,4 +1,4 @@
-"""Columns of many tensors over many steps, read from a trial in bulk."""
+"""Read columns of many tensors over many steps in bulk."""
 
 from __future__ import annotations
 
@@ -16,28 +16,31 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTS", "Cancelled", "Swept", "sweep_trial"]
 
-#: Columns that count elements. NaN where only reductions were saved.
+#: Columns that count elements; NaN if only reductions were saved.
 COUNTS = ("size", "nan", "pos_inf", "neg_inf", "zero")
 
 
-#: So few tensors are read sooner one by one than by all threads together.
+#: Up to this number, reading tensors one by one is faster than a bulk read with all threads.
 FEW = 4
 
 
 class Cancelled(Exception):
-    """The sweep was told to stop."""
+    """Raised when a sweep is cancelled."""
 
 
 @dataclass(frozen=True, eq=False)
 class Swept:
-    """A row for each tensor, step and worker. Names and workers are numbers into lists."""
+    """Result of a sweep: one row per tensor, step and worker.
+
+    `name` and `worker` are indices into the lists of names and workers.
+    """
 
     name: NDArray[np.intp]
     step: NDArray[np.int64]
     worker: NDArray[np.intp]
     workers: tuple[str | None, ...]
     columns: dict[str, NDArray[np.float64]]
-    #: Where a column's NaN means that the number was not saved and cannot be computed; only columns of which some is missing.
+    #: Rows in which a column is not available (its value is NaN); only columns with such rows.
     missing: dict[str, NDArray[np.bool_]]
     #: Tensors that could not be read, by step: (name, message).
     errors: dict[int, list[tuple[str, str]]]
@@ -50,7 +53,10 @@ def sweep_trial(
     columns: Sequence[str],
     cancelled: Callable[[], bool] | None = None,
 ) -> Swept:
-    """These columns of these tensors at these steps, of every worker. Tensors that are not there have no row, nor have texts."""
+    """Read columns of tensors at steps, for every worker.
+
+    Missing tensors and string tensors produce no rows.
+    """
     if not hasattr(trial, "reductions"):
         return _one_by_one(trial, names, steps, columns, cancelled)
 
@@ -61,7 +67,7 @@ def sweep_trial(
     kinds = [column for column in columns if column not in COUNTS]
     found = trial.reductions(names, steps, worker="*", reductions=kinds, counts=True, progress=progress)
     code_of = {name: code for code, name in enumerate(names)}
-    # Rows come name by name, so that a name has to be looked up only where it changes.
+    # Rows are sorted by name, so a name is looked up only where it changes.
     of_name = found["name"]
     begins = np.flatnonzero(np.append(True, of_name[1:] != of_name[:-1])) if len(of_name) else np.empty(0, np.intp)
     lengths = np.diff(np.append(begins, len(of_name)))
@@ -77,7 +83,7 @@ def sweep_trial(
             gaps = ~whole
         else:
             gaps = np.zeros(len(numbers), dtype=np.bool_)
-            # Where only reductions were saved, NaN is a saved NaN or a reduction that was not saved.
+            # If only reductions were saved, NaN is either a saved NaN or a reduction that was not saved.
             for at in np.flatnonzero(~whole & np.isnan(numbers)):
                 value = read_column(trial, of_name[at], int(found["step"][at]), found["worker"][at], column)
                 gaps[at] = value is None
@@ -86,18 +92,20 @@ def sweep_trial(
             missing[column] = gaps
     errors: dict[int, list[tuple[str, str]]] = {}
     for failure in found.errors:
-        if not isinstance(failure.error, UnsupportedDataError):  # texts have no reductions, and are not at fault for it
+        if not isinstance(
+            failure.error, UnsupportedDataError
+        ):  # string tensors have no reductions; this is not an error
             errors.setdefault(failure.step, []).append((failure.name, str(failure.error)))
     return Swept(name, found["step"], worker, workers, values, missing, errors)
 
 
 def _real(column: NDArray[Any]) -> NDArray[np.float64]:
-    """A column as float64; of complex numbers the magnitude."""
+    """Convert a column to float64; complex numbers become magnitudes."""
     return (np.abs(column) if column.dtype.kind == "c" else column).astype(np.float64)
 
 
 def _workers(trial: Trial, names: NDArray[Any]) -> tuple[tuple[str | None, ...], NDArray[np.intp]]:
-    """Workers as numbers; a run of one worker needs no names."""
+    """Encode workers as indices; a run with one worker needs no names."""
     if len(trial.workers()) <= 1:
         return (None,), np.zeros(len(names), dtype=np.intp)
     codes: dict[str | None, int] = {}
@@ -112,7 +120,7 @@ def _one_by_one(
     columns: Sequence[str],
     cancelled: Callable[[], bool] | None,
 ) -> Swept:
-    """By the public calls of tensors: for trials that cannot sweep."""
+    """Read tensors with their public methods, for trials without `reductions`."""
     single = len(trial.workers()) <= 1
     workers: dict[str | None, int] = {}
     rows: list[tuple[int, int, int]] = []
@@ -135,14 +143,14 @@ def _one_by_one(
             except SMDebugError as error:
                 errors.setdefault(step, []).append((name, str(error)))
     ids = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    told = {column: [numbers[at] for numbers in found] for at, column in enumerate(columns)}
+    read = {column: [numbers[at] for numbers in found] for at, column in enumerate(columns)}
     return Swept(
         ids[:, 0].astype(np.intp),
         ids[:, 1],
         ids[:, 2].astype(np.intp),
         tuple(workers),
-        {name: np.array([np.nan if x is None else x for x in each], dtype=np.float64) for name, each in told.items()},
-        {name: np.array([x is None for x in each], dtype=np.bool_) for name, each in told.items() if None in each},
+        {name: np.array([np.nan if x is None else x for x in each], dtype=np.float64) for name, each in read.items()},
+        {name: np.array([x is None for x in each], dtype=np.bool_) for name, each in read.items() if None in each},
         errors,
     )
 
@@ -150,7 +158,10 @@ def _one_by_one(
 def read_values(
     trial: Trial, rows: Sequence[tuple[str, str | None]], step: int
 ) -> NDArray[Any] | list[NDArray[Any] | None]:
-    """Whole tensors of a step, in bulk: one array (rows, ...) if all are alike, or a list with None for those without a value."""
+    """Read the values of tensors at a step in bulk.
+
+    Returns one array (rows, ...) if all values have the same shape and dtype, else a list with None for missing values.
+    """
     if len(rows) > FEW and hasattr(trial, "values"):
         wanted = dict.fromkeys((name for name, _ in rows), (step,))
         found = trial.values(wanted, worker="*" if any(worker is not None for _, worker in rows) else None)
@@ -172,12 +183,12 @@ def read_values(
 
 
 def tensor_is_there(trial: Trial, name: str, step: int) -> bool:
-    """Whether anything of a tensor was saved at a step."""
+    """Return whether a tensor, or reductions of it, were saved at a step."""
     return name in trial.tensor_names(step=step)
 
 
 def read_column(trial: Trial, name: str, step: int, worker: str | None, column: str) -> float | None:
-    """One number of one tensor; None where it was not saved and cannot be computed."""
+    """Return one number of one tensor, or None if it is not available."""
     try:
         if column in COUNTS:
             return _count(np.asarray(trial.tensor(name).value(step, worker=worker)), column)

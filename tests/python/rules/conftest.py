@@ -1,4 +1,4 @@
-"""Runs that rules are tested on, each written once a session."""
+"""Fixtures for rule tests: runs that are written once per session."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from python.rules.trainings import History, Training
 
 @pytest.fixture(autouse=True)
 def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of these runs are all there when the run ends: no need to look a second later once more."""
+    """Disable the delayed refresh after the end of a run: these runs are complete."""
     monkeypatch.setenv("TRAINING_END_DELAY_REFRESH", "0")
     monkeypatch.setenv("SMDEBUG_TRAINING_END_DELAY_REFRESH", "0")
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., History]:
-    """A training with the given faults."""
+    """Return a function that trains with the given faults."""
     made: dict[str, History] = {}
 
     def run(**faults: Any) -> History:

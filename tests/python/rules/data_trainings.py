@@ -1,4 +1,4 @@
-"""Small trainings on what goes in and comes out of a model: classes, sequences, several workers, boosted trees. In numpy."""
+"""Small NumPy trainings: classification, sequences, several workers, boosting."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from smdwidgets.numpy import Hook
 def classify(
     path: Path, *, mean: float = 0.0, rare: float = 1 / 3, swapped: int | None = None, steps: int = 12
 ) -> None:
-    """Softmax regression on small images of three classes; `rare` is the share of class 2, `swapped` the step from which class 1 is
-    labelled 2 and the other way round, as a data set that was joined wrongly would."""
+    """Train softmax regression on small images of three classes.
+
+    `rare` is the share of class 2. From step `swapped` on, labels 1 and 2 are exchanged, as in a wrongly joined data set.
+    """
     random = np.random.default_rng(1)
     prototypes = random.normal(size=(3, 48))
     weight = np.zeros((48, 3))
@@ -38,7 +40,7 @@ def classify(
 
 
 def embed(path: Path, *, padded_from: int = 99) -> None:
-    """Sequences of tokens for an embedding; from step `padded_from` on they are mostly padding."""
+    """Train an embedding on token sequences, mostly padding from `padded_from` on."""
     random = np.random.default_rng(0)
     table = random.normal(size=(50, 4))
     with Hook(path) as hook:
@@ -51,13 +53,16 @@ def embed(path: Path, *, padded_from: int = 99) -> None:
 
 
 def data_parallel(path: Path, *, lost_at: int, workers: int = 3, order: list[int] | None = None) -> None:
-    """Data-parallel least squares: gradients are averaged over workers, but from `lost_at` on worker 1 only uses its own."""
+    """Train least squares data-parallel.
+
+    Gradients are averaged over workers. From step `lost_at` on, worker 1 uses only its local gradient.
+    """
     (path / "collections" / "000000000").mkdir(parents=True)
     collection = {
         "include_regex": [], "reduction_config": None, "save_config": None, "save_histogram": True,
     }  # fmt: skip
     for worker in range(workers):
-        told = {
+        content = {
             "collections": {
                 name: {**collection, "name": name, "tensor_names": [tensor]}
                 for name, tensor in (("weights", "w"), ("gradients", "gradient/w"), ("losses", "loss"))
@@ -65,7 +70,7 @@ def data_parallel(path: Path, *, lost_at: int, workers: int = 3, order: list[int
             "_meta": {"num_workers": workers},
         }
         target = path / "collections" / "000000000" / f"worker_{worker}_collections.json"
-        target.write_text(json.dumps(told))
+        target.write_text(json.dumps(content))
     random = np.random.default_rng(2)
     truth = random.normal(size=5)
     weights = [np.zeros(5) for _ in range(workers)]
@@ -85,7 +90,7 @@ def data_parallel(path: Path, *, lost_at: int, workers: int = 3, order: list[int
 
 
 def boost(path: Path, *, depth_from: int = 99, heavy_from: int = 99, task: str = "binary") -> None:
-    """What a boosting's hook saves: metrics that fall, importances, labels, predictions that get better, and trees."""
+    """Save a boosting run: metrics, importances, labels, predictions and trees."""
     random = np.random.default_rng(3)
     labels = {
         "binary": random.integers(0, 2, 80),

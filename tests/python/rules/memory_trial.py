@@ -1,4 +1,4 @@
-"""A trial in memory, with nothing but the public calls: what a rule may rely on, and the quickest way to a special case."""
+"""An in-memory trial with only the public methods that rules can rely on."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ class MemoryTensor:
 
 
 class MemoryTrial:
-    """`put` tensors at steps; a dict in the place of a value means that only these reductions were saved."""
+    """In-memory trial; `put` saves a tensor.
+
+    A dict instead of a value means that only these reductions were saved.
+    """
 
     def __init__(self, **collections: Sequence[str]) -> None:
         self.name, self.path = "memory", "memory://run"
@@ -121,5 +124,5 @@ class MemoryTrial:
 
 
 def fired(rule: Any, trial: MemoryTrial | None = None) -> list[int]:
-    """The steps at which a rule fires."""
+    """Return the steps at which a rule fires."""
     return [step for step in (trial or rule.base_trial).steps() if rule.evaluate(step)]

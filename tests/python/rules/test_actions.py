@@ -1,4 +1,4 @@
-"""What rules do when they fire: stop files, jobs that are stopped, messages, commands; and what they do while they work."""
+"""Actions of rules: stop files, SageMaker jobs, messages, commands; progress."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from smdwidgets.rules.actions import Actions, parse_actions
 from smdwidgets.stop import clear_stop, request_stop, stop_requested
 
 
-def test_the_wire_form_of_actions() -> None:
+def test_actions_serialize_to_json() -> None:
     actions = ActionList(StopTraining("job-1"), Email("abc@abc.com"), SMS("+1234567890"))
     wire = actions.serialize()
     assert wire == (
@@ -66,12 +66,12 @@ def test_the_wire_form_of_actions() -> None:
         lambda: parse_actions("[1]"),
     ],
 )
-def test_wrong_actions(make: Any) -> None:
+def test_invalid_actions_raise(make: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         make()
 
 
-def test_stop_training_is_seen_by_the_hook(tmp_path: Path) -> None:
+def test_stop_training_stops_the_hook(tmp_path: Path) -> None:
     hook = Hook(tmp_path / "run")
     hook.save_tensor("g", np.zeros(3), "gradients")
     hook.step()
@@ -92,7 +92,7 @@ def test_stop_training_is_seen_by_the_hook(tmp_path: Path) -> None:
     assert stop_requested(tmp_path / "run") is None
 
 
-def test_a_rule_stops_a_training_that_goes_wrong(tmp_path: Path) -> None:
+def test_rule_stops_a_failing_training(tmp_path: Path) -> None:
     stopped: list[tuple[int, str]] = []
 
     def training() -> None:
@@ -104,7 +104,7 @@ def test_a_rule_stops_a_training_that_goes_wrong(tmp_path: Path) -> None:
                 except TrainingStopped as stop:
                     stopped.append((step, str(stop)))
                     return
-                time.sleep(0.02)  # a training that takes no time at all would be done before anyone looked
+                time.sleep(0.02)  # otherwise the training could end before the rule is evaluated
 
     thread = threading.Thread(target=training)
     thread.start()
@@ -125,11 +125,11 @@ def test_any_stop_file_stops(tmp_path: Path, content: str) -> None:
     assert stop_requested(tmp_path) is not None
 
 
-def test_a_command_is_told_what_happened(tmp_path: Path) -> None:
+def test_command_receives_the_firing_in_its_environment(tmp_path: Path) -> None:
     code = "import os, sys; open(sys.argv[1], 'w').write('|'.join(os.environ['SMDWIDGETS_' + k] for k in ('RULE', 'STEP', 'MESSAGE')))"
-    command = Command([sys.executable, "-c", code, str(tmp_path / "told; rm -rf $HOME")])
+    command = Command([sys.executable, "-c", code, str(tmp_path / "output; rm -rf $HOME")])
     command.run("AllZero", 7, "a\0b `id`", None)
-    assert (tmp_path / "told; rm -rf $HOME").read_text() == "AllZero|7|a b `id`"
+    assert (tmp_path / "output; rm -rf $HOME").read_text() == "AllZero|7|a b `id`"
     failing = Actions(Command([sys.executable, "-c", "import sys; sys.exit('no')"]), Command(["/no/such/program"]))
     failing.run("AllZero", 7, "", None)
     assert failing.failures[0][1].endswith(": no")
@@ -141,7 +141,7 @@ def client_of(service: str) -> tuple[Any, Stubber]:
     return client, Stubber(client)
 
 
-def test_stop_training_stops_the_one_job_with_the_prefix() -> None:
+def test_stop_training_stops_the_only_job_with_the_prefix() -> None:
     client, stub = client_of("sagemaker")
     job = {
         "TrainingJobArn": "arn:aws:sagemaker:us-east-1:1:training-job/x",
@@ -149,16 +149,16 @@ def test_stop_training_stops_the_one_job_with_the_prefix() -> None:
         "TrainingJobStatus": "InProgress",
     }
     jobs = [{**job, "TrainingJobName": "my-job-1"}, {**job, "TrainingJobName": "not-my-job"}]
-    asked = {"NameContains": "my-job", "StatusEquals": "InProgress"}
-    stub.add_response("list_training_jobs", {"TrainingJobSummaries": jobs[:1], "NextToken": "more"}, asked)
-    stub.add_response("list_training_jobs", {"TrainingJobSummaries": jobs[1:]}, {**asked, "NextToken": "more"})
+    expected = {"NameContains": "my-job", "StatusEquals": "InProgress"}
+    stub.add_response("list_training_jobs", {"TrainingJobSummaries": jobs[:1], "NextToken": "more"}, expected)
+    stub.add_response("list_training_jobs", {"TrainingJobSummaries": jobs[1:]}, {**expected, "NextToken": "more"})
     stub.add_response("stop_training_job", {}, {"TrainingJobName": "my-job-1"})
     with stub:
         StopTraining("my-job", client=client).run("AllZero", 1, "", None)
         stub.assert_no_pending_responses()
     client, stub = client_of("sagemaker")
     two = [{**job, "TrainingJobName": "my-job-1"}, {**job, "TrainingJobName": "my-job-2"}]
-    stub.add_response("list_training_jobs", {"TrainingJobSummaries": two}, asked)
+    stub.add_response("list_training_jobs", {"TrainingJobSummaries": two}, expected)
     with stub, pytest.raises(RuntimeError, match="2 active training jobs"):
         StopTraining("my-job", client=client).run("AllZero", 1, "", None)
 
@@ -178,18 +178,18 @@ def test_messages_go_through_the_topic(action: Any, endpoint: str) -> None:
         stub.assert_no_pending_responses()
 
 
-def test_a_run_elsewhere_has_no_stop_file() -> None:
+def test_stop_file_needs_a_local_run() -> None:
     actions = Actions(StopTraining())
     actions.run("AllZero", 1, "", "s3://bucket/run")
     assert "not a local directory" in actions.failures[0][1]
 
 
-# ------------------------------------------------------------------------------------------------- through a real server
+# ----------------------------------------------------------------------------------------------- against a local server
 
 
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """SNS and SQS on loopback, found as boto3 finds the real ones."""
+    """Run SNS and SQS on loopback, configured through boto3's environment variables."""
     with moto_server() as address:
         for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": address, "AWS_EC2_METADATA_DISABLED": "true"}.items():
             monkeypatch.setenv(name, value)
@@ -212,7 +212,7 @@ def test_messages_arrive(cloud: None) -> None:
     assert evaluation.rule.actions.failures == []
     subscribed = {each["Endpoint"]: each["Protocol"] for each in sns.list_subscriptions()["Subscriptions"]}
     assert subscribed == {inbox: "sqs", "someone@example.org": "email", "+491234": "sms"}
-    # Once for each action at the first firing, not at every one; and nobody is subscribed twice.
+    # Each action runs once, at the first firing, and each endpoint is subscribed once.
     texts = []
     while found := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
         for message in found:
@@ -227,7 +227,7 @@ def test_messages_arrive(cloud: None) -> None:
         client.close()
 
 
-def test_a_message_that_can_t_be_sent_leaves_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_message_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}.items():
         monkeypatch.setenv(name, value)
     trial = MemoryTrial(gradients=["g"])
@@ -254,7 +254,7 @@ def test_long_runs_show_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     with progress.Progress("AllZero", terminal) as shown:
         shown.update(1, 10)
-    assert terminal.getvalue() == ""  # nothing for what is soon done
+    assert terminal.getvalue() == ""  # no output for short evaluations
     monkeypatch.setattr(progress, "QUIET_SECONDS", -1.0)
     monkeypatch.setattr(progress, "BETWEEN", -1.0)
     with progress.Progress("AllZero", terminal) as shown:
@@ -271,7 +271,7 @@ def test_long_runs_show_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "VanishingGradient ████████████████████████ 4/4 step 300" in terminal.getvalue()
 
 
-def test_actions_under_smdebugs_names(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smdebug_action_classes(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     from smdwidgets.rules.smdebug_actions import Actions as RuleActions
     from smdwidgets.rules.smdebug_actions import MessageAction, StopTrainingAction
 

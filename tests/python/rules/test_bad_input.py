@@ -1,4 +1,4 @@
-"""What no rule may stumble over: runs that hold nothing, or nothing but NaN, or what a rule does not expect under such a name."""
+"""No rule raises on empty runs, NaN values or unexpected types and shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smdwidgets import modes
 from smdwidgets.rules import BUILTIN, RuleRunner
 from smdwidgets.rules.builtin import SelectingRule
 
-#: Names that every rule finds something under.
+#: Names that include a match for every rule.
 NAMES = [
     "gradient/fc.weight", "fc.weight", "loss_output_0", "train-rmse", "validation-rmse", "relu0_input_0", "relu0_output_0",
     "tanh0_input_0", "labels", "predictions", "Net_input_0", "embedding0_input_0", "feature_importance/weight/f0",
@@ -41,19 +41,19 @@ def run_of(value: Any, steps: int = 25, workers: int = 2) -> MemoryTrial:
 
 
 def judged(trial: MemoryTrial) -> RuleRunner:
-    """Every rule on a run; none may raise."""
+    """Run every rule on a run and check that none raises."""
     runner = RuleRunner(trial)
     for name, rule in BUILTIN.items():
-        told: dict[str, Any] = {}
+        parameters: dict[str, Any] = {}
         if name == "SimilarAcrossRuns":
-            told["other_trials"] = [trial]
+            parameters["other_trials"] = [trial]
         elif name == "CreateXgboostReport":
-            continue  # has tests of its own on such runs
+            continue  # tested separately on such runs
         elif issubclass(rule, SelectingRule) and rule.needs_selector:
-            told["tensor_regex"] = "."
+            parameters["tensor_regex"] = "."
         if name == "TensorVariance":
-            told |= {"min_threshold": 0, "max_threshold": 1e9}
-        runner.add(name, **told)
+            parameters |= {"min_threshold": 0, "max_threshold": 1e9}
+        runner.add(name, **parameters)
     assert runner.start().wait(60)
     assert {each.name: each.message for each in runner if each.errors} == {}
     return runner
@@ -64,7 +64,7 @@ def fired(runner: RuleRunner) -> set[str]:
 
 
 def test_nan_everywhere() -> None:
-    # Who looks for NaN fires; no limit is above or below NaN. A unit whose inputs are NaN is not between its limits.
+    # Rules that detect NaN fire. Comparisons with NaN are false. A unit whose inputs are NaN is outside its limits.
     looking = {"ExplodingTensor", "LossSpike", "LearningRateSchedule", "GradientNormSpike"}
     for value in (np.full((20, 4), np.nan), np.float32(np.nan)):
         found = fired(judged(run_of(value)))
@@ -75,14 +75,14 @@ def test_nan_everywhere() -> None:
             "Overtraining",
             "PoorWeightInitialization",
         }
-    # Of single numbers losses are made: they are lost.
+    # Scalars count as losses, and losses that are NaN fire.
     assert looking <= found
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (4, 0, 2)])
 def test_tensors_without_elements(shape: tuple[int, ...]) -> None:
     runner = judged(run_of(np.empty(shape)))
-    # Nothing is the same as nothing.
+    # Empty tensors are equal.
     assert fired(runner) <= {"UnchangedTensor"}
 
 
@@ -99,24 +99,24 @@ def test_tensors_without_elements(shape: tuple[int, ...]) -> None:
         np.zeros((1, 1, 1, 1, 1, 1, 1)),
         {"std": 1.0},
     ],
-    ids=["text", "one text", "complex", "bool", "int64", "largest", "infinite", "7-d", "a reduction that tells little"],
+    ids=["text", "one text", "complex", "bool", "int64", "largest", "infinite", "7-d", "one reduction only"],
 )
-def test_what_nobody_expects_under_these_names(value: Any) -> None:
+def test_unexpected_values_do_not_raise(value: Any) -> None:
     judged(run_of(value))
 
 
-def test_runs_that_hold_nothing() -> None:
+def test_empty_runs() -> None:
     for trial in (MemoryTrial(), MemoryTrial(**{name: [] for name in COLLECTIONS}), run_of(1.0, steps=0)):
         runner = judged(trial)
         assert not fired(runner)
         assert {each.judged for each in runner} == {0}
 
 
-def test_collections_and_tensors_that_are_missing_are_told() -> None:
+def test_message_names_missing_collections_and_tensors() -> None:
     trial = MemoryTrial(gradients=[])
     trial.put(0, "a", np.ones(3))
     runner = judged(trial)
-    told = {each.name: each.message for each in runner}
-    assert told["VanishingGradient"] == "judged no step: no tensor of collection 'gradients' at this step"
-    assert told["FeatureImportanceOverweight"].startswith("judged no step: no tensor of names matching ")
-    assert "judged no step" in told["LossNotDecreasing"]
+    messages = {each.name: each.message for each in runner}
+    assert messages["VanishingGradient"] == "judged no step: no tensor of collection 'gradients' at this step"
+    assert messages["FeatureImportanceOverweight"].startswith("judged no step: no tensor of names matching ")
+    assert "judged no step" in messages["LossNotDecreasing"]

@@ -1,4 +1,4 @@
-"""`smdwidgets check`: exit codes, forms of the result, and what is wrong with the arguments."""
+"""`smdwidgets check`: exit codes, output formats and argument errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_exit_codes(healthy: str, sick: str, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--rules", "LossNotDecreasin"], "Did you mean 'LossNotDecreasing'?"),
         (["--rules", "VanishingGradient", "--param", "VanishingGradient.treshold=1"], "Did you mean 'threshold'?"),
@@ -51,18 +51,18 @@ def test_exit_codes(healthy: str, sick: str, capsys: pytest.CaptureFixture[str])
         ),
         (["--rules", "VanishingGradient", "--param", "threshold=1"], "RULE.NAME=VALUE"),
         (["--rules", "AllZero"], "tensor_regex"),
-        (["--config", "/no/such/file.json"], "can't be read"),
+        (["--config", "/no/such/file.json"], "cannot read rule configuration"),
         (["--json", "--junit"], "cannot both write to standard output"),
     ],
 )
-def test_what_is_wrong_is_said(
-    healthy: str, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_arguments_are_reported(
+    healthy: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", healthy, *arguments]) == 2
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(tmp_path / "nothing")]) == 2
     assert "No run at" in capsys.readouterr().err
     assert main(["check"]) == 2
@@ -73,10 +73,10 @@ def test_parameters(healthy: str, capsys: pytest.CaptureFixture[str]) -> None:
         main(["check", healthy, "--rules", "VanishingGradient", "--param", "VanishingGradient.threshold=1e3", "--json"])
         == 1
     )
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert told["exit_code"] == 1
-    assert told["ended"] is True
-    (rule,) = told["rules"]
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert result["exit_code"] == 1
+    assert result["ended"] is True
+    (rule,) = result["rules"]
     assert rule["parameters"] == {"threshold": "1000.0"}
     assert (rule["first_fired"], rule["fired"], rule["judged"], rule["RuleEvaluationStatus"]) == (
         0,
@@ -90,7 +90,7 @@ def test_parameters(healthy: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert rule["findings"][0]["limit"] == 1000.0
 
 
-def test_files_of_results(healthy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_junit_files(healthy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = [
         {
             "RuleConfigurationName": "strict <&>",
@@ -119,7 +119,7 @@ def test_files_of_results(healthy: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert "judged no step" in suite[1][0].get("message", "")
 
 
-def test_steps_and_stop(sick: str, tmp_path: Path, trained: Trained) -> None:
+def test_step_range_and_stop_training(sick: str, tmp_path: Path, trained: Trained) -> None:
     from smdwidgets.stop import clear_stop, stop_requested
 
     assert main(["check", sick, "--rules", "LossNotDecreasing", "--end-step", "10", "--allow-unjudged"]) == 0
@@ -130,12 +130,12 @@ def test_steps_and_stop(sick: str, tmp_path: Path, trained: Trained) -> None:
     clear_stop(sick)
 
 
-def test_an_action_that_fails_is_told_beside_the_verdict(
+def test_failed_action_is_reported_with_the_result(
     sick: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from smdwidgets.rules import StopTraining
 
-    def fails(self: StopTraining, *told: object) -> None:
+    def fails(self: StopTraining, *args: object) -> None:
         raise PermissionError("the run is read-only")
 
     monkeypatch.setattr(StopTraining, "run", fails)
@@ -145,7 +145,7 @@ def test_an_action_that_fails_is_told_beside_the_verdict(
     assert "action stoptraining failed: the run is read-only" in out
 
 
-def test_follow_ends_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_follow_ends_at_the_timeout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from smdwidgets import create_trial
     from smdwidgets.numpy import Hook
 
@@ -161,5 +161,5 @@ def test_follow_ends_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--list"]) == 0
     out = capsys.readouterr().out
-    assert "VanishingGradient: Gradients become so small" in out
+    assert "VanishingGradient: Gradients are so small" in out
     assert "    threshold=1e-07  Mean magnitude" in out

@@ -1,4 +1,4 @@
-"""Rules from JSON, base configurations, and what rules do when they fire."""
+"""Rules from JSON, base configurations and parameters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gradients() -> MemoryTrial:
 # -------------------------------------------------------------------------------------------------------------- JSON
 
 
-def test_a_training_request_makes_rules() -> None:
+def test_rules_from_a_training_request() -> None:
     request = {
         "DebugRuleConfigurations": [
             vanishing(threshold="20.0"),
@@ -61,7 +61,7 @@ def test_a_training_request_makes_rules() -> None:
     assert runner.status["vg"] == "IssuesFound"
 
 
-def test_a_file_of_json(tmp_path: Path) -> None:
+def test_rules_from_a_json_file(tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_text(json.dumps(vanishing()))
     assert list(rules_from_json(tmp_path / "rules.json", gradients())) == ["vg"]
     assert list(rules_from_json(str(tmp_path / "rules.json"), gradients())) == ["vg"]
@@ -77,7 +77,7 @@ def test_every_base_configuration_names_its_rule(name: str) -> None:
     try:
         rule = rules_from_json(mine[0], gradients())[name]
     except (InsufficientInformationForRuleInvocation, RuleParameterError):
-        return  # needs to be told something
+        return  # requires parameters
     assert type(rule) is BUILTIN[name]
 
 
@@ -93,21 +93,21 @@ def test_collections_of_configurations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "error", "says"),
+    ("config", "error", "message"),
     [
-        ("{", SMDebugValueError, "not JSON"),
-        ("[" * 100_000, SMDebugValueError, "not JSON"),
+        ("{", SMDebugValueError, "as JSON"),
+        ("[" * 100_000, SMDebugValueError, "as JSON"),
         (7, SMDebugValueError, "DebugRuleConfigurations"),
         ({}, SMDebugValueError, "DebugRuleConfigurations"),
-        ("no/such/file.json", SMDebugValueError, "can't be read"),
-        (vanishing(threshold=[1]), SMDebugValueError, "is a text or a number"),
+        ("no/such/file.json", SMDebugValueError, "cannot read rule configuration"),
+        (vanishing(threshold=[1]), SMDebugValueError, "must be a string or number"),
         ({"RuleParameters": {"rule": "AllZero"}}, SMDebugValueError, "rule_to_invoke"),
         (
             {"RuleConfigurationName": "a" * 257, "RuleParameters": {"rule_to_invoke": "AllZero"}},
             SMDebugValueError,
             "256",
         ),
-        ([vanishing(), vanishing()], SMDebugValueError, "Two rules are called 'vg'"),
+        ([vanishing(), vanishing()], SMDebugValueError, "duplicate RuleConfigurationName 'vg'"),
         (vanishing(treshold="1"), RuleParameterError, "'threshold'"),
         ({"RuleParameters": {"rule_to_invoke": "VanishGradient"}}, UnknownRule, "'VanishingGradient'"),
         ({"RuleParameters": {"rule_to_invoke": "AllZero"}}, InsufficientInformationForRuleInvocation, "tensor_regex"),
@@ -116,15 +116,15 @@ def test_collections_of_configurations() -> None:
             RunNotFound,
             "/not/there",
         ),
-        (vanishing(action_json="{"), SMDebugValueError, "not JSON"),
+        (vanishing(action_json="{"), SMDebugValueError, "as JSON"),
         (vanishing(action_json='{"name":"reboot"}'), SMDebugValueError, "reboot"),
         (vanishing(source_s3_uri="rules.py"), SMDebugValueError, "allow_custom=True"),
     ],
 )
-def test_wrong_configurations(config: Any, error: type[SMDebugError], says: str) -> None:
+def test_invalid_configurations(config: Any, error: type[SMDebugError], message: str) -> None:
     with pytest.raises(error) as raised:
         rules_from_json(config, gradients())
-    assert says in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_custom_rules(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_custom_rules(tmp_path: Path) -> None:
     )
     (tmp_path / "broken.py").write_text("1 / 0\n")
     config = {"RuleParameters": {"rule_to_invoke": "Mine", "source_s3_uri": str(tmp_path / "rules.py"), "limit": "0"}}
-    with pytest.raises(SMDebugValueError, match="would execute"):
+    with pytest.raises(SMDebugValueError, match="executes code"):
         rules_from_json(config, gradients())
     rule = rules_from_json(config, gradients(), allow_custom=True)["Mine"]
     assert rule.evaluate(0)
@@ -150,7 +150,7 @@ def test_custom_rules(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         rules_from_json(config, gradients(), allow_custom=True)
     config["RuleParameters"]["source_s3_uri"] = str(tmp_path / "absent.py")
-    with pytest.raises(SMDebugValueError, match="no rule file"):
+    with pytest.raises(SMDebugValueError, match="does not exist"):
         rules_from_json(config, gradients(), allow_custom=True)
     assert not [name for name in sys.modules if "broken" in name]
 
@@ -160,16 +160,16 @@ def test_other_trials_by_number(tmp_path: Path) -> None:
         with Hook(tmp_path / name) as hook:
             hook.save_tensor("g", np.full(3, value), "gradients")
             hook.step()
-    told = {
+    parameters = {
         "rule_to_invoke": "SimilarAcrossRuns",
         "other_trial_1": str(tmp_path / "c"),
         "other_trial_0": str(tmp_path / "b"),
     }
     trial = gradients()
-    rule = rules_from_json({"RuleParameters": told}, trial)["SimilarAcrossRuns"]
+    rule = rules_from_json({"RuleParameters": parameters}, trial)["SimilarAcrossRuns"]
     assert [other.name for other in rule.other_trials or ()] == ["b", "c"]
-    told = {"rule_to_invoke": "SimilarAcrossRuns", "other_trials": f"{tmp_path / 'b'}, {tmp_path / 'c'}"}
-    rule = rules_from_json({"RuleParameters": told}, trial)["SimilarAcrossRuns"]
+    parameters = {"rule_to_invoke": "SimilarAcrossRuns", "other_trials": f"{tmp_path / 'b'}, {tmp_path / 'c'}"}
+    rule = rules_from_json({"RuleParameters": parameters}, trial)["SimilarAcrossRuns"]
     assert [other.name for other in rule.other_trials or ()] == ["b", "c"]
 
 
@@ -200,7 +200,7 @@ def test_other_trials_by_number(tmp_path: Path) -> None:
         (Choice("EVAL", "", choices=("EVAL",)), "", None),
     ],
 )
-def test_values_come_as_strings(parameter: Any, text: Any, value: Any) -> None:
+def test_string_values_are_parsed(parameter: Any, text: Any, value: Any) -> None:
     assert parameter.parse(text) == value
 
 
@@ -253,7 +253,7 @@ def test_schemas_are_plain_json() -> None:
         (Choice(None, "", choices=("EVAL",)), "EVALUATE"),
     ],
 )
-def test_values_that_mean_nothing(parameter: Any, given: Any) -> None:
+def test_invalid_values_raise(parameter: Any, given: Any) -> None:
     parameter.name = "it"
     with pytest.raises(RuleParameterError, match=r"^it="):
         parameter.parse(given)
@@ -269,8 +269,8 @@ def test_rule_files_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
         client.create_bucket(Bucket="rules")
         client.put_object(Bucket="rules", Key="mine/../rules.py", Body=code)
         client.put_object(Bucket="rules", Key="mine/notes.txt", Body=b"1 / 0")
-        told = {"RuleParameters": {"rule_to_invoke": "FromS3", "source_s3_uri": "s3://rules/mine/"}}
-        assert rules_from_json(told, gradients(), allow_custom=True)["FromS3"].evaluate(0)
-        told["RuleParameters"]["source_s3_uri"] = "s3://rules/none/"
+        parameters = {"RuleParameters": {"rule_to_invoke": "FromS3", "source_s3_uri": "s3://rules/mine/"}}
+        assert rules_from_json(parameters, gradients(), allow_custom=True)["FromS3"].evaluate(0)
+        parameters["RuleParameters"]["source_s3_uri"] = "s3://rules/none/"
         with pytest.raises(SMDebugValueError, match="no Python file"):
-            rules_from_json(told, gradients(), allow_custom=True)
+            rules_from_json(parameters, gradients(), allow_custom=True)

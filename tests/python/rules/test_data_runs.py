@@ -1,4 +1,4 @@
-"""Rules on what goes in and comes out of a model, on runs of several workers, of trees, and on silence."""
+"""Rules on inputs and outputs of models, several workers, trees and stalled runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_worker_divergence(tmp_path: Path) -> None:
     assert first_firing("WorkerDivergence", tmp_path / "healthy") is None
 
 
-def test_the_order_of_writing_changes_no_verdict(tmp_path: Path) -> None:
+def test_result_is_independent_of_the_write_order(tmp_path: Path) -> None:
     verdicts = []
     for name, order in (("a", [0, 1, 2]), ("b", [2, 0, 1])):
         data_parallel(tmp_path / name, lost_at=6, order=order)
@@ -117,7 +117,7 @@ def test_xgboost_report(tmp_path: Path, task: str, run_python: Callable[[str], s
     assert sorted(path.name for path in folder.iterdir()) == ["xgboost_report.html", "xgboost_report.ipynb"]
 
 
-def test_report_of_a_run_that_holds_none_of_it(tmp_path: Path) -> None:
+def test_report_of_a_run_without_its_data(tmp_path: Path) -> None:
     with Hook(tmp_path / "run") as hook:
         hook.save_tensor("a", np.ones(3))
         hook.step()
@@ -126,7 +126,7 @@ def test_report_of_a_run_that_holds_none_of_it(tmp_path: Path) -> None:
     assert report.html()
 
 
-# ---------------------------------------------------------------------------------------------------------- silence
+# ----------------------------------------------------------------------------------------------------- stalled runs
 
 
 def running(path: Path, steps: int = 3) -> Hook:
@@ -143,7 +143,7 @@ def test_stalled_training(tmp_path: Path) -> None:
     trial = create_trial(tmp_path / "run", wait=30)
     trial.wait_for_steps([2], timeout=30)
     rule = StalledTrainingRule(trial, threshold="0.3")
-    rule.actions = type(rule.actions)(Call(lambda *told: heard.append(told)))
+    rule.actions = type(rule.actions)(Call(lambda *args: heard.append(args)))
     runner = RuleRunner(trial, [rule]).start()
     for event in runner.events(timeout=30):
         if event.kind == "fired":
@@ -156,10 +156,10 @@ def test_stalled_training(tmp_path: Path) -> None:
     assert runner.wait(30)
     assert runner["StalledTrainingRule"].first_firing is not None
     assert runner.status == {"StalledTrainingRule": "IssuesFound"}
-    assert [told[:2] for told in heard] == [("StalledTrainingRule", 2)]
+    assert [args[:2] for args in heard] == [("StalledTrainingRule", 2)]
 
 
-def test_a_run_that_ended_is_not_stalled(tmp_path: Path) -> None:
+def test_ended_run_is_not_stalled(tmp_path: Path) -> None:
     running(tmp_path / "run").close()
     rule = StalledTrainingRule(create_trial(tmp_path / "run"), threshold=0)
     with pytest.raises(NoMoreData):
@@ -167,7 +167,7 @@ def test_a_run_that_ended_is_not_stalled(tmp_path: Path) -> None:
     assert not rule.findings
 
 
-def test_stalled_training_is_stopped(tmp_path: Path) -> None:
+def test_stalled_training_rule_stops_the_training(tmp_path: Path) -> None:
     hook = running(tmp_path / "run")
     trial = create_trial(tmp_path / "run", wait=30)
     trial.wait_for_steps([2], timeout=30)

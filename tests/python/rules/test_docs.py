@@ -1,4 +1,4 @@
-"""The page on rules says what the rules say."""
+"""docs/rules.md matches the docstrings of the rules."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from smdwidgets.rules import BUILTIN
 from smdwidgets.rules.document import with_reference
 
 
-def test_the_page_is_true(repository: Path) -> None:
+def test_page_matches_the_docstrings(repository: Path) -> None:
     page = (repository / "docs" / "rules.md").read_text(encoding="utf-8")
     assert page == with_reference(page), "run: python -m smdwidgets.rules.document docs/rules.md"
 
 
-def test_every_rule_has_its_picture(repository: Path) -> None:
+def test_every_rule_has_a_picture(repository: Path) -> None:
     pictures = repository / "docs" / "pictures" / "rules"
     drawn = {path.stem: path.stat().st_size for path in pictures.iterdir()}
     assert set(drawn) == set(BUILTIN) - {"CreateXgboostReport"}, "run: make pictures"
@@ -25,7 +25,7 @@ def test_every_rule_has_its_picture(repository: Path) -> None:
     assert set(re.findall(r"\(pictures/rules/(\w+)\.webp\)", page)) == set(drawn)
 
 
-def test_a_picture_is_of_a_run_where_the_rule_fires(
+def test_picture_shows_a_run_on_which_the_rule_fires(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(repository / "tools"))
@@ -35,10 +35,10 @@ def test_a_picture_is_of_a_run_where_the_rule_fires(
     picture = rule_pictures.drawn("SaturatedActivation", tmp_path)
     assert picture.width > 1000
     colours = {colour for _, colour in picture.convert("RGBA").getcolors(1 << 24)}
-    assert (0xE5, 0x48, 0x4D, 255) in colours  # the line at which it fires
+    assert (0xE5, 0x48, 0x4D, 255) in colours  # the marker of the firing
 
 
-def test_every_rule_says_what_to_do() -> None:
+def test_every_rule_documents_what_to_do() -> None:
     for rule in BUILTIN.values():
         if rule.__name__ != "CreateXgboostReport":
             assert "What to do:" in (rule.__doc__ or ""), rule.__name__

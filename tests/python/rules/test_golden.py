@@ -1,4 +1,4 @@
-"""Rules on runs that smdebug itself wrote: whole ones, damaged ones, some that are not finished."""
+"""Rules on runs written by smdebug: complete, damaged and unfinished runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NEEDY = {"SimilarAcrossRuns", "CreateXgboostReport", "AllZero", "UnchangedTensor
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir() if (path / "run").is_dir()))
-def test_no_rule_stumbles(name: str) -> None:
+def test_no_rule_fails_on_golden_runs(name: str) -> None:
     try:
         trial = create_trial(GOLDEN / name / "run", skip_bad_index=True)
     except SMDebugError:
-        return  # of a run that can't be opened there is nothing to judge
+        return  # a run that cannot be opened cannot be judged
     runner = RuleRunner(trial, [rule for rule in BUILTIN if rule not in NEEDY], follow=False)
     for rule in ("AllZero", "UnchangedTensor", "TensorVariance"):
         runner.add(rule, tensor_regex=".", name=f"{rule} of all")

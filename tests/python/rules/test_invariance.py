@@ -1,4 +1,4 @@
-"""What must not matter to a verdict: the order in which steps are asked about, workers' names, and how rules are run."""
+"""Rule results do not depend on evaluation order, worker names or the runner."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from smdwidgets import modes
 from smdwidgets.rules import BUILTIN, RuleRunner
 from smdwidgets.rules.builtin import SelectingRule, SimilarAcrossRuns
 
-#: LossNotDecreasing compares at most every num_steps, counted from where it begins: the order of asking is part of its meaning.
-ASKED_IN_ORDER = {"LossNotDecreasing"}
-#: One writes files, the other asks the clock; neither judges steps.
-NO_VERDICTS = {"CreateXgboostReport", "StalledTrainingRule"}
-RULES = [name for name in BUILTIN if name not in NO_VERDICTS]
-#: What makes rules look further back than they would on runs as short as these.
-TOLD = {
+#: LossNotDecreasing compares at most every num_steps steps, counted from its first step, so its result depends on the order.
+ORDER_DEPENDENT = {"LossNotDecreasing"}
+#: One writes files, the other checks the clock; neither judges steps.
+NO_RESULTS = {"CreateXgboostReport", "StalledTrainingRule"}
+RULES = [name for name in BUILTIN if name not in NO_RESULTS]
+#: Parameters that make rules use earlier steps on short runs.
+OPTIONS = {
     "LossNotDecreasing": {"num_steps": 2},
     "WeightUpdateRatio": {"num_steps": 20},
     "UnchangedTensor": {"num_steps": 2, "tensor_regex": "."},
@@ -52,7 +52,7 @@ COLLECTIONS = {
 }
 
 
-#: What SimilarAcrossRuns compares with: a run that has some of the tensors.
+#: The run that SimilarAcrossRuns compares with; it has some of the tensors.
 OTHER = MemoryTrial()
 for at in range(0, 60, 3):
     for each in NAMES[::2]:
@@ -61,7 +61,7 @@ for at in range(0, 60, 3):
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[tuple[int, str, int, modes, np.ndarray]]:
-    """Cells of a run: step, tensor, worker, mode, value."""
+    """Generate the cells of a run: step, tensor, worker, mode, value."""
     cells = []
     workers = draw(st.integers(1, 3))
     for step in sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=7))):
@@ -80,15 +80,15 @@ def made(cells: list[tuple[int, str, int, modes, np.ndarray]], names: list[int])
 
 
 def rule_on(name: str, trial: MemoryTrial):
-    kind, told = BUILTIN[name], dict(TOLD.get(name, {}))
+    kind, options = BUILTIN[name], dict(OPTIONS.get(name, {}))
     if issubclass(kind, SimilarAcrossRuns):
-        told["other_trials"] = OTHER
+        options["other_trials"] = OTHER
     elif issubclass(kind, SelectingRule) and kind.needs_selector:
-        told.setdefault("tensor_regex", ".")
-    return kind(trial, **told)
+        options.setdefault("tensor_regex", ".")
+    return kind(trial, **options)
 
 
-def verdicts(name: str, trial: MemoryTrial, steps: list[int]) -> dict[int, tuple[bool, bool]]:
+def results(name: str, trial: MemoryTrial, steps: list[int]) -> dict[int, tuple[bool, bool]]:
     rule = rule_on(name, trial)
     found = {}
     for step in steps:
@@ -100,17 +100,17 @@ def verdicts(name: str, trial: MemoryTrial, steps: list[int]) -> dict[int, tuple
 
 @settings(max_examples=15, report_multiple_bugs=False)
 @given(cells=runs(), data=st.data())
-def test_neither_order_nor_names_of_workers_change_a_verdict(cells, data) -> None:
+def test_result_is_independent_of_order_and_worker_names(cells, data) -> None:
     plain = made(cells, [0, 1, 2])
     steps = plain.steps()
     shuffled = data.draw(st.permutations(steps))
     renamed = made(cells, data.draw(st.permutations([0, 1, 2])))
     runner = RuleRunner(made(cells, [0, 1, 2])).start()
     for name in RULES:
-        expected = verdicts(name, plain, steps)
-        if name not in ASKED_IN_ORDER:
-            assert verdicts(name, plain, list(shuffled)) == expected, name
-        assert verdicts(name, renamed, steps) == expected, name
+        expected = results(name, plain, steps)
+        if name not in ORDER_DEPENDENT:
+            assert results(name, plain, list(shuffled)) == expected, name
+        assert results(name, renamed, steps) == expected, name
         evaluation = runner.add(rule_on(name, runner.trial))
         assert runner.wait(60)
         assert not evaluation.errors, (name, evaluation.message)

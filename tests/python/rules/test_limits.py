@@ -1,4 +1,4 @@
-"""Both sides of each limit that the published vectors leave alone: a value at the limit, and one just past it."""
+"""Limits not covered by the published vectors, tested at and just beyond them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def series(name: str, values: list[Any] | dict[int, Any], **collections: Any) ->
 
 
 @pytest.mark.parametrize(("ratio", "fires"), [(9.0, False), (9.0001, True)])
-def test_variances_between_layers(ratio: float, fires: bool) -> None:
+def test_variance_ratio_between_layers(ratio: float, fires: bool) -> None:
     trial = MemoryTrial()
     trial.put(0, "relu0_input_0", np.array([-1.0, 1.0]))
     trial.put(0, "relu1_input_0", np.array([-1.0, 1.0]) * np.sqrt(ratio))
@@ -47,7 +47,7 @@ def test_variances_between_layers(ratio: float, fires: bool) -> None:
 
 
 @pytest.mark.parametrize(("flat", "fires"), [(5, False), (6, True)])
-def test_patience_with_the_first_losses(flat: int, fires: bool) -> None:
+def test_patience_for_the_first_losses(flat: int, fires: bool) -> None:
     trial = series("loss", [2.0] * flat + [1.0] * (flat < 6), losses=["loss"])
     assert bool(fired(PoorWeightInitialization(trial))) is fires
 
@@ -62,7 +62,7 @@ def test_saturated_units_and_activity(saturated: float, inside: int, fires: bool
 
 
 @pytest.mark.parametrize(("back", "fires"), [(4, True), (5, False)])
-def test_how_far_back_weights_are_compared(back: int, fires: bool) -> None:
+def test_distance_of_compared_weights(back: int, fires: bool) -> None:
     trial = series("w", {0: np.ones(3), back: np.full(3, 2.0), 20: np.full(3, 2.0)}, weights=["w"])
     rule = WeightUpdateRatio(trial, num_steps=20 - 4, small_threshold=1e-8)
     rule.evaluate(20)
@@ -71,7 +71,7 @@ def test_how_far_back_weights_are_compared(back: int, fires: bool) -> None:
 
 
 @pytest.mark.parametrize(("labels", "fires"), [(499, False), (500, True)])
-def test_labels_to_see(labels: int, fires: bool) -> None:
+def test_minimum_number_of_labels(labels: int, fires: bool) -> None:
     trial = MemoryTrial()
     value = (np.arange(labels) < 10).astype(int)
     trial.put(0, "labels", value)
@@ -80,7 +80,7 @@ def test_labels_to_see(labels: int, fires: bool) -> None:
 
 
 @pytest.mark.parametrize(("images", "fires"), [(499, False), (500, True)])
-def test_images_to_see(images: int, fires: bool) -> None:
+def test_minimum_number_of_images(images: int, fires: bool) -> None:
     trial = series("hybridsequential0_input_0", [np.ones((images, 1, 2, 2))])
     assert bool(fired(CheckInputImages(trial))) is fires
 
@@ -110,7 +110,7 @@ def test_validation_above_training(validation: float, fires: bool) -> None:
 
 
 @pytest.mark.parametrize(("fall", "fires"), [(0.25, False), (0.2499, True)])
-def test_the_smallest_improvement(fall: float, fires: bool) -> None:
+def test_minimum_improvement(fall: float, fires: bool) -> None:
     trial = series("loss", [10.0, *(10.0 - fall * (1 + step // 5) for step in range(5))], losses=["loss"])
     assert bool(fired(Overtraining(trial, delta=0.25))) is fires
 
@@ -127,7 +127,7 @@ def test_both_patiences(more: int, fires: bool, evaluated: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told", "fires"),
+    ("change", "options", "fires"),
     [
         (0.5, {"rtol": 0, "atol": 0.5}, False),
         (0.5001, {"rtol": 0, "atol": 0.5}, True),
@@ -135,39 +135,41 @@ def test_both_patiences(more: int, fires: bool, evaluated: int) -> None:
         (2.0001, {"rtol": 0.5, "atol": 0}, True),
     ],
 )
-def test_runs_that_differ(change: float, told: dict[str, float], fires: bool) -> None:
+def test_tolerances_between_runs(change: float, options: dict[str, float], fires: bool) -> None:
     other = series("w", [np.array([2.0])])
-    assert bool(fired(SimilarAcrossRuns(series("w", [np.array([2.0 + change])]), other, **told))) is fires
+    assert bool(fired(SimilarAcrossRuns(series("w", [np.array([2.0 + change])]), other, **options))) is fires
 
 
 @pytest.mark.parametrize(("seconds", "fires"), [(1799.9, False), (1800.0, True)])
-def test_silence(seconds: float, fires: bool) -> None:
+def test_time_without_new_steps(seconds: float, fires: bool) -> None:
     rule = StalledTrainingRule(series("loss", [1.0]))
     rule.evaluate(0)
     assert rule.while_waiting(0, seconds) is fires
-    assert not rule.while_waiting(0, seconds + 1) or not fires  # once for each silence
+    assert not rule.while_waiting(0, seconds + 1) or not fires  # fires once until the next step
 
 
 @pytest.mark.parametrize(("before", "judged"), [(4, False), (5, True)])
-def test_steps_before_a_spike(before: int, judged: bool) -> None:
+def test_minimum_number_of_steps_before_a_spike(before: int, judged: bool) -> None:
     trial = series("g", [np.ones(1)] * before + [np.full(1, 99.0)], gradients=["g"])
     assert fired(GradientNormSpike(trial)) == ([before] if judged else [])
     trial = series("loss", [1.0] * before + [99.0], losses=["loss"])
     assert fired(LossSpike(trial)) == ([before] if judged else [])
 
 
-def test_the_window_of_spikes() -> None:
-    # Four large ones, four small ones: with a window of eight the median lies between them, with one of four it is a small one.
+def test_window_of_spike_rules() -> None:
+    # Four large values, then four small ones: with a window of eight the median is in between, with four it is small.
     values = [100.0] * 4 + [1.0] * 4 + [20.0]
     for window, steps in ((4, [8]), (8, [])):
-        told = {"window": window, "min_steps": 4}
-        assert fired(GradientNormSpike(series("g", [np.array([v]) for v in values], gradients=["g"]), **told)) == steps
-        assert fired(LossSpike(series("loss", values, losses=["loss"]), threshold=0, **told)) == steps
+        options = {"window": window, "min_steps": 4}
+        assert (
+            fired(GradientNormSpike(series("g", [np.array([v]) for v in values], gradients=["g"]), **options)) == steps
+        )
+        assert fired(LossSpike(series("loss", values, losses=["loss"]), threshold=0, **options)) == steps
 
 
 @pytest.mark.parametrize(("loss", "fires"), [(6.0, False), (6.001, True)])
-def test_a_spike_above_noise(loss: float, fires: bool) -> None:
-    # Median 1, median distance from it 0.5.
+def test_spike_threshold_above_noise(loss: float, fires: bool) -> None:
+    # The median is 1, the median absolute deviation is 0.5.
     trial = series("loss", [0.5, 1.0, 1.5, 0.5, 1.0, 1.5, loss], losses=["loss"])
     rule = LossSpike(trial, threshold=15)
     assert bool(fired(rule)) is False
@@ -175,36 +177,36 @@ def test_a_spike_above_noise(loss: float, fires: bool) -> None:
 
 
 @pytest.mark.parametrize(("rms", "fires"), [(1.0, False), (1.0001, True)])
-def test_weights_too_small_to_matter(rms: float, fires: bool) -> None:
+def test_small_weights_are_ignored(rms: float, fires: bool) -> None:
     trial = series("w", [np.full(4, 0.01), np.full(4, rms)], weights=["w"])
     assert bool(fired(WeightNormGrowth(trial))) is fires
 
 
-def test_collapse_of_the_variance() -> None:
-    # Half of the samples at 1 + d, half at 1 - d: the variance is d², the mean square 1 + d².
+def test_variance_collapse() -> None:
+    # Half of the samples are 1 + d, half are 1 - d: the variance is d², the mean square 1 + d².
     value = np.ones((8, 2)) + np.array([1.0, -1.0] * 4)[:, None] * 0.25
     relative = 0.25**2 / (1 + 0.25**2)
     trial = series("fc_output_0", [value])
     measured, _, _ = spread(value) or (0, 0, 0)
     assert measured == pytest.approx(relative)
-    told = {"min_rank_percent": 0}
-    assert fired(ActivationCollapse(trial, min_variance=measured, **told)) == [0]
-    assert fired(ActivationCollapse(trial, min_variance=np.nextafter(measured, 0), **told)) == []
+    options = {"min_rank_percent": 0}
+    assert fired(ActivationCollapse(trial, min_variance=measured, **options)) == [0]
+    assert fired(ActivationCollapse(trial, min_variance=np.nextafter(measured, 0), **options)) == []
 
 
-def test_collapse_of_the_rank() -> None:
+def test_rank_collapse() -> None:
     value = np.random.default_rng(0).normal(size=(16, 8))
     value[:, 1:] = value[:, :1] + 1e-3 * value[:, 1:]
     _, rank, possible = spread(value) or (0, 0, 0)
     percent = 100 * rank / possible
-    assert 100 / 8 < percent < 15  # one direction of eight, and a little
+    assert 100 / 8 < percent < 15  # slightly more than one of eight directions
     trial = series("fc_output_0", [value])
     assert fired(ActivationCollapse(trial, min_rank_percent=percent)) == []
     assert fired(ActivationCollapse(trial, min_rank_percent=np.nextafter(percent, 100))) == [0]
 
 
 @pytest.mark.parametrize(
-    ("rates", "told", "fires"),
+    ("rates", "options", "fires"),
     [
         ([0.5, 5.0], {}, False),
         ([0.5, 5.01], {}, True),
@@ -212,17 +214,17 @@ def test_collapse_of_the_rank() -> None:
         ([10.01], {}, True),
         ([0.5], {"min_rate": 0.5}, False),
         ([0.49], {"min_rate": 0.5}, True),
-        ([0.0, 9.0], {}, False),  # from nothing there are no times
+        ([0.0, 9.0], {}, False),  # a previous rate of zero has no ratio
         ([1.0, 1.0 + 0.9e-6], {"shape": "constant"}, False),
         ([1.0, 1.0 + 1.1e-6], {"shape": "constant"}, True),
     ],
 )
-def test_learning_rates(rates: list[float], told: dict[str, Any], fires: bool) -> None:
-    assert bool(fired(LearningRateSchedule(series("learning_rate", rates), **told))) is fires
+def test_learning_rates(rates: list[float], options: dict[str, Any], fires: bool) -> None:
+    assert bool(fired(LearningRateSchedule(series("learning_rate", rates), **options))) is fires
 
 
 @pytest.mark.parametrize(
-    ("apart", "told", "fires"),
+    ("apart", "options", "fires"),
     [
         (0.5, {"rtol": 0, "atol": 0.5}, False),
         (0.5001, {"rtol": 0, "atol": 0.5}, True),
@@ -230,8 +232,8 @@ def test_learning_rates(rates: list[float], told: dict[str, Any], fires: bool) -
         (0.5001, {"rtol": 0.125, "atol": 0}, True),
     ],
 )
-def test_workers_apart(apart: float, told: dict[str, float], fires: bool) -> None:
+def test_tolerances_between_workers(apart: float, options: dict[str, float], fires: bool) -> None:
     trial = MemoryTrial(weights=["w"])
     for worker in range(3):
         trial.put(0, "w", np.array([4.0, 1.0 + (apart if worker == 2 else 0.0)]), worker=f"worker_{worker}")
-    assert bool(fired(WorkerDivergence(trial, **told))) is fires
+    assert bool(fired(WorkerDivergence(trial, **options))) is fires

@@ -1,4 +1,4 @@
-"""What rules keep of a run is bounded by its bytes, however long the run; what has left is read again."""
+"""The cache of measurements is bounded in bytes; evicted entries are read again."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def long_run(root: Path, steps: int = STEPS) -> Path:
     return runs.end(runs.collections(root))
 
 
-def test_small_tables_and_results_take_no_more_than_they_are_counted_for(tmp_path: Path) -> None:
+def test_cache_size_includes_the_overhead_of_small_entries(tmp_path: Path) -> None:
     trial = create_trial(long_run(tmp_path))
-    trial.values("w")  # has every index file read, which is not what is measured here
+    trial.values("w")  # reads every index file, whose memory is not measured here
     kept = Measurements(trial, kept_bytes=KEPT)
     columns = ("min", "max", "mean", "size")
     steps = trial.steps()
@@ -43,15 +43,15 @@ def test_small_tables_and_results_take_no_more_than_they_are_counted_for(tmp_pat
     finally:
         tracemalloc.stop()
     assert half < 2 * KEPT
-    # Of the second half of the steps nothing is left but 8 bytes for each, their names and modes, of which there are a few thousand.
+    # The second half adds only 8 bytes per step, and names and modes, which are cached for a few thousand steps.
     assert full - half < 0.3 * KEPT
     assert kept.table(ALL, 3, columns)["max"].tolist() == [0.25, 3.0]
     trial.close()
 
 
-def test_a_rule_that_runs_anew_over_what_has_left_says_the_same(tmp_path: Path) -> None:
+def test_rerun_after_eviction_has_the_same_outcomes(tmp_path: Path) -> None:
     trial = create_trial(long_run(tmp_path, 300))
-    measurements_of(trial)._kept_bytes = 20_000  # less than what is fetched at once, too
+    measurements_of(trial)._kept_bytes = 20_000  # less than one prefetch
     runner = RuleRunner(trial)
     runner.add("ExplodingTensor", tensor_regex="w")
     runner.add("LossNotDecreasing", tensor_regex="loss", use_losses_collection=False, diff_percent=30)

@@ -1,4 +1,4 @@
-"""The runner and invoke_rule: events, statuses, live runs, pausing, changing parameters, and rules that misbehave."""
+"""RuleRunner and invoke_rule: events, statuses, live runs, parameters, errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from smdwidgets.rules.measurements import measurements_of
 
 
 class Threshold(Rule):
-    """Fires where the loss is above a limit."""
+    """Fires when the loss is above a limit."""
 
     def __init__(self, base_trial: Any, limit: str = "0.5", names: str = "loss") -> None:
         super().__init__(base_trial, other_trials=None)
@@ -49,11 +49,11 @@ class Threshold(Rule):
 
 
 class Broken(Rule):
-    """Raises, but for the first step."""
+    """Raises at every step except the first."""
 
     def invoke_at_step(self, step: int) -> bool:
         if step:
-            raise ZeroDivisionError("what a pity")
+            raise ZeroDivisionError("broken")
         return False
 
 
@@ -124,27 +124,27 @@ def test_required_tensors() -> None:
 # ------------------------------------------------------------------------------------------------------- invoke_rule
 
 
-def test_invoke_rule_walks_saved_steps_and_ends_before_end_step() -> None:
-    asked: list[int] = []
+def test_invoke_rule_evaluates_saved_steps_before_end_step() -> None:
+    evaluated: list[int] = []
 
-    class Asked(Threshold):
+    class Recording(Threshold):
         def invoke_at_step(self, step: int) -> bool:
-            asked.append(step)
+            evaluated.append(step)
             return super().invoke_at_step(step)
 
     trial = losses(0.1, 0.9, 0.1, 0.9)
-    trial.put(1_000_000_000, "loss", 0.0)  # nobody walks there through every integer
+    trial.put(1_000_000_000, "loss", 0.0)  # must not iterate over every integer up to this step
     with pytest.raises(NoMoreData):
-        invoke_rule(Asked(trial))
-    assert asked == [0, 10, 20, 30, 1_000_000_000]
-    asked.clear()
-    invoke_rule(Asked(trial), start_step=5, end_step=30)
-    assert asked == [10, 20]
-    asked.clear()
+        invoke_rule(Recording(trial))
+    assert evaluated == [0, 10, 20, 30, 1_000_000_000]
+    evaluated.clear()
+    invoke_rule(Recording(trial), start_step=5, end_step=30)
+    assert evaluated == [10, 20]
+    evaluated.clear()
     with pytest.raises(RuleEvaluationConditionMet) as met:
-        invoke_rule(Asked(trial), raise_eval_cond=True)
+        invoke_rule(Recording(trial), raise_eval_cond=True)
     assert met.value.step == 10
-    assert asked == [0, 10]
+    assert evaluated == [0, 10]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_invoke_rule_walks_saved_steps_and_ends_before_end_step() -> None:
         (40, 40, None),
     ],
 )
-def test_invoke_rule_raises_at_the_end_of_the_run_as_smdebug_does(
+def test_invoke_rule_raises_no_more_data_at_the_end_of_the_run(
     start: int | None, end: int | None, step: int | None
 ) -> None:
     rule = Threshold(losses(0.1, 0.1, 0.1, 0.1))  # steps 0 to 30
@@ -172,7 +172,7 @@ def test_invoke_rule_raises_at_the_end_of_the_run_as_smdebug_does(
     assert (raised.value.step, raised.value.mode, raised.value.last_step) == (step, modes.GLOBAL, 30)
 
 
-def test_invoke_rule_passes_over_what_is_missing() -> None:
+def test_invoke_rule_skips_missing_tensors() -> None:
     trial = losses(0.1, 0.9)
     trial.put(5, "other", 1.0)
     rule = Threshold(trial)
@@ -214,17 +214,17 @@ def write_slowly(path: Path, steps: int, pause: float) -> threading.Thread:
 
 def test_invoke_rule_follows_a_live_run(tmp_path: Path) -> None:
     writer = write_slowly(tmp_path / "run", 12, 0.03)
-    asked: list[int] = []
+    evaluated: list[int] = []
 
-    class Asked(Rule):
+    class Recording(Rule):
         def invoke_at_step(self, step: int) -> bool:
-            asked.append(step)
+            evaluated.append(step)
             return False
 
     with pytest.raises(NoMoreData):
-        invoke_rule(Asked(create_trial(tmp_path / "run", wait=30)))
+        invoke_rule(Recording(create_trial(tmp_path / "run", wait=30)))
     writer.join()
-    assert asked == list(range(12))
+    assert evaluated == list(range(12))
 
 
 # ------------------------------------------------------------------------------------------------------------ runner
@@ -254,7 +254,7 @@ def test_runner_follows_a_live_run_to_its_end(tmp_path: Path) -> None:
     assert "judged no step" in runner["DeadRelu"].message
 
 
-def test_summary_has_the_service_s_shape() -> None:
+def test_summary_has_the_format_of_sagemaker() -> None:
     runner = finished(RuleRunner(losses(0.1, 0.9, 0.8), [Threshold, "VanishingGradient"]))
     first, second = runner.summary()
     assert list(first) == [
@@ -269,7 +269,7 @@ def test_summary_has_the_service_s_shape() -> None:
     assert first["StatusDetails"].startswith(
         "RuleEvaluationConditionMet: Evaluation of the rule Threshold at step 10 resulted in the condition being met\n"
     )
-    assert "loss: 0.9 against a limit of 0.5" in first["StatusDetails"]
+    assert "loss: 0.9, limit 0.5" in first["StatusDetails"]
     assert len(first["StatusDetails"]) <= 1024
     assert second["RuleEvaluationStatus"] == "NoIssuesFound"
     assert {status.value for status in Status} == {
@@ -282,17 +282,14 @@ def test_summary_has_the_service_s_shape() -> None:
     }
 
 
-def test_an_error_stays_with_its_rule() -> None:
+def test_error_affects_only_its_rule() -> None:
     runner = finished(RuleRunner(losses(0.1, 0.9, 0.1), [Broken, Threshold]))
     assert runner.status == {"Broken": "Error", "Threshold": "IssuesFound"}
     assert runner["Broken"].outcomes == {0: Outcome.PASSED, 10: Outcome.ERROR, 20: Outcome.ERROR}
-    assert (
-        "2 steps ended in an error, the last at step 20: ZeroDivisionError: what a pity"
-        in runner["Broken"].status_details()
-    )
+    assert "2 steps failed, the last at step 20: ZeroDivisionError: broken" in runner["Broken"].status_details()
 
 
-def test_a_rule_that_does_not_return_can_be_stopped_when_it_does() -> None:
+def test_stop_waits_for_a_blocked_rule() -> None:
     go_on = threading.Event()
     begun = threading.Event()
 
@@ -317,34 +314,34 @@ def test_a_rule_that_does_not_return_can_be_stopped_when_it_does() -> None:
 
 def test_pause_and_resume() -> None:
     steps = threading.Semaphore(0)
-    asked: list[int] = []
+    evaluated: list[int] = []
 
     class Stepwise(Rule):
         def invoke_at_step(self, step: int) -> bool:
             assert steps.acquire(timeout=60)
-            asked.append(step)
+            evaluated.append(step)
             return False
 
     runner = RuleRunner(losses(*range(20)), [Stepwise]).start()
     for _ in range(3):
         steps.release()
-    while len(asked) < 3:
+    while len(evaluated) < 3:
         time.sleep(0.01)
     runner.pause()
     steps.release()
-    while len(asked) < 4:
+    while len(evaluated) < 4:
         time.sleep(0.01)
     for _ in range(30):
         steps.release()
     time.sleep(0.2)
     assert runner.paused
-    assert len(asked) <= 5
+    assert len(evaluated) <= 5
     runner.resume()
     assert runner.wait(30)
-    assert asked == [step * 10 for step in range(20)]
+    assert evaluated == [step * 10 for step in range(20)]
 
 
-def test_changed_parameters_run_the_rule_anew_and_read_nothing(trained: Any) -> None:
+def test_changed_parameters_rerun_the_rule_without_reading(trained: Any) -> None:
     history: History = trained()
     runner = finished(RuleRunner(create_trial(history.path), [VanishingGradient, "LossNotDecreasing"]))
     assert runner.status["VanishingGradient"] == "NoIssuesFound"
@@ -371,7 +368,7 @@ def test_changed_parameters_run_the_rule_anew_and_read_nothing(trained: Any) -> 
     assert runner["VanishingGradient"].rule.threshold == limit
 
 
-def test_each_record_is_read_once_whatever_the_number_of_rules(trained: Any) -> None:
+def test_each_record_is_read_once_for_all_rules(trained: Any) -> None:
     history: History = trained()
     runner = RuleRunner(create_trial(history.path), ["VanishingGradient", "GradientNormSpike", "ExplodingTensor"])
     runner.add("TensorVariance", collection_names="gradients")
@@ -380,7 +377,7 @@ def test_each_record_is_read_once_whatever_the_number_of_rules(trained: Any) -> 
     assert measurements_of(runner.trial).records_read == sum(len(saved) for saved in history.saved.values())
 
 
-def test_snapshots_tell_what_is_new() -> None:
+def test_snapshots_are_incremental() -> None:
     runner = finished(RuleRunner(losses(0.1, 0.9, 0.1), [Threshold]))
     evaluation = runner["Threshold"]
     whole = evaluation.snapshot()
@@ -393,7 +390,7 @@ def test_snapshots_tell_what_is_new() -> None:
     assert evaluation.snapshot().restarts == 1
 
 
-def test_rules_added_and_removed_while_at_work() -> None:
+def test_rules_added_and_removed_while_running() -> None:
     runner = finished(RuleRunner(losses(0.1, 0.9)))
     runner.add(Threshold, limit=0.95)
     second = runner.add(Threshold)
@@ -411,8 +408,8 @@ def test_rules_added_and_removed_while_at_work() -> None:
 def test_stop_at_first_and_actions_run_once() -> None:
     heard: list[Any] = []
 
-    def failing(*told: Any) -> None:
-        heard.append(told)
+    def failing(*args: Any) -> None:
+        heard.append(args)
         raise OSError("no network")
 
     runner = RuleRunner(losses(0.1, 0.9, 0.9, 0.9), stop_at_first=True)
@@ -420,12 +417,12 @@ def test_stop_at_first_and_actions_run_once() -> None:
     evaluation.rule.actions = type(evaluation.rule.actions)(Call(failing))
     finished(runner)
     assert evaluation.outcomes == {0: Outcome.PASSED, 10: Outcome.FIRED}
-    assert heard == [("Threshold", 10, "loss: 0.9 against a limit of 0.5")]
+    assert heard == [("Threshold", 10, "loss: 0.9, limit 0.5")]
     assert evaluation.status == "IssuesFound"
     assert "Action call failed: no network" in evaluation.status_details()
 
 
-def test_a_range_of_steps_and_a_run_that_goes_on(tmp_path: Path) -> None:
+def test_step_range_and_unfinished_run(tmp_path: Path) -> None:
     runner = finished(RuleRunner(losses(*[0.9] * 6), [Threshold], start_step=15, end_step=40))
     assert list(runner["Threshold"].outcomes) == [20, 30]
     hook = Hook(tmp_path / "run")
@@ -437,7 +434,7 @@ def test_a_range_of_steps_and_a_run_that_goes_on(tmp_path: Path) -> None:
     hook.close()
 
 
-def test_the_run_vanishes(tmp_path: Path) -> None:
+def test_run_is_deleted_while_running(tmp_path: Path) -> None:
     class Gone(MemoryTrial):
         def steps(self, mode: modes = modes.GLOBAL) -> list[int]:
             raise SMDebugError("the bucket is gone")
@@ -473,17 +470,17 @@ def test_unknown_rules_and_parameters() -> None:
         RuleRunner(trial).add(Threshold(losses(1.0)))
 
 
-def test_own_rules_are_described_for_editors() -> None:
+def test_describe_user_defined_rules() -> None:
     assert rule_classes()["Threshold"] is Threshold
-    told = describe(Threshold)
-    assert told["builtin"] is False
-    assert told["summary"] == "Fires where the loss is above a limit."
-    assert [parameter["name"] for parameter in told["parameters"]] == ["limit", "names"]
-    told = describe(rule_classes()["WeightUpdateRatio"])
-    assert told["parameters"][0] | {"doc": ""} == {
+    description = describe(Threshold)
+    assert description["builtin"] is False
+    assert description["summary"] == "Fires when the loss is above a limit."
+    assert [parameter["name"] for parameter in description["parameters"]] == ["limit", "names"]
+    description = describe(rule_classes()["WeightUpdateRatio"])
+    assert description["parameters"][0] | {"doc": ""} == {
         "name": "num_steps", "kind": "integer", "default": None, "text": "None", "doc": "", "unit": "",
         "minimum": 1, "maximum": None, "optional": True,
     }  # fmt: skip
     for rule in rule_classes().values():
         for parameter in parameters_of(rule).values():
-            parameter.parse(parameter.format(parameter.default))  # what an editor shows can be given back
+            parameter.parse(parameter.format(parameter.default))  # the formatted value round-trips

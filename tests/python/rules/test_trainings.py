@@ -1,4 +1,4 @@
-"""Every rule on a training with its fault planted, and on a healthy one: the first step it fires at, worked out with plain numpy."""
+"""First firing of every rule on faulty and healthy trainings, checked with NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Trained = Callable[..., History]
 
 
 def first_firing(rule: str, path: Path, **parameters: Any) -> int | None:
-    """Where a rule first fires, by both ways of running it, which have to agree."""
+    """Return the first firing; both ways of running a rule must agree."""
     trial = create_trial(path)
     runner = RuleRunner(trial).start()
     evaluation = runner.add(rule, **parameters)
@@ -167,7 +167,7 @@ def test_overfit(tmp_path: Path) -> None:
 
 
 def _first_overfit(losses: dict[int, tuple[modes, float]], limit: float, patience: int) -> int | None:
-    """Plainly: at each step of validation the mean of this stretch against the mean of the training stretch before."""
+    """Reference: compare each validation phase with the training phase before."""
     count = 0
     for step, (mode, _) in losses.items():
         if mode is not modes.EVAL:
@@ -201,7 +201,7 @@ def test_similar_across_runs(trained: Trained) -> None:
     healthy = trained()
     other = trained(at={6: {"rate": 0.1001}})
     assert first_firing("SimilarAcrossRuns", other.path, other_trials=str(healthy.path)) == 7
-    again = trained(at={99: {}})  # the same training, in a run of its own
+    again = trained(at={99: {}})  # the same training in a separate run
     assert again.path != healthy.path
     assert first_firing("SimilarAcrossRuns", again.path, other_trials=str(healthy.path)) is None
 
@@ -220,7 +220,7 @@ def test_loss_spike(trained: Trained) -> None:
     found = first_firing("LossSpike", diverged.path)
     assert expected is not None
     assert found is not None
-    assert found <= expected  # it may leap before it is infinite
+    assert found <= expected  # it can spike before it is infinite
     assert first_firing("LossSpike", trained().path) is None
 
 
@@ -238,7 +238,7 @@ def test_weight_norm_growth(trained: Trained) -> None:
 
 
 def test_activation_collapse(trained: Trained) -> None:
-    # Weights of (almost) nothing beside a bias: the layer says the same whatever comes in.
+    # Weights that are almost zero and a bias: the output is the same for every input.
     assert first_firing("ActivationCollapse", trained(scale=1e-6, bias=1.0, rate=0.0, activation="tanh").path) == 0
     assert first_firing("ActivationCollapse", trained(activation="tanh").path) is None
 

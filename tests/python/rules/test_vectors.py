@@ -1,4 +1,4 @@
-"""The published vectors of the rules, limits from both sides, and what must not fire."""
+"""Published test vectors of the rules, their limits, and cases that must not fire."""
 
 from __future__ import annotations
 
@@ -59,18 +59,19 @@ V3_COUNTS = [0, 0, 0, 1, 2, 2, 1, 1, 0, 2, 0, 0, 2, 2, 2, 2, 1, 1]
 
 
 @pytest.mark.parametrize(
-    "told", [{}, {"tensor_regex": "loss, losses"}, {"collection_names": ["default"], "use_losses_collection": "False"}]
+    "options",
+    [{}, {"tensor_regex": "loss, losses"}, {"collection_names": ["default"], "use_losses_collection": "False"}],
 )
-def test_loss_vector_1(told: dict[str, Any]) -> None:
+def test_loss_vector_1(options: dict[str, Any]) -> None:
     trial = series("loss_0", V1, losses=["loss"], default=["loss"])
-    assert fired(LossNotDecreasing(trial, num_steps="10", **told)) == [12]
-    late = LossNotDecreasing(trial, num_steps="10", **told)
-    assert [step for step in (16,) if late.evaluate(step)] == []  # begun at 13: 16 is compared with 4
+    assert fired(LossNotDecreasing(trial, num_steps="10", **options)) == [12]
+    late = LossNotDecreasing(trial, num_steps="10", **options)
+    assert [step for step in (16,) if late.evaluate(step)] == []  # evaluation starts at 16, which is compared with 4
 
 
 def test_loss_vector_2() -> None:
-    # The published vector has no firing at 12, where the loss is flat: it takes diff_percent for a tolerance. Documented is the fall
-    # that is asked for, so here it fires (see the rule's docstring).
+    # The published vector has no firing at 12, where the loss is flat: it uses diff_percent as a tolerance. The documentation
+    # defines it as the minimum fall, so here the rule fires (see the rule's docstring).
     trial = series("loss", V2, losses=["loss"])
     assert fired(LossNotDecreasing(trial, num_steps=10, diff_percent=20)) == [12, 24]
     rule = LossNotDecreasing(trial, num_steps=10, diff_percent=20)
@@ -94,12 +95,12 @@ def test_loss_vector_3() -> None:
     assert counts == V3_COUNTS
 
 
-def test_loss_pairing_of_the_documents() -> None:
+def test_loss_pairing_of_the_documentation() -> None:
     # Saved every 3 steps, num_steps 10: 21 is compared with 9, the next comparison is at 33.
     trial = series("loss", dict.fromkeys(range(0, 60, 3), 1.0), losses=["loss"])
     rule = LossNotDecreasing(trial, num_steps=10)
-    asked = [step for step in range(21, 60, 3) if rule.evaluate(step)]
-    assert asked == [21, 33, 45, 57]
+    judged = [step for step in range(21, 60, 3) if rule.evaluate(step)]
+    assert judged == [21, 33, 45, 57]
     rule.evaluate(21)
     assert "at step 9 " in rule.findings[0].message
 
@@ -139,7 +140,7 @@ def test_loss_modes() -> None:
 
 
 @pytest.mark.parametrize(("size", "steps"), [(1, [10]), (2, [])])
-def test_losses_are_single_numbers(size: int, steps: list[int]) -> None:
+def test_losses_are_scalars(size: int, steps: list[int]) -> None:
     trial = MemoryTrial(losses=["loss"])
     for step in (0, 10):
         trial.put(step, "loss_output_0", 1.0 / (step + 1))
@@ -172,13 +173,13 @@ def test_confusion_vectors() -> None:
     assert fired(Confusion(confusion(TEN, TEN))) == []
 
 
-def test_confusion_says_which_classes() -> None:
+def test_confusion_names_the_classes() -> None:
     rule = Confusion(confusion(TEN, WRONG))
     rule.evaluate(0)
     assert [finding.message for finding in rule.findings] == [
         "class 4 has 1 labels and is never predicted",
-        "50 % of predictions of class 7 are right, 90 % are asked for",
-        "50 % of predictions of class 7 are of class 4, 10 % is tolerated",
+        "50 % of predictions of class 7 are correct, minimum 90 %",
+        "50 % of predictions of class 7 are of class 4, limit 10 %",
     ]
 
 
@@ -188,7 +189,7 @@ def test_confusion_of_scores() -> None:
     assert fired(Confusion(confusion([0, 1, 2, 1], scores))) == []
     assert fired(Confusion(confusion([0, 1, 1, 0], [0.1, 0.9, 0.6, 0.49]))) == []
     assert fired(Confusion(confusion([0, 1, 1, 0], [0.1, 0.9, 0.4, 0.49]))) == [0]
-    assert fired(Confusion(confusion([0, 1, 1], [0, 1]))) == []  # they do not belong together
+    assert fired(Confusion(confusion([0, 1, 1], [0, 1]))) == []  # the shapes do not match
 
 
 @pytest.mark.parametrize(("right", "fires"), [(9, False), (8, True)])
@@ -221,7 +222,7 @@ def test_misprediction_limits(wrong: int, fires: bool) -> None:
     assert bool(fired(ClassImbalance(confusion(labels, predictions)))) is fires
 
 
-def test_imbalance_adds_up_over_steps_and_scores() -> None:
+def test_imbalance_accumulates_over_steps_and_scores() -> None:
     trial = MemoryTrial()
     for step in range(10):
         labels = np.zeros(60, int)
@@ -272,7 +273,7 @@ def test_sequences_of_several_tokens() -> None:
     assert fired(NLPSequenceRatio(trial, token_values="3, 0", token_thresholds_percent="30.0, 9.0")) == [0]
     assert fired(NLPSequenceRatio(trial, token_values="3, 0", token_thresholds_percent="30.0, 10.0")) == []
     assert fired(NLPSequenceRatio(trial, token_values="3, 0", token_thresholds_percent="30")) == []
-    with pytest.raises(RuleParameterError, match="2 token_values need as many"):
+    with pytest.raises(RuleParameterError, match="for 2 token_values"):
         NLPSequenceRatio(trial, token_values="3, 0", token_thresholds_percent="1,2,3")
 
 
@@ -343,7 +344,9 @@ def test_variance_limits(limit: str, value: float, fires: bool) -> None:
 def test_unchanged_vectors() -> None:
     trial = series("a", dict.fromkeys(range(3), np.ones(4)))
     assert fired(UnchangedTensor(trial, tensor_regex="a")) == [2]
-    assert UnchangedTensor(trial, tensor_regex="a").evaluate(2)  # history from before the first step asked about counts
+    assert UnchangedTensor(trial, tensor_regex="a").evaluate(
+        2
+    )  # history includes steps before the first evaluated step
     trial.put(5, "b", np.ones(4))
     trial.put(3, "c", np.ones(4))
     trial.put(4, "c", np.ones(4) * 2)
@@ -353,7 +356,7 @@ def test_unchanged_vectors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told", "steps"),
+    ("values", "options", "steps"),
     [
         ([1.0, 1.0 + 0.9e-5, 1.0 + 1.8e-5], {}, [2]),  # each pair is close, though the ends are not
         ([1.0, 1.0 + 1.1e-5, 1.0 + 2.2e-5], {}, []),
@@ -365,9 +368,9 @@ def test_unchanged_vectors() -> None:
         ([0.0, 1.1e-8, 0.0], {}, []),
     ],
 )
-def test_unchanged_tolerances(values: list[float], told: dict[str, Any], steps: list[int]) -> None:
+def test_unchanged_tolerances(values: list[float], options: dict[str, Any], steps: list[int]) -> None:
     trial = series("a", {step: np.array([value, 0.0]) for step, value in enumerate(values)})
-    assert fired(UnchangedTensor(trial, tensor_regex="a", **told)) == steps
+    assert fired(UnchangedTensor(trial, tensor_regex="a", **options)) == steps
 
 
 def test_unchanged_shape_change_and_text() -> None:
@@ -396,7 +399,7 @@ def test_dead_relu_limits(value: np.ndarray, fires: bool) -> None:
     assert bool(fired(DeadRelu(series("net.relu_output_0", {0: value})))) is fires
 
 
-def test_dead_channels_whatever_the_layout() -> None:
+def test_dead_channels_in_any_layout() -> None:
     value = np.random.default_rng(0).random((8, 20, 5, 5))
     value[:, :11] = 0
     assert fired(DeadRelu(series("ReLU_output_0", {0: value}))) == [0]
@@ -404,7 +407,7 @@ def test_dead_channels_whatever_the_layout() -> None:
     assert fired(DeadRelu(series("gradient/relu_output_0", {0: value}))) == []
 
 
-def test_small_batches_add_up() -> None:
+def test_small_batches_are_combined() -> None:
     trial = series("relu_output_0", {step: np.zeros((1, 6)) for step in range(20)})
     assert fired(DeadRelu(trial)) == [15, 16, 17, 18, 19]
     mixed = MemoryTrial()
@@ -459,7 +462,7 @@ def test_update_ratio_window_and_modes() -> None:
 def test_update_ratio_without_values() -> None:
     rule = WeightUpdateRatio(series("w", {0: {"abs_mean": 1.0}, 1: {"abs_mean": 1.0}}, weights=["w"]))
     assert not rule.evaluate(1)
-    assert "whole tensors" in (rule.skipped or "")
+    assert "saved values" in (rule.skipped or "")
 
 
 def test_poor_initialization_signs() -> None:
@@ -511,7 +514,7 @@ def test_overtraining_counts() -> None:
     assert fired(Overtraining(trial))[0] == 29
     assert fired(Overtraining(trial, patience_validation=1))[0] == 20
     slow = series("loss", {step: 1.0 - 0.009 * step for step in range(20)}, losses=["loss"])
-    assert fired(Overtraining(slow)) == []  # small gains add up to delta
+    assert fired(Overtraining(slow)) == []  # small improvements accumulate to delta
 
 
 def test_similar_aligns_modes() -> None:
@@ -554,7 +557,7 @@ def test_workers_diverge_from_the_step_on() -> None:
     assert fired(WorkerDivergence(single)) == []
 
 
-def test_every_worker_is_looked_at() -> None:
+def test_every_worker_is_judged() -> None:
     trial = MemoryTrial(gradients=["g"])
     for worker in ("worker_0", "worker_1"):
         trial.put(0, "g", np.full(2, 1e-9 if worker == "worker_1" else 1.0), worker=worker)
@@ -573,7 +576,7 @@ def test_features() -> None:
 
     assert fired(FeatureImportanceOverweight(trial(40, 20, 20, 20))) == []  # exactly the threshold
     assert fired(FeatureImportanceOverweight(trial(41, 20, 20, 19))) == [0]
-    assert fired(FeatureImportanceOverweight(trial(90, 1, 1))) == []  # no more features than are counted
+    assert fired(FeatureImportanceOverweight(trial(90, 1, 1))) == []  # at most nfeatures features
     assert fired(FeatureImportanceOverweight(trial(90, 1, 1), nfeatures="1")) == [0]
     assert fired(FeatureImportanceOverweight(trial(0, 0, 0, 0))) == []
 
@@ -599,7 +602,7 @@ def test_tree_depth(depth: int, fires: bool) -> None:
         assert bool(fired(TreeDepth(trial))) is fires, columns
 
 
-def test_tree_depth_of_nodes_as_they_were_made() -> None:
+def test_tree_depth_of_nodes_numbered_by_creation() -> None:
     trial = MemoryTrial(trees=["^trees/"])
     chain = [f"0-{each}" for each in range(13)]
     trial.put(0, "trees/ID", np.array(chain))
@@ -692,7 +695,7 @@ def test_norms_and_spikes_in_limits() -> None:
         ),
     ],
 )
-def test_default_patterns_find_the_names_of_every_framework(rule: Any, names: list[str], others: list[str]) -> None:
+def test_default_patterns_match_the_names_of_every_framework(rule: Any, names: list[str], others: list[str]) -> None:
     trial = MemoryTrial()
     for name in names + others:
         trial.put(0, name, 0.0)

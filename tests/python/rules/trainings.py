@@ -1,6 +1,6 @@
-"""Small trainings, by hand in numpy and saved by our own hook: gradient descent on a multilayer perceptron.
+"""Small NumPy trainings of a multilayer perceptron, saved with the NumPy hook.
 
-`History` is what was handed to the hook, so that a test can work out with plain numpy where a rule has to fire.
+`History` holds everything passed to the hook, so that a test can compute with NumPy where a rule must fire.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Array = NDArray[np.float64]
 
 @dataclass
 class History:
-    """Everything saved, by step and name."""
+    """All saved tensors, by step and name."""
 
     path: Path
     saved: dict[int, dict[str, Array]] = field(default_factory=dict)
 
     def first(self, test: Callable[[int, dict[str, Array]], bool]) -> int | None:
-        """The first step that passes a test."""
+        """Return the first step that passes a test."""
         return next((step for step, tensors in sorted(self.saved.items()) if test(step, tensors)), None)
 
 
@@ -42,24 +42,27 @@ ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]
 
 @dataclass
 class Training:
-    """One training and its faults. `at` changes attributes at a step, which is how a fault is planted in mid-run."""
+    """One training and its faults.
+
+    `at` sets attributes at a step, to inject a fault mid-run.
+    """
 
     widths: tuple[int, ...] = (6, 16, 16, 3)
     activation: str = "relu"
     rate: float = 0.1
     steps: int = 30
-    scale: float = 1.0  # of the initial weights, times He's
+    scale: float = 1.0  # of the initial weights, relative to He initialisation
     bias: float = 0.0
     frozen: tuple[int, ...] = ()
     label_scale: float = 1.0
     clip: float = np.inf
-    kick: float = 0.0  # added to all hidden biases, once
+    kick: float = 0.0  # added once to all hidden biases
     seed: int = 0
     batch: int = 64
     at: dict[int, dict[str, object]] = field(default_factory=dict)
 
     def run(self, path: Path) -> History:
-        """Train, and save weights, biases, gradients, inputs and outputs of activations, and the loss at every step."""
+        """Train and save weights, biases, gradients, activations and loss at every step."""
         random = np.random.default_rng(self.seed)
         sizes = list(zip(self.widths[:-1], self.widths[1:], strict=True))
         weights = [random.normal(size=size) * self.scale * np.sqrt(2.0 / size[0]) for size in sizes]
@@ -122,9 +125,10 @@ def _collection(name: str) -> str:
 def train_and_validate(
     path: Path, *, noise: float, epochs: int = 12, seed: int = 0, rate: float = 0.05
 ) -> dict[int, tuple[modes, float]]:
-    """Least squares in modes TRAIN and EVAL, four steps of training and two of validation an epoch; the loss by step.
+    """Train least squares and return mode and loss by step.
 
-    With noise among the labels and as many features as samples the training loss goes to zero and the validation loss does not.
+    Each epoch has four TRAIN steps and two EVAL steps. With noisy labels and as many features as samples, the training loss
+    converges to zero and the validation loss does not.
     """
     random = np.random.default_rng(seed)
     features = random.normal(size=(24, 20))

@@ -1,4 +1,4 @@
-"""The built-in rules, one module a rule."""
+"""The built-in rules, one module per rule."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ __all__ = [
     "WorkerDivergence",
 ]
 
-#: Every built-in rule by its name, SageMaker's first, in the order of the documentation.
+#: Every built-in rule by name, in the order of the documentation: SageMaker's rules first.
 BUILTIN: dict[str, type[BuiltinRule]] = {
     rule.__name__: rule
     for rule in (

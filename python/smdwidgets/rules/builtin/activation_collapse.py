@@ -13,31 +13,38 @@ from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Real
 from smdwidgets.rules.selector import Selector
 
-#: Samples and units beyond these are left out of the rank: evenly, so that none is preferred.
+#: Larger tensors are subsampled evenly to these numbers of samples and units.
 MOST_SAMPLES, MOST_UNITS = 512, 512
 
 
 class ActivationCollapse(BuiltinRule):
-    """A layer gives nearly the same output whatever its input.
+    """A layer's output is nearly the same for every input.
 
-    Takes a tensor as a matrix of samples (axis 0) by units (the rest). Fires when the mean variance of a unit over the samples is at most
-    `min_variance`, relative to the mean square of the outputs, or when the effective rank of the centred matrix is below
-    `min_rank_percent` percent of what it could be, min(samples - 1, units). The effective rank is the exponential of the entropy of the
-    normalised singular values: how many directions the samples really spread over.
+    Treats a tensor as a matrix of samples (axis 0) by units (the other axes). Fires when the mean variance of the units
+    over the samples, relative to the mean square of the outputs, is at most `min_variance`. Also fires when the
+    effective rank of the centred matrix is below `min_rank_percent` percent of its maximum, min(samples - 1, units).
+    The effective rank is the exponential of the entropy of the normalised singular values. It measures the number of
+    directions in which the samples vary.
 
-    Tensors with fewer than 4 samples or 2 units are not judged. From very large ones 512 samples and 512 units are taken evenly.
+    Tensors with fewer than 4 samples or 2 units are not judged. Very large tensors are subsampled evenly to 512 samples
+    and 512 units.
 
-    What to do: normalisation, a smaller learning rate; in self-supervised learning a variance or redundancy term, or larger batches.
+    What to do: add normalisation or use a smaller learning rate. In self-supervised learning, add a variance or
+    redundancy term, or use larger batches.
     """
 
     sagemaker = False
 
     collection_names = collections_parameter()
     tensor_regex = regex_parameter((r"(?i)^(?!gradient)(?!.*loss).*(_|/)outputs?([_/:]\d+)*$",))
-    min_variance = Real(
-        1e-6, "Relative variance over the samples at or below which a layer has collapsed.", minimum=0.0
+    min_variance = Real(1e-6, "Relative variance over the samples at or below which the rule fires.", minimum=0.0)
+    min_rank_percent = Real(
+        5.0,
+        "Effective rank, relative to its maximum, below which the rule fires.",
+        minimum=0.0,
+        maximum=100.0,
+        unit="%",
     )
-    min_rank_percent = Real(5.0, "Effective rank below this is a collapse.", minimum=0.0, maximum=100.0, unit="%")
 
     def judge(self, step: int) -> None:
         rows = self.rows(Selector(self.collection_names, self.tensor_regex), step)
@@ -50,13 +57,13 @@ class ActivationCollapse(BuiltinRule):
             variance, rank, possible = found
             percent = 100.0 * rank / possible
             if variance <= self.min_variance:
-                message = f"variance over the samples is {number(variance)} of the mean square, more than {number(self.min_variance)} is healthy"
+                message = f"relative variance over the samples {number(variance)} is not above min_variance={number(self.min_variance)}"
                 self.blame(name, step, variance, self.min_variance, message, worker)
             elif percent < self.min_rank_percent:
-                message = f"effective rank {number(rank)} is {number(percent)} % of {possible}, at least {number(self.min_rank_percent)} % is healthy"
+                message = f"effective rank {number(rank)} is {number(percent)} % of the maximum {possible}, below {number(self.min_rank_percent)} %"
                 self.blame(name, step, percent, self.min_rank_percent, message, worker)
         if not judged:
-            raise NothingToJudge("no output of this step has 4 samples and 2 units, all finite")
+            raise NothingToJudge("no output at this step is finite with at least 4 samples and 2 units")
 
     def _spread(self, name: str, step: int, worker: str | None) -> tuple[float, float, int] | None:
         def compute() -> tuple[float, float, int] | None:
@@ -69,7 +76,9 @@ class ActivationCollapse(BuiltinRule):
 
 
 def spread(value: NDArray[Any]) -> tuple[float, float, int] | None:
-    """The relative variance over samples, the effective rank, and the largest rank possible; None for what has none.
+    """Return relative variance over samples, effective rank and maximum rank.
+
+    Returns None for tensors that are not numeric, too small or not finite.
 
     >>> variance, rank, possible = spread(np.eye(8))
     >>> round(rank, 3), possible

@@ -11,16 +11,16 @@ from smdwidgets.rules.tables import Need
 
 
 class AllZero(SelectingRule):
-    """A tensor is zero, or mostly.
+    """A tensor is zero or mostly zero.
 
-    Fires when in any tensor looked at the share of zeros (-0.0 is one, 1e-300 is not) is at least `threshold` percent. A tensor
-    without elements is not judged. Where only reductions were saved, `min` and `max` tell of tensors that are all zero, or
-    have no zero at all; in between the tensor is not judged.
+    Fires when the share of zeros in any selected tensor is at least `threshold` percent. -0.0 counts as zero, 1e-300
+    does not. A tensor without elements is not judged. If only reductions were saved, `min` and `max` show whether the
+    tensor is all zero or has no zero; otherwise the tensor is not judged.
 
-    What to do: for activations see DeadRelu, for gradients VanishingGradient; for inputs, look at the pipeline that feeds them.
+    What to do: for activations see DeadRelu, for gradients see VanishingGradient. For inputs, check the data pipeline.
     """
 
-    threshold = Real(100.0, "Share of zeros that fires.", minimum=0.0, maximum=100.0, unit="%")
+    threshold = Real(100.0, "Share of zeros at or above which the rule fires.", minimum=0.0, maximum=100.0, unit="%")
 
     def needs(self) -> list[Need]:
         return [Need(self.selector, ("zero", "size", "min", "max"))]
@@ -34,13 +34,15 @@ class AllZero(SelectingRule):
         share = np.where(by_limits & (low == 0) & (high == 0), 100.0, share)
         share = np.where(by_limits & ((low > 0) | (high < 0)), 0.0, share)
         if np.isnan(share).all():
-            raise NothingToJudge("the tensors of this step have no elements, or only reductions that do not tell")
+            raise NothingToJudge(
+                "the tensors at this step have no elements, or their saved reductions do not determine zeros"
+            )
         for at in np.flatnonzero(share >= self.threshold):
             self.blame(
                 table.names[at],
                 step,
                 share[at],
                 self.threshold,
-                f"{number(share[at])} % zeros, {number(self.threshold)} % or more fire",
+                f"{number(share[at])} % zeros, limit {number(self.threshold)} %",
                 table.workers[at],
             )

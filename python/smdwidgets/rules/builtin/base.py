@@ -1,4 +1,4 @@
-"""What the built-in rules share: declared parameters, selectors, measurements, and silence where there is nothing to judge."""
+"""Base classes of the built-in rules: parameters, selectors and measurements."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ __all__ = ["BuiltinRule", "NothingToJudge", "SelectingRule", "collections_parame
 
 
 class NothingToJudge(Exception):
-    """This step has nothing that the rule could judge. The message says what is missing."""
+    """Raised when a step has no data that the rule can judge.
+
+    The message names the missing data.
+    """
 
 
 class BuiltinRule(HasParameters, Rule):
-    """A rule with declared parameters. A subclass gives `judge`, which blames the tensors at fault.
+    """A rule with declared parameters. Subclasses implement `judge`.
 
-    A built-in rule looks at every worker of a run, and its verdict on a step depends on nothing but what was saved until then.
+    A built-in rule judges every worker of a run. Its result at a step depends only on data saved up to that step.
     """
 
-    #: Collections that the base configuration asks the hook to save, with their parameters (as SageMaker's rule configs do).
+    #: Collections that the base configuration saves, with their parameters, as in SageMaker's rule configurations.
     collections: ClassVar[dict[str, dict[str, str]]] = {}
-    #: Whether the rule is one of SageMaker's.
+    #: Whether SageMaker has this rule.
     sagemaker: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -64,29 +67,36 @@ class BuiltinRule(HasParameters, Rule):
         super().__init__(base_trial, action_str, other_trials)
         if len(args) > len(self._parameters):
             raise SMDebugTypeError(
-                f"{self.rule_name} takes {len(self._parameters)} parameters ({', '.join(self._parameters)}), {len(args)} were given."
+                f"{self.rule_name} takes at most {len(self._parameters)} positional parameters, got {len(args)}; "
+                f"its parameters are {', '.join(self._parameters) or 'none'}"
             )
-        by_place = dict(zip(self._parameters, args, strict=False))
-        if twice := by_place.keys() & given.keys():
-            raise SMDebugTypeError(f"{self.rule_name}: {shown(min(twice))} was given twice.")
-        self.set_parameters({**by_place, **given})
+        positional = dict(zip(self._parameters, args, strict=False))
+        if twice := positional.keys() & given.keys():
+            raise SMDebugTypeError(
+                f"{self.rule_name} got multiple values for parameter {shown(min(twice))}; pass it once"
+            )
+        self.set_parameters({**positional, **given})
         self.check()
 
     def check(self) -> None:
-        """Refuse parameters that make no sense together."""
+        """Raise if the parameters are invalid in combination."""
 
     @property
     def measurements(self) -> Measurements:
-        """The columns of the base trial, shared with the other rules on it."""
+        """The measurements of the base trial, shared with its other rules."""
         return measurements_of(self.base_trial)
 
     def needs(self) -> Sequence[Need]:
-        """The columns that `judge` will ask for, so that they can be fetched for many steps at once."""
+        """Return the columns that `judge` reads, for prefetching over many steps."""
         return ()
 
     @abstractmethod
     def judge(self, step: int) -> None:
-        """Blame the tensors at fault at this step; raise `NothingToJudge` where there is nothing to look at."""
+        """Report findings at this step with `blame`.
+
+        Raises:
+            NothingToJudge: the step has no data that the rule can judge.
+        """
 
     def invoke_at_step(self, step: int) -> bool:
         self.findings = []
@@ -97,17 +107,25 @@ class BuiltinRule(HasParameters, Rule):
             self.skipped = str(reason)
         return bool(self.findings)
 
-    # ------------------------------------------------------------------------------------- what most of them begin with
+    # ---------------------------------------------------------------------------------------- helpers for subclasses
 
     def look(self, need: Need, step: int) -> StepTable:
-        """The columns needed of this step; `NothingToJudge` where no selected tensor was saved."""
+        """Return the needed columns at this step.
+
+        Raises:
+            NothingToJudge: no selected tensor was saved at this step.
+        """
         table = self.measurements.table(need.selector, step, need.columns)
         if not len(table):
             raise NothingToJudge(_nothing(need.selector, table))
         return table
 
     def rows(self, selector: Selector, step: int) -> list[tuple[str, str | None]]:
-        """The selected tensors of this step and the workers that wrote them, for rules that read whole tensors."""
+        """Return (name, worker) of the selected tensors, for rules that read values.
+
+        Raises:
+            NothingToJudge: no selected tensor was saved at this step.
+        """
         measurements = self.measurements
         found = [
             (name, worker) for name in measurements.names(selector, step) for worker in measurements.workers(name, step)
@@ -117,13 +135,13 @@ class BuiltinRule(HasParameters, Rule):
         return found
 
     def training_steps_only(self, step: int) -> ModeKeys:
-        """The step's mode, for rules on what training changes.
+        """Return the step's mode; skip EVAL and PREDICT steps.
 
-        Where the run has steps of TRAIN, the others are not judged: weights do not move while a model is evaluated.
+        Weights do not change during evaluation.
         """
         mode = self.measurements.mode(step)
         if mode in (ModeKeys.EVAL, ModeKeys.PREDICT):
-            raise NothingToJudge(f"a step of {mode.name}, in which nothing is trained")
+            raise NothingToJudge(f"steps of mode {mode.name} do not train")
         return mode
 
 
@@ -135,21 +153,21 @@ def _nothing(selector: Selector, table: StepTable | None) -> str:
 
 
 def collections_parameter(default: Iterable[str] = ()) -> Words:
-    """The parameter `collection_names`."""
-    return Words(tuple(default), "Collections whose tensors are looked at.")
+    """Create the parameter `collection_names`."""
+    return Words(tuple(default), "Collections whose tensors are selected.")
 
 
 def regex_parameter(default: Iterable[str] = (), documented: str | None = None) -> Patterns:
-    """The parameter `tensor_regex`."""
+    """Create the parameter `tensor_regex`."""
     return Patterns(
-        tuple(default), "Patterns found anywhere in the names of tensors that are looked at.", documented=documented
+        tuple(default), "Patterns of tensor names to select, matched anywhere in the name.", documented=documented
     )
 
 
 class SelectingRule(BuiltinRule):
-    """A rule on whatever tensors the person chooses, by `collection_names`, `tensor_regex` or both."""
+    """A rule on tensors selected with `collection_names`, `tensor_regex` or both."""
 
-    #: Whether one of the two has to be given.
+    #: Whether at least one of the two is required.
     needs_selector: ClassVar[bool] = True
 
     collection_names = collections_parameter()
@@ -162,5 +180,5 @@ class SelectingRule(BuiltinRule):
     def check(self) -> None:
         if self.needs_selector and self.selector.everything:
             raise InsufficientInformationForRuleInvocation(
-                self.rule_name, "say which tensors it should look at, by collection_names= or tensor_regex=."
+                self.rule_name, "select tensors with collection_names= or tensor_regex="
             )

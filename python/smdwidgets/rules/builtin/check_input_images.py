@@ -14,19 +14,19 @@ from smdwidgets.rules.measurements import Measurements
 from smdwidgets.rules.parameters import Integer, Patterns, Real
 from smdwidgets.rules.selector import Selector
 
-#: Images have no more channels than this: red, green, blue, and how opaque.
+#: Maximum number of channels of an image: red, green, blue and alpha.
 MOST_CHANNELS = 4
 
 
 class _Seen(NamedTuple):
-    """Images so far, and for each channel the sum and number of pixels."""
+    """Number of images so far, and sum and number of pixels per channel."""
 
     images: int
     sums: NDArray[np.float64]
     pixels: int
 
 
-#: By number of channels, since those of different images are not added up.
+#: By number of channels, because images with different numbers of channels are counted separately.
 _AllSeen = dict[int, _Seen]
 
 
@@ -41,21 +41,21 @@ def _plus(one: _AllSeen, more: _AllSeen) -> _AllSeen:
 class CheckInputImages(BuiltinRule):
     """The input images are not normalised.
 
-    Once `threshold_samples` images were seen, fires when the mean of any colour channel over all images so far is further than
-    `threshold_mean` from 0. Axis 0 is the batch, axis `channel` the channels; where
-    axis 1 is asked for, holds more than 4 and the last axis 4 or less, the last one is meant (Keras). Tensors of fewer than three axes, or without that axis, are
-    no images. NaN pixels make a mean that fires as well.
+    After `threshold_samples` images, fires when the mean of any colour channel over all images so far differs from 0 by
+    more than `threshold_mean`. Axis 0 is the batch and axis `channel` holds the channels. If `channel` is 1, axis 1 is
+    larger than 4 and the last axis is at most 4, the last axis is used instead (Keras). Tensors with fewer than three
+    axes, or without that axis, are not images. A NaN pixel makes the mean NaN, which also fires.
 
-    The documented pattern finds MXNet's inputs; ours also finds the input of a PyTorch model (named by its class, such as
-    `Net_input_0`), Keras's input layers, and names that speak of images.
+    SageMaker's pattern matches MXNet inputs. The default pattern also matches the input of a PyTorch model (named after
+    its class, such as `Net_input_0`), Keras input layers, and names that contain "image" or "pixel".
 
-    What to do: subtract the mean of the data set, by channel, and divide by its standard deviation.
+    What to do: subtract the per-channel mean of the data set and divide by its standard deviation.
     """
 
     collections = {"input_image": {"include_regex": ".*hybridsequential0_input_0", "save_interval": "500"}}
 
-    threshold_mean = Real(0.2, "Tolerated distance of a channel's mean from 0.", minimum=0.0)
-    threshold_samples = Integer(500, "Images to see before judging.", minimum=1)
+    threshold_mean = Real(0.2, "Maximum distance of a channel's mean from 0.", minimum=0.0)
+    threshold_samples = Integer(500, "Number of images needed before the rule judges.", minimum=1)
     regex = Patterns(
         (
             r".*hybridsequential\d+_input_0",
@@ -64,17 +64,17 @@ class CheckInputImages(BuiltinRule):
             r"^(sequential|functional|model)\w*/inputs",
             r"(?i)^(?!gradient).*(image|pixel)",
         ),
-        "Names of input tensors.",
+        "Patterns of input tensor names.",
         documented=".*hybridsequential0_input_0",
     )
-    channel = Integer(1, "The axis of the channels.", minimum=1)
+    channel = Integer(1, "Axis of the channels.", minimum=1)
 
     def judge(self, step: int) -> None:
         selector = Selector((), self.regex)
         self.rows(selector, step)
         here = _seen_at(self.measurements, selector, self.channel, step)
         if not here:
-            raise NothingToJudge(f"no tensor of this step has an axis {self.channel} and is an image")
+            raise NothingToJudge(f"no tensor at this step is an image with channels on axis {self.channel}")
 
         def add(seen: _AllSeen, each: int) -> _AllSeen:
             return _plus(seen, _seen_at(self.measurements, selector, self.channel, each))
@@ -92,7 +92,7 @@ class CheckInputImages(BuiltinRule):
             for channel, mean in enumerate(sums / pixels):
                 if not abs(mean) <= self.threshold_mean:
                     message = (
-                        f"mean {number(mean)} of channel {channel} over {images} images is further from 0 than "
+                        f"mean {number(mean)} of channel {channel} over {images} images differs from 0 by more than "
                         f"{number(self.threshold_mean)}"
                     )
                     self.blame(name, step, mean, self.threshold_mean, message)
@@ -119,7 +119,7 @@ def _seen_at(measurements: Measurements, selector: Selector, channel: int, step:
 
 
 def _axis(shape: tuple[int, ...], channel: int) -> int:
-    """The axis of the channels: the one asked for, unless the default meets an image with its channels last.
+    """Return the axis of the channels; the default axis 1 also accepts channels last.
 
     >>> _axis((8, 3, 32, 32), 1), _axis((8, 32, 32, 3), 1)
     (1, 3)

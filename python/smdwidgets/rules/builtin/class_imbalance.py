@@ -13,33 +13,31 @@ from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Flag, Integer, Patterns, Real
 from smdwidgets.rules.selector import Selector
 
-#: For each mode and class: how many labels, and how many of them were predicted otherwise.
+#: For each mode and class: the number of labels, and how many of them were mispredicted.
 _Counts = dict[ModeKeys, dict[int, tuple[int, int]]]
 
 
 class ClassImbalance(BuiltinRule):
-    """Some classes are much rarer than others, or mostly predicted wrongly.
+    """Some classes are much rarer than others or mostly mispredicted.
 
-    Labels and predictions are counted over all steps so far, each mode for itself. Once a mode has seen `samples` labels, it fires
-    when the largest class has more than `threshold_imbalance` times the labels of the smallest, or when of any class more than the
-    share `threshold_misprediction` was predicted otherwise. Counting goes on after a firing. Only classes that occur among the
-    labels count.
+    Counts labels and predictions over all steps so far, separately for each mode. Once a mode has at least `samples`
+    labels, fires when the largest class has more than `threshold_imbalance` times as many labels as the smallest class.
+    Also fires when more than the share `threshold_misprediction` of any class was mispredicted. Counting continues
+    after a firing. Only classes that occur among the labels are counted.
 
-    Predictions are class numbers; scores become classes by their largest entry if `argmax` says so, or by themselves where
-    predictions have one axis more than labels; single numbers between 0 and 1 are probabilities of class 1. Several tensors
-    that match are paired in the order of their names. Workers count together.
+    Predictions are class numbers. Scores are converted to the class with the largest score if `argmax` is True, or if
+    predictions have one axis more than labels. Single numbers between 0 and 1 are probabilities of class 1. If several
+    tensors match, they are paired in the order of their names. All workers are counted together.
 
-    What to do: resample, weight the loss by class, look at the sampler.
+    What to do: resample, weight the loss by class, check the sampler.
     """
 
-    threshold_imbalance = Real(10.0, "Largest tolerated ratio of class sizes.", minimum=1.0)
-    threshold_misprediction = Real(
-        0.7, "Largest tolerated share of wrong predictions of a class.", minimum=0.0, maximum=1.0
-    )
-    samples = Integer(500, "Labels to see before judging.", minimum=1)
-    argmax = Flag(False, "Predictions are scores; the largest is the class.")
-    labels_regex = Patterns(LABELS, "Names of labels.", documented=".*labels")
-    predictions_regex = Patterns(PREDICTIONS, "Names of predictions.", documented=".*predictions")
+    threshold_imbalance = Real(10.0, "Maximum ratio of class sizes.", minimum=1.0)
+    threshold_misprediction = Real(0.7, "Maximum share of mispredicted labels of a class.", minimum=0.0, maximum=1.0)
+    samples = Integer(500, "Number of labels needed before the rule judges.", minimum=1)
+    argmax = Flag(False, "Predictions are scores; the largest score is the class.")
+    labels_regex = Patterns(LABELS, "Patterns of label names.", documented=".*labels")
+    predictions_regex = Patterns(PREDICTIONS, "Patterns of prediction names.", documented=".*predictions")
 
     def judge(self, step: int) -> None:
         if not self._counted_at(step):
@@ -56,15 +54,15 @@ class ClassImbalance(BuiltinRule):
         ratio = counts[high][0] / counts[low][0]
         if ratio > self.threshold_imbalance:
             message = (
-                f"class {high} has {counts[high][0]} labels, class {low} {counts[low][0]}: {number(ratio)} times, "
-                f"{number(self.threshold_imbalance)} times is tolerated"
+                f"class {high} has {counts[high][0]} labels, class {low} {counts[low][0]}: ratio {number(ratio)}, "
+                f"limit {number(self.threshold_imbalance)}"
             )
             self.blame(name, step, ratio, self.threshold_imbalance, message)
         for each, (total, wrong) in sorted(counts.items()):
             if wrong / total > self.threshold_misprediction:
                 message = (
-                    f"{number(100 * wrong / total)} % of class {each} are predicted as another, "
-                    f"{number(100 * self.threshold_misprediction)} % is tolerated"
+                    f"{number(100 * wrong / total)} % of class {each} are mispredicted, "
+                    f"limit {number(100 * self.threshold_misprediction)} %"
                 )
                 self.blame(name, step, wrong / total, self.threshold_misprediction, message)
 
@@ -81,7 +79,7 @@ class ClassImbalance(BuiltinRule):
         return {**counts, mode: {**before, **merged}}
 
     def _counted_at(self, step: int) -> dict[int, tuple[int, int]]:
-        """Labels and wrong predictions by class, of this step alone."""
+        """Return labels and mispredictions by class at this step."""
         key = ("classes", step, self.labels_regex, self.predictions_regex, self.argmax)
         return self.measurements.kept(key, lambda: self._count(step))
 

@@ -17,33 +17,33 @@ from smdwidgets.rules.selector import Selector
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: A matrix of more classes than this is not a classification's.
+#: Maximum number of classes. Larger class numbers are ignored, because they are not class labels.
 MOST_CLASSES = 1_000
 
 
 class Confusion(BuiltinRule):
-    """Too many of a class's predictions belong to another class.
+    """Too many predictions of a class belong to another class.
 
-    At each step the labels and predictions saved there are counted into a matrix, label by prediction, which is then divided by its
-    column sums: of the predictions of class i, which share had which label. Fires when for any class the share on the
-    diagonal is below `min_diag`, or any share off it is above `max_off_diag`. A class that has labels and is never predicted has share 0 on
-    the diagonal; one that has neither is not judged.
+    At each step, counts labels and predictions in a confusion matrix, label by prediction, and divides each column by
+    its sum. A column then holds the labels' shares among the predictions of one class. Fires when the diagonal share of
+    any class is below `min_diag`, or any off-diagonal share is above `max_off_diag`. A class that has labels and is
+    never predicted has a diagonal share of 0. A class with neither labels nor predictions is not judged.
 
-    `labels` and `predictions` are names of tensors; where a step has none of that name, the tensors of the collections
-    `labels_collection` and `predictions_collection` are paired in the order of their names. Scores become classes as in ClassImbalance.
-    `category_no` None is the largest class number that occurs, plus one; larger labels than `category_no` allows are counted as they are.
-    Workers count together.
+    `labels` and `predictions` are tensor names. If a step has no tensor of that name, the tensors of the collections
+    `labels_collection` and `predictions_collection` are paired in the order of their names. Scores are converted to
+    classes as in ClassImbalance. If `category_no` is None, the number of classes is the largest class number plus one.
+    Labels beyond `category_no` are counted too. All workers are counted together.
 
-    What to do: look at the pairs of classes that the message names: are their labels right, are there enough of them?
+    What to do: check the class pairs named in the message. Are their labels correct? Are there enough samples?
     """
 
-    category_no = OptionalInteger(None, "Number of classes; None: as many as occur.", minimum=2)
+    category_no = OptionalInteger(None, "Number of classes; None: the largest class number plus one.", minimum=2)
     labels = Text("labels", "Name of the tensor of labels.")
     predictions = Text("predictions", "Name of the tensor of predictions.")
-    labels_collection = Text("labels", "Collection that is searched for labels.")
-    predictions_collection = Text("predictions", "Collection that is searched for predictions.")
-    min_diag = Real(0.9, "Smallest tolerated share on the diagonal.", minimum=0.0, maximum=1.0)
-    max_off_diag = Real(0.1, "Largest tolerated share off the diagonal.", minimum=0.0, maximum=1.0)
+    labels_collection = Text("labels", "Collection to search for labels.")
+    predictions_collection = Text("predictions", "Collection to search for predictions.")
+    min_diag = Real(0.9, "Minimum share on the diagonal.", minimum=0.0, maximum=1.0)
+    max_off_diag = Real(0.1, "Maximum share off the diagonal.", minimum=0.0, maximum=1.0)
 
     def judge(self, step: int) -> None:
         labels, predictions = (
@@ -55,7 +55,7 @@ class Confusion(BuiltinRule):
         key = ("confusion", step, tuple(labels), tuple(predictions), self.category_no)
         matrix = self.measurements.kept(key, lambda: self._matrix(step, labels, predictions))
         if not matrix.sum():
-            raise NothingToJudge("labels and predictions of this step do not belong together")
+            raise NothingToJudge("labels and predictions at this step do not match")
         self._judge_matrix(matrix, predictions[0], step)
 
     def _judge_matrix(self, matrix: NDArray[np.int64], name: str, step: int) -> None:
@@ -64,7 +64,7 @@ class Confusion(BuiltinRule):
         diagonal = np.diagonal(shares)
         for each in np.flatnonzero((predicted + labelled > 0) & (diagonal < self.min_diag)):
             message = (
-                f"{number(100 * diagonal[each])} % of predictions of class {each} are right, {number(100 * self.min_diag)} % are asked for"
+                f"{number(100 * diagonal[each])} % of predictions of class {each} are correct, minimum {number(100 * self.min_diag)} %"
                 if predicted[each]
                 else f"class {each} has {labelled[each]} labels and is never predicted"
             )
@@ -73,7 +73,7 @@ class Confusion(BuiltinRule):
         for label, each in np.argwhere(off > self.max_off_diag):
             message = (
                 f"{number(100 * off[label, each])} % of predictions of class {each} are of class {label}, "
-                f"{number(100 * self.max_off_diag)} % is tolerated"
+                f"limit {number(100 * self.max_off_diag)} %"
             )
             self.blame(name, step, off[label, each], self.max_off_diag, message)
 
@@ -96,8 +96,8 @@ class Confusion(BuiltinRule):
                 if (both := class_numbers(*values, argmax=False)) is not None:
                     pairs.append(both)
         true = np.concatenate([each[0] for each in pairs] or [np.empty(0, np.int64)])
-        said = np.concatenate([each[1] for each in pairs] or [np.empty(0, np.int64)])
-        inside = (true >= 0) & (said >= 0) & (true < MOST_CLASSES) & (said < MOST_CLASSES)
-        true, said = true[inside], said[inside]
-        size = max(self.category_no or 2, int(true.max(initial=0)) + 1, int(said.max(initial=0)) + 1)
-        return np.bincount(true * size + said, minlength=size * size).reshape(size, size)
+        predicted = np.concatenate([each[1] for each in pairs] or [np.empty(0, np.int64)])
+        inside = (true >= 0) & (predicted >= 0) & (true < MOST_CLASSES) & (predicted < MOST_CLASSES)
+        true, predicted = true[inside], predicted[inside]
+        size = max(self.category_no or 2, int(true.max(initial=0)) + 1, int(predicted.max(initial=0)) + 1)
+        return np.bincount(true * size + predicted, minlength=size * size).reshape(size, size)

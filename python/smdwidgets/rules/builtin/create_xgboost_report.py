@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
 
 class CreateXgboostReport(BuiltinRule):
-    """Writes a report on an XGBoost training. It detects nothing and never fires.
+    """Writes a report on an XGBoost training; never fires.
 
-    Writes `xgboost_report.html` (one page, no network, no scripts) and `xgboost_report.ipynb` into `rule-output/CreateXgboostReport` of the
-    run, or into `out_dir`, again every `every` saved steps while the training goes on, and once more at its end. For runs
-    that are not local `out_dir` has to be given. `plot_step` tells it as of a step.
+    Writes `xgboost_report.html` (one page, no network, no scripts) and `xgboost_report.ipynb` to
+    `rule-output/CreateXgboostReport` in the run, or to `out_dir`. Updates the files every `every` saved steps while the
+    training runs, and at its end. `out_dir` is required for runs that are not local. `plot_step` limits the report to
+    data up to that step.
 
-    Reads collections hyperparameters, metrics, feature_importance, predictions and labels; sections whose data was not saved say so.
+    Reads the collections hyperparameters, metrics, feature_importance, predictions and labels. Sections without saved
+    data name the missing data.
     """
 
     collections = {
@@ -31,23 +33,21 @@ class CreateXgboostReport(BuiltinRule):
         "labels": {"save_interval": "5"},
     }
 
-    out_dir = Text("", "Where the files go; nothing: into the run.")
-    every = Integer(50, "Saved steps between two versions of the report.", minimum=1)
-    plot_step = OptionalInteger(None, "The step that is told of; None: the last.", minimum=0)
+    out_dir = Text("", "Output directory; empty: in the run.")
+    every = Integer(50, "Number of saved steps between updates of the report.", minimum=1)
+    plot_step = OptionalInteger(None, "Last step of the report; None: the last saved step.", minimum=0)
 
     def __init__(self, base_trial: Trial, *args: object, **given: Any) -> None:
         super().__init__(base_trial, *args, **given)
-        self._asked = 0
+        self._judged = 0
 
     def check(self) -> None:
         if not self.out_dir and run_path(self.base_trial) is None:
-            raise RuleParameterError(
-                f"{self.rule_name}: the run is not local, so say where the report goes, by out_dir=."
-            )
+            raise RuleParameterError(f"{self.rule_name} cannot write to the run, which is not local; pass out_dir=")
 
     @property
     def folder(self) -> Path:
-        """Where the files are."""
+        """The output directory."""
         return (
             Path(self.out_dir)
             if self.out_dir
@@ -56,8 +56,8 @@ class CreateXgboostReport(BuiltinRule):
 
     def judge(self, step: int) -> None:
         names = self.measurements.names_at(step)
-        self._asked += 1
-        if self._asked % self.every == 0:
+        self._judged += 1
+        if self._judged % self.every == 0:
             self.write()
         if not names:
             raise NothingToJudge("no tensor at this step")
@@ -66,7 +66,7 @@ class CreateXgboostReport(BuiltinRule):
         self.write()
 
     def write(self) -> tuple[Path, Path]:
-        """Write both files now; their paths."""
+        """Write both files and return their paths."""
         from smdwidgets.rules.report import XgboostReport
 
         report = XgboostReport(self.base_trial, self.plot_step)

@@ -17,14 +17,15 @@ from smdwidgets.rules.selector import Selector
 class DeadRelu(BuiltinRule):
     """Most units of a ReLU layer are never active.
 
-    A unit is dead when fewer than `threshold_inactivity` percent of its outputs are other than zero. Fires when more than
+    A unit is dead when fewer than `threshold_inactivity` percent of its outputs are nonzero. Fires when more than
     `threshold_layer` percent of a layer's units are dead.
 
-    A unit is a channel: a slice along axis 1 or along the last axis, whichever shows more dead ones (axis 0 is the batch). All
-    workers' outputs count together, and where a step holds fewer than 16 outputs a unit, earlier steps are added. Gradients
-    whose names match are left alone.
+    A unit is a channel: a slice along axis 1 or along the last axis, whichever has more dead units (axis 0 is the
+    batch). The outputs of all workers are combined. If a step holds fewer than 16 outputs per unit, earlier steps are
+    added. Gradients are ignored, even if their names match.
 
-    What to do: a smaller learning rate, smaller or positive initial biases, LeakyReLU or GELU, normalised inputs.
+    What to do: use a smaller learning rate, smaller or positive initial biases, LeakyReLU or GELU, or normalised
+    inputs.
     """
 
     collections = {"relu_output": {"include_regex": ".*relu_output", "save_interval": "500"}}
@@ -32,8 +33,10 @@ class DeadRelu(BuiltinRule):
     tensor_regex = regex_parameter(
         (r"(?i)^(?!gradient).*re_?lu[^/]*(_|/)output", r"^(?!gradient).*/Relu(_\d+)?:\d"), documented=".*relu_output"
     )
-    threshold_inactivity = Real(1.0, "Activity below this is death.", minimum=0.0, maximum=100.0, unit="%")
-    threshold_layer = Real(50.0, "Share of dead units above this fires.", minimum=0.0, maximum=100.0, unit="%")
+    threshold_inactivity = Real(1.0, "Activity below which a unit is dead.", minimum=0.0, maximum=100.0, unit="%")
+    threshold_layer = Real(
+        50.0, "Share of dead units above which the rule fires.", minimum=0.0, maximum=100.0, unit="%"
+    )
 
     def judge(self, step: int) -> None:
         selector = Selector((), self.tensor_regex)
@@ -50,7 +53,7 @@ class DeadRelu(BuiltinRule):
                 message = f"{number(share)} % of {units} units are dead, more than {number(self.threshold_layer)} %"
                 self.blame(name, step, share, self.threshold_layer, message)
         if not judged:
-            raise NothingToJudge(f"fewer than {FEWEST_SAMPLES} outputs a unit were saved so far")
+            raise NothingToJudge(f"fewer than {FEWEST_SAMPLES} outputs per unit were saved so far")
 
 
 def _active(value: NDArray[Any]) -> NDArray[np.bool_]:

@@ -12,18 +12,20 @@ from smdwidgets.rules.tables import Need
 
 
 class FeatureImportanceOverweight(BuiltinRule):
-    """A few features of an XGBoost model carry nearly all of the importance.
+    """A few features of an XGBoost model have nearly all of the importance.
 
-    Fires when the `nfeatures` largest importances of a step are more than the share `threshold` of their sum. A model that uses no more than
-    `nfeatures` features is not judged (their share is always 1), nor one whose importances sum to zero.
+    Fires when the `nfeatures` largest importances at a step exceed the share `threshold` of the sum of all importances.
+    A model that uses at most `nfeatures` features is not judged, because their share is always 1. A model whose
+    importances sum to zero is not judged.
 
-    What to do: is the feature a leak of the label? Is the tree too shallow? Try it without the feature.
+    What to do: check whether the feature leaks the label and whether the trees are too shallow. Train without the
+    feature.
     """
 
     collections = {"feature_importance": {"save_interval": "500"}}
 
-    threshold = Real(0.8, "Largest tolerated share.", minimum=0.0, maximum=1.0)
-    nfeatures = Integer(3, "How many features count as few.", minimum=1)
+    threshold = Real(0.8, "Maximum share of the importance.", minimum=0.0, maximum=1.0)
+    nfeatures = Integer(3, "Number of largest importances to sum.", minimum=1)
     tensor_regex = regex_parameter((".*feature_importance/weight",))
 
     @property
@@ -39,7 +41,7 @@ class FeatureImportanceOverweight(BuiltinRule):
         total = sum(importances.values())
         if len(importances) <= self.nfeatures:
             raise NothingToJudge(
-                f"{len(importances)} features have an importance, {self.nfeatures} of them always carry all"
+                f"only {len(importances)} features have an importance; judging needs more than nfeatures={self.nfeatures}"
             )
         if total <= 0:
             raise NothingToJudge("the importances sum to zero")
@@ -47,5 +49,5 @@ class FeatureImportanceOverweight(BuiltinRule):
         share = sum(importances[name] for name in top) / total
         if share > self.threshold:
             names = ", ".join(name.rpartition("/")[2] for name in top)
-            message = f"{names} carry {number(100 * share)} % of the importance, {number(100 * self.threshold)} % is tolerated"
+            message = f"{names} have {number(100 * share)} % of the importance, limit {number(100 * self.threshold)} %"
             self.blame(top[0], step, share, self.threshold, message)

@@ -15,14 +15,14 @@ from smdwidgets.rules.tables import Need
 
 
 class GradientNormSpike(BuiltinRule):
-    """The norm of all gradients together is suddenly much larger than before.
+    """The global gradient norm is suddenly much larger than before.
 
-    Fires when the global norm, the square root of the sum of squares over all gradients, is more than `threshold` times the median of
-    the `window` saved steps before it (those of the same mode). At least `min_steps` of them have to be there. A norm that is not
-    finite fires at once; such norms, and zero, do not count towards the median. In a multi-worker run the worker with the largest norm
-    counts. A saved reduction `l2` is enough.
+    The global norm is the square root of the sum of squares over all gradients. Fires when it is more than `threshold`
+    times its median over the previous `window` saved steps of the same mode. At least `min_steps` previous norms are
+    needed. A norm that is not finite fires immediately. The median ignores zero norms and norms that are not finite. In
+    a run with several workers, the rule uses the worker with the largest norm. A saved reduction `l2` is enough.
 
-    What to do: clip gradients, warm the learning rate up, look at the batch of that step.
+    What to do: clip gradients, warm up the learning rate, check the batch of that step.
     """
 
     sagemaker = False
@@ -30,9 +30,9 @@ class GradientNormSpike(BuiltinRule):
 
     collection_names = collections_parameter(("gradients",))
     tensor_regex = regex_parameter()
-    threshold = Real(10.0, "How many times the median is a spike.", minimum=1.0)
-    window = Integer(20, "Saved steps that the median is taken over.", minimum=1)
-    min_steps = Integer(5, "Saved steps that have to be there before judging.", minimum=1)
+    threshold = Real(10.0, "Ratio to the median above which the rule fires.", minimum=1.0)
+    window = Integer(20, "Number of previous saved steps for the median.", minimum=1)
+    min_steps = Integer(5, "Minimum number of previous saved steps.", minimum=1)
 
     def needs(self) -> list[Need]:
         return [Need(Selector(self.collection_names, self.tensor_regex), ("l2",))]
@@ -54,17 +54,17 @@ class GradientNormSpike(BuiltinRule):
                 if math.isfinite(earlier) and earlier > 0:
                     before.append(earlier)
         if len(before) < self.min_steps:
-            raise NothingToJudge(f"{len(before)} of {self.min_steps} earlier norms seen so far")
+            raise NothingToJudge(f"only {len(before)} of {self.min_steps} previous norms are available")
         usual = median(before)
         if norm > self.threshold * usual:
             message = (
                 f"the global gradient norm {number(norm)} is {number(norm / usual)} times its median {number(usual)}, "
-                f"{number(self.threshold)} times is tolerated; this tensor has the largest part"
+                f"limit {number(self.threshold)} times; this tensor has the largest norm"
             )
             self.blame(tensor, step, norm, self.threshold * usual, message, worker)
 
     def _norm(self, step: int) -> tuple[float, str, str | None]:
-        """The global norm of the worker with the largest one, and the tensor with the largest part of it."""
+        """Return the largest global norm of a worker, its largest tensor, and the worker."""
         need = self.needs()[0]
 
         def compute() -> tuple[float, str, str | None]:

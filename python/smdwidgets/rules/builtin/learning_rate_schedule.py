@@ -12,32 +12,32 @@ from smdwidgets.rules.parameters import Choice, OptionalReal, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
 
-#: Relative differences below this are rounding.
+#: Relative differences up to this are treated as rounding errors.
 ROUNDING = 1e-6
 
 
 class LearningRateSchedule(BuiltinRule):
-    """The learning rate is not what a schedule would make it.
+    """The learning rate is out of range or does not follow its schedule.
 
-    Looks at saved learning rates (save them with `hook.save_scalar("learning_rate", …)`). Fires when one is NaN, infinite or negative, above
-    `max_rate`, below `min_rate`, or when it rises to more than `max_jump` times that of the saved step before. With `shape` it also fires
-    when the rate leaves that shape: "constant" never changes, "decreasing" never rises, "warmup" may rise until it has first fallen
-    and never after. Steps of EVAL and PREDICT are not judged.
+    Judges saved learning rates; save them with `hook.save_scalar("learning_rate", …)`. Fires when a rate is NaN,
+    infinite, negative, above `max_rate` or below `min_rate`, or when it rises to more than `max_jump` times the rate of
+    the previous saved step. With `shape`, also fires when the rate violates that shape: "constant" never changes,
+    "decreasing" never rises, "warmup" never rises after its first fall. Steps of EVAL and PREDICT are not judged.
 
-    What to do: look at the order of `scheduler.step()` and `optimizer.step()`, at how a resumed training restores its scheduler, and
-    whether the schedule counts steps or epochs.
+    What to do: check the order of `scheduler.step()` and `optimizer.step()`, whether a resumed training restores its
+    scheduler, and whether the schedule counts steps or epochs.
     """
 
     sagemaker = False
 
     collection_names = collections_parameter()
     tensor_regex = regex_parameter((r"(?i)learning_?rate", r"(?i)(^|[/_.])lr([/_.:\d]|$)"))
-    max_rate = Real(10.0, "Rate above this fires.", minimum=0.0)
-    min_rate = OptionalReal(None, "Rate below this fires.", minimum=0.0)
+    max_rate = Real(10.0, "Rate above which the rule fires.", minimum=0.0)
+    min_rate = OptionalReal(None, "Rate below which the rule fires.", minimum=0.0)
     max_jump = Real(
-        10.0, "How many times the rate before is a jump. A rate of zero before is not compared with.", minimum=1.0
+        10.0, "Ratio to the previous rate above which the rule fires. A previous rate of zero is ignored.", minimum=1.0
     )
-    shape = Choice(None, "The shape that the schedule has to keep.", choices=("constant", "decreasing", "warmup"))
+    shape = Choice(None, "Required shape of the schedule.", choices=("constant", "decreasing", "warmup"))
 
     @property
     def selector(self) -> Selector:
@@ -51,7 +51,7 @@ class LearningRateSchedule(BuiltinRule):
         mode = self.training_steps_only(step)
         rates = losses_at(self.measurements, self.selector, step)
         if not rates:
-            raise NothingToJudge("no learning rate of this step is a single number")
+            raise NothingToJudge("no learning rate at this step is a scalar")
         for name, rate in rates.items():
             self._rate(name, step, rate)
             before = self._before(name, step, mode)
@@ -74,19 +74,19 @@ class LearningRateSchedule(BuiltinRule):
         change = f"from {number(old)} at step {before} to {number(rate)}"
         if old > 0 and rate > self.max_jump * old:
             self.blame(
-                name, step, rate / old, self.max_jump, f"the learning rate jumps {change}: {number(rate / old)} times"
+                name, step, rate / old, self.max_jump, f"the learning rate jumps {change}: ratio {number(rate / old)}"
             )
             return
         rises, falls = rate > old * (1 + ROUNDING), rate < old * (1 - ROUNDING)
         if self.shape == "constant" and (rises or falls):
             self.blame(name, step, rate, old, f"the learning rate changes {change}; it should be constant")
         elif self.shape == "decreasing" and rises:
-            self.blame(name, step, rate, old, f"the learning rate rises {change}; it should not")
+            self.blame(name, step, rate, old, f"the learning rate rises {change}; it should only decrease")
         elif self.shape == "warmup" and rises and self._has_fallen(name, before, mode):
-            self.blame(name, step, rate, old, f"the learning rate rises {change}, after it had begun to fall")
+            self.blame(name, step, rate, old, f"the learning rate rises {change} after it has fallen")
 
     def _before(self, name: str, step: int, mode: ModeKeys) -> tuple[float, int] | None:
-        """The rate of the saved step before, and that step."""
+        """Return the rate at the previous saved step, and that step."""
         earlier = self.measurements.earlier((name,), step, mode).get(name)
         if earlier is None:
             return None
@@ -94,7 +94,7 @@ class LearningRateSchedule(BuiltinRule):
         return (rate, earlier) if math.isfinite(rate) else None
 
     def _has_fallen(self, name: str, step: int, mode: ModeKeys) -> bool:
-        """Whether the rate has fallen anywhere until this step."""
+        """Return whether the rate has fallen at any step up to this one."""
 
         def add(state: tuple[float | None, bool], each: int) -> tuple[float | None, bool]:
             last, fallen = state

@@ -21,49 +21,52 @@ if TYPE_CHECKING:
 
 
 class LossNotDecreasing(BuiltinRule):
-    """The loss does not fall, or not enough.
+    """The loss does not fall or does not fall enough.
 
-    At most every `num_steps` the loss is compared with that of the newest saved step at least `num_steps` earlier. Any one
-    loss tensor is enough to fire:
+    At most every `num_steps` steps, compares each loss with its value at the latest saved step that is at least
+    `num_steps` earlier. Fires when any loss
 
-    - it fell, by less than `diff_percent` percent,
-    - it stayed exactly the same,
-    - it rose, by more than `increase_threshold_percent` percent (a smaller rise counts as noise),
-    - it is NaN or infinite.
+    - fell by less than `diff_percent` percent,
+    - stayed exactly the same,
+    - rose by more than `increase_threshold_percent` percent (a smaller rise counts as noise),
+    - is NaN or infinite.
 
-    Percentages are of the earlier loss's magnitude, so that negative losses work; from an earlier loss of zero any rise fires. An
-    earlier loss that was NaN or infinite is not compared with. Losses are single numbers; other tensors that the selectors
-    find are left alone; workers are averaged.
+    Percentages are relative to the magnitude of the earlier loss, so that negative losses work. If the earlier loss is
+    zero, any rise fires. An earlier loss that is NaN or infinite is not compared. Losses are scalars; other selected
+    tensors are ignored. Workers are averaged.
 
-    `diff_percent` is the fall that is asked for, as SageMaker documents it. Its published tests of 2019 use it as a tolerance instead (with
-    20, a loss of 0.30 that was 0.30 before does not fire); the two can't both hold, and here such a loss fires.
+    `diff_percent` is the minimum fall, as SageMaker documents it. Its published tests of 2019 use it as a tolerance
+    instead: with 20, a loss of 0.30 that was 0.30 before does not fire. The two contradict each other; here such a loss
+    fires.
 
-    `mode` None judges the steps of EVAL if losses were saved in some so far, else those of TRAIN, else all. In a mode, steps
-    are that mode's own count. Collection `losses` is looked at unless `use_losses_collection` is False.
+    If `mode` is None, judges EVAL steps if any losses were saved in EVAL so far, else TRAIN steps, else all steps. With
+    a mode, steps are mode steps. The collection `losses` is selected unless `use_losses_collection` is False.
 
-    What to do: the learning rate first (both ways), then whether gradients reach the weights (WeightUpdateRatio), then the labels.
+    What to do: first check the learning rate, which can be too large or too small. Then check whether gradients reach
+    the weights (WeightUpdateRatio), then the labels.
     """
 
     collections = {"losses": {"save_interval": "500"}}
 
     collection_names = collections_parameter()
     tensor_regex = regex_parameter()
-    use_losses_collection = Flag(True, "Look at collection `losses` too.")
-    num_steps = Integer(10, "Smallest distance between the steps compared, and between comparisons.", minimum=1)
-    diff_percent = Real(0.1, "Smallest fall that is enough.", minimum=0.0, maximum=100.0, unit="%")
-    increase_threshold_percent = Real(5.0, "Largest rise that is tolerated.", minimum=0.0, maximum=100.0, unit="%")
-    mode = Choice(None, "The mode whose steps are judged.", choices=("TRAIN", "EVAL", "GLOBAL"), documented="GLOBAL")
+    use_losses_collection = Flag(True, "Also select the collection `losses`.")
+    num_steps = Integer(10, "Minimum distance between compared steps and between comparisons.", minimum=1)
+    diff_percent = Real(0.1, "Minimum fall.", minimum=0.0, maximum=100.0, unit="%")
+    increase_threshold_percent = Real(5.0, "Maximum rise.", minimum=0.0, maximum=100.0, unit="%")
+    mode = Choice(None, "Mode whose steps are judged.", choices=("TRAIN", "EVAL", "GLOBAL"), documented="GLOBAL")
 
     def __init__(self, base_trial: Trial, *args: object, **given: Any) -> None:
         super().__init__(base_trial, *args, **given)
         self._modes = ModeOfLosses()
-        #: Steps at which something was compared, by mode, ascending: the next comparison is `num_steps` later.
+        #: Ascending steps of past comparisons by mode; the next comparison is `num_steps` later.
         self._compared: dict[ModeKeys, array[int]] = {}
 
     def check(self) -> None:
         if self.selector.everything:
             raise InsufficientInformationForRuleInvocation(
-                self.rule_name, "give collection_names= or tensor_regex=, or leave use_losses_collection True."
+                self.rule_name,
+                "select tensors with collection_names= or tensor_regex=, or set use_losses_collection=True",
             )
 
     @property
@@ -79,7 +82,9 @@ class LossNotDecreasing(BuiltinRule):
         self.look(loss_need(self.selector), step)
         mode = ModeKeys[self.mode] if self.mode else self._modes.at(measurements, self.selector, step)
         if mode != ModeKeys.GLOBAL and measurements.mode(step) != mode:
-            raise NothingToJudge(f"a step of {measurements.mode(step).name}; losses of {mode.name} are judged")
+            raise NothingToJudge(
+                f"this is a {measurements.mode(step).name} step; losses are judged at {mode.name} steps"
+            )
         at = measurements.position(step, mode)
         compared = self._compared.setdefault(mode, array("q"))
         place = bisect_left(compared, at)
@@ -89,14 +94,14 @@ class LossNotDecreasing(BuiltinRule):
         now = losses_at(measurements, self.selector, step)
         earlier = self._earlier(set(now), step, at, mode)
         if not earlier:
-            raise NothingToJudge(f"no loss was saved {self.num_steps} steps earlier or more")
+            raise NothingToJudge(f"no loss was saved at least {self.num_steps} steps earlier")
         if at not in compared[place : place + 1]:
             compared.insert(place, at)
         for name, (before, old) in earlier.items():
             self._compare(name, step, before, old, now[name])
 
     def _earlier(self, names: set[str], step: int, at: int, mode: ModeKeys) -> dict[str, tuple[int, float]]:
-        """For each loss the newest step at least `num_steps` earlier, and the loss there."""
+        """Return, per loss, the latest step at least `num_steps` earlier and its value."""
         found: dict[str, tuple[int, float]] = {}
         measurements = self.measurements
         for before in measurements.earlier_steps(step, None if mode == ModeKeys.GLOBAL else mode):
@@ -124,11 +129,7 @@ class LossNotDecreasing(BuiltinRule):
         percent = 100.0 * abs(new - old) / abs(old) if old else math.inf
         if new > old and percent > self.increase_threshold_percent:
             limit = self.increase_threshold_percent
-            self.blame(
-                name, step, percent, limit, f"rose by {number(percent)} %, {change}; {number(limit)} % is tolerated"
-            )
+            self.blame(name, step, percent, limit, f"rose by {number(percent)} %, {change}; limit {number(limit)} %")
         elif new < old and percent < self.diff_percent:
             limit = self.diff_percent
-            self.blame(
-                name, step, percent, limit, f"fell by {number(percent)} %, {change}; {number(limit)} % is asked for"
-            )
+            self.blame(name, step, percent, limit, f"fell by {number(percent)} %, {change}; minimum {number(limit)} %")

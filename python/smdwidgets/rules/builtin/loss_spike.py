@@ -14,14 +14,15 @@ from smdwidgets.rules.tables import Need
 
 
 class LossSpike(BuiltinRule):
-    """The loss jumps up, or is lost altogether.
+    """The loss rises suddenly or is not finite.
 
-    Fires at once when a loss is NaN or infinite. Else it fires when a loss is above the median m of its `window` saved steps before (of
-    the same mode) by more than `threshold` times their median distance from m, and by more than `min_rise` times |m|, so that neither
-    noise nor a loss that has hardly moved counts. At least `min_steps` of them have to be there. Steps whose loss was not finite do not
-    count towards the median.
+    Fires immediately when a loss is NaN or infinite. Otherwise compares the loss with the median m over its previous
+    `window` saved steps of the same mode. Fires when the loss exceeds m by more than `threshold` times the median
+    absolute deviation and by more than `min_rise` times |m|. The second condition prevents firing on a nearly constant
+    loss. At least `min_steps` previous losses are needed. The median ignores losses that are not finite.
 
-    What to do: a smaller learning rate, gradient clipping; look at the batch of that step; go back to the checkpoint before.
+    What to do: use a smaller learning rate or gradient clipping, check the batch of that step, resume from the previous
+    checkpoint.
     """
 
     sagemaker = False
@@ -29,10 +30,12 @@ class LossSpike(BuiltinRule):
 
     collection_names = collections_parameter(("losses",))
     tensor_regex = regex_parameter()
-    threshold = Real(10.0, "How many median distances above the median are a spike.", minimum=0.0)
-    min_rise = Real(0.5, "Smallest rise, as a share of the median, that can be a spike.", minimum=0.0)
-    window = Integer(20, "Saved steps that the median is taken over.", minimum=2)
-    min_steps = Integer(5, "Saved steps that have to be there before judging.", minimum=2)
+    threshold = Real(
+        10.0, "Number of median absolute deviations above the median at which the rule fires.", minimum=0.0
+    )
+    min_rise = Real(0.5, "Minimum rise, as a share of the median.", minimum=0.0)
+    window = Integer(20, "Number of previous saved steps for the median.", minimum=2)
+    min_steps = Integer(5, "Minimum number of previous saved steps.", minimum=2)
 
     @property
     def selector(self) -> Selector:
@@ -46,7 +49,7 @@ class LossSpike(BuiltinRule):
         judged = False
         losses = losses_at(self.measurements, self.selector, step)
         if not losses:
-            raise NothingToJudge("no tensor of this step is a single number")
+            raise NothingToJudge("no tensor at this step is a scalar")
         for name, loss in losses.items():
             if not math.isfinite(loss):
                 judged = True
@@ -63,10 +66,10 @@ class LossSpike(BuiltinRule):
                 message = f"the loss {number(loss)} is above {number(limit)}; its median over {len(before)} saved steps is {number(usual)}"
                 self.blame(name, step, loss, limit, message)
         if not judged:
-            raise NothingToJudge(f"fewer than {self.min_steps} earlier losses so far")
+            raise NothingToJudge(f"fewer than {self.min_steps} previous losses are available")
 
     def _before(self, name: str, step: int) -> list[float]:
-        """The finite losses of the window before this step."""
+        """Return the finite losses in the window before this step."""
         found: list[float] = []
         measurements = self.measurements
         for each in measurements.earlier_steps(step, measurements.mode(step)):

@@ -12,13 +12,14 @@ from smdwidgets.rules.selector import Selector
 
 
 class NLPSequenceRatio(BuiltinRule):
-    """Too large a part of the input sequences is one token, such as padding or "unknown".
+    """One token, such as padding or "unknown", dominates the input sequences.
 
-    Fires when of all tokens of a step more than the given percentage have one of the `token_values`. Each value has its own
-    percentage in `token_thresholds_percent`, in the same order; a single percentage holds for all. Workers and several tensors count
-    together.
+    Fires when the share of one of the `token_values` among all tokens of a step exceeds its limit in
+    `token_thresholds_percent`. Limits are in the same order as the values; a single limit applies to all values. All
+    workers and all matching tensors are counted together.
 
-    What to do: for padding, batch sequences of like length; for unknown tokens, a larger or other vocabulary.
+    What to do: for padding, batch sequences of similar length. For unknown tokens, use a larger or different
+    vocabulary.
     """
 
     collections = {"input_sequence": {"include_regex": ".*embedding0_input_0", "save_interval": "500"}}
@@ -32,13 +33,13 @@ class NLPSequenceRatio(BuiltinRule):
         documented=".*embedding0_input_0",
     )
     token_values = Numbers((0.0,), "Tokens to count.")
-    token_thresholds_percent = Numbers((50.0,), "For each of them the largest tolerated share.")
+    token_thresholds_percent = Numbers((50.0,), "Maximum share of each token in percent.")
 
     def check(self) -> None:
         if len(self.token_thresholds_percent) not in (1, len(self.token_values)):
             raise RuleParameterError(
-                f"{self.rule_name}: {len(self.token_values)} token_values need as many token_thresholds_percent, or one, not "
-                f"{len(self.token_thresholds_percent)}."
+                f"{self.rule_name} got {len(self.token_thresholds_percent)} token_thresholds_percent for "
+                f"{len(self.token_values)} token_values; pass one threshold, or one per value"
             )
 
     def judge(self, step: int) -> None:
@@ -48,14 +49,14 @@ class NLPSequenceRatio(BuiltinRule):
             ("tokens", selector, step, self.token_values), lambda: self._count(selector, step)
         )
         if not tokens:
-            raise NothingToJudge("the tensors of this step hold no tokens")
+            raise NothingToJudge("the tensors at this step hold no tokens")
         limits = self.token_thresholds_percent
         name = self.measurements.names(selector, step)[0]
         for at, (token, count) in enumerate(zip(self.token_values, counts, strict=True)):
             limit = limits[at if len(limits) > 1 else 0]
             share = 100.0 * count / tokens
             if share > limit:
-                message = f"{number(share)} % of {tokens} tokens are {number(token)}, {number(limit)} % is tolerated"
+                message = f"{number(share)} % of {tokens} tokens are {number(token)}, limit {number(limit)} %"
                 self.blame(name, step, share, limit, message)
 
     def _count(self, selector: Selector, step: int) -> tuple[int, list[int]]:

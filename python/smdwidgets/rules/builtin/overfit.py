@@ -17,14 +17,14 @@ Means = dict[str, tuple[float, int]]
 
 @dataclass(frozen=True)
 class _State:
-    """Where the run stands: losses of the present stretches of training and validation, and how long the ratio is too high."""
+    """Losses of the current training and validation phases, and ratios so far."""
 
     training: Means = field(default_factory=dict)
     validation: Means = field(default_factory=dict)
     last_mode: ModeKeys | None = None
-    #: Training losses that their names tell, since the validation before.
+    #: Training losses identified by name since the previous validation.
     named: Means = field(default_factory=dict)
-    #: For each loss its ratio at the step last folded, and for how many judged steps in a row it was too high.
+    #: For each loss: (ratio, training, validation) at the last folded step, and the number of consecutive steps above the limit.
     ratios: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     too_high: dict[str, int] = field(default_factory=dict)
 
@@ -32,26 +32,28 @@ class _State:
 class Overfit(BuiltinRule):
     """The validation loss is well above the training loss.
 
-    Fires when `(validation - training) / training` is above `ratio_threshold` at `patience` judged steps in a row, for any loss.
+    Fires when `(validation - training) / training` of any loss is above `ratio_threshold` at `patience` consecutive
+    judged steps.
 
-    Training and validation are told apart in one of two ways:
+    Training and validation are distinguished in one of two ways:
 
-    - by mode: each saved step of EVAL is judged; its validation loss is the mean over this stretch of EVAL steps so far, its
-      training loss the mean over the stretch of TRAIN steps before it;
-    - by name: `train-rmse` and `validation-rmse` (XGBoost), `loss` and `val_loss` (Keras), `loss/train` and `loss/test`. Where a
-      validation loss comes at a step without its training loss, that is the mean over the steps since the validation before.
+    - By mode: each saved EVAL step is judged. The validation loss is the mean over the current phase of EVAL steps so
+      far, the training loss is the mean over the preceding phase of TRAIN steps.
+    - By name: `train-rmse` and `validation-rmse` (XGBoost), `loss` and `val_loss` (Keras), `loss/train` and
+      `loss/test`. If a step has a validation loss without its training loss, the training loss is the mean over the
+      steps since the previous validation.
 
-    A training loss of zero or below, or NaN, has no ratio and is not judged. Without `tensor_regex` collection `losses` is
-    looked at (and `metrics` for the names, since hooks put XGBoost's and Keras's there). Steps before `start_step` (a global
-    step) are not judged.
+    A training loss that is NaN, zero or negative has no ratio and is not judged. Without `tensor_regex`, the
+    collections `losses` and `metrics` are selected; the hooks of XGBoost and Keras save losses in `metrics`. Steps
+    before `start_step` (a global step) are not judged.
 
-    What to do: more data or augmentation, regularisation, dropout, early stopping, a smaller model.
+    What to do: use more data or augmentation, regularisation, dropout, early stopping or a smaller model.
     """
 
     tensor_regex = regex_parameter()
-    start_step = Integer(0, "First step that is judged.", minimum=0)
-    patience = Integer(1, "Judged steps in a row at which the ratio has to be too high.", minimum=1)
-    ratio_threshold = Real(0.1, "Largest tolerated ratio.")
+    start_step = Integer(0, "First global step to judge.", minimum=0)
+    patience = Integer(1, "Number of consecutive judged steps with a high ratio before the rule fires.", minimum=1)
+    ratio_threshold = Real(0.1, "Maximum ratio.")
 
     @property
     def selector(self) -> Selector:
@@ -70,7 +72,7 @@ class Overfit(BuiltinRule):
             if state.too_high.get(name, 0) >= self.patience:
                 message = (
                     f"validation {number(validation)} is {number(100 * ratio)} % above training {number(training)}, "
-                    f"{number(100 * self.ratio_threshold)} % is tolerated (judged step {state.too_high[name]} in a row)"
+                    f"limit {number(100 * self.ratio_threshold)} % ({state.too_high[name]} consecutive judged steps)"
                 )
                 self.blame(name, step, ratio, self.ratio_threshold, message)
 

@@ -16,7 +16,7 @@ from smdwidgets.rules.tables import Need
 
 @dataclass(frozen=True)
 class _Series:
-    """A loss's optimum so far, and how many saved steps have passed without a better one."""
+    """A loss's best value so far, and the saved steps since the last improvement."""
 
     best: float = math.inf
     since: int = 0
@@ -29,26 +29,26 @@ class _Series:
 class _State:
     training: dict[str, _Series] = field(default_factory=dict)
     validation: dict[str, _Series] = field(default_factory=dict)
-    #: The losses that the step last folded told something about.
+    #: Losses saved at the last folded step.
     judged: tuple[str, ...] = ()
 
 
 class Overtraining(BuiltinRule):
-    """Training goes on although neither training nor validation loss gets any better.
+    """Training continues although no loss improves.
 
-    Fires when a loss's training series has not improved for `patience_train` saved training steps and its validation series has
-    not improved for `patience_validation` saved validation steps. Where the run has only one of the two, that one decides. An
-    improvement is a new optimum by at least `delta` (absolute). NaN is no improvement.
+    Fires when a loss has not improved for `patience_train` saved training steps and for `patience_validation` saved
+    validation steps. If the run has only training or only validation losses, only those are checked. A loss improves
+    when it falls below its minimum so far by at least `delta` (absolute). NaN is not an improvement.
 
-    Training and validation are told apart by mode (TRAIN, EVAL; steps of a run without modes are training), or by names as in
+    Training and validation are distinguished by mode (TRAIN, EVAL; steps without a mode are training), or by name as in
     Overfit.
 
-    What to do: stop earlier; keep the weights of the optimum.
+    What to do: stop earlier and keep the weights of the best step.
     """
 
-    patience_train = Integer(5, "Saved training steps without a better training loss.", minimum=1)
-    patience_validation = Integer(10, "Saved validation steps without a better validation loss.", minimum=1)
-    delta = Real(0.01, "Smallest change that counts as better.", minimum=0.0)
+    patience_train = Integer(5, "Number of saved training steps without improvement.", minimum=1)
+    patience_validation = Integer(10, "Number of saved validation steps without improvement.", minimum=1)
+    delta = Real(0.01, "Minimum absolute change that counts as an improvement.", minimum=0.0)
 
     selector = Selector(("losses", "metrics"))
 
@@ -65,13 +65,13 @@ class Overtraining(BuiltinRule):
                 ("training", state.training.get(name), self.patience_train),
                 ("validation", state.validation.get(name), self.patience_validation),
             ]
-            there = [(what, one, patience) for what, one, patience in series if one is not None]
-            if all(one.since >= patience for _, one, patience in there):
-                told = " and ".join(
-                    f"{what} loss not below {number(one.best)} for {one.since} saved steps" for what, one, _ in there
+            present = [(what, one, patience) for what, one, patience in series if one is not None]
+            if all(one.since >= patience for _, one, patience in present):
+                text = " and ".join(
+                    f"{what} loss not below {number(one.best)} for {one.since} saved steps" for what, one, _ in present
                 )
-                _, one, patience = there[-1]
-                self.blame(name, step, one.since, patience, f"{told} (by {number(self.delta)} or more)")
+                _, one, patience = present[-1]
+                self.blame(name, step, one.since, patience, f"{text} (by at least {number(self.delta)})")
 
     def _add(self, state: _State, step: int) -> _State:
         losses = losses_at(self.measurements, self.selector, step)

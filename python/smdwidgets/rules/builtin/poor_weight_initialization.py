@@ -17,47 +17,46 @@ from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
 
 GRADIENTS = Selector(("gradients",))
-#: Percentiles of fewer elements say nothing.
+#: Minimum number of elements: percentiles of fewer elements are not meaningful.
 FEWEST_ELEMENTS = 20
 
 
 @dataclass(frozen=True)
 class _State:
-    """How many steps have been judged, and how each loss does."""
+    """Number of judged steps, and the progress of each loss."""
 
     count: int = 0
     losses: dict[str, tuple[float, int]] = field(default_factory=dict)  # best so far, steps since
 
 
 class PoorWeightInitialization(BuiltinRule):
-    """The first steps show that the weights began badly.
+    """The first steps indicate a poor weight initialisation.
 
-    Judges the first `steps` saved steps that train (not those of EVAL and PREDICT) and that hold any of what it looks at. Any of
-    three signs fires:
+    Judges the first `steps` saved training steps that hold activation inputs, gradients or losses. Steps of EVAL and
+    PREDICT are ignored. Fires on any of three conditions:
 
-    - among the layers' activation inputs, the largest variance is more than `threshold` times the smallest (a smallest of zero is too
-      small for any);
-    - the narrowest gradient (of 20 elements or more) has a distance between 5th and 95th percentile below `distribution_range`;
-    - a loss has not fallen below its best for `patience` saved steps.
+    - The largest variance of the layers' activation inputs is more than `threshold` times the smallest. A smallest
+      variance of zero always fires.
+    - The distance between the 5th and 95th percentile of any gradient with at least 20 elements is below
+      `distribution_range`.
+    - A loss has not fallen below its minimum for `patience` saved steps.
 
-    Later steps have nothing to judge.
+    Later steps are skipped.
 
-    What to do: He initialisation for ReLU, Xavier for tanh and sigmoid; normalisation layers.
+    What to do: use He initialisation for ReLU, Xavier initialisation for tanh and sigmoid, or normalisation layers.
     """
 
     collections = {"relu_input": {"include_regex": ".*relu_input", "save_interval": "500"}}
 
     activation_inputs_regex = Patterns(
         (r"(?i)^(?!gradient).*re_?lu[^/]*(_|/)input",),
-        "Which tensors are activation inputs.",
+        "Patterns of activation input names.",
         documented=".*relu_input",
     )
-    threshold = Real(10.0, "Largest tolerated ratio of variances between layers.", minimum=0.0)
-    distribution_range = Real(
-        0.001, "Smallest tolerated distance between the 5th and 95th percentile of gradients.", minimum=0.0
-    )
-    patience = Integer(5, "Saved steps without a lower loss.", minimum=1)
-    steps = Integer(10, "How many first saved steps are judged.", minimum=1)
+    threshold = Real(10.0, "Maximum ratio of variances between layers.", minimum=0.0)
+    distribution_range = Real(0.001, "Minimum distance between the 5th and 95th percentile of gradients.", minimum=0.0)
+    patience = Integer(5, "Number of saved steps without a lower loss.", minimum=1)
+    steps = Integer(10, "Number of first saved steps to judge.", minimum=1)
 
     @property
     def activations(self) -> Selector:
@@ -68,9 +67,9 @@ class PoorWeightInitialization(BuiltinRule):
 
     def judge(self, step: int) -> None:
         if self.measurements.mode(step) in (ModeKeys.EVAL, ModeKeys.PREDICT):
-            raise NothingToJudge("a step that does not train")
+            raise NothingToJudge(f"steps of mode {self.measurements.mode(step).name} do not train")
         if not self._holds_any(step):
-            raise NothingToJudge("neither activation inputs nor gradients nor losses at this step")
+            raise NothingToJudge("no activation inputs, gradients or losses at this step")
         key = ("initialization", self.activations, self.steps)
         state = self.measurements.fold(key, step, _State(), self._add, self.needs())
         if state.count > self.steps:
@@ -85,7 +84,7 @@ class PoorWeightInitialization(BuiltinRule):
         return any(self.measurements.names(each, step) for each in (self.activations, GRADIENTS, LOSSES))
 
     def _add(self, state: _State, step: int) -> _State:
-        # Once past the first steps nothing is asked of a run any more.
+        # After the first steps, no more data is read.
         if state.count > self.steps or self.measurements.mode(step) in (ModeKeys.EVAL, ModeKeys.PREDICT):
             return state
         if not self._holds_any(step):
@@ -110,7 +109,7 @@ class PoorWeightInitialization(BuiltinRule):
         if ratio > self.threshold:
             message = (
                 f"variance {number(layers[high])} is {number(ratio)} times that of {low} ({number(layers[low])}), "
-                f"{number(self.threshold)} times is tolerated"
+                f"limit {number(self.threshold)} times"
             )
             self.blame(high, step, ratio, self.threshold, message)
 
@@ -125,7 +124,7 @@ class PoorWeightInitialization(BuiltinRule):
             return
         (name, worker), width = min(widths.items(), key=lambda each: (each[1], each[0][0]))
         if width < self.distribution_range:
-            message = f"5th to 95th percentile of the gradient are {number(width)} apart, less than {number(self.distribution_range)}"
+            message = f"distance of 5th and 95th percentile {number(width)} is below {number(self.distribution_range)}"
             self.blame(name, step, width, self.distribution_range, message, worker)
 
     def _width(self, name: str, step: int, worker: str | None) -> float | None:

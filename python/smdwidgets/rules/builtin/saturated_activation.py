@@ -15,27 +15,33 @@ from smdwidgets.rules.selector import Selector
 
 
 class SaturatedActivation(BuiltinRule):
-    """Most units of a tanh or sigmoid layer get inputs so large that no gradient passes.
+    """Most units of a tanh or sigmoid layer are saturated.
 
-    A unit is saturated when fewer than `threshold_inactivity` percent of its inputs lie between the limits (included). Fires when
-    more than `threshold_layer` percent of a layer's units are saturated. The limits are those of sigmoid for tensors with
-    "sigmoid" in their names, in any case of letters, and those of tanh for all others.
+    The inputs of a saturated unit are so large that its gradient is almost zero. A unit is saturated when fewer than
+    `threshold_inactivity` percent of its inputs lie within the limits (inclusive). Fires when more than
+    `threshold_layer` percent of a layer's units are saturated. The sigmoid limits apply to tensors with "sigmoid" in
+    their names (case-insensitive), the tanh limits to all others.
 
-    Units, workers and small batches are counted as in DeadRelu. NaN lies between no limits.
+    Units, workers and small batches are handled as in DeadRelu. NaN lies outside the limits.
 
-    What to do: a better initialisation (Xavier), normalisation before the activation, smaller inputs, ReLU-like activations.
+    What to do: use Xavier initialisation, normalisation before the activation, smaller inputs, or ReLU-like
+    activations.
     """
 
     collection_names = collections_parameter()
     tensor_regex = regex_parameter(
         (r"(?i)^(?!gradient).*(tanh|sigmoid)[^/]*(_|/)input",), documented=".*tanh_input|.*sigmoid_input"
     )
-    threshold_tanh_min = Real(-9.4999, "Inputs of tanh below this saturate it.")
-    threshold_tanh_max = Real(9.4999, "Inputs of tanh above this saturate it.")
-    threshold_sigmoid_min = Real(-23.0, "Inputs of sigmoid below this saturate it.")
-    threshold_sigmoid_max = Real(16.99999, "Inputs of sigmoid above this saturate it.")
-    threshold_inactivity = Real(1.0, "Activity below this is saturation.", minimum=0.0, maximum=100.0, unit="%")
-    threshold_layer = Real(50.0, "Share of saturated units above this fires.", minimum=0.0, maximum=100.0, unit="%")
+    threshold_tanh_min = Real(-9.4999, "Lower limit of tanh inputs.")
+    threshold_tanh_max = Real(9.4999, "Upper limit of tanh inputs.")
+    threshold_sigmoid_min = Real(-23.0, "Lower limit of sigmoid inputs.")
+    threshold_sigmoid_max = Real(16.99999, "Upper limit of sigmoid inputs.")
+    threshold_inactivity = Real(
+        1.0, "Share of inputs within the limits below which a unit is saturated.", minimum=0.0, maximum=100.0, unit="%"
+    )
+    threshold_layer = Real(
+        50.0, "Share of saturated units above which the rule fires.", minimum=0.0, maximum=100.0, unit="%"
+    )
 
     def judge(self, step: int) -> None:
         selector = Selector(self.collection_names, self.tensor_regex)
@@ -60,7 +66,7 @@ class SaturatedActivation(BuiltinRule):
                 )
                 self.blame(name, step, share, self.threshold_layer, message)
         if not judged:
-            raise NothingToJudge(f"fewer than {FEWEST_SAMPLES} inputs a unit were saved so far")
+            raise NothingToJudge(f"fewer than {FEWEST_SAMPLES} inputs per unit were saved so far")
 
     def _limits(self, name: str) -> tuple[float, float]:
         if "sigmoid" in name.casefold():

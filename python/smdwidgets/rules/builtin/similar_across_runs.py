@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 class SimilarAcrossRuns(SelectingRule):
     """Tensors of this run differ from those of another run.
 
-    In spite of its name it fires when they are *not* similar: when any tensor that both runs hold at a step fails
-    `numpy.allclose(other, this, rtol, atol, equal_nan)`, or has another shape. Steps are matched within their mode (TRAIN step 3 with TRAIN step
-    3); where a run has no modes, by global step. A step or tensor that only one run has is not compared. With several
-    other runs each is compared. Without selectors all tensors are. Workers are compared by name.
+    Despite its name, the rule fires when tensors are *not* similar: when any tensor that both runs hold at a step fails
+    `numpy.allclose(other, this, rtol, atol, equal_nan)` or has a different shape. Steps are matched within their mode
+    (TRAIN step 3 with TRAIN step 3), or by global step if a run has no modes. Steps and tensors that only one run has
+    are not compared. Each other run is compared. Without selectors, all tensors are compared. Workers are matched by
+    name.
 
-    `other_trials` is a trial, a path, or a list of them. (SageMaker knows no `rtol`, `atol` and `equal_nan`; `rtol=0, atol=0` asks for equality.)
+    `other_trials` is a trial, a path, or a list of these. SageMaker does not have `rtol`, `atol` and `equal_nan`;
+    `rtol=0, atol=0` tests for equality.
 
-    What to do: a difference at the first step is one of initialisation or data; one that grows slowly is one of numerics.
+    What to do: if the first step differs, check initialisation and data. A slowly growing difference indicates
+    numerical differences.
     """
 
     needs_selector = False
@@ -47,7 +50,7 @@ class SimilarAcrossRuns(SelectingRule):
         others = _opened(other_trials)
         if not others:
             raise InsufficientInformationForRuleInvocation(
-                type(self).__name__, "give the run to compare with, as other_trials=."
+                type(self).__name__, "pass the run to compare with as other_trials="
             )
         super().__init__(base_trial, *args, other_trials=others, **given)
 
@@ -63,10 +66,10 @@ class SimilarAcrossRuns(SelectingRule):
                 if name in there:
                     compared += self._compare(trial, name, worker, step, other_step)
         if not compared:
-            raise NothingToJudge("the other run has no tensor of this step")
+            raise NothingToJudge("the other run has none of these tensors at the matching step")
 
     def _same_step(self, other: Trial, step: int) -> int | None:
-        """The step of the other run that this one is compared with."""
+        """Return the matching step of the other run, or None."""
         mode = self.measurements.mode(step)
         if mode != ModeKeys.GLOBAL and mode in other.modes():
             found = other.global_step(mode, self.measurements.position(step, mode))
@@ -87,7 +90,10 @@ class SimilarAcrossRuns(SelectingRule):
     def _difference(
         self, other: Trial, name: str, worker: str | None, step: int, other_step: int
     ) -> tuple[bool, float, str] | None:
-        """Whether they differ, by how much at most, and in words; None where one of them can't be had."""
+        """Return whether the tensors differ, the maximum difference and a message.
+
+        Returns None if one of them cannot be read.
+        """
         try:
             mine = self.measurements.value(name, step, worker)
             its_workers = other.tensor(name).workers(other_step)
@@ -95,10 +101,10 @@ class SimilarAcrossRuns(SelectingRule):
         except SMDebugError:
             return None
         if mine.shape != its.shape:
-            return True, float("nan"), f"has shape {mine.shape}, there {its.shape}"
+            return True, float("nan"), f"has shape {mine.shape}, the other run has {its.shape}"
         if mine.dtype.kind not in "fciub" or its.dtype.kind not in "fciub":
             same = bool((mine == its).all())
-            return not same, float("nan"), "is another text"
+            return not same, float("nan"), "has a different string value"
         if np.allclose(its, mine, self.rtol, self.atol, self.equal_nan):
             return False, 0.0, ""
         with np.errstate(all="ignore"):
@@ -111,7 +117,7 @@ def _steps(trial: Trial) -> set[int]:
 
 
 def _opened(given: Any) -> list[Trial]:
-    """Trials, those given as paths opened."""
+    """Return a list of trials; paths are opened."""
     if given is None:
         return []
     if isinstance(given, str):

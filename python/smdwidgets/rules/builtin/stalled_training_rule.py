@@ -16,28 +16,30 @@ if TYPE_CHECKING:
 
 
 class StalledTrainingRule(BuiltinRule):
-    """No new tensor has come for a while.
+    """No new step has been saved for a while.
 
-    Watches a run that has not ended: fires once when for `threshold` seconds no new step came, and again only after a new step.
-    Time runs from the moment the last step was written where the run is local, else from the moment it was seen, or the watching
-    began. Save tensors more often than every `threshold` seconds. A run that has ended is never stalled.
+    Monitors a run that has not ended. Fires once when no new step was saved for `threshold` seconds, and again only
+    after a new step. In a local run, the time is measured from the write time of the last step. Otherwise it is
+    measured from when the step was seen, or from the start of monitoring. Save tensors more often than every
+    `threshold` seconds. A run that has ended never fires.
 
-    With `stop_training_on_fire` a firing also stops the training: the SageMaker job that `training_job_name_prefix` names, if exactly one active
-    job begins with it, or without a prefix by a stop file in a local run. If that fails the firing stands, and the failure is logged.
+    With `stop_training_on_fire`, a firing also stops the training. With `training_job_name_prefix`, the rule stops the
+    SageMaker job whose name starts with the prefix, if exactly one active job matches. Without a prefix, it writes a
+    stop file to a local run. If stopping fails, the failure is logged and the rule still fires.
 
-    What to do: look at the training's log; a data loader, a lock, a lost worker or a full disk are the usual reasons.
+    What to do: read the training log. Common causes are the data loader, a deadlock, a lost worker or a full disk.
     """
 
-    threshold = Real(1800.0, "Silence that is tolerated.", minimum=0.0, unit="s")
-    stop_training_on_fire = Flag(False, "Stop the training when it fires.")
-    training_job_name_prefix = Text("", "The SageMaker job to stop.")
+    threshold = Real(1800.0, "Maximum time without a new step.", minimum=0.0, unit="s")
+    stop_training_on_fire = Flag(False, "Stop the training when the rule fires.")
+    training_job_name_prefix = Text("", "Name prefix of the SageMaker job to stop.")
 
     def __init__(self, base_trial: Trial, *args: object, **given: Any) -> None:
         super().__init__(base_trial, *args, **given)
         self._fired_at: int | None = None
 
     def judge(self, step: int) -> None:
-        """A step that came is no silence."""
+        """Accept every step: this rule judges only in `while_waiting`."""
 
     def while_waiting(self, step: int, seconds: float) -> bool:
         self.findings = []
@@ -48,7 +50,7 @@ class StalledTrainingRule(BuiltinRule):
         if silence < self.threshold:
             return False
         self._fired_at = step
-        message = f"no new step for {number(silence)} s, {number(self.threshold)} s is tolerated"
+        message = f"no new step for {number(silence)} s, limit {number(self.threshold)} s"
         self.blame("", step, silence, self.threshold, message)
         if self.stop_training_on_fire:
             self._stop(step, message)
@@ -59,11 +61,11 @@ class StalledTrainingRule(BuiltinRule):
             action = StopTraining(self.training_job_name_prefix or None)
             action.run(self.rule_name, step, message, run_path(self.base_trial))
         except Exception as error:
-            self.logger.warning("The training could not be stopped: %s", error)
+            self.logger.warning("cannot stop the training: %s", error)
 
 
 def _age(trial: Trial, step: int) -> float:
-    """Seconds since the files of a step were written; 0 where that can't be told."""
+    """Return the seconds since a step was written, or 0 if unknown."""
     root = run_path(trial)
     if root is None:
         return 0.0

@@ -13,14 +13,15 @@ from smdwidgets.rules.tables import Need
 class TensorVariance(SelectingRule):
     """The variance of a tensor is too large or too small.
 
-    Fires when for any tensor looked at the variance (over n, as numpy's) is above `max_threshold` or below `min_threshold`. A
-    limit of None is not applied; with both None the rule never fires. NaN is neither.
+    Fires when the variance of any selected tensor is above `max_threshold` or below `min_threshold`. The variance is
+    the mean squared deviation, as in `numpy.var`. A limit of None is not applied; with both None the rule never fires.
+    NaN does not fire.
 
-    What to do: look at the initialisation, the normalisation and the scale of the data.
+    What to do: check the initialisation, the normalisation and the scale of the data.
     """
 
-    max_threshold = OptionalReal(None, "Variance above this fires.", minimum=0.0)
-    min_threshold = OptionalReal(None, "Variance below this fires.", minimum=0.0)
+    max_threshold = OptionalReal(None, "Variance above which the rule fires.", minimum=0.0)
+    min_threshold = OptionalReal(None, "Variance below which the rule fires.", minimum=0.0)
 
     def needs(self) -> list[Need]:
         return [Need(self.selector, ("variance",))]

@@ -15,25 +15,25 @@ from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Real
 from smdwidgets.rules.selector import Selector
 
-#: What is larger is no node number.
+#: Larger numbers are not node numbers.
 LARGEST = 2**53
 
 TREES = Selector(("trees",), (r"^trees/",))
 
 
 class TreeDepth(BuiltinRule):
-    """A tree of an XGBoost model is deep.
+    """A tree of an XGBoost model is too deep.
 
-    Fires when the deepest tree of a step is deeper than `depth`. A tree of a single node has depth 0.
+    Fires when the deepest tree at a step is deeper than `depth`. A tree with a single node has depth 0.
 
-    Where the columns `ID`, `Yes` and `No` of the trees were saved, the depth is that of the longest path. Else it is taken from the largest
-    node number n of column `Node` (or `ID`) as floor(log2(n + 1)), which is exact where nodes are numbered by their place in a full
-    binary tree, and too small where they are numbered as they were made.
+    If the columns `ID`, `Yes` and `No` of the trees were saved, the depth is the length of the longest path. Otherwise
+    it is floor(log2(n + 1)) for the largest node number n in column `Node` (or `ID`). This is exact if nodes are
+    numbered by their position in a full binary tree, and too small if they are numbered in order of creation.
 
-    What to do: `max_depth`, `min_child_weight`, `gamma`; or grow by `lossguide` with `max_leaves`.
+    What to do: change `max_depth`, `min_child_weight` or `gamma`, or use `grow_policy="lossguide"` with `max_leaves`.
     """
 
-    depth = Real(4.0, "Depth above this fires.", minimum=0.0)
+    depth = Real(4.0, "Depth above which the rule fires.", minimum=0.0)
 
     def judge(self, step: int) -> None:
         names = self.measurements.names(TREES, step)
@@ -42,7 +42,7 @@ class TreeDepth(BuiltinRule):
         found = self.measurements.kept(("tree depth", step), lambda: self._depth(names, step))
         if found is None:
             raise NothingToJudge(
-                "the columns of the trees that tell of nodes (ID, Yes, No, Node) were not saved at this step"
+                "none of the tree columns ID, Yes, No and Node that are needed for the depth was saved at this step"
             )
         depth, name, tree = found
         if depth > self.depth:
@@ -50,7 +50,7 @@ class TreeDepth(BuiltinRule):
             self.blame(name, step, depth, self.depth, message)
 
     def _depth(self, names: tuple[str, ...], step: int) -> tuple[int, str, str] | None:
-        """The largest depth over all workers, the tensor that tells it, and the tree."""
+        """Return the largest depth over all workers, its tensor and its tree."""
         workers = dict.fromkeys(worker for name in names for worker in self.measurements.workers(name, step))
         found = [each for worker in workers if (each := self._depth_of_worker(names, step, worker)) is not None]
         return max(found, default=None)
@@ -78,7 +78,9 @@ class TreeDepth(BuiltinRule):
 
 
 def longest_paths(ids: NDArray[Any], yes: NDArray[Any], no: NDArray[Any]) -> Mapping[str, int]:
-    """For each tree, by the part of its nodes' names before the dash, the longest path from its root, in edges.
+    """Return the longest path from each tree's root, in edges.
+
+    The tree's name is the part of its node names before the dash.
 
     >>> longest_paths(np.array(["0-0", "0-1", "0-2"]), np.array(["0-1", "", ""]), np.array(["0-2", "", ""]))
     {'0': 1}
@@ -96,7 +98,7 @@ def longest_paths(ids: NDArray[Any], yes: NDArray[Any], no: NDArray[Any]) -> Map
         level, depth, seen = [root], 0, {root}
         while level:
             level = [child for name in level for child in children.get(name, ()) if child not in seen]
-            seen.update(level)  # files may lie: a circle must end
+            seen.update(level)  # damaged files can contain cycles
             depth += bool(level)
         depths[tree] = max(depths.get(tree, 0), depth)
     return depths
@@ -112,7 +114,7 @@ def _node_numbers(values: NDArray[Any]) -> NDArray[np.int64] | None:
         numbers = values[values < LARGEST].astype(np.int64)
         return numbers
     if values.dtype.kind == "f":
-        numbers = values[np.abs(values) < LARGEST].astype(np.int64)  # nor NaN
+        numbers = values[np.abs(values) < LARGEST].astype(np.int64)  # also drops NaN
         return numbers
     found = [re.fullmatch(r"(?:\d+-)?(\d{1,18})", _text(value)) for value in values]
     return np.array([int(each[1]) for each in found if each], dtype=np.int64)

@@ -12,24 +12,25 @@ from smdwidgets.rules.tables import Need, StepTable
 
 
 class UnchangedTensor(SelectingRule):
-    """A tensor stays the same over several saved steps.
+    """A tensor does not change over several saved steps.
 
-    Fires when any tensor looked at equals itself, by `numpy.allclose(earlier, now, rtol, atol, equal_nan)`, at each of the last
-    `num_steps` steps at which it was saved, this one included. Each neighbouring pair has to be close. Only steps of this
-    step's own mode count: weights do not move during an evaluation, and comparing a training step with an evaluation says
-    nothing. A tensor with a shorter history, or absent at this step, is not judged; history before the first step that the
-    rule is asked about counts. A change of shape is a change.
+    Fires when any selected tensor is unchanged over the last `num_steps` steps at which it was saved, including this
+    step. Each pair of consecutive steps is compared with `numpy.allclose(earlier, now, rtol, atol, equal_nan)`. Only
+    steps of the same mode are compared, because weights do not change during evaluation. A tensor with a shorter
+    history, or absent at this step, is not judged. Steps before the first judged step are part of the history. A change
+    of shape counts as a change.
 
-    What to do: is the layer frozen, left out of the optimiser, behind a zero learning rate, cut off by `detach`?
+    What to do: check whether the layer is frozen, missing from the optimiser, cut off by `detach`, or has a learning
+    rate of zero.
     """
 
-    num_steps = Integer(3, "Saved steps compared, this one included.", minimum=2)
+    num_steps = Integer(3, "Number of saved steps to compare, including the current step.", minimum=2)
     rtol = Real(1e-5, "Relative tolerance.", minimum=0.0)
     atol = Real(1e-8, "Absolute tolerance.", minimum=0.0)
     equal_nan = Flag(False, "Whether NaN equals NaN.")
 
     def needs(self) -> list[Need]:
-        # Most tensors change, and their extremes prove it without comparing whole tensors.
+        # If the extremes differ, the tensor changed, and its values need not be compared.
         return [Need(self.selector, ("min", "max", "size"))]
 
     def judge(self, step: int) -> None:
@@ -44,7 +45,7 @@ class UnchangedTensor(SelectingRule):
                 self.blame(name, step, self.num_steps, self.num_steps, message, worker)
 
     def _has_history(self, step: int) -> bool:
-        """Whether any selected tensor was saved often enough."""
+        """Return whether any selected tensor was saved often enough."""
         measurements = self.measurements
         seen = 1
         for before in measurements.earlier_steps(step, measurements.mode(step)):
@@ -54,7 +55,7 @@ class UnchangedTensor(SelectingRule):
         return seen >= self.num_steps
 
     def _unchanged_since(self, name: str, worker: str | None, step: int) -> int | None:
-        """The first of the last `num_steps` steps of a tensor if it is the same at all of them."""
+        """Return the first of the last `num_steps` steps if the tensor is unchanged."""
         for _ in range(self.num_steps - 1):
             before, same = self._same_as_before(step)
             row = self.look(self.needs()[0], step).row(name, worker)
@@ -64,7 +65,7 @@ class UnchangedTensor(SelectingRule):
         return step
 
     def _same_as_before(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """For each tensor of the step, the step at which it was saved before (-1: none) and whether it is the same there."""
+        """Return, per tensor, its previous step (-1: none) and whether it is unchanged."""
         key = ("unchanged", self.selector, step, self.rtol, self.atol, self.equal_nan)
         return self.measurements.kept(key, lambda: self._compare(step))
 
@@ -84,7 +85,7 @@ class UnchangedTensor(SelectingRule):
     def _provably_differ(
         self, now: StepTable, mine: NDArray[np.intp], then: StepTable, its: NDArray[np.intp]
     ) -> NDArray[np.bool_]:
-        """Where extremes are further apart than any two close tensors' can be."""
+        """Return where the extremes differ by more than the tolerance allows."""
         with np.errstate(invalid="ignore", over="ignore"):
             tolerance = self.atol + self.rtol * np.maximum(np.abs(now["min"][mine]), np.abs(now["max"][mine]))
             apart = np.maximum(np.abs(now["min"][mine] - then["min"][its]), np.abs(now["max"][mine] - then["max"][its]))
@@ -95,7 +96,7 @@ class UnchangedTensor(SelectingRule):
         try:
             then = self.measurements.value(name, before, worker)
             now = self.measurements.value(name, step, worker)
-        except TensorUnavailableForStep:  # only reductions were saved, and they do not prove a change
+        except TensorUnavailableForStep:  # only reductions were saved, and they do not prove equality
             return False
         if then.shape != now.shape:
             return False

@@ -1,4 +1,4 @@
-"""How many units of a layer are alive: for rules on activations."""
+"""Count inactive units of a layer, for rules on activations."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from smdwidgets.rules.selector import Selector
 
 __all__ = ["FEWEST_SAMPLES", "inactive_share"]
 
-#: Fewer values a unit than this say nothing about it: a healthy ReLU is off for half of its inputs.
+#: Minimum number of values per unit. A healthy ReLU is off for half of its inputs, so fewer values are not conclusive.
 FEWEST_SAMPLES = 16
 
-#: For each axis that units may lie along, and number of them: how many of a unit's values are active, and out of how many.
+#: For each possible (axis of units, number of units): the active values of each unit, and the values per unit.
 Activity = dict[tuple[int, int], tuple[NDArray[np.int64], int]]
 
 
 def activity(active: NDArray[np.bool_]) -> Activity:
-    """Count active values of each unit.
+    """Count the active values of each unit.
 
-    Axis 0 is the batch. Frameworks put a layer's units along axis 1 (PyTorch, MXNet) or along the last one (Keras, and
-    transformers everywhere), so both are counted. An array of one axis is a single sample.
+    Axis 0 is the batch. A layer's units are along axis 1 (PyTorch, MXNet) or along the last axis (Keras, transformers),
+    so both are counted. An array of one axis is a single sample.
     """
     if active.ndim < 2:
         active = active.reshape(1, -1)
@@ -38,7 +38,7 @@ def activity(active: NDArray[np.bool_]) -> Activity:
 
 
 def _added(total: Activity, more: Activity) -> Activity:
-    """Both together; what differs in shape stays apart."""
+    """Add two counts; entries of different shapes stay separate."""
     sums = dict(total)
     for key, (count, samples) in more.items():
         before, so_far = total.get(key, (np.zeros_like(count), 0))
@@ -55,22 +55,22 @@ def inactive_share(
     key: tuple[Hashable, ...],
     percent: float,
 ) -> tuple[float, int] | None:
-    """The share (in percent) of a layer's units that are active for less than `percent` percent of their values, and how many
-    units there are. None where too few values were saved so far to tell.
+    """Return the share of inactive units in percent, and the number of units.
 
-    Values of all workers count together. Where a step holds too few for each unit, earlier steps are added until there
-    are enough. Of the two axes that may hold the units the one with more inactive units counts: slices along the other axis mix
-    all units and are practically never inactive as a whole.
+    A unit is inactive if less than `percent` percent of its values are active. The result is None if too few values
+    were saved so far. Values of all workers are combined. If a step has too few values per unit, earlier steps are
+    added. Of the two possible axes of units, the one with more inactive units is used: slices along the other axis mix
+    all units and are almost never inactive.
     """
     total = _at_step(measurements, name, step, test, key)
-    mine = set(total)  # of earlier steps only what has the shape of today counts
+    mine = set(total)  # earlier steps count only if their shape is the same
     for earlier in measurements.earlier_steps(step, measurements.mode(step)):
         if not mine or min(total[each][1] for each in mine) >= FEWEST_SAMPLES:
             break
         if name in measurements.names(selector, earlier):
             found = _at_step(measurements, name, earlier, test, key)
             if not mine & found.keys():
-                break  # the layer had another shape then
+                break  # the layer had a different shape
             total = _added(total, {each: found[each] for each in mine & found.keys()})
     shares = [
         (100.0 * float(np.mean(100.0 * count / samples < percent)), len(count))

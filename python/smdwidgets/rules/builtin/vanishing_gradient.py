@@ -12,18 +12,18 @@ from smdwidgets.rules.tables import Need
 
 
 class VanishingGradient(BuiltinRule):
-    """Gradients become so small that the layers behind them no longer learn.
+    """Gradients are so small that layers no longer learn.
 
-    Fires when for any tensor of collection `gradients` the mean of absolute values is below `threshold`. A saved reduction
-    `abs_mean` is enough. NaN is not small: ExplodingTensor looks for it.
+    Fires when the mean absolute value of any tensor of collection `gradients` is below `threshold`. A saved reduction
+    `abs_mean` is enough. NaN does not fire; ExplodingTensor detects it.
 
-    What to do: ReLU-like activations instead of sigmoid or tanh, residual connections, normalisation layers, a better
-    initialisation; with mixed precision, loss scaling.
+    What to do: use ReLU-like activations instead of sigmoid or tanh, residual connections, normalisation layers or a
+    better initialisation. With mixed precision, use loss scaling.
     """
 
     collections = {"gradients": {"save_interval": "500"}}
 
-    threshold = Real(1e-7, "Mean magnitude below which a gradient has vanished.", minimum=0.0)
+    threshold = Real(1e-7, "Mean magnitude below which the rule fires.", minimum=0.0)
 
     _need = Need(Selector(("gradients",)), ("abs_mean",))
 

@@ -10,18 +10,19 @@ from smdwidgets.rules.parameters import Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
 
-#: For each tensor and worker the first norm that was not zero, and its step.
+#: For each tensor and worker: the first nonzero norm, and its step.
 _Firsts = dict[tuple[str, str | None], tuple[float, int]]
 
 
 class WeightNormGrowth(BuiltinRule):
-    """A weight grows without bound.
+    """The norm of a weight grows without bound.
 
-    Fires when the root mean square of a tensor of collection `weights` is more than `threshold` times its first saved one that was not
-    zero, and above `min_rms` (a tensor that starts at almost nothing may grow a lot). NaN fires ExplodingTensor, not this. Saved
-    reductions `l2` are enough where the tensor's size never changes.
+    Fires when the root mean square (RMS) of a tensor of collection `weights` is more than `threshold` times its first
+    nonzero saved RMS, and above `min_rms`. The minimum allows tensors that start near zero to grow. NaN does not fire;
+    ExplodingTensor detects it. Saved reductions `l2` are enough if the tensor's size does not change.
 
-    What to do: weight decay, a smaller learning rate, gradient clipping; is the loss unbounded below?
+    What to do: use weight decay, a smaller learning rate or gradient clipping. Check whether the loss is unbounded
+    below.
     """
 
     sagemaker = False
@@ -29,8 +30,8 @@ class WeightNormGrowth(BuiltinRule):
 
     collection_names = collections_parameter(("weights",))
     tensor_regex = regex_parameter()
-    threshold = Real(10.0, "Growth above this fires.", minimum=1.0)
-    min_rms = Real(1.0, "Root mean square below which growth does not matter.", minimum=0.0)
+    threshold = Real(10.0, "Ratio to the first RMS above which the rule fires.", minimum=1.0)
+    min_rms = Real(1.0, "RMS up to which growth is ignored.", minimum=0.0)
 
     def needs(self) -> list[Need]:
         return [Need(Selector(self.collection_names, self.tensor_regex), ("l2", "size"))]
@@ -46,7 +47,7 @@ class WeightNormGrowth(BuiltinRule):
             growth = norms / base
             rms = norms / np.sqrt(size)
         if np.isnan(growth).all():
-            raise NothingToJudge("the weights of this step are zero, or their norms were not saved")
+            raise NothingToJudge("the weights at this step are zero, or their norms were not saved")
         for at in np.flatnonzero(
             (growth > self.threshold) & (np.isnan(size) | (rms > self.min_rms)) & np.isfinite(growth)
         ):
@@ -54,7 +55,7 @@ class WeightNormGrowth(BuiltinRule):
             first, since = firsts[name, worker]
             message = (
                 f"norm {number(norms[at])} is {number(growth[at])} times that of step {since} ({number(first)}), "
-                f"{number(self.threshold)} times is tolerated"
+                f"limit {number(self.threshold)} times"
             )
             self.blame(name, step, growth[at], self.threshold, message, worker)
 

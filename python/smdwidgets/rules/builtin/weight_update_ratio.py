@@ -17,30 +17,34 @@ from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
 
 WEIGHTS = Selector(("weights",))
-#: Elements up to which tensors are read together, how many in all at once, and how much of a large one is looked at at once.
+#: Maximum size of tensors that are read in bulk, maximum elements per bulk read, and block size within a large tensor.
 SMALL, MOST_AT_ONCE, BLOCK = 65_536, 4_000_000, 1_000_000
 
 
 class WeightUpdateRatio(BuiltinRule):
-    """Weights change too much between saved steps, or hardly at all.
+    """Weights change too much or too little between saved steps.
 
-    For each tensor of collection `weights` the ratio is `mean|w - w0| / (mean|w0| + epsilon)`, where w0 is the tensor at an earlier
-    saved step: the one before, or with `num_steps` the oldest saved step that is at most `num_steps` earlier. Fires when any
-    ratio is above `large_threshold` or below `small_threshold`. A frozen layer has ratio 0 and fires.
+    For each tensor of collection `weights`, the ratio is `mean|w - w0| / (mean|w0| + epsilon)`, where w0 is the tensor
+    at an earlier saved step. This is the previous saved step, or with `num_steps` the oldest saved step at most
+    `num_steps` earlier. Fires when any ratio is above `large_threshold` or below `small_threshold`. A frozen layer has
+    ratio 0 and fires.
 
-    Where the run has steps of TRAIN, only those are judged and compared with each other (and `num_steps` counts them): weights do not
-    move while a model is evaluated. Tensors without elements, with NaN, or with another shape than before are not judged.
+    Steps of EVAL and PREDICT are not judged, because weights do not change during evaluation. TRAIN steps are compared
+    with TRAIN steps, and `num_steps` counts TRAIN steps. Tensors without elements, with NaN or with a changed shape are
+    not judged.
 
-    What to do: too large: a smaller learning rate, warm-up. Too small: a larger learning rate; is the layer frozen or
-    the gradient gone? A share of about 1e-3 a step is healthy.
+    What to do: if the ratio is too large, use a smaller learning rate or warm-up. If it is too small, use a larger
+    learning rate, and check for frozen layers and vanishing gradients. A healthy ratio is about 1e-3 per step.
     """
 
     collections = {"weights": {"save_interval": "500"}}
 
-    num_steps = OptionalInteger(None, "How far back to compare; None: with the saved step before.", minimum=1)
-    large_threshold = Real(10.0, "Ratio above this fires.", minimum=0.0)
-    small_threshold = Real(1e-8, "Ratio below this fires.", minimum=0.0)
-    epsilon = Real(1e-9, "Keeps the division from zero.", minimum=0.0)
+    num_steps = OptionalInteger(
+        None, "Maximum distance to the compared step; None: the previous saved step.", minimum=1
+    )
+    large_threshold = Real(10.0, "Ratio above which the rule fires.", minimum=0.0)
+    small_threshold = Real(1e-8, "Ratio below which the rule fires.", minimum=0.0)
+    epsilon = Real(1e-9, "Added to the denominator to avoid division by zero.", minimum=0.0)
 
     def needs(self) -> list[Need]:
         return [Need(WEIGHTS, ("abs_mean", "size"))]
@@ -71,11 +75,11 @@ class WeightUpdateRatio(BuiltinRule):
                     self.blame(name, step, ratio[at], limit, message, worker)
         if not judged:
             raise NothingToJudge(
-                "the weights of this step can't be compared: whole tensors, finite and of one shape, are needed"
+                "the weights at this step cannot be compared; the rule needs saved values that are finite and of equal shape"
             )
 
     def _before(self, names: tuple[str, ...], step: int, mode: ModeKeys) -> dict[str, int]:
-        """The step that each tensor is compared with."""
+        """Return the step that each tensor is compared with."""
         measurements = self.measurements
         if self.num_steps is None:
             return measurements.earlier(names, step, mode)
@@ -89,7 +93,7 @@ class WeightUpdateRatio(BuiltinRule):
         return found
 
     def _change(self, step: int, before: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """mean|w - w0| of these tensors; NaN where it can't be said."""
+        """Return mean|w - w0| of these tensors; NaN where it cannot be computed."""
         table = self.measurements.table(WEIGHTS, step, self.needs()[0].columns)
         change = np.full(len(rows), np.nan)
         large = ~(table["size"][rows] <= SMALL)
@@ -103,7 +107,7 @@ class WeightUpdateRatio(BuiltinRule):
                     continue
                 for at, new, old in zip(some, now, then, strict=True):
                     change[at] = _one(new, old)
-            # Large ones one by one: nothing is gained by reading many at once, and memory is lost.
+            # Read large tensors one by one: bulk reads are not faster for them and need more memory.
             for at in np.flatnonzero(large):
                 name, worker = table.names[rows[at]], table.workers[rows[at]]
                 try:
@@ -115,7 +119,7 @@ class WeightUpdateRatio(BuiltinRule):
 
 
 def _portions(which: NDArray[np.intp], sizes: NDArray[np.float64]) -> list[NDArray[np.intp]]:
-    """Cut into portions of bounded size in all."""
+    """Split into portions of bounded total size."""
     if not len(which):
         return []
     number = np.cumsum(sizes[which]) // MOST_AT_ONCE
@@ -123,7 +127,7 @@ def _portions(which: NDArray[np.intp], sizes: NDArray[np.float64]) -> list[NDArr
 
 
 def _one(new: NDArray[Any] | None, old: NDArray[Any] | None) -> float:
-    """mean|w - w0| of one tensor, block by block."""
+    """Return mean|w - w0| of one tensor, computed in blocks."""
     if new is None or old is None or new.shape != old.shape or not new.size or new.dtype.kind not in "fiub":
         return float("nan")
     now, then = new.reshape(1, -1), old.reshape(1, -1)
@@ -135,7 +139,7 @@ def _one(new: NDArray[Any] | None, old: NDArray[Any] | None) -> float:
 
 
 def mean_of_difference(now: NDArray[Any], then: NDArray[Any]) -> NDArray[np.float64]:
-    """mean|a - b| of each row, in double precision."""
+    """Return mean|a - b| of each row, in double precision."""
     difference = np.subtract(now, then, dtype=np.float64)
     means: NDArray[np.float64] = np.abs(difference, out=difference).mean(axis=1)
     return means

@@ -18,15 +18,16 @@ from smdwidgets.rules.tables import Need
 
 
 class WorkerDivergence(BuiltinRule):
-    """Workers that should hold the same weights do not.
+    """Workers that should hold the same weights hold different weights.
 
-    In data-parallel training every worker ends each step with the same weights. Fires when any tensor of collection `weights` is
-    further from the workers' median than `atol + rtol * m` in any element, m being the largest magnitude in it; it says which worker is
-    furthest. Where only reductions were saved their `min`, `max` and `l2` are compared. Two NaN are the same. Steps or tensors that
-    a single worker saved are not judged.
+    In data-parallel training, every worker ends each step with the same weights. Fires when any element of a tensor of
+    collection `weights` differs from the workers' median by more than `atol + rtol * m`, where m is the largest
+    magnitude in the tensor. The finding names the worker with the largest difference. If only reductions were saved,
+    `min`, `max` and `l2` are compared. NaN equals NaN. Steps and tensors that a single worker saved are not judged.
 
-    What to do: are all parameters inside the DistributedDataParallel module? Was the same seed or checkpoint loaded? Are buffers
-    (batch norm) synchronised, and updates skipped by all workers or none (overflow in mixed precision)?
+    What to do: check that all parameters are inside the DistributedDataParallel module, that all workers loaded the
+    same seed or checkpoint, and that buffers (batch norm) are synchronised. With mixed precision, check that on
+    overflow all workers skip the update.
     """
 
     sagemaker = False
@@ -57,17 +58,15 @@ class WorkerDivergence(BuiltinRule):
             limit = self.atol + self.rtol * size
             worst = int(np.argmax(distances))
             if not distances[worst] <= limit:
-                message = (
-                    f"differs from the other workers by up to {number(distances[worst])}, {number(limit)} is tolerated"
-                )
+                message = f"differs from the other workers by up to {number(distances[worst])}, limit {number(limit)}"
                 self.blame(name, step, distances[worst], limit, message, table.workers[mine[worst]])
         if not judged:
-            raise NothingToJudge("no tensor of this step was saved by two workers")
+            raise NothingToJudge("no tensor at this step was saved by at least two workers")
 
     def _distances(
         self, name: str, step: int, workers: list[str | None], reductions: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], float]:
-        """How far each worker is from the others' median, at most; and the largest magnitude."""
+        """Return each worker's distance from the median, and the largest magnitude."""
         try:
             values = [self.measurements.value(name, step, worker) for worker in workers]
         except SMDebugError:
@@ -83,9 +82,9 @@ class WorkerDivergence(BuiltinRule):
         finite = np.isfinite(stacked)
         size = float(np.max(np.abs(stacked), where=finite, initial=0.0))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # columns without anything finite have no median
+            warnings.simplefilter("ignore", RuntimeWarning)  # columns without finite values have no median
             usual = np.nanmedian(np.where(finite, stacked, np.nan), axis=0)
         same = (stacked == stacked[0]).all(axis=0) | np.isnan(stacked).all(axis=0)
-        # What is not finite in one worker, and something else in another, is as far away as can be.
+        # A value that is not finite and differs between workers counts as infinitely far away.
         apart = np.where(same, 0.0, np.where(finite, np.abs(stacked - usual), np.inf))
         return apart.max(axis=1), size

@@ -1,4 +1,4 @@
-"""The report on an XGBoost training: what `CreateXgboostReport` writes."""
+"""The report on an XGBoost training that `CreateXgboostReport` writes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Charts as SVG text. Colours come from classes, so that a page's style sheet decides them, light or dark.
+"""Draw charts as SVG text.
 
-Every text that comes from a run is escaped; nothing here carries a style attribute or a script.
+Colours are CSS classes, so that the style sheet of a page sets them for light and dark themes. All text from a run is
+escaped. The output has no style attributes and no scripts.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ __all__ = ["STYLE", "bars", "heat", "lines"]
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 44
-#: Series beyond these repeat colours and are told apart by their dashes.
+#: Number of distinct colours; further series repeat them with dashed lines.
 COLOURS = 8
-#: Points of a line that a page can show; more are thinned out evenly, with both ends kept.
+#: Maximum number of points of a line; longer lines are thinned evenly, with both ends kept.
 MOST_POINTS = 2000
 MOST_BARS = 40
 LABEL = 28
 
-#: The style of charts, within whatever has the class smdw-report. In a notebook its theme decides, else the browser's.
+#: Style of charts inside an element with class smdw-report. The theme is that of the notebook, or else of the browser.
 STYLE = """
 .smdw-report{--ink:var(--jp-content-font-color1,#1b1f24);--soft:var(--jp-content-font-color2,#5b6570);
 --line:var(--jp-border-color2,#d5dae0);--page:var(--jp-layout-color0,#fff);--c0:#0072b2;--c1:#d55e00;--c2:#009e73;
@@ -46,17 +47,17 @@ STYLE = """
 def lines(
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x_label: str, y_label: str, *, diagonal: bool = False
 ) -> str:
-    """Curves over a common x axis, with a legend."""
+    """Draw curves over a common x axis, with a legend."""
     finite = {
         name: pair
         for name, (x, y) in series.items()
         if (pair := _finite(np.asarray(x, float), np.asarray(y, float)))[0].size
     }
     if not finite:
-        return _empty("nothing to draw")
+        return _empty("No finite values")
     x_low, x_high = _range([x for x, _ in finite.values()])
     y_low, y_high = _range([y for _, y in finite.values()])
-    y_high += 0.05 * (y_high - y_low)  # room above the highest point
+    y_high += 0.05 * (y_high - y_low)  # margin above the highest point
     parts = _frame(x_low, x_high, y_low, y_high, x_label, y_label)
     if diagonal:
         parts.append(
@@ -72,10 +73,10 @@ def lines(
 
 
 def bars(values: Mapping[str, float], x_label: str) -> str:
-    """Horizontal bars, one a name, in the order given."""
+    """Draw one horizontal bar per name, in the given order."""
     shown = {name: value for name, value in list(values.items())[:MOST_BARS] if math.isfinite(value)}
     if not shown:
-        return _empty("nothing to draw")
+        return _empty("No finite values")
     left = 170
     top = max(max(shown.values()), 0.0) or 1.0
     row = 20
@@ -90,13 +91,13 @@ def bars(values: Mapping[str, float], x_label: str) -> str:
         parts.append(f'<rect class="bar" x="{left}" y="{y + 2}" width="{length:.1f}" height="{row - 6}" rx="2"/>')
         parts.append(f'<text x="{left + length + 6:.1f}" y="{y + 12}">{markup(number(value))}</text>')
     height = TOP + len(shown) * row + 24
-    more = f" (the first {MOST_BARS} of {len(values)})" if len(values) > MOST_BARS else ""
+    more = f" (first {MOST_BARS} of {len(values)})" if len(values) > MOST_BARS else ""
     parts.append(f'<text x="{left}" y="{height - 8}">{markup(x_label + more)}</text>')
     return _svg(parts, height, x_label)
 
 
 def heat(matrix: NDArray[np.int64], x_label: str, y_label: str) -> str:
-    """A matrix of counts; each row's shade is its share of the row."""
+    """Draw a matrix of counts; the shade of a cell is its share of the row."""
     size = len(matrix)
     cell = max(min(48, 480 // max(size, 1)), 14)
     left, top = 64, 34
@@ -146,7 +147,7 @@ def _y(value: float, low: float, high: float) -> float:
 
 
 def _ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers within the range."""
+    """Return round numbers within the range."""
     step = 10.0 ** math.floor(math.log10((high - low) / count))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= count)
     return [round(at * step, 12) for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
@@ -154,7 +155,7 @@ def _ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 def _frame(x_low: float, x_high: float, y_low: float, y_high: float, x_label: str, y_label: str) -> list[str]:
     parts = []
-    # No higher than the chart: a metric may be called anything.
+    # Truncated to the height of the chart, because names of metrics can be long.
     y_label = y_label if len(y_label) <= 40 else f"…{y_label[-39:]}"
     for tick in _ticks(y_low, y_high):
         y = _y(tick, y_low, y_high)
@@ -177,7 +178,7 @@ def _frame(x_low: float, x_high: float, y_low: float, y_high: float, x_label: st
 
 
 def _legend(parts: list[str], names: Sequence[str]) -> int:
-    """Names under the chart, in two columns; the height that they take."""
+    """Draw the legend below the chart, in two columns, and return its height."""
     for at, name in enumerate(names):
         x, y = LEFT + (at % 2) * 290, HEIGHT + 14 + (at // 2) * 18
         label = name if len(name) <= 40 else f"…{name[-39:]}"

@@ -1,4 +1,4 @@
-"""What an XGBoost run holds, as the report wants it."""
+"""Read the data of an XGBoost run that the report needs."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Contents", "contents_of"]
 
-#: Most saved steps whose labels and predictions are read: evenly chosen, the last always.
+#: Maximum number of steps whose labels and predictions are read; evenly spaced, including the last.
 MOST_STEPS = 60
 IMPORTANCES = ("weight", "gain", "cover")
 
 
 @dataclass
 class Contents:
-    """Everything that the report draws from."""
+    """Data of the report."""
 
     name: str
     hyperparameters: dict[str, str] = field(default_factory=dict)
-    #: For each metric its steps and values.
+    #: Steps and values of each metric.
     metrics: dict[str, tuple[list[int], list[float]]] = field(default_factory=dict)
-    #: For each kind of importance the features' at the last step that has it.
+    #: For each kind of importance, the latest value of each feature.
     importance: dict[str, dict[str, float]] = field(default_factory=dict)
-    #: For each step labels and predictions.
+    #: Labels and predictions at each step.
     predictions: dict[int, tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict)
-    #: What could not be read.
+    #: Messages of read failures.
     problems: list[str] = field(default_factory=list)
 
 
 def contents_of(trial: Trial, plot_step: int | None = None) -> Contents:
-    """Read a run, up to and including `plot_step`."""
+    """Read a run up to `plot_step` (inclusive)."""
     found = Contents(trial.name)
     steps = [step for step in trial.steps() if plot_step is None or step <= plot_step]
     chosen = _evenly(steps)

@@ -1,4 +1,4 @@
-"""The report as files: one page without scripts or network, one notebook."""
+"""Write the report as a static HTML page and as a notebook."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ td:first-child,th:first-child{text-align:left}
 
 
 def page(title: str, introduction: Sequence[str], sections: Sequence[Section]) -> str:
-    """One HTML file. Its policy allows its own style sheet and nothing else."""
+    """Return the report as one HTML page.
+
+    The content security policy allows only the page's style sheet.
+    """
     digest = base64.b64encode(hashlib.sha256(_PAGE_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     links = "".join(f'<a href="#s{at}">{markup(each.title)}</a>' for at, each in enumerate(sections))
@@ -54,7 +57,7 @@ def page(title: str, introduction: Sequence[str], sections: Sequence[Section]) -
 def notebook(
     run: str, plot_step: int | None, introduction: Sequence[str], sections: Sequence[tuple[str, Section]]
 ) -> str:
-    """A notebook that makes the report from the run, with what it gave this time."""
+    """Return a notebook that creates the report from the run, with stored outputs."""
     step = "" if plot_step is None else f", plot_step={plot_step}"
     cells: list[dict[str, Any]] = [
         _markdown("# XGBoost training report\n\n" + "\n".join(map(_plain, introduction))),
@@ -86,7 +89,7 @@ def notebook(
 
 
 def _plain(text: str) -> str:
-    """Text as Markdown shows it: a name in it must not become a link, an image or a formula."""
+    """Escape text for Markdown, so that names cannot become links, images or formulas."""
     return re.sub(r"([\\`*_{}\[\]()<>#+!|$~&])", r"\\\1", visible(text))
 
 
@@ -109,7 +112,7 @@ def _code(source: str, number: int, html: str = "", text: str = "") -> dict[str,
 
 
 def write(path: str | os.PathLike[str], text: str) -> Path:
-    """Write a file so that it appears whole or not at all."""
+    """Write a file atomically."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

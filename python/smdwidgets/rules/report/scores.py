@@ -1,4 +1,4 @@
-"""Measures of a classifier, from class numbers and scores. Plain numpy, no state.
+"""Metrics of a classifier from class numbers and scores.
 
 >>> import numpy as np
 >>> matrix = confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
@@ -28,14 +28,20 @@ class Row(NamedTuple):
 
 
 def confusion_matrix(labels: NDArray[np.int64], predictions: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-    """Counts by label (row) and prediction (column). Pairs outside the classes are left out."""
+    """Count pairs by label (row) and prediction (column).
+
+    Class numbers outside 0 to `classes` - 1 are ignored.
+    """
     inside = (labels >= 0) & (labels < classes) & (predictions >= 0) & (predictions < classes)
     flat = labels[inside] * classes + predictions[inside]
     return np.bincount(flat, minlength=classes * classes).reshape(classes, classes)
 
 
 def precision_recall(matrix: NDArray[np.int64]) -> dict[str, Row]:
-    """Precision, recall and F1 by class, and their micro, macro and weighted averages. What would be 0/0 is 0."""
+    """Compute precision, recall and F1 by class, with three averages.
+
+    The averages are micro, macro and weighted. 0/0 is replaced with 0.
+    """
     right = np.diagonal(matrix).astype(np.float64)
     predicted, labelled = matrix.sum(axis=0).astype(np.float64), matrix.sum(axis=1).astype(np.float64)
     precision, recall = _share(right, predicted), _share(right, labelled)
@@ -55,7 +61,9 @@ def precision_recall(matrix: NDArray[np.int64]) -> dict[str, Row]:
 
 
 def roc(labels: NDArray[np.int64], scores: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """False and true positive rates, from the highest threshold to the lowest; one point for each distinct score.
+    """Compute false and true positive rates, from the highest threshold to the lowest.
+
+    There is one point per distinct score.
 
     >>> roc(np.array([0, 1]), np.array([0.1, 0.9]))
     (array([0., 0., 1.]), array([0., 1., 1.]))
@@ -70,7 +78,7 @@ def roc(labels: NDArray[np.int64], scores: NDArray[Any]) -> tuple[NDArray[np.flo
 
 
 def area_under(false_rate: NDArray[np.float64], true_rate: NDArray[np.float64]) -> float:
-    """The area under a curve, by trapezoids."""
+    """Compute the area under a curve with the trapezoidal rule."""
     return float(np.sum(np.diff(false_rate) * (true_rate[1:] + true_rate[:-1]) / 2))
 
 

@@ -1,4 +1,4 @@
-"""One part of a report."""
+"""Sections of a report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Section"]
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the report: HTML made of charts and tables, and remarks in words."""
+    """One section of a report: HTML with charts and tables, and text remarks."""
 
     title: str
     html: str
     remarks: tuple[str, ...] = ()
 
     def remarks_html(self) -> str:
-        """The remarks, a paragraph each."""
+        """Return the remarks as HTML, one paragraph each."""
         return "".join(f"<p>{markup(each)}</p>" for each in self.remarks)
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""A report on an XGBoost training: sections of charts, tables and remarks, as a page or a notebook."""
+"""Report on an XGBoost training, as an HTML page or a notebook."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ TASKS = ("binary", "multiclass", "regression")
 
 
 class XgboostReport:
-    """What can be told of an XGBoost training from its saved metrics, importances, labels and predictions.
+    """Report on an XGBoost training.
+
+    Uses the saved metrics, feature importances, labels and predictions.
 
     ::
 
@@ -39,7 +41,8 @@ class XgboostReport:
         report.to_html("report.html")      # one file, no network, no script
         report.to_notebook("report.ipynb")
 
-    `plot_step` tells it as of that step; None is the last. Sections whose data was not saved say so.
+    `plot_step` limits the report to data up to that step; None means the last step. Sections without saved data name the
+    missing data.
     """
 
     def __init__(self, trial: Trial, plot_step: int | None = None) -> None:
@@ -51,7 +54,7 @@ class XgboostReport:
     # ------------------------------------------------------------------------------------------------------ sections
 
     def sections(self) -> list[Section]:
-        """The sections that suit the task, in order."""
+        """Return the sections that apply to the task, in order."""
         makers: list[tuple[str, Callable[[], Section], tuple[str, ...]]] = [
             ("labels", self.labels, TASKS),
             ("loss", self.loss, TASKS),
@@ -67,7 +70,7 @@ class XgboostReport:
         return [*made, self.hyperparameters()]
 
     def labels(self) -> Section:
-        """How the true labels are distributed."""
+        """Distribution of the true labels."""
         title = "Distribution of true labels"
         last = self._last()
         if last is None:
@@ -82,7 +85,7 @@ class XgboostReport:
         ratio = counts.max() / counts.min()
         remarks = (
             (
-                f"The largest class has {number(ratio)} times the labels of the smallest: look at the scores by class, not only at the mean.",
+                f"The largest class has {number(ratio)} times as many labels as the smallest; check the scores of each class.",
             )
             if ratio > 10
             else ()
@@ -90,7 +93,7 @@ class XgboostReport:
         return Section(title, html, remarks)
 
     def loss(self) -> Section:
-        """Metrics over steps, with remarks on over- and underfitting."""
+        """Metrics over steps, with remarks on overfitting and underfitting."""
         title = "Loss over steps"
         if not self.contents.metrics:
             return _missing(title, "metrics")
@@ -106,13 +109,13 @@ class XgboostReport:
         return Section(title, html, remarks)
 
     def importance(self) -> Section:
-        """The features that matter, in three meanings of that."""
+        """Feature importance by weight, gain and coverage."""
         title = "Feature importance"
         parts = []
         for kind, meaning in (
-            ("weight", "weight: how often a feature splits"),
-            ("gain", "gain: what its splits gain on average"),
-            ("cover", "coverage: how many samples its splits see on average"),
+            ("weight", "weight: number of splits"),
+            ("gain", "gain: average gain of splits"),
+            ("cover", "coverage: average number of samples of splits"),
         ):
             if features := self.contents.importance.get(kind):
                 parts.append(
@@ -121,7 +124,7 @@ class XgboostReport:
         return Section(title, "".join(parts)) if parts else _missing(title, "feature_importance")
 
     def confusion(self) -> Section:
-        """Labels by prediction, at the last step."""
+        """Confusion matrix at the last step."""
         title = "Confusion matrix"
         matrix = self._matrix()
         if matrix is None:
@@ -129,7 +132,7 @@ class XgboostReport:
         return Section(title, charts.heat(matrix, "prediction", "label"), tuple(_confused(matrix)))
 
     def precision(self) -> Section:
-        """Precision, recall and F1 by class and on average, at the last step."""
+        """Precision, recall and F1 by class and averaged, at the last step."""
         title = "Precision, recall, F1"
         matrix = self._matrix()
         if matrix is None:
@@ -143,7 +146,7 @@ class XgboostReport:
         return Section(title, f"<table>{head}{body}</table>", (f"Accuracy is {rows['micro'].precision:.4f}.",))
 
     def diagonal(self) -> Section:
-        """For each class, how much of it is predicted as itself, over the steps."""
+        """Accuracy of each class over steps."""
         title = "Accuracy of each class over steps"
         classes = self._classes()
         series: dict[str, tuple[list[float], list[float]]] = {}
@@ -158,13 +161,13 @@ class XgboostReport:
                     at.append(step)
                     values.append(float(matrix[each, each] / total))
         return (
-            Section(title, charts.lines(series, "step", "share right"))
+            Section(title, charts.lines(series, "step", "accuracy"))
             if series
             else _missing(title, "labels and predictions of classes")
         )
 
     def roc(self) -> Section:
-        """The receiver operating characteristic at the last step, and the area under it."""
+        """ROC curve at the last step, and the area under it."""
         title = "ROC curve"
         last = self._last()
         if last is None:
@@ -172,7 +175,7 @@ class XgboostReport:
         labels, predictions = last[1].reshape(-1), last[2]
         flat = predictions[:, 1] if predictions.ndim == 2 and predictions.shape[1] == 2 else predictions.reshape(-1)
         if flat.size != labels.size or len(np.unique(labels)) < 2:
-            return _missing(title, "one score a label, and labels of both classes")
+            return _missing(title, "one score per label, and labels of both classes")
         false_rate, true_rate = scores.roc(labels.astype(np.int64), flat.astype(np.float64))
         area = scores.area_under(false_rate, true_rate)
         chart = charts.lines(
@@ -184,7 +187,7 @@ class XgboostReport:
         return Section(title, chart, (f"The area under the curve is {area:.4f}; 0.5 is chance.",))
 
     def residuals(self) -> Section:
-        """How far predictions are off, at the last step."""
+        """Distribution of the residuals at the last step."""
         title = "Distribution of residuals at the last step"
         last = self._last()
         if last is None or last[1].size != last[2].size:
@@ -193,11 +196,11 @@ class XgboostReport:
         mean, spread = float(np.nanmean(residual)), float(np.nanstd(residual))
         remarks = [f"Mean residual {number(mean)}, standard deviation {number(spread)}."]
         if abs(mean) > 0.1 * spread > 0:
-            remarks.append(f"Predictions are {'high' if mean > 0 else 'low'} on the whole.")
+            remarks.append(f"Predictions are too {'high' if mean > 0 else 'low'} on average.")
         return Section(title, charts.bars(_histogram(residual, 20), "prediction - label"), tuple(remarks))
 
     def error_by_label(self) -> Section:
-        """The mean absolute error over steps, for ten bins of labels."""
+        """Mean absolute error over steps, for ten bins of labels."""
         title = "Absolute validation error by label over steps"
         last = self._last()
         if last is None or last[1].size != last[2].size:
@@ -218,28 +221,28 @@ class XgboostReport:
         return Section(title, charts.lines(series, "step", "mean absolute error"))
 
     def hyperparameters(self) -> Section:
-        """What the training was told."""
+        """Hyperparameters of the training."""
         title = "Hyperparameters"
-        told = self.contents.hyperparameters
-        if not told:
+        saved = self.contents.hyperparameters
+        if not saved:
             return _missing(title, "hyperparameters")
         body = "".join(
-            f"<tr><td>{markup(name)}</td><td>{markup(value)}</td></tr>" for name, value in sorted(told.items())
+            f"<tr><td>{markup(name)}</td><td>{markup(value)}</td></tr>" for name, value in sorted(saved.items())
         )
         return Section(title, f"<table>{body}</table>")
 
     # --------------------------------------------------------------------------------------------------------- files
 
     def html(self) -> str:
-        """The whole report as one page: nothing is loaded, nothing runs."""
+        """Return the report as one HTML page without external resources or scripts."""
         return page(f"XGBoost training report: {self.contents.name}", self._introduction(), self.sections())
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page; it appears whole or not at all."""
+        """Write the HTML page atomically."""
         return write(path, self.html())
 
     def to_notebook(self, path: str | os.PathLike[str]) -> Path:
-        """Write a notebook with the same sections: their code, and what it gave."""
+        """Write a notebook with the code and output of each section."""
         return write(path, notebook(self.path, self.plot_step, self._introduction(), self._named_sections()))
 
     def _repr_html_(self) -> str:
@@ -265,13 +268,13 @@ class XgboostReport:
         steps = sorted(
             {step for at, _ in self.contents.metrics.values() for step in at} | set(self.contents.predictions)
         )
-        told = [
+        parts = [
             f"Task: {self.task}.",
             f"{len(steps)} saved steps" + (f", {steps[0]} to {steps[-1]}." if steps else "."),
         ]
         if self.contents.problems:
-            told.append(f"{len(self.contents.problems)} tensors could not be read: {self.contents.problems[0]}")
-        return told
+            parts.append(f"{len(self.contents.problems)} tensors could not be read: {self.contents.problems[0]}")
+        return parts
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -296,7 +299,7 @@ class XgboostReport:
 
 
 def task_of(contents: Contents) -> str:
-    """What the training learns: by its objective where that was saved, else by labels and predictions."""
+    """Return the task, from the saved objective or else from labels and predictions."""
     objective = contents.hyperparameters.get("objective", "")
     if objective.startswith("binary:"):
         return "binary"
@@ -321,7 +324,7 @@ def task_of(contents: Contents) -> str:
 
 
 def _fit_remarks(group: dict[str, tuple[list[int], list[float]]]) -> list[str]:
-    """What the ends of a training and a validation curve say."""
+    """Compare the ends of training and validation curves."""
     training, validation = train_and_validation({name: values[-1] for name, (_, values) in group.items()})
     remarks = []
     for key in training.keys() & validation.keys():
@@ -329,14 +332,14 @@ def _fit_remarks(group: dict[str, tuple[list[int], list[float]]]) -> list[str]:
         series = next(pair for name, pair in group.items() if name.endswith(key) and pair[1][-1] == high)
         best = int(np.nanargmin(series[1])) if np.isfinite(series[1]).any() else len(series[1]) - 1
         if key.endswith(("auc", "map", "ndcg")):
-            continue  # these should rise
+            continue  # higher values of these metrics are better
         overfit = low > 0 and (high - low) / low > 0.1
         if overfit:
             above = number(100 * (high - low) / low)
-            remarks.append(f"{key}: validation is {above} % above training: a sign of overfitting.")
+            remarks.append(f"{key}: validation is {above} % above training: this indicates overfitting.")
         if best < len(series[1]) - 1:
             value, step = number(series[1][best]), series[0][best]
-            remarks.append(f"{key}: validation was best ({value}) at step {step}; later rounds did not help.")
+            remarks.append(f"{key}: validation was best ({value}) at step {step}; later rounds did not improve it.")
         elif len(series[1]) > 2 and not overfit:
             remarks.append(f"{key}: validation is best at the last step: more rounds may help (underfitting).")
     return remarks
@@ -345,9 +348,9 @@ def _fit_remarks(group: dict[str, tuple[list[int], list[float]]]) -> list[str]:
 def _confused(matrix: NDArray[np.int64]) -> list[str]:
     off = matrix - np.diag(np.diagonal(matrix))
     if not off.any():
-        return ["Every prediction is right."]
+        return ["All predictions are correct."]
     label, prediction = np.unravel_index(int(off.argmax()), off.shape)
-    return [f"The most frequent mistake: class {label} taken for class {prediction}, {off[label, prediction]} times."]
+    return [f"Most frequent error: class {label} predicted as class {prediction}, {off[label, prediction]} times."]
 
 
 def _histogram(values: NDArray[Any], bins: int) -> dict[str, float]:
@@ -357,4 +360,4 @@ def _histogram(values: NDArray[Any], bins: int) -> dict[str, float]:
 
 
 def _missing(title: str, what: str) -> Section:
-    return Section(title, "", (f"Not shown: the run holds no {what}.",))
+    return Section(title, "", (f"Not shown: this section needs {what}.",))
