@@ -33,7 +33,7 @@ __all__ = ["RuleConfiguration", "read_configurations", "rules_from_json"]
 #: Limits of the SageMaker service.
 MOST_PARAMETERS, LONGEST_NAME = 100, 256
 #: Entries of RuleParameters that are not parameters of the rule class.
-_OURS = frozenset({"rule_to_invoke", "source_s3_uri", "action_json", "other_trials", "other_trial", "base_trial"})
+_RESERVED = frozenset({"rule_to_invoke", "source_s3_uri", "action_json", "other_trials", "other_trial", "base_trial"})
 _NUMBERED = re.compile(r"other_trial_(\d+)")
 
 
@@ -55,8 +55,8 @@ def read_configurations(config: Any) -> list[RuleConfiguration]:
     Args: config: a training request, a list of entries, one entry, a base configuration, or JSON text or the path of a
     JSON file with any of these.
     """
-    entries = _entries(_loaded(config))
-    found = [_entry(each) for each in entries]
+    entries = _list_entries(_load(config))
+    found = [_parse_entry(each) for each in entries]
     names = [each.name for each in found]
     for name in names:
         if names.count(name) > 1:
@@ -77,34 +77,34 @@ def rules_from_json(config: Any, trial: Trial, *, allow_custom: bool = False) ->
             "RuleParameters": {"rule_to_invoke": "VanishingGradient", "threshold": "1e-6"},
         }]}, trial)
     """
-    return {each.name: _made(each, trial, allow_custom) for each in read_configurations(config)}
+    return {each.name: _create_rule(each, trial, allow_custom) for each in read_configurations(config)}
 
 
-def _loaded(config: Any) -> Any:
+def _load(config: Any) -> Any:
     if isinstance(config, os.PathLike) or (isinstance(config, str) and not config.lstrip().startswith(("{", "["))):
         path = Path(config)
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SMDebugValueError(f"cannot read rule configuration {shown(str(path), 400)}: {error}") from None
-        return _json(text, shown(str(path), 400))
-    return _json(config, "text") if isinstance(config, str) else config
+        return _parse_json(text, shown(str(path), 400))
+    return _parse_json(config, "text") if isinstance(config, str) else config
 
 
-def _json(text: str, what: str) -> Any:
+def _parse_json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SMDebugValueError(f"cannot parse rule configuration {what} as JSON: {error}") from None
 
 
-def _entries(config: Any) -> list[Any]:
+def _list_entries(config: Any) -> list[Any]:
     if isinstance(config, list | tuple):
-        return [entry for each in config for entry in _entries(each)] if config else []
+        return [entry for each in config for entry in _list_entries(each)] if config else []
     if isinstance(config, Mapping):
         for key in ("DebugRuleConfigurations", "DebugRuleConfiguration"):
             if key in config:
-                return _entries(config[key])
+                return _list_entries(config[key])
         if "RuleParameters" in config or "RuleConfigurationName" in config:
             return [config]
     raise SMDebugValueError(
@@ -113,7 +113,7 @@ def _entries(config: Any) -> list[Any]:
     )
 
 
-def _entry(entry: Mapping[str, Any]) -> RuleConfiguration:
+def _parse_entry(entry: Mapping[str, Any]) -> RuleConfiguration:
     parameters = entry.get("RuleParameters")
     if not isinstance(parameters, Mapping) or len(parameters) > MOST_PARAMETERS:
         raise SMDebugValueError(
@@ -139,7 +139,7 @@ def _entry(entry: Mapping[str, Any]) -> RuleConfiguration:
         name=name,
         rule_to_invoke=rule,
         parameters={
-            key: value for key, value in parameters.items() if key not in _OURS and not _NUMBERED.fullmatch(key)
+            key: value for key, value in parameters.items() if key not in _RESERVED and not _NUMBERED.fullmatch(key)
         },
         source=str(parameters["source_s3_uri"]) if "source_s3_uri" in parameters else None,
         other_trials=tuple(others),
@@ -147,7 +147,7 @@ def _entry(entry: Mapping[str, Any]) -> RuleConfiguration:
     )
 
 
-def _made(entry: RuleConfiguration, trial: Trial, allow_custom: bool) -> Rule:
+def _create_rule(entry: RuleConfiguration, trial: Trial, allow_custom: bool) -> Rule:
     from smdwidgets.trials import create_trial
 
     kind: str | type[Rule] = entry.rule_to_invoke
@@ -173,17 +173,17 @@ def load_custom(source: str, name: str) -> type[Rule]:
     """
     if source.startswith("s3://"):
         with tempfile.TemporaryDirectory(prefix="smdwidgets-rules-") as folder:
-            return _class_in(_downloaded(source, Path(folder)), source, name)
+            return _find_class(_download(source, Path(folder)), source, name)
     path = Path(source.removeprefix("file://")).expanduser()
     if not path.exists():
         raise SMDebugValueError(f"rule file {shown(source, 400)} does not exist")
-    return _class_in(sorted(path.glob("*.py")) if path.is_dir() else [path], source, name)
+    return _find_class(sorted(path.glob("*.py")) if path.is_dir() else [path], source, name)
 
 
-def _class_in(files: list[Path], source: str, name: str) -> type[Rule]:
+def _find_class(files: list[Path], source: str, name: str) -> type[Rule]:
     found: list[str] = []
     for path in files:
-        for key, value in vars(_executed(path)).items():
+        for key, value in vars(_execute(path)).items():
             if isinstance(value, type) and issubclass(value, Rule) and value is not Rule:
                 found.append(key)
                 if key == name:
@@ -191,7 +191,7 @@ def _class_in(files: list[Path], source: str, name: str) -> type[Rule]:
     raise UnknownRule(f"no class {shown(name)} derived from Rule in {shown(source, 400)}.{did_you_mean(name, found)}")
 
 
-def _executed(path: Path) -> Any:
+def _execute(path: Path) -> Any:
     module_name = f"_smdwidgets_rules_{abs(hash(str(path.resolve())))}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
@@ -208,7 +208,7 @@ def _executed(path: Path) -> Any:
     return module
 
 
-def _downloaded(source: str, folder: Path) -> list[Path]:
+def _download(source: str, folder: Path) -> list[Path]:
     try:
         import boto3
     except ImportError:

@@ -47,7 +47,7 @@ class HasParameters:
         for name, value in given.items():
             parameter = self._parameters.get(name)
             if parameter is None:
-                raise _unknown(type(self).__name__, name, self._parameters)
+                raise _unknown_parameter(type(self).__name__, name, self._parameters)
             try:
                 parameter.__set__(self, value)
             except RuleParameterError as error:
@@ -76,12 +76,12 @@ def parameters_of(rule: type) -> dict[str, Parameter[Any]]:
     for name, argument in list(inspect.signature(rule).parameters.items())[1:]:
         if name in ("action_str", "other_trials") or argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
             continue
-        found[name] = _guess(argument.default)
+        found[name] = _infer_parameter(argument.default)
         found[name].name = name
     return found
 
 
-def _guess(default: object) -> Parameter[Any]:
+def _infer_parameter(default: object) -> Parameter[Any]:
     """Infer a parameter from a constructor's default value.
 
     Strings are passed unchanged, because the constructor parses them.
@@ -96,7 +96,7 @@ def _guess(default: object) -> Parameter[Any]:
     return Text(default if isinstance(default, str) else "", doc)
 
 
-def _unknown(owner: str, name: str, known: Iterable[str]) -> RuleParameterError:
+def _unknown_parameter(owner: str, name: str, known: Iterable[str]) -> RuleParameterError:
     names = list(known)
     hint = f"choose from {', '.join(names)}." if names else "it has no parameters"
     return RuleParameterError(f"{owner} has no parameter {shown(name)}; {hint}{did_you_mean(name, names)}")

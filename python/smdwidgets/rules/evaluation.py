@@ -48,7 +48,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True)
 class RuleEvent:
-    """A step was judged, or a rule started, restarted or finished (`step` is None)."""
+    """Event of a rule at a step, or its start, restart or end (`step` is None)."""
 
     rule: str
     step: int | None

@@ -33,7 +33,7 @@ __all__ = ["Measurements", "measurements_of"]
 #: Cache limit in bytes per run; the oldest entries are evicted first, and read again when needed.
 KEPT_BYTES = 64 * 1024 * 1024
 #: Approximate overhead in bytes of one cached result: its key and dictionary entry.
-OF_ONE = 400
+ENTRY_OVERHEAD = 400
 #: Number of steps whose names and modes are cached; larger than the look-back of any rule.
 KEPT_STEPS = 4096
 #: Maximum number of distinct sets of names that steps share.
@@ -62,7 +62,7 @@ class Measurements:
         self._modes: OrderedDict[int, ModeKeys] = OrderedDict()
         self._rosters: OrderedDict[int, tuple[str, ...]] = OrderedDict()
         self._last_roster: tuple[str, ...] = ()
-        self._picked: dict[tuple[Selector, tuple[str, ...]], tuple[str, ...]] = {}
+        self._selected_names: dict[tuple[Selector, tuple[str, ...]], tuple[str, ...]] = {}
         #: Names and workers of tables; steps with equal names share one object.
         self._layouts: dict[Layout, Layout] = {}
         #: Number of records read, for tests that each record is read once.
@@ -132,12 +132,12 @@ class Measurements:
         if selector.everything:
             return roster
         with self._lock:
-            picked = self._picked.get((selector, roster))
-            if picked is None:
+            selected_names = self._selected_names.get((selector, roster))
+            if selected_names is None:
                 chosen = selector.names_at(self.trial, step)
-                picked = tuple(name for name in roster if name in chosen)
-                self._picked[selector, roster] = picked
-            return picked
+                selected_names = tuple(name for name in roster if name in chosen)
+                self._selected_names[selector, roster] = selected_names
+            return selected_names
 
     def earlier(
         self, names: Iterable[str], step: int, mode: ModeKeys | None = None, newest: int | None = None
@@ -194,10 +194,12 @@ class Measurements:
         return len(names) * max(len(self.trial.workers()), 1)
 
     def _fetch(self, wanted: dict[int, dict[Selector, tuple[str, ...]]], cancelled: Callable[[], bool] | None) -> None:
-        picked = {(selector, step): self.names(selector, step) for step, each in wanted.items() for selector in each}
-        names = list(dict.fromkeys(name for each in dict.fromkeys(picked.values()) for name in each))
+        selected_names = {
+            (selector, step): self.names(selector, step) for step, each in wanted.items() for selector in each
+        }
+        names = list(dict.fromkeys(name for each in dict.fromkeys(selected_names.values()) for name in each))
         columns = list(dict.fromkeys(column for each in wanted.values() for some in each.values() for column in some))
-        for key in picked:  # empty tables mark these as fetched, even if the sweep finds no rows
+        for key in selected_names:  # empty tables mark these as fetched, even if the sweep finds no rows
             if key not in self._tables:
                 self._keep(key, StepTable(key[1], (), (), {column: np.empty(0) for column in wanted[key[1]][key[0]]}))
         if not names:
@@ -206,7 +208,7 @@ class Measurements:
         try:
             swept = sweep_trial(self.trial, names, steps, columns, cancelled)
         except Cancelled:
-            for key in picked:
+            for key in selected_names:
                 table = self._tables.get(key)
                 if table is not None and not len(table):
                     self._drop(key)
@@ -214,29 +216,35 @@ class Measurements:
         self.records_read += len(swept.step)
         selected = {
             each: np.array([name in set_of for name in names])
-            for each, set_of in ((names_, set(names_)) for names_ in dict.fromkeys(picked.values()))
+            for each, set_of in ((names_, set(names_)) for names_ in dict.fromkeys(selected_names.values()))
         }
         order = np.argsort(swept.step, kind="stable")
         at = swept.step[order]
-        spread: dict[bytes, Layout] = {}
+        layouts: dict[bytes, Layout] = {}
         for step in steps:
             rows = order[np.searchsorted(at, step, "left") : np.searchsorted(at, step, "right")]
-            for selector, asked in wanted[step].items():
-                mine = rows[selected[picked[selector, step]][swept.name[rows]]]
+            for selector, columns_needed in wanted[step].items():
+                mine = rows[selected[selected_names[selector, step]][swept.name[rows]]]
                 key = swept.name[mine].tobytes() + swept.worker[mine].tobytes()
-                if key not in spread:
-                    spread[key] = self._layout(
+                if key not in layouts:
+                    layouts[key] = self._layout(
                         tuple(names[code] for code in swept.name[mine]),
                         tuple(swept.workers[code] for code in swept.worker[mine]),
                     )
-                bad = tuple((name, text) for name, text in swept.errors.get(step, ()) if name in picked[selector, step])
+                bad = tuple(
+                    (name, text) for name, text in swept.errors.get(step, ()) if name in selected_names[selector, step]
+                )
                 missing = {
                     column: gaps
-                    for column in asked
+                    for column in columns_needed
                     if column in swept.missing and (gaps := swept.missing[column][mine]).any()
                 }
                 table = StepTable(
-                    step, *spread[key], {column: swept.columns[column][mine] for column in asked}, missing, bad
+                    step,
+                    *layouts[key],
+                    {column: swept.columns[column][mine] for column in columns_needed},
+                    missing,
+                    bad,
                 )
                 self._merge((selector, step), table)
 
@@ -334,9 +342,9 @@ class Measurements:
         with self._lock:
             if key not in self._derived:
                 self._derived[key] = result
-                self._bytes += OF_ONE + _size(result)
+                self._bytes += ENTRY_OVERHEAD + _size(result)
             while self._bytes > self._kept_bytes and len(self._derived) > 1:
-                self._bytes -= OF_ONE + _size(self._derived.popitem(last=False)[1])
+                self._bytes -= ENTRY_OVERHEAD + _size(self._derived.popitem(last=False)[1])
         return result
 
 
@@ -366,11 +374,11 @@ def measurements_of(trial: Trial) -> Measurements:
             return known[1]
         key = id(trial)
         found = Measurements(trial)
-        _all[key] = weakref.ref(trial, lambda gone: _forget(key, gone)), found
+        _all[key] = weakref.ref(trial, lambda reference: _forget(key, reference)), found
         return found
 
 
-def _forget(key: int, gone: weakref.ref[Trial]) -> None:
+def _forget(key: int, reference: weakref.ref[Trial]) -> None:
     known = _all.get(key)
-    if known is not None and known[0] is gone:
+    if known is not None and known[0] is reference:
         del _all[key]

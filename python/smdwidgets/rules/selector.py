@@ -40,9 +40,9 @@ class Selector:
         if self.everything:
             return set(trial.tensor_names(step=step))
         found: set[str] = set()
-        there = trial.collections() if self.collections else {}
+        known = trial.collections() if self.collections else {}
         for collection in self.collections:
-            if collection in there:
+            if collection in known:
                 found.update(trial.tensor_names(step=step, collection=collection))
         if self.patterns:
             found.update(trial.tensor_names(step=step, regex=list(self.patterns)))

@@ -14,7 +14,7 @@ __all__ = ["Need", "StepTable"]
 
 Column = NDArray[np.float64]
 #: Bytes of an empty table including its dictionary entry, and of an empty array in it.
-OF_A_TABLE, OF_AN_ARRAY = 600, 120
+TABLE_OVERHEAD, ARRAY_OVERHEAD = 600, 120
 
 
 @dataclass(frozen=True)
@@ -85,4 +85,4 @@ class StepTable:
     def nbytes(self) -> int:
         """Approximate size in bytes. For small tables, most of it is object overhead."""
         arrays = [*self.columns.values(), *self.missing.values()]
-        return OF_A_TABLE + sum(OF_AN_ARRAY + array.nbytes for array in arrays) + 16 * len(self)
+        return TABLE_OVERHEAD + sum(ARRAY_OVERHEAD + array.nbytes for array in arrays) + 16 * len(self)

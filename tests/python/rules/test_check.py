@@ -161,5 +161,5 @@ def test_follow_ends_at_the_timeout(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--list"]) == 0
     out = capsys.readouterr().out
-    assert "VanishingGradient: Gradients are so small" in out
+    assert "VanishingGradient: Detect gradients that are so small" in out
     assert "    threshold=1e-07  Mean magnitude" in out

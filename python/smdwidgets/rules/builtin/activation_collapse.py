@@ -18,7 +18,7 @@ MOST_SAMPLES, MOST_UNITS = 512, 512
 
 
 class ActivationCollapse(BuiltinRule):
-    """A layer's output is nearly the same for every input.
+    """Detect layers whose output is nearly the same for every input.
 
     Treats a tensor as a matrix of samples (axis 0) by units (the other axes). Fires when the mean variance of the units
     over the samples, relative to the mean square of the outputs, is at most `min_variance`. Also fires when the

@@ -11,7 +11,7 @@ from smdwidgets.rules.tables import Need
 
 
 class AllZero(SelectingRule):
-    """A tensor is zero or mostly zero.
+    """Detect tensors that are zero or mostly zero.
 
     Fires when the share of zeros in any selected tensor is at least `threshold` percent. -0.0 counts as zero, 1e-300
     does not. A tensor without elements is not judged. If only reductions were saved, `min` and `max` show whether the

@@ -117,7 +117,7 @@ class BuiltinRule(HasParameters, Rule):
         """
         table = self.measurements.table(need.selector, step, need.columns)
         if not len(table):
-            raise NothingToJudge(_nothing(need.selector, table))
+            raise NothingToJudge(_no_tensor_message(need.selector, table))
         return table
 
     def rows(self, selector: Selector, step: int) -> list[tuple[str, str | None]]:
@@ -131,7 +131,7 @@ class BuiltinRule(HasParameters, Rule):
             (name, worker) for name in measurements.names(selector, step) for worker in measurements.workers(name, step)
         ]
         if not found:
-            raise NothingToJudge(_nothing(selector, None))
+            raise NothingToJudge(_no_tensor_message(selector, None))
         return found
 
     def training_steps_only(self, step: int) -> ModeKeys:
@@ -145,7 +145,7 @@ class BuiltinRule(HasParameters, Rule):
         return mode
 
 
-def _nothing(selector: Selector, table: StepTable | None) -> str:
+def _no_tensor_message(selector: Selector, table: StepTable | None) -> str:
     if table is not None and table.unreadable:
         name, why = table.unreadable[0]
         return f"{shown(name)} could not be read: {why}"

@@ -18,7 +18,7 @@ from smdwidgets.rules.selector import Selector
 MOST_CHANNELS = 4
 
 
-class _Seen(NamedTuple):
+class _ImageSums(NamedTuple):
     """Number of images so far, and sum and number of pixels per channel."""
 
     images: int
@@ -27,19 +27,19 @@ class _Seen(NamedTuple):
 
 
 #: By number of channels, because images with different numbers of channels are counted separately.
-_AllSeen = dict[int, _Seen]
+_SumsByChannels = dict[int, _ImageSums]
 
 
-def _plus(one: _AllSeen, more: _AllSeen) -> _AllSeen:
+def _add_counts(one: _SumsByChannels, more: _SumsByChannels) -> _SumsByChannels:
     both = dict(one)
     for channels, seen in more.items():
-        images, sums, pixels = one.get(channels, _Seen(0, np.zeros(channels), 0))
-        both[channels] = _Seen(images + seen.images, sums + seen.sums, pixels + seen.pixels)
+        images, sums, pixels = one.get(channels, _ImageSums(0, np.zeros(channels), 0))
+        both[channels] = _ImageSums(images + seen.images, sums + seen.sums, pixels + seen.pixels)
     return both
 
 
 class CheckInputImages(BuiltinRule):
-    """The input images are not normalised.
+    """Detect input images that are not normalised.
 
     After `threshold_samples` images, fires when the mean of any colour channel over all images so far differs from 0 by
     more than `threshold_mean`. Axis 0 is the batch and axis `channel` holds the channels. If `channel` is 1, axis 1 is
@@ -72,14 +72,14 @@ class CheckInputImages(BuiltinRule):
     def judge(self, step: int) -> None:
         selector = Selector((), self.regex)
         self.rows(selector, step)
-        here = _seen_at(self.measurements, selector, self.channel, step)
+        here = _sums_at(self.measurements, selector, self.channel, step)
         if not here:
             raise NothingToJudge(f"no tensor at this step is an image with channels on axis {self.channel}")
 
-        def add(seen: _AllSeen, each: int) -> _AllSeen:
-            return _plus(seen, _seen_at(self.measurements, selector, self.channel, each))
+        def add(seen: _SumsByChannels, each: int) -> _SumsByChannels:
+            return _add_counts(seen, _sums_at(self.measurements, selector, self.channel, each))
 
-        start: _AllSeen = {}
+        start: _SumsByChannels = {}
         every = self.measurements.fold(("images", selector, self.channel), step, start, add)
         enough = {
             channels: every[channels] for channels in sorted(here) if every[channels].images >= self.threshold_samples
@@ -98,9 +98,9 @@ class CheckInputImages(BuiltinRule):
                     self.blame(name, step, mean, self.threshold_mean, message)
 
 
-def _seen_at(measurements: Measurements, selector: Selector, channel: int, step: int) -> _AllSeen:
-    def count() -> _AllSeen:
-        total: _AllSeen = {}
+def _sums_at(measurements: Measurements, selector: Selector, channel: int, step: int) -> _SumsByChannels:
+    def count() -> _SumsByChannels:
+        total: _SumsByChannels = {}
         for name in measurements.names(selector, step):
             for worker in measurements.workers(name, step):
                 try:
@@ -112,7 +112,7 @@ def _seen_at(measurements: Measurements, selector: Selector, channel: int, step:
                 axis_of_channels = _axis(value.shape, channel)
                 others = tuple(axis for axis in range(value.ndim) if axis != axis_of_channels)
                 sums = value.sum(axis=others, dtype=np.float64)
-                total = _plus(total, {len(sums): _Seen(value.shape[0], sums, value.size // len(sums))})
+                total = _add_counts(total, {len(sums): _ImageSums(value.shape[0], sums, value.size // len(sums))})
         return total
 
     return measurements.kept(("image sums", selector, channel, step), count)

@@ -18,7 +18,7 @@ _Counts = dict[ModeKeys, dict[int, tuple[int, int]]]
 
 
 class ClassImbalance(BuiltinRule):
-    """Some classes are much rarer than others or mostly mispredicted.
+    """Detect classes that are much rarer than others or mostly mispredicted.
 
     Counts labels and predictions over all steps so far, separately for each mode. Once a mode has at least `samples`
     labels, fires when the largest class has more than `threshold_imbalance` times as many labels as the smallest class.

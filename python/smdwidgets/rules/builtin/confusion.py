@@ -22,7 +22,7 @@ MOST_CLASSES = 1_000
 
 
 class Confusion(BuiltinRule):
-    """Too many predictions of a class belong to another class.
+    """Detect classes whose predictions often belong to another class.
 
     At each step, counts labels and predictions in a confusion matrix, label by prediction, and divides each column by
     its sum. A column then holds the labels' shares among the predictions of one class. Fires when the diagonal share of

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CreateXgboostReport(BuiltinRule):
-    """Writes a report on an XGBoost training; never fires.
+    """Write a report on an XGBoost training; never fires.
 
     Writes `xgboost_report.html` (one page, no network, no scripts) and `xgboost_report.ipynb` to
     `rule-output/CreateXgboostReport` in the run, or to `out_dir`. Updates the files every `every` saved steps while the

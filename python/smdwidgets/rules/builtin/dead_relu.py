@@ -15,7 +15,7 @@ from smdwidgets.rules.selector import Selector
 
 
 class DeadRelu(BuiltinRule):
-    """Most units of a ReLU layer are never active.
+    """Detect ReLU layers in which most units are never active.
 
     A unit is dead when fewer than `threshold_inactivity` percent of its outputs are nonzero. Fires when more than
     `threshold_layer` percent of a layer's units are dead.

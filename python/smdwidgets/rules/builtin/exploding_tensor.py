@@ -10,7 +10,7 @@ from smdwidgets.rules.tables import Need
 
 
 class ExplodingTensor(SelectingRule):
-    """A tensor holds NaN or an infinity.
+    """Detect tensors that hold NaN or infinity.
 
     Fires when any selected tensor holds a NaN, or an infinity unless `only_nan` is True. All tensors of the step are
     checked, so that the findings name every one. Without `collection_names` and `tensor_regex`, all saved tensors are

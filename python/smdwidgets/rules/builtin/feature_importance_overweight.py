@@ -12,7 +12,7 @@ from smdwidgets.rules.tables import Need
 
 
 class FeatureImportanceOverweight(BuiltinRule):
-    """A few features of an XGBoost model have nearly all of the importance.
+    """Detect XGBoost models in which a few features have most of the importance.
 
     Fires when the `nfeatures` largest importances at a step exceed the share `threshold` of the sum of all importances.
     A model that uses at most `nfeatures` features is not judged, because their share is always 1. A model whose

@@ -15,7 +15,7 @@ from smdwidgets.rules.tables import Need
 
 
 class GradientNormSpike(BuiltinRule):
-    """The global gradient norm is suddenly much larger than before.
+    """Detect a sudden rise of the global gradient norm.
 
     The global norm is the square root of the sum of squares over all gradients. Fires when it is more than `threshold`
     times its median over the previous `window` saved steps of the same mode. At least `min_steps` previous norms are

@@ -17,7 +17,7 @@ ROUNDING = 1e-6
 
 
 class LearningRateSchedule(BuiltinRule):
-    """The learning rate is out of range or does not follow its schedule.
+    """Detect learning rates that are out of range or violate their schedule.
 
     Judges saved learning rates; save them with `hook.save_scalar("learning_rate", …)`. Fires when a rate is NaN,
     infinite, negative, above `max_rate` or below `min_rate`, or when it rises to more than `max_jump` times the rate of

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LossNotDecreasing(BuiltinRule):
-    """The loss does not fall or does not fall enough.
+    """Detect a loss that does not fall or does not fall enough.
 
     At most every `num_steps` steps, compares each loss with its value at the latest saved step that is at least
     `num_steps` earlier. Fires when any loss

@@ -14,7 +14,7 @@ from smdwidgets.rules.tables import Need
 
 
 class LossSpike(BuiltinRule):
-    """The loss rises suddenly or is not finite.
+    """Detect a loss that rises suddenly or is not finite.
 
     Fires immediately when a loss is NaN or infinite. Otherwise compares the loss with the median m over its previous
     `window` saved steps of the same mode. Fires when the loss exceeds m by more than `threshold` times the median

@@ -12,7 +12,7 @@ from smdwidgets.rules.selector import Selector
 
 
 class NLPSequenceRatio(BuiltinRule):
-    """One token, such as padding or "unknown", dominates the input sequences.
+    """Detect input sequences dominated by one token, such as padding or "unknown".
 
     Fires when the share of one of the `token_values` among all tokens of a step exceeds its limit in
     `token_thresholds_percent`. Limits are in the same order as the values; a single limit applies to all values. All

@@ -30,7 +30,7 @@ class _State:
 
 
 class Overfit(BuiltinRule):
-    """The validation loss is well above the training loss.
+    """Detect a validation loss well above the training loss.
 
     Fires when `(validation - training) / training` of any loss is above `ratio_threshold` at `patience` consecutive
     judged steps.
@@ -87,7 +87,7 @@ class Overfit(BuiltinRule):
         pairs = {name: (usual[name], validation[name]) for name in usual.keys() & validation.keys()}
         since = {name: total for name, total in state.named.items() if name not in validation}
         plain = {} if validation else {name: loss for name, loss in losses.items() if name not in training}
-        state = replace(state, named=_added(since, {**plain, **training}))
+        state = replace(state, named=_add_losses(since, {**plain, **training}))
         if not pairs:
             state, pairs = self._by_mode(state, mode, losses)
         if step < self.start_step:
@@ -105,16 +105,16 @@ class Overfit(BuiltinRule):
     ) -> tuple[_State, dict[str, tuple[float, float]]]:
         if mode == ModeKeys.TRAIN:
             before = state.training if state.last_mode == ModeKeys.TRAIN else {}
-            return replace(state, training=_added(before, losses), last_mode=mode), {}
+            return replace(state, training=_add_losses(before, losses), last_mode=mode), {}
         if mode == ModeKeys.EVAL:
             before = state.validation if state.last_mode == ModeKeys.EVAL else {}
-            state = replace(state, validation=_added(before, losses), last_mode=mode)
+            state = replace(state, validation=_add_losses(before, losses), last_mode=mode)
             both = state.training.keys() & losses.keys()
             return state, {name: (_mean(state.training[name]), _mean(state.validation[name])) for name in both}
         return state, {}
 
 
-def _added(means: Means, losses: dict[str, float]) -> Means:
+def _add_losses(means: Means, losses: dict[str, float]) -> Means:
     new = {
         name: (means.get(name, (0.0, 0))[0] + loss, means.get(name, (0.0, 0))[1] + 1) for name, loss in losses.items()
     }

@@ -16,7 +16,7 @@ from smdwidgets.rules.tables import Need
 
 @dataclass(frozen=True)
 class _Series:
-    """A loss's best value so far, and the saved steps since the last improvement."""
+    """Best value of a loss so far, and saved steps since the last improvement."""
 
     best: float = math.inf
     since: int = 0
@@ -34,7 +34,7 @@ class _State:
 
 
 class Overtraining(BuiltinRule):
-    """Training continues although no loss improves.
+    """Detect training that continues although no loss improves.
 
     Fires when a loss has not improved for `patience_train` saved training steps and for `patience_validation` saved
     validation steps. If the run has only training or only validation losses, only those are checked. A loss improves

@@ -30,7 +30,7 @@ class _State:
 
 
 class PoorWeightInitialization(BuiltinRule):
-    """The first steps indicate a poor weight initialisation.
+    """Detect a poor weight initialisation from the first steps.
 
     Judges the first `steps` saved training steps that hold activation inputs, gradients or losses. Steps of EVAL and
     PREDICT are ignored. Fires on any of three conditions:

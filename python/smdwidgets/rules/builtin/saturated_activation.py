@@ -15,7 +15,7 @@ from smdwidgets.rules.selector import Selector
 
 
 class SaturatedActivation(BuiltinRule):
-    """Most units of a tanh or sigmoid layer are saturated.
+    """Detect tanh and sigmoid layers in which most units are saturated.
 
     The inputs of a saturated unit are so large that its gradient is almost zero. A unit is saturated when fewer than
     `threshold_inactivity` percent of its inputs lie within the limits (inclusive). Fires when more than

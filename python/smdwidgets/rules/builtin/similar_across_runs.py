@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SimilarAcrossRuns(SelectingRule):
-    """Tensors of this run differ from those of another run.
+    """Detect tensors that differ from those of another run.
 
     Despite its name, the rule fires when tensors are *not* similar: when any tensor that both runs hold at a step fails
     `numpy.allclose(other, this, rtol, atol, equal_nan)` or has a different shape. Steps are matched within their mode
@@ -47,7 +47,7 @@ class SimilarAcrossRuns(SelectingRule):
         *args: object,
         **given: Any,
     ) -> None:
-        others = _opened(other_trials)
+        others = _open_trials(other_trials)
         if not others:
             raise InsufficientInformationForRuleInvocation(
                 type(self).__name__, "pass the run to compare with as other_trials="
@@ -61,9 +61,9 @@ class SimilarAcrossRuns(SelectingRule):
             other_step = self._same_step(trial, step)
             if other_step is None:
                 continue
-            there = set(trial.tensor_names(step=other_step))
+            known = set(trial.tensor_names(step=other_step))
             for name, worker in rows:
-                if name in there:
+                if name in known:
                     compared += self._compare(trial, name, worker, step, other_step)
         if not compared:
             raise NothingToJudge("the other run has none of these tensors at the matching step")
@@ -116,7 +116,7 @@ def _steps(trial: Trial) -> set[int]:
     return set(trial.steps())
 
 
-def _opened(given: Any) -> list[Trial]:
+def _open_trials(given: Any) -> list[Trial]:
     """Return a list of trials; paths are opened."""
     if given is None:
         return []

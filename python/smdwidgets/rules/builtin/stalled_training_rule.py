@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StalledTrainingRule(BuiltinRule):
-    """No new step has been saved for a while.
+    """Detect runs that have not saved a new step for a while.
 
     Monitors a run that has not ended. Fires once when no new step was saved for `threshold` seconds, and again only
     after a new step. In a local run, the time is measured from the write time of the last step. Otherwise it is

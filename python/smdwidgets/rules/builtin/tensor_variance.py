@@ -11,7 +11,7 @@ from smdwidgets.rules.tables import Need
 
 
 class TensorVariance(SelectingRule):
-    """The variance of a tensor is too large or too small.
+    """Detect tensors whose variance is too large or too small.
 
     Fires when the variance of any selected tensor is above `max_threshold` or below `min_threshold`. The variance is
     the mean squared deviation, as in `numpy.var`. A limit of None is not applied; with both None the rule never fires.

@@ -22,7 +22,7 @@ TREES = Selector(("trees",), (r"^trees/",))
 
 
 class TreeDepth(BuiltinRule):
-    """A tree of an XGBoost model is too deep.
+    """Detect XGBoost trees that are too deep.
 
     Fires when the deepest tree at a step is deeper than `depth`. A tree with a single node has depth 0.
 

@@ -12,7 +12,7 @@ from smdwidgets.rules.tables import Need, StepTable
 
 
 class UnchangedTensor(SelectingRule):
-    """A tensor does not change over several saved steps.
+    """Detect tensors that do not change over several saved steps.
 
     Fires when any selected tensor is unchanged over the last `num_steps` steps at which it was saved, including this
     step. Each pair of consecutive steps is compared with `numpy.allclose(earlier, now, rtol, atol, equal_nan)`. Only

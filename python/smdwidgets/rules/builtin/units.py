@@ -37,7 +37,7 @@ def activity(active: NDArray[np.bool_]) -> Activity:
     return counted
 
 
-def _added(total: Activity, more: Activity) -> Activity:
+def _add_activity(total: Activity, more: Activity) -> Activity:
     """Add two counts; entries of different shapes stay separate."""
     sums = dict(total)
     for key, (count, samples) in more.items():
@@ -71,7 +71,7 @@ def inactive_share(
             found = _at_step(measurements, name, earlier, test, key)
             if not mine & found.keys():
                 break  # the layer had a different shape
-            total = _added(total, {each: found[each] for each in mine & found.keys()})
+            total = _add_activity(total, {each: found[each] for each in mine & found.keys()})
     shares = [
         (100.0 * float(np.mean(100.0 * count / samples < percent)), len(count))
         for count, samples in total.values()
@@ -96,7 +96,7 @@ def _at_step(
                 continue
             if value.dtype.kind not in "fiub" or not value.size:
                 continue
-            total = _added(total, activity(test(value)))
+            total = _add_activity(total, activity(test(value)))
         return total
 
     return measurements.kept(("activity", name, step, *key), count)

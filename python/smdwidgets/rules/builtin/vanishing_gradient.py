@@ -12,7 +12,7 @@ from smdwidgets.rules.tables import Need
 
 
 class VanishingGradient(BuiltinRule):
-    """Gradients are so small that layers no longer learn.
+    """Detect gradients that are so small that layers no longer learn.
 
     Fires when the mean absolute value of any tensor of collection `gradients` is below `threshold`. A saved reduction
     `abs_mean` is enough. NaN does not fire; ExplodingTensor detects it.

@@ -15,7 +15,7 @@ _Firsts = dict[tuple[str, str | None], tuple[float, int]]
 
 
 class WeightNormGrowth(BuiltinRule):
-    """The norm of a weight grows without bound.
+    """Detect weights whose norm grows without bound.
 
     Fires when the root mean square (RMS) of a tensor of collection `weights` is more than `threshold` times its first
     nonzero saved RMS, and above `min_rms`. The minimum allows tensors that start near zero to grow. NaN does not fire;

@@ -22,7 +22,7 @@ SMALL, MOST_AT_ONCE, BLOCK = 65_536, 4_000_000, 1_000_000
 
 
 class WeightUpdateRatio(BuiltinRule):
-    """Weights change too much or too little between saved steps.
+    """Detect weights that change too much or too little between saved steps.
 
     For each tensor of collection `weights`, the ratio is `mean|w - w0| / (mean|w0| + epsilon)`, where w0 is the tensor
     at an earlier saved step. This is the previous saved step, or with `num_steps` the oldest saved step at most
@@ -88,8 +88,8 @@ class WeightUpdateRatio(BuiltinRule):
         for before in measurements.earlier_steps(step, mode):
             if measurements.position(before, mode) < first:
                 break
-            there = set(measurements.names(WEIGHTS, before))
-            found.update((name, before) for name in names if name in there)
+            present = set(measurements.names(WEIGHTS, before))
+            found.update((name, before) for name in names if name in present)
         return found
 
     def _change(self, step: int, before: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:

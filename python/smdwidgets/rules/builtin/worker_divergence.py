@@ -18,7 +18,7 @@ from smdwidgets.rules.tables import Need
 
 
 class WorkerDivergence(BuiltinRule):
-    """Workers that should hold the same weights hold different weights.
+    """Detect weights that differ between data-parallel workers.
 
     In data-parallel training, every worker ends each step with the same weights. Fires when any element of a tensor of
     collection `weights` differs from the workers' median by more than `atol + rtol * m`, where m is the largest

@@ -40,14 +40,14 @@ def contents_of(trial: Trial, plot_step: int | None = None) -> Contents:
     """Read a run up to `plot_step` (inclusive)."""
     found = Contents(trial.name)
     steps = [step for step in trial.steps() if plot_step is None or step <= plot_step]
-    chosen = _evenly(steps)
+    chosen = _evenly_spaced(steps)
     for step in steps:
         names = trial.tensor_names(step=step)
         for name in names:
             kind, _, rest = name.partition("/")
             if kind == "hyperparameters" and rest:
                 if (value := _value(trial, name, step, found)) is not None:
-                    found.hyperparameters[rest] = _words(value)
+                    found.hyperparameters[rest] = _format_value(value)
             elif kind == "feature_importance" and rest:
                 _importance(trial, name, rest, step, found)
         for name in _metrics(trial, step):
@@ -67,11 +67,11 @@ def contents_of(trial: Trial, plot_step: int | None = None) -> Contents:
 
 
 def _metrics(trial: Trial, step: int) -> list[str]:
-    there = trial.collections()
+    collections = trial.collections()
     names = dict.fromkeys(
         name
         for each in ("metrics", "losses")
-        if each in there
+        if each in collections
         for name in trial.tensor_names(step=step, collection=each)
     )
     return list(names)
@@ -94,13 +94,13 @@ def _value(trial: Trial, name: str, step: int, found: Contents) -> NDArray[Any] 
         return None
 
 
-def _words(value: NDArray[Any]) -> str:
+def _format_value(value: NDArray[Any]) -> str:
     flat = value.reshape(-1)
     words = [each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in flat[:20].tolist()]
     return ", ".join(words)[:200]
 
 
-def _evenly(steps: list[int]) -> set[int]:
+def _evenly_spaced(steps: list[int]) -> set[int]:
     if len(steps) <= MOST_STEPS:
         return set(steps)
     return {steps[at] for at in np.linspace(0, len(steps) - 1, MOST_STEPS).astype(int)}

@@ -53,9 +53,9 @@ def precision_recall(matrix: NDArray[np.int64]) -> dict[str, Row]:
     total = float(matrix.sum())
     accuracy = float(right.sum() / total) if total else 0.0
     rows["micro"] = Row(accuracy, accuracy, accuracy, int(total))
-    there = (predicted + labelled) > 0
+    present = (predicted + labelled) > 0
     weights = _share(labelled, np.full_like(labelled, total))
-    for name, weight in (("macro", there / max(there.sum(), 1)), ("weighted", weights)):
+    for name, weight in (("macro", present / max(present.sum(), 1)), ("weighted", weights)):
         rows[name] = Row(float(precision @ weight), float(recall @ weight), float(f1 @ weight), int(total))
     return rows
 
