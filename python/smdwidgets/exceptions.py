@@ -1,4 +1,4 @@
-"""Every error that reading or writing a run can meet. All of them are :class:`SMDebugError`.
+"""Exceptions raised when reading or writing a run. All derive from :class:`SMDebugError`.
 
 ::
 
@@ -8,11 +8,11 @@
     ├── a tensor      TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep, InvalidWorker, UFuncTypeError
     ├── a collection  UnknownCollection, InvalidCollectionConfiguration, MissingCollectionFiles, CollectionFileError
     ├── a run         RunNotFound, SeveralRuns, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
-    ├── its bytes     DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
+    ├── a record      DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
     ├── a regex       RegexTooSlow
     └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData, TrainingStopped
 
-Where Python has a class of the same meaning, ours is one of that kind too: ``except FileNotFoundError`` catches
+Each also derives from the built-in exception of the same meaning, if there is one: ``except FileNotFoundError`` catches
 :class:`RunNotFound`, ``except TimeoutError`` catches :class:`WaitTimeout`.
 
 >>> try:
@@ -69,23 +69,23 @@ __all__ = [
 ]
 
 
-#: Messages are cut here: they may quote what a file holds.
+#: Maximum characters of a message. Messages may quote the content of a file.
 _LONGEST = 8_000
 
 
 class SMDebugError(Exception):
-    """Anything that can go wrong with a run, its steps, tensors, collections and rules."""
+    """Base class of all errors of runs, steps, tensors, collections and rules."""
 
     def __str__(self) -> str:
-        # The one gate: whatever a message quotes from a run, it does nothing to the terminal that shows it.
-        return visible(self._said(), _LONGEST, lines=True)
+        # Messages quote names and text from files, which may contain terminal escape sequences.
+        return visible(self._message(), _LONGEST, lines=True)
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         return super().__str__()
 
 
 class SMDebugCustomerError(SMDebugError):
-    """The training script asked for something that can't be."""
+    """The training script requested something impossible."""
 
 
 class SMDebugTypeError(SMDebugError, TypeError):
@@ -93,30 +93,30 @@ class SMDebugTypeError(SMDebugError, TypeError):
 
 
 class SMDebugRuntimeError(SMDebugError, RuntimeError):
-    """Something failed that should have worked."""
+    """An operation failed."""
 
 
 class SMDebugNotImplementedError(SMDebugError, NotImplementedError):
-    """A thing that this kind of run or framework does not have."""
+    """A feature that this kind of run or framework does not support."""
 
 
 class SMDebugValueError(SMDebugError, ValueError):
-    """A value of the right type that makes no sense."""
+    """An invalid value of the right type."""
 
 
-def _at(step: object, mode: ModeKeys, step_word: str = "step") -> str:
-    """``step 3``, or ``step 3 of TRAIN`` where a mode's own count is meant."""
-    return f"{step_word} {step}" if mode == ModeKeys.GLOBAL else f"{step_word} {step} of {mode.name}"
+def _at(step: object, mode: ModeKeys) -> str:
+    """Return ``step 3``, or ``step 3 of TRAIN`` for a mode step."""
+    return f"step {step}" if mode == ModeKeys.GLOBAL else f"step {step} of {mode.name}"
 
 
 # ------------------------------------------------------------------------------------------------------------- steps
 
 
 class StepUnavailable(SMDebugError):
-    """The step was not saved and never will be.
+    """The step was not saved and will not be saved later.
 
     >>> print(StepUnavailable(7, ModeKeys.TRAIN))
-    No data was saved at step 7 of TRAIN. trial.steps(mode=modes.TRAIN) lists the steps that were.
+    no data was saved at step 7 of TRAIN; trial.steps(mode=modes.TRAIN) lists the saved steps
     """
 
     def __init__(self, step: int, mode: ModeKeys) -> None:
@@ -124,28 +124,31 @@ class StepUnavailable(SMDebugError):
         self.step = step
         self.mode = mode
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         which = "" if self.mode == ModeKeys.GLOBAL else f"mode=modes.{self.mode.name}"
-        return f"No data was saved at {_at(self.step, self.mode)}. trial.steps({which}) lists the steps that were."
+        return f"no data was saved at {_at(self.step, self.mode)}; trial.steps({which}) lists the saved steps"
 
 
 class StepNotYetAvailable(SMDebugError):
-    """The step has not been seen yet; the training still runs, so it may come."""
+    """The step is not saved yet, and the training is still running."""
 
     def __init__(self, step: int, mode: ModeKeys) -> None:
         super().__init__(step, mode)
         self.step = step
         self.mode = mode
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         return (
-            f"{_at(self.step, self.mode, 'Step')} is not there yet and the run has not ended: try again later, or block "
-            f"with trial.wait_for_steps([{self.step}], mode=modes.{self.mode.name}, timeout=…)."
+            f"{_at(self.step, self.mode)} is not available yet and the run has not ended; retry later, or wait "
+            f"with trial.wait_for_steps([{self.step}], mode=modes.{self.mode.name}, timeout=…)"
         )
 
 
 class NoMoreData(SMDebugError):
-    """The run has ended before this step. ``last_step`` is the last one of that mode, -1 where there is none."""
+    """The run ended before this step.
+
+    ``last_step`` is the last saved step of the mode, or -1 if there is none.
+    """
 
     def __init__(self, step: int, mode: ModeKeys, last_step: int) -> None:
         super().__init__(step, mode, last_step)
@@ -153,46 +156,49 @@ class NoMoreData(SMDebugError):
         self.mode = mode
         self.last_step = last_step
 
-    def _said(self) -> str:
-        what = f"its last step is {self.last_step}" if self.last_step >= 0 else "it has none of these"
-        return f"{_at(self.step, self.mode, 'Step')} will not come: the run has ended and {what}."
+    def _message(self) -> str:
+        last = f"the last step is {self.last_step}" if self.last_step >= 0 else "no steps of this mode were saved"
+        return f"{_at(self.step, self.mode)} was not saved: the run has ended; {last}"
 
 
 class WaitTimeout(SMDebugError, TimeoutError):
-    """What was waited for did not come within the time that the caller gave."""
+    """A wait exceeded its timeout."""
 
     def __init__(self, what: str, seconds: float) -> None:
         super().__init__(what, seconds)
         self.what = what
         self.seconds = seconds
 
-    def _said(self) -> str:
-        return f"Waited {self.seconds:g} s for {self.what}. Give a longer timeout=, or look whether the training still runs."
+    def _message(self) -> str:
+        return (
+            f"timed out after {self.seconds:g} s waiting for {self.what}; "
+            "pass a longer timeout=, or check that the training is running"
+        )
 
 
 # ----------------------------------------------------------------------------------------------------------- tensors
 
 
 class TensorUnavailable(SMDebugError):
-    """No step seen so far has a tensor of this name.
+    """No step read so far contains a tensor of this name.
 
     >>> print(TensorUnavailable("fc1.wieght", ["fc1.weight", "fc1.bias"]))
-    No step seen so far has a tensor 'fc1.wieght'. Did you mean 'fc1.weight'? trial.tensor_names() lists all.
+    no tensor 'fc1.wieght' in the steps read so far. Did you mean 'fc1.weight'? See trial.tensor_names()
     """
 
     def __init__(self, tname: str, candidates: Iterable[str] = ()) -> None:
         super().__init__(tname)
         self.tname = tname
-        # Looked through only when the message is read: rules catch this error by the thousand.
+        # Searched only when the message is formatted: rules catch thousands of these errors.
         self._candidates = candidates
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         hint = did_you_mean(self.tname, self._candidates) if isinstance(self.tname, str) else ""
-        return f"No step seen so far has a tensor {shown(self.tname)}.{hint} trial.tensor_names() lists all."
+        return f"no tensor {shown(self.tname)} in the steps read so far.{hint} See trial.tensor_names()"
 
 
 class TensorUnavailableForStep(SMDebugError):
-    """The tensor, or the reduction of it, was not saved at this step and never will be."""
+    """The tensor or its reduction was not saved at this step."""
 
     def __init__(
         self,
@@ -209,13 +215,13 @@ class TensorUnavailableForStep(SMDebugError):
         self.has_reductions = has_reductions
         self.reason = reason
 
-    def _said(self) -> str:
-        why = self.reason or "it was not saved then"
+    def _message(self) -> str:
+        why = self.reason or "it was not saved"
         if self.has_reductions:
-            hint = "Reductions of it were: ask tensor.reduction_values(step) or tensor.reduction_value(step, name)."
+            hint = "only reductions were saved; see tensor.reduction_values(step)"
         else:
-            hint = "tensor.steps() lists the steps that have it."
-        return f"Tensor {shown(self.tname)} has no value at {_at(self.step, self.mode)}: {why}. {hint}"
+            hint = "tensor.steps() lists the steps with a value"
+        return f"no value of tensor {shown(self.tname)} at {_at(self.step, self.mode)}: {why}; {hint}"
 
 
 class ShapeUnavailableForStep(SMDebugError):
@@ -227,41 +233,41 @@ class ShapeUnavailableForStep(SMDebugError):
         self.step = step
         self.mode = mode
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         return (
-            f"Neither shape nor value of tensor {shown(self.tname)} was saved at {_at(self.step, self.mode)}. Save them "
-            "with ReductionConfig(save_shape=True) or save_raw_tensor=True."
+            f"neither shape nor value of tensor {shown(self.tname)} was saved at {_at(self.step, self.mode)}; "
+            "set save_shape=True or save_raw_tensor=True in the ReductionConfig"
         )
 
 
 class InvalidWorker(SMDebugError):
-    """No worker of this name wrote the tensor at this step."""
+    """The worker did not write the tensor at this step."""
 
     def __init__(self, worker: str, workers: Iterable[str] = ()) -> None:
         super().__init__(worker)
         self.worker = worker
         self._workers = tuple(workers)
 
-    def _said(self) -> str:
-        there = f" There: {listed([shown(worker) for worker in self._workers])}." if self._workers else ""
+    def _message(self) -> str:
+        there = (
+            f"; workers at this step: {listed([shown(worker) for worker in self._workers])}" if self._workers else ""
+        )
         hint = did_you_mean(self.worker, self._workers) if isinstance(self.worker, str) else ""
-        return f"No worker {shown(self.worker)} wrote this.{hint}{there} Ask tensor.workers(step) or trial.workers()."
+        return f"invalid worker {shown(self.worker)}{there}.{hint} See tensor.workers(step) or trial.workers()"
 
 
 # ------------------------------------------------------------------------------------------------------- collections
 
 
 class InvalidCollectionConfiguration(SMDebugError):
-    """A collection without tensors: neither names nor patterns were given for it."""
+    """The collection has neither tensor names nor patterns."""
 
     def __init__(self, c_name: str) -> None:
         super().__init__(c_name)
         self.c_name = c_name
 
-    def _said(self) -> str:
-        return (
-            f"Collection {shown(self.c_name)} holds nothing: give it names with add(…) or patterns with include(regex)."
-        )
+    def _message(self) -> str:
+        return f"collection {shown(self.c_name)} is empty; add tensor names with add(…) or patterns with include(regex)"
 
 
 class UnknownCollection(SMDebugError, KeyError):
@@ -272,13 +278,14 @@ class UnknownCollection(SMDebugError, KeyError):
         self.name = name
         self._candidates = tuple(candidates)
 
-    def _said(self) -> str:
-        there = f" There: {listed(sorted(self._candidates), 20)}." if self._candidates else ""
-        return f"The run has no collection {shown(self.name)}.{did_you_mean(self.name, self._candidates)}{there}"
+    def _message(self) -> str:
+        there = f"; choose from {listed(sorted(self._candidates), 20)}" if self._candidates else ""
+        hint = did_you_mean(self.name, self._candidates)
+        return f"no collection {shown(self.name)} in the run{there}.{hint}"
 
 
 class MissingCollectionFiles(SMDebugError):
-    """The run has ended, and the collection files that every worker writes first are not all there."""
+    """The run ended, and collection files of some workers are missing."""
 
     def __init__(self, path: str = "", found: int = 0, expected: int = 1) -> None:
         super().__init__(path, found, expected)
@@ -286,23 +293,23 @@ class MissingCollectionFiles(SMDebugError):
         self.found = found
         self.expected = expected
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         where = f" in {shown(self.path, 400)}" if self.path else ""
         return (
-            f"The run has ended with {self.found} of {self.expected} collection files{where}: a worker did not start, or the hook "
-            "was not registered with the model. Look at the training's log, and whether the path is that of a run."
+            f"run ended with {self.found} of {self.expected} collection files{where}: a worker did not start, or the hook was "
+            "not registered with the model; check the training log and the path"
         )
 
 
 class CollectionFileError(SMDebugValueError):
-    """A collection file that is not what a collection file should be."""
+    """A collection file has invalid content."""
 
 
 # --------------------------------------------------------------------------------------------------------- run, bytes
 
 
 class RunNotFound(SMDebugError, FileNotFoundError):
-    """There is nothing at the given path."""
+    """No run was found at the given path."""
 
     def __init__(self, path: str, reason: str = "", beside: Iterable[str] = ()) -> None:
         super().__init__(path, reason)
@@ -312,22 +319,22 @@ class RunNotFound(SMDebugError, FileNotFoundError):
 
     @property
     def what(self) -> str:
-        """What was found in place of a run, without what to do about it."""
+        """The path and the reason, without advice."""
         hint = did_you_mean(PurePath(self.path).name, self._beside)
-        return f"No run at {shown(self.path, 400)}: {self.reason or 'there is no such directory'}.{hint}"
+        return f"no run at {shown(self.path, 400)}: {self.reason or 'no such directory'}.{hint}"
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         return (
-            f"{self.what} Give the out_dir of the hook, which holds collections/, index/ and events/; "
-            "for a training that is about to start, pass wait=seconds."
+            f"{self.what} Pass the hook's out_dir, which contains collections/, index/ and events/; "
+            "if the training has not started yet, pass wait=seconds"
         )
 
 
 class SeveralRuns(SMDebugValueError):
-    """The directory holds several runs, and which one is meant was not said.
+    """The directory contains several runs and none was selected.
 
     >>> print(SeveralRuns("logs", ["lr_0.1", "lr_0.01"]))
-    'logs' holds 2 runs: 'lr_0.1', 'lr_0.01'. Open one of them, create_trial('logs/lr_0.1'), or all: create_trials('logs').
+    'logs' contains 2 runs: 'lr_0.1', 'lr_0.01'; open one with create_trial('logs/lr_0.1') or all with create_trials('logs')
     """
 
     def __init__(self, path: str, runs: Iterable[str]) -> None:
@@ -335,74 +342,77 @@ class SeveralRuns(SMDebugValueError):
         self.runs = list(runs)
         super().__init__(path, self.runs)
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         names = listed([shown(run) for run in self.runs], 8)
         one = f"{self.path}/{self.runs[0]}" if self.runs else self.path
         return (
-            f"{shown(self.path, 400)} holds {len(self.runs)} runs: {names}. Open one of them, "
-            f"create_trial({shown(one, 400)}), or all: create_trials({shown(self.path, 400)})."
+            f"{shown(self.path, 400)} contains {len(self.runs)} runs: {names}; open one with "
+            f"create_trial({shown(one, 400)}) or all with create_trials({shown(self.path, 400)})"
         )
 
 
 class RunIOError(SMDebugError, OSError):
-    """The operating system, or the storage service, refused to read or write a file of the run."""
+    """Reading or writing a file of the run failed."""
 
 
 class RunFileMissing(RunIOError, FileNotFoundError):
-    """A file of the run is not there, or not there yet."""
+    """A file of the run does not exist, or does not exist yet."""
 
 
 class OutsideRunError(SMDebugValueError):
-    """A file of the run names something outside the run's directory. It was not opened."""
+    """A path resolves to a location outside the run's directory."""
 
 
 class TrialClosed(SMDebugRuntimeError):
-    """The trial was closed; open the run again with create_trial."""
+    """The trial was closed; reopen the run with create_trial."""
 
 
 class DataError(SMDebugRuntimeError):
-    """A record can't be read. Only this tensor at this step is affected."""
+    """A record cannot be read. Other records are not affected."""
 
 
 class TruncatedDataError(DataError):
-    """The bytes end before the record does."""
+    """The record is truncated."""
 
 
 class CorruptDataError(DataError):
-    """The bytes of a record are wrong."""
+    """The record is corrupt."""
 
 
 class UnsupportedDataError(DataError):
-    """A sound record whose content this version can't give."""
+    """The record is valid, but its content is not supported."""
 
 
 class IndexReaderException(SMDebugError):
-    """An index file can't be read; the other index files of the run can."""
+    """An index file cannot be read."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         return self.message
 
 
 class UFuncTypeError(SMDebugTypeError):
-    """Numbers were asked of a tensor that holds none: the mean of strings. The name is numpy's."""
+    """A numeric operation on a non-numeric tensor, such as the mean of strings.
+
+    Named after NumPy's exception.
+    """
 
 
 class RegexTooSlow(SMDebugError, TimeoutError):
-    """A pattern took too long: it backtracks without bound on some tensor's name."""
+    """Matching a pattern exceeded the time limit because of backtracking."""
 
     def __init__(self, pattern: str, seconds: float) -> None:
         super().__init__(pattern, seconds)
         self.pattern = pattern
         self.seconds = seconds
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         return (
-            f"The pattern {shown(self.pattern)} was given up after {self.seconds:g} s: it tries too many ways to match a name. "
-            "Repetitions within repetitions, such as (a+)+, do that; write it without."
+            f"pattern {shown(self.pattern)} timed out after {self.seconds:g} s because of excessive backtracking; "
+            "avoid nested repetitions such as (a+)+"
         )
 
 
@@ -418,39 +428,41 @@ class RuleEvaluationConditionMet(SMDebugError):
         self.step = step
         self.end_of_rule = end_of_rule
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         return f"Rule {self.rule_name} fired at step {self.step}."
 
 
 class InsufficientInformationForRuleInvocation(SMDebugError):
-    """A rule lacks what it needs to run."""
+    """A rule lacks an input that it needs."""
 
     def __init__(self, rule_name: str, message: str) -> None:
         super().__init__(rule_name, message)
         self.rule_name = rule_name
         self.message = message
 
-    def _said(self) -> str:
-        return f"Rule {self.rule_name} can't run: {self.message}"
+    def _message(self) -> str:
+        return f"rule {self.rule_name} cannot run: {self.message}"
 
 
 class NoMoreProfilerData(SMDebugError):
-    """The run has ended before this time stamp of the profiler."""
+    """The run ended before this profiler timestamp."""
 
     def __init__(self, timestamp: float) -> None:
         super().__init__(timestamp)
         self.timestamp = timestamp
         self.msg = str(self)
 
-    def _said(self) -> str:
-        return f"Nothing was recorded at {self.timestamp} or later: the run has ended."
+    def _message(self) -> str:
+        return f"no profiler data at or after timestamp {self.timestamp}: the run has ended"
 
 
 class TrainingStopped(SMDebugError):
-    """A hook ends the training because it was asked to: a rule's StopTraining action left a stop file in the run.
+    """A hook stops the training because of a stop request.
+
+    The request is a file in the run, written by a rule's StopTraining action or by ``request_stop``.
 
     >>> print(TrainingStopped("ExplodingTensor", "loss is NaN", 120))
-    The training was asked to stop by ExplodingTensor at step 120: loss is NaN.
+    training stopped by ExplodingTensor at step 120: loss is NaN
     """
 
     def __init__(self, by: str = "", reason: str = "", step: int | None = None) -> None:
@@ -459,8 +471,8 @@ class TrainingStopped(SMDebugError):
         self.reason = reason
         self.step = step
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         at = "" if self.step is None else f" at step {self.step}"
-        return f"The training was asked to stop by {self.by or 'someone'}{at}" + (
-            f": {self.reason}." if self.reason else "."
+        return f"training stopped by {self.by or 'an unnamed requester'}{at}" + (
+            f": {self.reason}" if self.reason else ""
         )

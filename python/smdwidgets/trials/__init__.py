@@ -26,7 +26,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when it is used: a local run needs nothing of S3.
+    # Imported at first use, since local runs do not need boto3.
     if name == "S3Trial":
         from smdwidgets.trials.s3 import S3Trial
 

@@ -1,4 +1,4 @@
-"""Many tensors at many steps in one pass over the files."""
+"""Read values and reductions of many tensors at many steps in one pass."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.queries import RunQueries
 from smdwidgets.trials.run import Progress, Row, is_text, possible
 
-#: In the place of a worker's name: every worker.
+#: Worker name that selects every worker.
 EVERY_WORKER = "*"
-#: Names of modes as a column shows them.
+#: Mode names by mode number.
 _MODE_NAMES = np.array(["", *(mode.name for mode in ModeKeys)], dtype=object)
 
 
@@ -28,7 +28,7 @@ def values(
     progress: Progress | None,
     threads: int | None,
 ) -> Columns:
-    """See :meth:`smdwidgets.Trial.values`."""
+    """Implement :meth:`smdwidgets.Trial.values`."""
     if worker is not None and not is_text(worker):
         raise InvalidWorker(worker)
     trial.maybe_refresh()
@@ -39,7 +39,7 @@ def values(
     index = trial._run.index
     given, failed = trial._run.values(rows, threads=threads, progress=progress)
     errors = [Failure(*rows[row], error) for row, error in failed]
-    # A row without a value (a reduction or a shape only) is no failure; it has no row.
+    # A missing value (only a reduction or shape was saved) is not an error.
     kept = [row for row, value in enumerate(given) if value is not None]
     column = given if isinstance(given, np.ndarray) else _column([given[row] for row in kept])
     modes = [index.mode_of(rows[row][1]) or (ModeKeys.GLOBAL.value, rows[row][1]) for row in kept]
@@ -68,7 +68,7 @@ def reductions(
     progress: Progress | None,
     threads: int | None,
 ) -> Columns:
-    """See :meth:`smdwidgets.Trial.reductions`."""
+    """Implement :meth:`smdwidgets.Trial.reductions`."""
     if worker is not None and not is_text(worker):
         raise InvalidWorker(worker)
     trial.maybe_refresh()
@@ -97,7 +97,7 @@ def reductions(
 def _wanted(
     trial: RunQueries, wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None
 ) -> dict[str, Iterable[int] | None]:
-    """Names and the steps wanted of each, every name known."""
+    """Return the requested steps by name; raise for unknown names."""
     if wanted is None:
         return dict.fromkeys(trial._names(None, ModeKeys.GLOBAL))
     if isinstance(wanted, str):
@@ -136,7 +136,7 @@ def _worker_with_value(trial: RunQueries, name: str, step: int) -> str:
 
 
 def _column(cells: list[NDArray[Any] | None]) -> NDArray[Any]:
-    """One array where all cells are alike, else an array of arrays."""
+    """Stack cells of one dtype and shape, else return an object array."""
     kinds = {(cell.dtype, cell.shape) for cell in cells if cell is not None}
     if len(kinds) == 1:
         return np.stack([cell for cell in cells if cell is not None])

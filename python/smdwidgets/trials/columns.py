@@ -1,4 +1,4 @@
-"""Columns of numbers: what questions about many tensors and steps are answered with."""
+"""Columns: the table that queries of many tensors and steps return."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-#: Rows that a repr shows.
+#: Maximum rows in a repr.
 _ROWS = 10
 
 
 class Failure(NamedTuple):
-    """A record that could not be read, and why."""
+    """A record that could not be read, and the error."""
 
     name: str
     step: int
@@ -29,10 +29,10 @@ class Failure(NamedTuple):
 
 
 class Columns(Mapping[str, NDArray[Any]]):
-    """A table as a dictionary of numpy arrays, all of one length.
+    """A table as a dictionary of NumPy arrays of equal length.
 
-    ``to_pandas()`` and ``to_arrow()`` convert it; anything that understands Arrow's PyCapsule interface (polars, DuckDB,
-    pyarrow) takes it as it is. Records that could not be read are in ``errors`` and have no row.
+    ``to_pandas()`` and ``to_arrow()`` convert it. Libraries that support Arrow's PyCapsule interface (Polars, DuckDB,
+    PyArrow) accept it directly. Records that could not be read are in ``errors`` and have no row.
 
     >>> table = Columns({"step": np.array([0, 10]), "mean": np.array([0.5, 0.25])})
     >>> float(table["mean"].max())
@@ -43,7 +43,8 @@ class Columns(Mapping[str, NDArray[Any]]):
         self._columns = dict(columns)
         self.errors = errors or []
         if len({len(column) for column in self._columns.values()}) > 1:
-            raise ValueError("Columns of one table have one length.")
+            lengths = {name: len(column) for name, column in self._columns.items()}
+            raise ValueError(f"columns must have equal lengths, got {lengths}")
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._columns[name]
@@ -52,25 +53,25 @@ class Columns(Mapping[str, NDArray[Any]]):
         return iter(self._columns)
 
     def __len__(self) -> int:
-        """How many columns there are, as of any dictionary. The rows are counted by :attr:`num_rows`."""
+        """Return the number of columns. See :attr:`num_rows` for the number of rows."""
         return len(self._columns)
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(next(iter(self._columns.values()), ()))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The table as a DataFrame. Needs pandas."""
+        """Return the table as a DataFrame. Requires pandas."""
         import pandas
 
         return pandas.DataFrame({name: _cells(column) for name, column in self._columns.items()})
 
     def to_arrow(self) -> pyarrow.Table:
-        """The table as a pyarrow Table. Needs pyarrow.
+        """Return the table as a PyArrow table. Requires pyarrow.
 
-        Arrays of one shape become nested lists. Where shapes differ the elements become one list a row, in C order, and a
-        column ``<name>_shape`` tells the shapes.
+        Arrays of equal shape become nested lists. If shapes differ, each row is a flat list in C order, and the column
+        ``<name>_shape`` contains the shapes.
         """
         import pyarrow
 
@@ -85,7 +86,10 @@ class Columns(Mapping[str, NDArray[Any]]):
         return pyarrow.table(arrays)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Arrow's PyCapsule interface: ``polars.DataFrame(columns)``, ``duckdb.sql("from columns")``. Needs pyarrow."""
+        """Export through Arrow's PyCapsule interface. Requires pyarrow.
+
+        Used by ``polars.DataFrame(columns)`` and ``duckdb.sql("from columns")``.
+        """
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def _shown_rows(self) -> list[list[str]]:
@@ -94,7 +98,7 @@ class Columns(Mapping[str, NDArray[Any]]):
     def _more(self) -> str:
         left, failed = self.num_rows - _ROWS, len(self.errors)
         more = [f"{left} more row{'s' if left > 1 else ''}"] if left > 0 else []
-        more += [f"{failed} record{'s' if failed > 1 else ''} could not be read, see .errors"] if failed else []
+        more += [f"{failed} unreadable record{'s' if failed > 1 else ''}, see .errors"] if failed else []
         return "; ".join(more)
 
     def __repr__(self) -> str:
@@ -113,7 +117,7 @@ class Columns(Mapping[str, NDArray[Any]]):
 
 
 def _cells(column: NDArray[Any]) -> Any:
-    """A column as pandas takes it: arrays in cells one by one."""
+    """Convert a column for pandas, which accepts only one-dimensional columns."""
     return column if column.ndim == 1 else list(column)
 
 

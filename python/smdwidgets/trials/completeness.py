@@ -1,4 +1,4 @@
-"""Which steps count as complete when several workers write them at their own pace."""
+"""Completeness of steps that several workers write independently."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from smdwidgets.trials.run import Index
 
 
 class Completeness:
-    """The last complete global step. It only grows.
+    """The last complete global step, monotonically increasing.
 
-    A step is complete once every worker has written it. Once a step is complete, so are all before it: a worker that skipped
-    one of them will not come back to it. And when more steps than a window (1000) wait for a worker, the older half of these
-    is declared complete: that worker is gone.
+    A step is complete once every worker has written it. All earlier steps are then complete too, since workers write steps
+    in ascending order. If more than ``window`` (1000) steps are incomplete, the older half of them is declared complete:
+    the missing worker has probably stopped.
 
     >>> import smdwidgets._core
     >>> catalog = smdwidgets._core.Catalog()
@@ -27,14 +27,14 @@ class Completeness:
         self._window = max(2, incomplete_step_window() if window is None else window)
 
     def update(self, index: Index, num_workers: int) -> None:
-        """Take in what is new."""
+        """Update the last complete step after new steps were added to the index."""
         self.until = max(self.until, index.complete_until(max(1, num_workers)))
         while index.count_after(self.until) > self._window:
             waiting = [step for step in index.steps() if step > self.until]
             self.until = waiting[self._window // 2 - 1]
 
     def end(self, index: Index) -> None:
-        """The run has ended: no worker will write any more."""
+        """Mark all steps as complete, since the run has ended."""
         last = index.last_step()
         if last is not None:
             self.until = max(self.until, last)

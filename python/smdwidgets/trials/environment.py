@@ -1,4 +1,4 @@
-"""What a person sets from outside: the environment variables that smdebug's readers honour."""
+"""Environment variables that smdebug's readers support."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ INCOMPLETE_STEP_WAIT_WINDOW_KEY: Final = "SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW"
 INCOMPLETE_STEP_WAIT_WINDOW_DEFAULT: Final = 1000
 MISSING_EVENT_FILE_RETRY_LIMIT_KEY: Final = "SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT"
 MISSING_EVENT_FILE_RETRY_LIMIT: Final = 100
-#: Seconds between two looks for a missing event file, by which smdebug counts its tries.
+#: Seconds between retries for a missing event file in smdebug.
 MISSING_EVENT_FILE_RETRY_SECONDS: Final = 2.0
-#: Documents call it by the shorter name; smdebug's code reads the longer one.
+#: smdebug's code reads the longer name; its documentation uses the shorter one.
 TRAINING_END_DELAY_REFRESH_KEY: Final = "SMDEBUG_TRAINING_END_DELAY_REFRESH"
 TRAINING_END_DELAY_REFRESH_SHORT_KEY: Final = "TRAINING_END_DELAY_REFRESH"
 TRAINING_END_DELAY_REFRESH_DEFAULT: Final = 1
 
 
 def incomplete_step_window() -> int:
-    """How many incomplete steps may wait for a worker before the older half is declared complete."""
+    """Return the maximum number of incomplete steps.
+
+    If there are more, the older half is declared complete.
+    """
     return int(_number(INCOMPLETE_STEP_WAIT_WINDOW_KEY, INCOMPLETE_STEP_WAIT_WINDOW_DEFAULT))
 
 
 def event_file_patience() -> float:
-    """Seconds to wait for an event file that an index file speaks of.
+    """Return the seconds to wait for an event file that an index file names.
 
     >>> event_file_patience()    # doctest: +SKIP
     200.0
@@ -35,7 +38,7 @@ def event_file_patience() -> float:
 
 
 def end_delay() -> float:
-    """Seconds after the end of a run within which files may still arrive."""
+    """Return the seconds after a run's end in which files may still arrive."""
     default = _number(TRAINING_END_DELAY_REFRESH_SHORT_KEY, TRAINING_END_DELAY_REFRESH_DEFAULT)
     return _number(TRAINING_END_DELAY_REFRESH_KEY, default)
 
@@ -47,5 +50,5 @@ def _number(name: str, default: float) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise SMDebugValueError(f"The environment variable {name} must be a number from 0 on, not {text!r}.")
+        raise SMDebugValueError(f"environment variable {name} must be a number >= 0, got {text!r}")
     return number

@@ -1,6 +1,6 @@
-"""Interfaces of what higher layers add to trials and tensors, and a registry of their implementations.
+"""Interfaces and registry of plots and exports, which higher layers implement.
 
-Plots and exports are built on trials, so this package must not import them. ``smdwidgets/__init__.py`` registers a loader for
+Plots and exports depend on trials, so this package must not import them. ``smdwidgets/__init__.py`` registers a loader for
 each; the loader imports the implementation at first use.
 """
 
@@ -31,7 +31,10 @@ class TensorPlotter(Protocol):
     def histogram(
         self, step: int | None = None, *, bins: int = 128, scale: str = "linear", ax: Axes | None = None
     ) -> Axes:
-        """Plot a histogram of the elements at a step (None: the newest). ``scale`` is linear, log or symlog."""
+        """Plot a histogram of the elements at a step (None: the newest).
+
+        ``scale`` is linear, log or symlog.
+        """
         ...
 
     def distribution(self, steps: Sequence[int] | None = None, *, ax: Axes | None = None) -> Axes:
@@ -41,7 +44,10 @@ class TensorPlotter(Protocol):
     def heatmap(
         self, step: int | None = None, *, pool: str = "maxabs", cells: int = 1 << 16, ax: Axes | None = None
     ) -> Axes:
-        """Plot the plane of the last two axes at a step (None: the newest), pooled to at most ``cells`` cells."""
+        """Plot the plane of the last two axes at a step (None: the newest).
+
+        Larger planes are pooled to at most ``cells`` cells.
+        """
         ...
 
 
@@ -49,7 +55,7 @@ class TrialPlotter(Protocol[TrialT_contra]):
     """The type of ``trial.plot``; implemented by :class:`smdwidgets.plots.TrialPlots`."""
 
     def scalars(self, regex: str | Sequence[str] = ".*", *, ax: Axes | None = None) -> Axes:
-        """Plot the scalars whose names match over global steps, one line per mode."""
+        """Plot scalars with matching names over global steps, one line per mode."""
         ...
 
     def compare(
@@ -59,7 +65,7 @@ class TrialPlotter(Protocol[TrialT_contra]):
         *,
         ax: Axes | None = None,
     ) -> Axes:
-        """Plot the scalars whose names match of this run and of others."""
+        """Plot scalars with matching names of this run and of others."""
         ...
 
 
@@ -81,7 +87,7 @@ class Exported:
 
     def __repr__(self) -> str:
         text = f"{self.path}: {self.records:,} records of {self.tensors:,} tensors at {self.steps:,} steps, {byte_size(self.bytes)}"
-        return text + (f"; {len(self.errors):,} could not be read, see .errors" if self.errors else "")
+        return text + (f"; {len(self.errors):,} unreadable records, see .errors" if self.errors else "")
 
 
 class Exporter(Protocol):

@@ -1,4 +1,7 @@
-"""A run that is followed while it grows: opened, looked at for news, closed. What it holds is asked of :class:`Trial`."""
+"""Open, refresh and close a run that may still be growing.
+
+:class:`~smdwidgets.trials.trial.Trial` adds the queries.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ from smdwidgets.trials.wait import logger, wait_until
 
 T = TypeVar("T")
 
-#: How long a new trial waits for collection files, if nothing else is said.
+#: Default seconds to wait for collection files when a trial is opened.
 WAIT_FOR_COLLECTIONS = 600.0
-#: After so many seconds it says so.
-_TELL_SOON = 1.0
+#: Seconds after which that wait is logged.
+_LOG_WAIT_AFTER = 1.0
 
 
 class Followed:
-    """A run held open. Safe to use from many threads."""
+    """An open run that can be refreshed. Thread-safe."""
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class Followed:
         self.trial_dir = run.path
         self.range_steps = range_steps
         self.logger: logging.Logger = logger
-        #: The run has ended and everything it holds has been seen: no question looks for news any more.
+        #: Whether the run has ended and all steps are known. If so, refreshing stops.
         self.loaded_all_steps = False
         self.num_workers = 1
         self.collection_manager = CollectionManager()
@@ -53,10 +56,10 @@ class Followed:
         self._skip_bad_index = skip_bad_index
         self._refreshing = threading.RLock()
         self._refresh_base = True
-        self._refresh_held: list[tuple[object, bool]] = []
+        self._refresh_overrides: list[tuple[object, bool]] = []
         self._memo: dict[object, tuple[object, Any]] = {}
         self._collection_workers: frozenset[str] = frozenset()
-        self._problems_told: set[str] = set()
+        self._logged_problems: set[str] = set()
         self._closed = False
         self._open(WAIT_FOR_COLLECTIONS if wait is None else wait, may_come=wait is not None)
 
@@ -64,41 +67,43 @@ class Followed:
 
     @staticmethod
     def checked_range(range_steps: tuple[int | None, int | None] | None) -> tuple[int | None, int | None]:
-        """The two ends of ``range_steps``: begin is part of it, end is not, None is open.
+        """Validate ``range_steps`` and return begin (inclusive) and end (exclusive).
+
+        None means unbounded.
 
         >>> Followed.checked_range((100, None))
         (100, None)
         """
         if range_steps is None:
             return None, None
-        # smdebug asserts here, and so do scripts that catch it; `assert` itself would be gone under `python -O`.
+        # AssertionError for compatibility with smdebug; `python -O` would remove an `assert` statement.
         try:
             begin, end = range_steps
         except (TypeError, ValueError):
-            raise AssertionError(f"range_steps is a pair (begin, end), not {range_steps!r}.") from None
+            raise AssertionError(f"range_steps must be a pair (begin, end), got {range_steps!r}") from None
         for limit in (begin, end):
             if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 0):
-                raise AssertionError(f"range_steps takes step numbers from 0 on, or None, not {limit!r}.")
+                raise AssertionError(f"range_steps must contain integers >= 0 or None, got {limit!r}")
         if begin is not None and end is not None and not begin < end:
-            raise AssertionError(f"range_steps=({begin}, {end}) holds no step: begin must be less than end.")
+            raise AssertionError(f"range_steps begin must be less than end, got ({begin}, {end})")
         return begin, end
 
     def _open(self, wait: float, may_come: bool) -> None:
         if may_come:
-            wait_until(self._is_there, lambda: f"a run to begin at {self.path}", wait)
+            wait_until(self._is_there, lambda: f"a run to start at {self.path}", wait)
         else:
             self._run.check()
-        # Most often the path is wrong, or the training has not begun: said soon, with what can be done.
-        hint = "create_trial(path, wait=seconds) sets how long; Ctrl-C ends it."
-        wait_until(self._collections_complete, self._what_is_missing, wait, hint=hint, tell_after=_TELL_SOON)
+        # Log early: usually the path is wrong or the training has not started.
+        hint = "Set the timeout with create_trial(path, wait=seconds), or press Ctrl-C."
+        wait_until(self._collections_complete, self._missing_collections, wait, hint=hint, log_after=_LOG_WAIT_AFTER)
         self._run.refresh()
         self._after_refresh()
         problems = self._run.index.problems()
         if problems and not self._skip_bad_index:
             more = f" (and {len(problems) - 1} more index files)" if len(problems) > 1 else ""
             raise IndexReaderException(
-                f"{problems[0][1]}{more}. To open the run without the steps of such files: "
-                "create_trial(…, skip_bad_index=True); trial.problems() then lists them."
+                f"{problems[0][1]}{more}; to skip unreadable index files, use create_trial(…, skip_bad_index=True); "
+                "trial.problems() then lists them"
             )
 
     def _is_there(self) -> bool:
@@ -109,7 +114,7 @@ class Followed:
         return True
 
     def _collections_complete(self) -> bool:
-        # Before the files: those written last, just before the end, must not be missed.
+        # Check the end marker before the files, so that files written just before the end are not missed.
         ended = self._run.end_age() is not None
         self._read_collections()
         found = len(self._collection_workers)
@@ -119,11 +124,11 @@ class Followed:
             raise MissingCollectionFiles(self.path, found, self.num_workers)
         return False
 
-    def _what_is_missing(self) -> str:
+    def _missing_collections(self) -> str:
         found = len(self._collection_workers)
         if not found:
             return f"the first collection file of {self.path}"
-        return f"collection files of all {self.num_workers} workers in {self.path} ({found} are there)"
+        return f"collection files of all {self.num_workers} workers in {self.path} ({found} found)"
 
     def _read_collections(self) -> None:
         read = self._run.collections()
@@ -132,39 +137,43 @@ class Followed:
             self.num_workers = read.manager.get_num_workers()
             self._collection_workers = read.workers
 
-    # ------------------------------------------------------------------------------------------------------- news
+    # -------------------------------------------------------------------------------------------------- refreshing
 
     @property
     def dynamic_refresh(self) -> bool:
-        """Whether questions look for news. :func:`smdwidgets.analysis.utils.no_refresh` holds it off."""
-        held = self._refresh_held
-        return held[-1][1] if held else self._refresh_base
+        """Whether every call checks for new steps.
+
+        :func:`smdwidgets.analysis.utils.no_refresh` turns it off within a block.
+        """
+        overrides = self._refresh_overrides
+        return overrides[-1][1] if overrides else self._refresh_base
 
     @dynamic_refresh.setter
     def dynamic_refresh(self, on: bool) -> None:
         with self._refreshing:
-            if self._refresh_held:
-                self._refresh_held[-1] = (self._refresh_held[-1][0], bool(on))
+            if self._refresh_overrides:
+                self._refresh_overrides[-1] = (self._refresh_overrides[-1][0], bool(on))
             else:
                 self._refresh_base = bool(on)
 
     @contextmanager
     def refreshing(self, on: bool) -> Iterator[Self]:
-        """Look for news (or do not) within the block, and as before after it; nested, and whatever is raised in it.
+        """Turn refreshing on or off within a block. Blocks can be nested.
 
-        Blocks of several threads may overlap: the one entered last counts, and each takes back only its own.
+        The setting is restored after the block, also if it raises. Blocks of several threads may overlap: the one entered
+        last takes precedence.
         """
-        mine = object()
+        block = object()
         with self._refreshing:
-            self._refresh_held.append((mine, on))
+            self._refresh_overrides.append((block, on))
         try:
             yield self
         finally:
             with self._refreshing:
-                self._refresh_held = [held for held in self._refresh_held if held[0] is not mine]
+                self._refresh_overrides = [override for override in self._refresh_overrides if override[0] is not block]
 
     def maybe_refresh(self, name: str | None = None) -> None:
-        """Look for news unless refreshing is held off or the run has ended and all of it is known."""
+        """Check for new steps unless refreshing is off or all steps are known."""
         if self._closed:
             self._refuse()
         if self.loaded_all_steps or not self.dynamic_refresh:
@@ -173,17 +182,15 @@ class Followed:
             self._refresh_or_finish()
 
     def _refresh_or_finish(self) -> None:
-        # Another thread may have finished meanwhile; looking once more at a run that has ended does no harm.
+        # Another thread may have finished meanwhile; an extra refresh of an ended run is harmless.
         age = self._run.end_age()
         if age is None:
             self.refresh_data()
         elif not self.loaded_all_steps:
-            # Files may still be on their way when the mark of the end appears: those that an uploader holds back.
+            # An uploader may deliver files after the end marker.
             if age < self._end_delay:
                 self.refresh_data()
-                self.logger.info(
-                    "%s has ended; looking a last time in %.1f s.", shown(self.name), self._end_delay - age
-                )
+                self.logger.info("%s has ended; last refresh in %.1f s", shown(self.name), self._end_delay - age)
                 time.sleep(self._end_delay - age)
             self._run.settled = -1
             self.refresh_data()
@@ -191,7 +198,7 @@ class Followed:
             self.loaded_all_steps = True
 
     def refresh_data(self) -> None:
-        """Look for news now, whatever was said about refreshing."""
+        """Check for new steps now, even if refreshing is off."""
         with self._refreshing:
             if self._closed:
                 self._refuse()
@@ -200,33 +207,36 @@ class Followed:
             self._after_refresh()
 
     def refresh_tensor(self, tname: str, steps: Sequence[int] | None = None) -> None:
-        """Look for news of a tensor: of the whole run, which costs no more."""
+        """Check for new steps of the whole run, which costs no more than for one tensor."""
         self.refresh_data()
 
     def _after_refresh(self) -> None:
         self._complete.update(self._run.index, self.num_workers)
         self._run.settled = self._complete.until
         for key, message in self._run.index.problems():
-            if key not in self._problems_told:
-                self._problems_told.add(key)
-                self._tell(message)
+            if key not in self._logged_problems:
+                self._logged_problems.add(key)
+                self._log_problem(message)
 
-    def _tell(self, message: str) -> None:
-        """Say once that something of the run can't be read."""
-        self.logger.warning("%s: %s. The other index files are read.", shown(self.name), visible(message, 2000))
+    def _log_problem(self, message: str) -> None:
+        """Log a part of the run that cannot be read."""
+        self.logger.warning("%s: %s; the other index files were read", shown(self.name), visible(message, 2000))
 
     def problems(self) -> list[tuple[str, str]]:
-        """Index files that could not be read, as (file, what is wrong). Each is tried again once it has changed."""
+        """Return the unreadable index files as (file, message).
+
+        A file is read again after it changes.
+        """
         return self._run.index.problems()
 
     @property
     def last_complete_step(self) -> int:
-        """The last global step that all workers have passed; -1 where there is none."""
+        """The last global step that all workers have written; -1 if there is none."""
         return self._complete.until
 
-    def _remembered(self, key: object, make: Callable[[], T]) -> T:
-        """What ``make`` gives, made again only after the run has grown."""
-        # Taken before making: what comes in between must not be taken for known.
+    def _cached(self, key: object, make: Callable[[], T]) -> T:
+        """Return ``make()``, cached until the run grows."""
+        # Read before calling make, so that steps added meanwhile invalidate the result.
         now = (self._run.index.generation, self._complete.until)
         known = self._memo.get(key)
         if known is not None and known[0] == now:
@@ -241,16 +251,17 @@ class Followed:
     # ------------------------------------------------------------------------------------------------------ closing
 
     def close(self) -> None:
-        """Let go of files and connections. Arrays handed out stay valid; questions after it raise :class:`TrialClosed`."""
+        """Close files and connections.
+
+        Arrays returned earlier stay valid. Later calls raise :class:`TrialClosed`.
+        """
         with self._refreshing:
             if not self._closed:
                 self._closed = True
                 self._run.close()
 
     def _refuse(self) -> NoReturn:
-        raise TrialClosed(
-            f"The trial {shown(self.name)} was closed; open the run again with create_trial({shown(self.path)})."
-        )
+        raise TrialClosed(f"trial {shown(self.name)} is closed; reopen the run with create_trial({shown(self.path)})")
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Runs in a directory of this machine: the core lists, reads and maps the files itself."""
+"""Runs in a local directory: the Rust core lists, reads and maps the files."""
 # Methods are described in `Run`.
 # ruff: noqa: D102
 
@@ -24,12 +24,12 @@ from smdwidgets.trials.smdebug_run import SmdebugRun
 from smdwidgets.trials.tensorboard_layout import is_event_file
 from smdwidgets.trials.trial import Trial
 
-#: Names of which a run's directory holds at least one, also before its first step is complete.
+#: Entries that identify the directory of a run, or of a run that is about to start.
 _SIGNS = ("collections", "index", "events", END_FILE, "claim.smd", "tensorboard")
 
 
 def _beside(path: str) -> list[str]:
-    """Directories where a path that is not there was looked for: one of them may be meant."""
+    """Return the names of sibling directories, candidates for a misspelled path."""
     try:
         with os.scandir(os.path.dirname(path)) as entries:
             return [entry.name for entry in itertools.islice(entries, 1000) if entry.is_dir()]
@@ -38,7 +38,7 @@ def _beside(path: str) -> list[str]:
 
 
 class LocalRun(SmdebugRun):
-    """A run in a directory."""
+    """A run in a local directory."""
 
     def __init__(
         self,
@@ -58,13 +58,15 @@ class LocalRun(SmdebugRun):
         except FileNotFoundError:
             raise RunNotFound(self.path, beside=_beside(self.path)) from None
         except NotADirectoryError:
-            raise RunNotFound(self.path, "that is a file, not a directory") from None
+            raise RunNotFound(self.path, "the path is a file, not a directory") from None
         except OSError as error:
             raise RunNotFound(self.path, str(error.strerror)) from error
         if names and not any(sign in names for sign in _SIGNS):
             if any(is_event_file(name) for name in names):
-                raise RunNotFound(self.path, "these are TensorBoard's logs, which smdwidgets.create_trial opens")
-            raise RunNotFound(self.path, "the directory holds none of collections/, index/ and events/")
+                raise RunNotFound(
+                    self.path, "the directory contains TensorBoard event files; open them with smdwidgets.create_trial"
+                )
+            raise RunNotFound(self.path, "the directory contains none of collections/, index/ and events/")
 
     def _list(self) -> int:
         return self.catalog.list_local(self.path)
@@ -80,20 +82,20 @@ class LocalRun(SmdebugRun):
 
     def reread(self, step: int) -> bool:
         self.catalog.refresh_local(self.path, [step])
-        # A file held open may have been put in place anew since.
+        # A file that is held open may have been replaced.
         self.files.forget()
         return True
 
     def end_age(self) -> float | None:
-        # Asked before every question about a running job: one look is enough where there is no end yet.
+        # Called at every query of a running job, so the common case is a single stat.
         return self.storage.age(END_FILE) if os.path.exists(self._end) else None
 
     def _collections_version(self) -> object:
-        # Renaming a file into place changes the directory's time, except soon after another change.
+        # Files are added by renaming, which changes the directory's time, except within its resolution.
         try:
             about = os.stat(self._collections_dir)
             if abs(time.time_ns() - about.st_mtime_ns) > _core.FILE_TIME_GRANULARITY:
-                # The second can't be set back, as copiers that keep times do with the first.
+                # Copy tools that preserve times can set mtime back, but not ctime.
                 return about.st_mtime_ns, about.st_ctime_ns
             with os.scandir(self._collections_dir) as files:
                 return sorted((file.name, file.inode(), file.stat().st_mtime_ns) for file in files)
@@ -118,11 +120,11 @@ class LocalRun(SmdebugRun):
 
 
 class LocalTrial(Trial):
-    """A run in a directory of this machine. Mostly made by :func:`smdwidgets.create_trial`.
+    """A run in a local directory. Usually created by :func:`smdwidgets.create_trial`.
 
     >>> import smdwidgets.exceptions
     >>> try:
-    ...     LocalTrial("mine", "/no/such/run")
+    ...     LocalTrial("mlp", "/no/such/run")
     ... except FileNotFoundError as error:
     ...     print(type(error).__name__)
     RunNotFound
@@ -161,12 +163,12 @@ class LocalTrial(Trial):
 
 
 def _reopened(cls: type[LocalTrial], opened_with: dict[str, Any]) -> LocalTrial:
-    """A pickled trial is its run, opened again where it is unpickled."""
+    """Reopen the run of a pickled trial."""
     return cls(**opened_with)
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
-    """The directory meant by a path, with ``~`` and ``file://`` understood.
+    """Return the absolute path of a directory; expand ``~`` and ``file://``.
 
     >>> local_path("file:///tmp/a%20run/")
     '/tmp/a run'

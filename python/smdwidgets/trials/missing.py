@@ -1,4 +1,4 @@
-"""An index file names an event file that is not there: on its way, skipped, or lost."""
+"""Wait for event files that an index file names but that do not exist yet."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.followed import Followed
 from smdwidgets.trials.wait import wait_until
 
-#: How many later steps of the same worker are looked at to tell a late file from a lost one.
+#: Later steps of the same worker that are checked to tell a delayed file from a lost one.
 _LATER = 3
 
 
 def wait_for_event_file(trial: Followed, place: Any, name: str, step_num: int, mode: ModeKeys) -> None:
-    """Return once the event file of a place is there.
+    """Return once the event file of a place exists.
 
-    Uploaders keep no order, so an index file may come first. The wait is over, with :class:`TensorUnavailableForStep`, when
-    the run has ended, when the same worker's file of a later step is there, or after SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT
-    (100) tries of smdebug's, which are 2 s apart.
+    Uploaders do not preserve order, so an index file may arrive before its event file. :class:`TensorUnavailableForStep` is
+    raised when the run has ended, when the same worker's file of a later step exists, or after
+    SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT (100) retry intervals of 2 s.
     """
     run = trial._run
     key = place.event_key
@@ -29,7 +29,7 @@ def wait_for_event_file(trial: Followed, place: Any, name: str, step_num: int, m
     def done() -> bool:
         if run.file_there(key):
             return True
-        # A run that vanished while it is looked at says so itself.
+        # Raises RunNotFound if the run was deleted.
         run.check()
         if trial.loaded_all_steps or run.end_age() is not None:
             if run.file_there(key):
@@ -38,13 +38,13 @@ def wait_for_event_file(trial: Followed, place: Any, name: str, step_num: int, m
         if any(run.file_there(later) for later in _later_files(trial, place)):
             if run.file_there(key):
                 return True
-            raise lost("is missing, though one of a later step is there")
+            raise lost("is missing, but the file of a later step exists")
         return False
 
     try:
         wait_until(done, lambda: f"the event file {key} of {trial.path}", trial._event_file_patience)
     except WaitTimeout as timeout:
-        raise lost(f"did not come within {timeout.seconds:g} s") from None
+        raise lost(f"did not appear within {timeout.seconds:g} s") from None
 
 
 def _later_files(trial: Followed, place: Any) -> list[str]:

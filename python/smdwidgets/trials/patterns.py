@@ -1,12 +1,11 @@
-"""Patterns from others, bounded in time.
+"""Match untrusted patterns with a time limit.
 
-Collection files bring patterns of their own, with look-ahead, which only a backtracking engine can run; and such an engine
-can be led into years of work by ``(a+)+$``. Python's ``re`` can't be stopped once it has begun. The ``regex`` package can:
-it looks at a clock while it matches. So ``re`` says whether a pattern is one (its errors are what people know), and ``regex``
-matches it.
+Collection files contain patterns with look-ahead, which need a backtracking engine. Such an engine takes exponential time
+for patterns such as ``(a+)+$``. Python's ``re`` has no timeout; the ``regex`` package has one. So ``re`` validates a pattern
+(for its well-known error messages), and ``regex`` matches it.
 
-``regex`` gives a few more characters a meaning (``{e<=1}`` for fuzzy matches, ``[[:alpha:]]``); they are escaped, so that a
-pattern means here what it means in ``re``.
+``regex`` has additional syntax (``{e<=1}`` for fuzzy matches, ``[[:alpha:]]``). It is escaped, so that a pattern has the
+same meaning as in ``re``.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ import regex
 from smdwidgets._text import shown
 from smdwidgets.exceptions import RegexTooSlow, SMDebugValueError
 
-#: Seconds that one pattern may take over all names of one question.
+#: Time limit in seconds for one pattern over all names of one query.
 LIMIT = 2.0
-#: Characters of a pattern: a longer one takes minutes to compile.
+#: Maximum characters of a pattern: longer ones take minutes to compile.
 LONGEST = 10_000
-#: Parts of a pattern whose repetitions are written out: ``((a{1000}){1000}){1000}`` would take all memory.
+#: Maximum parts of a pattern with repetitions expanded: ``((a{1000}){1000}){1000}`` would exhaust memory.
 LARGEST = 100_000
-#: Patterns whose answers are kept.
+#: Maximum number of patterns in the cache.
 _KEPT = 64
 
 
 class Patterns:
-    """Which names match a pattern, remembered: a question about a grown list of names costs only the new ones.
+    """Match names against patterns and cache the results by name.
 
     >>> Patterns().matching(["bias$"], ["fc1.weight", "fc1.bias"])
     {'fc1.bias'}
@@ -46,7 +45,7 @@ class Patterns:
         self._lock = threading.Lock()
 
     def matching(self, patterns: Iterable[str], names: Sequence[str]) -> set[str]:
-        """The names in which any of the patterns is found (``search``, not ``match``)."""
+        """Return the names in which any pattern is found (``search``, not ``match``)."""
         found: set[str] = set()
         for pattern in patterns if names else ():
             found |= self._one(pattern, names)
@@ -67,7 +66,7 @@ class Patterns:
                 try:
                     if left <= 0:
                         raise TimeoutError
-                    # `concurrent` lets other threads run meanwhile.
+                    # `concurrent` releases the GIL.
                     answers[name] = compiled.search(name, timeout=left, concurrent=True) is not None
                 except TimeoutError:
                     raise RegexTooSlow(pattern, self._limit) from None
@@ -75,35 +74,33 @@ class Patterns:
 
 
 def compile_pattern(pattern: str) -> regex.Pattern[str]:
-    """The pattern, to be run with a time limit. Raises ``re.error`` where ``re`` would.
+    """Compile a pattern for matching with a timeout; raise ``re.error`` like ``re``.
 
     >>> bool(compile_pattern("^(?!gradient).*weight").search("fc1.weight", timeout=1))
     True
     """
     if not isinstance(pattern, str):
-        raise TypeError(f"A regex is a string, not {type(pattern).__name__}.")
+        raise TypeError(f"regex must be a string, got {type(pattern).__name__}")
     if len(pattern) > LONGEST:
-        raise SMDebugValueError(
-            f"A pattern of {len(pattern):,} characters, {shown(pattern)}: {LONGEST:,} are the most."
-        )
+        raise SMDebugValueError(f"pattern {shown(pattern)} has {len(pattern):,} characters; the maximum is {LONGEST:,}")
     with warnings.catch_warnings():
-        # `re` warns of `[[`, which may one day mean a nested set; it does not yet.
+        # `re` warns that `[[` may mean a nested set in a future version.
         warnings.simplefilter("ignore", FutureWarning)
         try:
             re.compile(pattern)
-            if _written_out(pattern) > LARGEST:
-                raise OverflowError("its repetitions within repetitions are too many")
-            return regex.compile(_as_re_means_it(pattern), regex.VERSION0)
+            if _expanded_size(pattern) > LARGEST:
+                raise OverflowError("nested repetitions are too large")
+            return regex.compile(_escape_for_regex(pattern), regex.VERSION0)
         except RecursionError:
-            raise SMDebugValueError(f"The pattern {shown(pattern)} can't be used: its groups are too deep.") from None
+            raise SMDebugValueError(f"cannot compile pattern {shown(pattern)}: groups are nested too deeply") from None
         except OverflowError as error:
-            raise SMDebugValueError(f"The pattern {shown(pattern)} can't be used: {error}.") from None
+            raise SMDebugValueError(f"cannot compile pattern {shown(pattern)}: {error}") from None
 
 
-def _written_out(pattern: str) -> int:
-    """About how many parts a pattern has once its repetitions are written out, which is what `regex` does with them.
+def _expanded_size(pattern: str) -> int:
+    """Estimate the size of a pattern with repetitions expanded, as `regex` does.
 
-    >>> _written_out("((ab){10}){10}c")
+    >>> _expanded_size("((ab){10}){10}c")
     201
     """
     outer: list[int] = []
@@ -131,11 +128,11 @@ _TIMES = re.compile(r"\{(\d+)(?:,\d*)?\}")
 
 _TOKEN = re.compile(
     r"""
-    \\N\{[^}]*\}          # a character by its name
+    \\N\{[^}]*\}          # a named character
     | \\.                 # an escape
     | \{(?:\d+(?:,\d*)?|,\d*)\}   # a repetition
-    | (?P<brace>\{)       # any other brace stands for itself
-    | (?P<set>\[\^?\]?)   # a set begins; a bracket that closes at once belongs to it
+    | (?P<brace>\{)       # any other brace is a literal
+    | (?P<set>\[\^?\]?)   # start of a set; an immediate closing bracket is a literal
     | .
     """,
     re.VERBOSE | re.DOTALL,
@@ -143,18 +140,18 @@ _TOKEN = re.compile(
 
 
 def _tokens(pattern: str) -> Iterator[str]:
-    """The parts of a pattern that mean something as they stand; what stands for itself is escaped where `regex` differs."""
+    """Yield the tokens of a pattern; escape literals that `regex` would interpret."""
     at, inside = 0, False
     while at < len(pattern):
         token = _TOKEN.match(pattern, at)
-        assert token is not None  # the last alternative takes any character
+        assert token is not None  # the last alternative matches any character
         text = token.group()
         at = token.end()
         if not inside:
             inside = token.group("set") is not None
             yield "\\{" if token.group("brace") else text
         elif text.startswith("["):
-            # In a set of `re` a bracket stands for itself.
+            # Within a set, `re` treats an opening bracket as a literal.
             at = token.start() + 1
             yield "\\["
         elif text.startswith("{") and len(text) > 1:
@@ -165,5 +162,5 @@ def _tokens(pattern: str) -> Iterator[str]:
             yield text
 
 
-def _as_re_means_it(pattern: str) -> str:
+def _escape_for_regex(pattern: str) -> str:
     return "".join(_tokens(pattern))

@@ -15,7 +15,7 @@ from smdwidgets.trials.run import is_text, possible
 
 
 class StepState(Enum):
-    """What is known of a step."""
+    """Availability of a step."""
 
     UNAVAILABLE = 0
     AVAILABLE = 1
@@ -28,15 +28,15 @@ class RunQueries(Followed):
     def _all_steps(self, mode: ModeKeys) -> list[int]:
         index = self._run.index
         if mode == ModeKeys.GLOBAL:
-            return self._remembered("steps", index.steps)
+            return self._cached("steps", index.steps)
         self._run.load()
-        return self._remembered(("steps", mode), lambda: index.mode_steps(mode.value))
+        return self._cached(("steps", mode), lambda: index.mode_steps(mode.value))
 
     def _complete_steps(self, mode: ModeKeys) -> list[int]:
-        return self._remembered(("complete", mode), lambda: self._only_complete(self._all_steps(mode), mode))
+        return self._cached(("complete", mode), lambda: self._only_complete(self._all_steps(mode), mode))
 
     def _only_complete(self, steps: list[int], mode: ModeKeys) -> list[int]:
-        """Those of ascending steps of a mode whose global steps are complete."""
+        """Return the steps of a mode, given in ascending order, that are complete."""
         until = self._complete.until
         if mode == ModeKeys.GLOBAL:
             return steps[: bisect_right(steps, until)]
@@ -72,11 +72,11 @@ class RunQueries(Followed):
             return index.names_at(at)
         self._run.load()
         if mode == ModeKeys.GLOBAL:
-            return self._remembered("names", index.names)
-        return self._remembered(("names", mode), lambda: index.names_in_mode(mode.value))
+            return self._cached("names", index.names)
+        return self._cached(("names", mode), lambda: index.names_in_mode(mode.value))
 
     def _state_of(self, step: int, mode: ModeKeys) -> StepState:
-        """Whether a step is available, by what has been read so far."""
+        """Return whether a step is available, without refreshing."""
         steps = self._all_steps(mode)
         at = bisect_left(steps, step)
         if at == len(steps):
@@ -88,7 +88,7 @@ class RunQueries(Followed):
         return StepState.AVAILABLE if steps[at] == step else StepState.UNAVAILABLE
 
     def _has(self, name: str) -> bool:
-        """Whether a tensor of this name was saved at any step, checking for new steps if it is not known."""
+        """Return whether a tensor was saved at any step; refresh if it is unknown."""
         if not is_text(name):
             return False
         if self._run.has(name):

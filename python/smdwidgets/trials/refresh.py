@@ -13,9 +13,9 @@ Trials = TypeVar("Trials", bound=Followed | Iterable[Followed])
 
 @contextmanager
 def no_refresh(trials: Trials) -> Iterator[Trials]:
-    """Do not check a trial, or several, for new steps within the block: all answers describe one moment.
+    """Turn off refreshing of a trial, or several, within a block.
 
-    The previous setting is restored after the block, also if it raises. Blocks can be nested.
+    All queries in the block then see the same steps. The previous setting is restored after the block, also if it raises. Blocks can be nested.
 
     >>> with no_refresh(trial):                                # doctest: +SKIP
     ...     last = trial.steps()[-1]
@@ -27,7 +27,7 @@ def no_refresh(trials: Trials) -> Iterator[Trials]:
 
 @contextmanager
 def refresh(trials: Trials) -> Iterator[Trials]:
-    """Check a trial, or several, for new steps at every call within the block."""
+    """Check one or several trials for new steps at every call within a block."""
     with _refreshing(trials, True):
         yield trials
 

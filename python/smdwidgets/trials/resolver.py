@@ -1,4 +1,4 @@
-"""Resolve a step of a tensor to the global step at which it was saved, or to the reason why there is none."""
+"""Resolve a step of a tensor to the global step at which it was saved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _GLOBAL = ModeKeys.GLOBAL
 
 
 class StepResolver:
-    """Resolves steps of one tensor: once if the run has ended, else again after checking for new steps."""
+    """Resolves steps of one tensor.
+
+    If a step is not found and the run has not ended, checks for new steps and tries again.
+    """
 
     __slots__ = ("_index", "_name", "_trial")
 
@@ -29,7 +32,7 @@ class StepResolver:
         step, workers = self._look_up(step_num, mode, worker)
         if step is None or not workers:
             self._trial.maybe_refresh(self._name)
-            # Before the second look: another thread may refresh the trial in between.
+            # Before the second lookup, since another thread may refresh the trial in between.
             state = self._trial._state_of(step_num, mode)
             if not ended:
                 step, workers = self._look_up(step_num, mode, worker)
@@ -38,7 +41,10 @@ class StepResolver:
         return step
 
     def workers(self, step_num: int, mode: ModeKeys) -> list[str]:
-        """Return the workers that saved the tensor at a step, or raise :class:`TensorUnavailableForStep`."""
+        """Return the workers that saved the tensor at a step.
+
+        Raises :class:`TensorUnavailableForStep`.
+        """
         ended = self._trial.loaded_all_steps
         step, workers = self._look_up(step_num, mode, None)
         if not workers:
@@ -50,7 +56,7 @@ class StepResolver:
         return workers
 
     def _look_up(self, step_num: int, mode: ModeKeys, worker: str | None) -> tuple[int | None, list[str]]:
-        """Return the global step and the workers that saved the tensor there, by what has been read so far."""
+        """Return the global step and the workers that saved the tensor, without refreshing."""
         trial, index = self._trial, self._index
         step = trial._global_step(mode, step_num)
         if step is None or not possible(step):
@@ -61,7 +67,7 @@ class StepResolver:
             raise InvalidWorker(worker)
         workers = index.workers_of(self._name, step)
         if not workers and mode != _GLOBAL:
-            # A training that was restarted has been at this step of the mode more than once.
+            # A restarted training has several global steps for this mode step.
             latest = index.global_step(mode.value, step_num, latest=True) or step
             workers = index.workers_of(self._name, latest)
             step = latest if workers else step
@@ -81,5 +87,5 @@ class StepResolver:
     def _not_saved(self, step: int | None, step_num: int, mode: ModeKeys) -> TensorUnavailableForStep:
         mark = "" if step is None else f"/{step:012d}_"
         bad = [message for key, message in self._index.problems() if mark and mark in f"/{key}"]
-        reason = f"the index file of that step can't be read ({bad[0]})" if bad else ""
+        reason = f"cannot read the index file of the step ({bad[0]})" if bad else ""
         return TensorUnavailableForStep(self._name, step_num, mode, reason=reason)

@@ -1,10 +1,10 @@
-"""The seam between the programming model above and the bytes of a run below.
+"""Interfaces of a run's index and data, which :class:`Trial` and :class:`Tensor` use.
 
-:class:`Trial` and :class:`Tensor` answer in steps, modes and collections. What a run holds they ask of its *index*, and where
-the bytes come from is the business of a :class:`Run`. A new kind of run is a new Run: it lists what is new, reads what is
-asked for, and knows when the run has ended.
+:class:`Trial` and :class:`Tensor` work in steps, modes and collections. :class:`Index` finds tensors in a run, :class:`Run`
+reads them. To support another format or storage, implement Run: it lists new steps, reads values, and reports when the run
+has ended.
 """
-# The questions of `Index` are described at `smdwidgets._core.Catalog`.
+# The methods of `Index` are documented at `smdwidgets._core.Catalog`.
 # ruff: noqa: D102
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from smdwidgets import _core
 from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.run_end import RunEnd
 
-#: Names of reductions, in the order in which they are stored and shown.
+#: Names of reductions, in storage and display order.
 REDUCTIONS: Final = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
 
-#: A value: what :meth:`Run.getter` returns, by name, global step and worker (None: the first that has one).
+#: Type of :meth:`Run.getter`: value by name, global step and worker (None: the first that has a value).
 Getter = Callable[[str, int, "str | None"], "NDArray[Any] | None"]
 Progress = Callable[[int, int], object]
-#: (name, global step, worker), as the core's sweeps take them.
+#: (name, global step, worker), as `_core.values` expects them.
 Row = tuple[str, int, "str | None"]
 
 
 class Place(Protocol):
-    """Where one value lies."""
+    """Location of one value."""
 
     @property
     def event_key(self) -> str: ...
@@ -42,9 +42,10 @@ class Place(Protocol):
 
 
 class Index(Protocol):
-    """What lies where in a run. :class:`smdwidgets._core.Catalog` is the one of smdebug's format.
+    """Index of a run: steps, tensors and their locations.
 
-    Modes are numbers; where one is asked for, None and 4 (GLOBAL) mean all. Steps are global steps, in ascending order.
+    :class:`smdwidgets._core.Catalog` implements it for smdebug's format. Modes are numbers; as an argument, None and 4
+    (GLOBAL) select all modes. Steps are global steps, in ascending order.
     """
 
     @property
@@ -76,7 +77,7 @@ class Index(Protocol):
 
 
 class CollectionFiles(NamedTuple):
-    """What the collection files of a run say together."""
+    """Merged content of a run's collection files."""
 
     manager: CollectionManager
     workers: frozenset[str]
@@ -84,78 +85,83 @@ class CollectionFiles(NamedTuple):
 
 
 class Run(ABC):
-    """One run: its index and its bytes. Safe to use from many threads, once opened."""
+    """One run: its index and its data. Thread-safe once opened."""
 
-    #: The run as a person would name it: a directory, a URL.
+    #: Directory or URL of the run.
     path: str
     index: Index
-    #: Every worker has passed this step: nothing new will come at it or before. Set by the trial, which knows how many
-    #: workers there are; -1 asks for everything.
+    #: Last complete step: no files will be added at it or before. Set by the trial, which knows the number of workers; -1
+    #: lists all steps.
     settled: int = -1
-    #: What its problems are, after their number.
-    damage: str = "index files can't be read"
+    #: Description of its problems in a repr, after their number.
+    damage: str = "unreadable index files"
 
     @abstractmethod
     def check(self) -> None:
-        """Raise :class:`~smdwidgets.exceptions.RunNotFound` if there is no run, and none in the making."""
+        """Raise :class:`~smdwidgets.exceptions.RunNotFound` if there is no run.
+
+        A directory in which a run is about to start counts as a run.
+        """
 
     @abstractmethod
     def refresh(self) -> None:
-        """See what is new. Costs the news, not the run."""
+        """Update the index. The cost depends on the number of new steps only."""
 
     @abstractmethod
     def load(self, steps: Sequence[int] | None = None) -> None:
-        """Make sure that the index knows what these steps hold, or all of them: names, modes and places."""
+        """Read the names, modes and locations of these steps (None: all) into the index."""
 
     @property
     @abstractmethod
     def partly_read(self) -> bool:
-        """Whether some steps are known by number only."""
+        """Whether the content of some steps has not been read into the index."""
 
     @abstractmethod
     def has(self, name: str) -> bool:
-        """Whether a tensor of this name exists, reading no more of the index than it takes to say yes."""
+        """Return whether a tensor exists, reading as little of the index as possible."""
 
     @abstractmethod
     def reread(self, step: int) -> bool:
-        """Look again at a step that may have been written anew (a training that was restarted). Whether to try again."""
+        """Re-read the index of a step that a restarted training may have overwritten.
+
+        Returns whether the caller should retry.
+        """
 
     @abstractmethod
     def end_age(self) -> float | None:
-        """Seconds since the run ended, None while it has not."""
+        """Return the seconds since the run ended, or None if it has not ended."""
 
     def end(self) -> RunEnd | None:
-        """How the run ended, None while it has not."""
+        """Return how the run ended, or None if it has not ended."""
         return None if self.end_age() is None else RunEnd()
 
     @abstractmethod
     def collections(self) -> CollectionFiles | None:
-        """What the collection files say; None while there are none, or none that are new since the last call."""
+        """Return the merged collection files, or None if nothing is new."""
 
     @abstractmethod
     def getter(self) -> Getter:
-        """The one function that every single value goes through: as short a way to the bytes as there is.
+        """Return the function that reads single values: the fast path of :meth:`Tensor.value`.
 
-        Each call returns a writable array whose memory nothing else uses.
-
-        It raises :class:`~smdwidgets.exceptions.RunFileMissing` where the index knows of a value whose file is not there.
+        Each call of the function returns a writable array that shares no memory. It raises
+        :class:`~smdwidgets.exceptions.RunFileMissing` if the index has a location whose file does not exist.
         """
 
     def passing(self) -> Getter:
-        """The same for values that are looked at once, as pictures of all steps look at theirs: none is kept for the next question."""
+        """Return a getter that does not cache, for values that are read once."""
         return self.getter()
 
     @abstractmethod
     def value(self, place: Any) -> NDArray[Any]:
-        """The value at a place that the index gave: a writable array whose memory nothing else uses."""
+        """Return the value at a place of the index: a writable array that shares no memory."""
 
     @abstractmethod
     def head(self, place: Any) -> tuple[str, tuple[int, ...]]:
-        """Its dtype's name and shape, reading little more."""
+        """Return the name of the dtype, and the shape, without reading the whole value."""
 
     @abstractmethod
     def file_there(self, key: str) -> bool:
-        """Whether a file that the index speaks of is there."""
+        """Return whether a file exists that the index names."""
 
     @abstractmethod
     def reductions(
@@ -170,25 +176,28 @@ class Run(ABC):
         progress: Progress | None = None,
         cancel: _core.Cancel | None = None,
     ) -> dict[str, Any]:
-        """Reductions of many tensors at many steps, as :func:`smdwidgets._core.sweep` gives them."""
+        """Return reductions as :func:`smdwidgets._core.sweep` does."""
 
     @abstractmethod
     def values(
         self, rows: Sequence[Row], *, threads: int | None = None, progress: Progress | None = None
     ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
-        """Values of many rows, as :func:`smdwidgets._core.values` gives them."""
+        """Return values as :func:`smdwidgets._core.values` does."""
 
     def kind_of(self, name: str) -> str:
-        """What a log says that a tensor is: ``scalar``, ``histogram``, ``image`` …; empty where nothing is said."""
+        """Return the kind of a tensor in a TensorBoard log, such as ``scalar``.
+
+        Empty for runs in other formats.
+        """
         return ""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections. Arrays handed out stay valid."""
+        """Close files and connections. Arrays returned earlier stay valid."""
 
 
 def possible(step: int) -> bool:
-    """Whether a number can be that of a step at all; the core takes no others.
+    """Return whether a number is a valid step for the Rust core.
 
     >>> possible(-1), possible(0), possible(2**63)
     (False, True, False)
@@ -197,7 +206,7 @@ def possible(step: int) -> bool:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name can be that of anything in a run: the core knows only text, and half of a surrogate pair is none.
+    """Return whether a name is valid Unicode. The Rust core rejects lone surrogates.
 
     >>> is_text("w"), is_text("\\ud800")
     (True, False)
@@ -212,7 +221,7 @@ def is_text(name: str) -> bool:
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """The numpy dtype of a name that the core gives; ``bfloat16`` and the like need the ``ml_dtypes`` package.
+    """Return the NumPy dtype of a name; ``bfloat16`` and similar need ``ml_dtypes``.
 
     >>> dtype_named("float32")
     dtype('float32')
@@ -230,6 +239,4 @@ def dtype_named(name: str) -> np.dtype[Any]:
             extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
             return extended
         except (ImportError, AttributeError):
-            raise UnsupportedDataError(
-                f"numpy has no dtype {name}: install the package ml_dtypes to read it."
-            ) from None
+            raise UnsupportedDataError(f"numpy has no dtype {name}; install the package ml_dtypes") from None

@@ -1,4 +1,4 @@
-"""Runs on S3: listed by what is new, read a step at a time."""
+"""Runs on S3: list only new index files, and read one step per request."""
 # Methods are described in `Run`.
 # ruff: noqa: D102
 
@@ -20,22 +20,22 @@ from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row
 from smdwidgets.trials.smdebug_run import StorageRun, collection_files
 from smdwidgets.trials.trial import Trial
 
-#: Where SageMaker puts the run of a job, below the job's own prefix.
+#: Folder of a run below the prefix of a SageMaker job.
 SAGEMAKER_FOLDER = "debug-output"
-#: An event object up to this size is fetched whole when a value of it is asked for: the next one asked for is in it too.
+#: Event objects up to this size are fetched whole, since values of one step are often read together.
 WHOLE_BELOW = 8 << 20
-#: How many steps are fetched ahead of a person who goes through a tensor step by step.
+#: Number of steps to prefetch when a tensor is read step by step.
 STEPS_AHEAD = 8
-#: Steps that may still lack a worker's file are listed again, back to this many; older ones will not be completed.
+#: Number of recent steps that are listed again while a worker's file is missing.
 LOOK_BACK = 200
-#: Seconds after the mark of the end in which an uploader may still bring files that belong before it.
+#: Seconds after the end marker in which an uploader may still deliver files.
 UPLOADS_SETTLE = 60.0
-#: Collections change only when the training adds one.
+#: Seconds between checks of the collection files, which rarely change.
 _COLLECTIONS_EVERY = 60.0
 
 
 class S3Run(StorageRun):
-    """A run below a prefix of a bucket."""
+    """A run under an S3 prefix."""
 
     storage: S3Storage
 
@@ -48,16 +48,16 @@ class S3Run(StorageRun):
     ) -> None:
         super().__init__(storage, first_step, end_step, lazy)
         self._ended_at: float | None = None
-        self._seen_whole = False
+        self._all_listed = False
         self._listed = False
         self._keys_listed: list[str] | None = None
-        self._collections_looked = 0.0
-        self._last_asked: tuple[str, str | None, int] | None = None
+        self._collections_checked = 0.0
+        self._last_request: tuple[str, str | None, int] | None = None
 
-    # ------------------------------------------------------------------------------------------------------ news
+    # ------------------------------------------------------------------------------------------------- refreshing
 
     def check(self) -> None:
-        """Find the run at the prefix, or where SageMaker puts it below."""
+        """Find the run at the prefix or in SageMaker's folder below it."""
         if self._listed:
             return
         for folder in ("", SAGEMAKER_FOLDER):
@@ -70,49 +70,50 @@ class S3Run(StorageRun):
                 return
         prefix = self.storage.prefix = self.storage.prefix.removesuffix(SAGEMAKER_FOLDER).strip("/")
         where = f"s3://{self.storage.bucket}/{prefix}"
-        raise RunNotFound(
-            where, f"looked for collections/, index/ and events/ there and below {SAGEMAKER_FOLDER}/, and found none"
-        )
+        raise RunNotFound(where, f"found none of collections/, index/ and events/ there or in {SAGEMAKER_FOLDER}/")
 
     def collections(self) -> CollectionFiles | None:
         now = time.monotonic()
-        if self._collections_read is not None and now - self._collections_looked < _COLLECTIONS_EVERY:
+        if self._collections_read is not None and now - self._collections_checked < _COLLECTIONS_EVERY:
             return None
-        self._collections_looked = now
+        self._collections_checked = now
         self._collections_read = None
         found = super().collections()
         if found is not None and found.files < found.manager.get_num_workers():
-            self._collections_read = None  # more will come
+            self._collections_read = None  # read again: files of other workers are missing
         return found
 
     def _collection_keys(self) -> list[str]:
-        # What `check` has just listed need not be listed again.
+        # Reuse the listing of `check`.
         keys, self._keys_listed = self._keys_listed, None
         return super()._collection_keys() if keys is None else keys
 
     def _collections_version(self) -> object:
-        # A listing of its own would cost as much as the answer: looked at once a minute instead.
-        return "seen"
+        # A separate listing costs as much as reading the files, so `collections` limits how often they are read.
+        return "read"
 
     def _list(self) -> int:
-        if self._seen_whole:
+        if self._all_listed:
             return 0
         new = []
-        # The mark of the end comes right after the index in the order of keys, so one listing tells of both.
+        # The end marker follows the index in key order, so one listing covers both.
         for found in self.storage.listing("", self._start_after()):
             if found.key.startswith("index/"):
                 new.append(found.key)
             elif found.key == END_FILE:
                 self._ended_at = found.written
-                # Nothing comes after an end that lies back longer than an uploader holds files back.
-                self._seen_whole = time.time() - found.written > UPLOADS_SETTLE
+                # No files arrive after the uploader's delay has passed.
+                self._all_listed = time.time() - found.written > UPLOADS_SETTLE
             elif found.key > END_FILE:
                 break
         self._listed = True
         return self.catalog.add_keys(new)
 
     def _start_after(self) -> str:
-        """The key after which news may be: an uploader keeps no order, so not past a recent step that lacks a worker."""
+        """Return the key after which new index files may appear.
+
+        Uploaders do not preserve order, so recent steps with missing workers are listed again.
+        """
         settled = self.settled
         if settled < 0:
             return "index/"
@@ -123,28 +124,28 @@ class S3Run(StorageRun):
             if step > settled or len(self.catalog.workers_at(step)) < workers:
                 settled = min(settled, before)
                 break
-        # A backtick comes right after the underscore that follows the step: after all workers of that step.
+        # A backtick sorts after the underscore that follows the step, hence after all workers of that step.
         return f"index/{settled // 1000:09d}/{settled:012d}`" if settled >= 0 else "index/"
 
     def end_age(self) -> float | None:
         if self._ended_at is not None:
             return max(0.0, time.time() - self._ended_at)
-        # Before the first listing, the end matters only where collection files are missing.
-        return self.storage.age(END_FILE) if not self._listed and self._collections_looked else None
+        # Before the first listing, the end matters only if collection files are missing.
+        return self.storage.age(END_FILE) if not self._listed and self._collections_checked else None
 
-    # ----------------------------------------------------------------------------------------------------- bytes
+    # ---------------------------------------------------------------------------------------------------- reading
 
     def getter(self) -> Getter:
-        return self._get_and_look_ahead
+        return self._get_and_prefetch
 
-    def _get_and_look_ahead(self, name: str, step: int, worker: str | None = None) -> NDArray[Any] | None:
+    def _get_and_prefetch(self, name: str, step: int, worker: str | None = None) -> NDArray[Any] | None:
         value = self._get(name, step, worker)
-        before, self._last_asked = self._last_asked, (name, worker, step)
+        before, self._last_request = self._last_request, (name, worker, step)
         if value is not None and before is not None and before[:2] == (name, worker) and before[2] != step:
-            self._look_ahead(name, step, worker, forward=before[2] < step)
+            self._prefetch(name, step, worker, forward=before[2] < step)
         return value
 
-    def _look_ahead(self, name: str, step: int, worker: str | None, *, forward: bool) -> None:
+    def _prefetch(self, name: str, step: int, worker: str | None, *, forward: bool) -> None:
         steps = self.catalog.steps_of(name)
         at = bisect_left(steps, step)
         following = steps[at + 1 : at + 1 + STEPS_AHEAD] if forward else steps[max(0, at - STEPS_AHEAD) : at][::-1]
@@ -176,7 +177,7 @@ class S3Run(StorageRun):
         return bytes(data[start : start + wanted.length])
 
     def _widened(self, wanted: Range, step: int) -> Range:
-        """All that the step holds beside what is wanted, where that is little enough to come along."""
+        """Return the range of the whole step if it is small, else ``wanted``."""
         for key, begin, end in self.catalog.extents(step):
             if key == wanted.key and begin <= wanted.offset and wanted.offset + wanted.length <= end:
                 return Range(key, begin, end - begin) if end - begin <= WHOLE_BELOW else wanted
@@ -192,7 +193,7 @@ class S3Run(StorageRun):
         threads: int | None = None,
         **options: Any,
     ) -> dict[str, Any]:
-        # A thread waits for the network most of the time: as many as there are connections.
+        # Threads mostly wait for the network, so use one per connection.
         return super().reductions(
             names, steps, workers, reductions, threads=threads or self.storage.concurrency, **options
         )
@@ -204,9 +205,9 @@ class S3Run(StorageRun):
 
 
 class S3Trial(Trial):
-    """A run on S3. Mostly made by :func:`smdwidgets.create_trial`.
+    """A run on S3. Usually created by :func:`smdwidgets.create_trial`.
 
-    Further keywords are the fields of a :class:`~smdwidgets.storage.s3.Connection`: ``endpoint_url``, ``session``, ``client``,
+    Other keyword arguments are the fields of a :class:`~smdwidgets.storage.s3.Connection`: ``endpoint_url``, ``session``, ``client``,
     ``concurrency``, ``cache_bytes``, ``cache_dir``.
 
     >>> trial = S3Trial("mnist", "s3://bucket/jobs/mnist")    # doctest: +SKIP
@@ -243,29 +244,29 @@ class S3Trial(Trial):
         except BaseException:
             storage.close()
             raise
-        # Where it turned out to lie.
+        # `check` may have found the run in SageMaker's folder.
         self.path = self.trial_dir = self._run.path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        for brought in ("client", "session"):
-            if self._opened_with[3].get(brought) is not None:
+        for given in ("client", "session"):
+            if self._opened_with[3].get(given) is not None:
                 raise SMDebugError(
-                    f"A trial that was opened with {brought}= can't be pickled, because a {brought} of boto3 can't: let boto3 "
-                    "find credentials by itself (a profile, the environment), or open the trial there with create_trial."
+                    f"cannot pickle a trial opened with {given}=, because a boto3 {given} cannot be pickled; use "
+                    "credentials from a profile or the environment, or call create_trial in the other process"
                 )
         return _reopened, (type(self), self._opened_with)
 
     @property
     def requests(self) -> RequestCount:
-        """What has been asked of S3 so far, and how much came back."""
+        """Number of S3 requests so far, and bytes received."""
         return self._run.storage.requests
 
     def cache_info(self) -> CacheInfo:
-        """How well the read cache does."""
+        """Return size and hit counts of the read cache."""
         return self._run.storage.cache_info()
 
 
 def _reopened(cls: type[S3Trial], opened_with: tuple[Any, Any, Any, dict[str, Any]]) -> S3Trial:
-    """A pickled trial is its run, opened again where it is unpickled."""
+    """Reopen the run of a pickled trial."""
     name, url, range_steps, options = opened_with
     return cls(name, url, range_steps, **options)

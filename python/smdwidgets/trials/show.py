@@ -1,4 +1,7 @@
-"""How trials and tensors show themselves, as text and in a notebook. Names come from files: all is escaped."""
+"""Text and HTML representations of trials and tensors.
+
+Names come from files, so everything is escaped.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import RunEnd
 from smdwidgets.trials.followed import Followed
 
-#: Characters of one fact.
+#: Maximum characters of one value.
 _LONGEST = 400
 
 
 def _span(steps: list[int]) -> str:
-    """How many steps, and from where to where.
+    """Return the number of steps, the first and the last.
 
     >>> _span([0, 10, 20])
     '3 steps, 0 to 20'
@@ -23,7 +26,7 @@ def _span(steps: list[int]) -> str:
 
 
 def _state(end: RunEnd | None) -> str:
-    """Whether training goes on, and how it ended if the end marker says.
+    """Return whether the run is running, or how it ended if the end marker tells.
 
     >>> _state(None), _state(RunEnd()), _state(RunEnd("signal", "SIGTERM"))
     ('running', 'ended', 'ended: signal (SIGTERM)')
@@ -34,7 +37,7 @@ def _state(end: RunEnd | None) -> str:
 
 
 def _trial_facts(trial: Followed) -> list[tuple[str, str]]:
-    """What a person wants to know first. Nothing is read or waited for to say it."""
+    """Return labels and values of a summary, without reading or refreshing."""
     index, run = trial._run.index, trial._run
     state = "closed" if trial._closed else _state(run.end())
     facts = [("path", trial.path), ("state", state), ("steps", _span(index.steps()))]
@@ -46,7 +49,7 @@ def _trial_facts(trial: Followed) -> list[tuple[str, str]]:
             ("tensors", f"{len(names)}" + (f": {listed([shown(name, 60) for name in names])}" if names else ""))
         )
     else:
-        facts.append(("tensors", "not read yet; the first question about all of them does"))
+        facts.append(("tensors", "not read yet"))
     workers = sorted(set(index.workers()) | trial._collection_workers, key=natural)
     facts.append(("workers", f"{len(workers)}: {listed(workers)}" if workers else "none yet"))
     collections = sorted(trial.collection_manager.collections)
@@ -58,14 +61,14 @@ def _trial_facts(trial: Followed) -> list[tuple[str, str]]:
 
 
 def trial_text(trial: Followed) -> str:
-    """The repr of a trial."""
+    """Return the repr of a trial."""
     lines = [f"<{type(trial).__name__} {shown(trial.name)}"]
     lines += [f"  {label + ':' if label else '':<13}{visible(fact, _LONGEST)}" for label, fact in _trial_facts(trial)]
     return "\n".join(lines) + ">"
 
 
 def trial_html(trial: Followed) -> str:
-    """A trial in a notebook."""
+    """Return the HTML representation of a trial."""
     return _table(f"{type(trial).__name__} {shown(trial.name)}", _trial_facts(trial))
 
 
@@ -80,8 +83,8 @@ def _tensor_facts(trial: Followed, tensor_name: str) -> list[tuple[str, str]]:
         try:
             dtype, shape = trial._run.head(place)
             facts.append(("newest", f"{dtype} {shape}, step {place.step}"))
-        except Exception as error:  # a repr says what is wrong in place of failing with it
-            facts.append(("newest", f"can't be read: {error}"))
+        except Exception as error:  # a repr must not raise
+            facts.append(("newest", f"unreadable: {error}"))
     elif steps:
         facts.append(("newest", "reductions or shape only"))
     facts.append(("steps", _span(steps) + (" (of the steps read so far)" if trial._run.partly_read else "")))
@@ -98,18 +101,18 @@ def _tensor_facts(trial: Followed, tensor_name: str) -> list[tuple[str, str]]:
 
 
 def tensor_text(trial: Followed, name: str) -> str:
-    """The repr of a tensor."""
+    """Return the repr of a tensor."""
     facts = ", ".join(f"{label}: {visible(fact, _LONGEST)}" for label, fact in _tensor_facts(trial, name))
     return f"<Tensor {shown(name)} ({facts})>"
 
 
 def tensor_html(trial: Followed, name: str) -> str:
-    """A tensor in a notebook."""
+    """Return the HTML representation of a tensor."""
     return _table(f"Tensor {shown(name)}", _tensor_facts(trial, name))
 
 
 def _table(title: str, facts: list[tuple[str, str]]) -> str:
-    # The notebook's own style of tables carries over, light and dark.
+    # The notebook's table style applies, in light and dark themes.
     rows = "".join(
         f"<tr><th style='text-align:left'>{markup(label)}</th><td style='text-align:left'>{markup(fact, _LONGEST)}</td></tr>"
         for label, fact in facts

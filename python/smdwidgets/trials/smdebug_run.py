@@ -1,6 +1,6 @@
-"""Runs in smdebug's format: an index file a step and worker, found through a catalog.
+"""Runs in smdebug's format: one index file per step and worker.
 
-What is common to them all is here; where the files are is the business of the subclasses.
+Subclasses implement access to the files.
 """
 # Methods are described in `Run`.
 # ruff: noqa: D102
@@ -23,14 +23,14 @@ from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
 
-#: Runs of more index files than this are opened without reading them; questions then read what they need.
+#: Runs with more index files than this are opened lazily: queries read the index files that they need.
 LAZY_ABOVE = 2_000
 
 _COLLECTION_FILE = re.compile(r"(?P<worker>.+?)_?collections\.(json|ts)")
 
 
 class SmdebugRun(Run):
-    """A run in smdebug's format in some storage."""
+    """A run in smdebug's format."""
 
     def __init__(
         self,
@@ -48,31 +48,31 @@ class SmdebugRun(Run):
         self._loading = threading.Lock()
         self._collections_read: object = None
 
-    # --------------------------------------------------------------------------------------- where the files are
+    # ------------------------------------------------------------------------------------------------ file access
 
     @abstractmethod
     def _list(self) -> int:
-        """Tell the catalog of index files that are new; how many."""
+        """Add new index files to the catalog and return their number."""
 
     @abstractmethod
     def _load(self, steps: Sequence[int] | None) -> None:
-        """Read index files that the catalog has not read."""
+        """Read the index files of these steps (None: all) that are not read yet."""
 
     @abstractmethod
     def _source(self) -> Any:
-        """What the core's sweeps read event files from."""
+        """Return the object from which `_core.sweep` reads event files."""
 
-    # ------------------------------------------------------------------------------------------------------ news
+    # ------------------------------------------------------------------------------------------------- refreshing
 
     def refresh(self) -> None:
         new = self._list()
         if self._lazy or self._partly_read or (self._lazy is None and new > LAZY_ABOVE):
             self._partly_read = self._partly_read or new > 0
-            # What comes one by one is read at once: it is what will be asked for.
+            # Read a few new steps immediately, since they are likely to be queried next.
             if self._lazy is None and 0 < new <= LAZY_ABOVE:
                 self._load(self._newest(new))
         elif new or self.catalog.problems():
-            # Files that could not be read are tried again once they have changed.
+            # Unreadable files are read again after they change.
             self._load(None)
 
     def _newest(self, count: int) -> list[int]:
@@ -102,7 +102,7 @@ class SmdebugRun(Run):
         try:
             try:
                 content = self.storage.read_ranges([Range(END_FILE, 0, LARGEST_END_FILE)])[0]
-            except TruncatedDataError:  # a bucket's answer to a range that the object does not fill
+            except TruncatedDataError:  # S3 response to a range beyond the end of the object
                 content = self.storage.read(END_FILE)
         except FileNotFoundError:
             return None
@@ -120,19 +120,19 @@ class SmdebugRun(Run):
         return found
 
     def _collections_version(self) -> object:
-        """What changes whenever there is news in the collection files; None where that can't be told."""
+        """Return a value that changes with the collection files, or None if unknown."""
         return self._collection_keys()
 
     def _collection_keys(self) -> list[str]:
         return collection_files(self.storage.list(COLLECTIONS_PREFIX + "/"))
 
-    # ----------------------------------------------------------------------------------------------------- bytes
+    # ---------------------------------------------------------------------------------------------------- reading
 
     def has(self, name: str) -> bool:
         if self.catalog.has(name):
             return True
         if self._partly_read:
-            # Most tensors are in most steps: one of the newest says yes far sooner than all of them.
+            # Most tensors are saved at most steps, so try the newest step before reading all of them.
             self.load(self._newest(1))
             if not self.catalog.has(name):
                 self.load(None)
@@ -199,7 +199,7 @@ class SmdebugRun(Run):
 
 
 class StorageRun(SmdebugRun):
-    """A run whose files are reached through the storage protocol alone.
+    """A run accessed only through the storage protocol.
 
     >>> from smdwidgets.storage import LocalStorage
     >>> run = StorageRun(LocalStorage("."))
@@ -217,7 +217,7 @@ class StorageRun(SmdebugRun):
 
     def _list(self) -> int:
         settled = self.settled
-        # A backtick comes right after the underscore that follows the step: after all workers of that step.
+        # A backtick sorts after the underscore that follows the step, hence after all workers of that step.
         after = f"index/{settled // 1000:09d}/{settled:012d}`" if settled >= 0 else ""
         return self.catalog.add_keys(list(self.storage.list("index/", after)))
 
@@ -235,7 +235,7 @@ class StorageRun(SmdebugRun):
 
 
 def _worker_of(key: str) -> str | None:
-    """The worker that wrote a collection file; None for files that are none.
+    """Return the worker that wrote a collection file, or None for other files.
 
     >>> _worker_of("collections/000000000/worker_1_collections.json")
     'worker_1'
@@ -244,12 +244,12 @@ def _worker_of(key: str) -> str | None:
     if match is None:
         return "worker_0" if key.endswith("/collections.json") else None
     worker = match["worker"]
-    # A device of TensorFlow, its slashes and colons replaced: `/job:worker/replica:0`.
+    # Restore the slashes and colons of a TensorFlow device such as `/job:worker/replica:0`.
     return worker.replace("_", "/").replace("-", ":") if worker.startswith("_") else worker
 
 
 def collection_files(keys: Iterable[str]) -> list[str]:
-    """Those of the keys that are collection files.
+    """Return the keys that are collection files.
 
     >>> collection_files(["collections/000000000/worker_0_collections.json", "collections/notes.json"])
     ['collections/000000000/worker_0_collections.json']
@@ -258,7 +258,7 @@ def collection_files(keys: Iterable[str]) -> list[str]:
 
 
 def merge_collections(storage: Storage, keys: Sequence[str]) -> CollectionFiles | None:
-    """What these collection files say together. Files that are gone are not counted; mostly all say the same."""
+    """Merge collection files, most of which are identical; skip deleted files."""
     manager: CollectionManager | None = None
     workers: set[str] = set()
     contents: set[bytes] = set()
@@ -268,7 +268,7 @@ def merge_collections(storage: Storage, keys: Sequence[str]) -> CollectionFiles 
         except RunFileMissing:
             continue
         except RunIOError as error:
-            raise RunIOError(f"Collection file {shown(key)} can't be read: {error}") from error
+            raise RunIOError(f"cannot read collection file {shown(key)}: {error}") from error
         workers.add(_worker_of(key) or "worker_0")
         if content in contents:
             continue

@@ -1,4 +1,4 @@
-"""Tensor and its constants.
+"""Tensor and related constants.
 
 The class is defined in :mod:`smdwidgets.trials.trial`, since trials and tensors refer to each other.
 """

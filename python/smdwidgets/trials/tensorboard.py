@@ -1,4 +1,4 @@
-"""TensorBoard's logs as trials: every step, none sampled away, while they grow."""
+"""TensorBoard logs as trials: all steps without sampling, also while they grow."""
 
 from __future__ import annotations
 
@@ -22,29 +22,35 @@ from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, is_event_
 from smdwidgets.trials.tensorboard_run import LocalTensorBoardRun, TensorBoardRun
 from smdwidgets.trials.trial import Trial
 
-#: What lies in a run of smdebug's format, and in no log.
+#: Entries that identify a run in smdebug's format.
 _SMDEBUG = frozenset({"collections", "index", "claim.smd"})
 
 
 class TensorBoardTrial(Trial):
-    """A run that TensorBoard could show. Mostly made by :func:`smdwidgets.create_trial`.
+    """A run of a TensorBoard log. Usually created by :func:`smdwidgets.create_trial`.
 
-    Tags are tensors, steps are the log's own. Where directories stand for modes (``train``, ``validation``), each mode counts
-    the log's steps, and a global step is four times that plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT, 3 for the rest.
+    Tags become tensors, and steps are those of the log. If directories are modes (``train``, ``validation``), mode steps are
+    the log's steps, and a global step is four times the log's step plus 0 for TRAIN, 1 for EVAL, 2 for PREDICT, 3 for others.
 
-    ``keep_orphans``: keep what a restart from an earlier step has made void, where it was not written again.
-    ``live``: whether the log may still grow; None: until nobody has written to it for an hour.
-    ``cache``: a directory that keeps what was read of large files for the next time, or True for one of the user's; it may be
-    shared by processes and deleted at any time. What does not fit a file as it is now is not used.
-    ``hold``: keep all values in memory as they were written, checked: they are given without another look at the files, which
-    may be changed or deleted. It takes at most what the files take, and less where steps are alike.
+    Args:
+        name: name of the trial; by default the last part of the path.
+        dirname: the log directory.
+        range_steps: begin (inclusive) and end (exclusive) of the steps to read; None means unbounded.
+        storage: where the log is stored, instead of ``dirname``.
+        run: directory of the run in the log, if the log has several.
+        keep_orphans: keep steps that a restart from an earlier step superseded, unless they were written again.
+        live: whether the log may still grow. None: yes, until an hour after the last write.
+        cache: directory that caches the index of large files, or True for the user's cache directory. Processes may share
+            it, and it may be deleted at any time. Stale entries are ignored.
+        hold: keep all values in memory, in their written form, with verified checksums. The files may then be changed or
+            deleted. This needs at most as much memory as the files, and less if steps repeat.
 
     >>> trial = create_trial("runs/mlp")                     # doctest: +SKIP
     >>> trial.tensor("loss/train").values()                  # doctest: +SKIP
     """
 
     _run: TensorBoardRun
-    #: The run's directory in the log; empty where it is the log's own.
+    #: The run's directory relative to the log; empty for the log's root.
     run: str
 
     def __init__(
@@ -89,17 +95,17 @@ class TensorBoardTrial(Trial):
             else TensorBoardRun(storage, directories, run, **options)
         )
         last = opened.path.replace(os.sep, "/").rstrip("/").rpartition("/")[2]
-        # Damage in a log is reported, and never stands in the way of the rest.
+        # Damaged records are reported; the others are read.
         super().__init__(opened, name=last if name is None else name, range_steps=range_steps, skip_bad_index=True)
 
     def runs(self) -> list[str]:
-        """All runs of the log that this one is of: their directories, relative to it."""
+        """Return the directories of all runs of the log, relative to it."""
         return list(runs_in(self._run.storage))
 
     def scalars(self, names: Iterable[str] | str | None = None, mode: ModeKeys | str = ModeKeys.GLOBAL) -> Columns:
-        """Scalars with the times at which they were written: name, step, mode, mode_step, worker, wall_time, value.
+        """Return scalars with their wall times.
 
-        ``names`` None is all scalars.
+        The columns are name, step, mode, mode_step, worker, wall_time and value. ``names=None`` selects all scalars.
 
         >>> trial.scalars("loss/train").to_pandas()          # doctest: +SKIP
         """
@@ -107,10 +113,10 @@ class TensorBoardTrial(Trial):
         return self._table(self._chosen("scalar", names), as_mode(mode).value, orphans=False)
 
     def histograms(self, names: Iterable[str] | str | None = None, mode: ModeKeys | str = ModeKeys.GLOBAL) -> Columns:
-        """Histograms with the times at which they were written, in the columns of :meth:`scalars`.
+        """Return histograms with their wall times, in the columns of :meth:`scalars`.
 
-        A ``value`` is (buckets, 3): left edge, right edge, count. All are read in one pass over the files; where all have as many
-        buckets the column is one array (rows, buckets, 3). ``names`` None is all histograms.
+        A ``value`` has the shape (buckets, 3): left edge, right edge, count. All are read in one pass over the files. If all
+        have the same number of buckets, the column is one array (rows, buckets, 3). ``names=None`` selects all histograms.
 
         >>> trial.histograms("layer1/weights")["value"][:, :, 2]    # doctest: +SKIP
         """
@@ -130,9 +136,10 @@ class TensorBoardTrial(Trial):
         return chosen
 
     def orphans(self, name: str) -> Columns:
-        """What a restart from an earlier step has made void of a tensor, in the columns of :meth:`scalars`.
+        """Return the superseded steps of a tensor, in the columns of :meth:`scalars`.
 
-        ``keep_orphans=True`` opens a run with all that was not written again.
+        A restart from an earlier step supersedes the steps after it. A run opened with ``keep_orphans=True`` contains those
+        that were not written again.
 
         >>> trial.orphans("loss/train")["step"]              # doctest: +SKIP
         """
@@ -178,22 +185,23 @@ class TensorBoardTrial(Trial):
     def event(
         self, name: str, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL, worker: str | None = None
     ) -> _core.Event:
-        """What was written at a step as it was written: the histogram's own fields, the header of a sound, the encoded image.
+        """Return the event at a step in its written form.
 
-        Scalars are not kept so: see :meth:`scalars`.
+        It contains a histogram's fields, the header of an audio clip, or an encoded image. Scalars have no events: see
+        :meth:`scalars`.
         """
         self.maybe_refresh()
         mode = as_mode(mode)
         at = self._global_step(mode, step)
         place = None if at is None else self._run.log.find(name, at, worker)
         if place is None or place.number is not None:
-            reason = "" if place is None else "it is a scalar: see trial.scalars()"
+            reason = "" if place is None else "the tensor is a scalar, see trial.scalars()"
             raise TensorUnavailableForStep(name, step, mode, reason=reason)
         [event] = self._run.events([place])
         return event
 
     def events(self, name: str, mode: ModeKeys | str = ModeKeys.GLOBAL) -> dict[int, _core.Event]:
-        """What was written of a tensor that is no scalar at all its steps, as it was written, read in one go.
+        """Return the events of a non-scalar tensor by step, read in one pass.
 
         >>> trial.events("samples")[100].value["encoded"][:4]    # doctest: +SKIP
         b'\\x89PNG'
@@ -204,14 +212,14 @@ class TensorBoardTrial(Trial):
             raise TensorUnavailable(name, self._run.log.names())
         steps = self._run.log.steps_of(name, mode.value)
         places = [place for step in steps if (place := self._run.log.find(name, step)) and place.number is None]
-        own = {place.step: self._run.log.mode_of(place.step) or (0, place.step) for place in places}
-        told = [place.step if mode == ModeKeys.GLOBAL else own[place.step][1] for place in places]
-        return dict(zip(told, self._run.events(places), strict=True))
+        mode_steps = {place.step: self._run.log.mode_of(place.step) or (0, place.step) for place in places}
+        keys = [place.step if mode == ModeKeys.GLOBAL else mode_steps[place.step][1] for place in places]
+        return dict(zip(keys, self._run.events(places), strict=True))
 
     def wall_time(
         self, name: str, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL, worker: str | None = None
     ) -> float:
-        """When a value was written, in seconds since 1970."""
+        """Return when a value was written, in seconds since the epoch."""
         self.maybe_refresh()
         mode = as_mode(mode)
         at = self._global_step(mode, step)
@@ -221,7 +229,7 @@ class TensorBoardTrial(Trial):
         return float(place.wall_time)
 
     def hparams(self) -> dict[str, Any]:
-        """The hyperparameters of the run, where its writer noted them."""
+        """Return the hyperparameters that were logged for the run."""
         self.maybe_refresh()
         found: dict[str, Any] = {}
         for name, _, kind, _, _ in self._run.log.series():
@@ -233,15 +241,15 @@ class TensorBoardTrial(Trial):
                         found |= _core.hparams(event.plugin_content)
         return found
 
-    def _tell(self, message: str) -> None:
-        self.logger.warning("%s: %s. All other records are read.", shown(self.name), visible(message, 2000))
+    def _log_problem(self, message: str) -> None:
+        self.logger.warning("%s: %s; all other records were read", shown(self.name), visible(message, 2000))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (type(self), self._opened_with)
 
 
 def _with_values(table: Columns, values: NDArray[Any] | list[NDArray[Any] | None], errors: list[Failure]) -> Columns:
-    """A table with these values; what failed is an error in place of a row."""
+    """Return the table with a column of values, without the rows that failed."""
     keep = [at for at, value in enumerate(values) if value is not None]
     columns = {name: column[keep] if errors else column for name, column in table.items()}
     if isinstance(values, list):
@@ -252,25 +260,25 @@ def _with_values(table: Columns, values: NDArray[Any] | list[NDArray[Any] | None
 
 
 def _reopened(cls: type[TensorBoardTrial], opened_with: dict[str, Any]) -> TensorBoardTrial:
-    """A pickled trial is its run, opened again where it is unpickled."""
+    """Reopen the run of a pickled trial."""
     return cls(**opened_with)
 
 
 def runs_in(place: str | Storage) -> dict[str, list[Directory]]:
-    """The runs of a log directory, or of a storage, by their directories; the empty name is the place itself."""
+    """Return the runs of a log by directory; the empty name is the log's root."""
     if not isinstance(place, str):
         return runs_of(place.list(""), FirstTags(place))
     storage = LocalStorage(place)
-    # A pipe or a device of such a name is no log, and nobody waits for what comes out of it.
+    # Ignore pipes and devices, since reading them could block.
     keys = (key for key in storage.list("") if not is_event_file(key) or Path(place, key).is_file())
     return runs_of(keys, FirstTags(storage))
 
 
 def cache_directory(given: bool | str | os.PathLike[str] | None) -> str | None:
-    """Where what was read of logs is kept: nowhere unless asked for.
+    """Return the cache directory of logs, or None if the cache is off.
 
-    >>> cache_directory(None), cache_directory("/tmp/kept")
-    (None, '/tmp/kept')
+    >>> cache_directory(None), cache_directory("/tmp/cache")
+    (None, '/tmp/cache')
     """
     if given is None or given is False:
         return None
@@ -282,7 +290,10 @@ def cache_directory(given: bool | str | os.PathLike[str] | None) -> str | None:
 
 
 def is_log(path: str) -> bool:
-    """Whether a directory holds event files of TensorBoard's, directly or below, and no run of smdebug's format."""
+    """Return whether a directory contains a TensorBoard log.
+
+    Event files may be in subdirectories. A run in smdebug's format is not a log.
+    """
     try:
         if any(child.name in _SMDEBUG for child in Path(path).iterdir()):
             return False
@@ -292,13 +303,13 @@ def is_log(path: str) -> bool:
 
 
 def _chosen(root: str, runs: dict[str, list[Directory]], run: str | None) -> tuple[str, list[Directory]]:
-    """The run that was asked for, or the only one, or the one that the place itself is."""
+    """Return the requested run, else the only run, else the run in the root."""
     if run is not None:
         if run not in runs:
-            raise RunNotFound(f"{root}/{run}", f"the log holds the runs {listed(sorted(runs), 20) or '(none)'}")
+            raise RunNotFound(f"{root}/{run}", f"runs in the log: {listed(sorted(runs), 20) or 'none'}")
         return run, runs[run]
     if not runs:
-        raise RunNotFound(root, "there are no event files of TensorBoard's")
+        raise RunNotFound(root, "no TensorBoard event files found")
     if len(runs) == 1:
         return next(iter(runs.items()))
     if "" in runs:

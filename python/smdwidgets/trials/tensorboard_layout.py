@@ -1,8 +1,8 @@
-"""Which directories of event files make up which run.
+"""Mapping of directories with event files to runs.
 
-A directory with event files is a run. Where it is called ``train``, ``validation`` or the like, it is a mode of the run that
-its parent directory is: Keras and TensorFlow's estimators write so. Where ``SummaryWriter.add_scalars`` made it, a directory for
-each curve below the one of the writer, it is part of the writer's run.
+A directory with event files is a run. A directory named ``train``, ``validation`` or similar is a mode of the run in its
+parent directory, as written by Keras and TensorFlow estimators. A directory that ``SummaryWriter.add_scalars`` created for
+one curve, below the writer's directory, is part of the writer's run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MODES: Final = {
     "global": ModeKeys.GLOBAL,
 }
 
-#: Bytes of a file in which its first scalar is looked for.
+#: Bytes at the start of a file that are searched for its first scalar.
 _BEGINNING: Final = 4096
 
 
@@ -38,12 +38,12 @@ class Directory(NamedTuple):
     path: str
     worker: str
     mode: ModeKeys
-    #: What is put behind its tags.
+    #: Suffix that is appended to its tags.
     suffix: str = ""
 
 
 def is_event_file(key: str) -> bool:
-    """Whether a file of this name is an event file of TensorBoard's.
+    """Return whether a file name is that of a TensorBoard event file.
 
     >>> is_event_file("train/events.out.tfevents.1700000000.host")
     True
@@ -54,14 +54,14 @@ def is_event_file(key: str) -> bool:
 
 
 class FirstTags:
-    """The first tags in directories of a storage, each read once."""
+    """First tags of directories, cached."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._known: dict[str, str] = {}
 
     def __call__(self, directory: str) -> str | None:
-        """The tag of the first scalar in a directory; None while there is none."""
+        """Return the tag of the first scalar in a directory, or None."""
         if directory not in self._known:
             tag = self._read(directory + "/" if directory else "")
             if tag is None:
@@ -81,9 +81,9 @@ class FirstTags:
 def runs_of(
     keys: Iterable[str], first_tag: Callable[[str], str | None] = lambda directory: None
 ) -> dict[str, list[Directory]]:
-    """The runs that these files make up, by their directories; the empty name is the place itself.
+    """Return the directories of each run, by run; the empty name is the log's root.
 
-    ``first_tag``: the first tag in a directory, which is asked for where the directory lies in that of another run.
+    ``first_tag`` returns the first tag in a directory. It is called for directories inside another run's directory.
 
     >>> [*runs_of(["a/train/x.tfevents.1", "a/validation/x.tfevents.1", "b/x.tfevents.1"])]
     ['a', 'b']
@@ -105,7 +105,7 @@ def runs_of(
 
 
 def _around(directory: str, directories: set[str]) -> str | None:
-    """The nearest directory around one that holds event files itself."""
+    """Return the nearest ancestor directory that contains event files."""
     while directory:
         directory = directory.rpartition("/")[0]
         if directory in directories:
@@ -114,9 +114,9 @@ def _around(directory: str, directories: set[str]) -> str | None:
 
 
 def _curve(below: str, tag: str | None) -> str | None:
-    """What tells a curve of ``add_scalars`` from the others of its tag; None for any other directory.
+    """Return the tag suffix of a curve of ``add_scalars``, or None for other directories.
 
-    PyTorch puts it into a directory ``tag_curve`` with the tag's slashes replaced, tensorboardX into ``tag/curve``.
+    PyTorch names the directory ``tag_curve``, with the tag's slashes replaced; tensorboardX names it ``tag/curve``.
 
     >>> _curve("loss_a_train", "loss/a"), _curve("loss/a/train", "loss/a"), _curve("eval", "loss"), _curve("eval", None)
     ('/train', '/train', None, None)
@@ -130,13 +130,13 @@ def _curve(below: str, tag: str | None) -> str | None:
 def _directories(run: str, paths: set[str], curves: dict[str, list[Directory]]) -> list[Directory]:
     modes = sorted(paths - {run})
     directories = [(path, path.rpartition("/")[2]) for path in modes]
-    laid = [Directory(path, name, _MODES[name.lower()]) for path, name in directories]
+    found = [Directory(path, name, _MODES[name.lower()]) for path, name in directories]
     if run in paths:
-        # An estimator writes its training to the run itself, and evaluations to directories below.
-        trained = not laid or any(directory.mode == ModeKeys.TRAIN for directory in laid)
-        laid.append(Directory(run, "worker_0", ModeKeys.GLOBAL if trained else ModeKeys.TRAIN))
-    # A curve is of the mode and the worker of its writer.
-    laid += [
-        curve._replace(worker=one.worker, mode=one.mode) for one in list(laid) for curve in curves.get(one.path, [])
+        # An estimator writes training events to the run's directory and evaluations to subdirectories.
+        trained = not found or any(directory.mode == ModeKeys.TRAIN for directory in found)
+        found.append(Directory(run, "worker_0", ModeKeys.GLOBAL if trained else ModeKeys.TRAIN))
+    # A curve has the mode and the worker of its writer.
+    found += [
+        curve._replace(worker=one.worker, mode=one.mode) for one in list(found) for curve in curves.get(one.path, [])
     ]
-    return sorted(laid, key=lambda directory: (directory.worker, directory.path))
+    return sorted(found, key=lambda directory: (directory.worker, directory.path))

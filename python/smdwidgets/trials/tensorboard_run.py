@@ -1,6 +1,6 @@
-"""TensorBoard's event files as a run: growing files in place of many finished ones.
+"""TensorBoard event files as a run.
 
-The core keeps what lies where (:class:`smdwidgets._core.EventLog`): scalars as columns of numbers, all else by place.
+The index is :class:`smdwidgets._core.EventLog`. It stores scalars as columns and the file locations of all other values.
 """
 # Methods are described in `Run`.
 # ruff: noqa: D102
@@ -28,7 +28,7 @@ from smdwidgets.trials.run import REDUCTIONS, CollectionFiles, Getter, Progress,
 from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, is_event_file, runs_of
 from smdwidgets.trials.tensorboard_values import value_of
 
-#: Seconds after which a log that nobody has written to is taken for that of a run which has ended.
+#: Seconds without writes after which a run is considered ended.
 QUIET = 3600.0
 
 _KINDS: Final = {
@@ -41,7 +41,7 @@ _KINDS: Final = {
     "pr_curve": "pr_curves",
     "tensor": "tensors",
 }
-#: Scalars that belong to a collection by what they are called.
+#: Name patterns of scalars by collection.
 _BY_NAME: Final = {
     "losses": [r"(?i)loss", r"(?i)(^|[/_])(nll|mse|mae|perplexity|ppl)($|[/_])"],
     "metrics": [r"(?i)acc", r"(?i)(^|[/_])(auc|f1|precision|recall|bleu|rouge|iou|map|top[_-]?[0-9]+)", r"(?i)metric"],
@@ -49,9 +49,9 @@ _BY_NAME: Final = {
 
 
 class TensorBoardRun(Run):
-    """One run of a log: a directory of event files, or several that stand for modes."""
+    """One run of a log: a directory of event files, or one directory per mode."""
 
-    damage = "records can't be used"
+    damage = "unusable records"
 
     def __init__(
         self,
@@ -76,21 +76,21 @@ class TensorBoardRun(Run):
         self.index = self.log
         self._first_tag = FirstTags(storage)
         self._live = live
-        self._names_told = -1
+        self._collections_names = -1
         self._kinds: dict[str, str] = {}
         self._patterns = Patterns()
         self._fetched = _core.Fetched(self._fetch)
         self._files: _core.Files | _core.Fetched = self._fetched
         self._sizes: dict[str, int] = {}
 
-    # ------------------------------------------------------------------------------------------------------ news
+    # ------------------------------------------------------------------------------------------------- refreshing
 
     def check(self) -> None:
         if not any(is_event_file(key) for key in self._listed()):
-            raise RunNotFound(self.path, "there are no event files of TensorBoard's (any more)")
+            raise RunNotFound(self.path, "no TensorBoard event files found")
 
     def _listed(self) -> Iterator[str]:
-        """Keys of the run. Where a listing tells sizes, they are noted: what has not grown is not asked for."""
+        """Yield the keys of the run and store sizes, so that only grown files are read."""
         prefix = self._name + "/" if self._name else ""
         listing = getattr(self.storage, "listing", None)
         if listing is None:
@@ -107,7 +107,7 @@ class TensorBoardRun(Run):
         self.log.refresh(self._fetched)
 
     def _lay_out(self, keys: Sequence[str]) -> None:
-        """See whether directories have come: validation begins after the first epoch."""
+        """Update the directories: validation starts after the first epoch, for example."""
         directories = runs_of(keys, self._first_tag).get(self._name)
         if directories is not None and directories != self._directories:
             self.log.lay_out([_lane(directory) for directory in directories])
@@ -123,7 +123,7 @@ class TensorBoardRun(Run):
         return bytes(data)
 
     def load(self, steps: Sequence[int] | None = None) -> None:
-        """Everything that was written is known."""
+        """Do nothing: `refresh` reads everything."""
 
     @property
     def partly_read(self) -> bool:
@@ -149,10 +149,10 @@ class TensorBoardRun(Run):
     def collections(self) -> CollectionFiles | None:
         if self.log.generation == 0:
             self.refresh()
-        if self.log.num_names() == self._names_told:
+        if self.log.num_names() == self._collections_names:
             return None
         series = self.log.series()
-        self._names_told = len(series)
+        self._collections_names = len(series)
         manager = CollectionManager(create_default=True)
         manager.add(Collection("all", include_regex=[".*"]))
         for name, _, kind, _, _ in series:
@@ -162,7 +162,7 @@ class TensorBoardRun(Run):
             manager.add(Collection(collection, tensor_names=self._patterns.matching(patterns, scalars)))
         return CollectionFiles(manager, frozenset(self.log.workers()), 1)
 
-    # ----------------------------------------------------------------------------------------------------- bytes
+    # ---------------------------------------------------------------------------------------------------- reading
 
     def getter(self) -> Getter:
         number, find = self.log.number, self.log.find
@@ -177,7 +177,7 @@ class TensorBoardRun(Run):
         return get
 
     def events(self, places: Sequence[_core.Logged]) -> list[_core.Event]:
-        """Values that are no scalars, as they were written."""
+        """Return the events of non-scalar values."""
         held = [self.log.held(place) for place in places]
         wanted = [place for place, data in zip(places, held, strict=True) if data is None]
         read = iter(self._read(wanted) if wanted else ())
@@ -191,8 +191,8 @@ class TensorBoardRun(Run):
         for place, data in zip(places, read, strict=True):
             if len(data) < place.length:
                 raise RunIOError(
-                    f"{place.event_key}, byte {place.offset}: {place.length} bytes were there when the log was read, now "
-                    f"there are {len(data)}. The file was cut short; open the run again."
+                    f"{place.event_key}, byte {place.offset}: expected {place.length} bytes, got {len(data)}; the file was "
+                    "truncated after it was indexed; reopen the run"
                 )
         return [place.checked(bytes(data)) for place, data in zip(places, read, strict=True)]
 
@@ -248,7 +248,7 @@ class TensorBoardRun(Run):
                     continue
                 if np.asarray(value).dtype.kind not in "biufcV":
                     errors[row] = UFuncTypeError(
-                        f"Tensor {rows[row][0]!r} holds {np.asarray(value).dtype.name}: no numbers."
+                        f"cannot reduce tensor {rows[row][0]!r}: dtype {np.asarray(value).dtype.name} is not numeric"
                     )
                     continue
                 found = _core.reduce(np.ascontiguousarray(value), names=operations)
@@ -309,13 +309,13 @@ class TensorBoardRun(Run):
 
 
 class LocalTensorBoardRun(TensorBoardRun):
-    """A run in a directory of this machine: only files that have changed are looked into."""
+    """A run in a local directory. Reads only files that have changed."""
 
     def __init__(self, root: str, directories: Sequence[Directory], **options: Any) -> None:
         super().__init__(LocalStorage(root), directories, **options)
         self._root = root
         self._files = _core.Files(root)
-        self._seen: dict[Path, int] = {}
+        self._directory_times: dict[Path, int] = {}
 
     def check(self) -> None:
         if not Path(self._root).is_dir():
@@ -327,13 +327,15 @@ class LocalTensorBoardRun(TensorBoardRun):
         self.log.refresh_local(self._root)
 
     def _directories_changed(self) -> bool:
-        """Whether there may be new directories in the run: a directory's time tells of what is directly in it."""
+        """Return whether the run may have new directories, by directory times."""
         now, top = time.time_ns(), Path(self._root, self._name)
-        seen = {path: _written(path) for path in self._seen or [top]}
-        # A change within one resolution of the last look may not change the time.
-        if seen == self._seen and all(now - written >= _core.FILE_TIME_GRANULARITY for written in seen.values()):
+        seen = {path: _written(path) for path in self._directory_times or [top]}
+        # A change within the resolution of the previous check is not visible in the time.
+        if seen == self._directory_times and all(
+            now - written >= _core.FILE_TIME_GRANULARITY for written in seen.values()
+        ):
             return False
-        self._seen = {path: _written(path) for path in map(Path, (folder for folder, _, _ in os.walk(top)))}
+        self._directory_times = {path: _written(path) for path in map(Path, (folder for folder, _, _ in os.walk(top)))}
         return True
 
     def events(self, places: Sequence[_core.Logged]) -> list[_core.Event]:
@@ -349,7 +351,7 @@ def _lane(directory: Directory) -> tuple[str, str, int, str]:
 
 
 def _written(path: Path) -> int:
-    """When a directory was written to, in nanoseconds; 0 where it is gone."""
+    """Return the mtime of a directory in nanoseconds, or 0 if it does not exist."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -357,7 +359,7 @@ def _written(path: Path) -> int:
 
 
 def _decoded(place: _core.Logged, event: _core.Event) -> NDArray[Any]:
-    """The value of an event. Errors name its file and offset."""
+    """Decode an event. Errors contain the file and offset."""
     try:
         return value_of(event, place.kind)
     except DataError as error:
@@ -370,7 +372,7 @@ def _reduce_numbers(
     table: NDArray[np.float64],
     counted: NDArray[np.int64],
 ) -> None:
-    """All reductions of single numbers: each is the number, its magnitude, or zero."""
+    """Compute the reductions of scalars: the value, its magnitude, or zero."""
     magnitude = np.abs(values)
     spread = np.where(np.isfinite(values), 0.0, np.nan)
     for row, (operation, absolute) in enumerate(operations):

@@ -1,4 +1,4 @@
-"""What stands in an event, as an array: one form for each kind of value, whichever way it was written.
+"""Conversion of event values to arrays, independent of the writer.
 
 ================  ==================================================================================================
 kind              array
@@ -6,8 +6,8 @@ kind              array
 scalar            float64, no dimensions
 histogram         float64 (buckets, 3): left edge, right edge, count
 image             uint8 or uint16 (height, width, channels); several of one size: (images, height, width, channels)
-audio             samples (frames, channels) of PCM sound; the encoded bytes as uint8 of any other
-text              str, in the shape that was written
+audio             PCM: samples (frames, channels); other encodings: the bytes as uint8
+text              str, in the written shape
 hparams           str: JSON
 pr_curve, tensor  as written
 ================  ==================================================================================================
@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets.exceptions import CorruptDataError, UnsupportedDataError
 
-#: Pixels of one image. More is a lie, or nothing to look at in a notebook.
+#: Maximum pixels of an image. Larger sizes are most likely invalid.
 _MAX_PIXELS = 1 << 28
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def value_of(event: _core.Event, kind: str) -> NDArray[Any]:
-    """The value of an event of this kind: a writable array with memory of its own."""
+    """Return the value of an event as a writable array that shares no memory."""
     if kind == "hparams":
         return np.array(json.dumps(_core.hparams(event.plugin_content)))
     buckets = event.buckets
@@ -50,24 +50,26 @@ def value_of(event: _core.Event, kind: str) -> NDArray[Any]:
 
 
 def image(encoded: bytes) -> NDArray[Any]:
-    """An encoded image: PNG as it is, with its alpha and 16 bits; JPEG, GIF and others through Pillow."""
+    """Decode an image: PNG natively, with alpha and 16 bits; others with Pillow."""
     if encoded.startswith(_PNG):
         return _core.decode_png(encoded, _MAX_PIXELS)
     try:
         from PIL import Image, ImageSequence, UnidentifiedImageError
     except ImportError:
         raise UnsupportedDataError(
-            "This image is no PNG; others need Pillow: pip install 'smdwidgets[tensorboard]'."
+            "cannot decode image: formats other than PNG need Pillow; run: pip install 'smdwidgets[tensorboard]'"
         ) from None
     try:
         with Image.open(io.BytesIO(encoded)) as opened:
             if opened.width * opened.height * getattr(opened, "n_frames", 1) > _MAX_PIXELS:
-                raise UnsupportedDataError(f"An image of {opened.width} × {opened.height} pixels is not decoded.")
+                raise UnsupportedDataError(
+                    f"image of {opened.width} × {opened.height} pixels exceeds the limit of {_MAX_PIXELS:,} pixels"
+                )
             frames = [_pixels(frame) for frame in ImageSequence.Iterator(opened)]
     except UnidentifiedImageError:
-        raise UnsupportedDataError(f"An image in a format that is not known (it begins {encoded[:8]!r}).") from None
+        raise UnsupportedDataError(f"unknown image format: the data starts with {encoded[:8]!r}") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise CorruptDataError(f"An image that can't be decoded: {error}") from None
+        raise CorruptDataError(f"cannot decode image: {error}") from None
     return _alike(frames)
 
 
@@ -83,8 +85,8 @@ def _pixels(frame: Any) -> NDArray[Any]:
 
 
 def sound(encoded: bytes) -> NDArray[Any]:
-    """Samples of a WAV file; the bytes of any other sound."""
-    # Copies: bytes are immutable, and CPython shares those of length one.
+    """Return the samples of a WAV file, or the bytes of other audio formats."""
+    # Copy, since bytes are immutable and CPython shares those of length one.
     try:
         with wave.open(io.BytesIO(encoded)) as opened:
             width, channels = opened.getsampwidth(), opened.getnchannels()
@@ -97,17 +99,17 @@ def sound(encoded: bytes) -> NDArray[Any]:
 
 
 def _encoded(strings: NDArray[Any]) -> list[bytes]:
-    """Images as TensorFlow 2 writes them: width and height as text, then each image."""
+    """Return the images of a TensorFlow 2 tensor: width and height, then each image."""
     flat = strings.reshape(-1).tolist()
     if len(flat) < 2 or not all(isinstance(one, bytes) for one in flat):
-        raise CorruptDataError("A tensor of images that holds neither their size nor any image.")
+        raise CorruptDataError("image tensor must contain width, height and encoded images as strings")
     return flat[2:]
 
 
 def _pairs(strings: NDArray[Any]) -> list[bytes]:
-    """Sounds as TensorFlow 2 writes them: each with a label."""
+    """Return the clips of a TensorFlow 2 audio tensor, without their labels."""
     if strings.dtype != object:
-        raise CorruptDataError("A tensor of sounds that holds no encoded sound.")
+        raise CorruptDataError("audio tensor must contain encoded audio as strings")
     sounds = strings[:, 0] if strings.ndim == 2 and strings.shape[1] else strings.reshape(-1)
     return [bytes(one) for one in sounds]
 
@@ -117,7 +119,7 @@ def _images(encoded: list[bytes]) -> NDArray[Any]:
 
 
 def _alike(values: list[NDArray[Any]]) -> NDArray[Any]:
-    """One array of several; a single one is itself."""
+    """Combine arrays: stack those of equal shape; return a single one unchanged."""
     if len(values) == 1:
         return values[0]
     if len({value.shape for value in values}) <= 1:
@@ -128,7 +130,7 @@ def _alike(values: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _text(strings: NDArray[Any]) -> NDArray[Any]:
-    """Text where it is that; bytes as they are."""
+    """Decode UTF-8; return other bytes unchanged."""
     try:
         texts = [one.decode() for one in strings.reshape(-1)]
     except UnicodeDecodeError:

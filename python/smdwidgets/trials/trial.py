@@ -1,4 +1,4 @@
-"""A run as a person asks about it: steps, modes, tensors, collections, workers."""
+"""Trial and Tensor: queries of steps, modes, tensors, collections and workers."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _GLOBAL = ModeKeys.GLOBAL
 
 
 class Trial(RunQueries):
-    """A run: a finished one, or one that is still being written.
+    """A finished or running training run.
 
-    Every question first looks for news (see ``smdwidgets.analysis.utils.no_refresh``), until the run has ended. One trial may
-    be used by many threads. ``with`` closes it.
+    Until the run has ended, every call first checks for new steps; ``smdwidgets.analysis.utils.no_refresh`` turns this off.
+    The cost depends on the number of new steps, not on the run's length. A trial is thread-safe and a context manager.
 
     >>> trial = create_trial("runs/mlp")                       # doctest: +SKIP
     >>> trial.tensor("fc1.weight").value(trial.steps()[-1])    # doctest: +SKIP
@@ -66,18 +66,21 @@ class Trial(RunQueries):
     ) -> None:
         self._tensors: dict[str, Tensor] = {}
         self._patterns = Patterns()
-        #: Collections that were asked for and are not in the run.
+        #: Collections created by `collection` because the run does not have them.
         self._created: dict[str, Collection] = {}
         super().__init__(run, name, range_steps, wait=wait, skip_bad_index=skip_bad_index)
 
     def close(self) -> None:
-        """Let go of files and connections. Arrays handed out stay valid; questions after it raise :class:`TrialClosed`."""
+        """Close files and connections.
+
+        Arrays returned earlier stay valid. Later calls raise :class:`TrialClosed`.
+        """
         for tensor in list(self._tensors.values()):
             tensor._close()
         super().close()
 
     def run_end(self) -> RunEnd | None:
-        """How training ended, as its end marker says; None while there is no marker.
+        """Return how the training ended, or None while there is no end marker.
 
         >>> import smdwidgets, tempfile
         >>> from smdwidgets.numpy import Hook
@@ -92,30 +95,30 @@ class Trial(RunQueries):
     # ------------------------------------------------------------------------------------------------------ steps
 
     def steps(self, mode: ModeKeys | str = ModeKeys.GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
-        """Steps that all workers have written, ascending: global steps, or those of a mode in the mode's own count.
+        """Return the complete steps in ascending order: global steps, or steps of a mode.
 
-        ``show_incomplete_steps`` adds those that some workers have still to write.
+        A step is complete once all workers have written it. ``show_incomplete_steps`` adds incomplete steps.
         """
         self.maybe_refresh()
         mode = as_mode(mode)
         return list(self._all_steps(mode) if show_incomplete_steps else self._complete_steps(mode))
 
     def modes(self) -> list[ModeKeys]:
-        """Modes of the steps seen, GLOBAL not among them."""
+        """Return the modes of the steps read so far, without GLOBAL."""
         self.maybe_refresh()
         self._run.load()
         return [ModeKeys(number) for number in self._run.index.modes() if number != ModeKeys.GLOBAL.value]
 
     def mode(self, global_step: int) -> ModeKeys | None:
-        """The mode of a global step; None for a step that was not saved."""
+        """Return the mode of a global step, or None if the step was not saved."""
         return self.mode_modestep(global_step)[0]
 
     def mode_step(self, global_step: int) -> int | None:
-        """A global step in the count of its mode; None for a step that was not saved."""
+        """Return the mode step of a global step, or None if the step was not saved."""
         return self.mode_modestep(global_step)[1]
 
     def mode_modestep(self, global_step: int) -> tuple[ModeKeys, int] | tuple[None, None]:
-        """Mode and mode step of a global step."""
+        """Return mode and mode step of a global step, or (None, None)."""
         found = self._mode_of(global_step)
         if found is None:
             self.maybe_refresh()
@@ -124,13 +127,13 @@ class Trial(RunQueries):
 
     @property
     def _global_to_mode(self) -> dict[int, tuple[ModeKeys, int]]:
-        """Mode and mode step of each global step seen so far, for scripts that read smdebug's attribute of this name."""
+        """Mode and mode step by global step, for compatibility with smdebug."""
         index = self._run.index
         self._run.load()
         return {step: (ModeKeys(of[0]), of[1]) for step in index.steps() if (of := index.mode_of(step)) is not None}
 
     def global_step(self, mode: ModeKeys | str, mode_step: int) -> int | None:
-        """The global step of a step in the count of a mode; None for a step that was not saved."""
+        """Return the global step of a mode step, or None if the step was not saved."""
         mode = as_mode(mode)
         found = self._global_step(mode, mode_step)
         if found is None:
@@ -139,14 +142,17 @@ class Trial(RunQueries):
         return found
 
     def workers(self) -> list[str]:
-        """Names of the workers that wrote to the run, sorted by character."""
+        """Return the names of the workers of the run, sorted."""
         self.maybe_refresh()
         return sorted(self._collection_workers.union(self._run.index.workers()))
 
     # ---------------------------------------------------------------------------------------------------- waiting
 
     def has_passed_step(self, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL) -> StepState:
-        """Whether a step is there (AVAILABLE), may still come (NOT_YET_AVAILABLE), or never will (UNAVAILABLE)."""
+        """Return the availability of a step.
+
+        AVAILABLE: it is complete. NOT_YET_AVAILABLE: it may still be saved. UNAVAILABLE: it was not saved.
+        """
         mode = as_mode(mode)
         self.maybe_refresh()
         return self._state_of(step, mode)
@@ -157,15 +163,17 @@ class Trial(RunQueries):
         mode: ModeKeys | str = ModeKeys.GLOBAL,
         timeout: float | None = None,
     ) -> None:
-        """Return once all these steps are there.
+        """Block until all these steps are available. Ctrl-C interrupts the wait.
 
-        Raises :class:`StepUnavailable` for a step that was passed over, :class:`NoMoreData` where the run ends before it,
-        :class:`WaitTimeout` after ``timeout`` seconds (None: no limit). Ctrl-C works.
+        Raises:
+            StepUnavailable: a step was skipped.
+            NoMoreData: the run ended before a step.
+            WaitTimeout: ``timeout`` seconds elapsed (None: no timeout).
         """
         mode = as_mode(mode)
         steps = [required_steps] if isinstance(required_steps, int) else list(required_steps)
         if timeout is not None and (math.isnan(timeout) or timeout < 0):
-            raise ValueError(f"timeout must be seconds from 0 on, or None, not {timeout!r}.")
+            raise ValueError(f"timeout must be >= 0 seconds or None, got {timeout!r}")
         missing = list(reversed(steps))
 
         def done() -> bool:
@@ -175,7 +183,7 @@ class Trial(RunQueries):
 
         def what() -> str:
             seen = self._all_steps(mode)
-            last = f"the last one seen is {seen[-1]}" if seen else "none seen yet"
+            last = f"last step so far: {seen[-1]}" if seen else "no steps so far"
             return f"step {missing[-1]} of {mode.name} of {self.path} ({last})"
 
         with self.refreshing(True):
@@ -202,25 +210,29 @@ class Trial(RunQueries):
         *,
         show_prefixed_tensors: bool = False,
     ) -> list[str]:
-        """Names of tensors, sorted: all, or those that meet every condition given.
+        """Return sorted names of tensors: all, or those that satisfy every condition.
 
-        ``step`` is in the count of ``mode``. A ``regex`` (or one of several) is found anywhere in the name. Give either
-        ``regex`` or ``collection``.
+        Args:
+            step: only tensors saved at this step of ``mode``.
+            mode: only tensors saved in this mode.
+            regex: only names in which this pattern, or any of these patterns, is found (``re.search``).
+            collection: only tensors of this collection. Mutually exclusive with ``regex``.
+            show_prefixed_tensors: accepted for compatibility.
         """
         if isinstance(step, bool):  # smdebug's first argument was show_prefixed_tensors
             step = None
         self.maybe_refresh()
         if regex is not None and collection is not None:
-            raise ValueError("Give either regex= or collection=, not both: a collection has its own patterns.")
+            raise ValueError("regex= and collection= are mutually exclusive; got both")
         names = self._names(step, as_mode(mode))
         if collection is not None:
-            return self._in_collection(self._collection_meant(collection), names)
+            return self._in_collection(self._resolve_collection(collection), names)
         if regex is not None:
             return self._matching([regex] if isinstance(regex, str) else list(regex), names)
         return list(names)
 
     def tensors(self, *args: Any, **kwargs: Any) -> list[str]:
-        """The same as :meth:`tensor_names`, by the name that older examples use."""
+        """Alias of :meth:`tensor_names`, for older scripts."""
         return self.tensor_names(*args, **kwargs)
 
     def _matching(self, patterns: list[str], names: list[str]) -> list[str]:
@@ -233,27 +245,27 @@ class Trial(RunQueries):
             found = self._patterns.matching(collection.include_regex, names)
         except re.error as error:
             raise SMDebugValueError(
-                f"Collection {shown(collection.name)} has a pattern that is no regular expression: {error}."
+                f"invalid regular expression in collection {shown(collection.name)}: {error}"
             ) from None
         return [name for name in names if name in listed_in or name in found]
 
-    def _collection_meant(self, collection: Collection | str) -> Collection:
+    def _resolve_collection(self, collection: Collection | str) -> Collection:
         if isinstance(collection, Collection):
             return collection
         if isinstance(collection, str):
             return self.collection(collection)
-        raise TypeError(f"collection takes a name or a Collection, not {type(collection).__name__}.")
+        raise TypeError(f"collection must be a string or Collection, got {type(collection).__name__}")
 
     def has_tensor(self, tname: str) -> bool:
-        """Whether a tensor of this name was saved at any step seen so far."""
+        """Return whether a tensor was saved at any step so far."""
         if self._closed:
             self._refuse()
         return tname in self._tensors or self._has(tname)
 
     def tensor(self, tname: str) -> Tensor:
-        """The tensor of this name.
+        """Return the tensor of this name.
 
-        Raises :class:`TensorUnavailable` (which names the nearest spelling) if no step seen so far has it.
+        Raises :class:`TensorUnavailable`, with the most similar names, if no step so far contains it.
         """
         tensor = self._tensors.get(tname)
         if tensor is None:
@@ -263,15 +275,15 @@ class Trial(RunQueries):
         return tensor
 
     def inputs(self, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL) -> list[NDArray[Any]]:
-        """Values of the tensors of collection ``inputs`` at a step, in the order of the numbers that end their names."""
+        """Return the values of collection ``inputs`` at a step, sorted by name suffix number."""
         return self._values_of(self.tensor_names(step, mode, collection="inputs"), step, mode)
 
     def labels(self, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL) -> list[NDArray[Any]]:
-        """Values of the tensors whose names speak of labels, at a step."""
+        """Return the values of tensors whose names contain "label", at a step."""
         return self._values_of(self.tensor_names(step, mode, regex="labels*"), step, mode)
 
     def predictions(self, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL) -> list[NDArray[Any]]:
-        """Values of the tensors whose names speak of predictions, at a step."""
+        """Return the values of tensors whose names contain "prediction", at a step."""
         return self._values_of(self.tensor_names(step, mode, regex="predictions*"), step, mode)
 
     def _values_of(self, names: list[str], step: int, mode: ModeKeys | str) -> list[NDArray[Any]]:
@@ -281,7 +293,7 @@ class Trial(RunQueries):
 
         return [self.tensor(name).value(step, mode) for name in sorted(names, key=number)]
 
-    # ------------------------------------------------------------------------------------------------ many at once
+    # ----------------------------------------------------------------------------------------------- bulk reading
 
     def values(
         self,
@@ -292,11 +304,16 @@ class Trial(RunQueries):
         progress: Progress | None = None,
         threads: int | None = None,
     ) -> Columns:
-        """Values of many tensors at many steps, each record read once, in parallel.
+        """Return values of many tensors at many steps, read in parallel.
 
-        ``wanted`` maps names to steps (None: all the tensor's steps), or is a name or names, or None for all tensors.
-        ``worker`` is a worker's name, ``"*"`` for every worker, or None for the first that has the tensor. The answer has one
-        row for each value found; records that can't be read are in its ``errors``.
+        The result has one row per value. Unreadable records are in its ``errors``.
+
+        Args:
+            wanted: a dictionary from names to steps (None: all steps of the tensor), or names; None: all tensors.
+            mode: mode of the steps.
+            worker: name of a worker, or ``"*"`` for all; None: the first that has a value.
+            progress: called with the number of finished records and their total.
+            threads: number of threads.
 
         >>> trial.values({"loss": None, "fc1.weight": [0, 100]}).to_pandas()    # doctest: +SKIP
         """
@@ -314,10 +331,19 @@ class Trial(RunQueries):
         progress: Progress | None = None,
         threads: int | None = None,
     ) -> Columns:
-        """Reductions of many tensors at many steps: those that were saved as saved, the others computed, in parallel.
+        """Return reductions of many tensors at many steps, read in parallel.
 
-        ``reductions`` are names as ``"mean"``, ``"abs_max"``, ``"l2"``; None is all 18. ``counts`` adds the numbers of
-        elements, zeros, NaNs and infinities. ``names`` and ``steps`` None are all.
+        Saved reductions are read; the others are computed from the values.
+
+        Args:
+            names: names of tensors; None: all.
+            steps: steps of ``mode``; None: all.
+            mode: mode of ``steps``.
+            worker: name of a worker, or ``"*"`` for all; None: the first that has a value.
+            reductions: names such as ``"mean"``, ``"abs_max"``, ``"l2"``; None: all 18.
+            counts: add the numbers of elements, zeros, NaNs and infinities.
+            progress: called with the number of finished records and their total.
+            threads: number of threads.
 
         >>> trial.reductions(["fc1.weight"], reductions=["mean", "l2"])["l2"]    # doctest: +SKIP
         """
@@ -335,15 +361,23 @@ class Trial(RunQueries):
         force: bool = False,
         progress: Progress | None = None,
     ) -> Exported:
-        """Write the run, or a part of it, for other tools: ``to`` is ``"npz"``, ``"parquet"`` or ``"tensorboard"``.
+        """Export the run, or a part of it, to another format.
 
-        ``out`` is a file, or for TensorBoard a folder; unless said it is called after the run. ``tensors`` are regular
-        expressions, ``steps`` in the count of ``mode``, ``workers`` names; None is all. It is written record by record, and is
-        there when all is written, or not at all. What is there already is replaced only with ``force``. Records that can't be
-        read are left out, and told of in the answer's ``errors``.
+        The output is written record by record and renamed to ``out`` when it is complete. Unreadable records are skipped and
+        listed in the result's ``errors``.
 
-        Parquet is a table with a row a record: step, mode, mode_step, worker, tensor, dtype, shape, values. An ``npz`` holds an array a
-        record, ``<tensor>/<step>.<worker>``, and ``index.jsonl``. TensorBoard gets numbers as scalars and tensors as histograms.
+        Args:
+            to: the format: ``"npz"``, ``"parquet"`` or ``"tensorboard"``. A Parquet file has one row per record with the
+                columns step, mode, mode_step, worker, tensor, dtype, shape and values. An ``npz`` file contains one array per
+                record, ``<tensor>/<step>.<worker>``, and ``index.jsonl``. For TensorBoard, numbers become scalars and tensors
+                become histograms.
+            out: the output file, for TensorBoard a directory. By default it is named after the run.
+            tensors: patterns of tensor names; None: all.
+            steps: steps of ``mode``; None: all.
+            mode: mode of ``steps``.
+            workers: names of workers; None: all.
+            force: overwrite an existing output.
+            progress: called with the number of finished records and their total.
 
         >>> trial.export("parquet", "mlp.parquet", tensors="weight$", steps=range(100, 200))    # doctest: +SKIP
         mlp.parquet: 200 records of 2 tensors at 100 steps, 12.0 MB
@@ -356,19 +390,19 @@ class Trial(RunQueries):
     # ------------------------------------------------------------------------------------------------- collections
 
     def collections(self) -> dict[str, Collection]:
-        """The collections of the training, by name, and those created by :meth:`collection`.
+        """Return the collections by name, with those created by :meth:`collection`.
 
-        What belongs to one was not necessarily saved.
+        The tensors of a collection were not necessarily saved.
         """
         self.maybe_refresh()
         filled = {name: one for name, one in self._created.items() if _is_filled(one)}
         return {**self._created, **self.collection_manager.collections, **filled}
 
     def collection(self, coll_name: str) -> Collection:
-        """One collection. If the run has none of this name, it is created empty.
+        """Return a collection. If the run has none of this name, create an empty one.
 
-        Fill it with ``include`` and ``add_tensor_name`` to ask for its tensors by name. It belongs to this object, not to the run.
-        A warning names the nearest collection if the name looks like a misspelling.
+        Add patterns with ``include`` and names with ``add_tensor_name`` to query its tensors. A created collection exists
+        only in this object and is not written to the run. A warning names the nearest collection if the name looks like a misspelling.
 
         >>> trial.collection("relu").include("relu")               # doctest: +SKIP
         >>> trial.tensor_names(collection="relu")                  # doctest: +SKIP
@@ -399,7 +433,7 @@ class Trial(RunQueries):
             return created
         return self.collection_manager.collections.get(name)
 
-    # ------------------------------------------------------------------------------------------------- for a person
+    # ----------------------------------------------------------------------------------------------------- display
 
     @property
     def plot(self) -> TrialPlotter[Trial]:
@@ -424,9 +458,9 @@ def _is_filled(collection: Collection) -> bool:
 
 
 class Tensor:
-    """One tensor of a run. Got from ``trial.tensor(name)``.
+    """One tensor of a run, returned by ``trial.tensor(name)``.
 
-    Every call returns writable arrays with memory of their own: writing to one changes nothing that is returned later.
+    Every call returns new writable arrays that share no memory.
 
     >>> weight = trial.tensor("fc1.weight")                      # doctest: +SKIP
     >>> weight.value(weight.steps()[-1]).shape                   # doctest: +SKIP
@@ -443,7 +477,7 @@ class Tensor:
         self._fetch = trial._run.getter()
 
     def passing(self) -> Tensor:
-        """The same tensor for one who looks at each value once: none is kept for the next question."""
+        """Return a tensor that does not cache, for values that are read once."""
         tensor = Tensor(self.name, self.trial)
         tensor._fetch = self.trial._run.passing()
         return tensor
@@ -458,12 +492,14 @@ class Tensor:
         *,
         copy: bool = False,
     ) -> NDArray[Any]:
-        """Return the value at a step (in the count of ``mode``) of a worker (None: the first by name that has one).
+        """Return the value at a step of ``mode``.
 
-        The array is writable and independent of every other one. ``copy`` has no effect; it is accepted for older scripts.
+        ``worker=None`` selects the first worker by name that has a value.
+
+        The array is writable and shares no memory. ``copy`` is accepted for compatibility and has no effect.
 
         Raises :class:`StepUnavailable`, :class:`StepNotYetAvailable`, :class:`TensorUnavailableForStep`,
-        :class:`InvalidWorker`, or :class:`~smdwidgets.exceptions.DataError` where the record is damaged.
+        :class:`InvalidWorker`, or :class:`~smdwidgets.exceptions.DataError` if the record is damaged.
         """
         # The common case is one call into the core, without checking for new steps.
         if mode is _GLOBAL:
@@ -475,16 +511,19 @@ class Tensor:
             try:
                 value = self._fetch(self.name, step, worker)
             except (DataError, RunIOError, OverflowError, UnicodeEncodeError):
-                value = None  # raised or recovered from below
+                value = None  # _value_or_raise recovers or raises
             if value is not None:
                 return value
-        return self._value_after_all(step_num, mode, worker)
+        return self._value_or_raise(step_num, mode, worker)
 
     def values(self, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> dict[int, NDArray[Any]]:
-        """The value at each step of a mode, by step. For many tensors at once see ``trial.values``."""
+        """Return the value at each step of a mode, by step.
+
+        ``trial.values`` reads many tensors at once.
+        """
         return {step: self.value(step, mode, worker) for step in self.steps(mode)}
 
-    def _value_after_all(self, step_num: int, mode: ModeKeys, worker: str | None) -> NDArray[Any]:
+    def _value_or_raise(self, step_num: int, mode: ModeKeys, worker: str | None) -> NDArray[Any]:
         step = self._resolver.global_step(step_num, mode, worker)
         place = self._index.find(self.name, step, worker)
         if place is None:
@@ -493,7 +532,7 @@ class Tensor:
         return self._read(place, step_num, mode)
 
     def _read(self, place: Any, step_num: int, mode: ModeKeys) -> NDArray[Any]:
-        """The value at a place, after waiting for its file, and again where the step was written anew."""
+        """Read a value; wait for a missing file, and retry if the step was overwritten."""
         try:
             return self.trial._run.value(place)
         except RunIOError as error:
@@ -517,10 +556,10 @@ class Tensor:
         worker: str | None = None,
         abs: bool = False,
     ) -> Any:
-        """One reduction: the one that was saved, or else computed from the value.
+        """Return a reduction: the saved one, else computed from the value.
 
-        ``reduction_name`` is one of min, max, mean, std, variance, sum, prod, l1, l2; ``abs`` takes the absolute value first.
-        Computed std and variance divide by n, and norms are over all elements.
+        ``reduction_name`` is min, max, mean, std, variance, sum, prod, l1 or l2. ``abs`` applies it to absolute values.
+        Computed std and variance divide by n; norms are over all elements.
         """
         mode = as_mode(mode)
         step = self._resolver.global_step(step_num, mode, worker)
@@ -532,22 +571,24 @@ class Tensor:
         if place is None:
             has_reductions = bool(self._index.stored_reductions(self.name, step, worker))
             which = f"{'abs_' if abs else ''}{reduction_name}"
-            reason = f"neither the value nor its reduction {shown(which)} was saved then"
+            reason = f"neither the value nor its reduction {shown(which)} was saved"
             raise TensorUnavailableForStep(self.name, step_num, mode, has_reductions, reason)
         if not known:
-            self._head(place, step_num, mode)  # a value that is not there is the graver news
+            self._head(place, step_num, mode)  # an unreadable value takes precedence as an error
             hint = did_you_mean(reduction_name, REDUCTIONS)
-            all_known = ", ".join(REDUCTIONS)
-            raise SMDebugValueError(f"There is no reduction {shown(reduction_name)}: use one of {all_known}.{hint}")
+            choice = ", ".join(REDUCTIONS)
+            raise SMDebugValueError(f"invalid reduction {shown(reduction_name)}; choose from {choice}.{hint}")
         value = self._read(place, step_num, mode)
         if value.dtype.kind not in "biufcV":
-            raise UFuncTypeError(f"Tensor {shown(self.name)} holds {value.dtype.name}, which has no {reduction_name}.")
+            raise UFuncTypeError(
+                f"cannot compute {reduction_name} of tensor {shown(self.name)}: dtype {value.dtype.name} is not numeric"
+            )
         return _core.reduction(value, reduction_name, abs)
 
     def reduction_values(
         self, step_num: int, mode: ModeKeys | str = _GLOBAL, worker: str | None = None
     ) -> dict[tuple[str, bool], Any]:
-        """The reductions that were saved at a step, by (name, of the absolute value). None are computed."""
+        """Return the saved reductions at a step, by (name, abs). Computes none."""
         mode = as_mode(mode)
         step = self._resolver.global_step(step_num, mode, worker)
         stored = self._index.stored_reductions(self.name, step, worker)
@@ -556,7 +597,10 @@ class Tensor:
     # ----------------------------------------------------------------------------------------------------- shapes
 
     def shape(self, step_num: int, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> tuple[int, ...]:
-        """The shape at a step: the one that was saved, or that of the value, of which only the head is read."""
+        """Return the shape at a step: the saved one, else that of the value.
+
+        Only the header of the value is read.
+        """
         mode = as_mode(mode)
         step = self._resolver.global_step(step_num, mode, worker)
         saved = self._index.shape_of(self.name, step, worker)
@@ -571,12 +615,12 @@ class Tensor:
             raise ShapeUnavailableForStep(self.name, step_num, mode) from None
 
     def shapes(self, mode: ModeKeys | str = _GLOBAL, worker: str | None = None) -> dict[int, tuple[int, ...]]:
-        """The shape at each step of a mode, by step."""
+        """Return the shape at each step of a mode, by step."""
         return {step: self.shape(step, mode, worker) for step in self.steps(mode)}
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """The dtype of the newest value; None where only reductions or shapes were saved."""
+        """Dtype of the newest value; None if no values were saved."""
         self.trial.maybe_refresh(self.name)
         self.trial._run.load()
         for step in reversed(self._index.steps_of(self.name)):
@@ -595,14 +639,17 @@ class Tensor:
 
     @property
     def original_name(self) -> str | None:
-        """The name that the framework gave it, where the hook kept it."""
+        """Name of the tensor in the framework, if the hook saved it."""
         self.trial._run.load()
         return self._index.original_name(self.name)
 
     # ------------------------------------------------------------------------------------------ steps and workers
 
     def steps(self, mode: ModeKeys | str = _GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
-        """Steps at which the tensor (its value, a reduction or its shape) was saved, ascending, in the count of the mode."""
+        """Return the steps of a mode at which the tensor was saved, in ascending order.
+
+        Steps with only a reduction or the shape are included.
+        """
         self.trial.maybe_refresh(self.name)
         return list(self._steps(as_mode(mode), show_incomplete_steps))
 
@@ -613,30 +660,33 @@ class Tensor:
         def every() -> list[int]:
             return self._index.steps_of(name) if mode == _GLOBAL else self._index.mode_steps(mode.value, name)
 
-        every_step = trial._remembered(("steps of", name, mode), every)
+        every_step = trial._cached(("steps of", name, mode), every)
         if show_incomplete_steps:
             return every_step
-        return trial._remembered(("complete of", name, mode), lambda: trial._only_complete(every_step, mode))
+        return trial._cached(("complete of", name, mode), lambda: trial._only_complete(every_step, mode))
 
     def prev_steps(self, step: int, n: int | None = None, mode: ModeKeys | str = _GLOBAL) -> list[int]:
-        """The last ``n`` steps up to and with ``step`` (None: all of them), ascending."""
+        """Return the last ``n`` steps up to ``step`` (inclusive), in ascending order.
+
+        ``n=None`` returns all of them.
+        """
         if n is not None and n < 0:
-            raise ValueError(f"n must be 0 or more, or None, not {n}.")
+            raise ValueError(f"n must be >= 0 or None, got {n}")
         steps = self.steps(mode)
         end = bisect_right(steps, step)
         return steps[0 if n is None else max(0, end - n) : end]
 
     def workers(self, step_num: int, mode: ModeKeys | str = _GLOBAL) -> list[str]:
-        """Workers that saved it at a step, sorted by character."""
+        """Return the workers that saved the tensor at a step, sorted."""
         return self._resolver.workers(step_num, as_mode(mode))
 
     def step(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Gone from smdebug itself: use :meth:`value`, :meth:`reduction_value` or :meth:`shape`."""
+        """Not supported: use :meth:`value`, :meth:`reduction_value` or :meth:`shape`."""
         raise SMDebugNotImplementedError(
-            "tensor.step(…) is gone: use tensor.value(step) or tensor.reduction_value(step, name)."
+            "tensor.step(…) is not supported; use tensor.value(step) or tensor.reduction_value(step, name)"
         )
 
-    # ------------------------------------------------------------------------------------------------------- rest
+    # ------------------------------------------------------------------------------------------------------ other
 
     @property
     def plot(self) -> TensorPlotter:
@@ -662,5 +712,5 @@ class Tensor:
 
 
 def _of_trial(trial: Trial, name: str) -> Tensor:
-    """A pickled tensor is its trial, opened again, and its name."""
+    """Restore a pickled tensor from its reopened trial."""
     return trial.tensor(name)

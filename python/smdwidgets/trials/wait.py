@@ -1,4 +1,4 @@
-"""Waiting that ends, can be interrupted, and says what it waits for."""
+"""Wait for a condition with a timeout, exponential backoff and log messages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from smdwidgets.exceptions import WaitTimeout
 
 logger = logging.getLogger("smdwidgets")
 
-#: The first pause, the longest pause, and by how much each is longer than the one before, in seconds.
+#: First and longest pause in seconds, and the growth factor of the pauses.
 FIRST, LONGEST, GROWTH = 0.05, 2.0, 1.5
-#: After this many seconds a person is told, and again after each time as much as was waited so far.
-TELL_AFTER = 5.0
+#: Seconds before the first log message. Each further message follows after twice the time waited so far.
+LOG_AFTER = 5.0
 
 
 def wait_until(
@@ -22,28 +22,34 @@ def wait_until(
     timeout: float | None = None,
     *,
     hint: str = "",
-    tell_after: float | None = None,
+    log_after: float | None = None,
 ) -> None:
-    """Return when ``done()`` is true; asked from every 50 ms to every 2 s, the longer it takes the more seldom.
+    """Poll ``done()`` until it is true, at intervals that grow from 50 ms to 2 s.
 
-    ``what`` says what is waited for, in the log after 5 s and in the :class:`WaitTimeout` that ends it after ``timeout``
-    seconds. Ctrl-C works at any time. ``hint`` says in the log what a person can do, ``tell_after`` how soon.
+    Args:
+        done: the condition.
+        what: returns a description of the condition for the log and for :class:`WaitTimeout`.
+        timeout: seconds after which :class:`WaitTimeout` is raised; None: no timeout.
+        hint: advice appended to the log message.
+        log_after: seconds before the first log message (default 5).
 
     >>> wait_until(lambda: True, lambda: "nothing")
     """
     if done():
         return
     start = time.monotonic()
-    tell = start + (TELL_AFTER if tell_after is None else tell_after)
+    log_at = start + (LOG_AFTER if log_after is None else log_after)
     pause = FIRST
     while True:
         now = time.monotonic()
         if timeout is not None and now - start >= timeout:
             raise WaitTimeout(what(), timeout)
-        if now >= tell:
-            limit = "" if timeout is None else f", for {timeout - (now - start):.0f} s more at most"
-            logger.warning("Still waiting for %s (%.0f s so far%s).%s", what(), now - start, limit, hint and f" {hint}")
-            tell = now + max(now - start, TELL_AFTER)
+        if now >= log_at:
+            limit = "" if timeout is None else f", timeout in {timeout - (now - start):.0f} s"
+            logger.warning(
+                "Still waiting for %s (%.0f s elapsed%s).%s", what(), now - start, limit, hint and f" {hint}"
+            )
+            log_at = now + max(now - start, LOG_AFTER)
         left = pause if timeout is None else min(pause, start + timeout - now)
         time.sleep(left)
         pause = min(LONGEST, pause * GROWTH)

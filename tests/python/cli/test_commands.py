@@ -277,7 +277,7 @@ def test_closed_pipe_is_not_an_error(run):
 def test_missing_directory(run, capsys, command):
     code, out, err = run_command(capsys, command, run.with_name(run.name + "s"))
     assert (code, out) == (2, "")
-    assert f"there is no such directory. Did you mean {run.name!r}? A run is the directory that a hook writes to" in err
+    assert f"no such directory. Did you mean {run.name!r}? A run is the directory that a hook writes to" in err
     assert "wait=" not in err  # the hint at create_trial's argument is for Python only
 
 
@@ -298,7 +298,7 @@ def test_file_instead_of_directory(tmp_path, capsys):
 def test_follow_waits_for_empty_directory_and_logs_it(tmp_path, capsys, caplog):
     code, _, err = run_command(capsys, "check", tmp_path, "--follow", "--timeout", "1.5")
     assert code == 2
-    assert "Waited 1.5 s for" in err
+    assert "timed out after 1.5 s waiting for" in err
     assert f"Still waiting for the first collection file of {tmp_path}" in caplog.text
 
 

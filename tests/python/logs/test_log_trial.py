@@ -39,7 +39,7 @@ def test_one_run_below_is_found(tmp_path: Path) -> None:
 def test_several_runs_are_named(tmp_path: Path) -> None:
     for run in ("a", "b/deep"):
         log(tmp_path / run, scalars({"loss": [1, 2]}))
-    with pytest.raises(SeveralRuns, match=r"holds 2 runs: 'a', 'b/deep'.*create_trials"):
+    with pytest.raises(SeveralRuns, match=r"contains 2 runs: 'a', 'b/deep'.*create_trials"):
         create_trial(tmp_path)
     trials = create_trials(tmp_path)
     assert list(trials) == ["a", "b/deep"]
@@ -251,7 +251,7 @@ def test_damage_is_reported_and_passed_over(tmp_path: Path, caplog: pytest.LogCa
         assert f"byte {size}" in message
         assert "checksum" in message
         assert f"resumed at byte {2 * size}" in message
-        assert "All other records are read" in caplog.text
+        assert "all other records were read" in caplog.text
 
 
 def test_the_storage_protocol_will_do(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_invalid_arguments_are_reported(
 
 def test_missing_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(tmp_path / "nothing")]) == 2
-    assert "No run at" in capsys.readouterr().err
+    assert "no run at" in capsys.readouterr().err
     assert main(["check"]) == 2
 
 

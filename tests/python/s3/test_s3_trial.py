@@ -275,7 +275,7 @@ def test_one_trial_in_sixteen_threads(
 
 
 def test_arguments_that_make_no_sense_here_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="endpoint_url is for runs on S3"):
+    with pytest.raises(TypeError, match="endpoint_url requires a run on S3"):
         smdwidgets.create_trial(tmp_path, endpoint_url="http://127.0.0.1:1")
     with pytest.raises(SMDebugError, match=r"s3://bucket/prefix"):
         smdwidgets.create_trial("s3://")
@@ -292,7 +292,7 @@ def test_a_pickled_trial_is_the_same_run_opened_again(
         assert float(pickle.loads(pickle.dumps(trial.tensor("t1"))).value(2)[0]) == 201
     with (
         opened(f"s3://{bucket}/job", client=raw) as trial,
-        pytest.raises(SMDebugError, match="client= can't be pickled"),
+        pytest.raises(SMDebugError, match="cannot pickle a trial opened with client="),
     ):
         pickle.dumps(trial)
 

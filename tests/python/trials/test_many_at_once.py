@@ -106,7 +106,7 @@ def test_damage_is_an_error_of_one_row(trial: Trial) -> None:
     reductions = trial.reductions(["loss", "w"], reductions="mean")
     assert [(failure.name, failure.step) for failure in reductions.errors] == [("w", 3)]
     assert reductions.num_rows == 11
-    assert "1 record could not be read" in repr(reductions)
+    assert "1 unreadable record" in repr(reductions)
 
 
 def test_progress(trial: Trial) -> None:
@@ -135,7 +135,7 @@ def test_arrow(trial: Trial) -> None:
 
 
 def test_columns_of_one_table_have_one_length() -> None:
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="equal lengths"):
         Columns({"a": np.arange(2), "b": np.arange(3)})
 
 

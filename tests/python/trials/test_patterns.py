@@ -110,7 +110,7 @@ def test_patterns_of_the_frameworks(pattern: str, matches: set[str]) -> None:
 @pytest.mark.parametrize("pattern", ["(a|aa)+$", "(?=(a+))*(a|aa)+$"])
 def test_a_pattern_that_would_never_end_is_given_up(pattern: str) -> None:
     start = time.monotonic()
-    with pytest.raises(RegexTooSlow, match="Repetitions within repetitions"):
+    with pytest.raises(RegexTooSlow, match="nested repetitions"):
         Patterns(limit=0.2).matching([pattern], ["b", "a" * 60 + "!"])
     assert time.monotonic() - start < 60  # in place of centuries
 

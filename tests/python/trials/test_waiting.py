@@ -42,7 +42,7 @@ def test_a_step_that_comes(tmp_path: Path) -> None:
 
 def test_a_step_that_does_not(tmp_path: Path) -> None:
     trial = create_trial(runs.run(tmp_path, [0, 2], ended=False))
-    with pytest.raises(WaitTimeout, match=r"step 3 of GLOBAL.*last one seen is 2"):
+    with pytest.raises(WaitTimeout, match=r"step 3 of GLOBAL.*last step so far: 2"):
         trial.wait_for_steps([3], timeout=0.1)
     with pytest.raises(TimeoutError):
         trial.wait_for_steps([0], mode=modes.EVAL, timeout=0)
@@ -79,7 +79,7 @@ def test_polls_seldom_but_at_once_at_first(monkeypatch: pytest.MonkeyPatch) -> N
         now[0] += seconds
 
     monkeypatch.setattr(wait.time, "sleep", sleep)
-    with pytest.raises(WaitTimeout, match=r"^Waited 60 s for rain"):
+    with pytest.raises(WaitTimeout, match=r"^timed out after 60 s waiting for rain"):
         wait_until(lambda: False, lambda: "rain", 60)
     assert pauses[0] == 0.05
     assert max(pauses) == 2.0
@@ -90,7 +90,7 @@ def test_polls_seldom_but_at_once_at_first(monkeypatch: pytest.MonkeyPatch) -> N
 def test_says_after_a_while_what_it_waits_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(wait, "TELL_AFTER", 0.05)
+    monkeypatch.setattr(wait, "LOG_AFTER", 0.05)
     with caplog.at_level(logging.WARNING, "smdwidgets"), pytest.raises(WaitTimeout):
         wait_until(lambda: False, lambda: "rain", 0.3)
     assert "Still waiting for rain" in caplog.text
@@ -102,13 +102,13 @@ def test_a_run_about_to_begin(tmp_path: Path) -> None:
     trial = create_trial(root, wait=30)
     assert trial.steps()[:1] == [0]
     timer.join()
-    with pytest.raises(WaitTimeout, match="a run to begin at"):
+    with pytest.raises(WaitTimeout, match="a run to start at"):
         create_trial(tmp_path / "never", wait=0.1)
 
 
 def test_collection_files_of_all_workers(tmp_path: Path) -> None:
     runs.collections(tmp_path, workers=3, written=[0])
-    with pytest.raises(WaitTimeout, match=r"all 3 workers.*1 are there"):
+    with pytest.raises(WaitTimeout, match=r"all 3 workers.*1 found"):
         create_trial(tmp_path, wait=0.1)
     timer = later(0.2, lambda: runs.collections(tmp_path, workers=3))
     trial = create_trial(tmp_path, wait=30)
@@ -192,13 +192,13 @@ def test_an_event_file_that_never_comes(tmp_path: Path, monkeypatch: pytest.Monk
     trial = create_trial(runs.run(tmp_path, range(4), ended=False))
     x = trial.tensor("x")
     hide(tmp_path, 3)
-    with pytest.raises(TensorUnavailableForStep, match="did not come within 0 s"):
+    with pytest.raises(TensorUnavailableForStep, match="did not appear within 0 s"):
         x.value(3)
     monkeypatch.delenv("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT")
     trial = create_trial(tmp_path)
     hide(tmp_path, 1)
     start = time.monotonic()
-    with pytest.raises(TensorUnavailableForStep, match="one of a later step is there"):
+    with pytest.raises(TensorUnavailableForStep, match="the file of a later step exists"):
         trial.tensor("x").value(1)
     runs.end(tmp_path)
     with pytest.raises(TensorUnavailableForStep, match="the run has ended"):
@@ -213,7 +213,7 @@ def test_a_run_that_vanishes(tmp_path: Path) -> None:
     trial = create_trial(runs.run(root, range(2), ended=False))
     shutil.rmtree(root)
     assert trial.steps() == [0, 1]
-    with pytest.raises(FileNotFoundError, match="No run at"):
+    with pytest.raises(FileNotFoundError, match="no run at"):
         trial.tensor("x").value(0)
 
 
@@ -222,10 +222,10 @@ def test_a_directory_without_a_run_is_waited_for_and_soon_said_how_to_wait_less(
 ) -> None:
     with pytest.raises(WaitTimeout):
         create_trial(tmp_path, wait=1.2)
-    assert "create_trial(path, wait=seconds) sets how long; Ctrl-C ends it." in caplog.text
+    assert "Set the timeout with create_trial(path, wait=seconds), or press Ctrl-C." in caplog.text
 
 
 def test_a_local_trial_of_a_log_says_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "events.out.tfevents.1.host").touch()
-    with pytest.raises(RunNotFound, match="TensorBoard's logs"):
+    with pytest.raises(RunNotFound, match="TensorBoard event files"):
         LocalTrial("log", tmp_path)
