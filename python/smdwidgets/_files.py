@@ -1,4 +1,4 @@
-"""Files and folders that appear under their names when all is written, and else not at all."""
+"""Atomic writes of files and directories."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from smdwidgets.exceptions import RunIOError, SMDebugValueError
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A file to write to, which takes its name when the block ends well."""
+    """Yield a temporary path that is renamed to ``path`` if the block succeeds."""
     target = Path(path).expanduser()
     if target.is_dir():
-        raise SMDebugValueError(f"{shown(os.fspath(path), 400)} is a directory: give the name of a file.")
+        raise SMDebugValueError(f"cannot write {shown(os.fspath(path), 400)}: it is a directory; pass a file name")
     partial = _beside(target)
     try:
         yield partial
@@ -30,7 +30,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder to write to, which takes its name, and the place of the folder that had it, when the block ends well."""
+    """Yield a temporary directory that replaces ``path`` if the block succeeds."""
     target = Path(path).expanduser()
     partial, old = _beside(target), _beside(target, "old")
     try:
@@ -53,4 +53,4 @@ def _beside(target: Path, ending: str = "tmp") -> Path:
 
 
 def _unwritable(path: str | os.PathLike[str], error: OSError) -> RunIOError:
-    return RunIOError(error.errno, f"{shown(os.fspath(path), 400)} can't be written: {error.strerror or error}")
+    return RunIOError(error.errno, f"cannot write {shown(os.fspath(path), 400)}: {error.strerror or error}")

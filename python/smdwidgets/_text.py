@@ -1,4 +1,4 @@
-"""Small helpers for messages: names shown safely, nearest spellings, workers in the order a person expects."""
+"""Text helpers for messages: escaping, spelling suggestions, natural sorting."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-#: Longer names are cut in messages: a name may come from a hostile file and hold a megabyte.
+#: Maximum characters of a name in a message. A name may come from an untrusted file.
 _SHOWN = 120
-#: Above this many candidates a spelling is not looked for: an error must not cost seconds.
+#: Maximum number of candidates for a suggestion, so that an error does not take seconds.
 _CANDIDATES = 20_000
-#: A longer name is not taken for a misspelling.
+#: Maximum characters of a name that is checked for misspellings.
 _MISSPELT = 40
 
 
 def visible(text: object, limit: int | None = None, lines: bool = False) -> str:
-    """Text that is only text: what would act on a terminal, or on how the text beside it is read, is spelled out.
+    """Escape characters that are not printable.
 
-    Control characters, marks of direction, halves of pairs and the like; ``lines`` lets line breaks pass.
+    These include control characters, text direction marks and lone surrogates. ``lines`` keeps line breaks; ``limit``
+    truncates the text.
 
     >>> visible("a\\x1b[2Jb\\u202ec")
     'a\\\\x1b[2Jb\\\\u202ec'
     """
-    said = str(text)
-    if limit is not None and len(said) > limit:
-        said = said[: limit - 1] + "…"
-    if said.isprintable():
-        return said
+    content = str(text)
+    if limit is not None and len(content) > limit:
+        content = content[: limit - 1] + "…"
+    if content.isprintable():
+        return content
     return "".join(
         char if char.isprintable() or (lines and char == "\n") else char.encode("unicode_escape").decode()
-        for char in said
+        for char in content
     )
 
 
 def markup(text: object, limit: int | None = None) -> str:
-    """Text as HTML shows it: nothing in it is an element, an entity or a mark of direction.
+    """Escape text for HTML, including characters that are not printable.
 
     >>> markup("<b>\\x1b</b>")
     '&lt;b&gt;\\\\x1b&lt;/b&gt;'
@@ -45,7 +46,7 @@ def markup(text: object, limit: int | None = None) -> str:
 
 
 def shown(name: object, limit: int = _SHOWN) -> str:
-    """A name in quotes, control characters escaped, and not longer than a line.
+    """Return a quoted, escaped and truncated name.
 
     >>> shown("a\\nb")
     "'a\\\\nb'"
@@ -55,7 +56,7 @@ def shown(name: object, limit: int = _SHOWN) -> str:
 
 
 def nearest(wrong: str, candidates: Iterable[str], n: int = 3) -> list[str]:
-    """The candidates that a person most likely meant, best first.
+    """Return the most similar candidates, best first.
 
     >>> nearest("gradient", ["losses", "gradients"])
     ['gradients']
@@ -71,13 +72,13 @@ def nearest(wrong: str, candidates: Iterable[str], n: int = 3) -> list[str]:
     lower = wrong.casefold()
     found = difflib.get_close_matches(lower, known, n, 0.6)
     if len(found) < n and lower:
-        # `weight` for `Net_fc1.weight`: too short for a ratio, yet plainly meant.
+        # Substrings such as `weight` of `Net_fc1.weight`, whose similarity ratio is too low.
         found += [name for name in known if lower in name and name not in found][: n - len(found)]
     return [known[name] for name in found]
 
 
 def did_you_mean(wrong: str, candidates: Iterable[str]) -> str:
-    """A sentence that names the nearest spellings, or nothing.
+    """Return a sentence with the most similar candidates, or an empty string.
 
     >>> did_you_mean("gradient", ["losses", "gradients"])
     " Did you mean 'gradients'?"
@@ -89,9 +90,9 @@ def did_you_mean(wrong: str, candidates: Iterable[str]) -> str:
 
 
 def misspelling_of(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is most likely a misspelling of; None if it looks like a name of its own.
+    """Return the known name that `name` probably misspells, or None.
 
-    Stricter than `nearest`: at most two typing errors, and at most one in three characters.
+    Stricter than `nearest`: allows at most two typing errors, and at most one in three characters.
 
     >>> misspelling_of("weigths", ["weights", "biases"])
     'weights'
@@ -103,7 +104,7 @@ def misspelling_of(name: str, known: Iterable[str]) -> str | None:
         return None
     close = [
         (errors, candidate)
-        for candidate in islice(known, 1_000)  # a hostile file must not cost seconds
+        for candidate in islice(known, 1_000)  # bounds the time for untrusted files
         if abs(len(candidate) - len(wrong)) <= 2
         if (errors := _typing_errors(wrong, candidate.casefold())) <= min(2, max(len(wrong), len(candidate)) // 3)
     ]
@@ -111,7 +112,7 @@ def misspelling_of(name: str, known: Iterable[str]) -> str | None:
 
 
 def _typing_errors(a: str, b: str) -> int:
-    """Characters inserted, deleted, replaced or swapped with their neighbour (optimal string alignment)."""
+    """Return the optimal string alignment distance."""
     before: list[int] = []
     last = list(range(len(b) + 1))
     for i, char in enumerate(a, 1):
@@ -129,18 +130,18 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """A sort key under which ``worker_2`` comes before ``worker_10``.
+    """Return a natural sort key: ``worker_2`` sorts before ``worker_10``.
 
     >>> sorted(["worker_10", "worker_2"], key=natural)
     ['worker_2', 'worker_10']
     """
-    # Digits compare by length first and then as text, which is their numeric order without building huge integers.
+    # Comparing digits by length and then as text gives numeric order without converting very long numbers.
     parts = _DIGITS.split(name)
     return tuple((len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (-1, part) for i, part in enumerate(parts))
 
 
 def listed(names: Sequence[object], limit: int = 5) -> str:
-    """The first few of a list, each as visible text of a line at most, and how many more there are.
+    """Join the first names of a list and append the number of omitted ones.
 
     >>> listed([1, 2, 3], 2)
     '1, 2 and 1 more'
@@ -150,7 +151,7 @@ def listed(names: Sequence[object], limit: int = 5) -> str:
 
 
 def byte_size(n: int) -> str:
-    """A number of bytes as a person reads it.
+    """Format a number of bytes.
 
     >>> byte_size(15_200_000)
     '15.2 MB'

@@ -1,4 +1,4 @@
-"""The phases of a job: what a saved step was doing.
+"""Modes of a training job: TRAIN, EVAL, PREDICT and GLOBAL.
 
 >>> from smdwidgets import modes
 >>> modes.TRAIN
@@ -17,7 +17,7 @@ __all__ = ["ALLOWED_MODES", "ALLOWED_MODE_NAMES", "ModeKeys", "as_mode", "modes"
 
 
 class ModeKeys(Enum):
-    """Mode of a step. ``GLOBAL`` counts the steps of all modes together; its numbers name the files of a run."""
+    """Mode of a step. ``GLOBAL`` counts the steps of all modes; file names use it."""
 
     TRAIN = 1
     EVAL = 2
@@ -25,7 +25,7 @@ class ModeKeys(Enum):
     GLOBAL = 4
 
 
-#: The same enum under the name that training scripts use: ``modes.TRAIN``.
+#: Alias of ModeKeys for training scripts: ``modes.TRAIN``.
 modes = ModeKeys
 
 ALLOWED_MODES = list(ModeKeys)
@@ -33,7 +33,7 @@ ALLOWED_MODE_NAMES = [mode.name for mode in ModeKeys]
 
 
 def as_mode(mode: ModeKeys | str) -> ModeKeys:
-    """The mode meant by a member or, in any case of letters, by its name.
+    """Convert a mode name, case-insensitively, to a mode; return a mode unchanged.
 
     >>> as_mode("Train")
     <ModeKeys.TRAIN: 1>
@@ -47,12 +47,12 @@ def as_mode(mode: ModeKeys | str) -> ModeKeys:
             hint = nearest(mode.upper(), ALLOWED_MODE_NAMES)
             or_meant = f" Did you mean modes.{hint[0]}?" if hint else ""
             choice = ", ".join(ALLOWED_MODE_NAMES)
-            raise ValueError(f"There is no mode {shown(mode)}: use one of {choice}.{or_meant}") from None
-    raise TypeError(f"A mode is one of smdwidgets.modes ({', '.join(ALLOWED_MODE_NAMES)}), not {type(mode).__name__}.")
+            raise ValueError(f"invalid mode {shown(mode)}; choose from {choice}.{or_meant}") from None
+    raise TypeError(f"mode must be a ModeKeys or one of {', '.join(ALLOWED_MODE_NAMES)}, got {type(mode).__name__}")
 
 
 def str_to_mode_keys(mode_str: str) -> ModeKeys:
-    """The mode of a name such as ``"train"``.
+    """Convert a mode name such as ``"train"`` to a mode.
 
     >>> str_to_mode_keys("predict")
     <ModeKeys.PREDICT: 3>

@@ -1,6 +1,7 @@
-"""Pictures for a paper: matplotlib figures of tensors and runs, drawn from the same frames as the widgets.
+"""Matplotlib plots of tensors and runs, from the same data as the widgets.
 
-Each takes ``ax=``, returns the Axes, and never calls ``show``. Needs matplotlib: ``pip install 'smdwidgets[plots]'``.
+Each function accepts ``ax=``, returns the Axes, and does not call ``show``. Requires matplotlib:
+``pip install 'smdwidgets[plots]'``.
 
 >>> trial.tensor("fc1.weight").plot.histogram(step=100)        # doctest: +SKIP
 >>> trial.plot.scalars("loss").figure.savefig("loss.pdf")      # doctest: +SKIP
@@ -24,7 +25,7 @@ from smdwidgets.trials.trial import Tensor, Trial
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Palette codes above this are -inf, +inf and NaN.
+#: Last palette code of a finite value; codes above it are -inf, +inf and NaN.
 _LAST_COLOUR = 252
 
 
@@ -34,18 +35,21 @@ def _axes(ax: Axes | None) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError:
-        raise SMDebugRuntimeError("Plots need matplotlib: pip install 'smdwidgets[plots]'") from None
+        raise SMDebugRuntimeError("plots require matplotlib; run: pip install 'smdwidgets[plots]'") from None
     return pyplot.subplots()[1]
 
 
 def _label(name: str) -> str:
-    """A name as matplotlib shows it: a dollar sign would begin a formula, control characters are spelled out."""
+    """Escape a name for matplotlib, which interprets dollar signs as math text."""
     text = shown(name)
     return (text[1:-1] if text[-1:] in "'\"" else text).replace("$", r"\$")
 
 
 class TensorPlots:
-    """What can be drawn of a tensor: ``tensor.plot``. Steps are global steps; an empty ``worker`` is the first by name."""
+    """Plots of a tensor: ``tensor.plot``.
+
+    Steps are global steps. An empty ``worker`` selects the first by name.
+    """
 
     def __init__(self, tensor: Tensor, worker: str = "") -> None:
         self._view = TensorView(tensor.trial, tensor.name, worker)
@@ -61,7 +65,7 @@ class TensorPlots:
     def _frame(self, step: int, wanted: Wanted, edges: Any = None) -> Frame:
         frame = make_frame(self._view, step, wanted, edges)
         if frame.error is not None:
-            # The same question, asked so that it raises what is wrong.
+            # Read the value again, since this raises the specific exception.
             self._view.value(step)
             raise SMDebugRuntimeError(frame.error["message"])
         return frame
@@ -69,12 +73,17 @@ class TensorPlots:
     def histogram(
         self, step: int | None = None, *, bins: int = 128, scale: str = "linear", ax: Axes | None = None
     ) -> Axes:
-        """How the elements are distributed at a step (None: the newest). ``scale`` is linear, log or symlog."""
+        """Plot a histogram of the elements at a step (None: the newest).
+
+        ``scale`` is linear, log or symlog.
+        """
         ax = _axes(ax)
         step = self._step(step)
         frame = self._frame(step, Wanted(histogram=HistogramWanted(scale, bins, "own"), image=None, percentiles=False))
         if frame.hist is None or frame.edges is None:
-            raise SMDebugValueError(f"{shown(self._view.name)} at step {step} has no numbers to count.")
+            raise SMDebugValueError(
+                f"cannot plot a histogram of {shown(self._view.name)} at step {step}: it has no numeric elements"
+            )
         ax.stairs(frame.hist, frame.edges, fill=True)
         if scale == "log":
             ax.set_xscale("log")
@@ -88,7 +97,10 @@ class TensorPlots:
         return ax
 
     def distribution(self, steps: Sequence[int] | None = None, *, ax: Axes | None = None) -> Axes:
-        """Median and bands of percentiles (25 to 75, 5 to 95, 1 to 99) over steps (None: all)."""
+        """Plot the median and percentile bands over steps (None: all).
+
+        The bands are 25 to 75, 5 to 95 and 1 to 99.
+        """
         ax = _axes(ax)
         wanted = Wanted(histogram=None, image=None)
         found = [
@@ -97,12 +109,12 @@ class TensorPlots:
             if (frame := self._frame(step, wanted)).percentiles is not None
         ]
         if not found:
-            raise SMDebugValueError(f"{shown(self._view.name)} has no values to draw: only reductions were saved.")
+            raise SMDebugValueError(f"cannot plot {shown(self._view.name)}: no values were saved at these steps")
         at = [step for step, _ in found]
         rows = np.array([percentiles for _, percentiles in found])
         for low, alpha in ((0, 0.15), (1, 0.35), (2, 0.6)):
             high, label = 6 - low, f"{PERCENTILES[low]:g} % to {PERCENTILES[6 - low]:g} %"
-            # Each band without the ones inside it, so that its colour is the one that the legend shows.
+            # Exclude the inner bands, so that the colour matches the legend.
             for edge, inner in ((low, low + 1), (high, high - 1)):
                 ax.fill_between(
                     at, rows[:, edge], rows[:, inner], alpha=alpha, color="C0", linewidth=0,
@@ -111,19 +123,24 @@ class TensorPlots:
         ax.plot(at, rows[:, 3], color="C0", label="median")
         ax.set(xlabel="step", ylabel="value", title=_label(self._view.name))
         ax.margins(x=0)
-        ax.legend(loc="upper left")  # a training's values tend to spread: there is room where it begins
+        ax.legend(loc="upper left")  # values usually spread during training, so there is space at the start
         return ax
 
     def heatmap(
         self, step: int | None = None, *, pool: str = "maxabs", cells: int = 1 << 16, ax: Axes | None = None
     ) -> Axes:
-        """The plane of the last two axes at a step (None: the newest), pooled to at most so many cells."""
+        """Plot the plane of the last two axes at a step (None: the newest).
+
+        Larger planes are pooled to at most ``cells`` cells.
+        """
         ax = _axes(ax)
         step = self._step(step)
         image = ImageWanted(pool=pool, cells=cells)
         frame = self._frame(step, Wanted(histogram=None, image=image, percentiles=False))
         if frame.image is None:
-            raise SMDebugValueError(f"{shown(self._view.name)} at step {step} has no plane to show.")
+            raise SMDebugValueError(
+                f"cannot plot a heatmap of {shown(self._view.name)} at step {step}: it has no numeric elements"
+            )
         low, high = frame.image.limits
         codes = frame.image.codes.astype(np.float64)
         values = np.where(codes <= _LAST_COLOUR, low + (high - low) * codes / _LAST_COLOUR, np.nan)
@@ -146,16 +163,16 @@ class TensorPlots:
 
 
 class TrialPlots:
-    """What can be drawn of a run: ``trial.plot``."""
+    """Plots of a run: ``trial.plot``."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
 
     def scalars(self, regex: str | Sequence[str] = ".*", *, ax: Axes | None = None) -> Axes:
-        """Curves of the single numbers whose names match, over global steps; a line for each mode."""
+        """Plot scalars with matching names over global steps, one line per mode."""
         ax = _axes(ax)
         if not _curves(ax, self._trial, regex, ""):
-            raise SMDebugValueError(f"No tensor that is a single number matches {shown(regex)}.")
+            raise SMDebugValueError(f"no scalar tensor matches {shown(regex)}")
         ax.set(xlabel="step", ylabel="value", title=_label(self._trial.name))
         ax.legend()
         return ax
@@ -163,24 +180,24 @@ class TrialPlots:
     def compare(
         self, others: Trial | Sequence[Trial], regex: str | Sequence[str] = "loss", *, ax: Axes | None = None
     ) -> Axes:
-        """The same curves of this run and of others, in one picture."""
+        """Plot scalars with matching names of this run and of others."""
         ax = _axes(ax)
         trials = [self._trial, *([others] if not isinstance(others, Sequence) else others)]
         if not sum(_curves(ax, trial, regex, f"{trial.name}: ") for trial in trials):
-            raise SMDebugValueError(f"No tensor that is a single number matches {shown(regex)} in any of the runs.")
+            raise SMDebugValueError(f"no scalar tensor matches {shown(regex)} in any of the runs")
         ax.set(xlabel="step", ylabel="value")
         ax.legend()
         return ax
 
 
 def _curves(ax: Any, trial: Trial, regex: str | Sequence[str], prefix: str) -> int:
-    """Draw them; how many there were."""
+    """Draw the curves and return their number."""
     names = trial.tensor_names(regex=regex)
     if not names:
         return 0
     table = trial.reductions(names, reductions=["mean"], counts=True)
     drawn = 0
-    # -1: the value itself was not saved, its mean is a number all the same.
+    # A size of -1 means that only reductions were saved.
     single = (table["size"] == 1) | (table["size"] == -1)
     for name in names:
         mine = single & (table["name"] == name)

@@ -1,7 +1,7 @@
-"""Asking a training to stop: a small file in the run's directory, which hooks look for at every step.
+"""Stop requests: a file in the run's directory that hooks check at every step.
 
-A file, because the one who asks (a rule in a notebook, a CI job) and the training share nothing else, and it outlives
-both. Other readers of a run ignore it.
+The requester (a rule in a notebook, a CI job) and the training share only the run's directory, and the file persists when
+either of them exits. Other readers of a run ignore it.
 
 >>> import tempfile
 >>> run = tempfile.mkdtemp()
@@ -30,14 +30,14 @@ from smdwidgets.storage.files import open_file
 __all__ = ["STOP_FILE", "StopRequest", "clear_stop", "request_stop", "stop_requested"]
 
 STOP_FILE = "smdwidgets_stop.json"
-"""The file's name, in the run's root (the ``out_dir`` of the hook)."""
-#: A request is a few hundred bytes; whatever else lies there under this name is not read into memory.
+"""Name of the file in the run's root directory (the ``out_dir`` of the hook)."""
+#: Maximum bytes to read. A request has a few hundred bytes.
 _LARGEST = 64 * 1024
 
 
 @dataclass(frozen=True)
 class StopRequest:
-    """Who asked the training to stop, when, and why."""
+    """A stop request: requester, reason, step and time."""
 
     reason: str = ""
     by: str = ""
@@ -45,18 +45,21 @@ class StopRequest:
     time: float = 0.0
 
     def __str__(self) -> str:
-        who = visible(self.by, 200) or "someone"
+        who = visible(self.by, 200) or "an unnamed requester"
         at = f" at step {self.step}" if self.step is not None else ""
-        return f"{who} asked the training to stop{at}" + (f": {visible(self.reason, 2000)}" if self.reason else "")
+        return f"{who} requested a training stop{at}" + (f": {visible(self.reason, 2000)}" if self.reason else "")
 
 
 def request_stop(
     run: str | os.PathLike[str], *, reason: str = "", by: str = "", step: int | None = None
 ) -> StopRequest:
-    """Ask the training that writes ``run`` to stop. The first request stays: it tells what went wrong first."""
+    """Request that the training that writes ``run`` stops.
+
+    An existing request is kept and returned, since it names the first cause.
+    """
     root = Path(run)
     request = StopRequest(reason=reason, by=by, step=step, time=time.time())
-    # Written aside and moved into place, so that a hook never reads half of it.
+    # Write a temporary file and rename it, so that a hook never reads a partial request.
     descriptor, temporary = tempfile.mkstemp(prefix=f".{STOP_FILE}.", dir=root)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
@@ -70,9 +73,9 @@ def request_stop(
 
 
 def stop_requested(run: str | os.PathLike[str]) -> StopRequest | None:
-    """The request, if there is one. Cheap enough for every step: one look for a file that is mostly not there.
+    """Return the stop request of a run, or None.
 
-    A file that cannot be understood still counts: someone put it there to stop the training.
+    The cost is one failed ``open`` if there is no request. A file with invalid content still counts as a request.
     """
     path = Path(run) / STOP_FILE
     try:
@@ -81,7 +84,7 @@ def stop_requested(run: str | os.PathLike[str]) -> StopRequest | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return StopRequest(reason=f"{STOP_FILE} is there but could not be read ({error.strerror or error})")
+        return StopRequest(reason=f"cannot read {STOP_FILE} ({error.strerror or error})")
     try:
         found = json.loads(content)
         known = {field.name for field in fields(StopRequest)}
@@ -99,7 +102,10 @@ def stop_requested(run: str | os.PathLike[str]) -> StopRequest | None:
 
 
 def clear_stop(run: str | os.PathLike[str]) -> bool:
-    """Take the request back, so that a new training in the same directory does not stop at its first step."""
+    """Delete the stop request and return whether there was one.
+
+    Otherwise a new training in the same directory stops at its first step.
+    """
     try:
         (Path(run) / STOP_FILE).unlink()
     except FileNotFoundError:

@@ -126,7 +126,7 @@ def test_the_stop_file_ends_fit(run, caplog):
         history = net.fit(x, y, batch_size=8, epochs=5, callbacks=[hook], verbose=0)
     assert len(history.epoch) == 1
     assert len(list(run.glob("index/*/*"))) == 1
-    assert "VanishingGradient asked the training to stop" in caplog.text
+    assert "VanishingGradient requested a training stop" in caplog.text
 
 
 def test_a_script_that_wraps_the_optimizer_and_registers_the_model(run):

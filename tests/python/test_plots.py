@@ -88,7 +88,7 @@ def test_runs_are_compared_in_one_picture(trial):
 def test_what_is_not_there_is_said(trial, monkeypatch):
     with pytest.raises(SMDebugError, match="99"):
         trial.tensor("w").plot.heatmap(99)
-    with pytest.raises(SMDebugValueError, match="single number"):
+    with pytest.raises(SMDebugValueError, match="no scalar tensor"):
         trial.plot.scalars("^w$")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SMDebugRuntimeError, match=r"pip install 'smdwidgets\[plots\]'"):

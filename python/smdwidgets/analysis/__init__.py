@@ -1,1 +1,1 @@
-"""Helpers for analysis: see :mod:`smdwidgets.analysis.utils`."""
+"""Analysis helpers, see :mod:`smdwidgets.analysis.utils`."""

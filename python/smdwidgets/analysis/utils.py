@@ -1,4 +1,4 @@
-"""Turn refreshing of trials off and on, and parse arguments that may come as strings."""
+"""Context managers for refreshing, and parsers of string arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["no_refresh", "parse_bool", "parse_list_from_str", "refresh"]
 
 
 def parse_list_from_str(arg: str | list[str] | None, delimiter: str = ",") -> list[str]:
-    """A list that may come as one string.
+    """Split a string into a list; return other lists as a copy.
 
     >>> parse_list_from_str("relu,tanh")
     ['relu', 'tanh']
@@ -21,7 +21,7 @@ def parse_list_from_str(arg: str | list[str] | None, delimiter: str = ",") -> li
 
 
 def parse_bool(arg: bool | str | None, default: bool) -> bool:
-    """A truth value that may come as a string; ``default`` for None.
+    """Convert a string to a bool; return ``default`` for None.
 
     >>> parse_bool("True", False)
     True
@@ -34,4 +34,4 @@ def parse_bool(arg: bool | str | None, default: bool) -> bool:
         return True
     if arg in ("False", "false"):
         return False
-    raise ValueError(f"True or False is expected, not {arg!r}.")
+    raise ValueError(f"invalid boolean {arg!r}; choose True or False")

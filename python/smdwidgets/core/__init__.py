@@ -1,1 +1,1 @@
-"""Import paths as smdebug has them; each module here hands on the one that does the work."""
+"""Re-exports under the import paths of `smdebug.core`."""

@@ -1,4 +1,4 @@
-"""Collections, where smdebug has them."""
+"""Collections, under the import path of `smdebug.core.collection`."""
 
 from smdwidgets.config.collection import Collection
 from smdwidgets.config.keys import (

@@ -1,4 +1,4 @@
-"""The collection manager, where smdebug has it."""
+"""Collection manager, under its import path in smdebug."""
 
 from smdwidgets.config.collection_manager import CollectionManager
 

@@ -1,4 +1,4 @@
-"""Names of environment variables, of files and of keys in configuration files, where smdebug has them."""
+"""Environment variables, file names and configuration keys of smdebug."""
 
 from smdwidgets.hooks.json_config import CONFIG_FILE_PATH_ENV as CONFIG_FILE_PATH_ENV_STR
 from smdwidgets.hooks.json_config import DEFAULT_CONFIG_FILE as DEFAULT_CONFIG_FILE_PATH

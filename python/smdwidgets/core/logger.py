@@ -1,4 +1,4 @@
-"""The package's logger, where smdebug has its own."""
+"""Logger of the package, under its import path in smdebug."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 
 def get_logger(name: str = "smdwidgets") -> logging.Logger:
-    """The logger that everything here writes to.
+    """Return the logger of the package.
 
     >>> get_logger().name
     'smdwidgets'

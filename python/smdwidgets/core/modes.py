@@ -1,4 +1,4 @@
-"""Modes, where smdebug has them."""
+"""Modes, under the import path of `smdebug.core.modes`."""
 
 from smdwidgets.modes import ALLOWED_MODE_NAMES, ALLOWED_MODES, ModeKeys, str_to_mode_keys
 

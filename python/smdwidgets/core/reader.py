@@ -134,8 +134,8 @@ class _Event:
                     # smdebug repeats plugin_data: one holds the mode, another the mode step.
                     for _, plugin in _fields(content):
                         if isinstance(plugin, memoryview):
-                            said = {n: bytes(v) for n, v in _fields(plugin) if isinstance(v, memoryview)}
-                            plugins[said.get(1, b"").decode("utf-8", "replace")] = said.get(2, b"")
+                            plugin_fields = {n: bytes(v) for n, v in _fields(plugin) if isinstance(v, memoryview)}
+                            plugins[plugin_fields.get(1, b"").decode("utf-8", "replace")] = plugin_fields.get(2, b"")
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:

@@ -1,4 +1,4 @@
-"""Reduction configurations, where smdebug has them."""
+"""Reduction configurations, under their import path in smdebug."""
 
 from smdwidgets.config.reduction_config import ALLOWED_NORMS, ALLOWED_REDUCTIONS, ReductionConfig
 

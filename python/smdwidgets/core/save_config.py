@@ -1,4 +1,4 @@
-"""Save configurations, where smdebug has them."""
+"""Save configurations, under their import path in smdebug."""
 
 from smdwidgets.config.save_config import (
     ALLOWED_PARAMS,

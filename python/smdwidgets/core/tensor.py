@@ -1,4 +1,4 @@
-"""Tensors, where smdebug has them."""
+"""Tensors, under the import path of `smdebug.core.tensor`."""
 
 from smdwidgets.trials.queries import StepState
 from smdwidgets.trials.trial import Tensor
