@@ -1,6 +1,6 @@
-"""What a hook saves and when: collections, save and reduction configurations, and their JSON forms.
+"""Configuration of hooks: collections, save and reduction configurations.
 
-The same classes write a run's collection files and read them back; the JSON is smdebug's.
+The same classes write and read the collection files of a run, in smdebug's JSON format.
 
 >>> SaveConfig(save_interval=10).should_save_step(ModeKeys.TRAIN, 20)
 True

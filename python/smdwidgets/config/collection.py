@@ -1,4 +1,4 @@
-"""A named group of tensors and how they are saved."""
+"""Collection: a named group of tensors and their save settings."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from smdwidgets.modes import ModeKeys
 
 
 class Collection:
-    """Tensors by name and by pattern, and how they are saved.
+    """A group of tensors, by name and by pattern, and their save settings.
 
-    A tensor belongs to it if its name is in ``tensor_names`` or any pattern of ``include_regex`` is found in its name.
+    A tensor belongs to the collection if its name is in ``tensor_names`` or any pattern of ``include_regex`` is found in it.
 
     >>> relu = Collection("relu", include_regex=["relu"])
     >>> relu.include("gelu")
@@ -43,7 +43,7 @@ class Collection:
 
     @property
     def tensor_names(self) -> set[str]:
-        """Names of tensors that belong to it, whatever the patterns say."""
+        """Names of tensors that belong to the collection regardless of the patterns."""
         return self._tensor_names
 
     @tensor_names.setter
@@ -51,24 +51,26 @@ class Collection:
         if tensor_names is None:
             self._tensor_names: set[str] = set()
         elif isinstance(tensor_names, str):
-            raise SMDebugTypeError(f"tensor_names takes a list of names: give [{shown(tensor_names)}].")
+            raise SMDebugTypeError(
+                f"tensor_names must be a list of strings, got {shown(tensor_names)}; pass [{shown(tensor_names)}]"
+            )
         else:
             self._tensor_names = set(texts(tensor_names, "tensor_names"))
 
     @property
     def reduction_config(self) -> ReductionConfig | None:
-        """Which reductions are saved; None for the hook's own."""
+        """Reductions to save; None: those of the hook."""
         return self._reduction_config
 
     @reduction_config.setter
     def reduction_config(self, reduction_config: ReductionConfig | None) -> None:
         if not (reduction_config is None or isinstance(reduction_config, ReductionConfig)):
-            raise SMDebugTypeError(f"reduction_config takes a ReductionConfig, not {type(reduction_config).__name__}.")
+            raise SMDebugTypeError(f"reduction_config must be a ReductionConfig, got {type(reduction_config).__name__}")
         self._reduction_config = reduction_config
 
     @property
     def save_config(self) -> SaveConfig | None:
-        """When it is saved; None for the hook's own."""
+        """Steps at which to save; None: those of the hook."""
         return self._save_config
 
     @save_config.setter
@@ -86,15 +88,15 @@ class Collection:
         self._tensor_names.add(tname)
 
     def has_tensor_name(self, tname: str) -> bool:
-        """Whether the tensor is listed by name; patterns are not asked."""
+        """Return whether a tensor is listed by name; ignores patterns."""
         return tname in self._tensor_names
 
     def remove_tensor_name(self, tname: str) -> None:
-        """Take one tensor off the list."""
+        """Remove one tensor by name."""
         self._tensor_names.discard(tname)
 
     def to_json_dict(self) -> dict[str, object]:
-        """The form in a collection file."""
+        """Return the dictionary form used in collection files."""
         return {
             "name": self.name,
             "include_regex": self.include_regex,
@@ -105,16 +107,16 @@ class Collection:
         }
 
     def to_json(self) -> str:
-        """The same as text."""
+        """Return the JSON form used in collection files."""
         return json.dumps(self.to_json_dict())
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any]) -> Self:
-        """From the form in a collection file."""
-        params = mapping(params, "A collection")
+        """Create a collection from its dictionary form."""
+        params = mapping(params, "collection")
         name = params.get("name")
         if not isinstance(name, str):
-            raise SMDebugValueError(f"A collection's name must be a string, not {shown(name)}.")
+            raise SMDebugValueError(f"collection name must be a string, got {shown(name)}")
         return cls(
             name=name,
             include_regex=params.get("include_regex") or [],
@@ -126,7 +128,7 @@ class Collection:
 
     @classmethod
     def from_json(cls, json_str: str) -> Self:
-        """From the same as text."""
+        """Create a collection from its JSON form."""
         return cls.from_dict(json.loads(json_str))
 
     def __eq__(self, other: object) -> bool:
@@ -143,5 +145,5 @@ class Collection:
 
 
 def _patterns(given: str | Iterable[str]) -> list[str]:
-    """A pattern or a list of them. A comma is part of a pattern, so a string is one pattern."""
+    """Return a list of patterns. A string is one pattern, even if it contains commas."""
     return [given] if isinstance(given, str) else texts(given, "include_regex")

@@ -1,4 +1,4 @@
-"""The collections of a run, and the file that holds them."""
+"""Collections of a run and their JSON file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from smdwidgets.config._parse import integer, mapping, only
 from smdwidgets.config.collection import Collection
 from smdwidgets.exceptions import CollectionFileError, SMDebugError, SMDebugTypeError, UnknownCollection
 
-#: Where collection files lie in a run.
+#: Directory of collection files in a run.
 COLLECTIONS_PREFIX = "collections/000000000"
 
 
 class CollectionManager:
-    """Collections by name, with the number of workers that the training has.
+    """Collections by name, and the number of workers of the training.
 
     >>> manager = CollectionManager()
     >>> manager.add("relu")
@@ -35,21 +35,21 @@ class CollectionManager:
             self.add("default")
 
     def create_collection(self, name: str, cls: type[Collection] = Collection) -> None:
-        """Make an empty collection if there is none of this name."""
+        """Create an empty collection if there is none of this name."""
         if name not in self.collections:
             self.collections[name] = cls(name)
 
     def add(self, arg: str | Collection) -> None:
-        """Add a collection in place of one of the same name, or make an empty one if there is none."""
+        """Add or replace a collection; for a name, create an empty one if missing."""
         if isinstance(arg, str):
             self.create_collection(arg)
         elif isinstance(arg, Collection):
             self.collections[arg.name] = arg
         else:
-            raise SMDebugTypeError(f"add takes a name or a Collection, not {type(arg).__name__}.")
+            raise SMDebugTypeError(f"arg must be a string or a Collection, got {type(arg).__name__}")
 
     def get(self, name: str, create: bool = True) -> Collection:
-        """The collection of this name, made if there is none (writing) or an error (``create=False``)."""
+        """Return a collection; if it does not exist, create it or raise (``create=False``)."""
         if name not in self.collections:
             if not create:
                 raise UnknownCollection(name, self.collections)
@@ -57,49 +57,50 @@ class CollectionManager:
         return self.collections[name]
 
     def get_collections(self) -> dict[str, Collection]:
-        """All of them, by name."""
+        """Return all collections by name."""
         return self.collections
 
     def get_num_workers(self) -> int:
-        """How many workers the training has: as many collection files are expected."""
+        """Return the number of workers, which is the expected number of collection files."""
         return int(self._meta["num_workers"])
 
     def set_num_workers(self, num_workers: int) -> None:
-        """Say how many workers the training has."""
+        """Set the number of workers."""
         self._meta["num_workers"] = integer(num_workers, "num_workers", least=0)
 
     def update_meta(self, meta: Mapping[str, Any]) -> None:
-        """Add to what the file says beside the collections."""
+        """Update the metadata of the file."""
         if not isinstance(meta, Mapping):
-            raise SMDebugTypeError(f"meta must be a dictionary, not {type(meta).__name__}.")
+            raise SMDebugTypeError(f"meta must be a dictionary, got {type(meta).__name__}")
         if "num_workers" in meta:
             integer(meta["num_workers"], "num_workers", least=0)
         self._meta.update(meta)
 
     def merge(self, other: CollectionManager) -> None:
-        """Take in what another worker's file says: the union of the tensors, and the larger number of workers."""
+        """Merge another worker's file: union of tensors, maximum number of workers."""
         for name, collection in other.collections.items():
-            mine = self.collections.get(name)
-            if mine is None:
+            existing = self.collections.get(name)
+            if existing is None:
                 self.collections[name] = collection
                 continue
-            mine.tensor_names |= collection.tensor_names
-            mine.include_regex += [regex for regex in collection.include_regex if regex not in mine.include_regex]
+            existing.tensor_names |= collection.tensor_names
+            new = [regex for regex in collection.include_regex if regex not in existing.include_regex]
+            existing.include_regex += new
         self.set_num_workers(max(self.get_num_workers(), other.get_num_workers()))
 
     def to_json_dict(self) -> dict[str, object]:
-        """The form of the file."""
+        """Return the content of the file as a dictionary."""
         return {
             "collections": {name: collection.to_json_dict() for name, collection in self.collections.items()},
             "_meta": self._meta,
         }
 
     def to_json(self) -> str:
-        """The content of the file."""
+        """Return the content of the file as JSON."""
         return json.dumps(self.to_json_dict())
 
     def export(self, out_dir: str | os.PathLike[str], filename: str) -> None:
-        """Write the file into a run on this machine, all at once: a reader sees the old one or the new one."""
+        """Write the file atomically into a local run."""
         folder = Path(out_dir, COLLECTIONS_PREFIX)
         folder.mkdir(parents=True, exist_ok=True)
         temporary = folder / f"{filename}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
@@ -119,24 +120,24 @@ class CollectionManager:
     def load_from_string(
         cls, s: str | bytes, collection_class: type[Collection] = Collection, source: str = "the collection file"
     ) -> Self:
-        """Read the content of a collection file; ``source`` names it in errors."""
+        """Parse the content of a collection file; ``source`` names it in errors."""
         try:
-            params = mapping(json.loads(s), "A collection file")
-            only(params, ("collections", "_meta"), "A collection file")
+            params = mapping(json.loads(s), "collection file")
+            only(params, ("collections", "_meta"), "collection file")
             manager = cls()
             for name, given in mapping(params.get("collections", {}), "collections").items():
-                collection = collection_class.from_dict(mapping(given, f"Collection {shown(name)}"))
+                collection = collection_class.from_dict(mapping(given, f"collection {shown(name)}"))
                 manager.add(collection)
             manager.update_meta(mapping(params.get("_meta", {}), "_meta"))
         except (SMDebugError, ValueError, RecursionError) as error:
-            what = "not JSON: " if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else ""
-            raise CollectionFileError(f"{shown(source, 400)}: {what}{error}") from error
+            prefix = "invalid JSON: " if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else ""
+            raise CollectionFileError(f"{shown(source, 400)}: {prefix}{error}") from error
         return manager
 
     def __eq__(self, other: object) -> bool:
         return self.collections == other.collections if isinstance(other, CollectionManager) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __repr__(self) -> str:
         return f"CollectionManager({sorted(self.collections)}, num_workers={self.get_num_workers()})"

@@ -1,4 +1,4 @@
-"""Names of the collections that every framework, or one of them, knows without being told."""
+"""Names of the built-in collections, by framework."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class CollectionKeys:
-    """The built-in names: ``CollectionKeys.LOSSES == "losses"``."""
+    """Names of built-in collections: ``CollectionKeys.LOSSES == "losses"``."""
 
     ALL: Final = "all"
     DEFAULT: Final = "default"
@@ -21,7 +21,7 @@ class CollectionKeys:
     SM_METRICS: Final = "sm_metrics"
     OPTIMIZER_VARIABLES: Final = "optimizer_variables"
     TENSORFLOW_SUMMARIES: Final = "tensorflow_summaries"
-    #: What `hook.save_scalar` saves. smdebug has no such collection.
+    #: Collection of `hook.save_scalar`. smdebug does not have it.
     SCALARS: Final = "scalars"
     # XGBoost
     HYPERPARAMETERS: Final = "hyperparameters"
@@ -33,16 +33,16 @@ class CollectionKeys:
     TREES: Final = "trees"
 
 
-#: Every built-in name.
+#: All built-in names.
 BUILT_IN: Final = frozenset(value for key, value in vars(CollectionKeys).items() if key.isupper())
 
-#: Collections of single numbers: neither reduced nor drawn as histograms.
+#: Collections of scalars, which are not reduced and have no histograms.
 SCALAR_COLLECTIONS: Final = frozenset(
     {"losses", "metrics", "feature_importance", "average_shap", "sm_metrics", "scalars"}
 )
-#: Collections of ready-made summaries in place of tensors.
+#: Collections of summaries instead of tensors.
 SUMMARIES_COLLECTIONS: Final = frozenset({"tensorflow_summaries"})
-#: Collections that SageMaker also wants as metrics.
+#: Collections that SageMaker also reports as metrics.
 SM_METRIC_COLLECTIONS: Final = frozenset({"losses", "metrics", "sm_metrics"})
 NON_REDUCTION_COLLECTIONS: Final = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS
 NON_HISTOGRAM_COLLECTIONS: Final = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS

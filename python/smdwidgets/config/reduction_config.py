@@ -1,4 +1,4 @@
-"""What is saved of a tensor in place of, or beside, its value."""
+"""ReductionConfig: reductions to save instead of, or in addition to, values."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ ALLOWED_NORMS: Final = ("l1", "l2")
 
 
 class ReductionConfig:
-    """Reductions to save of each tensor of a collection.
+    """Reductions to save for each tensor of a collection.
 
-    ``reductions`` and ``norms`` are of the tensor, ``abs_reductions`` and ``abs_norms`` of its absolute value;
-    ``save_raw_tensor`` saves the value as well, ``save_shape`` its shape.
+    Args:
+        reductions: reductions of the tensor.
+        abs_reductions: reductions of its absolute value.
+        norms: norms of the tensor.
+        abs_norms: norms of its absolute value.
+        save_raw_tensor: also save the value.
+        save_shape: also save the shape.
 
     >>> config = ReductionConfig(reductions=["mean"], abs_norms=["l2"])
     >>> config.to_json_dict()
@@ -46,7 +51,7 @@ class ReductionConfig:
         choices(self.abs_norms, ALLOWED_NORMS, "abs_norms")
 
     def pairs(self) -> list[tuple[str, bool]]:
-        """Every reduction asked for as (name, of the absolute value), norms among them.
+        """Return all reductions and norms as pairs (name, abs).
 
         >>> ReductionConfig(reductions=["min"], abs_norms=["l1"]).pairs()
         [('min', False), ('l1', True)]
@@ -55,7 +60,7 @@ class ReductionConfig:
         return plain + [(name, True) for name in self.abs_reductions + self.abs_norms]
 
     def to_json_dict(self) -> dict[str, object]:
-        """The form in a collection file."""
+        """Return the dictionary form used in collection files."""
         parts = [*self.reductions, *(f"{norm}_norm" for norm in self.norms)]
         parts += [*(f"abs_{name}" for name in self.abs_reductions), *(f"abs_{norm}_norm" for norm in self.abs_norms)]
         return {
@@ -65,12 +70,12 @@ class ReductionConfig:
         }
 
     def to_json(self) -> str:
-        """The same as text."""
+        """Return the JSON form used in collection files."""
         return json.dumps(self.to_json_dict())
 
     @classmethod
     def from_dict(cls, params: Mapping[str, object] | None) -> ReductionConfig | None:
-        """From the form in a collection file; None is None."""
+        """Create a configuration from its dictionary form; return None for None."""
         if params is None:
             return None
         params = mapping(params, "reduction_config")
@@ -89,7 +94,7 @@ class ReductionConfig:
 
     @classmethod
     def from_json(cls, json_str: str) -> ReductionConfig | None:
-        """From the same as text."""
+        """Create a configuration from its JSON form."""
         return cls.from_dict(json.loads(json_str))
 
     def __eq__(self, other: object) -> bool:

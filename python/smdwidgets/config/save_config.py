@@ -1,4 +1,4 @@
-"""When a tensor is saved: at which steps of which mode."""
+"""SaveConfig: the steps at which tensors are saved, by mode."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ ALLOWED_PARAMS: Final = ("save_interval", "save_steps", "start_step", "end_step"
 
 
 class SaveConfigMode:
-    """Steps of one mode: every ``save_interval``-th of [start_step, end_step), and each of ``save_steps``.
+    """Steps to save of one mode.
+
+    These are the multiples of ``save_interval`` in [start_step, end_step), and all ``save_steps``.
 
     >>> every_ten = SaveConfigMode(save_interval=10, start_step=100)
     >>> [step for step in (90, 100, 105, 110) if every_ten.should_save_step(step)]
     [100, 110]
 
-    The steps listed come on top of the interval's, whose default is 500:
+    ``save_steps`` are added to the steps of the interval, whose default is 500:
 
     >>> [step for step in range(501) if SaveConfigMode(save_steps=[3]).should_save_step(step)]
     [0, 3, 500]
@@ -43,14 +45,14 @@ class SaveConfigMode:
         self.end_step = None if end_step is None else integer(end_step, "end_step")
 
     def should_save_step(self, step_num: int) -> bool:
-        """Whether this step of the mode is saved."""
+        """Return whether a step of the mode is saved."""
         if step_num in self.save_steps:
             return True
         before_end = self.end_step is None or step_num < self.end_step
         return self.start_step <= step_num and before_end and step_num % self.save_interval == 0
 
     def to_json_dict(self) -> dict[str, object]:
-        """The form in a collection file."""
+        """Return the dictionary form used in collection files."""
         return {
             "save_interval": self.save_interval,
             "save_steps": self.save_steps,
@@ -62,11 +64,14 @@ class SaveConfigMode:
     def from_dict(
         cls, params: Mapping[str, Any] | None, default_values: Mapping[str, Any] | None = None
     ) -> SaveConfigMode | None:
-        """From the form in a collection file; what it lacks comes from ``default_values``. None is None."""
+        """Create a configuration from its dictionary form; return None for None.
+
+        ``default_values`` replaces missing keys.
+        """
         if params is None:
             return None
         if not isinstance(params, Mapping):
-            raise SMDebugTypeError(f"A mode's save configuration must be a dictionary, not {type(params).__name__}.")
+            raise SMDebugTypeError(f"save configuration of a mode must be a dictionary, got {type(params).__name__}")
         given = {**(default_values or {}), **params}
         return cls(**{key: given[key] for key in ALLOWED_PARAMS if key in given})
 
@@ -82,9 +87,9 @@ class SaveConfigMode:
 
 
 class SaveConfig:
-    """Steps of every mode.
+    """Steps to save, for all modes or by mode.
 
-    The same for all modes, or one :class:`SaveConfigMode` for each; modes not named take the hook's own.
+    ``mode_save_configs`` has a :class:`SaveConfigMode` for each mode; missing modes use the hook's configuration.
 
     >>> SaveConfig(save_interval=10).should_save_step(ModeKeys.EVAL, 20)
     True
@@ -110,57 +115,62 @@ class SaveConfig:
             }
             return
         if any(value is not None for value in (save_interval, start_step, end_step, save_steps)):
-            raise SMDebugValueError("Give either mode_save_configs or the steps for all modes, not both.")
+            raise SMDebugValueError("mode_save_configs and the step arguments are mutually exclusive; got both")
         for mode, config in mapping(mode_save_configs, "mode_save_configs").items():
             if not isinstance(mode, ModeKeys) or not (config is None or isinstance(config, SaveConfigMode)):
                 raise SMDebugValueError(
-                    f"mode_save_configs takes modes and SaveConfigMode objects, not {mode!r}: {config!r}. "
-                    "SaveConfig.parse(...) also takes names and dictionaries."
+                    f"mode_save_configs must map ModeKeys to SaveConfigMode, got {mode!r}: {config!r}; "
+                    "SaveConfig.parse(…) also accepts mode names and dictionaries"
                 )
         self.mode_save_configs = dict(mode_save_configs)
         for missing in ModeKeys:
             self.mode_save_configs.setdefault(missing, None)
 
     def get_save_config(self, mode: ModeKeys) -> SaveConfigMode:
-        """The steps of a mode."""
+        """Return the configuration of a mode."""
         config = self.mode_save_configs[mode]
         if config is None:
-            raise SMDebugValueError(f"Nothing says when to save in mode {mode.name}: set it, or merge a default first.")
+            raise SMDebugValueError(
+                f"no save configuration for mode {mode.name}; call set_save_config or merge_default_save_config first"
+            )
         return config
 
     def set_save_config(self, mode: ModeKeys, save_config_mode: SaveConfigMode) -> None:
-        """Set the steps of a mode."""
+        """Set the configuration of a mode."""
         if not isinstance(save_config_mode, SaveConfigMode):
-            raise SMDebugValueError(f"A mode takes a SaveConfigMode, not {type(save_config_mode).__name__}.")
+            raise SMDebugValueError(f"save_config_mode must be a SaveConfigMode, got {type(save_config_mode).__name__}")
         self.mode_save_configs[mode] = save_config_mode
 
     def should_save_step(self, mode: ModeKeys, step_num: int) -> bool:
-        """Whether this step of this mode is saved."""
+        """Return whether a step of a mode is saved."""
         return self.get_save_config(mode).should_save_step(step_num)
 
     def merge_default_save_config(self, default_save_config: SaveConfig) -> None:
-        """Fill the modes that were not named from another configuration."""
+        """Fill missing modes from another configuration."""
         for mode in ModeKeys:
             if self.mode_save_configs[mode] is None:
                 default = default_save_config.mode_save_configs[mode]
                 self.set_save_config(mode, SaveConfigMode() if default is None else default)
 
     def to_json_dict(self) -> dict[str, object]:
-        """The form in a collection file."""
+        """Return the dictionary form used in collection files."""
         return {
             mode.name: None if config is None else config.to_json_dict()
             for mode, config in self.mode_save_configs.items()
         }
 
     def to_json(self) -> str:
-        """The same as text."""
+        """Return the JSON form used in collection files."""
         return json.dumps(self.to_json_dict())
 
     @classmethod
     def from_dict(
         cls, params: Mapping[Any, Any] | None, default_values: Mapping[str, Any] | None = None
     ) -> SaveConfig | None:
-        """From modes, or their names, to configurations or dictionaries. None is None."""
+        """Create a configuration from a mapping of modes or their names.
+
+        Values are SaveConfigMode objects or dictionaries. Returns None for None.
+        """
         if params is None:
             return None
         configs: dict[ModeKeys, SaveConfigMode | None] = {}
@@ -176,17 +186,20 @@ class SaveConfig:
 
     @classmethod
     def from_json(cls, json_str: str) -> SaveConfig | None:
-        """From the same as text."""
+        """Create a configuration from its JSON form."""
         return cls.from_dict(json.loads(json_str))
 
     @classmethod
     def from_save_config_mode(cls, save_config_mode: SaveConfigMode) -> SaveConfig:
-        """The same steps for every mode."""
+        """Create a configuration with the same steps for every mode."""
         return cls(mode_save_configs=dict.fromkeys(ModeKeys, save_config_mode))
 
     @classmethod
     def parse(cls, obj: object) -> SaveConfig:
-        """Whatever a hook accepts as ``save_config``: nothing, a configuration, one for all modes, or a dictionary."""
+        """Convert a hook's ``save_config`` argument.
+
+        Accepts None, a SaveConfig, a SaveConfigMode for all modes, or a dictionary.
+        """
         if obj is None:
             return cls()
         if isinstance(obj, SaveConfig):
@@ -198,7 +211,7 @@ class SaveConfig:
             assert parsed is not None
             return parsed
         raise SMDebugTypeError(
-            f"save_config takes a SaveConfig, a SaveConfigMode or a dictionary, not {type(obj).__name__}."
+            f"save_config must be a SaveConfig, SaveConfigMode or dictionary, got {type(obj).__name__}"
         )
 
     def __eq__(self, other: object) -> bool:

@@ -104,7 +104,7 @@ def test_strings_as_sagemaker_writes_them() -> None:
     assert (reduction.save_raw_tensor, reduction.save_shape) == (True, False)
 
 
-def test_save_config_takes_many_forms() -> None:
+def test_save_config_parse_accepts_all_forms() -> None:
     two = SaveConfigMode(save_interval=2)
     for given_form in (
         {modes.TRAIN: two},
@@ -126,30 +126,30 @@ def test_save_config_takes_many_forms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
-        (lambda: SaveConfig(save_interval=0), "save_interval must be 1 or more"),
-        (lambda: SaveConfig(save_interval="ten"), "save_interval must be a whole number, not 'ten'"),
-        (lambda: SaveConfig(save_interval=True), "whole number"),
-        (lambda: SaveConfig(save_interval=1.5), "whole number"),
-        (lambda: SaveConfig(save_steps=["x"]), "each of save_steps"),
+        (lambda: SaveConfig(save_interval=0), "save_interval must be >= 1, got 0"),
+        (lambda: SaveConfig(save_interval="ten"), "save_interval must be an integer, got 'ten'"),
+        (lambda: SaveConfig(save_interval=True), "must be an integer"),
+        (lambda: SaveConfig(save_interval=1.5), "must be an integer"),
+        (lambda: SaveConfig(save_steps=["x"]), "each item of save_steps"),
         (lambda: SaveConfig(save_steps=3), "save_steps must be a list"),
-        (lambda: SaveConfig({"TRAIN": 3}), "modes and SaveConfigMode"),
-        (lambda: SaveConfig({}, save_interval=3), "not both"),
+        (lambda: SaveConfig({"TRAIN": 3}), "must map ModeKeys to SaveConfigMode"),
+        (lambda: SaveConfig({}, save_interval=3), "mutually exclusive"),
         (lambda: SaveConfig.parse({"TRIAN": None}), r"Did you mean modes\.TRAIN"),
         (lambda: SaveConfig.parse(3), "int"),
         (lambda: ReductionConfig(reductions=["meen"]), "Did you mean 'mean'"),
         (lambda: ReductionConfig(norms=["l3"]), "norms"),
         (lambda: ReductionConfig(save_raw_tensor="yes"), "true or false"),
-        (lambda: Collection("c", tensor_names="x"), "list of names"),
+        (lambda: Collection("c", tensor_names="x"), "list of strings"),
         (lambda: Collection("c", reduction_config={}), "dict"),
-        (lambda: Collection("c").include([3]), "strings"),
+        (lambda: Collection("c").include([3]), "must be a string"),
         (lambda: CollectionManager().add(3), "int"),
         (lambda: CollectionManager().set_num_workers(-1), "num_workers"),
     ],
 )
-def test_mistakes_are_named(make: Any, said: str) -> None:
-    with pytest.raises((SMDebugValueError, SMDebugTypeError), match=said):
+def test_invalid_arguments_raise_with_a_message(make: Any, message: str) -> None:
+    with pytest.raises((SMDebugValueError, SMDebugTypeError), match=message):
         make()
 
 
@@ -163,13 +163,13 @@ anything = st.recursive(
 
 @given(anything)
 @settings(max_examples=60)
-def test_files_of_any_wrong_shape(content: Any) -> None:
+def test_arbitrary_json_raises_only_collection_file_error(content: Any) -> None:
     with contextlib.suppress(CollectionFileError):
         CollectionManager.load_from_string(json.dumps(content))
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b'{"x": 1}', b"{"])
-def test_files_that_are_none(content: bytes) -> None:
+def test_invalid_files_raise_with_their_source(content: bytes) -> None:
     with pytest.raises(CollectionFileError, match="that file"):
         CollectionManager.load_from_string(content, source="that file")
 
