@@ -1,4 +1,4 @@
-"""Where the files of a run are kept: keys and bytes, nothing of tensors."""
+"""Storage of run files: reads bytes by key."""
 
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Range, Storage

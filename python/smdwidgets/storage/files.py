@@ -1,4 +1,4 @@
-"""Opening files that others put there: regular ones, and nothing that could keep a reader waiting."""
+"""Open regular files only, since opening a pipe or a device could block."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import os
 import stat
 from io import BufferedReader
 
-# What Windows has neither of, nor the need for.
-_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+# Windows lacks O_NONBLOCK and O_NOCTTY.
+_NONBLOCKING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 
 
 def open_file(path: str | os.PathLike[str]) -> BufferedReader:
-    """A regular file, open for reading. A pipe or a device in its place is an ``OSError``, at once.
+    """Open a regular file for reading. Raises ``OSError`` for pipes and devices.
 
     >>> open_file(os.devnull)
     Traceback (most recent call last):
     ...
-    OSError: [Errno 22] it is no regular file: '/dev/null'
+    OSError: [Errno 22] not a regular file: '/dev/null'
     """
-    descriptor = os.open(path, os.O_RDONLY | _AT_ONCE)
+    descriptor = os.open(path, os.O_RDONLY | _NONBLOCKING)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+            raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)

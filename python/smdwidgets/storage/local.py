@@ -1,4 +1,4 @@
-"""Runs in a directory of this machine."""
+"""Storage in a local directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from smdwidgets.storage.protocol import LARGEST_WHOLE, TOO_LARGE, Range
 
 
 class LocalStorage:
-    """The files below one directory. Keys that lead out of it, links among them, are refused.
+    """The files below one directory.
+
+    Keys that resolve to a path outside it, also through symbolic links, raise
+    :class:`~smdwidgets.exceptions.OutsideRunError`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -34,30 +37,32 @@ class LocalStorage:
         return self._root
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[str]:
-        """Keys that begin with ``prefix`` and come after ``start_after``, in the order of their characters."""
+        """Return sorted keys that start with ``prefix`` and sort after ``start_after``."""
         folder, _, _ = prefix.rpartition("/")
         found: list[str] = []
-        for directory, folders, files in os.walk(self._path(folder) if folder else self._root, onerror=_refused):
+        for directory, folders, files in os.walk(
+            self._path(folder) if folder else self._root, onerror=_raise_unless_missing
+        ):
             relative = os.path.relpath(directory, self._root).replace(os.sep, "/")
             base = "" if relative == "." else relative + "/"
-            # Whole folders before the start are not entered: a refresh costs the news, not the run.
+            # Skip directories before the start, so that the cost depends on the number of new files only.
             folders[:] = [name for name in folders if base + name + "/" >= start_after[: len(base + name) + 1]]
             found += [base + name for name in files if (base + name).startswith(prefix) and base + name > start_after]
         return iter(sorted(found))
 
     def read(self, key: str) -> bytes:
-        """A whole file."""
+        """Return the content of a file."""
         try:
             with open_file(self._path(key)) as file:
-                # A file with holes takes no disk to fill a reader's memory.
+                # A sparse file can be huge without using disk space.
                 if os.fstat(file.fileno()).st_size > LARGEST_WHOLE:
                     raise OSError(errno.EFBIG, TOO_LARGE, self._path(key))
                 return file.read()
         except OSError as error:
-            raise _said(key, error) from error
+            raise _storage_error(key, error) from error
 
     def read_many(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Whole files; those that are gone are left out."""
+        """Yield the content of files; skip files that do not exist."""
         for key in keys:
             try:
                 yield key, self.read(key)
@@ -65,55 +70,55 @@ class LocalStorage:
                 continue
 
     def read_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes]:
-        """Parts of files, in the order asked for."""
+        """Return parts of files, in the order of ``ranges``."""
         parts = []
         for key, wanted in groupby(ranges, key=lambda one: one.key):
             try:
                 with open_file(self._path(key)) as file:
-                    # A lying length must not become an allocation.
+                    # Do not allocate more than the file size, since the length may be invalid.
                     size = os.fstat(file.fileno()).st_size
                     for _, offset, length in wanted:
                         file.seek(offset)
                         parts.append(file.read(max(0, min(length, size - offset))))
             except OSError as error:
-                raise _said(key, error) from error
+                raise _storage_error(key, error) from error
         return parts
 
     def exists(self, key: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether a file exists."""
         try:
             return stat.S_ISREG(os.stat(self._path(key)).st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            raise _said(key, error) from error
+            raise _storage_error(key, error) from error
 
     def age(self, key: str) -> float | None:
-        """Seconds since the file was written; None if there is none."""
+        """Return the seconds since a file was written, or None if it does not exist."""
         try:
             return max(0.0, time.time() - os.stat(self._path(key)).st_mtime)
         except OSError:
             return None
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no files are held open."""
 
     def _path(self, key: str) -> str:
         path = os.path.join(self._root, *key.split("/"))
         inside = os.path.realpath(self._root)
-        # `realpath` follows links: a link to elsewhere is not part of the run.
+        # `realpath` resolves links, so that links to files outside the run are rejected.
         if not os.path.realpath(path).startswith(inside.rstrip(os.sep) + os.sep):
-            raise OutsideRunError(f"{key!r} leads out of the run {self._root!r}: it was not opened.")
+            raise OutsideRunError(f"{key!r} leads out of the run directory {self._root!r}")
         return path
 
 
-def _refused(error: OSError) -> None:
-    """A directory that is not there holds nothing; one that must not be read may hold anything."""
+def _raise_unless_missing(error: OSError) -> None:
+    """Ignore missing directories; raise other errors of `os.walk`."""
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         raise RunIOError(error.errno, error.strerror, error.filename) from error
 
 
-def _said(key: str, error: OSError) -> RunIOError:
-    """The error of the operating system, with the key and in our words."""
-    what = f"{key!r}: {error.strerror or error}"
-    return RunFileMissing(what) if isinstance(error, FileNotFoundError) else RunIOError(what)
+def _storage_error(key: str, error: OSError) -> RunIOError:
+    """Convert an OSError to an exception that names the key."""
+    message = f"{key!r}: {error.strerror or error}"
+    return RunFileMissing(message) if isinstance(error, FileNotFoundError) else RunIOError(message)

@@ -1,17 +1,17 @@
-"""What a place that keeps runs must offer."""
+"""Storage: the interface to the files of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-#: The most bytes of a file that is read whole: as in the core, for the files that Python reads.
+#: Maximum bytes of a file that is read whole, as in the Rust core.
 LARGEST_WHOLE = 1 << 30
-TOO_LARGE = "it is larger than 1 GiB, and was not read"
+TOO_LARGE = "the file is larger than 1 GiB"
 
 
 class Range(NamedTuple):
-    """Some bytes of one file."""
+    """A byte range of one file."""
 
     key: str
     offset: int
@@ -20,34 +20,34 @@ class Range(NamedTuple):
 
 @runtime_checkable
 class Storage(Protocol):
-    """The files of one run. A key is a path relative to the run, with slashes: ``index/000000000/000000000005_worker_0.json``.
+    """The files of one run.
 
-    Every method may be called from several threads at once. What is not there raises FileNotFoundError (a
-    :class:`~smdwidgets.exceptions.RunIOError` that is one), anything else that fails a
-    :class:`~smdwidgets.exceptions.RunIOError` that names the key.
+    A key is a path relative to the run, with slashes: ``index/000000000/000000000005_worker_0.json``. All methods are
+    thread-safe. A missing file raises :class:`~smdwidgets.exceptions.RunFileMissing`, a FileNotFoundError; other failures
+    raise :class:`~smdwidgets.exceptions.RunIOError` with the key.
     """
 
     @property
     def url(self) -> str:
-        """The place as a person would name it."""
+        """The directory or URL."""
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[str]:
-        """Keys that begin with ``prefix`` and come after ``start_after``, in the order of their characters."""
+        """Return sorted keys that start with ``prefix`` and sort after ``start_after``."""
 
     def read(self, key: str) -> bytes:
-        """A whole file, of up to ``LARGEST_WHOLE`` bytes."""
+        """Return the content of a file of up to ``LARGEST_WHOLE`` bytes."""
 
     def read_many(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Whole files, side by side where that helps, in any order. Those that are gone are left out."""
+        """Yield the content of files, in any order; skip files that do not exist."""
 
     def read_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | memoryview]:
-        """Parts of files, in the order asked for; shorter where a file ends early."""
+        """Return parts of files, in order; a part is shorter if the file ends early."""
 
     def exists(self, key: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether a file exists."""
 
     def age(self, key: str) -> float | None:
-        """Seconds since the file was written; None if there is none."""
+        """Return the seconds since a file was written, or None if it does not exist."""
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""

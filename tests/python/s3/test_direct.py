@@ -83,7 +83,7 @@ def test_faults_change_no_byte(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     faults = campaign.size(200, 1000)
-    monkeypatch.setattr(direct, "_REST", 0.02)
+    monkeypatch.setattr(direct, "_BACKOFF", 0.02)
     monkeypatch.setattr("smdwidgets.storage.s3.download._LONGEST_PAUSE", 0.01)
     with (
         FaultyProxy(endpoint, seed=5, share=0.25, faults=faults) as proxy,

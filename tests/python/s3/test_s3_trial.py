@@ -211,7 +211,7 @@ def test_going_step_by_step_reads_ahead(
         for step in range(30):
             assert float(tensor.value(step)[0]) == step * 100 + 2
             deadline = time.monotonic() + 5
-            while step and step < 29 and trial._run.storage._flying and time.monotonic() < deadline:
+            while step and step < 29 and trial._run.storage._in_flight and time.monotonic() < deadline:
                 time.sleep(0.005)
         assert trial.cache_info().hits >= 25, "later steps were there before they were asked for"
 

@@ -98,7 +98,9 @@ def test_keys_are_data(raw: Any, bucket: str, storage: S3Storage, key: str) -> N
 
 
 def test_a_range_past_the_end_is_an_error_and_not_a_shorter_value(storage: S3Storage) -> None:
-    with pytest.raises(TruncatedDataError, match=r"events/000', byte 4000: the data ends early: 2000 .* 1000 there"):
+    with pytest.raises(
+        TruncatedDataError, match=r"events/000', byte 4000: truncated data: expected 2000 bytes, got 1000"
+    ):
         storage.read_ranges([Range("events/000", 4000, 2000)])
     with pytest.raises(SMDebugError, match="events/001"):
         storage.read_ranges([Range("events/001", 9_000_000, 10)])
@@ -222,11 +224,11 @@ def test_who_gives_up_takes_nobody_along(
         store = S3Storage(bucket, "run", client=client_for(proxy.endpoint))
         get, stop = Get("events/003", 10, 50, (0,)), threading.Event()
         given_up = pool.submit(store._fetch, get, stop)
-        while not store._flying:
+        while not store._in_flight:
             pass
         waiting = pool.submit(store._fetch, get, threading.Event())
         stop.set()
-        with pytest.raises(Cancelled, match="given up"):
+        with pytest.raises(Cancelled, match="read cancelled"):
             given_up.result()
         assert waiting.result() == objects["run/events/003"][10:60]
         store.close()
@@ -243,7 +245,7 @@ def test_no_attempt_is_made_after_a_long_silence(
     with FaultyProxy(endpoint) as proxy:
         store = S3Storage(bucket, "run", client=hasty_client(proxy.endpoint))
         proxy.always = (500, "InternalError")
-        with pytest.raises(S3Error, match="went on failing through all retries"):
+        with pytest.raises(S3Error, match="failed in all retries"):
             store.read("events/001")
         assert proxy.seen["GET"] == 8, "those of boto3 alone"
         store.close()
@@ -253,7 +255,7 @@ def test_no_attempt_is_made_after_a_long_silence(
 def test_a_listing_that_does_not_go_on_is_an_error(token: str | None) -> None:
     page = {"Contents": [{"Key": "run/a", "Size": 1}], "IsTruncated": True, "NextContinuationToken": token}
     store = S3Storage("b", "run", client=SimpleNamespace(list_objects_v2=lambda **_: page))
-    with pytest.raises(S3Error, match="does not go on"):
+    with pytest.raises(S3Error, match="invalid continuation token"):
         list(store.list(""))
 
 

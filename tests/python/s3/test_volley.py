@@ -205,7 +205,7 @@ def test_more_than_was_announced_ends_the_connection_and_belongs_to_nobody() -> 
         exchange.begin("/001", b"")
         assert exchange.receive()
         assert exchange.content == CONTENTS["/001"]
-        assert not exchange.can_go_on
+        assert not exchange.reusable
 
 
 def test_who_stops_early_leaves_no_connection_open() -> None:

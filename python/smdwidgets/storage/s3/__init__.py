@@ -1,4 +1,4 @@
-"""Runs in a bucket. boto3 is imported when the first one is opened."""
+"""Storage on S3. boto3 is imported when the first run is opened."""
 
 from smdwidgets.storage.s3.cache import CacheInfo
 from smdwidgets.storage.s3.connect import Connection, MissingBoto3, connect, split_url

@@ -1,6 +1,6 @@
-"""Bytes of objects that were read before: bounded in memory, and on disk where a person names a directory.
+"""Read caches in memory and, optionally, on disk.
 
-Objects of a run are written once, so what was read stays true as long as the object's version is the one it was read from.
+Objects of a run are written once, so a cached range is valid as long as the object's version is unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from smdwidgets.storage.protocol import Range
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """How well the read cache does.
+    """Hits, misses and size of the read cache.
 
     >>> CacheInfo(hits=90, misses=10, size=1_000_000, limit=256_000_000)
     90 % of 100 reads from the cache, 1.0 MB of 256.0 MB held
@@ -34,24 +34,24 @@ class CacheInfo:
     limit: int
 
     def __repr__(self) -> str:
-        asked = self.hits + self.misses
-        share = f"{100 * self.hits / asked:.0f} %" if asked else "0 %"
-        return f"{share} of {asked:,} reads from the cache, {byte_size(self.size)} of {byte_size(self.limit)} held"
+        reads = self.hits + self.misses
+        share = f"{100 * self.hits / reads:.0f} %" if reads else "0 %"
+        return f"{share} of {reads:,} reads from the cache, {byte_size(self.size)} of {byte_size(self.limit)} held"
 
 
 class MemoryCache:
-    """Pieces of objects, the least recently used dropped first, never more than ``limit`` bytes."""
+    """LRU cache of byte ranges, limited to ``limit`` bytes. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = max(0, limit)
         self._lock = threading.Lock()
-        # (key, offset) -> bytes in order of use; and the offsets that each key has, sorted, to find what covers a range.
+        # (key, offset) -> bytes in order of use, and the sorted offsets by key, to find the piece that covers a range.
         self._pieces: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._offsets: dict[str, list[int]] = {}
         self._size = self._hits = self._misses = 0
 
     def get(self, wanted: Range) -> memoryview | None:
-        """The bytes of a range that one held piece covers."""
+        """Return the bytes of a range if one cached piece covers it."""
         with self._lock:
             offsets = self._offsets.get(wanted.key, ())
             at = bisect_right(offsets, wanted.offset) - 1
@@ -67,7 +67,7 @@ class MemoryCache:
             return None
 
     def holds(self, wanted: Range) -> bool:
-        """Whether :meth:`get` would answer; not counted as a use."""
+        """Return whether a range is cached, without counting a hit or miss."""
         with self._lock:
             offsets = self._offsets.get(wanted.key, ())
             at = bisect_right(offsets, wanted.offset) - 1
@@ -76,7 +76,7 @@ class MemoryCache:
             return wanted.offset + wanted.length <= offsets[at] + len(self._pieces[(wanted.key, offsets[at])])
 
     def put(self, key: str, offset: int, data: bytes) -> None:
-        """Keep a piece, unless it alone is larger than the cache."""
+        """Add a piece, unless it is larger than the cache."""
         with self._lock:
             if len(data) > self._limit:
                 return
@@ -95,20 +95,20 @@ class MemoryCache:
                 self._forget_offset(dropped, at)
 
     def drop(self, key: str) -> None:
-        """Forget an object: it was written again."""
+        """Remove an object that was overwritten."""
         with self._lock:
             for at in self._offsets.pop(key, ()):
                 self._size -= len(self._pieces.pop((key, at)))
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         with self._lock:
             self._pieces.clear()
             self._offsets.clear()
             self._size = 0
 
     def info(self) -> CacheInfo:
-        """Hits, misses and size at this moment."""
+        """Return the current hits, misses and size."""
         with self._lock:
             return CacheInfo(self._hits, self._misses, self._size, self._limit)
 
@@ -120,11 +120,10 @@ class MemoryCache:
 
 
 class DiskCache:
-    """Pieces in a directory that many processes may share and anyone may empty at any time.
+    """Cache of byte ranges in a directory, which processes may share.
 
-    A piece is a file written under another name and renamed, so it is whole or absent; its content begins with a checksum
-    of the rest, so a piece that a disk or a person has damaged is not believed. Each use touches the file; when the
-    directory has grown past ``limit`` the longest unused pieces go.
+    Files may be deleted at any time. They are written atomically and start with a checksum, so damaged files are ignored.
+    Each use updates the file's mtime; the least recently used files are deleted when the size exceeds ``limit``.
     """
 
     _HEAD = 4
@@ -137,7 +136,7 @@ class DiskCache:
         self._since_pruned = 0
 
     def get(self, identity: str, wanted: Range) -> bytes | None:
-        """A piece that was put with exactly this range, or None."""
+        """Return the piece that was stored with exactly this range, or None."""
         path = self._path(identity, wanted)
         try:
             content = path.read_bytes()
@@ -151,7 +150,7 @@ class DiskCache:
         return body
 
     def put(self, identity: str, wanted: Range, data: bytes) -> None:
-        """Keep a piece; a full or vanished disk is no error, only no cache."""
+        """Store a piece. Write errors are ignored."""
         path = self._path(identity, wanted)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -174,7 +173,7 @@ class DiskCache:
         self._prune()
 
     def _path(self, identity: str, wanted: Range) -> Path:
-        # Keys are data: only their digest becomes part of a file name.
+        # Keys are untrusted, so file names contain only their digest.
         name = hashlib.sha256(
             f"{identity}\0{wanted.key}\0{wanted.offset}\0{wanted.length}".encode("utf-8", "surrogatepass")
         )

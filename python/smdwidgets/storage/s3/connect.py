@@ -1,4 +1,4 @@
-"""A boto3 client that waits out a bad day, and the way from ``s3://…`` to the objects below it."""
+"""Connect to S3: client configuration and URL parsing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class MissingBoto3(SMDebugError, ImportError):
-    """Runs on S3 are read through boto3, which is not installed."""
+    """boto3, which S3 requires, is not installed."""
 
-    def _said(self) -> str:
-        return "Runs on S3 are read through boto3, which is not installed: pip install 'smdwidgets[s3]'"
+    def _message(self) -> str:
+        return "runs on S3 require boto3, which is not installed; run: pip install 'smdwidgets[s3]'"
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Bucket and prefix of an ``s3://`` address.
+    """Split an ``s3://`` URL into bucket and prefix.
 
     >>> split_url("s3://bucket/jobs/mnist/")
     ('bucket', 'jobs/mnist')
@@ -31,18 +31,21 @@ def split_url(url: str) -> tuple[str, str]:
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
     if scheme.lower() not in {"s3", "s3a", "s3n"} or not bucket:
-        raise SMDebugValueError(f"Not an address of a run on S3: {url!r}. It should look like s3://bucket/prefix.")
+        raise SMDebugValueError(f"invalid S3 URL {url!r}; expected s3://bucket/prefix")
     return bucket, prefix.strip("/")
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach a bucket, and how much of it to hold.
+    """Connection settings of S3.
 
-    ``endpoint_url``, ``session`` or ``client`` say where and as whom; without them boto3's own chain of configuration does.
-    A ``client`` is used as it is. ``concurrency`` requests are under way at most; unless said 16, or 64 while many small
-    objects (a long index) are read. Up to ``cache_bytes`` of what was read are kept in memory, and in ``cache_dir`` on disk if
-    one is given (which may be shared between processes and deleted at any time).
+    Args:
+        endpoint_url: endpoint; by default from boto3's configuration.
+        session: boto3 session; by default boto3's default credential chain is used.
+        client: boto3 client, used unchanged.
+        concurrency: maximum number of concurrent requests. By default 16, or 64 while many small objects are read.
+        cache_bytes: size limit of the memory cache.
+        cache_dir: directory of the disk cache. Processes may share it, and it may be deleted at any time.
 
     >>> Connection(endpoint_url="http://127.0.0.1:9000").concurrency is None
     True
@@ -56,7 +59,7 @@ class Connection:
     cache_dir: str | PathLike[str] | None = None
 
     def storage(self, url: str) -> S3Storage:
-        """The objects below ``s3://bucket/prefix``."""
+        """Return the storage of the objects below ``s3://bucket/prefix``."""
         bucket, prefix = split_url(url)
         client = self.client
         if client is None:
@@ -74,7 +77,7 @@ class Connection:
 
 
 def connect(*, session: boto3.Session | None = None, endpoint_url: str | None = None, concurrency: int = 16) -> Any:
-    """An S3 client by boto3's own chain of credentials, region and endpoint (``AWS_ENDPOINT_URL`` among them)."""
+    """Create an S3 client with boto3's default chain of credentials and configuration."""
     try:
         import boto3
         from botocore.config import Config
@@ -82,25 +85,28 @@ def connect(*, session: boto3.Session | None = None, endpoint_url: str | None = 
         raise MissingBoto3 from error
 
     if endpoint_url is not None and urlsplit(endpoint_url).scheme not in {"http", "https"}:
-        raise SMDebugValueError(f"endpoint_url must begin with http:// or https://, not {endpoint_url!r}")
+        raise SMDebugValueError(f"endpoint_url must start with http:// or https://, got {endpoint_url!r}")
     config = Config(
         retries={"mode": "adaptive", "total_max_attempts": 8},
-        # Prefetching shares the pool with what a person waits for.
+        # Prefetching and foreground requests share the pool.
         max_pool_connections=2 * concurrency,
         connect_timeout=10,
         read_timeout=30,
         tcp_keepalive=True,
-        # A range has no checksum of its own; some servers send the whole object's beside it, which boto3 then compares.
+        # Some servers send the checksum of the whole object with a range; boto3 would compare it with the range.
         response_checksum_validation="when_required",
         request_checksum_calculation="when_required",
     )
     if session is None:
-        session = boto3.Session(botocore_session=_reading_times_fast())
+        session = boto3.Session(botocore_session=_session_with_fast_timestamps())
     return session.client("s3", endpoint_url=endpoint_url, config=config)
 
 
-def _reading_times_fast() -> Any:
-    """A session of botocore's that spends no more on the time of each listed object than on all the rest of the listing."""
+def _session_with_fast_timestamps() -> Any:
+    """Create a botocore session with a fast timestamp parser.
+
+    The default parser takes most of the time of a listing.
+    """
     from botocore.session import get_session
     from botocore.utils import parse_timestamp
 

@@ -1,10 +1,9 @@
-"""GET requests by the short way: signed as boto3 signs them, sent over connections as boto3 makes them, and nothing else.
+"""Direct GET requests: signed and sent without boto3's overhead.
 
-boto3 spends a millisecond of CPU on each request, mostly on what is the same for all objects of a bucket: which endpoint it is,
-which headers go along, how each header of the answer is to be understood. So one request goes through boto3, and what it sent is
-the pattern for those that follow. A request that shows anything out of the ordinary (headers that somebody added, another way of
-signing or another signature than ours, a proxy on the way) is no pattern, and everything goes through boto3 as before. So does
-whatever fails: repeating, slowing down when throttled and following a bucket into its region stay boto3's business.
+boto3 spends about 1 ms of CPU time per request, mostly on work that is the same for all objects of a bucket: resolving the
+endpoint, building headers and parsing response headers. So the first request goes through boto3 and becomes the template of
+the following ones. All requests use boto3 if the first one has unexpected headers, another signature, or a proxy. Failed
+requests are repeated with boto3, which implements retries, throttling and region redirects.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from smdwidgets.storage.s3.signing import Signer, read_authorization
 from smdwidgets.storage.s3.volley import volley
 from smdwidgets.storage.s3.wire import Head, Wires, compose
 
-#: Headers that boto3 sends with a GET of its own accord, and that a request without them does as well with.
-_ORDINARY = frozenset(
+#: Headers that boto3 sends by default. A request with other headers is not used as a template.
+_DEFAULT_HEADERS = frozenset(
     {
         "accept-encoding",
         "amz-sdk-invocation-id",
@@ -42,15 +41,15 @@ _ORDINARY = frozenset(
     }
 )
 _EVENT = "before-send.s3.GetObject"
-#: Seconds in which boto3, which adapts its pace, does everything after S3 asked for less.
-_REST = 15.0
+#: Seconds after throttling in which all requests use boto3, which adapts its rate.
+_BACKOFF = 15.0
 _LONGEST_ERROR = 1 << 16
 _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """What all GETs of a bucket have in common: the URL up to the key, the region it is signed for, the connections."""
+    """Common parts of all GETs of a bucket: URL up to the key, region, connections."""
 
     host: str
     path: str
@@ -61,37 +60,37 @@ class _Pattern:
 
 
 class Readable(Protocol):
-    """What is still to come of an answer."""
+    """Body of a response."""
 
     def read(self, most: int, /) -> bytes:
-        """Some of it; nothing at its end."""
+        """Return up to ``most`` bytes; empty at the end."""
 
 
 class DirectGets:
-    """``get_object`` of a client that nobody else uses, without what boto3 does around it.
+    """Direct ``get_object`` requests of a client that is not shared.
 
-    :meth:`get` answers None as long as boto3 has to be asked; what boto3 sent is then told by :meth:`learn`.
+    :meth:`get` returns None if the caller has to use boto3, and then calls :meth:`learn` to record boto3's request.
     """
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._pattern: _Pattern | None = None
         self._seen = threading.local()
-        self._rests_until = 0.0
+        self._backoff_until = 0.0
         self._refused = False
-        # Last in line: where another handler answers in the network's place (as test doubles do), this one hears nothing.
+        # Registered last, so that it is not called if another handler (such as a test double) returns a response.
         client.meta.events.register_last(_EVENT, self._see)
 
     @property
     def ready(self) -> bool:
-        """Whether requests take the short way now."""
-        return self._pattern is not None and time.monotonic() >= self._rests_until
+        """Whether direct requests are currently possible."""
+        return self._pattern is not None and time.monotonic() >= self._backoff_until
 
     def _see(self, request: Any, **_: Any) -> None:
         self._seen.request = request
 
     def learn(self, key: str) -> None:
-        """boto3 got ``key`` on this thread: take what it sent as the pattern, if it is one."""
+        """Use boto3's request for ``key`` on this thread as the template, if suitable."""
         request = self._seen.__dict__.pop("request", None)
         if self._pattern is None and request is not None and not self._refused:
             self._pattern = self._read(request, key)
@@ -103,7 +102,7 @@ class DirectGets:
         parts = urlsplit(request.url)
         if (
             signed is None
-            or not headers.keys() <= _ORDINARY
+            or not headers.keys() <= _DEFAULT_HEADERS
             or not parts.path.endswith("/" + end)
             or parts.query
             or parts.scheme not in _PORTS
@@ -114,13 +113,13 @@ class DirectGets:
         try:
             credentials = self._credentials(signed.region)
             signer = Signer(signed.region, headers["x-amz-content-sha256"])
-            told = {name: ({"host": host} | headers)[name] for name in signed.headers}
-            ours = signer.authorization(credentials, parts.path, told, headers["x-amz-date"])
-            # Not as boto3 signs it, hence not to be signed by us; or the credentials have been renewed since: later then.
+            signed_headers = {name: ({"host": host} | headers)[name] for name in signed.headers}
+            ours = signer.authorization(credentials, parts.path, signed_headers, headers["x-amz-date"])
+            # boto3 signs differently, or the credentials were renewed meanwhile.
             if ours != headers["authorization"]:
                 return None
             wires = self._connecting(request.url)
-        except (AttributeError, LookupError):  # a proxy, or another botocore than those known: boto3 does it all
+        except (AttributeError, LookupError):  # a proxy, or an unknown botocore version
             return None
         return _Pattern(
             host=host,
@@ -132,10 +131,10 @@ class DirectGets:
         )
 
     def _connecting(self, url: str) -> Wires:
-        """Connections as the client's session makes them: with its certificates, its socket options and its limits of time."""
+        """Return connections with the certificates, options and timeouts of the client."""
         session = self._client._endpoint.http_session
         if session._proxy_config.proxy_url_for(url):
-            raise LookupError("there is a proxy on the way")
+            raise LookupError("a proxy is configured")
         pool = session._manager.connection_from_url(url)
 
         def connect() -> Any:
@@ -150,7 +149,7 @@ class DirectGets:
         return Wires(connect, pool.timeout.read_timeout)
 
     def _credentials(self, region: str) -> Any:
-        # Asked for each request, as boto3 does: credentials that run out are renewed on the way.
+        # Resolved for each request, as boto3 does, so that expiring credentials are renewed.
         return self._client._request_signer.get_auth_instance("s3", region, "s3v4").credentials
 
     def _request(self, pattern: _Pattern, key: str, conditions: Mapping[str, str]) -> bytes:
@@ -160,9 +159,9 @@ class DirectGets:
         return compose(pattern.host, target, {"user-agent": pattern.user_agent, **headers})
 
     def get(self, key: str, conditions: Mapping[str, str]) -> dict[str, Any] | None:
-        """The part of ``get_object``'s answer that is needed; None if boto3 has to be asked.
+        """Return the needed part of ``get_object``'s response, or None to use boto3.
 
-        ``conditions`` are headers, their names in small letters. Raises what boto3 raises.
+        ``conditions`` are headers with lower-case names. Raises the same exceptions as boto3.
         """
         pattern = self._pattern
         if pattern is None or not self.ready:
@@ -181,9 +180,9 @@ class DirectGets:
     def whole(
         self, keys: Iterable[str], most: int, stopped: Callable[[], bool], counter: RequestCounter
     ) -> Iterator[tuple[str, bytes | Exception | None]]:
-        """Whole objects in the order in which they arrive, and what boto3 would raise in place of those that do not.
+        """Yield objects in order of arrival, or the exception that boto3 would raise.
 
-        Where boto3 has to be asked there is None, and keys that were not come to stay in ``keys``.
+        Yields None for a key that needs boto3. Keys that were not requested remain in ``keys``.
         """
         pattern = self._pattern
         if pattern is None:
@@ -194,7 +193,7 @@ class DirectGets:
                 return None
             try:
                 made = self._request(pattern, key, {})
-            except Exception:  # credentials that can't be renewed have many names: boto3 shall say it
+            except Exception:  # credential errors have many types: let boto3 raise them
                 return None
             counter.add("gets")
             return made
@@ -208,13 +207,13 @@ class DirectGets:
             else:
                 yield key, content
 
-    def begin_anew(self) -> None:
-        """In a process that was forked: other connections."""
+    def reset_after_fork(self) -> None:
+        """Drop the connections of the parent process."""
         if self._pattern is not None:
             self._pattern.wires.drop()
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         if self._pattern is not None:
             self._pattern.wires.close()
 
@@ -223,20 +222,20 @@ class DirectGets:
         from botocore.parsers import ResponseParserError, create_parser
 
         if head.status in (429, 503):
-            self._rests_until = time.monotonic() + _REST
+            self._backoff_until = time.monotonic() + _BACKOFF
         content = bytearray()
         while len(content) < _LONGEST_ERROR and (more := body.read(_LONGEST_ERROR)):
             content += more
-        said = {"status_code": head.status, "headers": head.headers, "body": bytes(content), "context": {}}
+        response = {"status_code": head.status, "headers": head.headers, "body": bytes(content), "context": {}}
         try:
-            parsed = create_parser("rest-xml").parse(said, None)
+            parsed = create_parser("rest-xml").parse(response, None)
         except ResponseParserError:
             parsed = {}
         if not parsed.get("Error", {}).get("Code"):
-            parsed["Error"] = {"Code": str(head.status), "Message": "an answer that S3 does not give"}
+            parsed["Error"] = {"Code": str(head.status), "Message": "unexpected response"}
         code = parsed["Error"]["Code"]
         if not final(code) and not retryable(code):
-            # Not taken as boto3's are, for a reason that only boto3 may know (a bucket that has moved to another region).
+            # Only boto3 handles these errors, such as a redirect to another region.
             self._pattern, self._refused = None, True
         return ClientError(parsed, "GetObject")
 

@@ -1,4 +1,4 @@
-"""One range of one object, read to its last byte however often the connection breaks on the way."""
+"""Download objects and ranges, resuming after broken connections."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from smdwidgets.storage.s3.requests import RequestCounter
 
 _CHUNK = 1 << 20
 _FRUITLESS_ATTEMPTS = 8
-"""Attempts in a row that brought no byte before giving up; one that brings bytes starts the count again."""
+"""Maximum consecutive attempts without data."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _LONGEST_SILENCE = 120.0
-"""Seconds without a byte after which no attempt is made any more, however few there were: boto3's own may be long ones."""
+"""Seconds without data after which no more attempts are made, since attempts of boto3 may be long."""
 
 
 class Cancelled(SMDebugError):
-    """The reading was given up by whoever asked, or the run was closed meanwhile."""
+    """The caller cancelled the read, or the run was closed."""
 
-    def _said(self) -> str:
-        return "The reading was given up: the run was closed, or what else was read along with it had failed."
+    def _message(self) -> str:
+        return "read cancelled: the run was closed, or another read of the same call failed"
 
 
 class Downloader:
-    """Reads objects of one bucket with a client that may be shared by many threads.
+    """Reads objects of one bucket. Thread-safe.
 
-    boto3 repeats a request that got no answer. What it cannot repeat is a body that breaks in the middle: that is
-    resumed here from the first missing byte, and only if the object is still the same one (its ETag is).
+    boto3 retries a request without a response, but not a body that breaks off. This class resumes at the first missing
+    byte, if the object's ETag is unchanged.
 
-    ``direct``: the short way for a first attempt; what fails there is boto3's again.
+    ``direct`` is used for first attempts; retries use boto3.
     """
 
     def __init__(self, client: Any, bucket: str, counter: RequestCounter, direct: DirectGets | None = None) -> None:
@@ -46,15 +46,15 @@ class Downloader:
         self._direct = direct
 
     def whole(self, key: str, stop: threading.Event) -> bytes:
-        """A whole object."""
+        """Return a whole object."""
         return self._read(key, 0, None, stop)[0]
 
     def many(
         self, keys: Iterable[str], most: int, stop: threading.Event
     ) -> Iterator[tuple[str, bytes | SMDebugError | None]]:
-        """Whole objects by the short way, over ``most`` connections; None in place of those that need the long one.
+        """Yield objects read directly over up to ``most`` connections.
 
-        Keys that were not come to stay in ``keys``.
+        Yields None for a key that needs boto3. Keys that were not requested remain in ``keys``.
         """
         from botocore.exceptions import ClientError
 
@@ -72,7 +72,7 @@ class Downloader:
             raise Cancelled
 
     def range(self, wanted: Range, stop: threading.Event) -> tuple[bytes, str]:
-        """The bytes of a range, and the ETag of the object that they are from."""
+        """Return the bytes of a range and the ETag of the object."""
         if wanted.length == 0:
             return b"", ""
         return self._read(wanted.key, wanted.offset, wanted.length, stop)
@@ -91,9 +91,9 @@ class Downloader:
             try:
                 last = None if length is None else offset + length - 1
                 response = self._request(key, offset + before, last, etag, direct=direct)
-                told = str(response.get("ETag", ""))
-                # What can't be said back is of no use, and perhaps not meant to be.
-                etag = told if told and told.isprintable() else etag
+                received = str(response.get("ETag", ""))
+                # An ETag that is not printable cannot be sent back in If-Match.
+                etag = received if received and received.isprintable() else etag
                 with closing(response["Body"]) as body:
                     length = self._length(response, key, offset, length, before)
                     failure = self._drain(body, data, length, stop)
@@ -101,14 +101,14 @@ class Downloader:
                     break
             except Cancelled:
                 raise
-            except Exception as error:  # botocore makes its exception classes at run time; _give_up sorts them
+            except Exception as error:  # botocore creates exception classes at run time; _raise_or_retry handles them
                 failure = error
             if len(data) > before:
                 fruitless, silent_since = 0, time.monotonic()
             else:
                 fruitless += 1
             last_time = fruitless >= _FRUITLESS_ATTEMPTS or time.monotonic() - silent_since > _LONGEST_SILENCE
-            self._give_up(failure, key, last_time=last_time, direct=direct)
+            self._raise_or_retry(failure, key, last_time=last_time, direct=direct)
             self._counter.add("retries")
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**fruitless)
             if stop.wait(random.uniform(pause / 2, pause)):
@@ -130,28 +130,28 @@ class Downloader:
         return answer
 
     def _length(self, response: Any, key: str, offset: int, length: int | None, have: int) -> int:
-        """How many bytes there are to read in all; an answer that can't give them is an error, not a shorter value."""
+        """Return the total number of bytes to read; raise if the response is too short."""
         coming = int(response["ContentLength"])
         if length is None:
             if have + coming > LARGEST_WHOLE:
                 raise RunIOError(f"{s3_url(self._bucket, key)}: {TOO_LARGE}")
             return have + coming
-        # The answer's own word for what it holds: some servers send a range with status 200, some the whole object.
+        # Use Content-Range, since some servers send a range with status 200, and some the whole object.
         span, _, total = str(response.get("ContentRange", "")).removeprefix("bytes ").partition("/")
         begin = span.partition("-")[0] or "0"
         if not (begin.isascii() and begin.isdigit()):
-            raise ConnectionError("the answer does not say where it begins")
+            raise ConnectionError("invalid Content-Range in the response")
         first = int(begin)
         if first != offset + have:
             if first > offset + have:
-                raise ConnectionError(f"the answer begins at byte {first} instead of {offset + have}")
+                raise ConnectionError(f"the response starts at byte {first}, expected {offset + have}")
             self._skip(response["Body"], offset + have - first)
             coming -= offset + have - first
         if total.isdigit():
             coming = min(coming, max(0, int(total) - offset - have))
         if have + coming < length:
             raise TruncatedDataError(
-                f"{s3_url(self._bucket, key)}, byte {offset}: the data ends early: {length} bytes needed, {have + coming} there"
+                f"{s3_url(self._bucket, key)}, byte {offset}: truncated data: expected {length} bytes, got {have + coming}"
             )
         return length
 
@@ -160,11 +160,11 @@ class Downloader:
         while n > 0:
             skipped = len(body.read(min(n, _CHUNK)))
             if not skipped:
-                raise ConnectionError("the answer ended before the range began")
+                raise ConnectionError("the response ended before the start of the range")
             n -= skipped
 
     def _drain(self, body: Any, data: bytearray, length: int, stop: threading.Event) -> Exception:
-        """Take what the body gives, at most up to ``length``; the error that ended it, if it ended early."""
+        """Append the body to ``data``, up to ``length``; return the error that ended it."""
         before = len(data)
         try:
             while len(data) < length:
@@ -172,20 +172,20 @@ class Downloader:
                     raise Cancelled
                 chunk = body.read(min(_CHUNK, length - len(data)))
                 if not chunk:
-                    return ConnectionError("the answer was shorter than it said")
+                    return ConnectionError("the response is shorter than its Content-Length")
                 data += chunk
         except Cancelled:
             raise
-        except Exception as error:  # urllib3's and botocore's many names for a broken connection
+        except Exception as error:  # urllib3 and botocore have many exceptions for broken connections
             return error
         finally:
             self._counter.add("bytes", len(data) - before)
-        return ConnectionError("nothing is missing")
+        return ConnectionError("the response is complete")
 
-    def _give_up(self, failure: Exception, key: str, *, last_time: bool, direct: bool) -> None:
+    def _raise_or_retry(self, failure: Exception, key: str, *, last_time: bool, direct: bool) -> None:
         from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ParamValidationError
 
-        if isinstance(failure, SMDebugError):  # what the answer says, not how it came
+        if isinstance(failure, SMDebugError):  # invalid content, which a retry does not change
             raise failure
         if isinstance(failure, ClientError):
             code = str(failure.response.get("Error", {}).get("Code", ""))

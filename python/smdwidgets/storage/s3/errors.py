@@ -1,4 +1,4 @@
-"""What S3 and boto3 say, in words that name the bucket, the object and what to do."""
+"""Exceptions of S3 with bucket, object and advice."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from smdwidgets.exceptions import RunFileMissing, RunIOError, RunNotFound, SMDeb
 
 
 class S3Error(RunIOError):
-    """S3 refused or could not be reached, also after the retries that made sense.
+    """A request to S3 failed after retries.
 
-    ``bucket``, ``key`` and ``code`` (S3's own word, such as ``SlowDown``) say what it was about.
+    ``code`` is S3's error code, such as ``SlowDown``, or the name of boto3's exception.
     """
 
     def __init__(self, bucket: str, key: str, code: str, advice: str) -> None:
@@ -19,20 +19,20 @@ class S3Error(RunIOError):
         self.code = code
         self.advice = advice
 
-    def _said(self) -> str:
+    def _message(self) -> str:
         return f"{s3_url(self.bucket, self.key)}: {self.advice} ({self.code})"
 
 
 class S3ObjectMissing(S3Error, RunFileMissing):
-    """The object is not there (any more)."""
+    """The object does not exist."""
 
 
 class S3ObjectChanged(S3Error):
-    """The object was written again while it was being read."""
+    """The object was overwritten while it was read."""
 
 
 def s3_url(bucket: str, key: str = "") -> str:
-    """``s3://bucket/key`` as text that is safe to print."""
+    """Return ``s3://bucket/key``, quoted and escaped."""
     return shown(f"s3://{bucket}/{key}", 400)
 
 
@@ -45,12 +45,12 @@ _FAULT = {"InternalError", "ServiceUnavailable", "500", "502", "504", "RequestTi
 
 
 def retryable(code: str) -> bool:
-    """Whether the same request may succeed a little later."""
+    """Return whether the same request may succeed later."""
     return code in _BUSY or code in _FAULT
 
 
 def final(code: str) -> bool:
-    """Whether the answer is the same however it is asked: boto3 knows no cure either."""
+    """Return whether the request also fails with boto3."""
     return code in _MISSING_OBJECT | _DENIED | _EXPIRED | {
         "NoSuchBucket",
         "PreconditionFailed",
@@ -61,21 +61,21 @@ def final(code: str) -> bool:
 
 
 def from_client_error(error: Exception, bucket: str, key: str) -> SMDebugError:
-    """The error of the vocabulary that a ``botocore.exceptions.ClientError`` means."""
+    """Convert a ``botocore.exceptions.ClientError``."""
     response = getattr(error, "response", {})
     code = str(response.get("Error", {}).get("Code", "")) or type(error).__name__
     if code == "NoSuchBucket":
-        return RunNotFound(f"s3://{bucket}", "there is no such bucket, or not in this region or at this endpoint")
+        return RunNotFound(f"s3://{bucket}", "no such bucket in this region or at this endpoint")
     if code in _MISSING_OBJECT:
-        return S3ObjectMissing(bucket, key, code, "there is no such object")
+        return S3ObjectMissing(bucket, key, code, "no such object")
     if code in {"PreconditionFailed", "412"}:
-        return S3ObjectChanged(bucket, key, code, "it was written again while it was being read; read it once more")
+        return S3ObjectChanged(bucket, key, code, "the object was overwritten while it was read; retry")
     if code in {"InvalidRange", "416"}:
         return S3Error(
             bucket,
             key,
             code,
-            "the index asks for bytes past the end of the object; it is cut short or belongs to another run",
+            "the index refers to bytes past the end of the object; the object is truncated or belongs to another run",
         )
     if code in _DENIED:
         return S3Error(
@@ -90,21 +90,19 @@ def from_client_error(error: Exception, bucket: str, key: str) -> SMDebugError:
         )
     if code in _BAD_CREDENTIALS:
         return S3Error(
-            bucket, key, code, "the credentials are not accepted: look at AWS_PROFILE, AWS_ACCESS_KEY_ID and the region"
+            bucket, key, code, "the credentials were not accepted: check AWS_PROFILE, AWS_ACCESS_KEY_ID and the region"
         )
     if code in {"PermanentRedirect", "301", "IllegalLocationConstraintException"}:
-        return S3Error(bucket, key, code, "the bucket lives in another region: set AWS_DEFAULT_REGION or pass session=")
+        return S3Error(bucket, key, code, "the bucket is in another region: set AWS_DEFAULT_REGION or pass session=")
     if code in _BUSY:
-        return S3Error(
-            bucket, key, code, "S3 is throttling and did not let the request through after all retries; try later"
-        )
+        return S3Error(bucket, key, code, "S3 throttled the request through all retries; retry later")
     if code in _FAULT:
-        return S3Error(bucket, key, code, "S3 failed and went on failing through all retries; try later")
+        return S3Error(bucket, key, code, "S3 failed in all retries; retry later")
     return S3Error(bucket, key, code, str(response.get("Error", {}).get("Message", "")) or str(error))
 
 
 def from_transport_error(error: Exception, bucket: str, key: str) -> SMDebugError:
-    """The error of the vocabulary for what botocore or urllib3 raise when no answer, or half an answer, came."""
+    """Convert an exception of botocore or urllib3 for a missing or incomplete response."""
     kind = type(error).__name__
     if kind in {
         "NoCredentialsError",
@@ -116,9 +114,9 @@ def from_transport_error(error: Exception, bucket: str, key: str) -> SMDebugErro
     elif kind in {"SSOTokenLoadError", "TokenRetrievalError"}:
         advice = "the credentials have expired: sign in again (for example `aws sso login`) and retry"
     elif kind in {"EndpointConnectionError", "ConnectionRefusedError", "ConnectTimeoutError"}:
-        advice = f"could not be reached: look at the network, the region and AWS_ENDPOINT_URL. {error}"
+        advice = f"cannot connect: check the network, the region and AWS_ENDPOINT_URL: {error}"
     elif kind in {"ParamValidationError", "InvalidBucketNameError"}:
-        advice = f"not a name that S3 accepts: {error}"
+        advice = f"invalid S3 name: {error}"
     else:
-        advice = f"the connection broke again and again while reading: {error}"
+        advice = f"the connection broke in all retries: {error}"
     return S3Error(bucket, key, kind, advice)

@@ -1,4 +1,7 @@
-"""A process that was forked begins anew: connections that two processes speak on give each the other's answers, and threads stay behind."""
+"""Reset connections, threads and locks in a forked process.
+
+A fork copies open connections, which two processes must not share, but does not copy threads.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,25 @@ import weakref
 from typing import Protocol
 
 
-class Renewable(Protocol):
-    """What holds connections, threads or locks."""
+class Resettable(Protocol):
+    """An object with connections, threads or locks."""
 
-    def begin_anew(self) -> None:
-        """Let go of those of the process that this one was forked from, without a word to the other side."""
-
-
-_HELD: weakref.WeakSet[Renewable] = weakref.WeakSet()
+    def reset_after_fork(self) -> None:
+        """Drop those of the parent process, without notifying the server."""
 
 
-def anew_in_a_fork(held: Renewable) -> None:
-    """Have it begin anew in every process that will be forked from this one."""
-    _HELD.add(held)
+_REGISTERED: weakref.WeakSet[Resettable] = weakref.WeakSet()
 
 
-def _renew() -> None:
-    for held in list(_HELD):
-        held.begin_anew()
+def reset_in_forks(instance: Resettable) -> None:
+    """Reset the object in every process that is forked from this one."""
+    _REGISTERED.add(instance)
+
+
+def _reset_all() -> None:
+    for instance in list(_REGISTERED):
+        instance.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=_reset_all)

@@ -1,7 +1,7 @@
-"""Which GET requests fetch a set of byte ranges: neighbours in one object travel together.
+"""Coalesce byte ranges into GET requests.
 
-A request costs some 20 ms and a fraction of a cent whatever its size, so reading a gap of up to a mebibyte is cheaper than
-asking twice.
+A request takes about 20 ms and costs the same for every size, so reading a gap of up to 1 MiB is cheaper than two
+requests.
 
 >>> [get.length for get in coalesce([Range("events/1", 0, 100), Range("events/1", 500, 100), Range("events/2", 0, 10)])]
 [600, 10]
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from smdwidgets.storage.protocol import Range
 
 GAP = 1 << 20
-"""Ranges of one object that lie at most this far apart are fetched together."""
+"""Maximum gap in bytes between ranges of one request."""
 
 LARGEST_GET = 64 << 20
-"""Ranges are no longer joined beyond this size, so that large steps travel in parallel."""
+"""Maximum bytes of a coalesced request, so that large steps are read in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """One request, and the numbers of the ranges that it answers."""
+    """One request, and the indices of the ranges that it covers."""
 
     key: str
     offset: int
@@ -32,19 +32,19 @@ class Get:
 
     @property
     def end(self) -> int:
-        """The first byte after it."""
+        """End offset (exclusive)."""
         return self.offset + self.length
 
 
 def end_of(wanted: Range) -> int:
-    """The first byte after a range."""
+    """Return the end offset (exclusive) of a range."""
     return wanted.offset + wanted.length
 
 
 def coalesce(ranges: Sequence[Range], *, gap: int = GAP, largest: int = LARGEST_GET) -> list[Get]:
-    """The fewest requests that answer ``ranges``: in the order of their first range, none joining over a larger gap.
+    """Return the requests that cover ``ranges``, in the order of their first range.
 
-    A single range larger than ``largest`` is still one request: it was asked for as one.
+    A single range larger than ``largest`` remains one request.
     """
     by_place = sorted(range(len(ranges)), key=lambda i: (ranges[i].key, ranges[i].offset, end_of(ranges[i])))
     gets: list[Get] = []

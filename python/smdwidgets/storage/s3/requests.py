@@ -1,4 +1,4 @@
-"""What reading a bucket has cost so far."""
+"""Count requests and received bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from smdwidgets._text import byte_size
 
 @dataclass(frozen=True, slots=True)
 class RequestCount:
-    """How many requests went out and how many bytes came back.
+    """Number of requests by type, retries and received bytes.
 
     >>> RequestCount(lists=2, gets=1000, bytes=15_000_000)
     2 LIST, 1,000 GET, 15.0 MB received
@@ -39,7 +39,7 @@ class RequestCount:
         return f"{', '.join(parts)}, {byte_size(self.bytes)} received"
 
     def __sub__(self, earlier: RequestCount) -> RequestCount:
-        """What was added since ``earlier``."""
+        """Return the difference from an earlier count."""
         return RequestCount(
             self.lists - earlier.lists,
             self.gets - earlier.gets,
@@ -52,22 +52,22 @@ class RequestCount:
 
 
 class RequestCounter:
-    """Counts requests from many threads."""
+    """Thread-safe counter of requests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(("lists", "gets", "heads", "puts", "deletes", "retries", "bytes"), 0)
 
     def add(self, what: str, n: int = 1) -> None:
-        """Count ``n`` more of ``what``, a field of :class:`RequestCount`."""
+        """Add ``n`` to ``what``, a field of :class:`RequestCount`."""
         with self._lock:
             self._counts[what] += n
 
-    def begin_anew(self) -> None:
-        """In a process that was forked, perhaps while another thread counted."""
+    def reset_after_fork(self) -> None:
+        """Replace the lock, which another thread of the parent process may have held."""
         self._lock = threading.Lock()
 
     def now(self) -> RequestCount:
-        """The counts at this moment."""
+        """Return the current counts."""
         with self._lock:
             return RequestCount(**self._counts)

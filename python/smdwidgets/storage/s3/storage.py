@@ -1,4 +1,4 @@
-"""A run's objects below ``s3://bucket/prefix``: listed, and read in as few requests as will do."""
+"""S3 storage: lists, reads and writes the objects below ``s3://bucket/prefix``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from smdwidgets.storage.s3.cache import CacheInfo, DiskCache, MemoryCache
 from smdwidgets.storage.s3.direct import DirectGets
 from smdwidgets.storage.s3.download import Cancelled, Downloader
 from smdwidgets.storage.s3.errors import S3Error, S3ObjectMissing, from_client_error, from_transport_error, s3_url
-from smdwidgets.storage.s3.forks import anew_in_a_fork
+from smdwidgets.storage.s3.forks import reset_in_forks
 from smdwidgets.storage.s3.plan import Get, coalesce
 from smdwidgets.storage.s3.requests import RequestCount, RequestCounter
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 DEFAULT_CONCURRENCY = 16
-#: While many small objects are read, which is all waiting, unless somebody said how many requests there may be.
+#: Maximum connections while many small objects are read, if concurrency is not set.
 MOST_CONNECTIONS = 64
 DEFAULT_CACHE_BYTES = 256 << 20
 DEFAULT_DISK_BYTES = 10 << 30
@@ -39,7 +39,7 @@ _PUT_PART = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object as a listing shows it: its key below the run, its size, and when it was written (seconds since 1970)."""
+    """A listed object: key relative to the run, size, and write time since the epoch."""
 
     key: str
     size: int
@@ -47,13 +47,16 @@ class Listed:
 
 
 def _stem(key: str) -> str:
-    """What the index object and the event object of one step and worker share: ``000000000005_worker_0``."""
+    """Return the file name without extension, such as ``000000000005_worker_0``.
+
+    It is the same for the index object and the event object of a step and worker.
+    """
     return key.rpartition("/")[2].rpartition(".")[0]
 
 
 @contextmanager
 def shutting_down(pool: ThreadPoolExecutor) -> Iterator[None]:
-    """Let go of a pool at the end, without waiting for what is still under way."""
+    """Shut down a pool at the end of a block, without waiting for running tasks."""
     try:
         yield
     finally:
@@ -63,7 +66,7 @@ def shutting_down(pool: ThreadPoolExecutor) -> Iterator[None]:
 class S3Storage:
     """The objects below one prefix of one bucket.
 
-    Safe to use from many threads. ``close()`` ends what is under way.
+    Thread-safe. ``close()`` cancels running requests.
 
     >>> storage = S3Storage("bucket", "jobs/mnist/debug-output", client=client)          # doctest: +SKIP
     >>> list(storage.list("index/"))                                            # doctest: +SKIP
@@ -82,13 +85,13 @@ class S3Storage:
         owns_client: bool = False,
     ) -> None:
         if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency must be 1 or more, not {concurrency}")
+            raise ValueError(f"concurrency must be >= 1, got {concurrency}")
         self.bucket = bucket
         self.prefix = prefix.strip("/")
         self._client = client
         self._owns_client = owns_client
         self._counter = RequestCounter()
-        # A client that somebody brought is used as it is.
+        # A client of the caller is used unchanged.
         self._direct = DirectGets(client) if owns_client else None
         self._downloader = Downloader(client, bucket, self._counter, self._direct)
         self._cache_bytes = cache_bytes
@@ -99,26 +102,26 @@ class S3Storage:
         self._versions: dict[str, str] = {}
         self._closed = threading.Event()
         self._prepare()
-        anew_in_a_fork(self)
+        reset_in_forks(self)
 
     def _prepare(self) -> None:
-        """What belongs to one process: threads, and what they may be at work on."""
+        """Create the state that belongs to one process: caches, threads and locks."""
         self._memory = MemoryCache(self._cache_bytes)
         self._disk = None if self._cache_dir is None else DiskCache(self._cache_dir, DEFAULT_DISK_BYTES)
-        self._flying: dict[tuple[str, int, int], Future[bytes]] = {}
-        self._flying_lock = threading.Lock()
+        self._in_flight: dict[tuple[str, int, int], Future[bytes]] = {}
+        self._in_flight_lock = threading.Lock()
         self._pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="smdwidgets-s3")
-        # Apart from the pool, so that what a person waits for never queues behind what they might want next.
+        # A separate pool, so that foreground reads do not queue behind prefetching.
         self._ahead = ThreadPoolExecutor(max(1, self.concurrency // 2), thread_name_prefix="smdwidgets-s3-ahead")
 
-    def begin_anew(self) -> None:
-        """In a process that was forked: threads and connections of its own."""
+    def reset_after_fork(self) -> None:
+        """Create new threads and connections in a forked process."""
         if not self._closed.is_set():
             self._prepare()
-            self._counter.begin_anew()
+            self._counter.reset_after_fork()
             if self._direct is not None:
-                self._direct.begin_anew()
-            # Which a client outlives: it makes others.
+                self._direct.reset_after_fork()
+            # Closes the client's connections; the client opens new ones.
             self._client.close()
 
     def __repr__(self) -> str:
@@ -131,38 +134,38 @@ class S3Storage:
 
     @property
     def requests(self) -> RequestCount:
-        """What has been asked of S3 so far."""
+        """Number of requests so far."""
         return self._counter.now()
 
     def cache_info(self) -> CacheInfo:
-        """How well the in-memory cache does."""
+        """Return size and hit counts of the memory cache."""
         return self._memory.info()
 
     @property
     def cache_limit(self) -> int:
-        """How many bytes the in-memory cache may hold."""
+        """Maximum bytes of the memory cache."""
         return self._memory.info().limit
 
     def enter(self, folder: str) -> None:
-        """Go one folder deeper: where the run turns out to lie."""
+        """Append a folder to the prefix."""
         self.prefix = self._below_prefix(folder)
 
     # ------------------------------------------------------------------------------------------------------ listing
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[str]:
-        """Keys that begin with ``prefix`` and come after ``start_after``, in their order."""
+        """Return sorted keys that start with ``prefix`` and sort after ``start_after``."""
         return (found.key for found in self.listing(prefix, start_after))
 
     def listing(self, prefix: str, start_after: str = "") -> Iterator[Listed]:
-        """The same, with what a listing says of each object."""
+        """Yield keys like :meth:`list`, with sizes and write times."""
         arguments: dict[str, Any] = {"Bucket": self.bucket, "Prefix": self._below_prefix(prefix), "MaxKeys": _PAGE}
         if start_after:
             arguments["StartAfter"] = self._below_prefix(start_after)
         skip = len(self._below_prefix(""))
         while True:
-            page = self._asked("lists", prefix, partial(self._client.list_objects_v2, **arguments))
+            page = self._send("lists", prefix, partial(self._client.list_objects_v2, **arguments))
             for found in page.get("Contents", ()):
-                yield self._noted(found["Key"][skip:], found)
+                yield self._to_listed(found["Key"][skip:], found)
             if not page.get("IsTruncated"):
                 return
             token = page.get("NextContinuationToken")
@@ -171,14 +174,14 @@ class S3Storage:
                     self.bucket,
                     self._below_prefix(prefix),
                     "NextContinuationToken",
-                    "the server's listing does not go on",
+                    "the server returned an invalid continuation token",
                 )
             arguments["ContinuationToken"] = token
 
-    def _noted(self, key: str, found: dict[str, Any]) -> Listed:
+    def _to_listed(self, key: str, found: dict[str, Any]) -> Listed:
         written = found["LastModified"].timestamp() if "LastModified" in found else 0.0
         if self._disk is not None:
-            # The event objects of steps are not listed: one that is written again has an index object of another time.
+            # Event objects are not listed. An overwritten one has an index object with a new write time.
             self._versions[_stem(key) if key.startswith("index/") else key] = f"{found.get('ETag', '')} {written}"
         return Listed(key, int(found.get("Size", 0)), written)
 
@@ -186,13 +189,13 @@ class S3Storage:
         return self._versions.get(key) or self._versions.get(_stem(key), "")
 
     def exists(self, key: str) -> bool:
-        """Whether there is an object of exactly this key."""
+        """Return whether an object exists."""
         return self.age(key) is not None
 
     def age(self, key: str) -> float | None:
-        """Seconds since the object was written; None if there is none."""
+        """Return the seconds since an object was written, or None if it does not exist."""
         try:
-            head = self._asked("heads", key, lambda: self._client.head_object(Bucket=self.bucket, Key=self._full(key)))
+            head = self._send("heads", key, lambda: self._client.head_object(Bucket=self.bucket, Key=self._full(key)))
         except S3ObjectMissing:
             return None
         return max(0.0, time.time() - float(head["LastModified"].timestamp()))
@@ -200,33 +203,33 @@ class S3Storage:
     # ------------------------------------------------------------------------------------------------------ reading
 
     def read(self, key: str) -> bytes:
-        """A whole object."""
+        """Return a whole object."""
         return self._downloader.whole(self._full(key), self._closed)
 
     def read_many(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Whole objects, fetched side by side, as they arrive; those that are gone are left out.
+        """Yield objects in order of arrival, read in parallel; skip missing ones.
 
-        At most twice as many as there are connections are held at a time, whatever the number asked for.
+        At most twice as many objects as connections are in memory at a time.
         """
         names = {self._full(key): key for key in keys}
         todo = iter(names)
-        late = []
-        for full, content in self._first_and_short(todo):
+        remaining = []
+        for full, content in self._read_directly(todo):
             if content is None:
-                late.append(full)
+                remaining.append(full)
             else:
-                yield from self._there(names[full], content)
+                yield from self._unless_missing(names[full], content)
         stop = threading.Event()
         pool = ThreadPoolExecutor(self._most, thread_name_prefix="smdwidgets-s3-index")
-        read = self._side_by_side(
-            pool, self._most, chain(late, todo), lambda full: self._downloader.whole(full, stop), stop
+        read = self._in_parallel(
+            pool, self._most, chain(remaining, todo), lambda full: self._downloader.whole(full, stop), stop
         )
         with closing(read), shutting_down(pool):
             for full, content in read:
-                yield from self._there(names[full], content)
+                yield from self._unless_missing(names[full], content)
 
-    def _first_and_short(self, todo: Iterator[str]) -> Iterator[tuple[str, bytes | SMDebugError | None]]:
-        """What the short way gives, after the object that shows it if none has yet."""
+    def _read_directly(self, todo: Iterator[str]) -> Iterator[tuple[str, bytes | SMDebugError | None]]:
+        """Yield objects read directly, after one read with boto3 as the template if needed."""
         if self._direct is not None and not self._direct.ready:
             for full in islice(todo, 1):
                 try:
@@ -236,26 +239,26 @@ class S3Storage:
         yield from self._downloader.many(todo, self._most, self._closed)
 
     @staticmethod
-    def _there(key: str, content: bytes | SMDebugError) -> Iterator[tuple[str, bytes]]:
-        """Nothing for an object that is gone."""
+    def _unless_missing(key: str, content: bytes | SMDebugError) -> Iterator[tuple[str, bytes]]:
+        """Yield the object unless it is missing; raise other errors."""
         if isinstance(content, bytes):
             yield key, content
         elif not isinstance(content, S3ObjectMissing):
             raise content
 
     def read_ranges(self, ranges: Sequence[Range]) -> Sequence[memoryview]:
-        """The bytes of each range; the first one that can't be read is the error.
+        """Return the bytes of each range; raise the first error.
 
-        Neighbours in one object are fetched together; what was fetched before, or is on its way, is not asked for again.
+        Nearby ranges of one object are fetched in one request. Cached ranges and running requests are reused.
         """
         answers: list[memoryview | None] = [self._memory.get(wanted) for wanted in ranges]
         missing = [i for i, answer in enumerate(answers) if answer is None]
         gets = coalesce([ranges[i] for i in missing])
-        if len(gets) == 1:  # the pool would only add a wait
+        if len(gets) == 1:  # avoid the overhead of the pool
             fetched: Iterable[tuple[Get, bytes | SMDebugError]] = [(gets[0], self._fetch(gets[0], self._closed))]
         else:
             stop = threading.Event()
-            fetched = self._side_by_side(self._pool, self.concurrency, gets, lambda get: self._fetch(get, stop), stop)
+            fetched = self._in_parallel(self._pool, self.concurrency, gets, lambda get: self._fetch(get, stop), stop)
         for get, data in fetched:
             if isinstance(data, SMDebugError):
                 raise data
@@ -266,7 +269,7 @@ class S3Storage:
         return [answer for answer in answers if answer is not None]
 
     def prefetch(self, ranges: Sequence[Range]) -> None:
-        """Start reading ranges that will be asked for soon; errors wait for whoever asks."""
+        """Start reading ranges into the cache in the background. Errors are ignored."""
         for get in coalesce([wanted for wanted in ranges if not self._memory.holds(wanted)]):
             with suppress(RuntimeError):  # the storage is being closed
                 self._ahead.submit(self._fetch_quietly, get)
@@ -277,18 +280,18 @@ class S3Storage:
                 self._fetch(get, self._closed)
 
     def _fetch(self, get: Get, stop: threading.Event) -> bytes:
-        """The bytes of one request, which several threads may want at once: one asks, the others wait for it."""
+        """Return the bytes of one request; share it between threads."""
         place = (get.key, get.offset, get.length)
         mine: Future[bytes] = Future()
         while True:
-            with self._flying_lock:
-                flying = self._flying.setdefault(place, mine)
-            if flying is mine:
+            with self._in_flight_lock:
+                in_flight = self._in_flight.setdefault(place, mine)
+            if in_flight is mine:
                 break
             try:
-                return flying.result()
+                return in_flight.result()
             except Cancelled:
-                # Given up by whoever asked; not by us.
+                # The thread that sent the request cancelled it; retry unless this caller is cancelled too.
                 if stop.is_set():
                     raise
         try:
@@ -300,8 +303,8 @@ class S3Storage:
             mine.set_result(data)
             return data
         finally:
-            with self._flying_lock:
-                del self._flying[place]
+            with self._in_flight_lock:
+                del self._in_flight[place]
 
     def _fetch_now(self, get: Get, stop: threading.Event) -> bytes:
         piece = Range(get.key, get.offset, get.length)
@@ -318,7 +321,7 @@ class S3Storage:
             self._disk.put(identity, piece, data)
         return data
 
-    def _side_by_side(
+    def _in_parallel(
         self,
         pool: ThreadPoolExecutor,
         width: int,
@@ -326,7 +329,7 @@ class S3Storage:
         work: Callable[[T], R],
         stop: threading.Event,
     ) -> Generator[tuple[T, R | SMDebugError], None, None]:
-        """``work`` of each item on a pool so wide; results as they come, errors of the vocabulary as results."""
+        """Run ``work`` on a pool; yield results as they complete, and errors as results."""
         todo = iter(items)
         running: dict[Future[R], T] = {}
         done: SimpleQueue[Future[R]] = SimpleQueue()
@@ -345,7 +348,7 @@ class S3Storage:
                 except SMDebugError as error:
                     yield item, error
         finally:
-            # Also when the caller stops early or presses Ctrl-C: what is under way ends at its next chunk.
+            # Also if the caller stops early or presses Ctrl-C: running reads end at their next chunk.
             stop.set()
             for future in running:
                 future.cancel()
@@ -353,10 +356,7 @@ class S3Storage:
     # ------------------------------------------------------------------------------------------------------ writing
 
     def put(self, key: str, data: bytes | bytearray | memoryview | Path) -> None:
-        """Write an object; it is there in whole when this returns, and not at all if it raises.
-
-        Large ones go up in parts.
-        """
+        """Write an object atomically. Large ones use multipart uploads."""
         from io import BytesIO
 
         from boto3.s3.transfer import TransferConfig
@@ -365,30 +365,33 @@ class S3Storage:
             multipart_threshold=_PUT_PART,
             multipart_chunksize=_PUT_PART,
             max_concurrency=self.concurrency,
-            # A hook that is open when the interpreter ends is closed after the last thread pool could be used.
+            # A hook that is closed at interpreter exit cannot start threads any more.
             use_threads=threading.main_thread().is_alive(),
         )
         full = self._full(key)
         if isinstance(data, Path):
-            self._asked("puts", key, lambda: self._client.upload_file(str(data), self.bucket, full, Config=config))
+            self._send("puts", key, lambda: self._client.upload_file(str(data), self.bucket, full, Config=config))
         elif len(data) < _PUT_PART:
-            self._asked("puts", key, lambda: self._client.put_object(Bucket=self.bucket, Key=full, Body=bytes(data)))
+            self._send("puts", key, lambda: self._client.put_object(Bucket=self.bucket, Key=full, Body=bytes(data)))
         else:
-            self._asked(
+            self._send(
                 "puts", key, lambda: self._client.upload_fileobj(BytesIO(data), self.bucket, full, Config=config)
             )
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; those that are not there are no error."""
-        doomed = [{"Key": self._full(key)} for key in keys]
-        for at in range(0, len(doomed), _PAGE):
-            some = {"Objects": doomed[at : at + _PAGE], "Quiet": True}
-            self._asked("deletes", "", partial(self._client.delete_objects, Bucket=self.bucket, Delete=some))
+        """Delete objects; ignore missing ones."""
+        objects = [{"Key": self._full(key)} for key in keys]
+        for at in range(0, len(objects), _PAGE):
+            some = {"Objects": objects[at : at + _PAGE], "Quiet": True}
+            self._send("deletes", "", partial(self._client.delete_objects, Bucket=self.bucket, Delete=some))
 
     # ------------------------------------------------------------------------------------------------------ closing
 
     def close(self) -> None:
-        """End what is under way and let the connections go. A client that the caller brought stays open."""
+        """Cancel running requests and close connections.
+
+        A client of the caller stays open.
+        """
         self._closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._ahead.shutdown(wait=False, cancel_futures=True)
@@ -404,15 +407,15 @@ class S3Storage:
         return f"{self.prefix}/{key}" if self.prefix else key
 
     def _full(self, key: str) -> str:
-        # S3 takes `..` as two dots, but what lies between may not: such a key could read another object.
+        # S3 treats `..` literally, but proxies may not, so such a key could read another object.
         if any(part in {".", ".."} for part in key.split("/")):
             raise OutsideRunError(
-                f"{s3_url(self.bucket, self._below_prefix(key))} leads out of the run: it holds '.' or '..' as a folder"
+                f"{s3_url(self.bucket, self._below_prefix(key))} leads out of the run: it contains '.' or '..' as a path component"
             )
         return self._below_prefix(key)
 
-    def _asked(self, what: str, key: str, request: Callable[[], R]) -> R:
-        """One request, counted; its failure in our vocabulary. boto3 has done the repeating."""
+    def _send(self, what: str, key: str, request: Callable[[], R]) -> R:
+        """Send a request with boto3, count it, and convert its exceptions."""
         from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
 

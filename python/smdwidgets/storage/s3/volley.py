@@ -1,8 +1,8 @@
-"""Many small objects at once: as many connections as may be, all served by the one thread that asks.
+"""Read many small objects over concurrent connections in one event loop.
 
-A thread for each connection spends more on waking up, and on waiting for its turn, than on its object. Here threads do nothing but
-connect (which over TLS is several journeys); requests and answers pass through one loop. What does not come whole the first time is
-not tried again here: it is told, and goes the long way.
+With one thread per connection, wake-ups and the GIL cost more than reading the objects. Here, threads only open connections
+(which takes several round trips over TLS); one loop sends requests and receives responses. Failed requests are not retried
+here but reported to the caller, which retries them with boto3.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from smdwidgets.storage.protocol import LARGEST_WHOLE
 from smdwidgets.storage.s3.wire import PIECE, Head, Wires, read_head
 
 _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-#: Seconds after which it is looked whether somebody has given up.
-_LOOK = 0.25
+#: Seconds between checks for cancellation and timeouts.
+_POLL = 0.25
 
 
 class Exchange:
-    """A request that is under way on one connection, and what has come back."""
+    """A request on one connection and the data received so far."""
 
     __slots__ = ("connection", "data", "deadline", "head", "key", "length", "reused", "start", "to_send")
 
@@ -39,7 +39,7 @@ class Exchange:
         self.deadline = 0.0
 
     def begin(self, key: str, request: bytes) -> None:
-        """Another request on the same connection."""
+        """Start a request on the connection."""
         self.key = key
         self.to_send = memoryview(request)
         self.data = bytearray()
@@ -47,13 +47,13 @@ class Exchange:
         self.start = self.length = 0
 
     def send(self) -> bool:
-        """Whether all of the request is gone."""
+        """Send data and return whether the whole request was sent."""
         with suppress(*_BUSY):
             self.to_send = self.to_send[self.connection.sock.send(self.to_send) :]
         return not self.to_send
 
     def receive(self) -> bool:
-        """Take what has come; whether the answer is whole."""
+        """Receive data and return whether the response is complete."""
         sock = self.connection.sock
         while True:
             try:
@@ -61,7 +61,7 @@ class Exchange:
             except _BUSY:
                 return False
             if not piece:
-                raise ConnectionError("the connection ended before the answer did")
+                raise ConnectionError("the connection closed before the end of the response")
             self.data += piece
             if self.head is None:
                 found = read_head(self.data)
@@ -69,56 +69,56 @@ class Exchange:
                     self.head, self.start = found
                     self.length = self.head.length
                     if self.length > LARGEST_WHOLE:
-                        raise ConnectionError("an answer too large to be taken in here")
+                        raise ConnectionError("the response is too large")
             if self.head is not None and len(self.data) - self.start >= self.length:
                 return True
-            # Bytes that TLS has taken apart already make no socket readable.
+            # Data that TLS has already decrypted does not make the socket readable.
             if not (isinstance(sock, ssl.SSLSocket) and sock.pending()):
                 return False
 
     @property
     def content(self) -> bytes:
-        """The answer's body."""
+        """Body of the response."""
         return bytes(memoryview(self.data)[self.start : self.start + self.length])
 
     @property
-    def can_go_on(self) -> bool:
-        """Whether the connection serves another request."""
+    def reusable(self) -> bool:
+        """Whether the connection can be reused."""
         assert self.head is not None
         return self.head.keep and len(self.data) == self.start + self.length
 
 
 class Connecting:
-    """Connections made by threads and handed over to the loop, which a byte on ``signal`` wakes."""
+    """Opens connections in threads and wakes the loop with a byte on ``signal``."""
 
     def __init__(self, wires: Wires, most: int) -> None:
         self._wires = wires
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="smdwidgets-s3-connect")
         self._made: SimpleQueue[Any] = SimpleQueue()
         self._lock = threading.Lock()
-        self._over = False
-        self.signal, self._bell = socket.socketpair()
+        self._stopped_connecting = False
+        self.signal, self._wakeup = socket.socketpair()
         self.signal.setblocking(False)
 
     def start(self) -> None:
-        """One more connection, please."""
+        """Open another connection."""
         self._pool.submit(self._connect)
 
     def _connect(self) -> None:
         made: Any
         try:
             made = self._wires.connect()
-        except Exception as error:  # many names for a server that can't be reached
+        except Exception as error:  # connection errors have many types
             made = error
         with self._lock:
-            if not self._over:
+            if not self._stopped_connecting:
                 self._made.put(made)
-                self._bell.send(b".")
+                self._wakeup.send(b".")
             elif not isinstance(made, Exception):
                 self._wires.back(made, keep=True)
 
     def made(self) -> Iterator[Any]:
-        """Connections that are ready, and errors in place of those that could not be made."""
+        """Yield open connections, or exceptions of failed ones."""
         with suppress(*_BUSY):
             while self.signal.recv(1 << 10):
                 pass
@@ -127,15 +127,15 @@ class Connecting:
                 yield self._made.get_nowait()
 
     def close(self) -> None:
-        """What is made from now on is kept for others."""
+        """Stop; connections that open later are returned to the pool."""
         with self._lock:
-            self._over = True
+            self._stopped_connecting = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         for made in self.made():
             if not isinstance(made, Exception):
                 self._wires.back(made, keep=True)
         self.signal.close()
-        self._bell.close()
+        self._wakeup.close()
 
 
 Answered = tuple[str, "Head | Exception | None", bytes]
@@ -144,10 +144,15 @@ Answered = tuple[str, "Head | Exception | None", bytes]
 def volley(
     wires: Wires, keys: Iterable[str], compose: Callable[[str], bytes | None], most: int, stopped: Callable[[], bool]
 ) -> Iterator[Answered]:
-    """The answer to each key's request, in the order in which they arrive; an error in place of one that did not come whole.
+    """Yield the response to each key's request in order of arrival, or an exception.
 
-    ``compose`` makes the request; once it makes none any more, that key is answered by None, and those after it stay in ``keys``. Up to
-    ``most`` connections are used. Ends early once ``stopped``.
+    Args:
+        wires: the connection pool.
+        keys: keys to request.
+        compose: returns the request for a key. If it returns None, None is yielded for that key, and the following keys
+            remain in ``keys``.
+        most: maximum number of connections.
+        stopped: returns whether to stop early.
     """
     return _Volley(wires, keys, compose, most, stopped).answers()
 
@@ -163,31 +168,31 @@ class _Volley:
     ) -> None:
         self._wires = wires
         self._todo = iter(keys)
-        #: Asked on a connection that the server had ended meanwhile: asked once more, on another.
+        #: Keys to retry because the server had closed an idle connection.
         self._again: deque[str] = deque()
         self._compose = compose
         self._most = most
         self._stopped = stopped
         self._connecting = Connecting(wires, most)
-        #: Keys that wait for a connection.
+        #: Requests that wait for a connection.
         self._waiting: deque[tuple[str, bytes]] = deque()
-        self._coming = 0
+        self._pending_connections = 0
         self._selector = selectors.DefaultSelector()
-        self._under_way: set[Exchange] = set()
+        self._running: set[Exchange] = set()
         self._ended = False
-        self._next_look = 0.0
+        self._next_check = 0.0
 
     def answers(self) -> Iterator[Answered]:
-        """See :func:`volley`."""
+        """Implement :func:`volley`."""
         self._selector.register(self._connecting.signal, selectors.EVENT_READ)
         try:
             while True:
                 yield from self._fill()
-                if not self._under_way and not self._waiting:
+                if not self._running and not self._waiting:
                     for key in self._again:
                         yield key, None, b""
                     return
-                ready = self._selector.select(_LOOK)
+                ready = self._selector.select(_POLL)
                 if self._stopped():
                     return
                 for event, _ in ready:
@@ -195,16 +200,16 @@ class _Volley:
                         yield from self._connected()
                     else:
                         yield from self._move(event.data)
-                yield from self._late()
+                yield from self._check_timeouts()
         finally:
-            for exchange in self._under_way:
+            for exchange in self._running:
                 exchange.connection.close()
             self._selector.close()
             self._connecting.close()
 
     def _fill(self) -> Iterator[Answered]:
-        """As many requests as may be."""
-        while len(self._under_way) + len(self._waiting) < self._most:
+        """Start requests up to the limit."""
+        while len(self._running) + len(self._waiting) < self._most:
             request = self._next()
             if request is None:
                 return
@@ -213,8 +218,8 @@ class _Volley:
                 yield from self._start(Exchange(connection, reused=True), *request)
                 continue
             self._waiting.append(request)
-            if self._coming < len(self._waiting):
-                self._coming += 1
+            if self._pending_connections < len(self._waiting):
+                self._pending_connections += 1
                 self._connecting.start()
 
     def _next(self) -> tuple[str, bytes] | None:
@@ -232,7 +237,7 @@ class _Volley:
 
     def _connected(self) -> Iterator[Answered]:
         for made in self._connecting.made():
-            self._coming -= 1
+            self._pending_connections -= 1
             if isinstance(made, Exception):
                 if self._waiting:
                     yield self._waiting.popleft()[0], made, b""
@@ -244,10 +249,10 @@ class _Volley:
     def _start(self, exchange: Exchange, key: str, request: bytes) -> Iterator[Answered]:
         exchange.connection.sock.setblocking(False)
         self._selector.register(exchange.connection.sock, selectors.EVENT_READ, exchange)
-        self._under_way.add(exchange)
-        yield from self._ask(exchange, key, request)
+        self._running.add(exchange)
+        yield from self._send_request(exchange, key, request)
 
-    def _ask(self, exchange: Exchange, key: str, request: bytes) -> Iterator[Answered]:
+    def _send_request(self, exchange: Exchange, key: str, request: bytes) -> Iterator[Answered]:
         exchange.begin(key, request)
         exchange.deadline = time.monotonic() + self._wires.seconds
         try:
@@ -268,31 +273,31 @@ class _Volley:
             return
         key, head, content = exchange.key, exchange.head, exchange.content
         assert head is not None
-        # The connection's next request goes out before anybody looks at this answer.
-        request = self._next() if exchange.can_go_on else None
+        # Send the connection's next request before the caller processes this response.
+        request = self._next() if exchange.reusable else None
         if request is not None:
             exchange.reused = True
-            yield from self._ask(exchange, *request)
+            yield from self._send_request(exchange, *request)
         else:
-            self._let_go(exchange, keep=exchange.can_go_on)
+            self._release(exchange, keep=exchange.reusable)
         yield key, head, content
 
-    def _late(self) -> Iterator[Answered]:
+    def _check_timeouts(self) -> Iterator[Answered]:
         now = time.monotonic()
-        if now < self._next_look:
+        if now < self._next_check:
             return
-        self._next_look = now + _LOOK
-        for exchange in [one for one in self._under_way if one.deadline < now]:
-            yield from self._failed(exchange, TimeoutError("no answer in time"))
+        self._next_check = now + _POLL
+        for exchange in [one for one in self._running if one.deadline < now]:
+            yield from self._failed(exchange, TimeoutError(f"no response within {self._wires.seconds:g} s"))
 
     def _failed(self, exchange: Exchange, error: Exception) -> Iterator[Answered]:
-        self._let_go(exchange, keep=False)
+        self._release(exchange, keep=False)
         if exchange.reused and not exchange.data and not isinstance(error, TimeoutError):
             self._again.append(exchange.key)
         else:
             yield exchange.key, error, bytes(exchange.data[exchange.start :]) if exchange.head else b""
 
-    def _let_go(self, exchange: Exchange, *, keep: bool) -> None:
-        self._under_way.discard(exchange)
+    def _release(self, exchange: Exchange, *, keep: bool) -> None:
+        self._running.discard(exchange)
         self._selector.unregister(exchange.connection.sock)
         self._wires.back(exchange.connection, keep=keep)

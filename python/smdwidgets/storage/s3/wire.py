@@ -1,8 +1,8 @@
-"""GET over a connection that is kept: one request goes out, one answer of a stated length comes back.
+"""Minimal HTTP/1.1 client for GET requests over keep-alive connections.
 
-Python's own client spends more time on understanding an answer's headers than a small object takes to arrive. What is needed of
-them is little, and whatever is out of the ordinary (an answer in chunks, lengths that contradict each other) ends the connection and
-is an error: whoever asks has another way.
+Python's http.client spends more time on parsing headers than a small object takes to arrive. This client parses only what
+it needs. Unsupported responses (chunked, or with contradictory lengths) close the connection and raise an exception; the
+caller then uses boto3.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_IDLE = 64
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Status, headers by their names in small letters, bytes of the body, and whether the connection goes on after it."""
+    """Status, headers (lower-case names), body length, and whether to keep the connection."""
 
     status: int
     headers: Mapping[str, str]
@@ -30,7 +30,7 @@ class Head:
 
 
 def read_head(data: bytes | bytearray) -> tuple[Head, int] | None:
-    """What an answer begins with, and where its body begins; None while more is to come.
+    """Parse a response head and return it with the body offset; None if incomplete.
 
     >>> head, begin = read_head(b"HTTP/1.1 200 OK\\r\\nContent-Length: 3\\r\\n\\r\\nabc")
     >>> head.status, head.length, head.keep, begin
@@ -39,36 +39,36 @@ def read_head(data: bytes | bytearray) -> tuple[Head, int] | None:
     end = data.find(b"\r\n\r\n")
     if end < 0:
         if len(data) > _LONGEST_HEAD:
-            raise ConnectionError("an answer that does not begin")
+            raise ConnectionError("response headers are too long")
         return None
     first, *lines = data[:end].decode("latin-1").split("\r\n")
     status = _STATUS.match(first)
     if status is None:
-        raise ConnectionError("an answer that is not HTTP")
-    told: dict[str, str] = {}
+        raise ConnectionError("invalid HTTP status line")
+    headers: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")
         name, value = name.lower(), value.strip()
-        if name == "content-length" and told.get(name, value) != value:
-            raise ConnectionError("an answer of two lengths")
-        told[name] = value
-    length = told.get("content-length", "")
-    if "transfer-encoding" in told or not (length.isascii() and length.isdigit()):
-        raise ConnectionError("an answer of no stated length")
-    keep = status[1] == "1" and told.get("connection", "").lower() != "close"
-    return Head(int(status[2]), told, int(length), keep), end + 4
+        if name == "content-length" and headers.get(name, value) != value:
+            raise ConnectionError("conflicting Content-Length headers")
+        headers[name] = value
+    length = headers.get("content-length", "")
+    if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
+        raise ConnectionError("response without Content-Length")
+    keep = status[1] == "1" and headers.get("connection", "").lower() != "close"
+    return Head(int(status[2]), headers, int(length), keep), end + 4
 
 
 def compose(host: str, target: str, headers: Mapping[str, str]) -> bytes:
-    """A request for ``target``."""
+    """Return a GET request for ``target``."""
     lines = [f"GET {target} HTTP/1.1", f"Host: {host}", *(f"{name}: {value}" for name, value in headers.items())]
     if any(mark in line for line in lines for mark in "\r\n"):
-        raise ConnectionError("a header with a line break in it is not sent")
+        raise ConnectionError("request header contains a line break")
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 class Body:
-    """What is still to come of an answer. Read to its end, its connection serves the next request."""
+    """Body of a response. After it is read to the end, its connection is reused."""
 
     def __init__(self, wires: Wires, connection: Any, begin: bytes, length: int, *, keep: bool) -> None:
         self._wires = wires
@@ -77,10 +77,10 @@ class Body:
         self._left = length
         self._keep = keep and len(begin) <= length
         if not length:
-            self._let_go(self._keep)
+            self._release(self._keep)
 
     def read(self, most: int) -> bytes:
-        """Up to so many bytes more; none where the answer ends, or breaks off."""
+        """Return up to ``most`` bytes; empty if the response ends or breaks off."""
         if not self._left or self._connection is None:
             return b""
         if self._begin:
@@ -90,21 +90,24 @@ class Body:
             piece = self._connection.sock.recv(min(most, self._left, PIECE))
         self._left -= len(piece)
         if not self._left:
-            self._let_go(self._keep)
+            self._release(self._keep)
         return piece
 
     def close(self) -> None:
-        """What was not read ends with its connection."""
-        self._let_go(False)
+        """Close the connection if the body was not read to its end."""
+        self._release(False)
 
-    def _let_go(self, keep: bool) -> None:
+    def _release(self, keep: bool) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             self._wires.back(connection, keep=keep)
 
 
 class Wires:
-    """Connections to one server, made by ``connect`` and kept for the next request; no answer takes longer than ``seconds``."""
+    """Pool of keep-alive connections to one server.
+
+    ``connect`` opens a connection; ``seconds`` is the timeout of a response.
+    """
 
     def __init__(self, connect: Callable[[], Any], seconds: float) -> None:
         self.connect = connect
@@ -113,7 +116,7 @@ class Wires:
         self._closed = False
 
     def get(self, request: bytes) -> tuple[Head, Body]:
-        """Ask as :func:`compose` says. A connection that breaks raises an OSError."""
+        """Send a request of :func:`compose`. A broken connection raises an OSError."""
         connection = self.taken() or self.connect()
         try:
             sock = connection.sock
@@ -123,7 +126,7 @@ class Wires:
             while (found := read_head(data)) is None:
                 piece = sock.recv(PIECE)
                 if not piece:
-                    raise ConnectionError("the connection ended before the answer began")
+                    raise ConnectionError("the connection closed before the response headers")
                 data += piece
         except BaseException:
             connection.close()
@@ -132,7 +135,7 @@ class Wires:
         return head, Body(self, connection, bytes(data[start:]), head.length, keep=head.keep)
 
     def taken(self) -> Any:
-        """A connection that was kept and is still there; None if there is none."""
+        """Return an idle connection that is still open, or None."""
         if not self._idle:
             return None
         from urllib3.util.connection import is_connection_dropped
@@ -147,18 +150,18 @@ class Wires:
             connection.close()
 
     def back(self, connection: Any, *, keep: bool) -> None:
-        """A connection that is no longer needed."""
+        """Return a connection to the pool, or close it."""
         if keep and not self._closed and len(self._idle) < _MOST_IDLE:
             self._idle.append(connection)
         else:
             connection.close()
 
     def drop(self) -> None:
-        """Let go of the connections that nobody uses."""
+        """Close idle connections."""
         while self._idle:
             self._idle.pop().close()
 
     def close(self) -> None:
-        """The same for good."""
+        """Close idle connections, and others when they are returned."""
         self._closed = True
         self.drop()
