@@ -292,7 +292,7 @@ def test_file_instead_of_directory(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
     code, _, err = run_command(capsys, "inspect", tmp_path / "file")
     assert code == 2
-    assert "that is a file, not a directory" in err
+    assert "the path is a file, not a directory" in err
 
 
 def test_follow_waits_for_empty_directory_and_logs_it(tmp_path, capsys, caplog):
