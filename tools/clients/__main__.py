@@ -179,9 +179,13 @@ def _judge(row: Row, first: launch.Outcome, second: launch.Outcome) -> None:
             return
     if row.client.kind == "tests" and not first.error:
         tests = first.result["outcomes"]
-        if not any(outcome == "passed" for outcome in tests.values()):
+        passed = sum(outcome == "passed" for outcome in tests.values())
+        if not passed:
             reason = next((outcome for outcome in tests.values() if ": " in outcome), next(iter(tests.values())))
             row.comparison, row.ran = f"not compared: no test passes with smdebug ({reason[:90]})", False
+            return
+        if len(row.explained) == passed:
+            row.comparison, row.ran = f"not compared: each of {passed} tests: {row.explained[0]}", False
             return
     row.failed = bool(row.unexplained)
     if row.unexplained:

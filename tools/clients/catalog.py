@@ -459,6 +459,18 @@ KNOWN: tuple[Known, ...] = (
     ),
     *(
         Known(
+            "tests/*",
+            f"* fails: {error}*",
+            "the test imports an internal name of smdebug",
+            "docs/moving.md#real-clients",
+        )
+        for error in (
+            "ImportError: cannot import name '*' from 'smdwidgets.core.*'",
+            "ModuleNotFoundError: smdebug.* is not available",
+        )
+    ),
+    *(
+        Known(
             client,
             f"run: values of {collection} differ*",
             "MXNet weights are saved as the step uses them, not as it leaves them",
