@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,8 +55,21 @@ def run_script(text: str, folder: Path, *arguments: object) -> subprocess.Comple
     path.write_text(text, encoding="utf-8")
     command = [sys.executable, str(path), *map(str, arguments)]
     return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=280, cwd=folder
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+        cwd=folder,
+        preexec_fn=None if os.name == "nt" else default_signals,
     )
+
+
+def default_signals() -> None:
+    """Handle signals as in a terminal: a test run in the background, or under nohup, ignores some of them."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def check(framework: str, hold: str, end: str, folder: Path, smdebug: Smdebug) -> None:

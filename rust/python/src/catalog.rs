@@ -17,9 +17,9 @@ use smdwidgets_core::step::{Mode, Step};
 
 use crate::buffer::Bytes;
 use crate::errors::to_python;
+use crate::gil::detached;
 use crate::modes::filter_of;
 use crate::numpy;
-use crate::records::detached;
 use crate::reduce;
 
 /// The catalog of a run.

@@ -11,8 +11,8 @@ use smdwidgets_core::tensor::{DType, Data, TensorView};
 
 use crate::buffer::Bytes;
 use crate::errors::to_python;
+use crate::gil::detached;
 use crate::numpy;
-use crate::records::detached;
 
 /// Bytes read at a time from a log in memory.
 const PIECE: u64 = 1 << 20;

@@ -17,9 +17,9 @@ use smdwidgets_core::tensor::Data;
 
 use crate::catalog::{Catalog, Entry};
 use crate::errors::to_python;
+use crate::gil::detached;
 use crate::numpy;
 use crate::recent::{KEPT, Recent, SMALL};
-use crate::records::detached;
 
 /// Catalog, file and stamp.
 type FileKey = (u64, core_catalog::FileId, u32);

@@ -9,6 +9,7 @@ mod elements;
 mod errors;
 mod events;
 mod files;
+mod gil;
 mod log;
 mod logged;
 mod modes;

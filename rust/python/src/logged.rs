@@ -9,8 +9,8 @@ use smdwidgets_core::tensor::DType;
 
 use crate::errors::to_python;
 use crate::events::event_of;
+use crate::gil::detached;
 use crate::numpy;
-use crate::records::detached;
 use crate::sweep::RowRequests;
 
 /// A value of a log and its location.

@@ -15,7 +15,7 @@ use smdwidgets_core::error::{Error, Location};
 use smdwidgets_core::tensor::{DType, Data, TensorView};
 
 use crate::errors::to_python;
-use crate::records::detached;
+use crate::gil::detached;
 
 /// String arrays are padded to the longest string. Beyond this size, if mostly padding, they hold Python strings.
 const MAX_PADDED: usize = 64 << 20;

@@ -12,8 +12,8 @@ use smdwidgets_core::tensor::DType;
 
 use crate::elements::Elements;
 use crate::errors::to_python;
+use crate::gil::detached;
 use crate::numpy;
-use crate::records::detached;
 
 /// Runs `work` on the elements without the GIL.
 fn on<T: Send>(

@@ -6,15 +6,8 @@ use smdwidgets_core::tensor::decode_record;
 
 use crate::buffer::Bytes;
 use crate::errors::to_python;
+use crate::gil::detached;
 use crate::numpy;
-
-/// Work on smaller data takes less time than releasing the GIL.
-const WORTH_DETACHING: usize = 64 << 10;
-
-/// Runs `work`, without the GIL if the data is large.
-pub fn detached<T: Send>(py: Python<'_>, size: usize, work: impl FnOnce() -> T + Send) -> T {
-    if size < WORTH_DETACHING { work() } else { py.detach(work) }
-}
 
 /// Decodes the tensor in the record at `offset`.
 #[pyfunction]

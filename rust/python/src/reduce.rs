@@ -10,7 +10,7 @@ use smdwidgets_core::tensor::DType;
 
 use crate::elements::Elements;
 use crate::errors::to_python;
-use crate::records::detached;
+use crate::gil::detached;
 
 /// Converts a scalar to a numpy scalar. Without ml_dtypes, bfloat16 becomes float32, which is lossless.
 pub fn scalar<'py>(py: Python<'py>, number: &Scalar) -> PyResult<Bound<'py, PyAny>> {

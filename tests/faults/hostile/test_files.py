@@ -193,7 +193,7 @@ def test_a_pipe_or_a_device_in_place_of_a_file_keeps_nobody_waiting(run: Path, p
     if part == "stop":
         request = stop_requested(run)
         assert request is not None
-        assert "could not be read" in request.reason
+        assert "cannot read" in request.reason
         return
     if part == "log":
         for child in list(run.iterdir()):
@@ -365,12 +365,12 @@ def test_half_a_character_is_text_like_any_other(tmp_path: Path) -> None:
         for ask in (
             lambda: trial.tensor(SURROGATE),
             lambda: trial.tensor("w").value(0, worker=SURROGATE),
-            lambda: trial.tensor_names(collection=SURROGATE),
         ):
             with pytest.raises(SMDebugError) as raised:
                 ask()
             assert "\\ud800" in str(raised.value)
         assert trial.has_tensor(SURROGATE) is False
+        assert trial.tensor_names(collection=SURROGATE) == []  # created, and empty
         for text in (repr(trial), trial._repr_html_()):
             text.encode()
     with suppress(SystemExit):

@@ -324,7 +324,7 @@ def test_verify_reads_a_bucket(
     assert cli.main(["verify", f"s3://{bucket}/logs", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["bytes"] == len(log)
     assert cli.main(["verify", f"s3://{bucket}/none"]) == 2
-    assert "looked for collections/" in capsys.readouterr().err
+    assert "found none of collections/" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("size", [1, 64, 25_000, 1 << 18, 1 << 21])
