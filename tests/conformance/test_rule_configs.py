@@ -27,7 +27,7 @@ def test_what_a_training_request_is_made_of(smdebug_python: Path) -> None:
     names = [
         name
         for name, made in vars(rule_configs).items()
-        if (made.__doc__ or "").startswith("The base configuration of ")
+        if (made.__doc__ or "").startswith("Return the base configuration of ")
     ]
     names.remove("configuration")
     theirs = json.loads(output(smdebug_python, "-c", _THEIRS % (names, COLLECTIONS)))

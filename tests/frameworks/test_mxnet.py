@@ -79,3 +79,20 @@ def test_wrong_arguments(run):
             hook.register_block(block)
         with pytest.raises(SMDebugTypeError, match=r"gluon\.Block"):
             hook.register_block("dense")
+
+
+def test_collections_of_blocks_and_arrays_of_the_script(run):
+    net = gluon.nn.Sequential()
+    net.add(gluon.nn.Dense(3, activation="relu"), gluon.nn.Dense(1))
+    net.initialize()
+    with smd.Hook(run, include_collections=["first", "mine"], save_config=smd.SaveConfig(save_interval=2)) as hook:
+        hook.get_collection("first").add_block_tensors(net[0], inputs=True, outputs=True)
+        hook.register_block(net)
+        for step in range(3):
+            net(nd.ones((2, 4)))
+            hook.save_tensor("array", nd.full((2,), step), "mine")
+    with smd.create_trial(run) as trial:
+        assert trial.steps() == [0, 2]
+        name = net[0].name
+        assert trial.tensor_names(collection="first") == [f"{name}_input_0", f"{name}_output_0"]
+        assert trial.tensor("array").value(2).tolist() == [2, 2]

@@ -244,8 +244,14 @@ class Hook:
 
     @property
     def collection_manager(self) -> CollectionManager:
-        """All collections."""
+        """All collections. May be replaced before the first step, as scripts for smdebug do."""
         return self._plan.collections
+
+    @collection_manager.setter
+    def collection_manager(self, manager: CollectionManager) -> None:
+        if not isinstance(manager, CollectionManager):
+            raise SMDebugTypeError(f"collection_manager must be a CollectionManager, got {type(manager).__name__}")
+        self._plan.replace_collections(manager)
 
     @property
     def include_collections(self) -> list[str]:

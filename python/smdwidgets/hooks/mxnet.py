@@ -18,11 +18,14 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import mxnet
+import numpy as np
 
+from smdwidgets.config import Collection as BaseCollection
 from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks import process
@@ -31,12 +34,24 @@ from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
 from smdwidgets.modes import ModeKeys
 
-__all__ = ["Hook"]
+__all__ = ["Collection", "Hook"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
 #: How many numbered inputs and outputs of a block are matched against the patterns to decide whether to observe the block.
 _PROBED = 16
+
+
+class Collection(BaseCollection):
+    """A collection that can select the inputs and outputs of a block."""
+
+    def add_block_tensors(self, block: Any, inputs: bool = False, outputs: bool = True) -> None:
+        """Add the tensors that a block takes or returns."""
+        if not isinstance(block, mxnet.gluon.Block):
+            raise SMDebugTypeError(f"block must be a gluon.Block, got {type(block).__name__}")
+        for kind, wanted in (("input", inputs), ("output", outputs)):
+            if wanted:
+                self.include(f"^{re.escape(block.name)}_{kind}_")
 
 
 class Hook(BaseHook):
@@ -53,6 +68,7 @@ class Hook(BaseHook):
         CollectionKeys.LOSSES: (r"loss\d*_(?!input).*output",),
     }
     always_saved: ClassVar[tuple[str, ...]] = (CollectionKeys.LOSSES,)
+    collection_class: ClassVar[type[BaseCollection]] = Collection
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._blocks: list[Any] = []
@@ -173,6 +189,9 @@ class Hook(BaseHook):
         elif isinstance(value, list | tuple):
             for item in value:
                 self._capture_all(prefix, item)
+
+    def _plain(self, value: object) -> object:
+        return np.empty(0) if isinstance(value, mxnet.nd.NDArray) else value
 
     def _hold(self, name: str, value: object) -> Held:
         if not isinstance(value, mxnet.nd.NDArray):

@@ -65,7 +65,7 @@ class Plan:
         meets_tensors: bool = True,
         tensorboard: bool = False,
     ) -> None:
-        self.collections = Collections(kind)
+        self.collections: CollectionManager = Collections(kind)
         for name, patterns in built_in.items():
             self.collections.create_collection(name)
             self.collections.get(name).include(list(patterns))
@@ -97,6 +97,15 @@ class Plan:
                 shown(meant),
                 shown(name),
             )
+
+    def replace_collections(self, manager: CollectionManager) -> None:
+        """Use other collections from the next step on. Those of the framework that are missing are created."""
+        for name, patterns in self._built_in.items():
+            if name not in manager.get_collections():
+                manager.create_collection(name)
+                manager.get(name).include(list(patterns))
+        self.collections = manager
+        self.prepared = False
 
     def include(self, name: str, pattern: str | Iterable[str]) -> None:
         """Add patterns to a collection, and save it."""

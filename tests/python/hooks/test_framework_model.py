@@ -18,7 +18,14 @@ import numpy as np
 import pytest
 
 from smdwidgets import _core, create_trial
-from smdwidgets.config import Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
+from smdwidgets.config import (
+    Collection,
+    CollectionKeys,
+    CollectionManager,
+    ReductionConfig,
+    SaveConfig,
+    SaveConfigMode,
+)
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks.base import Hook, current_hook, set_current_hook
 from smdwidgets.modes import modes
@@ -464,3 +471,17 @@ for name in ("torch", "keras", "tensorflow", "xgboost", "mxnet", "boto3", "matpl
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_collection_manager_can_be_replaced(written):
+    """Scripts for smdebug build one of their own and assign it."""
+    manager = CollectionManager()
+    manager.create_collection("relu")
+    manager.get("relu").include("relu")
+    with Framework(written.root, include_collections=["relu"], save_config=SaveConfig(save_interval=1)) as hook:
+        hook.collection_manager = manager
+        assert hook.get_collection("relu") is manager.get("relu")
+        hook.run(1)
+        with pytest.raises(SMDebugTypeError, match="collection_manager must be a CollectionManager, got dict"):
+            hook.collection_manager = {}
+    assert saved(written) == {0: ["loss", "relu_output_0"]}
