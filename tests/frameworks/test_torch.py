@@ -383,7 +383,7 @@ def test_what_a_run_can_not_hold_never_breaks_the_training(run, caplog):
     assert (value(run, "Odd_output_2", 2) == np.eye(2)).all()
 
 
-def test_wrong_arguments(run):
+def test_wrong_arguments(run, caplog):
     with smd.Hook(run, dry_run=True) as hook:
         net = Net()
         hook.register_module(net)
@@ -398,8 +398,8 @@ def test_wrong_arguments(run):
         with pytest.raises(SMDebugTypeError, match="'mine'"):
             hook.save_tensor("mine", net)
         hook.get_collection("other").add_module_tensors(nn.ReLU())
-        with pytest.raises(SMDebugValueError, match="not part of a registered"):
-            net(batch()[0])
+        net(batch()[0])  # training goes on
+        assert "not part of a registered" in caplog.text
 
 
 def test_the_stop_file_ends_the_training(run):

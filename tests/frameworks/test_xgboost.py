@@ -124,7 +124,7 @@ def test_estimators_linear_boosters_and_missing_data(run, caplog):
     names = {key.split("|", 2)[2] for key in reading.by_us(run) if "|" in key}
     assert names == {"validation_0-rmse"}
     for argument in ("hyperparameters", "train_data", "validation_data"):
-        assert caplog.text.count(f"give the hook {argument}") == 1
+        assert caplog.text.count(f"pass {argument} to the hook") == 1
 
 
 def test_shap_collections_hold_every_feature_and_no_bias(run):

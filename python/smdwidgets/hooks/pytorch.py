@@ -132,6 +132,7 @@ class Hook(BaseHook):
     def __init__(self, *args: Any, **options: Any) -> None:
         # An open hook lives until the process ends. Weak references let models be freed before that.
         self._names: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._input_taps: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._models: list[tuple[str, weakref.ref[nn.Module]]] = []
         self._handles: list[Any] = []
         # By id of the parameter: the parameter, its gradient's name, the handle of its callback.
@@ -172,7 +173,7 @@ class Hook(BaseHook):
             self._handles.append(register_optimizer_step_post_hook(_Callback(self, Hook._after_update)))
         # Register on the outermost module: a callback on the inner one would split the graph that torch.compile made.
         first = _ModuleCallback(self, Hook._before_forward)
-        self._handles.append(module.register_forward_pre_hook(first))
+        self._handles.append(module.register_forward_pre_hook(first, with_kwargs=True))
 
     def register_loss(self, loss_module: nn.Module) -> None:
         """Save the outputs of a loss module, such as ``nn.CrossEntropyLoss()``.
@@ -231,13 +232,15 @@ class Hook(BaseHook):
                 collection.take_module_names(self._names.get)
         super()._prepare()
 
-    def _before_forward(self, module: nn.Module, _inputs: object) -> None:
+    def _before_forward(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         if torch.jit.is_tracing():
             return
         self._counts.clear()
         saves = self._begin_step()
         if not self._tapped:
             self._tap_modules()
+            if module in self._input_taps:  # its callback for inputs comes too late for the call that registered it
+                self._before_call(module, inputs, named_inputs)
         if saves:
             with torch.no_grad():
                 for name, parameter in self._parameters():
@@ -279,6 +282,7 @@ class Hook(BaseHook):
         Inputs are copied before the call, which may change them in place.
         """
         if inputs:
+            self._input_taps[module] = True
             before = _ModuleCallback(self, Hook._before_call)
             self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
         if outputs:
