@@ -95,9 +95,10 @@ class Background:
 
     def start(self) -> None:
         """Start the thread, so that ``idle`` is called although nothing was put yet."""
-        with self._changed:
-            if not self._closed:
-                self._start()
+        if self._thread is None:
+            with self._changed:
+                if not self._closed:
+                    self._start()
 
     def wait(self) -> None:
         """Until all that was put has been done."""

@@ -417,6 +417,8 @@ def _plain_name(name: str) -> str:
     >>> _plain_name("_fsdp_wrapped_module.body._checkpoint_wrapped_module.weight")
     'body.weight'
     """
+    if not any(wrapper in name for wrapper in _WRAPPERS):  # of every parameter at every saved step
+        return name
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
 
