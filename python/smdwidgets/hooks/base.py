@@ -175,10 +175,10 @@ class Hook:
         self._inactive = ""
         self._end_marked = False
         self._waiting: list[_Waiting] = []
-        self._refused: set[str] = set()
+        #: What was warned of already.
+        self._warned: set[str] = set()
         self._exported: tuple[int, ...] | None = None
         self._stop_seen = False
-        self._warned_inactive = False
         self._outbox = Outbox(queue_bytes, float(flush_seconds))
         if not self.dry_run and self._writes_here():
             self._close_predecessor()
@@ -472,9 +472,8 @@ class Hook:
             held = self._hold(name, value)
         except Exception as error:
             # The script did not choose this tensor: warn once, and let training continue.
-            if name not in self._refused:
-                self._refused.add(name)
-                logger.warning("Not saved: %s", error if isinstance(error, SMDebugTypeError) else f"{name}: {error}")
+            why = error if isinstance(error, SMDebugTypeError) else f"{name}: {error}"
+            self._warn_once(f"tensor {name}", "Not saved: %s", why)
             return
         self._outbox.tensor(name, held, what)
 
@@ -510,14 +509,19 @@ class Hook:
 
     def _warn_inactive(self) -> None:
         """Warn once that nothing is saved, and why."""
-        if self.dry_run or self._warned_inactive or not self._writes_here():
+        if self.dry_run or not self._writes_here():
             return
-        self._warned_inactive = True
         if self._pid != os.getpid():
             why = "this process is a fork of the one that created the hook; only that one records"
         else:
             why = self._inactive or "the hook is closed"
-        logger.warning("Not saved (%s): %s.", shown(self.out_dir, 200), why.removesuffix("."))
+        self._warn_once("inactive", "Not saved (%s): %s.", shown(self.out_dir, 200), why.removesuffix("."))
+
+    def _warn_once(self, key: str, message: str, *args: object) -> None:
+        """Log a warning, unless one with this key was logged before."""
+        if key not in self._warned:
+            self._warned.add(key)
+            logger.warning(message, *args)
 
     @guarded
     def flush(self) -> None:

@@ -15,7 +15,6 @@ smdebug: ``Net_fc1.weight``, ``gradient/Net_fc1.weight``, ``fc1_input_0``, ``Cro
 from __future__ import annotations
 
 import dataclasses
-import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -38,8 +37,6 @@ from smdwidgets.hooks.torch_copy import owned_from_torch
 from smdwidgets.hooks.torch_script import hide_from_script
 
 __all__ = ["Collection", "Hook"]
-
-logger = logging.getLogger("smdwidgets.hooks")
 
 #: How many numbered inputs and outputs of a module are matched against the patterns to decide whether to observe it.
 _PROBED = 32
@@ -140,8 +137,6 @@ class Hook(BaseHook):
         self._counts: dict[str, int] = {}
         self._from_optimizer = False
         self._tapped = False
-        self._warned_of_shards = False
-        self._failures: set[str] = set()
         super().__init__(*args, **options)
 
     def _worker(self) -> tuple[str, int]:
@@ -366,21 +361,18 @@ class Hook(BaseHook):
         local = getattr(value, "_local_tensor", None)
         if local is None:
             return value
-        if not self._warned_of_shards:
-            self._warned_of_shards = True
-            logger.warning(
-                "tensor %s is sharded (a DTensor): each worker saves its shard, without its position in the whole tensor; "
-                'use include_workers="all" and value(step, worker=...)',
-                shown(name),
-            )
+        self._warn_once(
+            "sharded",
+            "tensor %s is sharded (a DTensor): each worker saves its shard, without its position in the whole tensor; "
+            'use include_workers="all" and value(step, worker=...)',
+            shown(name),
+        )
         return local
 
     def _warn_of_failure(self, error: Exception) -> None:
         """Log a failure to record, once per kind of failure. The training continues."""
         kind = f"{type(error).__name__}: {error}"[:300]
-        if kind not in self._failures:
-            self._failures.add(kind)
-            logger.warning("recording failed; the training continues: %s", kind)
+        self._warn_once(kind, "recording failed; the training continues: %s", kind)
 
     def _plain(self, value: object) -> object:
         return np.empty(0) if isinstance(value, torch.Tensor) else value
