@@ -50,7 +50,7 @@ class Smdebug:
 
 
 def run_script(text: str, folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs a script as a person does: a file, its own process, no terminal."""
+    """Run a script from a file in its own process, without a terminal."""
     path = folder / "train.py"
     path.write_text(text, encoding="utf-8")
     command = [sys.executable, str(path), *map(str, arguments)]

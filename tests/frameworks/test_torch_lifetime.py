@@ -1,4 +1,4 @@
-"""What becomes of a PyTorch hook and its model: copies, pickles, TorchScript, DataLoader workers, memory."""
+"""Copies, pickles, TorchScript, DataLoader workers and memory of a PyTorch hook and its model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every array that a person gets is independent: writing to it changes nothing that is returned later."""
+"""Returned arrays are independent: writing to one changes nothing that is returned later."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 //! Writing one step of one worker: its event file and its index file.
 //!
-//! Both are written under temporary names and renamed when complete, the event file first, so whoever sees an index file
-//! can read all its entries. A step that fails or is dropped unfinished leaves no files.
+//! Both are written under temporary names and renamed when the step is published or finished, the event file first, so readers
+//! of an index file can read all its entries. A step that fails or is dropped before leaves no files.
 
 mod file;
 mod names;
