@@ -1,12 +1,12 @@
 """Copy tensors of a training script into arrays that can be written later.
 
-A hook writes a tensor while the training continues and may change it, so the hook needs its own copy. :func:`owned`
+A hook writes a tensor while the training continues and may change it, so the hook needs its own copy. :func:`copy_tensor`
 copies into memory that an earlier step has used, because allocating new memory costs more than copying. The element type
 is never converted.
 
 >>> import numpy as np
 >>> weights = np.ones(3, "float32")
->>> held = owned("weights", weights)
+>>> held = copy_tensor("weights", weights)
 >>> weights += 1
 >>> held.array
 array([1., 1., 1.], dtype=float32)
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
 
-__all__ = ["DTYPES", "Held", "Slab", "Staging", "as_array", "owned"]
+__all__ = ["DTYPES", "Slab", "Staging", "TensorCopy", "as_array", "copy_tensor"]
 
 #: Names of the element types that the format supports.
 DTYPES = frozenset(
@@ -57,7 +57,7 @@ _ALIGN = 64
 
 
 @dataclass(slots=True)
-class Held:
+class TensorCopy:
     """A copy of a tensor that the hook owns.
 
     ``dtype`` is the element type's name in the format. It equals the array's dtype, except for bfloat16, which NumPy stores
@@ -93,9 +93,9 @@ class Staging:
     Memory is allocated for a copy and returned to the pool after the copy has been written.
 
     >>> staging = Staging(limit=1 << 30)
-    >>> array, slab = staging.room(np.dtype("float32"), (10, 10))
-    >>> staging.give_back(slab)
-    >>> again, _ = staging.room(np.dtype("int8"), (400,))
+    >>> array, slab = staging.allocate(np.dtype("float32"), (10, 10))
+    >>> staging.release(slab)
+    >>> again, _ = staging.allocate(np.dtype("int8"), (400,))
     >>> np.shares_memory(array, again)
     True
     """
@@ -107,7 +107,7 @@ class Staging:
         self._open: Slab | None = None
         self._lock = threading.Lock()
 
-    def room(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[NDArray[Any], Slab]:
+    def allocate(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[NDArray[Any], Slab]:
         """Return an array to copy into, and the slab to give back after use."""
         size = dtype.itemsize * prod(shape)
         with self._lock:
@@ -119,7 +119,7 @@ class Staging:
             slab.tensors += 1
         return np.ndarray(shape, dtype, slab.memory, at), slab
 
-    def give_back(self, slab: Slab) -> None:
+    def release(self, slab: Slab) -> None:
         """Release one tensor of a slab; after the last one, the slab is reused."""
         with self._lock:
             slab.tensors -= 1
@@ -200,16 +200,16 @@ def as_array(name: str, value: object) -> NDArray[Any]:
     return array
 
 
-def owned(name: str, value: object, staging: Staging | None = None) -> Held:
+def copy_tensor(name: str, value: object, staging: Staging | None = None) -> TensorCopy:
     """Return a copy of ``value`` that later training steps do not change."""
     array = as_array(name, value)
     if array.dtype.kind == "U":
-        return Held(array.copy(), "str", array.shape)
+        return TensorCopy(array.copy(), "str", array.shape)
     name_of_type = array.dtype.name
     if name_of_type == "bfloat16":
         array = array.view(np.uint16)
     if staging is None:
-        return Held(np.array(array, order="C", copy=True, subok=False), name_of_type, array.shape)
-    room, slab = staging.room(array.dtype, array.shape)
+        return TensorCopy(np.array(array, order="C", copy=True, subok=False), name_of_type, array.shape)
+    room, slab = staging.allocate(array.dtype, array.shape)
     np.copyto(room, array, casting="no")
-    return Held(room, name_of_type, array.shape, slab)
+    return TensorCopy(room, name_of_type, array.shape, slab)

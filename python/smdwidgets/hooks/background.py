@@ -1,8 +1,8 @@
-"""One thread that does the slow half of saving, in order, with a bound on how much may wait for it.
+"""A thread that executes queued calls in order, with a limit on the queue's size and age.
 
-Training hands over work and goes on. It waits when more than ``limit`` bytes are queued, and when the oldest item in the queue
-is older than ``seconds``: a disk that is slower than training slows it down, but fills no memory, and a process that is killed
-loses at most what was saved in that time.
+The training queues calls and continues. It waits when more than ``limit`` bytes are queued, or when the oldest call is older
+than ``seconds``. A disk that is slower than the training therefore slows the training down but does not fill the memory, and
+a process that is killed loses at most the steps of the last ``seconds``.
 
 >>> done = []
 >>> with Background(limit=1000) as background:
@@ -26,8 +26,8 @@ __all__ = ["Background"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
-#: A writer that finishes nothing for this many seconds is stuck (a network disk that does not answer). Training then goes on
-#: as long as the queue has room.
+#: Seconds after which a writer that has finished no call counts as stuck (for example on an unreachable network disk). The
+#: training then continues until the queue is full.
 _STUCK_AFTER = 10.0
 
 
@@ -39,14 +39,14 @@ class _Item(NamedTuple):
 
 
 class Background:
-    """Runs calls one after the other on a thread of its own, which starts with the first of them.
+    """Executes calls in order on one thread, which starts with the first call.
 
-    A call that raises is logged and forgotten: nothing that happens here may end a training.
+    An exception in a call is logged once and never reaches the training.
 
     Args:
-        limit: bytes that may be queued.
-        seconds: the age of the oldest queued item at which :meth:`put` waits; None for no such bound.
-        idle: called on the thread about every ``seconds`` while nothing is queued, once the thread runs.
+        limit: the maximum number of queued bytes.
+        seconds: the age of the oldest queued call at which :meth:`put` waits; None for no limit.
+        idle: called on the thread about every ``seconds`` while nothing is queued.
     """
 
     def __init__(
@@ -73,11 +73,14 @@ class Background:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes handed over and not yet dealt with."""
+        """Number of queued bytes, including those of the call in progress."""
         return self._bytes
 
     def put(self, call: Callable[..., object], *args: Any, nbytes: int = 0) -> None:
-        """Have ``call(*args)`` done later. Waits for room if ``nbytes`` is not 0; a single huge item goes in alone."""
+        """Queue ``call(*args)``.
+
+        Waits until the queue has room if ``nbytes`` is not 0. A call larger than the limit is queued when the queue is empty.
+        """
         with self._changed:
             if self._closed:
                 return
@@ -94,32 +97,32 @@ class Background:
             self._run_inline()
 
     def start(self) -> None:
-        """Start the thread, so that ``idle`` is called although nothing was put yet."""
+        """Start the thread, so that ``idle`` is called before the first :meth:`put`."""
         if self._thread is None:
             with self._changed:
                 if not self._closed:
                     self._start()
 
     def wait(self) -> None:
-        """Until all that was put has been done."""
+        """Wait until all queued calls have finished."""
         with self._changed:
             while self._waiting:
                 self._changed.wait()
 
     def close(self) -> None:
-        """Finish what waits, then end the thread. May be called again after it was interrupted."""
+        """Finish the queued calls, then stop the thread. May be called again after an interrupt."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
             if self._thread is None or self._thread is threading.current_thread():
                 return
-            # Not left to join(): once interrupted by Ctrl-C, it takes a running thread for one that has ended.
+            # join() alone is not enough: after an interrupt by Ctrl-C it treats a running thread as finished.
             while self._waiting:
                 self._changed.wait()
         self._thread.join()
 
     def _wait_for_room(self, nbytes: int) -> None:
-        """Until the item fits and nothing in the queue is too old. A writer that is stuck costs room, not time."""
+        """Wait until the item fits and no queued call is too old. The age is ignored while the writer is stuck."""
         while self._bytes:
             now = time.monotonic()
             if self._bytes + nbytes > self._limit:
@@ -130,23 +133,23 @@ class Background:
             patience = self._progress + _STUCK_AFTER - now
             if patience <= 0:
                 self._log_once(
-                    f"writing has not finished anything for {_STUCK_AFTER:.0f} s; up to {self._limit:,} bytes wait in memory"
+                    f"the writer has been stuck for {_STUCK_AFTER:.0f} s; up to {self._limit:,} bytes stay queued in memory"
                 )
                 return
             self._changed.wait(patience)
 
     def _start(self) -> None:
         if self._thread is None:
-            # A daemon, so that a crashing interpreter is not held up; close() is what waits for it.
+            # A daemon thread does not delay the exit of a crashing interpreter; close() waits for it.
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # an interpreter that is shutting down starts no threads
+            except RuntimeError:  # an interpreter that shuts down cannot start threads
                 return
             self._thread = thread
 
     def _run_inline(self) -> None:
-        """Do what is queued on the calling thread, where no thread can be started any more."""
+        """Execute the queued calls on the calling thread, because no thread can be started."""
         while self._waiting:
             self._do(self._waiting[0])
 
@@ -178,7 +181,7 @@ class Background:
             call(*args)
         except Exception as error:
             self._log_once(
-                f"saving failed ({type(error).__name__}: {error}); training goes on without what could not be saved",
+                f"saving failed ({type(error).__name__}: {error}); the training continues without the data that was not saved",
                 error,
             )
 

@@ -1,7 +1,6 @@
-"""The base of all hooks: counts steps, decides what to save, and hands copies to the writer's thread.
+"""The base class of all hooks: count steps, decide what to save, and queue copies for the writer's thread.
 
-A framework's hook reports when a step begins and which tensors occur in it. The base applies the rules of saving, and knows no
-framework.
+A framework's hook reports when a step begins and which tensors occur in it. The base class does not depend on any framework.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from smdwidgets.config import Collection, CollectionKeys, CollectionManager, Red
 from smdwidgets.config._parse import texts
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
 from smdwidgets.hooks import process
-from smdwidgets.hooks.arrays import Held, as_array, owned
+from smdwidgets.hooks.arrays import TensorCopy, as_array, copy_tensor
 from smdwidgets.hooks.json_config import HookFile
-from smdwidgets.hooks.keep import WHOLE, Keep
-from smdwidgets.hooks.outbox import Outbox
 from smdwidgets.hooks.plan import Plan
 from smdwidgets.hooks.run_dir import DirectoryInUse, RunDirectory
+from smdwidgets.hooks.save_spec import WHOLE, SaveSpec
+from smdwidgets.hooks.write_queue import WriteQueue
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.run_end import RunEnd
 from smdwidgets.stop import STOP_FILE, StopRequest, stop_requested
@@ -35,23 +34,23 @@ __all__ = ["Hook", "current_hook", "set_current_hook"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
-#: What save_scalar puts before a name, as smdebug does.
+#: Prefix of the names of scalars, as in smdebug.
 SCALAR_PREFIX = "scalar/"
-_SCALAR = Keep(raw=True, scalar=True)
+_SCALAR = SaveSpec(raw=True, scalar=True)
 
-#: A tensor of the script's own between two steps: name, copy, what to keep where that is settled, time, its collections.
-_Waiting = tuple[str, Held, Keep | None, float, tuple[Collection, ...]]
+#: A tensor that the script passed between two steps: name, copy, what to save (None: decide at the step), time, collections.
+_ScriptTensor = tuple[str, TensorCopy, SaveSpec | None, float, tuple[Collection, ...]]
 
 _current: Hook | None = None
 
 
 def current_hook() -> Hook | None:
-    """The hook that was created last in this process."""
+    """Return the hook that was created last in this process."""
     return _current
 
 
 def set_current_hook(hook: Hook | None) -> None:
-    """Make ``hook`` the one that :func:`current_hook` returns; None forgets it."""
+    """Set the hook that :func:`current_hook` returns; None unsets it."""
     global _current
     _current = hook
 
@@ -62,14 +61,14 @@ _T = TypeVar("_T")
 
 
 def guarded(method: Callable[Concatenate[_H, _P], _T]) -> Callable[Concatenate[_H, _P], _T]:
-    """A method that one thread at a time runs and that no signal handler enters half-way.
+    """Let one thread at a time run a method, without interruption by the hook's signal handlers.
 
-    The method itself does nothing where the hook is not alive, which it never is in a fork.
+    In a forked process the hook is not alive, and the method must do nothing.
     """
 
     @functools.wraps(method)
     def call(hook: _H, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if hook._pid != os.getpid():  # another thread may have held the gate when the process was forked
+        if hook._pid != os.getpid():  # another thread may have locked the gate when the process was forked
             return method(hook, *args, **kwargs)
         with hook._gate:
             return method(hook, *args, **kwargs)
@@ -78,13 +77,13 @@ def guarded(method: Callable[Concatenate[_H, _P], _T]) -> Callable[Concatenate[_
 
 
 class Hook:
-    """Saves tensors of a training. The base of every framework's hook.
+    """Save tensors of a training. The base class of every framework's hook.
 
     Args:
-        out_dir: directory of the run, which must not hold a run yet; or ``s3://bucket/prefix``.
+        out_dir: directory of the run, which must not contain a run; or ``s3://bucket/prefix``.
         export_tensorboard: also write scalars and histograms for TensorBoard, into ``tensorboard_dir`` or
             ``out_dir/tensorboard``.
-        tensorboard_dir: directory for TensorBoard's files; implies ``export_tensorboard``.
+        tensorboard_dir: directory of the TensorBoard files; implies ``export_tensorboard``.
         dry_run: count steps, write nothing.
         reduction_config: what to save of a tensor, unless its collection has a configuration; default: the whole tensor.
         save_config: when to save a tensor, unless its collection has a configuration: a SaveConfig, a SaveConfigMode or a
@@ -94,11 +93,11 @@ class Hook:
         save_all: save every tensor.
         include_workers: which workers of a distributed training save: ``"one"`` (the first) or ``"all"``.
         overwrite: delete the run in ``out_dir``.
-        resume: True: continue after the last step of the run in ``out_dir``. A number: continue with that step, and delete the
-            steps from there on.
-        queue_bytes: bytes that may wait to be written before training waits for the disk.
-        flush_seconds: seconds that a complete step may wait to be written before training waits for the disk. A process that is
-            killed loses at most the steps of this time. Does not apply to a run on S3.
+        resume: True: continue after the last step of the run in ``out_dir``. A number: delete the steps from this number
+            on, and continue with it.
+        queue_bytes: maximum number of queued bytes before the training waits for the disk.
+        flush_seconds: maximum age of a complete step in the queue, in seconds, before the training waits for the disk. A
+            killed process loses at most the steps of this time. Does not apply to a run on S3.
         fsync: flush every step to the disk before it becomes visible.
     """
 
@@ -109,7 +108,7 @@ class Hook:
     #: Default save interval.
     save_interval: ClassVar[int] = 500
     collection_class: ClassVar[type[Collection]] = Collection
-    #: Whether the framework reports tensors, so that collections must select; else the script hands over what it wants saved.
+    #: Whether the framework reports all tensors and collections select from them. Otherwise the script passes what to save.
     meets_tensors: ClassVar[bool] = True
 
     def __init__(
@@ -135,9 +134,9 @@ class Hook:
         self._pid = os.getpid()
         self._born_in = _in_flight()
         if out_dir is None:
-            raise SMDebugTypeError("out_dir is missing: pass the directory of the run.")
+            raise SMDebugTypeError("out_dir is required: pass the directory of the run")
         if include_workers not in ("one", "all"):
-            raise SMDebugValueError(f'include_workers must be "one" or "all", not {shown(include_workers)}.')
+            raise SMDebugValueError(f'invalid include_workers {shown(include_workers)}; choose "one" or "all"')
         if not (isinstance(flush_seconds, int | float) and flush_seconds > 0):
             raise SMDebugValueError(f"flush_seconds must be a positive number, got {shown(flush_seconds)}.")
         if not (reduction_config is None or isinstance(reduction_config, ReductionConfig)):
@@ -174,12 +173,12 @@ class Hook:
         #: Why nothing is saved, unless the hook was closed.
         self._inactive = ""
         self._end_marked = False
-        self._waiting: list[_Waiting] = []
+        self._script_tensors: list[_ScriptTensor] = []
         #: What was warned of already.
         self._warned: set[str] = set()
         self._exported: tuple[int, ...] | None = None
         self._stop_seen = False
-        self._outbox = Outbox(queue_bytes, float(flush_seconds))
+        self._write_queue = WriteQueue(queue_bytes, float(flush_seconds))
         if not self.dry_run and self._writes_here():
             self._close_predecessor()
             self._open(overwrite, resume, fsync)
@@ -187,26 +186,28 @@ class Hook:
         set_current_hook(self)
 
     def _open(self, overwrite: bool, resume: bool | int, fsync: bool) -> None:
-        """Claim the directory. If another process writes it, training continues unrecorded."""
+        """Claim the directory. If another process writes to it, the training continues without being recorded."""
         directory = self.run_dir
         try:
             resumed = directory.open(overwrite=overwrite, resume=resume)
         except DirectoryInUse as error:
             self._closed, self._inactive = True, str(error)
-            logger.error("Nothing is recorded: %s", error)
+            logger.error("nothing is recorded: %s", error)
             return
         self._step = resumed.step
         self._mode_steps.update(resumed.mode_steps)
         send = None if directory.bucket is None else directory.bucket.send
-        self._outbox.address(
+        self._write_queue.open(
             directory.path, self.worker, self.tensorboard_dir, fsync, send, directory.touch, directory.lost
         )
 
     def _close_predecessor(self) -> None:
-        """Close this process's open hook on the same directory: the notebook cell that created it ran again."""
+        """Close an open hook on the same directory, which exists if a notebook cell was run again."""
         for other in process.open_hooks():
-            if other._outbox.writes and other.worker == self.worker and other.run_dir.same_as(self.run_dir):
-                logger.warning("%s: the hook that was open here is closed; a new one takes its place.", self.out_dir)
+            if other._write_queue.writes and other.worker == self.worker and other.run_dir.same_as(self.run_dir):
+                logger.warning(
+                    "%s: closed the open hook on this directory, because a new one was created", self.out_dir
+                )
                 other.close()
 
     # ------------------------------------------------------------------------------------------------- construction
@@ -225,7 +226,7 @@ class Hook:
         return hook
 
     def _worker(self) -> tuple[str, int]:
-        """Name of this worker, and number of workers."""
+        """Return the name of this worker and the number of workers."""
         for rank, size in (
             ("RANK", "WORLD_SIZE"),
             ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -244,7 +245,7 @@ class Hook:
 
     @property
     def collection_manager(self) -> CollectionManager:
-        """All collections. May be replaced before the first step, as scripts for smdebug do."""
+        """All collections. Scripts may replace them before the first step, as in smdebug."""
         return self._plan.collections
 
     @collection_manager.setter
@@ -260,30 +261,30 @@ class Hook:
 
     @property
     def save_config(self) -> SaveConfig:
-        """When tensors are saved, unless their collection has a configuration."""
+        """When to save a tensor whose collection has no configuration."""
         return self._plan.save_config
 
     @property
     def reduction_config(self) -> ReductionConfig:
-        """What is saved of a tensor, unless its collection has a configuration."""
+        """What to save of a tensor whose collection has no configuration."""
         return self._plan.reduction_config
 
     def get_collection(self, name: str, create: bool = True) -> Collection:
-        """The collection of this name; created if it does not exist."""
+        """Return the collection of this name; create it if it does not exist."""
         return self.collection_manager.get(name, create=create)
 
     def get_collections(self) -> dict[str, Collection]:
-        """All collections, by name."""
+        """Return all collections by name."""
         return self.collection_manager.get_collections()
 
     def add_collection(self, collection: Collection) -> None:
-        """Add a collection. It is saved if ``include_collections`` names it."""
+        """Add a collection. It is saved if ``include_collections`` contains its name."""
         if not isinstance(collection, Collection):
-            raise SMDebugTypeError(f"collection must be a Collection, not {type(collection).__name__}.")
+            raise SMDebugTypeError(f"collection must be a Collection, got {type(collection).__name__}")
         self.collection_manager.add(collection)
 
     def _prepare(self) -> None:
-        """Called when the first step begins, when all collections are known."""
+        """Complete the configuration when the first step begins."""
         self._plan.prepare()
 
     @property
@@ -295,22 +296,22 @@ class Hook:
 
     @property
     def global_step(self) -> int:
-        """Number of the current step, or of the last one between steps; -1 before the first."""
+        """Number of the current or last step; -1 before the first step."""
         return self._step
 
     @property
     def mode_steps(self) -> dict[ModeKeys, int]:
-        """Number of the current or last step of each mode, counted within the mode."""
+        """Number of the current or last step of each mode, counted per mode."""
         return {**self._mode_steps, ModeKeys.GLOBAL: self._step}
 
     @property
     def mode_step(self) -> int:
-        """Number of the current or last step, counted within its mode; -1 before the first."""
+        """Number of the current or last step within its mode; -1 before the first step."""
         return self._step if self.mode is ModeKeys.GLOBAL else self._mode_steps.get(self.mode, -1)
 
     @guarded
     def set_mode(self, mode: ModeKeys | str) -> None:
-        """Set the mode of the next steps: ``modes.TRAIN``, ``EVAL`` or ``PREDICT``. Ends the current step."""
+        """End the current step, and set the mode of the next: ``modes.TRAIN``, ``EVAL`` or ``PREDICT``."""
         mode = as_mode(mode)
         if mode is not self.mode:
             if self._alive():
@@ -328,10 +329,10 @@ class Hook:
         return bool(self._plan.at(self.mode, self.mode_step + 1))
 
     def _begin_step(self) -> bool:
-        """Begin a step of the current mode; whether any collection is saved at it."""
+        """Begin a step of the current mode; return whether any collection is saved at it."""
         self._end_step()
         self._check_stop()
-        if self._end_marked:  # a signal came, and the script's own handler let training go on
+        if self._end_marked:  # the training continued after a signal
             self._end_marked = False
             self.run_dir.withdraw_end()
         if not self._plan.prepared:
@@ -341,42 +342,42 @@ class Hook:
             self._mode_steps[self.mode] = self._mode_steps.get(self.mode, -1) + 1
         self._is_open = True
         saves = self._plan.begin(self.mode, self.mode_step)
-        self._outbox.begin((self._step, self.mode, self.mode_step))
+        self._write_queue.begin((self._step, self.mode, self.mode_step))
         if saves:
             self._export()
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            self._put_own(*one)
+        pending, self._script_tensors = self._script_tensors, []
+        for one in pending:
+            self._queue_script_tensor(*one)
         return saves
 
     def _end_step(self) -> None:
-        """End the current step, if there is one."""
+        """End the current step, if any."""
         if not self._is_open:
             return
         self._is_open = False
         self._plan.end()
-        if not self._outbox.empty:
+        if not self._write_queue.empty:
             self._export()
-            self._outbox.end()
+            self._write_queue.end()
 
     def _export(self, last: bool = False) -> None:
         """Write the collection file if collections have changed."""
         state = self._plan.state()
-        if self._outbox.writes and (last or state != self._exported):
+        if self._write_queue.writes and (last or state != self._exported):
             self._exported = state
             self.collection_manager.set_num_workers(self.num_workers if self.include_workers == "all" else 1)
-            self._outbox.collections(self.collection_manager.to_json())
+            self._write_queue.collections(self.collection_manager.to_json())
 
     # ------------------------------------------------------------------------------------------------------ stopping
 
     @property
     def stop_requested(self) -> StopRequest | None:
-        """The request to stop training, if there is one. A rule's StopTraining action leaves it as a file in the run."""
-        # Checked at every step.
+        """The request to stop the training, or None. The action StopTraining of a rule writes it as a file of the run."""
+        # This runs at every step; pathlib would be slower.
         return stop_requested(self.run_dir.path) if os.path.exists(self._stop_file) else None  # noqa: PTH110
 
     def _check_stop(self) -> None:
-        """Raise TrainingStopped if a stop was requested, once."""
+        """Raise TrainingStopped once if a stop was requested."""
         request = None if self._stop_seen else self.stop_requested
         if request is not None:
             self._stop_seen = True
@@ -386,7 +387,7 @@ class Hook:
 
     @guarded
     def save_scalar(self, name: str, value: object, sm_metric: bool = False, timestamp: float | None = None) -> None:
-        """Save a number as ``scalar/<name>`` at the current step, at every step.
+        """Save a number as ``scalar/<name>``, regardless of the save interval.
 
         The scalar becomes a member of the collection ``scalars``.
 
@@ -401,11 +402,11 @@ class Hook:
         if not self._alive():
             self._warn_inactive()
             return
-        held = self._hold(full, value)
-        if held.array.size != 1 or held.dtype == "str":
-            raise SMDebugTypeError(f"The scalar {shown(name)} must be one number, not {_what(held)}.")
+        copy = self._copy(full, value)
+        if copy.array.size != 1 or copy.dtype == "str":
+            raise SMDebugTypeError(f"scalar {shown(name)} must be one number, got {_described(copy)}")
         self._configured(CollectionKeys.SCALARS).add_tensor_name(full)
-        self._take_own(full, held, _SCALAR, time.time() if timestamp is None else float(timestamp), ())
+        self._save_script_tensor(full, copy, _SCALAR, time.time() if timestamp is None else float(timestamp), ())
 
     @guarded
     def save_tensor(
@@ -426,63 +427,65 @@ class Hook:
         collections = [self._configured(name) for name in texts(names, "collections_to_write")]
         for collection in collections:
             collection.add_tensor_name(tensor_name)
-        if self._is_open and not self._plan.asked(collections):
+        if self._is_open and not self._plan.due(collections):
             as_array(tensor_name, self._plain(tensor_value))  # a wrong type is an error at every step, saved or not
             return
-        self._take_own(tensor_name, self._hold(tensor_name, tensor_value), None, time.time(), tuple(collections))
+        self._save_script_tensor(
+            tensor_name, self._copy(tensor_name, tensor_value), None, time.time(), tuple(collections)
+        )
 
     def _configured(self, name: str) -> Collection:
-        """The collection of this name, created and configured if necessary."""
+        """Return the collection of this name; create and configure it if necessary."""
         collection = self.get_collection(name)
         if collection.reduction_config is None or collection.save_config is None:
             self._plan.configure(collection)
         return collection
 
-    def _take_own(self, name: str, *rest: Any) -> None:
+    def _save_script_tensor(self, name: str, *rest: Any) -> None:
         """Add a tensor of the script to the current step or, between steps, to the next one."""
         if self._is_open:
-            self._put_own(name, *rest)
+            self._queue_script_tensor(name, *rest)
         else:
-            self._waiting = [one for one in self._waiting if one[0] != name]
-            self._waiting.append((name, *rest))
+            self._script_tensors = [one for one in self._script_tensors if one[0] != name]
+            self._script_tensors.append((name, *rest))
 
-    def _put_own(
-        self, name: str, held: Held, what: Keep | None, timestamp: float, collections: tuple[Collection, ...]
+    def _queue_script_tensor(
+        self, name: str, copy: TensorCopy, spec: SaveSpec | None, timestamp: float, collections: tuple[Collection, ...]
     ) -> None:
-        if what is None:
-            asked = self._plan.asked(collections)
-            if not asked:
+        if spec is None:
+            due = self._plan.due(collections)
+            if not due:
                 return
-            what = self._plan.keep_own(name, asked)
-        self._outbox.tensor(name, held, what, timestamp)
+            spec = self._plan.spec_of_script_tensor(name, due)
+        self._write_queue.tensor(name, copy, spec, timestamp)
 
-    def _keep(self, name: str) -> Keep | None:
-        """What to save of a tensor at this step; None for nothing."""
-        return self._plan.keep(name)
+    def _save_spec(self, name: str) -> SaveSpec | None:
+        """Return what to save of a tensor at this step, or None."""
+        return self._plan.spec(name)
 
     def _capture(self, name: str, value: Any) -> None:
-        """Copy a tensor that occurred in this step and hand it to the writer, if a collection selects it."""
-        what = self._plan.keep(name)
-        if what is None or not self._outbox.writes:
+        """Copy a tensor and queue it for the writer if a collection selects it."""
+        spec = self._plan.spec(name)
+        if spec is None or not self._write_queue.writes:
             return
-        if not what.needs_value and (shape := getattr(value, "shape", None)) is not None:
-            self._outbox.shape(name, tuple(shape), what)
+        if not spec.needs_value and (shape := getattr(value, "shape", None)) is not None:
+            self._write_queue.shape(name, tuple(shape), spec)
             return
         try:
-            held = self._hold(name, value)
+            copy = self._copy(name, value)
         except Exception as error:
-            # The script did not choose this tensor: warn once, and let training continue.
+            # The script did not choose this tensor, so warn once and continue the training.
             why = error if isinstance(error, SMDebugTypeError) else f"{name}: {error}"
-            self._warn_once(f"tensor {name}", "Not saved: %s", why)
+            self._warn_once(f"tensor {name}", "tensor not saved: %s", why)
             return
-        self._outbox.tensor(name, held, what)
+        self._write_queue.tensor(name, copy, spec)
 
-    def _hold(self, name: str, value: object) -> Held:
-        """A copy of a tensor in host memory. Overridden by frameworks that have tensor classes."""
-        return owned(name, value, self._outbox.staging)
+    def _copy(self, name: str, value: object) -> TensorCopy:
+        """Return a copy of a tensor in host memory. Frameworks with tensor classes override this."""
+        return copy_tensor(name, value, self._write_queue.staging)
 
     def _plain(self, value: object) -> object:
-        """An object that numpy can convert, to check the type of a framework's tensor."""
+        """Return an object that NumPy can convert, to check the type of a framework's tensor."""
         return value
 
     @staticmethod
@@ -500,7 +503,7 @@ class Hook:
     # ------------------------------------------------------------------------------------------------------- closing
 
     def _alive(self) -> bool:
-        """Whether the hook records: it is open, and this process is not a fork of the one that created it."""
+        """Whether the hook records: it is open, and this process created it."""
         return not self._closed and self._pid == os.getpid()
 
     def _writes_here(self) -> bool:
@@ -512,13 +515,13 @@ class Hook:
         if self.dry_run or not self._writes_here():
             return
         if self._pid != os.getpid():
-            why = "this process is a fork of the one that created the hook; only that one records"
+            why = "this process is a fork; only the process that created the hook records"
         else:
             why = self._inactive or "the hook is closed"
-        self._warn_once("inactive", "Not saved (%s): %s.", shown(self.out_dir, 200), why.removesuffix("."))
+        self._warn_once("inactive", "not saved (%s): %s", shown(self.out_dir, 200), why)
 
     def _warn_once(self, key: str, message: str, *args: object) -> None:
-        """Log a warning, unless one with this key was logged before."""
+        """Log a warning once per key."""
         if key not in self._warned:
             self._warned.add(key)
             logger.warning(message, *args)
@@ -527,7 +530,7 @@ class Hook:
     def flush(self) -> None:
         """Wait until every complete step is on disk."""
         if self._alive():
-            self._outbox.wait()
+            self._write_queue.wait()
 
     @guarded
     def close(self) -> None:
@@ -540,7 +543,7 @@ class Hook:
 
     @guarded
     def _close(self, end: RunEnd) -> None:
-        """Close; called again after an interrupt, it goes on where it was."""
+        """Close the hook. A second call after an interrupt continues the first."""
         if self._pid != os.getpid():
             return
         if self._finished or self._inactive:
@@ -552,38 +555,38 @@ class Hook:
             self._save_leftovers,
             self._end_step,
             functools.partial(self._export, last=True),
-            self._outbox.close,
+            self._write_queue.close,
             functools.partial(self.run_dir.close, end),
         ):
             try:
                 part()
             except Exception:
-                logger.exception("%s: closing the hook failed in part; the rest is written.", self.out_dir)
+                logger.exception("%s: part of closing the hook failed; the other parts were completed", self.out_dir)
         self._finished = True
         process.closed(self)
 
     @guarded
     def _interrupted(self, end: RunEnd) -> None:
-        """A signal came, and a handler of the script's own follows: it may end the process, or let training go on."""
+        """Write everything before the script's own signal handler runs, which may end the process or return."""
         if self._alive():
             self._export()
-            self._outbox.publish()
-            self._outbox.wait()
+            self._write_queue.publish()
+            self._write_queue.wait()
             self.run_dir.mark_end(end)
             self._end_marked = True
 
     def _cleanup(self) -> None:
-        """Close the hook, by the name that smdebug's scripts use."""
+        """Close the hook. smdebug scripts use this name."""
         self.close()
 
     def _save_leftovers(self) -> None:
-        """What was handed over after the last step gets a step of its own rather than none."""
-        if self._waiting and not self._is_open:
-            self._stop_seen = True  # no reason to stop what ends anyway
+        """Save tensors that the script passed after the last step in a step of their own."""
+        if self._script_tensors and not self._is_open:
+            self._stop_seen = True  # the training ends anyway
             self._begin_step()
 
     def _detach(self) -> None:
-        """Take the hook off the framework's objects."""
+        """Remove the hook's callbacks from the framework's objects."""
 
     def __enter__(self) -> Self:
         return self
@@ -594,14 +597,14 @@ class Hook:
         self._close(RunEnd.of(error))
 
     def __copy__(self) -> Self:
-        """A hook is a handle on a run: its copy is the hook itself (``sklearn.base.clone`` copies an estimator's callbacks)."""
+        """Return the hook itself: ``sklearn.base.clone`` copies an estimator's callbacks, and one run has one hook."""
         return self
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
-        """A pickled hook (a model saved with it, a spawned process) comes back inactive: one process writes a run."""
+        """Pickle to an inactive hook, because only one process writes a run."""
         return (_inactive_copy, (type(self), self.out_dir))
 
     def __repr__(self) -> str:
@@ -614,17 +617,17 @@ class Hook:
 
 
 def _in_flight() -> tuple[int, type[BaseException]] | None:
-    """Which exception is being handled. Not the exception itself, whose traceback keeps tensors alive."""
+    """Identify the exception being handled, without a reference to its traceback, which keeps tensors alive."""
     error = sys.exc_info()[1]
     return None if error is None else (id(error), type(error))
 
 
 def _inactive_copy(kind: type[Hook], out_dir: str) -> Hook:
-    """What a pickled hook becomes: a hook that accepts every call and saves nothing."""
+    """Return a hook that accepts every call and saves nothing."""
     current = current_hook()
     try:
         hook = kind("inactive", dry_run=True)
-    except TypeError:  # a subclass of the script's own, with other arguments
+    except TypeError:  # a subclass defined by the script, with other arguments
         hook = kind.__new__(kind)
         Hook.__init__(hook, "inactive", dry_run=True)
     process.closed(hook)
@@ -634,5 +637,5 @@ def _inactive_copy(kind: type[Hook], out_dir: str) -> Hook:
     return hook
 
 
-def _what(held: Held) -> str:
-    return "text" if held.dtype == "str" else f"an array of shape {held.shape}"
+def _described(copy: TensorCopy) -> str:
+    return "text" if copy.dtype == "str" else f"an array of shape {copy.shape}"

@@ -1,6 +1,7 @@
-"""Runs that a hook writes to S3: steps are written here first and go up one by one, the event object before its index object.
+"""Write runs to S3: steps are written to a local folder and then uploaded one by one.
 
-So a reader that sees a step in the index finds its events complete, and a training whose network is down loses steps, not time.
+The event object is uploaded before its index object, so that a reader that finds an index object can read the events. If the
+network is down, the training loses steps but does not wait.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Bucket"]
 
 
 class Bucket:
-    """A run below ``s3://bucket/prefix``, and the folder of this machine that its files pass through."""
+    """A run at ``s3://bucket/prefix``, and the local folder from which its files are uploaded."""
 
     def __init__(self, url: str, client: Any = None) -> None:
         self._storage = Connection(client=client, cache_bytes=0).storage(url)
@@ -29,7 +30,7 @@ class Bucket:
         self.folder = Path(tempfile.mkdtemp(prefix="smdwidgets-hook-"))
 
     def send(self, *keys: str | None) -> None:
-        """Let files of the folder go up, each complete before the next begins; what is up is deleted here."""
+        """Upload files of the folder in order, and delete each after its upload."""
         for key in keys:
             if key is not None:
                 path = self.folder / key
@@ -37,7 +38,7 @@ class Bucket:
                 path.unlink()
 
     def keys_of(self, worker: str | None) -> list[str]:
-        """Keys of an earlier run there: of one worker, or of all."""
+        """Return the keys of an earlier run, of one worker or of all workers."""
         found: list[str] = []
         for prefix in (COLLECTIONS_PREFIX + "/", "events/", "index/"):
             keys = self._storage.list(prefix)
@@ -53,7 +54,7 @@ class Bucket:
         self._storage.delete([*keys, END_FILE])
 
     def resume(self) -> _core.Catalog:
-        """What the index there says, and no mark of an end any more."""
+        """Delete the end marker, and return the catalog of the steps in the bucket."""
         self._storage.delete([END_FILE])
         catalog = _core.Catalog()
         catalog.add_keys(list(self._storage.list("index/")))
@@ -69,7 +70,7 @@ class Bucket:
         self._storage.delete([END_FILE])
 
     def close(self, end: RunEnd | None) -> None:
-        """Send what is left, then the end marker if there is to be one; delete the folder."""
+        """Upload the remaining files and then the end marker, if any. Delete the folder."""
         try:
             with suppress(OSError):
                 left = sorted(

@@ -31,7 +31,7 @@ import keras
 from smdwidgets.config import Collection as BaseCollection
 from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError
-from smdwidgets.hooks.arrays import Held
+from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
 from smdwidgets.modes import ModeKeys
@@ -188,7 +188,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             for layer in _layers(self.model):
                 for variable in layer.weights if not _sublayers(layer) else layer._trainable_variables:
                     name = f"{self._name_of(layer)}/weights/{variable.name}"
-                    if self._keep(name) is not None:
+                    if self._save_spec(name) is not None:
                         self._capture(name, variable.value)
 
     @guarded
@@ -205,7 +205,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             if self.mode is ModeKeys.TRAIN and (optimizer := getattr(self.model, "optimizer", None)) is not None:
                 for variable in optimizer.variables:
                     name = f"optimizer/{variable.path}"
-                    if self._keep(name) is not None:
+                    if self._save_spec(name) is not None:
                         self._capture(name, variable.value)
         self._taps.open(False)
         self._end_step()
@@ -311,9 +311,9 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
 
     # ------------------------------------------------------------------------------------------------------ copying
 
-    def _hold(self, name: str, value: object) -> Held:
-        held = self._taps.hold(name, value, self._outbox.staging)
-        return super()._hold(name, value) if held is None else held
+    def _copy(self, name: str, value: object) -> TensorCopy:
+        copy = self._taps.copy(name, value, self._write_queue.staging)
+        return super()._copy(name, value) if copy is None else copy
 
     def _untap(self) -> None:
         for undo in reversed(self._undo):

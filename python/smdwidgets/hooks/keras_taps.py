@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from smdwidgets.hooks.arrays import Held, Staging, owned
+from smdwidgets.hooks.arrays import Staging, TensorCopy, copy_tensor
 
 __all__ = ["EagerTaps", "GraphTaps", "leaves"]
 
@@ -53,15 +53,15 @@ class EagerTaps:
                 for tensor in leaves(value):
                     callback(name, tensor)
 
-    def hold(self, name: str, value: Any, staging: Staging) -> Held | None:
+    def copy(self, name: str, value: Any, staging: Staging) -> TensorCopy | None:
         """Return a copy of a backend tensor; None for any other value."""
         if self._torch:
             import torch
 
-            from smdwidgets.hooks.torch_copy import owned_from_torch
+            from smdwidgets.hooks.torch_copy import copy_from_torch
 
             if isinstance(value, torch.Tensor):
-                return owned_from_torch(name, value, staging)
+                return copy_from_torch(name, value, staging)
         return None
 
 
@@ -122,13 +122,13 @@ class GraphTaps:
 
         tf.cond(wanted, lambda: _then(tf, run), lambda: tf.constant(False))
 
-    def hold(self, name: str, value: Any, staging: Staging) -> Held | None:
+    def copy(self, name: str, value: Any, staging: Staging) -> TensorCopy | None:
         """Return a copy of an eager tensor; None for any other value."""
         if hasattr(value, "numpy"):
             value = value.numpy()
         elif not isinstance(value, np.generic):
             return None
-        return owned(name, np.asarray(value), staging)  # keeps scalars zero-dimensional, as in TensorFlow
+        return copy_tensor(name, np.asarray(value), staging)  # keeps scalars zero-dimensional, as in TensorFlow
 
 
 def _then(tf: Any, run: Callable[[], Any]) -> Any:

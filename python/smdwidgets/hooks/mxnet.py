@@ -29,7 +29,7 @@ from smdwidgets.config import Collection as BaseCollection
 from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks import process
-from smdwidgets.hooks.arrays import Held
+from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
 from smdwidgets.modes import ModeKeys
@@ -132,7 +132,7 @@ class Hook(BaseHook):
         """
         if self._alive() and any(known is updated for known in self._parameters() for updated in parameters):
             self._save_gradients()
-            self._outbox.settle()
+            self._write_queue.settle()
 
     def _save_gradients(self) -> None:
         if self._is_open and self._saving and self.mode in (ModeKeys.TRAIN, ModeKeys.GLOBAL):
@@ -155,7 +155,7 @@ class Hook(BaseHook):
 
         Returns False if the parameter is not initialized yet.
         """
-        if self._keep(name) is not None:
+        if self._save_spec(name) is not None:
             try:
                 value = get(parameter.list_ctx()[0])
             except (mxnet.gluon.parameter.DeferredInitializationError, RuntimeError):
@@ -193,11 +193,11 @@ class Hook(BaseHook):
     def _plain(self, value: object) -> object:
         return np.empty(0) if isinstance(value, mxnet.nd.NDArray) else value
 
-    def _hold(self, name: str, value: object) -> Held:
+    def _copy(self, name: str, value: object) -> TensorCopy:
         if not isinstance(value, mxnet.nd.NDArray):
-            return super()._hold(name, value)
+            return super()._copy(name, value)
         array = value.asnumpy()  # returns a copy
-        return Held(array, array.dtype.name, array.shape)
+        return TensorCopy(array, array.dtype.name, array.shape)
 
     def _detach(self) -> None:
         self._end_step()  # while the gradients can still be read

@@ -4,9 +4,9 @@
 >>> plan.prepare()
 >>> [plan.begin(ModeKeys.TRAIN, step) for step in range(3)]
 [True, False, True]
->>> plan.keep("my_loss")
-Keep(raw=True, shape=False, reductions=(), histogram=None, scalar=False)
->>> plan.keep("weight") is None
+>>> plan.spec("my_loss")
+SaveSpec(raw=True, shape=False, reductions=(), histogram=None, scalar=False)
+>>> plan.spec("weight") is None
 True
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from smdwidgets._text import misspelling_of, shown
 from smdwidgets.config import Collection, CollectionKeys, CollectionManager, ReductionConfig, SaveConfig
 from smdwidgets.config.keys import BUILT_IN, NON_HISTOGRAM_COLLECTIONS, NON_REDUCTION_COLLECTIONS
-from smdwidgets.hooks.keep import WHOLE, Keep, Patterns, keep
+from smdwidgets.hooks.save_spec import WHOLE, Patterns, SaveSpec, save_spec
 from smdwidgets.modes import ModeKeys
 
 __all__ = ["Collections", "Plan"]
@@ -80,8 +80,8 @@ class Plan:
         self._tensorboard = tensorboard
         self._at = (ModeKeys.GLOBAL, -1)
         self._patterns = Patterns()
-        self._keeps: dict[tuple[str, ...], dict[str, Keep | None]] = {}
-        self._now: dict[str, Keep | None] = {}
+        self._specs: dict[tuple[str, ...], dict[str, SaveSpec | None]] = {}
+        self._now: dict[str, SaveSpec | None] = {}
         self._seen: tuple[int, ...] = ()
         for name in self.included:
             self._warn_if_misspelt(name)
@@ -180,8 +180,8 @@ class Plan:
             # Scripts may add patterns and tensors to collections during the training; that invalidates cached decisions.
             if (seen := self.state()) != self._seen:
                 self._seen = seen
-                self._keeps.clear()
-            self._now = self._keeps.setdefault(tuple(collection.name for collection in self.saving), {})
+                self._specs.clear()
+            self._now = self._specs.setdefault(tuple(collection.name for collection in self.saving), {})
         return bool(self.saving)
 
     def end(self) -> None:
@@ -193,7 +193,7 @@ class Plan:
         collections = self.collections.get_collections().values()
         return tuple(len(one.include_regex) << 32 | len(one.tensor_names) for one in collections)
 
-    def keep(self, name: str) -> Keep | None:
+    def spec(self, name: str) -> SaveSpec | None:
         """Return what to save of a tensor at this step, or None."""
         try:
             return self._now[name] if self.saving else None
@@ -201,20 +201,20 @@ class Plan:
             members = [one for one in self.saving if self._patterns.match(one, name)]
             for collection in members:
                 collection.add_tensor_name(name)
-            found = self._now[name] = keep(members, self._tensorboard) if members else None
+            found = self._now[name] = save_spec(members, self._tensorboard) if members else None
             return found
 
-    def asked(self, collections: Iterable[Collection]) -> list[Collection]:
+    def due(self, collections: Iterable[Collection]) -> list[Collection]:
         """Return those of the collections that are saved at this step, included or not.
 
         This applies to a tensor that the script passes explicitly.
         """
         return [one for one in collections if self._saves(one, *self._at)]
 
-    def keep_own(self, name: str, asked: Sequence[Collection]) -> Keep:
+    def spec_of_script_tensor(self, name: str, due: Sequence[Collection]) -> SaveSpec:
         """Return what to save of a tensor that the script passes explicitly."""
-        matched = [one for one in self.saving if one not in asked and self._patterns.match(one, name)]
-        return keep([*asked, *matched], self._tensorboard)
+        matched = [one for one in self.saving if one not in due and self._patterns.match(one, name)]
+        return save_spec([*due, *matched], self._tensorboard)
 
     def matches(self, collection: Collection, name: str) -> bool:
         """Whether a collection contains a tensor of this name."""

@@ -30,10 +30,10 @@ from smdwidgets._text import shown
 from smdwidgets.config import Collection as BaseCollection
 from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
-from smdwidgets.hooks.arrays import Held
+from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
-from smdwidgets.hooks.torch_copy import owned_from_torch
+from smdwidgets.hooks.torch_copy import copy_from_torch
 from smdwidgets.hooks.torch_script import hide_from_script
 
 __all__ = ["Collection", "Hook"]
@@ -315,7 +315,7 @@ class Hook(BaseHook):
         gradient = f"gradient/{name}"
         if is_lazy(parameter):  # a lazy parameter has no shape before the first forward pass
             return
-        if not self._from_optimizer and parameter.is_leaf and self._keep(gradient) is not None:
+        if not self._from_optimizer and parameter.is_leaf and self._save_spec(gradient) is not None:
             handle = parameter.register_post_accumulate_grad_hook(_Callback(self, Hook._after_gradient))
             self._watched[id(parameter)] = weakref.ref(parameter), gradient, handle
 
@@ -330,9 +330,9 @@ class Hook(BaseHook):
 
     def _before_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if self._saving:
-            owned_ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            updated_ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
             for name, parameter in self._parameters():
-                if id(parameter) in owned_ids and parameter.grad is not None:
+                if id(parameter) in updated_ids and parameter.grad is not None:
                     self._capture(f"gradient/{name}", parameter.grad)
 
     def _after_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
@@ -343,15 +343,15 @@ class Hook(BaseHook):
         if self._saving:
             updated = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
             if any(updated is parameter for _, parameter in self._parameters()):
-                self._outbox.settle()
+                self._write_queue.settle()
 
     # ------------------------------------------------------------------------------------------------------ copying
 
-    def _hold(self, name: str, value: object) -> Held:
+    def _copy(self, name: str, value: object) -> TensorCopy:
         """Copy a tensor from its device directly into the write buffer."""
         if not isinstance(value, torch.Tensor):
-            return super()._hold(name, value)
-        return owned_from_torch(name, self._local(name, value), self._outbox.staging)
+            return super()._copy(name, value)
+        return copy_from_torch(name, self._local(name, value), self._write_queue.staging)
 
     def _local(self, name: str, value: torch.Tensor) -> torch.Tensor:
         """Return this worker's shard of a sharded tensor, or any other tensor as it is.

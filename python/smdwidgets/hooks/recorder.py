@@ -16,31 +16,31 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
-from smdwidgets.hooks.arrays import Held, Staging
-from smdwidgets.hooks.keep import Keep
+from smdwidgets.hooks.arrays import Staging, TensorCopy
+from smdwidgets.hooks.save_spec import SaveSpec
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 from smdwidgets.modes import ModeKeys
 
-__all__ = ["At", "Captured", "Recorder"]
+__all__ = ["Captured", "Recorder", "StepKey"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
 
 #: A step: its global step number, its mode, its step number in that mode.
-At = tuple[int, ModeKeys, int]
+StepKey = tuple[int, ModeKeys, int]
 
 
 @dataclass(slots=True)
 class Captured:
     """A captured tensor that is not written yet.
 
-    ``held`` is None if only the shape is saved.
+    ``copy`` is None if only the shape is saved.
     """
 
     name: str
-    held: Held | None
+    copy: TensorCopy | None
     shape: tuple[int, ...]
-    keep: Keep
+    spec: SaveSpec
     time: float
 
 
@@ -69,27 +69,27 @@ class Recorder:
         self._gone = False
         self._content = ""
         self._writer: _core.StepWriter | None = None
-        self._at: At | None = None
+        self._key: StepKey | None = None
         self._failed = False
         self._warned = False
         #: Number of saved steps, and of dropped steps.
         self.saved = 0
         self.dropped = 0
 
-    def write(self, at: At, captured: Sequence[Captured]) -> None:
+    def write(self, key: StepKey, captured: Sequence[Captured]) -> None:
         """Write tensors of a step, or their reductions and shapes."""
-        if at != self._at:
-            self._at = at
+        if key != self._key:
+            self._key = key
             self._failed = self._gone = self._gone or self._check_directory()
         try:
             if not self._failed:
-                self._write(at, captured)
+                self._write(key, captured)
         except OSError as error:
             self._drop(error)
         finally:
             for one in captured:
-                if one.held is not None and one.held.slab is not None:
-                    self._staging.give_back(one.held.slab)
+                if one.copy is not None and one.copy.slab is not None:
+                    self._staging.release(one.copy.slab)
 
     def publish(self) -> None:
         """Make the current step visible to readers.
@@ -138,7 +138,7 @@ class Recorder:
 
     @property
     def _number(self) -> int:
-        return -1 if self._at is None else self._at[0]
+        return -1 if self._key is None else self._key[0]
 
     def close(self) -> None:
         """Finish the current step and close all files."""
@@ -164,33 +164,33 @@ class Recorder:
             logger.error("recording stopped; no steps are saved from step %d: %s", self._number, lost)
         return lost not in (None, "removed")
 
-    def _step_writer(self, at: At) -> _core.StepWriter:
+    def _step_writer(self, key: StepKey) -> _core.StepWriter:
         if self._writer is None:
-            step, mode, mode_step = at
+            step, mode, mode_step = key
             self._writer = _core.StepWriter(self._root, step, self._worker, mode.value, mode_step, fsync=self._fsync)
         return self._writer
 
-    def _write(self, at: At, captured: Sequence[Captured]) -> None:
-        writer = self._step_writer(at)
+    def _write(self, key: StepKey, captured: Sequence[Captured]) -> None:
+        writer = self._step_writer(key)
         # Group tensors with equal settings into one call, because the call releases the GIL for the training.
         alike: dict[
             tuple[bool, tuple[tuple[str, bool], ...]], list[tuple[str, str, tuple[int, ...], NDArray[Any]]]
         ] = {}
         for one in captured:
-            held, keep = one.held, one.keep
-            if keep.shape:
+            copy, spec = one.copy, one.spec
+            if spec.shape:
                 writer.shape(one.name, one.name, one.shape)
-            if held is None:
+            if copy is None:
                 continue
-            if held.dtype == "str":
-                if keep.raw:
-                    writer.tensor(one.name, held.array)
+            if copy.dtype == "str":
+                if spec.raw:
+                    writer.tensor(one.name, copy.array)
                 continue
-            if keep.raw or keep.reductions:
-                array = held.array if held.shape else held.array.reshape(1)
-                alike.setdefault((keep.raw, keep.reductions), []).append((one.name, held.dtype, held.shape, array))
-            if self._tensorboard is not None and (keep.scalar or keep.histogram is not None):
-                self._tensorboard.add(one.name, held, keep, at[0], at[1], one.time)
+            if spec.raw or spec.reductions:
+                array = copy.array if copy.shape else copy.array.reshape(1)
+                alike.setdefault((spec.raw, spec.reductions), []).append((one.name, copy.dtype, copy.shape, array))
+            if self._tensorboard is not None and (spec.scalar or spec.histogram is not None):
+                self._tensorboard.add(one.name, copy, spec, key[0], key[1], one.time)
         for (raw, reductions), ready in alike.items():
             writer.tensors(ready, raw, reductions)
 

@@ -1,9 +1,9 @@
-"""The directory that a hook writes into: which process owns it, what it contains already, when the run has ended.
+"""The run directory of a hook: claim it, detect an earlier run in it, and write the end marker.
 
-Each writing process holds a claim: a small file with its process id, deleted when the hook closes. It shows a second process
-that the same worker is being written already, it lets the last worker to close end the run, and it leaves the run of a killed
-process without an end marker. The writer touches its claim from time to time, so that the claim of another machine that was
-lost can be told from one that is in use.
+Each writing process has a claim: a small file with its process id, which it deletes when the hook closes. Claims serve three
+purposes: a second process detects that another one writes the same worker's files; the last worker to close knows that it must
+write the end marker; and the run of a killed process has no end marker. The writer touches its claim every few seconds, so
+that processes on other machines can detect an abandoned claim.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import secrets
 import shutil
 import socket
 import time
@@ -36,7 +37,7 @@ __all__ = ["DirectoryInUse", "Resumed", "RunDirectory"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
-#: Present while SageMaker runs the job, whose service writes the end file itself.
+#: Set in SageMaker training jobs, where the service writes the end marker.
 _SAGEMAKER_JOB = "TRAINING_JOB_NAME"
 _STEP_FILE = re.compile(r"^(\d{12})_(.+)\.(json|csv|tfevents)(\.tmp)?$")
 #: Seconds between two touches of a claim, and the age at which the claim of another machine counts as abandoned.
@@ -45,24 +46,24 @@ _ABANDONED_AFTER = 120.0
 
 
 class DirectoryInUse(SMDebugRuntimeError):
-    """Another process writes this worker's files."""
+    """Another process writes the files of this worker."""
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """Where an earlier training stopped: the last global step, and the last step of each mode."""
+    """The last global step of an earlier training, and its last step of each mode."""
 
     step: int = -1
     mode_steps: dict[ModeKeys, int] = field(default_factory=dict)
 
 
 class RunDirectory:
-    """``out_dir`` as one worker sees it."""
+    """The run directory, as used by one worker."""
 
     def __init__(self, path: str | os.PathLike[str], worker: str, num_workers: int) -> None:
         text = os.fspath(path)
         if not isinstance(text, str):
-            raise SMDebugValueError("out_dir must be text, not bytes.")
+            raise SMDebugValueError("out_dir must be a string or a path, got bytes")
         self.bucket: Bucket | None = None
         scheme = re.match(r"^([A-Za-z][A-Za-z0-9+.-]+)://", text)
         if scheme and scheme[1].lower() in {"s3", "s3a", "s3n"}:
@@ -71,7 +72,9 @@ class RunDirectory:
             self.bucket = Bucket(text)
             self.path = self.bucket.folder
         elif scheme and scheme[1].lower() != "file":
-            raise SMDebugValueError(f"A hook writes to a directory or to s3://bucket/prefix, not to {shown(text)}.")
+            raise SMDebugValueError(
+                f"invalid out_dir {shown(text)}: a hook writes to a directory or to s3://bucket/prefix"
+            )
         else:
             self.path = Path(text.removeprefix("file://")).expanduser().absolute()
         self.url = str(self.path) if self.bucket is None else self.bucket.url
@@ -79,14 +82,15 @@ class RunDirectory:
         self.num_workers = num_workers
         self._claim = self.path / f"claim_{worker}.smd"
         self._claimed = False
-        #: Open, and not closed yet.
+        #: Whether the directory is open.
         self._entered = False
-        self._identity: tuple[int, int] | None = None
+        #: Content of the claim, which is unique. The inode is not: a new file may reuse that of a deleted one.
+        self._content = ""
         self._touched = 0.0
         self._note = self.path / f"ended_{worker}.smd"
 
     def same_as(self, other: RunDirectory) -> bool:
-        """Whether both are the same directory, under whichever name."""
+        """Whether both are the same directory, links resolved."""
         if self.bucket is not None or other.bucket is not None:
             return self.url == other.url
         return os.path.realpath(self.path) == os.path.realpath(other.path)
@@ -94,13 +98,16 @@ class RunDirectory:
     # ------------------------------------------------------------------------------------------------------- opening
 
     def open(self, *, overwrite: bool, resume: bool | int) -> Resumed:
-        """Take possession of the directory, which must be fresh unless told what to do with what is in it."""
+        """Claim the directory.
+
+        Raises an error if it contains a run, unless ``overwrite`` or ``resume`` is set.
+        """
         if overwrite and resume is not False:
-            raise SMDebugValueError("Give either overwrite=True or resume=True, not both.")
+            raise SMDebugValueError("overwrite and resume exclude each other; set only one of them")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunIOError(error.errno, f"out_dir can't be made: {error.strerror}", str(self.path)) from error
+            raise RunIOError(error.errno, f"cannot create out_dir: {error.strerror}", str(self.path)) from error
         self._take_claim()
         self._note.unlink(missing_ok=True)  # of an earlier run
         try:
@@ -142,49 +149,53 @@ class RunDirectory:
 
     def _take_claim(self) -> None:
         me = json.dumps(
-            {"pid": os.getpid(), "host": socket.gethostname(), "worker": self.worker, "touched": _TOUCH_EVERY}
+            {
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "worker": self.worker,
+                "touched": _TOUCH_EVERY,
+                "id": secrets.token_hex(8),
+            }
         )
         for _ in range(3):
             try:
                 _create_whole(self._claim, me)
             except _Exists as found:
                 other = _read_claim(self._claim)
-                # A claim with our own process id is that of an earlier process, in a container for example: a hook of this
-                # process on the same directory was closed before.
+                # A claim with our process id belongs to an earlier process with the same id (in a container, for example),
+                # because a hook of this process on the same directory would have been closed before.
                 ours = other.get("pid") == os.getpid() and other.get("host") == socket.gethostname()
                 if not ours and _is_alive(other, found.now - _written(self._claim, found.now)):
                     who = f"process {other.get('pid', '?')} on {other.get('host', 'another machine')}"
                     raise DirectoryInUse(
-                        f"{self.path} is being written by {who} as {self.worker}. Give each training its own out_dir. In "
-                        "distributed training, create the hook after the process group, so that it knows its rank. If that "
+                        f"{self.path} is being written by {who} as {self.worker}. Use a separate out_dir for each training. In "
+                        "distributed training, create the hook after the process group, so that it knows its rank. If the "
                         f"process no longer exists, delete {self._claim.name}."
                     ) from None
                 with suppress(FileNotFoundError):
                     self._claim.unlink()
             except OSError as error:
-                raise RunIOError(
-                    error.errno, f"out_dir can't be written to: {error.strerror}", str(self.path)
-                ) from error
+                raise RunIOError(error.errno, f"cannot write to out_dir: {error.strerror}", str(self.path)) from error
             else:
                 self._claimed = True
                 self._touched = time.monotonic()
-                self._identity = _identity(self._claim)
+                self._content = me
                 return
-        raise DirectoryInUse(f"{self.path}: other processes keep creating and deleting {self._claim.name}.")
+        raise DirectoryInUse(f"{self.path}: other processes keep creating and deleting {self._claim.name}")
 
     def touch(self) -> None:
-        """Show other machines that this process still writes. Called often; touches the claim now and then."""
+        """Touch the claim if the last touch was some seconds ago, to show other machines that it is in use."""
         if self._claimed and time.monotonic() - self._touched > _TOUCH_EVERY:
             self._touched = time.monotonic()
             with suppress(OSError):
                 os.utime(self._claim)
 
     def lost(self) -> str | None:
-        """Whether the directory was removed or taken over since it was claimed, and which; None if it is still ours.
+        """Return None if this process still owns the directory, else the reason why not.
 
-        A directory that was removed is claimed again, so that recording can go on.
+        A directory that was removed is created and claimed again, so that recording continues; the result is ``"removed"``.
         """
-        if not self._claimed or _identity(self._claim) == self._identity:
+        if not self._claimed or _read(self._claim) == self._content:
             return None
         self._claimed = False
         try:
@@ -193,7 +204,7 @@ class RunDirectory:
         except DirectoryInUse as error:
             return str(error)
         except OSError:
-            self._claimed = True  # nothing can be said of a file system that does not answer
+            self._claimed = True  # the file system does not respond, so the state is unknown
             return None
         return "removed"
 
@@ -204,7 +215,10 @@ class RunDirectory:
             self._claimed = False
 
     def _used(self) -> list[str]:
-        """What there is of an earlier run. With several workers only this worker's: the others may be faster than this."""
+        """Return the names of files of an earlier run.
+
+        With several workers, only this worker's files count, because other workers may have started to write.
+        """
         if self.num_workers > 1:
             return [str(path.relative_to(self.path)) for path in self._files_of(lambda worker: worker == self.worker)]
         names = ("collections", "index", "events", END_FILE, STOP_FILE)
@@ -222,9 +236,9 @@ class RunDirectory:
                 yield found
 
     def _delete(self) -> None:
-        """The earlier run, and nothing else that may lie in the directory."""
+        """Delete the earlier run, but no other files in the directory."""
         if self.num_workers > 1:
-            # The other workers see to their own files; those of workers that are no more are the first one's to delete.
+            # Each worker deletes its own files. The first worker also deletes those of workers that no longer exist.
             mine = {self.worker}
             current = {f"worker_{rank}" for rank in range(self.num_workers)}
             first = self.worker == "worker_0"
@@ -244,7 +258,7 @@ class RunDirectory:
                 note.unlink(missing_ok=True)
 
     def _last_steps(self, next_step: int | None) -> Resumed:
-        """The last steps that this worker saved, once those from ``next_step`` on have been deleted."""
+        """Delete this worker's steps from ``next_step`` on, and return the last remaining steps."""
         if next_step is not None:
             for path in list(self._files_of(lambda worker: worker == self.worker)):
                 name = _STEP_FILE.match(path.name)
@@ -258,12 +272,12 @@ class RunDirectory:
     # ------------------------------------------------------------------------------------------------------- closing
 
     def close(self, end: RunEnd = COMPLETED) -> None:
-        """Release the directory. The last writer to do so writes the end marker."""
+        """Release the directory. The last worker to release it writes the end marker."""
         if not self._entered:
             return
         if self.bucket is not None:
             self._drop_claim()
-            # Workers of other machines can't be seen from here: the first one speaks for all.
+            # Workers on other machines are not visible here, so the first worker writes the end marker.
             self.bucket.close(end if self._ends_run() else None)
         else:
             self._leave_note(end)
@@ -274,7 +288,7 @@ class RunDirectory:
         self._entered = False
 
     def mark_end(self, end: RunEnd) -> None:
-        """Write the end marker while the hook stays open: the process may end at any moment now."""
+        """Write the end marker while the hook stays open, because the process may end at any moment."""
         if not self._claimed or not self._ends_run():
             return
         if self.bucket is not None:
@@ -283,7 +297,7 @@ class RunDirectory:
             self._mark_end(end)
 
     def withdraw_end(self) -> None:
-        """Delete the marker that :meth:`mark_end` wrote: training goes on."""
+        """Delete the marker that :meth:`mark_end` wrote, because the training continues."""
         if self.bucket is not None:
             self.bucket.withdraw_end()
         else:
@@ -291,11 +305,11 @@ class RunDirectory:
                 (self.path / END_FILE).unlink()
 
     def _ends_run(self) -> bool:
-        """Whether the end marker is this worker's to write. Inside SageMaker the service writes it."""
+        """Whether this worker may write the end marker. In SageMaker the service writes it."""
         return _SAGEMAKER_JOB not in os.environ and (self.bucket is None or self.worker == "worker_0")
 
     def _others(self) -> list[Path]:
-        """Claims of other workers that still write."""
+        """Return the claims of other workers that are still writing."""
         now = _now_there(self.path)
         return [
             path
@@ -304,7 +318,7 @@ class RunDirectory:
         ]
 
     def _leave_note(self, end: RunEnd) -> None:
-        """How this worker ended, for the worker that ends the run: only if it did not complete."""
+        """Tell the worker that ends the run how this worker ended, if it did not complete."""
         if end.how != "completed" and self.num_workers > 1:
             with suppress(OSError):
                 self._note.write_bytes(end.to_json())
@@ -316,7 +330,7 @@ class RunDirectory:
             with suppress(OSError):
                 ends[note.stem.removeprefix("ended_")] = RunEnd.parse(note.read_bytes())
         with suppress(OSError), (self.path / END_FILE).open("rb") as marker:
-            # Two workers that close at the same moment both write it.
+            # Two workers that close at the same time both write the marker.
             earlier = RunEnd.parse(marker.read(LARGEST_END_FILE))
             ends.setdefault("earlier", earlier)
         joined = _joined(ends)
@@ -326,13 +340,13 @@ class RunDirectory:
             try:
                 temporary.write_bytes(joined.to_json())
                 temporary.replace(marker_path)
-            except OSError:  # a full disk may have room for a name, if not for content
+            except OSError:  # a full disk may accept an empty file
                 marker_path.touch()
             for note in notes:
                 note.unlink(missing_ok=True)
         except OSError as error:
             logger.warning(
-                "%s: the end marker could not be written (%s). Readers will take the run as unfinished.",
+                "%s: cannot write the end marker (%s); readers will treat the run as unfinished",
                 marker_path,
                 error.strerror,
             )
@@ -342,7 +356,7 @@ class RunDirectory:
 
 
 def _joined(ends: dict[str, RunEnd]) -> RunEnd:
-    """How a run of several workers ended: by the worst of its workers' ends, an exception before a signal."""
+    """Return how a run of several workers ended: the worst end, where an exception is worse than a signal."""
     order = ("exception", "signal", "completed", "ended")
     worst = min(ends.values(), key=lambda end: order.index(end.how))
     if len(ends) == 1 or worst.how in ("completed", "ended"):
@@ -352,7 +366,7 @@ def _joined(ends: dict[str, RunEnd]) -> RunEnd:
 
 
 def _resumed(catalog: _core.Catalog, next_step: int | None) -> Resumed:
-    """Where the training that wrote these steps stopped."""
+    """Return the last steps in a catalog, before ``next_step``."""
     last = catalog.last_step()
     step = -1 if last is None else last
     modes = {}
@@ -365,8 +379,8 @@ def _resumed(catalog: _core.Catalog, next_step: int | None) -> Resumed:
 
 def _holds_a_run(where: str, found: Sequence[str]) -> SMDebugRuntimeError:
     return SMDebugRuntimeError(
-        f"{where} already holds a run ({listed(found, 3)}). Give another out_dir, or overwrite=True to delete that "
-        "run, or resume=True to go on after its last step."
+        f"{where} already contains a run ({listed(found, 3)}); use another out_dir, overwrite=True to delete that "
+        "run, or resume=True to continue after its last step"
     )
 
 
@@ -387,7 +401,7 @@ class _Exists(FileExistsError):
 
 
 def _create_whole(path: Path, content: str) -> None:
-    """Create a file that has its content from the first moment: a process killed in between leaves no empty claim."""
+    """Create a file with its content atomically, so that a killed process leaves no empty claim."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_text(content, encoding="utf-8")
     now = unfinished.stat().st_mtime
@@ -396,7 +410,7 @@ def _create_whole(path: Path, content: str) -> None:
             os.link(unfinished, path)
         except FileExistsError:
             raise _Exists(now) from None
-        except OSError:  # a file system without links
+        except OSError:  # the file system does not support links
             try:
                 with path.open("x", encoding="utf-8") as out:
                     out.write(content)
@@ -407,7 +421,7 @@ def _create_whole(path: Path, content: str) -> None:
 
 
 def _now_there(folder: Path) -> float:
-    """The time by the clock of the folder's file system, which on a network is the server's."""
+    """Return the current time of the folder's file system, which may be on a server with another clock."""
     probe = folder / f".now.{os.getpid()}"
     try:
         probe.touch()
@@ -420,25 +434,24 @@ def _now_there(folder: Path) -> float:
 
 
 def _written(path: Path, otherwise: float) -> float:
-    """When a file was last written or touched."""
+    """Return when a file was last modified, or ``otherwise`` if it cannot be read."""
     try:
         return path.stat().st_mtime
     except OSError:
         return otherwise
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _read(path: Path) -> str | None:
     try:
-        found = path.stat()
-    except OSError:
+        return path.read_text("utf-8")
+    except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
 
 
 def _read_claim(path: Path) -> dict[str, object]:
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(_read(path) or "")
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -446,15 +459,15 @@ def _read_claim(path: Path) -> dict[str, object]:
 def _is_alive(claim: dict[str, object], age: float) -> bool:
     """Whether the claim's process still runs. ``age`` is the time since the claim was touched.
 
-    A claim of another machine counts as alive until it was not touched for a while; one that is half written, or of a version
-    that does not touch its claims, counts as alive.
+    A claim of another machine is alive until it is too old. An incomplete claim is alive, and so is the claim of a version that
+    does not touch its claims.
     """
     pid = claim.get("pid")
     if not isinstance(pid, int) or claim.get("host") != socket.gethostname():
         return not ("touched" in claim and age > _ABANDONED_AFTER)
     if pid == os.getpid():
         return True
-    if os.name == "nt":  # there os.kill(pid, 0) would end the process
+    if os.name == "nt":  # on Windows, os.kill(pid, 0) would end the process
         return True
     try:
         os.kill(pid, 0)

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
-from smdwidgets.hooks.arrays import Held
-from smdwidgets.hooks.keep import Keep
+from smdwidgets.hooks.arrays import TensorCopy
+from smdwidgets.hooks.save_spec import SaveSpec
 from smdwidgets.modes import ModeKeys
 
 __all__ = ["TensorBoardExport"]
@@ -42,18 +42,18 @@ class TensorBoardExport:
         self._directory = Path(directory)
         self._files: dict[ModeKeys, io.BufferedWriter] = {}
 
-    def add(self, name: str, held: Held, keep: Keep, step: int, mode: ModeKeys, timestamp: float) -> None:
+    def add(self, name: str, copy: TensorCopy, spec: SaveSpec, step: int, mode: ModeKeys, timestamp: float) -> None:
         """Write a tensor as its configuration requires.
 
         A single number is written as a scalar, any other tensor as a histogram.
         """
-        values = _numbers(held)
+        values = _numbers(copy)
         if values is None or not values.size:
             return
-        if keep.scalar and values.size == 1:
+        if spec.scalar and values.size == 1:
             self.scalar(name, float(values.reshape(-1)[0]), step, mode, timestamp)
-        elif keep.histogram is not None:
-            self.histogram(f"{keep.histogram}/{name}", values, step, mode, timestamp)
+        elif spec.histogram is not None:
+            self.histogram(f"{spec.histogram}/{name}", values, step, mode, timestamp)
 
     def scalar(self, tag: str, value: float, step: int, mode: ModeKeys, timestamp: float) -> None:
         """Write one number."""
@@ -130,15 +130,15 @@ def _field(number: int, content: bytes) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
-def _numbers(held: Held) -> NDArray[Any] | None:
+def _numbers(copy: TensorCopy) -> NDArray[Any] | None:
     """Return the tensor's numbers as a NumPy array.
 
     Complex numbers are replaced by their magnitudes. Returns None for strings, and for booleans other than a
     single one.
     """
-    if held.dtype in ("bool", "str"):
-        return held.array if held.dtype == "bool" and held.array.size == 1 else None
-    if held.dtype == "bfloat16":
-        wide: NDArray[np.uint32] = held.array.view(np.uint16).astype(np.uint32) << np.uint32(16)
+    if copy.dtype in ("bool", "str"):
+        return copy.array if copy.dtype == "bool" and copy.array.size == 1 else None
+    if copy.dtype == "bfloat16":
+        wide: NDArray[np.uint32] = copy.array.view(np.uint16).astype(np.uint32) << np.uint32(16)
         return wide.view(np.float32)
-    return np.abs(held.array) if held.array.dtype.kind == "c" else held.array
+    return np.abs(copy.array) if copy.array.dtype.kind == "c" else copy.array

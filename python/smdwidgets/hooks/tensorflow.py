@@ -109,7 +109,7 @@ class Hook(KerasHook):
         super()._on_tensor(name, value)
         # Only the optimizer's update follows the gradients, so the step is most likely complete.
         if name.startswith("gradients/"):
-            self._outbox.settle()
+            self._write_queue.settle()
 
     def _listen_if(self, named: Mapping[str, Any], wanted: Any) -> None:
         self._taps.listen(self._on_tensor, named, wanted)

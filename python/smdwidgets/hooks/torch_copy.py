@@ -7,9 +7,9 @@ import torch
 
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
-from smdwidgets.hooks.arrays import Held, Staging
+from smdwidgets.hooks.arrays import Staging, TensorCopy
 
-__all__ = ["owned_from_torch"]
+__all__ = ["copy_from_torch"]
 
 _NAMES = [
     "uint8",
@@ -33,7 +33,7 @@ _DTYPES = {getattr(torch, name): (name, np.dtype(name)) for name in _NAMES if ha
 _DTYPES[torch.bfloat16] = ("bfloat16", np.dtype("uint16"))
 
 
-def owned_from_torch(name: str, value: torch.Tensor, staging: Staging) -> Held:
+def copy_from_torch(name: str, value: torch.Tensor, staging: Staging) -> TensorCopy:
     """Copy a tensor directly into the write buffer.
 
     Raises:
@@ -50,9 +50,9 @@ def owned_from_torch(name: str, value: torch.Tensor, staging: Staging) -> Held:
             f"{', '.join(dtype_name for dtype_name, _ in _DTYPES.values())}"
         )
     own_name, dtype = known
-    room, slab = staging.room(dtype, shape)
+    room, slab = staging.allocate(dtype, shape)
     if own_name == "bfloat16":
         torch.from_numpy(room.view(np.int16)).view(torch.bfloat16).copy_(tensor)
     else:
         torch.from_numpy(room).copy_(tensor)
-    return Held(room, own_name, shape, slab)
+    return TensorCopy(room, own_name, shape, slab)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from smdwidgets.hooks import background as background_module
-from smdwidgets.hooks.arrays import Staging, owned
+from smdwidgets.hooks.arrays import Staging, copy_tensor
 from smdwidgets.hooks.background import Background
 
 
@@ -77,7 +77,7 @@ def test_stuck_writer_blocks_only_at_the_byte_limit(monkeypatch, caplog):
     for _ in range(5):
         background.put(lambda: None, nbytes=10)
     assert background.waiting_bytes == 60
-    assert len([record for record in caplog.records if "has not finished anything" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "writer has been stuck" in record.getMessage()]) == 1
     gate.set()
     background.close()
     assert background.waiting_bytes == 0
@@ -160,10 +160,10 @@ LARGE = 6 << 20  # more than half a slab, so the tensor gets a separate slab
 
 def test_staging_keeps_at_most_its_limit():
     staging = Staging(limit=10 << 20)
-    held = [owned("x", np.full(LARGE, i, "u1"), staging) for i in range(3)]
+    held = [copy_tensor("x", np.full(LARGE, i, "u1"), staging) for i in range(3)]
     for one in held:
-        staging.give_back(one.slab)
-    again = [owned("x", np.zeros(LARGE, "u1"), staging) for _ in range(3)]
+        staging.release(one.slab)
+    again = [copy_tensor("x", np.zeros(LARGE, "u1"), staging) for _ in range(3)]
     reused = [any(one.slab is earlier.slab for earlier in held) for one in again]
     assert reused == [True, False, False]  # the limit allows to keep one slab
 
@@ -176,15 +176,15 @@ def test_live_tensors_do_not_share_memory():
         array = rng.integers(
             0, 255, int(rng.choice((0, 1, 63, 5000, 200_000, LARGE), p=(0.1, 0.2, 0.2, 0.3, 0.15, 0.05))), "u1"
         )
-        held.append((array, owned("x", array, staging)))
+        held.append((array, copy_tensor("x", array, staging)))
         seen.add(id(held[-1][1].slab))
         if i % 3 == 2:
             for _ in range(3):
                 expected, one = held.pop(int(rng.integers(len(held))))
                 assert one.array.tobytes() == expected.tobytes()
-                staging.give_back(one.slab)
+                staging.release(one.slab)
     assert len(seen) < 30
-    first, second = owned("a", np.ones(100_000), staging), owned("b", np.zeros(100_000), staging)
+    first, second = copy_tensor("a", np.ones(100_000), staging), copy_tensor("b", np.zeros(100_000), staging)
     assert not np.shares_memory(first.array, second.array)
 
 
@@ -192,8 +192,8 @@ def test_tensors_of_varying_sizes_reuse_memory():
     staging = Staging(limit=1 << 30)
     slabs = []
     for size in (20 << 20, 18 << 20, 15 << 20, 19 << 20):
-        slabs.append(owned("x", np.zeros(size, "u1"), staging).slab)
-        staging.give_back(slabs[-1])
+        slabs.append(copy_tensor("x", np.zeros(size, "u1"), staging).slab)
+        staging.release(slabs[-1])
     assert all(slab is slabs[0] for slab in slabs)
 
 
@@ -204,12 +204,12 @@ def test_staging_is_thread_safe():
         rng = np.random.default_rng(seed)
         for _ in range(300):
             array = rng.integers(0, 255, int(rng.integers(1, 100_000)), "u1")
-            held = owned("x", array, staging)
-            other = owned("x", array[::-1], staging)
+            held = copy_tensor("x", array, staging)
+            other = copy_tensor("x", array[::-1], staging)
             assert held.array.tobytes() == array.tobytes()
-            staging.give_back(held.slab)
+            staging.release(held.slab)
             assert other.array.tobytes() == array[::-1].tobytes()
-            staging.give_back(other.slab)
+            staging.release(other.slab)
 
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(work, seed) for seed in range(8)]:

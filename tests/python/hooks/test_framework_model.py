@@ -269,17 +269,17 @@ class Unreadable:
 
 
 def test_framework_errors_do_not_stop_training(written, caplog, monkeypatch):
-    hold = Framework._hold
+    hold = Framework._copy
     monkeypatch.setattr(
         Framework,
-        "_hold",
+        "_copy",
         lambda self, name, value: hold(self, name, value.detach() if isinstance(value, Unreadable) else value),
     )
     with caplog.at_level(logging.WARNING, "smdwidgets.hooks"), Framework(written.root, save_all=True) as hook:
         hook.run(1)
         hook._capture("far", Unreadable())
         hook._capture("far", Unreadable())
-    assert [record.message for record in caplog.records] == ["Not saved: far: the device is gone"]
+    assert [record.message for record in caplog.records] == ["tensor not saved: far: the device is gone"]
     assert "net.weight" in written.names(0)
 
 
@@ -338,7 +338,7 @@ def test_pickled_hook_is_inactive(written, caplog):
         assert not other.should_save_step()
         other.close()
         assert "only that process records" in caplog.text
-        assert caplog.text.count("Not saved") == 1
+        assert caplog.text.count("not saved") == 1
     assert written.steps() == [0]
     assert written.ended
 
@@ -360,7 +360,7 @@ def test_saving_after_close_logs_one_warning(written, caplog):
     for _ in range(3):
         hook.save_scalar("loss", 0.5)
         hook.save_tensor("x", np.zeros(3))
-    assert [record.getMessage() for record in caplog.records] == [f"Not saved ('{written.root}'): the hook is closed."]
+    assert [record.getMessage() for record in caplog.records] == [f"not saved ('{written.root}'): the hook is closed"]
 
 
 def test_exception_handled_before_hook_creation_is_ignored(written):
@@ -409,7 +409,7 @@ def test_settled_step_is_published_and_can_grow(written):
     with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1), flush_seconds=0.01) as hook:
         hook._begin_step()
         hook._capture("early", np.arange(3))
-        hook._outbox.settle()
+        hook._write_queue.settle()
         wait_for(lambda: written.steps() == [0])
         assert written.names(0) == ["early"]
         hook._capture("late", np.arange(4))
@@ -427,11 +427,11 @@ def test_unsettled_step_stays_invisible(written):
     with Framework(written.root, save_all=True, save_config=SaveConfig(save_interval=1), flush_seconds=0.01) as hook:
         hook._begin_step()
         hook._capture("early", np.arange(3))
-        hook._outbox._background.start()
+        hook._write_queue._background.start()
         idle = threading.Event()
-        touch, hook._outbox._touch = hook._outbox._touch, idle.set
+        touch, hook._write_queue._touch = hook._write_queue._touch, idle.set
         assert idle.wait(60)  # the writer thread was idle, but did not publish the step
-        hook._outbox._touch = touch
+        hook._write_queue._touch = touch
         hook.flush()
         assert written.steps() == []
     assert written.steps() == [0]

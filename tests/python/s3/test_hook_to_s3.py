@@ -65,7 +65,7 @@ def test_events_are_there_before_their_index(
 def test_a_used_prefix_is_refused_overwritten_or_gone_on_with(bucket: str) -> None:
     url = f"s3://{bucket}/run"
     train(url)
-    with pytest.raises(SMDebugError, match=r"s3://.*already holds a run.*overwrite=True.*resume=True"):
+    with pytest.raises(SMDebugError, match=r"s3://.*already contains a run.*overwrite=True.*resume=True"):
         train(url)
     train(url, resume=True)
     with smdwidgets.create_trial(url) as trial:

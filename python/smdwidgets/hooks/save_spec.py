@@ -14,11 +14,11 @@ from smdwidgets.config import Collection, ReductionConfig
 from smdwidgets.config.keys import NON_HISTOGRAM_COLLECTIONS, NON_REDUCTION_COLLECTIONS, SCALAR_COLLECTIONS
 from smdwidgets.exceptions import SMDebugValueError
 
-__all__ = ["Keep", "Patterns", "keep"]
+__all__ = ["Patterns", "SaveSpec", "save_spec"]
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class SaveSpec:
     """What to save of one tensor.
 
     ``histogram`` is the collection name that prefixes the TensorBoard tag.
@@ -36,12 +36,12 @@ class Keep:
         return self.raw or bool(self.reductions) or self.histogram is not None or self.scalar
 
 
-def keep(collections: Sequence[Collection], tensorboard: bool) -> Keep:
+def save_spec(collections: Sequence[Collection], tensorboard: bool) -> SaveSpec:
     """Return the union of what the collections save.
 
     >>> both = [Collection("a", reduction_config=ReductionConfig(["mean"])), Collection("b")]
-    >>> keep(both, tensorboard=False)
-    Keep(raw=True, shape=False, reductions=(('mean', False),), histogram=None, scalar=False)
+    >>> save_spec(both, tensorboard=False)
+    SaveSpec(raw=True, shape=False, reductions=(('mean', False),), histogram=None, scalar=False)
     """
     raw = shape = scalar = False
     reductions: dict[tuple[str, bool], None] = {}
@@ -57,7 +57,7 @@ def keep(collections: Sequence[Collection], tensorboard: bool) -> Keep:
         scalar |= tensorboard and collection.name in SCALAR_COLLECTIONS
         if tensorboard and collection.save_histogram and collection.name not in NON_HISTOGRAM_COLLECTIONS:
             histogram = histogram or collection.name
-    return Keep(raw, shape, tuple(reductions), histogram, scalar)
+    return SaveSpec(raw, shape, tuple(reductions), histogram, scalar)
 
 
 class Patterns:

@@ -1,0 +1,170 @@
+"""The queue between a training and the writer's thread: the tensors of each step, in batches.
+
+Tensors are queued in batches, because waking the writer for each tensor would cost more than copying most of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from smdwidgets.hooks.arrays import Staging, TensorCopy
+from smdwidgets.hooks.background import Background
+from smdwidgets.hooks.recorder import Captured, Recorder, StepKey
+from smdwidgets.hooks.save_spec import SaveSpec
+from smdwidgets.hooks.tensorboard import TensorBoardExport
+from smdwidgets.modes import ModeKeys
+
+__all__ = ["WriteQueue"]
+
+#: Bytes of copied tensors in a batch. A smaller batch is queued at the end of the step.
+_BATCH_BYTES = 8 << 20
+
+
+class WriteQueue:
+    """Queues steps for the writer's thread, in order.
+
+    Tensors may come from several threads, because autograd runs one thread per device.
+
+    Args:
+        queue_bytes: the maximum number of queued bytes before the training waits.
+        flush_seconds: the maximum age of a complete step that is not on disk, before the training waits.
+    """
+
+    def __init__(self, queue_bytes: int, flush_seconds: float = 1.0) -> None:
+        self.staging = Staging(queue_bytes)
+        self._queue_bytes = queue_bytes
+        self._flush_seconds = flush_seconds
+        self._background = Background(queue_bytes)
+        self._recorder: Recorder | None = None
+        self._touch: Callable[[], None] = lambda: None
+        self._key: StepKey = (-1, ModeKeys.GLOBAL, -1)
+        self._batch: list[Captured] = []
+        self._bytes = 0
+        self._begun = False
+        self._settled = False
+        self._published = True
+        self._last_put = 0.0
+        self._lock = threading.Lock()
+        self._collections: str | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the queue is open, that is, whether tensors are written."""
+        return self._recorder is not None
+
+    def open(
+        self,
+        root: Path,
+        worker: str,
+        tensorboard: str | None,
+        fsync: bool,
+        send: Callable[..., object] | None,
+        touch: Callable[[], None] = lambda: None,
+        lost: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """Write to this directory from now on. Without a call, everything is dropped.
+
+        ``send`` uploads finished files. The training never waits for an upload because of its age, only because of the
+        number of queued bytes.
+        """
+        export = None if tensorboard is None else TensorBoardExport(tensorboard)
+        self._recorder = Recorder(root, worker, self.staging, export, fsync, send, lost)
+        self._touch = touch
+        self._background = Background(
+            self._queue_bytes, self._flush_seconds if send is None else None, self._idle if send is None else None
+        )
+
+    def begin(self, key: StepKey) -> None:
+        """Begin a step, to which the tensors added from now on belong."""
+        self._key = key
+        self._begun = self._settled = False
+
+    def shape(self, name: str, shape: tuple[int, ...], spec: SaveSpec) -> None:
+        """Add the shape of a tensor, without its value."""
+        if self._recorder is not None:
+            with self._lock:
+                self._add(Captured(name, None, shape, spec, time.time()))
+
+    def tensor(self, name: str, copy: TensorCopy, spec: SaveSpec, timestamp: float | None = None) -> None:
+        """Add the copy of a tensor."""
+        if self._recorder is not None:
+            one = Captured(name, copy, copy.shape, spec, time.time() if timestamp is None else timestamp)
+            with self._lock:
+                self._add(one)
+                self._bytes += copy.nbytes
+                if self._bytes > _BATCH_BYTES:
+                    self._queue_batch()
+
+    def settle(self) -> None:
+        """Mark the step as probably complete: it is published unless more tensors follow within ``flush_seconds``."""
+        self._settled = True
+        if not self.empty:
+            self._background.start()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no tensor was added since the step began."""
+        return not (self._batch or self._begun)
+
+    def end(self) -> None:
+        """End the step. The writer makes its files visible after it has written them."""
+        if self._recorder is not None and not self.empty:
+            with self._lock:
+                self._queue_batch()
+            self._background.put(self._recorder.finish)
+
+    def publish(self) -> None:
+        """Make the current step visible to readers, although more tensors may follow."""
+        if self._recorder is not None and not self.empty:
+            with self._lock:
+                self._queue_batch()
+                self._published = True
+            self._background.put(self._recorder.publish)
+
+    def collections(self, content: str) -> None:
+        """Write the collection file if its content has changed."""
+        if self._recorder is not None and content != self._collections:
+            self._collections = content
+            self._background.put(self._recorder.collections, content)
+
+    def wait(self) -> None:
+        """Wait until every ended step is on disk."""
+        self._background.wait()
+
+    def close(self) -> None:
+        """Write what is queued, then stop the writer's thread."""
+        if self._recorder is not None:
+            self._background.put(self._recorder.close)
+        self._background.close()
+        self.staging.clear()
+
+    def _add(self, one: Captured) -> None:
+        self._batch.append(one)
+        self._published = False
+        self._last_put = time.monotonic()
+
+    def _idle(self) -> None:
+        """Publish a settled step. Runs on the writer's thread every ``flush_seconds`` while nothing is queued."""
+        self._touch()
+        recorder = self._recorder
+        with self._lock:
+            quiet = time.monotonic() - self._last_put >= self._flush_seconds
+            if recorder is None or self._published or not self._settled or not quiet:
+                return
+            key, batch = self._key, self._batch
+            self._batch, self._bytes, self._published = [], 0, True
+            self._begun = self._begun or bool(batch)
+        # This runs on the writer's thread, so batches that the training queues meanwhile are written after this one.
+        if batch:
+            recorder.write(key, batch)
+        recorder.publish()
+
+    def _queue_batch(self) -> None:
+        if self._recorder is not None and self._batch:
+            batch, nbytes = self._batch, self._bytes
+            self._batch, self._bytes = [], 0
+            self._begun = True
+            self._background.put(self._recorder.write, self._key, batch, nbytes=max(nbytes, 1))
