@@ -6,14 +6,14 @@ from typing import Any
 
 from smdwidgets.exceptions import TensorUnavailableForStep, WaitTimeout
 from smdwidgets.modes import ModeKeys
-from smdwidgets.trials.followed import Followed
+from smdwidgets.trials.refreshable import RefreshableTrial
 from smdwidgets.trials.wait import wait_until
 
 #: Later steps of the same worker that are checked to tell a delayed file from a lost one.
 _LATER = 3
 
 
-def wait_for_event_file(trial: Followed, place: Any, name: str, step_num: int, mode: ModeKeys) -> None:
+def wait_for_event_file(trial: RefreshableTrial, place: Any, name: str, step_num: int, mode: ModeKeys) -> None:
     """Return once the event file of a place exists.
 
     Uploaders do not preserve order, so an index file may arrive before its event file. :class:`TensorUnavailableForStep` is
@@ -47,7 +47,7 @@ def wait_for_event_file(trial: Followed, place: Any, name: str, step_num: int, m
         raise lost(f"did not appear within {timeout.seconds:g} s") from None
 
 
-def _later_files(trial: Followed, place: Any) -> list[str]:
+def _later_files(trial: RefreshableTrial, place: Any) -> list[str]:
     index = trial._run.index
     this = f"{place.step:012d}"
     later = [step for step in index.steps() if step > place.step and place.worker in index.workers_at(step)]

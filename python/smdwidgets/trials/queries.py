@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from enum import Enum
 
 from smdwidgets.modes import ModeKeys
-from smdwidgets.trials.followed import Followed
+from smdwidgets.trials.refreshable import RefreshableTrial
 from smdwidgets.trials.run import is_text, possible
 
 
@@ -22,7 +22,7 @@ class StepState(Enum):
     NOT_YET_AVAILABLE = 2
 
 
-class RunQueries(Followed):
+class RunQueries(RefreshableTrial):
     """Queries on the index of a run, cached until the run grows."""
 
     def _all_steps(self, mode: ModeKeys) -> list[int]:

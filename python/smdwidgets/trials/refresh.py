@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
-from smdwidgets.trials.followed import Followed
+from smdwidgets.trials.refreshable import RefreshableTrial
 
-Trials = TypeVar("Trials", bound=Followed | Iterable[Followed])
+Trials = TypeVar("Trials", bound=RefreshableTrial | Iterable[RefreshableTrial])
 
 
 @contextmanager
@@ -32,8 +32,8 @@ def refresh(trials: Trials) -> Iterator[Trials]:
         yield trials
 
 
-def _refreshing(trials: Followed | Iterable[Followed], on: bool) -> ExitStack:
+def _refreshing(trials: RefreshableTrial | Iterable[RefreshableTrial], on: bool) -> ExitStack:
     with ExitStack() as stack:
-        for trial in [trials] if isinstance(trials, Followed) else trials:
+        for trial in [trials] if isinstance(trials, RefreshableTrial) else trials:
             stack.enter_context(trial.refreshing(on))
         return stack.pop_all()

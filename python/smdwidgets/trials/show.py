@@ -8,7 +8,7 @@ from __future__ import annotations
 from smdwidgets._text import listed, markup, natural, shown, visible
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import RunEnd
-from smdwidgets.trials.followed import Followed
+from smdwidgets.trials.refreshable import RefreshableTrial
 
 #: Maximum characters of one value.
 _LONGEST = 400
@@ -36,7 +36,7 @@ def _state(end: RunEnd | None) -> str:
     return "ended" if end.how == "ended" else f"ended: {end}"
 
 
-def _trial_facts(trial: Followed) -> list[tuple[str, str]]:
+def _trial_facts(trial: RefreshableTrial) -> list[tuple[str, str]]:
     """Return labels and values of a summary, without reading or refreshing."""
     index, run = trial._run.index, trial._run
     state = "closed" if trial._closed else _state(run.end())
@@ -60,19 +60,19 @@ def _trial_facts(trial: Followed) -> list[tuple[str, str]]:
     return facts
 
 
-def trial_text(trial: Followed) -> str:
+def trial_text(trial: RefreshableTrial) -> str:
     """Return the repr of a trial."""
     lines = [f"<{type(trial).__name__} {shown(trial.name)}"]
     lines += [f"  {label + ':' if label else '':<13}{visible(fact, _LONGEST)}" for label, fact in _trial_facts(trial)]
     return "\n".join(lines) + ">"
 
 
-def trial_html(trial: Followed) -> str:
+def trial_html(trial: RefreshableTrial) -> str:
     """Return the HTML representation of a trial."""
     return _table(f"{type(trial).__name__} {shown(trial.name)}", _trial_facts(trial))
 
 
-def _tensor_facts(trial: Followed, tensor_name: str) -> list[tuple[str, str]]:
+def _tensor_facts(trial: RefreshableTrial, tensor_name: str) -> list[tuple[str, str]]:
     if trial._closed:
         return [("state", "the trial is closed")]
     index = trial._run.index
@@ -100,13 +100,13 @@ def _tensor_facts(trial: Followed, tensor_name: str) -> list[tuple[str, str]]:
     return facts
 
 
-def tensor_text(trial: Followed, name: str) -> str:
+def tensor_text(trial: RefreshableTrial, name: str) -> str:
     """Return the repr of a tensor."""
     facts = ", ".join(f"{label}: {visible(fact, _LONGEST)}" for label, fact in _tensor_facts(trial, name))
     return f"<Tensor {shown(name)} ({facts})>"
 
 
-def tensor_html(trial: Followed, name: str) -> str:
+def tensor_html(trial: RefreshableTrial, name: str) -> str:
     """Return the HTML representation of a tensor."""
     return _table(f"Tensor {shown(name)}", _tensor_facts(trial, name))
 

@@ -28,7 +28,7 @@ WAIT_FOR_COLLECTIONS = 600.0
 _LOG_WAIT_AFTER = 1.0
 
 
-class Followed:
+class RefreshableTrial:
     """An open run that can be refreshed. Thread-safe."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Followed:
 
         None means unbounded.
 
-        >>> Followed.checked_range((100, None))
+        >>> RefreshableTrial.checked_range((100, None))
         (100, None)
         """
         if range_steps is None:
