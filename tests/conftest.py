@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -22,6 +23,12 @@ settings.register_profile("desk", database=None, deadline=None, print_blob=True)
 # Where each example takes a hundred times as long: `make memcheck`.
 settings.register_profile("few", parent=settings.get_profile("ci"), max_examples=3)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+# A process in the background, or under nohup, ignores signals that tests send to themselves and to their children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

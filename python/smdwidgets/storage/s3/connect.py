@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
@@ -98,14 +99,14 @@ def connect(*, session: boto3.Session | None = None, endpoint_url: str | None = 
         request_checksum_calculation="when_required",
     )
     if session is None:
-        session = boto3.Session(botocore_session=_session_with_fast_timestamps())
+        session = boto3.Session(botocore_session=_fast_session())
     return session.client("s3", endpoint_url=endpoint_url, config=config)
 
 
-def _session_with_fast_timestamps() -> Any:
-    """Create a botocore session with a fast timestamp parser.
+def _fast_session() -> Any:
+    """Create a botocore session with a fast timestamp parser and a shared loader of service models.
 
-    The default parser takes most of the time of a listing.
+    The default parser takes most of the time of a listing, and the models of a new loader most of the time of a connection.
     """
     from botocore.session import get_session
     from botocore.utils import parse_timestamp
@@ -118,4 +119,17 @@ def _session_with_fast_timestamps() -> Any:
 
     session = get_session()
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=read)
+    session.register_component("data_loader", _model_loader(session.get_config_variable("data_path")))
     return session
+
+
+@functools.cache
+def _model_loader(data_path: str | None) -> Any:
+    """Return the loader of service models, which caches what it has read.
+
+    Args:
+        data_path: botocore's setting of additional directories, if any.
+    """
+    from botocore.loaders import create_loader
+
+    return create_loader(data_path)
