@@ -31,7 +31,7 @@ from smdwidgets.rules import RuleRunner, measurements
 
 RATE = 50
 #: What rules may keep of each step of the beginning: less than they ask for, so that this cache is full too.
-KEPT_A_STEP = measurements.KEPT_BYTES // 16_000
+KEPT_A_STEP = measurements.CACHE_BYTES // 16_000
 #: How far the training of a short soak may be ahead of the rules, so that a busy machine makes it slow and fails nothing.
 AHEAD = 250
 #: Seconds that catching up with the beginning may take on a slow machine.
@@ -155,9 +155,9 @@ def soak(root: Path, seconds: float, beginning: int) -> dict[str, Any]:
         assert writer.stdout is not None
         trial = smdwidgets.create_trial(root, wait=60)
         trial.wait_for_steps([10], timeout=60)
-        measurements.KEPT_STEPS = min(measurements.KEPT_STEPS, beginning)
+        measurements.CACHED_STEPS = min(measurements.CACHED_STEPS, beginning)
         kept = measurements.measurements_of(trial)
-        kept._kept_bytes = min(kept._kept_bytes, beginning * KEPT_A_STEP)
+        kept._cache_bytes = min(kept._cache_bytes, beginning * KEPT_A_STEP)
         runner = RuleRunner(trial)
         for name, parameters in RULES.items():
             runner.add(name, **parameters)

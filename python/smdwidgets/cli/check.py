@@ -26,8 +26,8 @@ from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules import BUILTIN, Rule, RuleRunner, describe
 from smdwidgets.rules.actions import Actions, StopTraining
 from smdwidgets.rules.builtin import CreateXgboostReport, SelectingRule, SimilarAcrossRuns, StalledTrainingRule
+from smdwidgets.rules.creation import make_rule
 from smdwidgets.rules.evaluation import Evaluation
-from smdwidgets.rules.making import make_rule
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial, create_trial
 

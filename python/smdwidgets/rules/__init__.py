@@ -11,10 +11,10 @@ from smdwidgets.rules.actions import SMS, Action, ActionList, Actions, Call, Com
 from smdwidgets.rules.builtin import *  # noqa: F403
 from smdwidgets.rules.builtin import BUILTIN
 from smdwidgets.rules.config import rules_from_json
+from smdwidgets.rules.creation import make_rule
 from smdwidgets.rules.evaluation import Evaluation, Outcome, RuleEvent, Status
 from smdwidgets.rules.findings import Finding
 from smdwidgets.rules.invoke import invoke_rule
-from smdwidgets.rules.making import make_rule
 from smdwidgets.rules.parameters import RuleParameterError
 from smdwidgets.rules.registry import UnknownRule, describe, find_rule, rule_classes
 from smdwidgets.rules.required import RequiredTensors, RequiredTensorsForTrial

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.exceptions import SMDebugRuntimeError, SMDebugValueError
 from smdwidgets.rules.actions import parse_actions
-from smdwidgets.rules.making import make_rule
+from smdwidgets.rules.creation import make_rule
 from smdwidgets.rules.registry import UnknownRule
 from smdwidgets.rules.rule import Rule
 

@@ -15,9 +15,9 @@ from smdwidgets.exceptions import (
     TensorUnavailableForStep,
 )
 from smdwidgets.modes import ModeKeys
-from smdwidgets.rules.follow import Feed, batches
 from smdwidgets.rules.prefetch import needs_of, portions
 from smdwidgets.rules.progress import Progress
+from smdwidgets.rules.step_poller import StepPoller, batches
 from smdwidgets.trials.refresh import no_refresh
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ UNAVAILABLE = (StepUnavailable, TensorUnavailable, TensorUnavailableForStep)
 
 _log = logging.getLogger("smdwidgets.rules")
 #: Seconds without a new step after which a log message says what the rule waits for.
-SAY_AFTER = 10.0
+LOG_AFTER = 10.0
 
 
 def invoke_rule(
@@ -57,27 +57,27 @@ def invoke_rule(
             print(f"no finding until the end of the run at step {end.last_step}")
     """
     start_step = 0 if start_step is None else start_step
-    feed = Feed(rule_obj.base_trial, start_step, end_step)
+    poller = StepPoller(rule_obj.base_trial, start_step, end_step)
     logged = False
 
     def waiting(seconds: float) -> bool:
         nonlocal logged
-        if feed.silence > SAY_AFTER and not logged:
+        if poller.silence > LOG_AFTER and not logged:
             logged = True
             _log.info(
                 "rule %s waits for a step after %d of run %s",
                 rule_obj.rule_name,
-                feed.last_step,
+                poller.last_step,
                 shown(rule_obj.base_trial.path, 400),
             )
-        if rule_obj.while_waiting(feed.last_step, feed.silence):
-            _fired(rule_obj, feed.last_step, raise_eval_cond)
+        if rule_obj.while_waiting(poller.last_step, poller.silence):
+            _fired(rule_obj, poller.last_step, raise_eval_cond)
         time.sleep(seconds)
         return False
 
     done = total = 0
     with Progress(rule_obj.rule_name) as progress:
-        for new in batches(feed, waiting):
+        for new in batches(poller, waiting):
             logged = False
             total += len(new)
             for portion in portions(rule_obj.base_trial, needs_of([rule_obj]), new):
@@ -85,8 +85,8 @@ def invoke_rule(
                     _invoke(rule_obj, step, raise_eval_cond)
                     done += 1
                     progress.update(done, total, f"step {step}")
-    rule_obj.finish(feed.last_step if feed.last_step >= 0 else None)
-    _log.info("rule %s finished: %d steps evaluated, last step %d", rule_obj.rule_name, done, feed.last_step)
+    rule_obj.finish(poller.last_step if poller.last_step >= 0 else None)
+    _log.info("rule %s finished: %d steps evaluated, last step %d", rule_obj.rule_name, done, poller.last_step)
     with no_refresh([rule_obj.base_trial]) as [trial]:
         last = max(trial.steps(), default=-1)
     beyond = max(start_step, last + 1)

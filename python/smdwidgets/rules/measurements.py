@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["Measurements", "measurements_of"]
 
 #: Cache limit in bytes per run; the oldest entries are evicted first, and read again when needed.
-KEPT_BYTES = 64 * 1024 * 1024
+CACHE_BYTES = 64 * 1024 * 1024
 #: Approximate overhead in bytes of one cached result: its key and dictionary entry.
 ENTRY_OVERHEAD = 400
 #: Number of steps whose names and modes are cached; larger than the look-back of any rule.
-KEPT_STEPS = 4096
+CACHED_STEPS = 4096
 #: Maximum number of distinct sets of names that steps share.
-KEPT_LAYOUTS = 256
+CACHED_LAYOUTS = 256
 
 #: Number of steps that a fold prefetches at once.
 FOLDED_AT_ONCE = 256
@@ -49,7 +49,7 @@ Layout = tuple[tuple[str, ...], tuple[str | None, ...]]
 class Measurements:
     """Cached columns of one run. Thread-safe."""
 
-    def __init__(self, trial: Trial, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, trial: Trial, cache_bytes: int = CACHE_BYTES) -> None:
         # A weak reference, because the global registry of measurements must not keep the trial alive.
         self._trial = weakref.ref(trial)
         self._lock = threading.RLock()
@@ -57,7 +57,7 @@ class Measurements:
         self._derived: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
         self._folds: dict[tuple[Hashable, ...], tuple[int | None, Any]] = {}
         self._bytes = 0
-        self._kept_bytes = kept_bytes
+        self._cache_bytes = cache_bytes
         self._steps = array("q")
         self._modes: OrderedDict[int, ModeKeys] = OrderedDict()
         self._rosters: OrderedDict[int, tuple[str, ...]] = OrderedDict()
@@ -109,7 +109,7 @@ class Measurements:
             mode = self._modes.get(step)
             if mode is None:
                 mode = self._modes[step] = self.trial.mode(step) or ModeKeys.GLOBAL
-                if len(self._modes) > KEPT_STEPS:
+                if len(self._modes) > CACHED_STEPS:
                     self._modes.popitem(last=False)
             return mode
 
@@ -122,7 +122,7 @@ class Measurements:
                 if names == self._last_roster:  # steps usually save the same tensors, so share one tuple
                     names = self._last_roster
                 self._last_roster = self._rosters[step] = names
-                if len(self._rosters) > KEPT_STEPS:
+                if len(self._rosters) > CACHED_STEPS:
                     self._rosters.popitem(last=False)
             return names
 
@@ -201,7 +201,7 @@ class Measurements:
         columns = list(dict.fromkeys(column for each in wanted.values() for some in each.values() for column in some))
         for key in selected_names:  # empty tables mark these as fetched, even if the sweep finds no rows
             if key not in self._tables:
-                self._keep(key, StepTable(key[1], (), (), {column: np.empty(0) for column in wanted[key[1]][key[0]]}))
+                self._store(key, StepTable(key[1], (), (), {column: np.empty(0) for column in wanted[key[1]][key[0]]}))
         if not names:
             return
         steps = sorted(wanted)
@@ -249,7 +249,7 @@ class Measurements:
                 self._merge((selector, step), table)
 
     def _layout(self, names: tuple[str, ...], workers: tuple[str | None, ...]) -> Layout:
-        if len(self._layouts) >= KEPT_LAYOUTS:
+        if len(self._layouts) >= CACHED_LAYOUTS:
             self._layouts.clear()
         return self._layouts.setdefault((names, workers), (names, workers))
 
@@ -266,12 +266,12 @@ class Measurements:
             )
         if old is not None:
             self._drop(key)
-        self._keep(key, new)
+        self._store(key, new)
 
-    def _keep(self, key: tuple[Selector, int], table: StepTable) -> None:
+    def _store(self, key: tuple[Selector, int], table: StepTable) -> None:
         self._tables[key] = table
         self._bytes += table.nbytes
-        while self._bytes > self._kept_bytes and len(self._tables) > 1:
+        while self._bytes > self._cache_bytes and len(self._tables) > 1:
             self._drop(next(iter(self._tables)))
 
     def _drop(self, key: tuple[Selector, int]) -> None:
@@ -330,7 +330,7 @@ class Measurements:
                 self._folds[key] = (todo[-1], state)
             return cast("V", state)
 
-    def kept(self, key: tuple[Hashable, ...], compute: Callable[[], V]) -> V:
+    def cached(self, key: tuple[Hashable, ...], compute: Callable[[], V]) -> V:
         """Return a cached result, computed on first use.
 
         The key must contain everything that the result depends on: kind, tensors, step and parameters.
@@ -343,7 +343,7 @@ class Measurements:
             if key not in self._derived:
                 self._derived[key] = result
                 self._bytes += ENTRY_OVERHEAD + _size(result)
-            while self._bytes > self._kept_bytes and len(self._derived) > 1:
+            while self._bytes > self._cache_bytes and len(self._derived) > 1:
                 self._bytes -= ENTRY_OVERHEAD + _size(self._derived.popitem(last=False)[1])
         return result
 

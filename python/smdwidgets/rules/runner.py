@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 from smdwidgets._text import did_you_mean, markup, shown, visible
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules.config import rules_from_json
+from smdwidgets.rules.creation import make_rule, recreate_rule
 from smdwidgets.rules.evaluation import Evaluation, Outcome, RuleEvent, Status
-from smdwidgets.rules.follow import Feed
+from smdwidgets.rules.event_publisher import EventPublisher, Listener
 from smdwidgets.rules.invoke import UNAVAILABLE
-from smdwidgets.rules.making import make_rule, remade
-from smdwidgets.rules.news import Listener, News
 from smdwidgets.rules.prefetch import needs_of, portions
 from smdwidgets.rules.rule import Rule
+from smdwidgets.rules.step_poller import StepPoller
 from smdwidgets.rules.sweep import Cancelled
 from smdwidgets.trials.refresh import no_refresh
 
@@ -64,7 +64,7 @@ class RuleRunner:
         self.trial = trial
         self.follow = follow
         self.stop_at_first = stop_at_first
-        self._feed = Feed(trial, start_step, end_step)
+        self._poller = StepPoller(trial, start_step, end_step)
         #: Steps seen so far. Only the background thread appends.
         self._seen = array("q")
         #: Number of evaluated steps for each rule.
@@ -78,7 +78,7 @@ class RuleRunner:
         self._idle = threading.Event()
         self._idle.set()
         self._thread: threading.Thread | None = None
-        self._news = News()
+        self._publisher = EventPublisher()
         for rule in [rules] if isinstance(rules, str | Rule | type) else rules:
             self.add(rule)
 
@@ -135,7 +135,7 @@ class RuleRunner:
         """
         with self._lock:
             evaluation = self[name]
-            rule = remade(evaluation.rule, parameters)
+            rule = recreate_rule(evaluation.rule, parameters)
             self._restart(evaluation, rule)
         return evaluation
 
@@ -253,14 +253,14 @@ class RuleRunner:
                 if self._paused.is_set():
                     self._wake.wait(0.5)
                     continue
-                self._look()
+                self._poll()
                 if self._judge_some():
                     continue
                 if self._is_complete():
                     break
                 self._while_waiting()
                 if not self._is_complete():
-                    self._wake.wait(self._feed.pause)
+                    self._wake.wait(self._poller.pause)
         except Exception as error:
             # The run itself failed, for example because it was deleted. All active rules end with this error.
             _log.exception("cannot evaluate the rules of run %s", shown(self.trial.name))
@@ -271,9 +271,9 @@ class RuleRunner:
         finally:
             self._finish()
 
-    def _look(self) -> None:
-        if not self._feed.ended and not (self._seen and not self.follow):
-            self._seen.extend(self._feed.look())
+    def _poll(self) -> None:
+        if not self._poller.ended and not (self._seen and not self.follow):
+            self._seen.extend(self._poller.poll())
             for trial in {id(each): each for rule in self._active() for each in rule.rule.other_trials or ()}.values():
                 trial.steps()  # refreshes the other trials, which are not refreshed while a step is judged
 
@@ -284,7 +284,7 @@ class RuleRunner:
         """Return whether all steps are evaluated and no more steps will come."""
         with self._lock:
             behind = any(self._at[each.name] < len(self._seen) for each in self._active())
-        return not behind and (self._feed.ended or not self.follow or not self._evaluations)
+        return not behind and (self._poller.ended or not self.follow or not self._evaluations)
 
     def _judge_some(self) -> bool:
         """Evaluate a portion of steps with the rules that are furthest behind.
@@ -344,18 +344,18 @@ class RuleRunner:
         for evaluation in self._active():
             rule = evaluation.rule
             try:
-                fired = rule.while_waiting(self._feed.last_step, self._feed.silence)
+                fired = rule.while_waiting(self._poller.last_step, self._poller.silence)
             except Exception as error:
                 _log.warning("%s: %s", visible(evaluation.name, 200), visible(error, 2000))
                 continue
             if fired:
-                step = self._feed.last_step
+                step = self._poller.last_step
                 self._publish(evaluation.note_silence(step, rule.explain(step), tuple(rule.findings)))
                 rule.act(step)
 
     def _finish(self) -> None:
         stopped = self._stop.is_set()
-        if not stopped and not self.follow and not self._feed.ended:
+        if not stopped and not self.follow and not self._poller.ended:
             self._while_waiting()
         last = self._seen[-1] if self._seen else None
         for evaluation in self._active():
@@ -374,7 +374,7 @@ class RuleRunner:
                 self._begin()  # stays non-idle, so that `wait` does not return
             else:
                 self._idle.set()
-                self._news.idle()
+                self._publisher.publish_idle()
 
     # --------------------------------------------------------------------------------------------------------- events
 
@@ -383,14 +383,14 @@ class RuleRunner:
 
         The function runs on the background thread and should return quickly. Returns a function that unsubscribes.
         """
-        return self._news.subscribe(listener)
+        return self._publisher.subscribe(listener)
 
     def events(self, timeout: float | None = None) -> Iterator[RuleEvent]:
         """Yield events until the runner is idle or no event arrives for `timeout` seconds."""
-        return self._news.stream(self._idle.is_set, timeout)
+        return self._publisher.stream(self._idle.is_set, timeout)
 
     def _publish(self, event: RuleEvent) -> None:
-        self._news.tell(event)
+        self._publisher.publish(event)
 
     def _publish_end(self, evaluation: Evaluation) -> None:
         self._publish(RuleEvent(evaluation.name, None, "finished", evaluation.message, (), evaluation.status))

@@ -27,16 +27,16 @@ def long_run(root: Path, steps: int = STEPS) -> Path:
 def test_cache_size_includes_the_overhead_of_small_entries(tmp_path: Path) -> None:
     trial = create_trial(long_run(tmp_path))
     trial.values("w")  # reads every index file, whose memory is not measured here
-    kept = Measurements(trial, kept_bytes=KEPT)
+    cached = Measurements(trial, cache_bytes=KEPT)
     columns = ("min", "max", "mean", "size")
     steps = trial.steps()
     tracemalloc.start()
     try:
         for at, step in enumerate(steps):
             if at % 50 == 0:
-                kept.prefetch([Need(ALL, columns)], steps[at : at + 50])
-            assert kept.table(ALL, step, columns)["max"].max() == max(step, 1 / (step + 1))
-            assert kept.kept(("twice", step), lambda step=step: np.full(3, 2.0 * step)).tolist() == [2 * step] * 3
+                cached.prefetch([Need(ALL, columns)], steps[at : at + 50])
+            assert cached.table(ALL, step, columns)["max"].max() == max(step, 1 / (step + 1))
+            assert cached.cached(("twice", step), lambda step=step: np.full(3, 2.0 * step)).tolist() == [2 * step] * 3
             if at == STEPS // 2:
                 half = tracemalloc.get_traced_memory()[0]
         full = tracemalloc.get_traced_memory()[0]
@@ -45,13 +45,13 @@ def test_cache_size_includes_the_overhead_of_small_entries(tmp_path: Path) -> No
     assert half < 2 * KEPT
     # The second half adds only 8 bytes per step, and names and modes, which are cached for a few thousand steps.
     assert full - half < 0.3 * KEPT
-    assert kept.table(ALL, 3, columns)["max"].tolist() == [0.25, 3.0]
+    assert cached.table(ALL, 3, columns)["max"].tolist() == [0.25, 3.0]
     trial.close()
 
 
 def test_rerun_after_eviction_has_the_same_outcomes(tmp_path: Path) -> None:
     trial = create_trial(long_run(tmp_path, 300))
-    measurements_of(trial)._kept_bytes = 20_000  # less than one prefetch
+    measurements_of(trial)._cache_bytes = 20_000  # less than one prefetch
     runner = RuleRunner(trial)
     runner.add("ExplodingTensor", tensor_regex="w")
     runner.add("LossNotDecreasing", tensor_regex="loss", use_losses_collection=False, diff_percent=30)

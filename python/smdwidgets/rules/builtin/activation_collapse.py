@@ -72,7 +72,7 @@ class ActivationCollapse(BuiltinRule):
             except SMDebugError:
                 return None
 
-        return self.measurements.kept(("spread", name, step, worker), compute)
+        return self.measurements.cached(("spread", name, step, worker), compute)
 
 
 def spread(value: NDArray[Any]) -> tuple[float, float, int] | None:

@@ -26,7 +26,7 @@ class AllZero(SelectingRule):
         return [Need(self.selector, ("zero", "size", "min", "max"))]
 
     def judge(self, step: int) -> None:
-        table = self.look(self.needs()[0], step)
+        table = self.required_table(self.needs()[0], step)
         zero, size, low, high = (table[column] for column in ("zero", "size", "min", "max"))
         with np.errstate(invalid="ignore", divide="ignore"):
             share = 100.0 * zero / size

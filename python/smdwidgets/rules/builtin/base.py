@@ -109,7 +109,7 @@ class BuiltinRule(HasParameters, Rule):
 
     # ---------------------------------------------------------------------------------------- helpers for subclasses
 
-    def look(self, need: Need, step: int) -> StepTable:
+    def required_table(self, need: Need, step: int) -> StepTable:
         """Return the needed columns at this step.
 
         Raises:

@@ -115,7 +115,7 @@ def _sums_at(measurements: Measurements, selector: Selector, channel: int, step:
                 total = _add_counts(total, {len(sums): _ImageSums(value.shape[0], sums, value.size // len(sums))})
         return total
 
-    return measurements.kept(("image sums", selector, channel, step), count)
+    return measurements.cached(("image sums", selector, channel, step), count)
 
 
 def _axis(shape: tuple[int, ...], channel: int) -> int:

@@ -81,7 +81,7 @@ class ClassImbalance(BuiltinRule):
     def _counted_at(self, step: int) -> dict[int, tuple[int, int]]:
         """Return labels and mispredictions by class at this step."""
         key = ("classes", step, self.labels_regex, self.predictions_regex, self.argmax)
-        return self.measurements.kept(key, lambda: self._count(step))
+        return self.measurements.cached(key, lambda: self._count(step))
 
     def _count(self, step: int) -> dict[int, tuple[int, int]]:
         measurements = self.measurements

@@ -53,7 +53,7 @@ class Confusion(BuiltinRule):
         if not labels or not predictions:
             raise NothingToJudge("no labels with predictions at this step")
         key = ("confusion", step, tuple(labels), tuple(predictions), self.category_no)
-        matrix = self.measurements.kept(key, lambda: self._matrix(step, labels, predictions))
+        matrix = self.measurements.cached(key, lambda: self._matrix(step, labels, predictions))
         if not matrix.sum():
             raise NothingToJudge("labels and predictions at this step do not match")
         self._judge_matrix(matrix, predictions[0], step)

@@ -31,7 +31,7 @@ class ExplodingTensor(SelectingRule):
         return [Need(self.selector, ("min", "max", "size"))]
 
     def judge(self, step: int) -> None:
-        table = self.look(self.needs()[0], step)
+        table = self.required_table(self.needs()[0], step)
         low, high = table["min"], table["max"]
         nan = np.isnan(low) | np.isnan(high)
         fault = nan if self.only_nan else nan | np.isinf(low) | np.isinf(high)

@@ -36,7 +36,7 @@ class FeatureImportanceOverweight(BuiltinRule):
         return [Need(self.selector, ("mean", "size"))]
 
     def judge(self, step: int) -> None:
-        found = self.look(self.needs()[0], step).scalars()
+        found = self.required_table(self.needs()[0], step).scalars()
         importances = {name: value for name, value in found.items() if math.isfinite(value)}
         total = sum(importances.values())
         if len(importances) <= self.nfeatures:

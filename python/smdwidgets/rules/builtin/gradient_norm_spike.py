@@ -39,7 +39,7 @@ class GradientNormSpike(BuiltinRule):
 
     def judge(self, step: int) -> None:
         need = self.needs()[0]
-        self.look(need, step)
+        self.required_table(need, step)
         norm, tensor, worker = self._norm(step)
         if not math.isfinite(norm):
             self.blame(tensor, step, norm, None, f"the global gradient norm is {number(norm)}", worker)
@@ -87,4 +87,4 @@ class GradientNormSpike(BuiltinRule):
                     worst = (norm, table.names[top], worker or None)
             return worst
 
-        return self.measurements.kept(("global norm", need.selector, step), compute)
+        return self.measurements.cached(("global norm", need.selector, step), compute)

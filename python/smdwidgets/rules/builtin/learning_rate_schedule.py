@@ -47,7 +47,7 @@ class LearningRateSchedule(BuiltinRule):
         return [loss_need(self.selector)]
 
     def judge(self, step: int) -> None:
-        self.look(loss_need(self.selector), step)
+        self.required_table(loss_need(self.selector), step)
         mode = self.training_steps_only(step)
         rates = losses_at(self.measurements, self.selector, step)
         if not rates:

@@ -79,7 +79,7 @@ class LossNotDecreasing(BuiltinRule):
 
     def judge(self, step: int) -> None:
         measurements = self.measurements
-        self.look(loss_need(self.selector), step)
+        self.required_table(loss_need(self.selector), step)
         mode = ModeKeys[self.mode] if self.mode else self._modes.at(measurements, self.selector, step)
         if mode != ModeKeys.GLOBAL and measurements.mode(step) != mode:
             raise NothingToJudge(

@@ -45,7 +45,7 @@ class LossSpike(BuiltinRule):
         return [loss_need(self.selector)]
 
     def judge(self, step: int) -> None:
-        self.look(loss_need(self.selector), step)
+        self.required_table(loss_need(self.selector), step)
         judged = False
         losses = losses_at(self.measurements, self.selector, step)
         if not losses:

@@ -45,7 +45,7 @@ class NLPSequenceRatio(BuiltinRule):
     def judge(self, step: int) -> None:
         selector = Selector((), self.tensor_regex)
         self.rows(selector, step)
-        tokens, counts = self.measurements.kept(
+        tokens, counts = self.measurements.cached(
             ("tokens", selector, step, self.token_values), lambda: self._count(selector, step)
         )
         if not tokens:

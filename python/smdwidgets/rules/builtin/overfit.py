@@ -63,7 +63,7 @@ class Overfit(BuiltinRule):
         return [loss_need(self.selector)]
 
     def judge(self, step: int) -> None:
-        self.look(loss_need(self.selector), step)
+        self.required_table(loss_need(self.selector), step)
         key = ("overfit", self.selector, self.start_step, self.ratio_threshold)
         state = self.measurements.fold(key, step, _State(), self._add, self.needs())
         if not state.ratios:

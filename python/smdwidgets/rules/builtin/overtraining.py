@@ -56,7 +56,7 @@ class Overtraining(BuiltinRule):
         return [loss_need(self.selector)]
 
     def judge(self, step: int) -> None:
-        self.look(loss_need(self.selector), step)
+        self.required_table(loss_need(self.selector), step)
         state = self.measurements.fold(("overtraining", self.delta), step, _State(), self._add, self.needs())
         if not state.judged:
             raise NothingToJudge("no loss at this step")

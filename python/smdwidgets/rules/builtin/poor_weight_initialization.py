@@ -138,4 +138,4 @@ class PoorWeightInitialization(BuiltinRule):
             low, high = np.percentile(value.astype(np.float64), (5, 95))
             return float(high - low) if np.isfinite(high - low) else None
 
-        return self.measurements.kept(("5 to 95", name, step, worker), compute)
+        return self.measurements.cached(("5 to 95", name, step, worker), compute)

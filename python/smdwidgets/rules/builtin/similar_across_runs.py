@@ -79,7 +79,7 @@ class SimilarAcrossRuns(SelectingRule):
 
     def _compare(self, other: Trial, name: str, worker: str | None, step: int, other_step: int) -> bool:
         key = ("similar", id(other), name, worker, step, self.rtol, self.atol, self.equal_nan)
-        difference = self.measurements.kept(key, lambda: self._difference(other, name, worker, step, other_step))
+        difference = self.measurements.cached(key, lambda: self._difference(other, name, worker, step, other_step))
         if difference is None:
             return False
         at_fault, value, message = difference

@@ -27,7 +27,7 @@ class TensorVariance(SelectingRule):
         return [Need(self.selector, ("variance",))]
 
     def judge(self, step: int) -> None:
-        table = self.look(self.needs()[0], step)
+        table = self.required_table(self.needs()[0], step)
         variance = table["variance"]
         for limit, word, sign in ((self.max_threshold, "above", 1.0), (self.min_threshold, "below", -1.0)):
             if limit is None:

@@ -39,7 +39,7 @@ class TreeDepth(BuiltinRule):
         names = self.measurements.names(TREES, step)
         if not names:
             raise NothingToJudge("no tensor of collection 'trees' at this step")
-        found = self.measurements.kept(("tree depth", step), lambda: self._depth(names, step))
+        found = self.measurements.cached(("tree depth", step), lambda: self._depth(names, step))
         if found is None:
             raise NothingToJudge(
                 "none of the tree columns ID, Yes, No and Node that are needed for the depth was saved at this step"

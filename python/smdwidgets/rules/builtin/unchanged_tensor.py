@@ -34,7 +34,7 @@ class UnchangedTensor(SelectingRule):
         return [Need(self.selector, ("min", "max", "size"))]
 
     def judge(self, step: int) -> None:
-        table = self.look(self.needs()[0], step)
+        table = self.required_table(self.needs()[0], step)
         if not self._has_history(step):
             raise NothingToJudge(f"fewer than {self.num_steps} saved steps so far")
         for row in np.flatnonzero(self._same_as_before(step)[1]):
@@ -58,7 +58,7 @@ class UnchangedTensor(SelectingRule):
         """Return the first of the last `num_steps` steps if the tensor is unchanged."""
         for _ in range(self.num_steps - 1):
             before, same = self._same_as_before(step)
-            row = self.look(self.needs()[0], step).row(name, worker)
+            row = self.required_table(self.needs()[0], step).row(name, worker)
             if row is None or not same[row]:
                 return None
             step = int(before[row])
@@ -67,10 +67,10 @@ class UnchangedTensor(SelectingRule):
     def _same_as_before(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return, per tensor, its previous step (-1: none) and whether it is unchanged."""
         key = ("unchanged", self.selector, step, self.rtol, self.atol, self.equal_nan)
-        return self.measurements.kept(key, lambda: self._compare(step))
+        return self.measurements.cached(key, lambda: self._compare(step))
 
     def _compare(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        now = self.look(self.needs()[0], step)
+        now = self.required_table(self.needs()[0], step)
         measurements = self.measurements
         earlier = measurements.earlier(now.names, step, measurements.mode(step))
         before = np.array([earlier.get(name, -1) for name in now.names], dtype=np.int64)

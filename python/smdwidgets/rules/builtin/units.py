@@ -99,4 +99,4 @@ def _at_step(
             total = _add_activity(total, activity(test(value)))
         return total
 
-    return measurements.kept(("activity", name, step, *key), count)
+    return measurements.cached(("activity", name, step, *key), count)

@@ -31,7 +31,7 @@ class VanishingGradient(BuiltinRule):
         return [self._need]
 
     def judge(self, step: int) -> None:
-        table = self.look(self._need, step)
+        table = self.required_table(self._need, step)
         mean = table["abs_mean"]
         for at in np.flatnonzero(mean < self.threshold):
             self.blame(

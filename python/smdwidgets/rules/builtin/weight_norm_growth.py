@@ -38,7 +38,7 @@ class WeightNormGrowth(BuiltinRule):
 
     def judge(self, step: int) -> None:
         need = self.needs()[0]
-        table = self.look(need, step)
+        table = self.required_table(need, step)
         start: _Firsts = {}
         firsts = self.measurements.fold(("first norms", need.selector), step, start, self._add, self.needs())
         norms, size = table["l2"], table["size"]

@@ -50,7 +50,7 @@ class WeightUpdateRatio(BuiltinRule):
         return [Need(WEIGHTS, ("abs_mean", "size"))]
 
     def judge(self, step: int) -> None:
-        table = self.look(self.needs()[0], step)
+        table = self.required_table(self.needs()[0], step)
         mode = self.training_steps_only(step)
         before = self._before(table.names, step, mode)
         if not before:
@@ -61,7 +61,7 @@ class WeightUpdateRatio(BuiltinRule):
             rows, its = table.matching(
                 then, np.array([before.get(name) == other for name in table.names], dtype=np.bool_)
             )
-            change = self.measurements.kept(("update", step, other), partial(self._change, step, other, rows))
+            change = self.measurements.cached(("update", step, other), partial(self._change, step, other, rows))
             with np.errstate(invalid="ignore", divide="ignore"):
                 ratio = change / (then["abs_mean"][its] + self.epsilon)
             judged = judged or bool(np.isfinite(ratio).any())

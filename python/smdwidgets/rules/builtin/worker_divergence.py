@@ -43,7 +43,7 @@ class WorkerDivergence(BuiltinRule):
 
     def judge(self, step: int) -> None:
         need = self.needs()[0]
-        table = self.look(need, step)
+        table = self.required_table(need, step)
         rows = sorted(range(len(table)), key=lambda row: (table.names[row], table.workers[row] or ""))
         judged = False
         for name, group in groupby(rows, key=lambda row: table.names[row]):
@@ -54,7 +54,7 @@ class WorkerDivergence(BuiltinRule):
             key = ("divergence", name, step, tuple(table.workers[row] for row in mine))
             workers = [table.workers[row] for row in mine]
             reductions = np.stack([table[column][mine] for column in need.columns], axis=1)
-            distances, size = self.measurements.kept(key, partial(self._distances, name, step, workers, reductions))
+            distances, size = self.measurements.cached(key, partial(self._distances, name, step, workers, reductions))
             limit = self.atol + self.rtol * size
             worst = int(np.argmax(distances))
             if not distances[worst] <= limit:

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 
 from smdwidgets.rules.evaluation import RuleEvent
 
-__all__ = ["Listener", "News"]
+__all__ = ["EventPublisher", "Listener"]
 
 _log = logging.getLogger("smdwidgets.rules")
 
 Listener = Callable[[RuleEvent], object]
 #: Interval in seconds at which streams check whether the runner is idle.
-LOOK_EVERY = 0.2
+IDLE_CHECK_INTERVAL = 0.2
 #: Marks that the runner became idle; not a rule event.
 _IDLE = RuleEvent("", None, "idle")
 
 
-class News:
+class EventPublisher:
     """Listeners and streams of a runner's events."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class News:
 
         return unsubscribe
 
-    def tell(self, event: RuleEvent) -> None:
+    def publish(self, event: RuleEvent) -> None:
         """Deliver an event. An exception in a listener is logged and not propagated."""
         for stream in list(self._streams):
             stream.put(event)
@@ -48,35 +48,35 @@ class News:
             except Exception:
                 _log.exception("a listener for rule events failed")
 
-    def idle(self) -> None:
+    def publish_idle(self) -> None:
         """Notify streams that the runner is idle."""
         for stream in list(self._streams):
             stream.put(_IDLE)
 
-    def stream(self, at_rest: Callable[[], bool], timeout: float | None) -> Iterator[RuleEvent]:
+    def stream(self, is_idle: Callable[[], bool], timeout: float | None) -> Iterator[RuleEvent]:
         """Yield events until the runner is idle or no event arrives for `timeout` seconds."""
         # Register the queue now, not at the first `next`, so that events in between are not lost.
         events: queue.SimpleQueue[RuleEvent] = queue.SimpleQueue()
         self._streams.add(events)
-        return self._each(events, at_rest, timeout)
+        return self._each(events, is_idle, timeout)
 
     def _each(
-        self, events: queue.SimpleQueue[RuleEvent], at_rest: Callable[[], bool], timeout: float | None
+        self, events: queue.SimpleQueue[RuleEvent], is_idle: Callable[[], bool], timeout: float | None
     ) -> Iterator[RuleEvent]:
         waited = 0.0
         try:
             while True:
                 try:
-                    event = events.get(timeout=LOOK_EVERY)
+                    event = events.get(timeout=IDLE_CHECK_INTERVAL)
                 except queue.Empty:
-                    waited += LOOK_EVERY
-                    if at_rest() or (timeout is not None and waited >= timeout):
+                    waited += IDLE_CHECK_INTERVAL
+                    if is_idle() or (timeout is not None and waited >= timeout):
                         return
                     continue
                 waited = 0.0
                 if event is not _IDLE:
                     yield event
-                elif at_rest() and events.empty():
+                elif is_idle() and events.empty():
                     return
         finally:
             self._streams.discard(events)

@@ -12,13 +12,13 @@ from smdwidgets.trials.refresh import refresh
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
 
-__all__ = ["Feed", "batches"]
+__all__ = ["StepPoller", "batches"]
 
 #: Polling interval in seconds: initial and maximum.
 SHORTEST_WAIT, LONGEST_WAIT = 0.05, 2.0
 
 
-class Feed:
+class StepPoller:
     """Poll a run for new steps."""
 
     def __init__(self, trial: Trial, start_step: int = 0, end_step: int | None = None) -> None:
@@ -32,7 +32,7 @@ class Feed:
         self.ended = False
         self._new_step_at = time.monotonic()
 
-    def look(self) -> list[int]:
+    def poll(self) -> list[int]:
         """Return new steps, ascending. Sets `ended` after the last step."""
         with refresh([self.trial]):
             # Check for the end before listing steps, so that steps saved just before the end are not missed.
@@ -51,7 +51,7 @@ class Feed:
 
     @property
     def silence(self) -> float:
-        """Seconds since the last new step, or since the feed was created."""
+        """Seconds since the last new step, or since the poller was created."""
         return time.monotonic() - self._new_step_at
 
     @property
@@ -60,15 +60,15 @@ class Feed:
         return min(max(SHORTEST_WAIT, self.silence / 4), LONGEST_WAIT)
 
 
-def batches(feed: Feed, waiting: Callable[[float], bool]) -> Iterator[list[int]]:
+def batches(poller: StepPoller, waiting: Callable[[float], bool]) -> Iterator[list[int]]:
     """Yield batches of new steps until the run ends.
 
     `waiting(seconds)` is called when there are no new steps; if it returns True, the iteration ends.
     """
     while True:
-        if new := feed.look():
+        if new := poller.poll():
             yield new
-        if feed.ended:
+        if poller.ended:
             return
-        if not new and waiting(feed.pause):
+        if not new and waiting(poller.pause):
             return

@@ -16,7 +16,7 @@ from smdwidgets.rules.rule import Rule
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
 
-__all__ = ["make_rule", "remade"]
+__all__ = ["make_rule", "recreate_rule"]
 
 
 def make_rule(rule: str | type[Rule] | Rule, trial: Trial, parameters: Mapping[str, object] | None = None) -> Rule:
@@ -29,7 +29,7 @@ def make_rule(rule: str | type[Rule] | Rule, trial: Trial, parameters: Mapping[s
     """
     given = dict(parameters or {})
     if isinstance(rule, Rule):
-        return remade(rule, given) if given else rule
+        return recreate_rule(rule, given) if given else rule
     made = find_rule(rule) if isinstance(rule, str) else rule
     if not (isinstance(made, type) and issubclass(made, Rule)):
         raise SMDebugTypeError(f"invalid rule {shown(made)}; pass the name of a rule, a Rule class or a Rule object")
@@ -40,11 +40,11 @@ def make_rule(rule: str | type[Rule] | Rule, trial: Trial, parameters: Mapping[s
     return made(trial, **given)  # type: ignore[arg-type]
 
 
-def remade(rule: Rule, changes: Mapping[str, object]) -> Rule:
+def recreate_rule(rule: Rule, changes: Mapping[str, object]) -> Rule:
     """Return a fresh copy of a rule with changed parameters and the same actions."""
     kind = type(rule)
     given: dict[str, Any] = {
-        name: value for name in parameters_of(kind) if (value := getattr(rule, name, _NOT_KEPT)) is not _NOT_KEPT
+        name: value for name in parameters_of(kind) if (value := getattr(rule, name, _MISSING)) is not _MISSING
     }
     given.update(changes)
     if not isinstance(rule, HasParameters):
@@ -56,7 +56,7 @@ def remade(rule: Rule, changes: Mapping[str, object]) -> Rule:
     return new
 
 
-_NOT_KEPT = object()
+_MISSING = object()
 
 
 def _check_arguments(kind: type[Rule], given: Mapping[str, object]) -> None:
