@@ -111,10 +111,10 @@ class Browser(Page):
     def _receive(self, message: dict[str, Any], buffers: Any) -> None:
         super()._receive(message, buffers)
         self.packets += len(buffers)
-        for head, arrays in self.news:
+        for head, arrays in self.updates:
             if head["kind"] == "frames":
                 self.newest = max(self.newest, arrays["step"].max())
-        del self.news[:], self.sizes[:]
+        del self.updates[:], self.sizes[:]
 
 
 @dataclass

@@ -57,17 +57,17 @@ def _form(view: TensorView, dtype: str, shape: tuple[int, ...]) -> str:
     return "histogram" if view.kind == "histogram" else "number"
 
 
-def tile(view: TensorView, step: int, question: dict[str, Any], about: dict[str, Any]) -> bytes:
+def tile(view: TensorView, step: int, request: dict[str, Any], about: dict[str, Any]) -> bytes:
     """Pack a region of a plane, pooled to the requested number of pixels."""
-    wanted = ImageWanted(_ints(question.get("axes")), _ints(question.get("fixed")), str(question.get("pool", "maxabs")))
-    size = _ints(question.get("size")) or (256, 256)
+    wanted = ImageWanted(_ints(request.get("axes")), _ints(request.get("fixed")), str(request.get("pool", "maxabs")))
+    size = _ints(request.get("size")) or (256, 256)
     height = min(max(1, size[0]), 1024)
     made = plane_of(
         view.numbers(step),
         wanted,
         (height, min(max(1, size[1]), MOST_PIXELS // height)),
-        _pair(question.get("rows")),
-        _pair(question.get("cols")),
+        _pair(request.get("rows")),
+        _pair(request.get("cols")),
         image=view.kind == "image",
     )
     exact = made.codes.shape[:2] == (made.rows[1] - made.rows[0], made.columns[1] - made.columns[0])
@@ -88,16 +88,16 @@ def tile(view: TensorView, step: int, question: dict[str, Any], about: dict[str,
     )
 
 
-def values(view: TensorView, step: int, question: dict[str, Any], about: dict[str, Any]) -> bytes:
+def values(view: TensorView, step: int, request: dict[str, Any], about: dict[str, Any]) -> bytes:
     """Pack the exact values of a region, each as the shortest text that round-trips."""
     value = view.value(step)
-    wanted = ImageWanted(_ints(question.get("axes")), _ints(question.get("fixed")))
-    axes, fixed = wanted.meant(value.shape, view.kind == "image" and is_image(value.shape))
+    wanted = ImageWanted(_ints(request.get("axes")), _ints(request.get("fixed")))
+    axes, fixed = wanted.resolve(value.shape, view.kind == "image" and is_image(value.shape))
     row_axis, column_axis = row_and_column(axes)
     value = as_plane(value)
     index: list[int | slice] = [*fixed] if value.ndim == len(fixed) else [0, 0]
     shape = (value.shape[row_axis], value.shape[column_axis])
-    rows, columns = (_cut(_pair(question.get(key)), size) for key, size in (("rows", shape[0]), ("cols", shape[1])))
+    rows, columns = (_cut(_pair(request.get(key)), size) for key, size in (("rows", shape[0]), ("cols", shape[1])))
     columns = (columns[0], min(columns[1], columns[0] + MOST_VALUES))
     rows = (rows[0], min(rows[1], rows[0] + max(1, MOST_VALUES // max(1, columns[1] - columns[0]))))
     index[row_axis], index[column_axis] = slice(*rows), slice(*columns)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.pictures.logged import ends, near_zero, rising
+from smdwidgets.pictures.logged import ascending_buckets, near_zero, value_limits
 from smdwidgets.pictures.view import TensorView
 
-LOOKED_AT = 24
+SAMPLED_STEPS = 24
 """Number of steps sampled to find the range. Values of other steps outside the edges are counted as outside."""
 
 _LARGEST = float(np.finfo(np.float64).max)
@@ -31,7 +31,7 @@ class SharedEdges:
     edges: NDArray[np.float64]
     scale: str
 
-    def misses(self, low: float, high: float) -> bool:
+    def outgrown_by(self, low: float, high: float) -> bool:
         """Return whether values lie so far outside that the edges should be recomputed."""
         first, last = float(self.edges[0]), float(self.edges[-1])
         slack = 0.5 * (last - first)
@@ -55,20 +55,20 @@ class Bins:
         self._edges: SharedEdges | None = None
         self._lock = threading.Lock()
 
-    def laid(self) -> tuple[SharedEdges | None, int]:
+    def current(self) -> tuple[SharedEdges | None, int]:
         """Return the edges and their edition; the edges are None without finite values."""
         with self._lock:
             if not self._edition:
-                self._lay()
+                self._compute()
             return self._edges, self._edition
 
-    def lay_anew(self, edition: int) -> None:
+    def recompute(self, edition: int) -> None:
         """Recompute the edges, unless a newer edition already exists."""
         with self._lock:
             if edition == self._edition:
-                self._lay()
+                self._compute()
 
-    def _lay(self) -> None:
+    def _compute(self) -> None:
         self._edges = shared_edges(self.views, self._scale, self._bins)
         self._edition += 1
 
@@ -81,7 +81,7 @@ def shared_edges(views: Sequence[TensorView], scale: str, bins: int) -> SharedEd
     low, high, smallest = _range(found for view in views for found in _ranges(view, scale))
     if low > high:
         return None
-    return SharedEdges(lay(low, high, smallest, scale, bins), scale)
+    return SharedEdges(compute_edges(low, high, smallest, scale, bins), scale)
 
 
 def _ranges(view: TensorView, scale: str) -> Iterable[tuple[float, float, float]]:
@@ -91,7 +91,9 @@ def _ranges(view: TensorView, scale: str) -> Iterable[tuple[float, float, float]
     except SMDebugError:  # a compared run may lack this tensor
         return []
     few = (
-        steps if len(steps) <= LOOKED_AT else [steps[i] for i in np.linspace(0, len(steps) - 1, LOOKED_AT).astype(int)]
+        steps
+        if len(steps) <= SAMPLED_STEPS
+        else [steps[i] for i in np.linspace(0, len(steps) - 1, SAMPLED_STEPS).astype(int)]
     )
     # Logarithmic scales need the values; for linear ones the reductions are enough.
     swept = _swept_ranges(view, few) if scale == "linear" else {}
@@ -122,8 +124,8 @@ def _finite_ranges(view: TensorView, steps: Iterable[int]) -> Iterable[tuple[flo
         if value.dtype.kind in "USO" or not value.size:
             continue
         if view.kind == "histogram" and value.ndim == 2 and value.shape[1] == 3:
-            buckets = rising(value)
-            both = ends(buckets)
+            buckets = ascending_buckets(value)
+            both = value_limits(buckets)
             if both is not None:
                 yield *both, near_zero(buckets)
             continue
@@ -148,12 +150,12 @@ def _range(ranges: Iterable[tuple[float, float, float]]) -> tuple[float, float, 
     return low, high, smallest
 
 
-def lay(low: float, high: float, smallest: float, scale: str, bins: int) -> NDArray[np.float64]:
+def compute_edges(low: float, high: float, smallest: float, scale: str, bins: int) -> NDArray[np.float64]:
     """Compute edges from the least to the greatest value.
 
     Logarithmic scales start near the smallest magnitude seen.
 
-    >>> lay(0.0, 4.0, 1.0, "linear", 4).tolist()
+    >>> compute_edges(0.0, 4.0, 1.0, "linear", 4).tolist()
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     top = max(abs(low), abs(high))

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.exceptions import SMDebugError
-from smdwidgets.pictures.edges import SharedEdges, lay
-from smdwidgets.pictures.logged import ends, laid_on, near_zero, percentiles, rising, statistics
+from smdwidgets.pictures.edges import SharedEdges, compute_edges
+from smdwidgets.pictures.logged import ascending_buckets, near_zero, percentiles, rebin, statistics, value_limits
 from smdwidgets.pictures.packet import pack
 from smdwidgets.pictures.plane import ImageWanted, Plane, plane_of
 from smdwidgets.pictures.view import TensorView
@@ -124,13 +124,13 @@ def make_frame(
         return frame
     try:
         if view.kind == "histogram" and value.ndim == 2 and value.shape[1] == 3:
-            _fill_from_buckets(frame, rising(np.asarray(value, np.float64)), wanted, edges)
+            _fill_from_buckets(frame, ascending_buckets(np.asarray(value, np.float64)), wanted, edges)
             return frame
         if wanted.stats:
             _fill_stats(frame, _core.reduce(value))
         _fill_counts(frame, value)
         if wanted.percentiles and value.size:
-            frame.percentiles = np.asarray(_core.percentiles(spread(value), PERCENTILES), np.float64)
+            frame.percentiles = np.asarray(_core.percentiles(even_sample(value), PERCENTILES), np.float64)
         if wanted.histogram is not None and value.size:
             _fill_histogram(frame, value, wanted.histogram, edges)
         if wanted.image is not None and value.size:
@@ -142,13 +142,13 @@ def make_frame(
     return frame
 
 
-def spread(value: NDArray[Any]) -> NDArray[Any]:
+def even_sample(value: NDArray[Any]) -> NDArray[Any]:
     """Return an even sample of a large value; a small value is returned whole.
 
     The sample is large enough for percentiles that are right to less than one. The stride is a prime that divides no axis,
     so that no row or column is sampled more often than others.
 
-    >>> spread(np.zeros((4096, 4096), np.float32)).shape
+    >>> even_sample(np.zeros((4096, 4096), np.float32)).shape
     (65281,)
     """
     apart = -(-value.size // MOST_CELLS)
@@ -192,7 +192,7 @@ def _fill_from_buckets(frame: Frame, buckets: NDArray[np.float64], wanted: Wante
     """Fill a frame from a logged histogram: show the counted values, not the buckets."""
     frame.shape = buckets.shape
     frame.counts[:] = [buckets[:, 2].sum(), 0, 0, 0, np.nan]
-    both = ends(buckets)
+    both = value_limits(buckets)
     if both is None:
         return
     if wanted.stats:
@@ -202,9 +202,9 @@ def _fill_from_buckets(frame: Frame, buckets: NDArray[np.float64], wanted: Wante
         frame.percentiles = percentiles(buckets, PERCENTILES)
     if wanted.histogram is not None:
         scale, bins = wanted.histogram.scale, wanted.histogram.bins
-        edges = shared.edges if shared is not None else lay(*both, near_zero(buckets), scale, bins)
+        edges = shared.edges if shared is not None else compute_edges(*both, near_zero(buckets), scale, bins)
         frame.edges = None if shared is not None else edges
-        frame.hist, below, above = laid_on(buckets, edges, magnitude=scale == "log")
+        frame.hist, below, above = rebin(buckets, edges, magnitude=scale == "log")
         frame.hist_out = (below, above)
 
 

@@ -59,12 +59,12 @@ def _at_most(size: tuple[int, int], shape: Sequence[int]) -> tuple[int, int]:
     return max(1, min(size[0], shape[0])), max(1, min(size[1], shape[1]))
 
 
-def rising(buckets: NDArray[np.float64]) -> NDArray[np.float64]:
+def ascending_buckets(buckets: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return buckets (left, right, count) with ascending edges from least to greatest.
 
     Writers begin and end with an empty bucket whose outer edge can lie beyond those values.
 
-    >>> rising(np.array([[0.5, 0.0, 0.0], [0.0, 1.0, 3.0], [1.0, 0.9, 0.0]])).tolist()
+    >>> ascending_buckets(np.array([[0.5, 0.0, 0.0], [0.0, 1.0, 3.0], [1.0, 0.9, 0.0]])).tolist()
     [[0.5, 0.5, 0.0], [0.5, 0.9, 3.0], [0.9, 0.9, 0.0]]
     """
     if not len(buckets):
@@ -74,16 +74,16 @@ def rising(buckets: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([edges[:-1], edges[1:], buckets[:, 2]])
 
 
-def ends(buckets: NDArray[np.float64]) -> tuple[float, float] | None:
+def value_limits(buckets: NDArray[np.float64]) -> tuple[float, float] | None:
     """Return the approximate least and greatest value in buckets (left, right, count).
 
     The result is None if all buckets are empty.
 
-    >>> ends(np.array([[0.0, 1.0, 0.0], [1.0, 2.0, 5.0], [2.0, 4.0, 1.0]]))
+    >>> value_limits(np.array([[0.0, 1.0, 0.0], [1.0, 2.0, 5.0], [2.0, 4.0, 1.0]]))
     (1.0, 4.0)
     """
-    held = buckets[(buckets[:, 2] > 0) & np.isfinite(buckets[:, :2]).all(1)]
-    return (float(held[0, 0]), float(held[-1, 1])) if len(held) else None
+    filled = buckets[(buckets[:, 2] > 0) & np.isfinite(buckets[:, :2]).all(1)]
+    return (float(filled[0, 0]), float(filled[-1, 1])) if len(filled) else None
 
 
 def near_zero(buckets: NDArray[np.float64]) -> float:
@@ -92,16 +92,16 @@ def near_zero(buckets: NDArray[np.float64]) -> float:
     return float(magnitudes.min(initial=np.inf, where=magnitudes > 0))
 
 
-def laid_on(
+def rebin(
     buckets: NDArray[np.float64], edges: NDArray[np.float64], magnitude: bool = False
 ) -> tuple[NDArray[np.uint32], float, float]:
     """Rebin buckets, or their magnitudes, to other edges; also count values outside.
 
     Values are assumed to be distributed evenly within a bucket. Returns the counts, the count below and the count above.
 
-    >>> laid_on(np.array([[0.0, 2.0, 4.0], [2.0, 4.0, 8.0]]), np.array([0.0, 1.0, 2.0, 3.0]))
+    >>> rebin(np.array([[0.0, 2.0, 4.0], [2.0, 4.0, 8.0]]), np.array([0.0, 1.0, 2.0, 3.0]))
     (array([2, 2, 4], dtype=uint32), 0.0, 4.0)
-    >>> laid_on(np.array([[-2.0, 2.0, 8.0]]), np.array([0.0, 1.0, 2.0]), magnitude=True)
+    >>> rebin(np.array([[-2.0, 2.0, 8.0]]), np.array([0.0, 1.0, 2.0]), magnitude=True)
     (array([4, 4], dtype=uint32), 0.0, 0.0)
     """
     places = np.concatenate([buckets[:1, 0], buckets[:, 1]])
@@ -132,7 +132,7 @@ def statistics(buckets: NDArray[np.float64]) -> dict[str, float]:
     >>> statistics(np.array([[0.0, 2.0, 1.0], [2.0, 4.0, 3.0]]))["mean"]
     2.5
     """
-    both = ends(buckets)
+    both = value_limits(buckets)
     if both is None:
         return {}
     middle, count = buckets[:, :2].mean(1), buckets[:, 2]

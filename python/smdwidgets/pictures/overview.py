@@ -21,7 +21,7 @@ _NAME_BYTES_A_PACKET = 500_000
 
 
 @dataclass
-class Told:
+class SentState:
     """State of one run that was already sent to a browser."""
 
     run: int
@@ -30,7 +30,7 @@ class Told:
     workers: list[str] = field(default_factory=list)
     status: tuple[str, str] = ("", "")
 
-    def untold(self, steps: list[int]) -> list[int]:
+    def unsent_steps(self, steps: list[int]) -> list[int]:
         """Return the steps that were not sent yet. ``steps`` are ascending."""
         count = len(self.steps)
         # Fast path: new steps are usually appended.
@@ -39,7 +39,7 @@ class Told:
         known = set(self.steps)
         return [step for step in steps if step not in known]
 
-    def now_knows(self, steps: list[int]) -> None:
+    def mark_sent(self, steps: list[int]) -> None:
         """Mark steps as sent."""
         if not self.steps or not steps or steps[0] > self.steps[-1]:
             self.steps.extend(steps)
@@ -56,8 +56,8 @@ def status_of(trial: Trial) -> str:
     return "ended" if trial.loaded_all_steps else "running"
 
 
-def overview(trial: Trial, told: Told, status: str | None = None, message: str = "") -> list[bytes]:
-    """Return packets with the changes since ``told``, and update ``told``.
+def overview(trial: Trial, sent: SentState, status: str | None = None, message: str = "") -> list[bytes]:
+    """Return packets with the changes since ``sent``, and update it.
 
     The list is empty if nothing changed.
     """
@@ -71,16 +71,16 @@ def overview(trial: Trial, told: Told, status: str | None = None, message: str =
             )
         names = trial.tensor_names()
         status = status or status_of(trial)
-        first = told.status == ("", "")
-        new_steps = told.untold(steps)
-        known = set(told.names)
+        first = sent.status == ("", "")
+        new_steps = sent.unsent_steps(steps)
+        known = set(sent.names)
         new_names = [name for name in names if name not in known]
-        if not first and not new_steps and not new_names and told.status == (status, message):
+        if not first and not new_steps and not new_names and sent.status == (status, message):
             return []
         modes = [(trial.mode_modestep(step), step) for step in new_steps]
         head: dict[str, Any] = {
             "kind": "catalog",
-            "run": told.run,
+            "run": sent.run,
             "name": trial.name,
             "path": str(trial.path),
             "status": status,
@@ -88,15 +88,15 @@ def overview(trial: Trial, told: Told, status: str | None = None, message: str =
             "workers": trial.workers(),
             "last_write": None,
         }
-        told.workers = head["workers"]
-        collections = _collections(trial, [*told.names, *new_names], len(told.names)) if new_names else {}
+        sent.workers = head["workers"]
+        collections = _collections(trial, [*sent.names, *new_names], len(sent.names)) if new_names else {}
     packets: list[bytes] = []
     name_parts = list(_cut_names(new_names))
     at = 0
     for i in range(max(1, len(name_parts), -(-len(modes) // _STEPS_A_PACKET))):
         part = modes[i * _STEPS_A_PACKET : (i + 1) * _STEPS_A_PACKET]
         named = name_parts[i] if i < len(name_parts) else []
-        start = len(told.names) + at
+        start = len(sent.names) + at
         mine = {
             collection: [index for index in indices if start <= index < start + len(named)]
             for collection, indices in collections.items()
@@ -119,28 +119,28 @@ def overview(trial: Trial, told: Told, status: str | None = None, message: str =
                 },
             )
         )
-    told.now_knows(new_steps)
-    told.names += new_names
-    told.status = (status, message)
+    sent.mark_sent(new_steps)
+    sent.names += new_names
+    sent.status = (status, message)
     return packets
 
 
-def predicament(trial: Trial, told: Told, status: str, message: str) -> list[bytes]:
+def status_packets(trial: Trial, sent: SentState, status: str, message: str) -> list[bytes]:
     """Return a packet with a new status, without reading the run.
 
     The run may be unavailable.
     """
-    if told.status == (status, message):
+    if sent.status == (status, message):
         return []
-    told.status = (status, message)
+    sent.status = (status, message)
     head = {
         "kind": "catalog",
-        "run": told.run,
+        "run": sent.run,
         "name": trial.name,
         "path": str(trial.path),
         "status": status,
         "message": message[:2000],
-        "workers": told.workers,
+        "workers": sent.workers,
         "last_write": None,
         "append": True,
         "tensors": [],

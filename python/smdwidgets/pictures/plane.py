@@ -22,13 +22,13 @@ class ImageWanted:
     pool: str = "maxabs"
     cells: int = 4096
 
-    def meant(self, shape: Sequence[int], image: bool = False) -> tuple[list[int], list[int]]:
+    def resolve(self, shape: Sequence[int], image: bool = False) -> tuple[list[int], list[int]]:
         """Return the axes and full index to show for a tensor of this shape.
 
         Requested axes that do not fit the shape are replaced with the last two, or for an ``image`` with its height and width.
         Indices are clamped to the shape.
 
-        >>> ImageWanted().meant((8, 3, 5)), ImageWanted((2, 0), (0, 9, 0)).meant((8, 3, 5)), ImageWanted().meant((4,))
+        >>> ImageWanted().resolve((8, 3, 5)), ImageWanted((2, 0), (0, 9, 0)).resolve((8, 3, 5)), ImageWanted().resolve((4,))
         (([1, 2], [0, 0, 0]), ([2, 0], [0, 2, 0]), ([0], [0]))
         """
         rank = len(shape)
@@ -80,7 +80,7 @@ def plane_of(
     of height and width is rendered in RGBA.
     """
     image = image and is_image(value.shape)
-    axes, fixed = wanted.meant(value.shape, image)
+    axes, fixed = wanted.resolve(value.shape, image)
     row_axis, column_axis = row_and_column(axes)
     value = as_plane(value)
     height, width = value.shape[row_axis], value.shape[column_axis]

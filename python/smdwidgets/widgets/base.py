@@ -1,6 +1,6 @@
 """The base class of all widgets.
 
-Traits synchronize the state of the view. A :class:`Conversation` answers the browser's requests for data.
+Traits synchronize the state of the view. A :class:`RequestHandler` answers the browser's requests for data.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from smdwidgets.rules import RuleRunner
 from smdwidgets.trials import Trial, create_trial
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.tensor import Tensor
-from smdwidgets.widgets import bundle, memory, page, still
-from smdwidgets.widgets.conversation import PROTOCOL, Conversation
-from smdwidgets.widgets.rule_desk import RuleDesk
+from smdwidgets.widgets import bundle, cell_state, page, static_repr
+from smdwidgets.widgets.request_handler import PROTOCOL, RequestHandler
+from smdwidgets.widgets.rule_controller import RuleController
 from smdwidgets.widgets.traits import STATE
 from smdwidgets.widgets.view import RunView
 
@@ -66,25 +66,25 @@ class RunWidget(anywidget.AnyWidget, RunView):
         self.trials, tensor = _open_trials(runs)
         if tensor:
             state.setdefault("tensor", tensor)
-        self._desk = _desk(self.trials, rules)
-        self._conversation = Conversation(self.trials, self._desk, self._send_packets)
-        kept = memory.of_this_cell(self.KIND, [str(trial.path) for trial in self.trials])
+        self._rule_controller = _make_controller(self.trials, rules)
+        self._request_handler = RequestHandler(self.trials, self._rule_controller, self._send_packets)
+        slot = cell_state.slot_of_this_cell(self.KIND, [str(trial.path) for trial in self.trials])
         if state.get("step", -1) >= 0:
             state.setdefault("follow", False)
-        chosen = {**kept.state, **state}
+        chosen = {**slot.state, **state}
         if "tensor" not in chosen and self.KIND in {"explorer", "inspector"}:
             chosen["tensor"] = _first_tensor(self.trials[0])
         super().__init__(
             _kind=self.KIND,
-            _module=bundle.loaded(),
-            _boot=self._conversation.boot(),
+            _module=bundle.module_text(),
+            _boot=self._request_handler.boot(),
             **chosen,
         )
         self._own_layout = "layout" not in state
         self.on_msg(_on_message)
-        kept.now_shown_by(self)
-        if self._desk is not None:
-            self._desk.start()
+        slot.attach(self)
+        if self._rule_controller is not None:
+            self._rule_controller.start()
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Apply state from the browser."""
@@ -116,7 +116,9 @@ class RunWidget(anywidget.AnyWidget, RunView):
 
         See :class:`~smdwidgets.rules.RuleRunner`.
         """
-        return None if self._desk is None else self._desk.runners.get(self.trials.index(self.trial))
+        return (
+            None if self._rule_controller is None else self._rule_controller.runners.get(self.trials.index(self.trial))
+        )
 
     def to_html(
         self, path: str | os.PathLike[str], *, tensors: Iterable[str] | None = None, limit: int = 20_000_000
@@ -137,11 +139,11 @@ class RunWidget(anywidget.AnyWidget, RunView):
 
     def close(self) -> None:
         """Remove the widget's views, and stop its rules and threads. The trials stay open."""
-        conversation = getattr(self, "_conversation", None)
-        if conversation is not None:
-            conversation.close()
-            if self._desk is not None:
-                self._desk.stop()
+        handler = getattr(self, "_request_handler", None)
+        if handler is not None:
+            handler.close()
+            if self._rule_controller is not None:
+                self._rule_controller.stop()
         layout = self.layout if self._own_layout and self.comm is not None else None
         super().close()
         if layout is not None:  # the layout is a separate model, which ipywidgets keeps until it is closed
@@ -151,7 +153,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
 
     def __repr__(self) -> str:
         try:
-            return still.text(self)
+            return static_repr.text(self)
         except (SMDebugError, AttributeError):
             return f"<{type(self).__name__}>"
 
@@ -161,13 +163,13 @@ class RunWidget(anywidget.AnyWidget, RunView):
             return made
         data, *rest = made if isinstance(made, tuple) else (made,)
         # GitHub, nbviewer and notebooks without a kernel show this static image and text.
-        data = {**data, **still.bundle(self)}
+        data = {**data, **static_repr.bundle(self)}
         return (data, *rest) if rest else data
 
 
 def _on_message(widget: RunWidget, content: Any, buffers: Any) -> None:
     # This is a function because a bound method would be a reference of the widget to itself, and keep it alive.
-    widget._conversation.heard(content)
+    widget._request_handler.handle_message(content)
 
 
 def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
@@ -188,12 +190,12 @@ def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
     return trials, ""
 
 
-def _desk(trials: list[Trial], rules: Any) -> RuleDesk | None:
+def _make_controller(trials: list[Trial], rules: Any) -> RuleController | None:
     if rules is None:
         return None
     if isinstance(rules, RuleRunner):
-        return RuleDesk(trials, runner=rules)
-    return RuleDesk(trials, [rules] if isinstance(rules, (str, type)) else rules)
+        return RuleController(trials, runner=rules)
+    return RuleController(trials, [rules] if isinstance(rules, (str, type)) else rules)
 
 
 def _first_tensor(trial: Trial) -> str:

@@ -23,7 +23,7 @@ def text(name: str) -> str:
         ) from None
 
 
-def worked_on() -> bool:
+def hot_reload_enabled() -> bool:
     """Whether anywidget reloads changed front end files (ANYWIDGET_HMR=1)."""
     return bool(os.environ.get("ANYWIDGET_HMR"))
 
@@ -35,14 +35,14 @@ def module() -> str | Path:
 
     A path is not used otherwise, because anywidget keeps every widget whose module is a path alive.
     """
-    return STATIC / "widget.js" if worked_on() else text("loader.js")
+    return STATIC / "widget.js" if hot_reload_enabled() else text("loader.js")
 
 
 def style() -> str | Path:
     """Return the style sheet for anywidget: its text, or with hot reload its path."""
-    return STATIC / "widget.css" if worked_on() else text("widget.css")
+    return STATIC / "widget.css" if hot_reload_enabled() else text("widget.css")
 
 
-def loaded() -> str:
+def module_text() -> str:
     """Return the front end's text, which the loader imports once per page."""
-    return "" if worked_on() else text("widget.js")
+    return "" if hot_reload_enabled() else text("widget.js")

@@ -56,7 +56,7 @@ class Lines:
             except SMDebugError as error:
                 yield None, f"{line.view.name}: {error}"
 
-    def news(self, last: bool = False) -> list[bytes]:
+    def updates(self, last: bool = False) -> list[bytes]:
         """Return packets of the curves that have grown; ``last`` disables rate limiting."""
         began = time.monotonic()
         if began < self._not_before and not last:

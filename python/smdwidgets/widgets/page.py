@@ -16,7 +16,7 @@ from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.pictures import details
 from smdwidgets.pictures.edges import Bins
 from smdwidgets.pictures.frames import HistogramWanted, Wanted
-from smdwidgets.pictures.overview import Told, overview
+from smdwidgets.pictures.overview import SentState, overview
 from smdwidgets.pictures.packet import pack
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
@@ -84,10 +84,10 @@ def _packets(widget: RunView, tensors: list[str] | None, room: int) -> list[byte
     traits["_kind"] = widget.KIND
     packets = [pack({"kind": "page", "traits": traits})]
     for run, trial in enumerate(widget.trials):
-        packets += overview(trial, Told(run))
-    desk = widget._desk
-    if desk is not None:
-        packets += desk.everything()
+        packets += overview(trial, SentState(run))
+    controller = widget._rule_controller
+    if controller is not None:
+        packets += controller.full_update()
     for line in widget.series[:100]:
         packets += _curves(widget, line)
     names = tensors if tensors is not None else [widget.tensor] if widget.tensor else []

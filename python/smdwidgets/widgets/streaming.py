@@ -60,7 +60,7 @@ class FrameStream:
                 done = self._sent
                 yield packet, min(done, len(order)), len(order)
 
-    def news(self) -> Iterator[bytes]:
+    def updates(self) -> Iterator[bytes]:
         """Yield packets of new steps as they are computed.
 
         If the bins no longer fit, all steps are sent again.
@@ -76,7 +76,7 @@ class FrameStream:
             edges, edition = self._bin_edges()
             for frames in self._frame_batches(steps[bisect_right(steps, self._last) :], steps, edges):
                 if self.bins is not None and any(_exceeds_edges(edges, frame) for frame in frames):
-                    self.bins.lay_anew(edition)
+                    self.bins.recompute(edition)
                     break
                 if edition == shown:
                     yield from self._packets(frames, edges, edition)
@@ -108,7 +108,7 @@ class FrameStream:
             size = min(size * 2, _frames_per_packet(batch))
 
     def _bin_edges(self) -> tuple[SharedEdges | None, int]:
-        return (None, 1) if self.bins is None else self.bins.laid()
+        return (None, 1) if self.bins is None else self.bins.current()
 
     def _make(self, step: int, steps: Sequence[int], edges: SharedEdges | None) -> Frame:
         at = bisect_left(steps, step)
@@ -139,7 +139,7 @@ class FrameStream:
 def _exceeds_edges(edges: SharedEdges | None, frame: Frame) -> bool:
     if edges is None:  # no step had a finite number so far
         return frame.hist is not None and bool(frame.hist.any())
-    return edges.misses(float(frame.stats[0]), float(frame.stats[1]))
+    return edges.outgrown_by(float(frame.stats[0]), float(frame.stats[1]))
 
 
 def nearest_first(steps: Sequence[int], near: int) -> list[int]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from smdwidgets.exceptions import SMDebugTypeError, TensorUnavailable
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials import Trial
-from smdwidgets.widgets.rule_desk import RuleDesk
+from smdwidgets.widgets.rule_controller import RuleController
 from smdwidgets.widgets.traits import ViewState
 
 
@@ -24,7 +24,7 @@ class RunView(ViewState):
     KIND: ClassVar[str] = "explorer"
 
     trials: list[Trial]
-    _desk: RuleDesk | None
+    _rule_controller: RuleController | None
 
     @property
     def trial(self) -> Trial:

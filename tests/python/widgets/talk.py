@@ -24,16 +24,16 @@ class Page:
         self._numbers = itertools.count()
         self._replies: dict[str, queue.Queue[tuple[dict[str, Any], list[Packet]]]] = {}
         self._lock = threading.Lock()
-        self.news: list[Packet] = []
+        self.updates: list[Packet] = []
         self.sizes: list[int] = []
-        widget._conversation._outbox._send = self._receive
+        widget._request_handler._queue._send = self._receive
 
     def _receive(self, message: dict[str, Any], buffers: Any) -> None:
         packets = [unpack(buffer) for buffer in buffers]
         with self._lock:
             self.sizes.append(sum(len(buffer) for buffer in buffers))
             if message["kind"] == "news":
-                self.news += packets
+                self.updates += packets
                 return
             waiting = self._replies.setdefault(message["id"], queue.Queue())
         waiting.put((message, packets))
@@ -43,11 +43,11 @@ class Page:
         number = f"t{next(self._numbers)}"
         with self._lock:
             self._replies.setdefault(number, queue.Queue())
-        self._widget._conversation.heard({"kind": "ask", "id": number, "what": what, **arguments})
+        self._widget._request_handler.handle_message({"kind": "ask", "id": number, "what": what, **arguments})
         return number
 
     def cancel(self, number: str) -> None:
-        self._widget._conversation.heard({"kind": "cancel", "id": number})
+        self._widget._request_handler.handle_message({"kind": "cancel", "id": number})
 
     def wait(self, number: str, seconds: float = 30.0) -> tuple[dict[str, Any], list[Packet]]:
         """Wait for the reply; return its last message, and all its packets."""

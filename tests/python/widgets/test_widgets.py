@@ -21,15 +21,15 @@ import smdwidgets
 from python.widgets.talk import Page, begin, by_step, end, save, weights
 from smdwidgets.pictures import unpack
 from smdwidgets.pictures.edges import Bins, shared_edges
-from smdwidgets.pictures.frames import PERCENTILES, Wanted, spread
-from smdwidgets.pictures.overview import Told
+from smdwidgets.pictures.frames import PERCENTILES, Wanted, even_sample
+from smdwidgets.pictures.overview import SentState
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.rules import Rule, describe, rule_classes
 from smdwidgets.rules.declared import parameters_of
 from smdwidgets.widgets.streaming import FrameStream
-from smdwidgets.widgets.turns import QUICK, QuickTurns
+from smdwidgets.widgets.thread_switch_interval import SHORT, ShortSwitchInterval
 
 WANT = {
     "stats": True,
@@ -150,10 +150,10 @@ def test_switch_interval_is_short_during_a_request(explorer: Any, monkeypatch: p
 
 def test_switch_interval_set_by_other_code_is_kept() -> None:
     before = sys.getswitchinterval()
-    turns = QuickTurns()
+    interval = ShortSwitchInterval()
     try:
-        with turns, turns:
-            assert sys.getswitchinterval() == pytest.approx(QUICK)
+        with interval, interval:
+            assert sys.getswitchinterval() == pytest.approx(SHORT)
             sys.setswitchinterval(0.02)
         assert sys.getswitchinterval() == pytest.approx(0.02)
     finally:
@@ -342,18 +342,18 @@ def test_new_steps_are_pushed_while_training_runs(tmp_path: Path) -> None:
     for step in range(1, 6):
         save(root, step, {"w": weights(step) * 10})
         deadline = time.monotonic() + 10
-        while step not in by_step(list(page.news)) and time.monotonic() < deadline:
+        while step not in by_step(list(page.updates)) and time.monotonic() < deadline:
             time.sleep(0.02)
-    found = by_step(list(page.news))
+    found = by_step(list(page.updates))
     assert set(range(1, 6)) <= set(found)
     assert found[5]["hist"].sum() + found[5]["hist_out"].sum() == 32 * 48
-    steps = [step for head, arrays in page.news if head["kind"] == "catalog" for step in arrays["step"]]
+    steps = [step for head, arrays in page.updates if head["kind"] == "catalog" for step in arrays["step"]]
     assert steps == [1, 2, 3, 4, 5]
     end(root)
     deadline = time.monotonic() + 10
-    while not any(head.get("status") == "ended" for head, _ in page.news) and time.monotonic() < deadline:
+    while not any(head.get("status") == "ended" for head, _ in page.updates) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert any(head.get("status") == "ended" for head, _ in page.news)
+    assert any(head.get("status") == "ended" for head, _ in page.updates)
     widget.close()
 
 
@@ -370,7 +370,7 @@ def test_curves_are_updated_until_the_run_ends(tmp_path: Path) -> None:
     end(root)
 
     def curve() -> list[float]:
-        received = [arrays["y"].tolist() for head, arrays in list(page.news) if head["kind"] == "series"]
+        received = [arrays["y"].tolist() for head, arrays in list(page.updates) if head["kind"] == "series"]
         return received[-1] if received else []
 
     deadline = time.monotonic() + 30
@@ -403,18 +403,18 @@ def test_status_of_failing_or_removed_run(tmp_path: Path) -> None:
         deadline = time.monotonic() + 20
         while not any(
             head["kind"] == "catalog" and head["status"] == status and words in head["message"]
-            for head, _ in list(page.news)
+            for head, _ in list(page.updates)
         ):
-            assert time.monotonic() < deadline, [head for head, _ in page.news]
+            assert time.monotonic() < deadline, [head for head, _ in page.updates]
             time.sleep(0.02)
-        page.news.clear()
+        page.updates.clear()
 
     trial.failure = ValueError("cannot read")
     wait_for("error", "ValueError: cannot read")
     trial.failure = None
     wait_for("running", "")
     shutil.rmtree(root)
-    wait_for("gone", "its directory is no longer there")
+    wait_for("gone", "the directory no longer exists")
     widget.close()
 
 
@@ -544,14 +544,14 @@ def test_html_page_is_self_contained(explorer: Any, tmp_path: Path) -> None:
 
 def test_closed_widget_is_freed_and_stops_replying(run: Path) -> None:
     widget = smdwidgets.explore(run)
-    conversation = widget._conversation
+    handler = widget._request_handler
     page = Page(widget)
     page.ask("hello", protocol=1, again=False)
     gone = weakref.ref(widget)
     widget.close()
-    conversation.heard({"kind": "ask", "id": "1", "what": "hello"})
-    assert not conversation.look()
-    del widget, page, conversation
+    handler.handle_message({"kind": "ask", "id": "1", "what": "hello"})
+    assert not handler.poll()
+    del widget, page, handler
     deadline = time.monotonic() + 5
     while gone() is not None and time.monotonic() < deadline:
         gc.collect()
@@ -613,7 +613,7 @@ def test_stale_step_from_browser_does_not_stop_following(explorer: Any) -> None:
     ],
 )
 def test_invalid_axes_and_indices_are_replaced(axes: Any, fixed: Any, shape: Any, meant: Any) -> None:
-    assert ImageWanted(axes, fixed).meant(shape) == meant
+    assert ImageWanted(axes, fixed).resolve(shape) == meant
 
 
 def test_packets_contain_axes_and_indices(explorer: Any) -> None:
@@ -639,7 +639,7 @@ def test_closed_widget_leaves_no_model(run: Path) -> None:
 def test_sampled_percentiles_are_accurate(shape: tuple[int, ...]) -> None:
     # The columns have very different values, so a sample that favors some columns would be far off.
     value = np.random.default_rng(0).normal(size=shape) + np.arange(shape[1]) % 64
-    chosen = spread(value)
+    chosen = even_sample(value)
     assert 50_000 < chosen.size <= 1 << 16
     for q in PERCENTILES:
         rank = (value < np.percentile(chosen, q)).mean() * 100
@@ -667,14 +667,14 @@ def test_compared_tensors_share_bins(run: Path, tmp_path: Path) -> None:
     assert edges[0] <= 40 * weights(5).min() <= 40 * weights(5).max() <= edges[-1]
 
     def newest() -> dict[int, Any]:
-        frames = [packet for packet in page.news if packet[0]["kind"] == "frames"]
+        frames = [packet for packet in page.updates if packet[0]["kind"] == "frames"]
         return {head["run"]: (head["edition"], arrays["edges"]) for head, arrays in frames if "hist" in head}
 
     save(other, 10, {"fc1.weight": 4000 * weights(10)})
     deadline = time.monotonic() + 30
     while not (len(newest()) == 2 and {edition for edition, _ in newest().values()} == {2}):
         assert time.monotonic() < deadline, newest()
-        widget._conversation.look()
+        widget._request_handler.poll()
     (_, first), (_, second) = newest().values()
     assert np.array_equal(first, second)
     assert first[-1] >= 4000 * weights(10).max()
@@ -691,10 +691,10 @@ def test_recomputed_frames_are_streamed(tmp_path: Path) -> None:
     view = TensorView(trial, "x")
     stream = FrameStream(view, {"run": 0, "tensor": "x", "worker": ""}, wanted, Bins([view], "linear", 16))
     assert sum(1 for _ in stream.run(-1, None, lambda: False)) > 3
-    assert list(stream.news()) == []
+    assert list(stream.updates()) == []
     save(root, 400, {"x": np.full(4000, 1000, np.float32)})
     trial.refresh_data()
-    news = stream.news()
+    news = stream.updates()
     sizes, steps = [], []
     for packet in news:
         head, arrays = unpack(packet)
@@ -704,16 +704,16 @@ def test_recomputed_frames_are_streamed(tmp_path: Path) -> None:
     assert steps == list(range(401))
     assert max(sizes) < LARGEST
     assert len(sizes) > 3
-    assert list(stream.news()) == []
+    assert list(stream.updates()) == []
     trial.close()
 
 
 def test_unsent_steps() -> None:
-    sent = Told(0)
-    assert sent.untold([]) == []
-    sent.now_knows(sent.untold([2, 5]))
-    assert sent.untold([2, 5, 9]) == [9]
-    sent.now_knows([9])
-    assert sent.untold([2, 3, 5, 9, 11]) == [3, 11]  # step 3 was added late
-    sent.now_knows([3, 11])
-    assert sent.untold([3, 5, 9, 11, 12]) == [12]  # step 2 was removed
+    sent = SentState(0)
+    assert sent.unsent_steps([]) == []
+    sent.mark_sent(sent.unsent_steps([2, 5]))
+    assert sent.unsent_steps([2, 5, 9]) == [9]
+    sent.mark_sent([9])
+    assert sent.unsent_steps([2, 3, 5, 9, 11]) == [3, 11]  # step 3 was added late
+    sent.mark_sent([3, 11])
+    assert sent.unsent_steps([3, 5, 9, 11, 12]) == [12]  # step 2 was removed

@@ -43,9 +43,9 @@ def text(widget: RunView) -> str:
     ]
     if widget.tensor:
         lines.append(_about_tensor(widget))
-    desk = widget._desk
-    if desk is not None:
-        for runner in desk.runners.values():
+    controller = widget._rule_controller
+    if controller is not None:
+        for runner in controller.runners.values():
             lines += [f"rule {evaluation.name}: {evaluation.status}" for evaluation in runner]
     return "\n".join(lines)
 

@@ -21,7 +21,7 @@ _IDLE_AFTER = 100
 """Number of fast timer ticks without a message after which the timer slows down."""
 
 
-class Outbox:
+class SendQueue:
     """A thread-safe queue of outgoing messages.
 
     The thread on which the last message from the browser arrived determines which thread sends.
@@ -29,7 +29,7 @@ class Outbox:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._queue: deque[tuple[dict[str, Any], Sequence[bytes]]] = deque()
+        self._messages: deque[tuple[dict[str, Any], Sequence[bytes]]] = deque()
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -37,11 +37,11 @@ class Outbox:
         self._closed = False
 
     @property
-    def way(self) -> str:
+    def push_mode(self) -> str:
         """How messages are sent: ``"loop"`` or ``"thread"``, as in the reply to ``hello``."""
         return "loop" if self._loop is not None else "thread"
 
-    def heard(self) -> None:
+    def message_received(self) -> None:
         """Choose how to send messages.
 
         Called on the thread that received a message from the browser.
@@ -67,7 +67,7 @@ class Outbox:
                 return
             if self._loop is not None and self._loop.is_closed():
                 self._loop = None  # the subshell and its listener are gone; the next message from the browser decides
-            self._queue.append((message, packets))
+            self._messages.append((message, packets))
             self._idle_ticks = 0
             if self._loop is None:
                 self._drain()
@@ -76,13 +76,13 @@ class Outbox:
         """Discard all messages, and send none from now on."""
         with self._lock:
             self._closed = True
-            self._queue.clear()
+            self._messages.clear()
             self._loop = None
             # Only the loop's thread may cancel the timer. At its next tick it sees the closed state and stops.
 
     def _drain(self) -> None:
-        while self._queue:
-            self._send(*self._queue.popleft())
+        while self._messages:
+            self._send(*self._messages.popleft())
 
     def _schedule(self, seconds: float) -> None:
         """Schedule the next timer tick. Call this only on the loop's thread."""
@@ -99,14 +99,14 @@ class Outbox:
         with self._lock:
             if self._closed or self._loop is None:
                 return
-            self._idle_ticks = 0 if self._queue else self._idle_ticks + 1
+            self._idle_ticks = 0 if self._messages else self._idle_ticks + 1
             try:
                 self._drain()
             finally:
                 self._schedule(_SOON if self._idle_ticks < _IDLE_AFTER else _LATER)
 
 
-def _on_timer(reference: weakref.ref[Outbox]) -> None:
-    outbox = reference()
-    if outbox is not None:
-        outbox._tick()
+def _on_timer(reference: weakref.ref[SendQueue]) -> None:
+    queue = reference()
+    if queue is not None:
+        queue._tick()

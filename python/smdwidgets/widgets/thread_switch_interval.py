@@ -11,18 +11,18 @@ import sys
 import threading
 from types import TracebackType
 
-QUICK = 0.0005
+SHORT = 0.0005
 """Switch interval in seconds while a request is open."""
 
 
-class QuickTurns:
+class ShortSwitchInterval:
     """A context manager that shortens the switch interval.
 
     Several threads can be in the context; the last one to leave restores the interval.
 
     >>> before = sys.getswitchinterval()
-    >>> with QuickTurns():
-    ...     sys.getswitchinterval() <= QUICK
+    >>> with ShortSwitchInterval():
+    ...     sys.getswitchinterval() <= SHORT
     True
     >>> sys.getswitchinterval() == before
     True
@@ -38,7 +38,7 @@ class QuickTurns:
             self._inside += 1
             if self._inside == 1:
                 self._before = sys.getswitchinterval()
-                sys.setswitchinterval(min(self._before, QUICK))
+                sys.setswitchinterval(min(self._before, SHORT))
                 self._set = sys.getswitchinterval()
 
     def __exit__(
@@ -51,4 +51,4 @@ class QuickTurns:
                 sys.setswitchinterval(self._before)
 
 
-quick_turns = QuickTurns()
+short_switch_interval = ShortSwitchInterval()

@@ -11,58 +11,58 @@ from typing import Protocol
 
 logger = logging.getLogger("smdwidgets.widgets")
 
-EVERY = 0.25
+INTERVAL = 0.25
 """Polling interval in seconds."""
 
 
-class Living(Protocol):
+class Pollable(Protocol):
     """An object that can be polled."""
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Send new data to the browser; return whether more may follow."""
 
 
-class Pulse:
+class WidgetPoller:
     """Polls registered objects from one thread.
 
     The objects are held weakly. The thread stops when none is left.
     """
 
     def __init__(self) -> None:
-        self._living: weakref.WeakSet[Living] = weakref.WeakSet()
+        self._widgets: weakref.WeakSet[Pollable] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def add(self, living: Living) -> None:
-        """Poll an object until its ``look`` returns False."""
+    def add(self, widget: Pollable) -> None:
+        """Poll an object until its ``poll`` returns False."""
         with self._lock:
-            self._living.add(living)
+            self._widgets.add(widget)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="smdwidgets-pulse", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="smdwidgets-poller", daemon=True)
                 self._thread.start()
 
-    def _beat(self) -> None:
+    def _run(self) -> None:
         while True:
-            time.sleep(EVERY)
+            time.sleep(INTERVAL)
             with self._lock:
-                living = list(self._living)
-                if not living:
+                widgets = list(self._widgets)
+                if not widgets:
                     self._thread = None
                     return
-            for each in living:
+            for widget in widgets:
                 try:
-                    goes_on = each.look()
+                    more = widget.poll()
                 except Exception:  # a failure of one widget must not stop the others
                     logger.exception("cannot update a widget; retrying")
-                    goes_on = True
-                if not goes_on:
+                    more = True
+                if not more:
                     with self._lock:
-                        self._living.discard(each)
-            del living[:]
-            each = None  # type: ignore[assignment]
+                        self._widgets.discard(widget)
+            del widgets[:]
+            widget = None  # type: ignore[assignment]
 
 
-pulse = Pulse()
+poller = WidgetPoller()
 
 workers = ThreadPoolExecutor(4, thread_name_prefix="smdwidgets-widget")
 """Threads that answer requests. Message handlers must not compute, because they can delay the user's cells."""

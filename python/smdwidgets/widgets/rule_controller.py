@@ -1,4 +1,4 @@
-"""Rules beside their evidence: a runner a run, told as packets."""
+"""Control the rules of a widget, and pack their results for the browser."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from smdwidgets.trials.trial import Trial
 _FIRINGS = 200
 
 
-class RuleDesk:
+class RuleController:
     """The rules of one widget: a :class:`RuleRunner` for each run that has any."""
 
     def __init__(self, trials: Sequence[Trial], rules: Iterable[Any] = (), runner: RuleRunner | None = None) -> None:
         self._trials = list(trials)
         self._runners: dict[int, RuleRunner] = {}
-        self._told: dict[str, tuple[int, int, str, str]] = {}
+        self._sent: dict[str, tuple[int, int, str, str]] = {}
         self._lock = threading.Lock()
         if runner is not None:
             self._runners[0] = runner
@@ -47,37 +47,37 @@ class RuleDesk:
 
     @property
     def active(self) -> bool:
-        """Whether more may be told without anyone doing anything."""
+        """Whether rules are running, so that more results may follow."""
         return any(runner.running for runner in self._runners.values())
 
     def start(self) -> None:
-        """Let all of them work."""
+        """Start all runners."""
         for runner in self._runners.values():
             runner.start()
 
     def stop(self) -> None:
-        """End all of them."""
+        """Stop all runners."""
         for runner in self._runners.values():
             runner.stop(timeout=0)
 
     def firing_steps(self, run: int = 0) -> list[int]:
-        """Steps at which any rule fired."""
+        """Return the steps at which any rule fired."""
         runner = self._runners.get(run)
         if runner is None:
             return []
         return sorted({e.step for evaluation in runner for e in evaluation.firings if e.step is not None})
 
-    # ------------------------------------------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------------------------------------------- requests
 
-    def do(self, question: dict[str, Any]) -> None:
-        """What a person does to the rules."""
-        what = str(question.get("do"))
-        run = int(question.get("run", 0) or 0)
+    def execute(self, request: dict[str, Any]) -> None:
+        """Execute a command of the user: add, start, pause, stop, rerun, set or remove."""
+        what = str(request.get("do"))
+        run = int(request.get("run", 0) or 0)
         if what == "add":
-            self._runner(run).add(str(question.get("class")), **_parameters(question))
+            self._runner(run).add(str(request.get("class")), **_parameters(request))
             self._runner(run).start()
             return
-        number, name = self._place(str(question.get("rule", "")))
+        number, name = self._find(str(request.get("rule", "")))
         runners = [self._runners[number]] if name else list(self._runners.values())
         for runner in runners:
             if what == "start":
@@ -90,31 +90,32 @@ class RuleDesk:
                 runner.rerun(name)
                 runner.start()
             elif what == "set" and name:
-                runner.set_parameters(name, **_parameters(question))
+                runner.set_parameters(name, **_parameters(request))
                 runner.start()
             elif what == "remove" and name:
                 runner.remove(name)
                 with self._lock:
-                    self._told.pop(_id(number, name), None)
+                    self._sent.pop(_id(number, name), None)
             else:
-                raise SMDebugError(f"rules can't be told to {what!r}")
+                raise SMDebugError(f"unknown rule command {what!r}")
 
-    def _place(self, rule_id: str) -> tuple[int, str]:
+    def _find(self, rule_id: str) -> tuple[int, str]:
         if not rule_id:
             return 0, ""
         run, _, name = rule_id.partition("/")
         number = int(run) if run.isdigit() else -1
         if number not in self._runners or name not in {e.name for e in self._runners[number]}:
-            raise SMDebugError(f"there is no rule {name!r} any more")
+            raise SMDebugError(f"rule {name!r} does not exist; it may have been removed")
         return number, name
 
     def firings_at(self, rule_id: str, step: int) -> list[dict[str, Any]]:
-        """What a rule said of one step."""
-        number, name = self._place(rule_id)
-        return [told for event in self._runners[number][name].firings if event.step == step for told in _firing(event)]
+        """Return the findings of a rule at one step."""
+        number, name = self._find(rule_id)
+        firings = self._runners[number][name].firings
+        return [finding for event in firings if event.step == step for finding in _findings(event)]
 
     def classes(self) -> list[dict[str, Any]]:
-        """Rules that may be added: those defined in the notebook first."""
+        """Describe the rules that can be added, those defined in the notebook first."""
         found = {**own_rules(), **{name: rule for name, rule in BUILTIN.items() if name not in own_rules()}}
         described = []
         for rule in found.values():
@@ -131,20 +132,20 @@ class RuleDesk:
 
     # --------------------------------------------------------------------------------------------------------- packets
 
-    def everything(self) -> list[bytes]:
-        """The whole truth, for a page that knows nothing."""
+    def full_update(self) -> list[bytes]:
+        """Return packets with all rules, for a page that opens."""
         with self._lock:
-            self._told.clear()
+            self._sent.clear()
             return [self._pack(list(self._all()), append=False)]
 
-    def news(self) -> list[bytes]:
-        """What changed since the last packet."""
+    def updates(self) -> list[bytes]:
+        """Return packets with the rules that changed since the last packet."""
         with self._lock:
             changed = []
             for run, evaluation in self._all():
                 now = evaluation.snapshot(after=evaluation.done, firings=0)
-                told = self._told.get(_id(run, evaluation.name))
-                if told != (now.restarts, now.done, str(now.status), now.message):
+                sent = self._sent.get(_id(run, evaluation.name))
+                if sent != (now.restarts, now.done, str(now.status), now.message):
                     changed.append((run, evaluation))
             return [self._pack(changed, append=True)] if changed else []
 
@@ -158,22 +159,22 @@ class RuleDesk:
         arrays: dict[str, NDArray[Any]] = {}
         for i, (run, evaluation) in enumerate(evaluations):
             rule_id = _id(run, evaluation.name)
-            told = self._told.get(rule_id)
-            now = evaluation.snapshot(after=told[1] if told else 0)
-            restarted = told is not None and told[0] != now.restarts
+            sent = self._sent.get(rule_id)
+            now = evaluation.snapshot(after=sent[1] if sent else 0)
+            restarted = sent is not None and sent[0] != now.restarts
             if restarted:
                 now = evaluation.snapshot()
             rules.append(self._describe(run, evaluation, now, restarted=restarted))
             steps = np.array(now.steps, np.int64)
             arrays[f"{i}.outcome"] = np.frombuffer(now.outcomes, np.uint8)[steps <= LARGEST_STEP]
             arrays[f"{i}.step"] = steps[steps <= LARGEST_STEP].astype(np.float64)
-            self._told[rule_id] = (now.restarts, now.done, str(now.status), now.message)
+            self._sent[rule_id] = (now.restarts, now.done, str(now.status), now.message)
         return pack({"kind": "rules", "append": append, "rules": rules}, arrays)
 
     def _describe(self, run: int, evaluation: Evaluation, now: Snapshot, *, restarted: bool) -> dict[str, Any]:
         rule = evaluation.rule
         shown = [event for event in now.firings if event.step is None or event.step <= LARGEST_STEP]
-        firings = [told for event in shown[-_FIRINGS:] for told in _firing(event)][-_FIRINGS:]
+        firings = [finding for event in shown[-_FIRINGS:] for finding in _findings(event)][-_FIRINGS:]
         described = {
             "id": _id(run, evaluation.name),
             "name": evaluation.name,
@@ -195,12 +196,12 @@ def _id(run: int, name: str) -> str:
     return f"{run}/{name}"
 
 
-def _parameters(question: dict[str, Any]) -> dict[str, Any]:
-    given = question.get("params") or {}
+def _parameters(request: dict[str, Any]) -> dict[str, Any]:
+    given = request.get("params") or {}
     return {str(name): value for name, value in given.items()} if isinstance(given, dict) else {}
 
 
-def _firing(event: RuleEvent) -> list[dict[str, Any]]:
+def _findings(event: RuleEvent) -> list[dict[str, Any]]:
     if not event.findings:
         return [{"step": event.step, "tensor": "", "worker": "", "message": event.message[:2000], "value": None}]
     return [

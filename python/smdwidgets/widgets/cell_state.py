@@ -12,10 +12,10 @@ from typing import Any
 from smdwidgets.widgets.traits import STATE
 
 _lock = threading.Lock()
-_shown: dict[tuple[str, ...], Place] = {}
+_slots: dict[tuple[str, ...], CellSlot] = {}
 
 
-class Place:
+class CellSlot:
     """A slot for one widget, identified by cell, widget kind and runs."""
 
     def __init__(self, key: tuple[str, ...] | None = None, execution: int = 0) -> None:
@@ -25,46 +25,46 @@ class Place:
         self.state: dict[str, Any] = {}
         self._widget: weakref.ref[Any] | None = None
 
-    def now_shown_by(self, widget: Any) -> None:
+    def attach(self, widget: Any) -> None:
         """Make this widget the current one of the slot, and record its state changes."""
         if self.key is None:
             return
         self._widget = weakref.ref(widget)
-        widget.observe(self._remember, names=list(STATE))
+        widget.observe(self._record, names=list(STATE))
         with _lock:
-            _shown[self.key] = self
+            _slots[self.key] = self
 
-    def _remember(self, change: Any) -> None:
+    def _record(self, change: Any) -> None:
         self.state[change["name"]] = change["new"]
 
-    def leave(self) -> None:
+    def close_widget(self) -> None:
         """Close the slot's widget."""
         widget = self._widget() if self._widget is not None else None
         if widget is not None:
             widget.close()
 
 
-def of_this_cell(kind: str, paths: list[str]) -> Place:
+def slot_of_this_cell(kind: str, paths: list[str]) -> CellSlot:
     """Return the slot for a new widget, with the previous state.
 
     Outside of notebooks, the slot is not registered.
     """
     cell = _cell()
     if cell is None:
-        return Place()
+        return CellSlot()
     execution, cell_id = cell
     number = 0
     with _lock:
         # Several widgets of the same kind and runs in a cell are distinguished by their order.
         while (
-            before := _shown.get((cell_id, kind, str(number), *paths))
+            before := _slots.get((cell_id, kind, str(number), *paths))
         ) is not None and before.execution == execution:
             number += 1
-    place = Place((cell_id, kind, str(number), *paths), execution)
+    slot = CellSlot((cell_id, kind, str(number), *paths), execution)
     if before is not None:
-        place.state = dict(before.state)
-        before.leave()
-    return place
+        slot.state = dict(before.state)
+        before.close_widget()
+    return slot
 
 
 def _cell() -> tuple[int, str] | None:

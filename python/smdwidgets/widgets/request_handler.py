@@ -1,0 +1,360 @@
+"""Handle the browser's requests, and push new data of live runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.pictures import details
+from smdwidgets.pictures.edges import Bins
+from smdwidgets.pictures.frames import Wanted
+from smdwidgets.pictures.overview import SHOWN_NAME, SentState, overview, status_packets
+from smdwidgets.pictures.packet import LARGEST
+from smdwidgets.pictures.view import TensorView
+from smdwidgets.trials.trial import Trial
+from smdwidgets.widgets.lines import Line, Lines
+from smdwidgets.widgets.name_search import search_names
+from smdwidgets.widgets.poller import poller, workers
+from smdwidgets.widgets.rule_controller import RuleController
+from smdwidgets.widgets.send_queue import Send, SendQueue
+from smdwidgets.widgets.streaming import FrameStream
+from smdwidgets.widgets.thread_switch_interval import short_switch_interval
+
+logger = logging.getLogger("smdwidgets.widgets")
+
+PROTOCOL = 1
+HEARTBEAT = 2.0
+CACHED_BINS = 8
+"""Number of cached histogram bins. Repeated requests, and those of compared tensors, use the same bins."""
+
+
+class Cancelled(Exception):
+    """The browser cancelled the request."""
+
+
+class Reply:
+    """The reply to one request."""
+
+    def __init__(self, queue: SendQueue, request_id: str, cancelled: threading.Event) -> None:
+        self._queue = queue
+        self._id = request_id
+        self.cancelled = cancelled
+
+    def part(self, packets: Sequence[bytes]) -> None:
+        """Send a part of the reply; raise :class:`Cancelled` if the request was cancelled."""
+        self._check()
+        for group in grouped(packets):
+            self._queue.post({"kind": "part", "id": self._id}, group)
+
+    def progress(self, done: int, total: int) -> None:
+        """Send the number of steps done and their total."""
+        self._check()
+        self._queue.post({"kind": "progress", "id": self._id, "done": done, "total": total})
+
+    def answer(self, packets: Sequence[bytes] = (), **fields: Any) -> None:
+        """Send the last part of the reply."""
+        groups = list(grouped(packets)) or [[]]
+        for group in groups[:-1]:
+            self._queue.post({"kind": "part", "id": self._id}, group)
+        self._queue.post({"kind": "answer", "id": self._id, **fields}, groups[-1])
+
+    def error(self, kind: str, message: str) -> None:
+        """Send an error as the last part of the reply."""
+        self._queue.post({"kind": "error", "id": self._id, "error": {"type": kind, "message": message}})
+
+    def _check(self) -> None:
+        if self.cancelled.is_set():
+            raise Cancelled
+
+
+def grouped(packets: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Group packets into messages of limited size.
+
+    >>> [len(group) for group in grouped([bytes(600_000), bytes(600_000), b""])]
+    [1, 2]
+    """
+    group: list[bytes] = []
+    size = 0
+    for packet in packets:
+        if group and size + len(packet) > LARGEST:
+            yield group
+            group, size = [], 0
+        group.append(packet)
+        size += len(packet)
+    if group:
+        yield group
+
+
+class RequestHandler:
+    """Handles the requests of a widget's open pages. Thread-safe."""
+
+    def __init__(self, trials: Sequence[Trial], rules: RuleController | None, send: Send) -> None:
+        self.trials = list(trials)
+        self.rules = rules
+        self._queue = SendQueue(send)
+        self._lock = threading.Lock()
+        self._pending: dict[str, threading.Event] = {}
+        self._sent = [SentState(run) for run in range(len(self.trials))]
+        self._streams: dict[str, FrameStream] = {}
+        self._bins: dict[Any, Bins] = {}
+        self._lines = Lines([])
+        self._last_update = 0.0
+        self._closed = threading.Event()
+        self._handlers: dict[str, Callable[[dict[str, Any], Reply], None]] = {
+            "hello": self._hello,
+            "frames": self._frames,
+            "tile": self._tile,
+            "values": self._values,
+            "series": self._series,
+            "rule": self._rule,
+            "firing": self._firing,
+            "classes": self._classes,
+            "match": self._match,
+        }
+
+    # ------------------------------------------------------------------------------------------------- from the browser
+
+    def handle_message(self, message: Any) -> None:
+        """Handle a message from the browser. Replies are computed and sent by other threads."""
+        self._queue.message_received()
+        if self._closed.is_set() or not isinstance(message, dict):
+            return
+        request_id = str(message.get("id", ""))[:100]
+        if message.get("kind") == "cancel":
+            with self._lock:
+                cancelled = self._pending.get(request_id)
+            if cancelled is not None:
+                cancelled.set()
+        elif message.get("kind") == "ask":
+            cancelled = threading.Event()
+            with self._lock:
+                self._pending[request_id] = cancelled
+            # Enter here and not in the worker, which would otherwise wait for the GIL before it starts.
+            with ExitStack() as interval:
+                interval.enter_context(short_switch_interval)
+                workers.submit(self._answer, request_id, message, cancelled, interval.pop_all())
+
+    def _answer(
+        self, request_id: str, request: dict[str, Any], cancelled: threading.Event, interval: ExitStack
+    ) -> None:
+        reply = Reply(self._queue, request_id, cancelled)
+        try:
+            if cancelled.is_set():
+                raise Cancelled
+            answer = self._handlers.get(str(request.get("what")))
+            if answer is None:
+                raise ValueError(f"unknown request {request.get('what')!r}; update smdwidgets")
+            answer(request, reply)
+        except Cancelled:
+            reply.error("Cancelled", "superseded by a newer request")
+        except SMDebugError as error:
+            reply.error(type(error).__name__, str(error))
+        except Exception as error:  # the browser must get a reply in any case
+            logger.exception("request %r failed", request.get("what"))
+            reply.error(type(error).__name__, f"{type(error).__name__}: {error}")
+        finally:
+            with self._lock:
+                self._pending.pop(request_id, None)
+            interval.close()
+
+    # --------------------------------------------------------------------------------------------------------- requests
+
+    def _hello(self, request: dict[str, Any], reply: Reply) -> None:
+        # A page sends this when it opens or reloads. Send everything.
+        with self._lock:
+            self._sent = [SentState(run) for run in range(len(self.trials))]
+            sent = list(self._sent)
+        for trial, state in zip(self.trials, sent, strict=True):
+            reply.part(overview(trial, state))
+        rules = [] if self.rules is None else self.rules.full_update()
+        live = self._is_live()
+        reply.answer(rules, live=self._queue.push_mode, heartbeat=HEARTBEAT if live else 0)
+        if live:
+            poller.add(self)
+
+    def _frames(self, request: dict[str, Any], reply: Reply) -> None:
+        role = "compare" if request.get("role") == "compare" else "main"
+        wanted = Wanted.from_json(request.get("want") or {})
+        stream = FrameStream(self._view(request), self._about(request), wanted, self._bins_of(request, wanted))
+        reply.part([stream.plan()])
+        with self._lock:
+            self._streams[role] = stream
+        for packet, done, total in stream.run(
+            int(request.get("near", -1)), request.get("after"), reply.cancelled.is_set
+        ):
+            reply.part([packet])
+            reply.progress(done, total)
+        if reply.cancelled.is_set():
+            raise Cancelled
+        reply.answer()
+
+    def _bins_of(self, request: dict[str, Any], wanted: Wanted) -> Bins | None:
+        """Return the bins shared by all steps of the tensor and of compared tensors."""
+        histogram = wanted.histogram
+        if histogram is None or histogram.edges != "shared":
+            return None
+        about = self._about(request)
+        places = histogram.over or ((about["run"], about["worker"]),)
+        key = (about["tensor"], frozenset(places), histogram.scale, histogram.bins)
+        with self._lock:
+            found = self._bins.pop(key, None)
+            if found is None:
+                views = [self._view({**about, "run": run, "worker": worker}) for run, worker in places]
+                found = Bins(views, histogram.scale, histogram.bins)
+            self._bins[key] = found
+            while len(self._bins) > CACHED_BINS:
+                self._bins.pop(next(iter(self._bins)))
+        return found
+
+    def _tile(self, request: dict[str, Any], reply: Reply) -> None:
+        reply.answer([details.tile(self._view(request), int(request["step"]), request, self._about(request))])
+
+    def _values(self, request: dict[str, Any], reply: Reply) -> None:
+        reply.answer([details.values(self._view(request), int(request["step"]), request, self._about(request))])
+
+    def _series(self, request: dict[str, Any], reply: Reply) -> None:
+        requested = [line for line in request.get("lines", ()) if isinstance(line, dict)][:200]
+        lines = Lines(
+            [
+                Line(self._view(line), str(line.get("stat", "value")), str(line.get("mode", "")), self._about(line))
+                for line in requested
+            ]
+        )
+        failed = []
+        for number, (packet, wrong) in enumerate(lines.answer()):
+            if packet is None:
+                failed.append(wrong)
+            else:
+                reply.part([packet])
+            reply.progress(number + 1, len(lines))
+        # From now on, new steps of these curves are pushed.
+        with self._lock:
+            self._lines = lines
+        if failed and len(failed) == len(lines):
+            raise SMDebugError(failed[0])
+        reply.answer()
+
+    def _rule(self, request: dict[str, Any], reply: Reply) -> None:
+        controller = self._rules()
+        controller.execute(request)
+        reply.answer(controller.full_update())
+        poller.add(self)
+
+    def _firing(self, request: dict[str, Any], reply: Reply) -> None:
+        reply.answer(firings=self._rules().firings_at(str(request.get("rule")), int(request.get("step", -1))))
+
+    def _classes(self, request: dict[str, Any], reply: Reply) -> None:
+        reply.answer(classes=self._rules().classes())
+
+    def _match(self, request: dict[str, Any], reply: Reply) -> None:
+        number = int(request.get("run", 0) or 0)
+        if not 0 <= number < len(self.trials):
+            raise ValueError(f"run index {number} is out of range")
+        with self._lock:
+            sent = self._sent[number]
+        # Indices count the names in the order in which the page received them.
+        names = [name[:SHOWN_NAME] for name in sent.names]
+        matches, total = search_names(str(request.get("pattern", "")), names, reply.cancelled.is_set)
+        if reply.cancelled.is_set():
+            raise Cancelled
+        reply.answer(matches=matches, total=total)
+
+    def _rules(self) -> RuleController:
+        if self.rules is None:
+            self.rules = RuleController(self.trials)
+        return self.rules
+
+    def _view(self, request: dict[str, Any]) -> TensorView:
+        number = int(request.get("run", 0) or 0)
+        if not 0 <= number < len(self.trials):
+            raise ValueError(f"run index {number} is out of range")
+        trial, name = self.trials[number], str(request.get("tensor", ""))
+        if len(name) >= SHOWN_NAME:  # the browser has a truncated name
+            name = next((full for full in trial.tensor_names() if full.startswith(name)), name)
+        return TensorView(trial, name, str(request.get("worker", "") or ""))
+
+    @staticmethod
+    def _about(request: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "run": int(request.get("run", 0) or 0),
+            "tensor": str(request.get("tensor", "")),
+            "worker": str(request.get("worker", "") or ""),
+        }
+
+    # ------------------------------------------------------------------------------------------------------------- updates
+
+    def _is_live(self) -> bool:
+        return any(not trial.loaded_all_steps for trial in self.trials) or (
+            self.rules is not None and self.rules.active
+        )
+
+    def poll(self) -> bool:
+        """Send what is new since the last poll; return whether more may follow."""
+        if self._closed.is_set():
+            return False
+        posted = False
+        for group in grouped(self._updates()):
+            if self._closed.is_set():
+                return False
+            self._queue.post({"kind": "news"}, group)
+            posted = True
+        now = time.monotonic()
+        if not posted and now - self._last_update >= HEARTBEAT:
+            self._queue.post({"kind": "news"}, [])
+            posted = True
+        if posted:
+            self._last_update = now
+        return self._is_live()
+
+    def _updates(self) -> Iterator[bytes]:
+        for trial, sent in zip(self.trials, list(self._sent), strict=True):
+            yield from self._poll_trial(trial, sent)
+        with self._lock:
+            streams, lines = list(self._streams.values()), self._lines
+        try:
+            for stream in streams:
+                yield from stream.updates()
+            yield from lines.updates(last=all(trial.loaded_all_steps for trial in self.trials))
+        except Exception:  # the run's status packet contains the error, and must be sent
+            logger.debug("cannot update frames and curves", exc_info=True)
+        if self.rules is not None:
+            yield from self.rules.updates()
+
+    @staticmethod
+    def _poll_trial(trial: Trial, sent: SentState) -> list[bytes]:
+        try:
+            path = Path(trial.path)
+            if path.is_absolute() and not path.exists():
+                # A refresh alone would not fail, because data that was read before is still in memory.
+                return status_packets(trial, sent, "gone", "the directory no longer exists")
+            if not trial.loaded_all_steps:
+                trial.maybe_refresh()
+            return overview(trial, sent)
+        except FileNotFoundError as error:
+            return status_packets(trial, sent, "gone", str(error))
+        except (SMDebugError, OSError) as error:
+            return status_packets(trial, sent, "error", str(error))
+        except Exception as error:  # a user-defined trial can raise any exception, which the page must show
+            packets = status_packets(trial, sent, "error", f"{type(error).__name__}: {error}")
+            if packets:  # log it once, not at every poll
+                logger.exception("cannot check %s for new steps", trial.path)
+            return packets
+
+    def boot(self) -> list[bytes]:
+        """Return packets to store in the widget's state, so that a page shows them before its first request."""
+        packets = [packet for run, trial in enumerate(self.trials) for packet in overview(trial, SentState(run))]
+        return packets if sum(map(len, packets)) <= LARGEST else []
+
+    def close(self) -> None:
+        """Cancel all requests, and send no more messages."""
+        self._closed.set()
+        with self._lock:
+            for cancelled in self._pending.values():
+                cancelled.set()
+        self._queue.close()
