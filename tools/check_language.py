@@ -31,7 +31,6 @@ NOT_YET_REWRITTEN: tuple[str, ...] = (
     "SECURITY.md",
     "conftest.py",
     "docs/",
-    "js/",
     "notebooks/",
     "packaging/",
     "pyproject.toml",

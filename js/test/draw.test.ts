@@ -115,7 +115,7 @@ describe("histograms over steps", () => {
 });
 
 describe("heat map", () => {
-  test("the colour map covers the range; NaN and infinities have colours of their own", () => {
+  test("the colour map covers the range; NaN and infinities have separate colours", () => {
     const image = {
       data: Float32Array.from([-1, 1, 5, Number.NaN, Infinity, -Infinity]),
       width: 3,

@@ -137,7 +137,7 @@ export class TensorFrames {
   readonly frames = new Map<number, Frame>();
   /** Increases with every change; cache keys contain it. */
   version = 0;
-  #held: Float64Array | undefined;
+  #sortedSteps: Float64Array | undefined;
   readonly #ranges = new Map<string, { version: number; value: [number, number] }>();
   bytes = 0;
 
@@ -210,14 +210,14 @@ export class TensorFrames {
     }
     for (const block of Object.values(arrays)) this.bytes += block?.data.byteLength ?? 0;
     this.#merge(steps);
-    this.#held = undefined;
+    this.#sortedSteps = undefined;
     this.version++;
   }
 
   /** Loaded steps, ascending. */
   loadedSteps(): Float64Array {
-    this.#held ??= Float64Array.from(this.frames.keys()).sort();
-    return this.#held;
+    this.#sortedSteps ??= Float64Array.from(this.frames.keys()).sort();
+    return this.#sortedSteps;
   }
 
   /** The frame at a step, else the latest earlier loaded frame. */

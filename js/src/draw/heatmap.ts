@@ -30,7 +30,7 @@ export interface HeatmapPicture {
   emptyMessage: string;
 }
 
-/** Converts values to RGBA pixels with a colour table. NaN and infinities get colours of their own. */
+/** Converts values to RGBA pixels with a colour table. NaN and infinities get separate colours. */
 export function colourPixels(image: Image, table: Table, domain: [number, number]): Pixels {
   const { width, height } = image;
   if (image.rgba) return { data: Uint8ClampedArray.from(image.data), width, height };

@@ -55,7 +55,7 @@ export class ThemeWatch {
     signal: AbortSignal,
   ) {
     this.theme = this.#read();
-    const look = () => {
+    const detect = () => {
       const now = this.#read();
       // Keep the object while the colours are equal: drawing caches compare it by identity.
       if (JSON.stringify(now) === JSON.stringify(this.theme)) return;
@@ -65,9 +65,9 @@ export class ThemeWatch {
     // The class or attribute of a theme can change before its style sheet has loaded.
     let later: ReturnType<typeof setTimeout> | undefined;
     const both = () => {
-      look();
+      detect();
       clearTimeout(later);
-      later = setTimeout(look, 250);
+      later = setTimeout(detect, 250);
     };
     const observer = new MutationObserver(both);
     for (const el of [document.documentElement, document.body])
@@ -82,7 +82,7 @@ export class ThemeWatch {
       clearTimeout(later);
     });
     // The background is known only after `root` is attached.
-    requestAnimationFrame(() => !signal.aborted && look());
+    requestAnimationFrame(() => !signal.aborted && detect());
   }
 
   #read(): Theme {

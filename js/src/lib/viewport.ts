@@ -10,15 +10,15 @@ export class Viewport {
     changed: () => void,
     signal: AbortSignal,
   ) {
-    const look = () => {
+    const measure = () => {
       this.left = el.scrollLeft;
       this.top = el.scrollTop;
       this.width = el.clientWidth;
       this.height = el.clientHeight;
       changed();
     };
-    el.addEventListener("scroll", look, { signal, passive: true });
-    const observer = new ResizeObserver(look);
+    el.addEventListener("scroll", measure, { signal, passive: true });
+    const observer = new ResizeObserver(measure);
     observer.observe(el);
     signal.addEventListener("abort", () => observer.disconnect());
   }

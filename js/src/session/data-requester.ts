@@ -73,13 +73,13 @@ export class DataRequester {
     const { tensor } = scene.traits;
     if (!tensor || Number.isNaN(near)) return;
     const { store } = this.session;
-    const held = store.findFrames(run, tensor, worker);
+    const loaded = store.findFrames(run, tensor, worker);
     // A comparison with another step of the same tensor uses the same frames.
     if (role === "compare" && run === scene.traits.run && worker === scene.traits.worker) {
       if (this.#requested.delete("compare")) this.session.cancel(this.session.framesSlot("compare"));
       return;
     }
-    const sections = sectionRequest(scene.traits, held?.plan?.shape, held?.plan?.form);
+    const sections = sectionRequest(scene.traits, loaded?.plan?.shape, loaded?.plan?.form);
     const key = JSON.stringify([
       run,
       tensor,
@@ -92,7 +92,7 @@ export class DataRequester {
     if (before === key) return;
     this.#requested.set(role, key);
     // The shape has just become known; the request already sent means the same axes.
-    if (before !== undefined && held?.plan && jsonEqual(JSON.parse(before).slice(0, 3), [run, tensor, worker])) {
+    if (before !== undefined && loaded?.plan && jsonEqual(JSON.parse(before).slice(0, 3), [run, tensor, worker])) {
       const sent = JSON.stringify([
         run,
         tensor,

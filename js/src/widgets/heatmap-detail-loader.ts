@@ -61,8 +61,8 @@ export class HeatmapDetailLoader {
       this.#tile.cancel();
       const rows: [number, number] = [Math.floor(window[0]), Math.min(matrix.rows, Math.ceil(window[1]))];
       const cols: [number, number] = [Math.floor(window[2]), Math.min(matrix.cols, Math.ceil(window[3]))];
-      const held = tile && jsonEqual(tile.head.rows, rows) && jsonEqual(tile.head.cols, cols);
-      if (pooled && !held && size.width > 0 && size.height > 0) {
+      const loaded = tile && jsonEqual(tile.head.rows, rows) && jsonEqual(tile.head.cols, cols);
+      if (pooled && !loaded && size.width > 0 && size.height > 0) {
         const box = layoutHeatmap(window, size);
         const most = (pixels: number, cells: number) => Math.max(1, Math.min(LARGEST, cells, Math.round(pixels)));
         const pixels: [number, number] = [most(box.height, rows[1] - rows[0]), most(box.width, cols[1] - cols[0])];

@@ -133,7 +133,7 @@ export class HeatmapPanel extends PicturePanel {
     const domain = traits.clip.length === 2 ? ([lo, hi] as [number, number]) : colourDomain(palette, lo, hi);
     const tableKey = `${palette}/${colours.dark}`;
     if (this.#table?.key !== tableKey) this.#table = { key: tableKey, table: table(palette, colours.dark) };
-    const look = `${tableKey}/${domain}`;
+    const style = `${tableKey}/${domain}`;
     this.#tile =
       main && matrix
         ? session.store.tile(
@@ -149,11 +149,11 @@ export class HeatmapPanel extends PicturePanel {
         : undefined;
     const layers: Layer[] = [];
     if (image && matrix && !empty)
-      layers.push({ pixels: this.#pixels("frame", image, look, domain), covers: [0, matrix.rows, 0, matrix.cols] });
+      layers.push({ pixels: this.#pixels("frame", image, style, domain), covers: [0, matrix.rows, 0, matrix.cols] });
     const tile = this.#tile && tileImage(this.#tile);
     if (tile && this.#tile)
       layers.push({
-        pixels: this.#pixels("tile", tile, look, domain),
+        pixels: this.#pixels("tile", tile, style, domain),
         covers: [...this.#tile.head.rows, ...this.#tile.head.cols] as unknown as CellWindow,
       });
     const picture: HeatmapPicture = {
@@ -226,12 +226,12 @@ export class HeatmapPanel extends PicturePanel {
     });
   }
 
-  #pixels(slot: string, image: Image, look: string, domain: [number, number]): Pixels {
-    const known = this.#cache.get(`${slot}/${look}`);
+  #pixels(slot: string, image: Image, style: string, domain: [number, number]): Pixels {
+    const known = this.#cache.get(`${slot}/${style}`);
     if (known?.of === image.data) return known.pixels;
     const pixels = colourPixels(image, (this.#table as { table: Table }).table, domain);
     for (const old of this.#cache.keys()) if (old.startsWith(`${slot}/`)) this.#cache.delete(old);
-    this.#cache.set(`${slot}/${look}`, { of: image.data, pixels });
+    this.#cache.set(`${slot}/${style}`, { of: image.data, pixels });
     return pixels;
   }
 

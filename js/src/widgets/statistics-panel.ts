@@ -103,7 +103,7 @@ export class StatisticsPanel extends PicturePanel {
       scene.compared && (scene.compared.run !== main?.run || scene.compared.worker !== main?.worker)
         ? scene.compared
         : undefined;
-    const held = main?.frames.loadedSteps().length ?? 0;
+    const loaded = main?.frames.loadedSteps().length ?? 0;
     // All statistics of a single number are that number.
     const stats = isScalar(main) ? ["value"] : traits.stats;
     const rows = stats.map((name): StatisticsRow => {
@@ -119,7 +119,7 @@ export class StatisticsPanel extends PicturePanel {
       };
     });
     const picture: StatisticsPicture = {
-      rows: held ? rows : [],
+      rows: loaded ? rows : [],
       logX: traits.log_x,
       range:
         traits.range.length === 2
@@ -135,7 +135,7 @@ export class StatisticsPanel extends PicturePanel {
     this.figure.paint((pen, size, paint) => drawStatistics(pen, size, paint, picture), colours);
     this.readout(
       this.#hover === undefined
-        ? `${plural(held, "step")} loaded`
+        ? `${plural(loaded, "step")} loaded`
         : `step ${count(this.#hover)}   ${words.join("   ")}`,
     );
     const description = `Statistics of ${truncate(traits.tensor, 80)} at step ${scene.step}: ${words.join(", ")}.`;

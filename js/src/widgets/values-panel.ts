@@ -48,7 +48,7 @@ export class ValuesPanel extends Panel {
   #visible: { rows: VisibleRange; cols: VisibleRange } | undefined;
   #last: Values | undefined;
   /** values of the current step, if loaded */
-  #held: Values | undefined;
+  #loaded: Values | undefined;
   /** inputs of the cells drawn */
   #table: readonly unknown[] = [];
 
@@ -109,7 +109,7 @@ export class ValuesPanel extends Panel {
     this.#visible = { rows, cols };
     this.#canvas.style.height = `${rows.total + ROW}px`;
     this.#canvas.style.width = `${cols.total + HEAD}px`;
-    const held = session.store.values(
+    const loaded = session.store.values(
       (head) =>
         head.run === main.run &&
         head.tensor === main.tensor &&
@@ -122,11 +122,11 @@ export class ValuesPanel extends Panel {
         head.cols[0] <= cols.first &&
         head.cols[1] >= cols.last,
     );
-    const shown = held ?? this.#last;
-    if (held) this.#last = held;
-    this.#held = held;
-    const stale = !held || main.pending;
-    const written = shown && (held || this.#fits(shown, main.tensor)) ? shown : undefined;
+    const shown = loaded ?? this.#last;
+    if (loaded) this.#last = loaded;
+    this.#loaded = loaded;
+    const stale = !loaded || main.pending;
+    const written = shown && (loaded || this.#fits(shown, main.tensor)) ? shown : undefined;
     // While dragging, the previous values stay.
     const table = [written, stale, left, top, inner, tall, m.rows, m.cols, m.axes.join(), this.#col];
     // A single text is not shown as a table.
@@ -156,7 +156,7 @@ export class ValuesPanel extends Panel {
     this.summary(
       `Values of ${truncate(traits.tensor, 80)}${sliceText(m.shape.length, m.axes, m.fixed)} at step ${main.savedStep}: ${where}.`,
     );
-    if (!held && !session.exported && !main.pending && inner > 0) this.#load(m, rows, cols);
+    if (!loaded && !session.exported && !main.pending && inner > 0) this.#load(m, rows, cols);
   }
 
   /** Columns are as wide as their type needs; text columns share the available width. */
@@ -269,7 +269,7 @@ export class ValuesPanel extends Panel {
 
   #rows(): Rows | undefined {
     const seen = this.#visible;
-    const values = this.#held;
+    const values = this.#loaded;
     if (!seen || !values) return undefined;
     const { head } = values;
     const cols = Array.from({ length: seen.cols.last - seen.cols.first }, (_, i) => seen.cols.first + i);
