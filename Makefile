@@ -80,8 +80,11 @@ soak:  ## Follow a live run with every widget and rule for 30 minutes (SECONDS=7
 memcheck:  ## Run the compiled code under AddressSanitizer, Miri and valgrind where installed (ARGS=asan: only that)
 	@$(PYTHON) tools/memcheck.py $(ARGS)
 
-docs:  ## Build the documentation site in site/
+docs:  ## Update the generated pages and build the documentation site in site/
 	@$(PYTHON) tools/setup.py python front-end extension docs
+	@$(BIN)/python tools/reference.py
+	@$(BIN)/python -m smdwidgets.rules.document docs/rules.md
+	@$(BIN)/python -m smdwidgets.cli.document docs/commands.md
 	@$(BIN)/zensical build --strict
 
 pictures:  ## Take the pictures of README.md and docs/ from the real widgets

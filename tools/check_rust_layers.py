@@ -1,6 +1,6 @@
 """Checks the layers of the Rust modules: `python tools/check_rust_layers.py`.
 
-Two rules hold. A module of the core uses only the modules above it in the table "The core, from the ground up" of
+Two rules hold. A module of the core uses only the modules above it in the table "Layers of the core" of
 docs/architecture.md, which lists all of them. No two modules of a crate use each other, directly or through others; a
 submodule may use its parent. Tests are exempt.
 """
@@ -14,7 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = "## The core, from the ground up"
+TABLE = "## Layers of the core"
 Module = tuple[str, ...]
 
 _USE = re.compile(r"(pub(?:\([a-z ]+\))? )?\buse ([^;]+);")

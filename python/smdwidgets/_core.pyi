@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __version__: str
+"""Version of the package."""
 
 FILE_TIME_GRANULARITY: int
 """Coarsest resolution of file times, in nanoseconds."""

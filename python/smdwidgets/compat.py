@@ -50,8 +50,6 @@ _EXCEPTIONS: Final = """
     StepNotYetAvailable StepUnavailable TensorUnavailable TensorUnavailableForStep
 """
 
-#: Every module of smdebug that is offered, relative to `smdebug`, and the names in it. Tests import all of them.
-#: The names `Hook` and `KerasHook`, and `Collection` of PyTorch and TensorFlow, need their framework; all others do not.
 MODULES: Final[Mapping[str, Mapped]] = {
     "": _mapped("", "CollectionKeys ReductionConfig SaveConfig SaveConfigMode __version__ modes"),
     "analysis": _mapped("analysis", ""),
@@ -131,6 +129,10 @@ MODULES: Final[Mapping[str, Mapped]] = {
     "xgboost.hook": _mapped("xgboost", "Hook"),
     "xgboost.singleton_utils": _mapped("xgboost", _HOOKS),
 }
+"""Every module of smdebug that is offered, relative to `smdebug`, and the names in it.
+
+`Hook` and `KerasHook`, and `Collection` of PyTorch and TensorFlow, need their framework; all others do not.
+"""
 
 
 def install_as_smdebug() -> None:

@@ -25,11 +25,13 @@ class ModeKeys(Enum):
     GLOBAL = 4
 
 
-#: Alias of ModeKeys for training scripts: ``modes.TRAIN``.
 modes = ModeKeys
+"""Alias of `ModeKeys` for training scripts: ``modes.TRAIN``."""
 
 ALLOWED_MODES = list(ModeKeys)
+"""All modes."""
 ALLOWED_MODE_NAMES = [mode.name for mode in ModeKeys]
+"""The names of all modes."""
 
 
 def as_mode(mode: ModeKeys | str) -> ModeKeys:

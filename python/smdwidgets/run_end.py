@@ -85,3 +85,4 @@ class RunEnd:
 
 
 COMPLETED: Final = RunEnd("completed")
+"""The end of a training that ran to completion."""

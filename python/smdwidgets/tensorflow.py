@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from smdwidgets.hooks.tensorflow import Collection, Hook
 
     KerasHook = Hook
+    """Alias of `Hook`, as in smdebug."""
 else:
     __getattr__, __dir__ = _FRAMEWORK.lazy(__name__)
 

@@ -70,9 +70,9 @@ def _run(line: str) -> tuple[int, str]:
 def _look_at(words: list[str]) -> None:
     """What installs, builds or waits for Ctrl-C is not run here, but it must be there to be run."""
     match words:
-        case ["pip", "install", what] if what.startswith("smdwidgets["):
+        case ["pip", "install", what] if what.startswith(("smdwidgets[", ".[")):
             extras = set(metadata.metadata("smdwidgets").get_all("Provides-Extra") or ())
-            assert set(what[len("smdwidgets[") : -1].split(",")) <= extras, what
+            assert set(what.partition("[")[2].removesuffix("]").split(",")) <= extras, what
         case ["pip", "install", "." | "smdwidgets"]:
             pass
         case ["make", target, *_]:

@@ -1,11 +1,11 @@
-"""docs/api.md names everything that is public, and nothing that is not there."""
+"""docs/reference/ documents every public name, and is current."""
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
-import re
-from collections.abc import Iterator
+import shutil
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -14,59 +14,78 @@ import smdwidgets
 from pages.running import ROOT
 from smdwidgets.rules import BUILTIN
 
-API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-DIRECTIVE = re.compile(r"^::: (?P<of>[\w.]+)\n(?P<options>(?: {4}.*\n)*)", re.MULTILINE)
-MEMBERS = re.compile(r"members: \[(?P<names>[^\]]*)\]")
 
-#: Modules that are no lists of public names: smdebug's import paths, the command line, and what stands behind the others.
-NOT_HERE = {"analysis", "cli", "compat", "core", "hooks", "plots"}
-
-
-def public_names(module: str) -> list[str]:
-    """``__all__`` of a module."""
-    return list(importlib.import_module(module).__all__)
+@pytest.fixture
+def reference(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    yield importlib.import_module("reference")
+    sys.modules.pop("reference", None)
 
 
-def told() -> Iterator[tuple[str, str]]:
-    """Module and name of all that the page shows."""
-    for found in DIRECTIVE.finditer(API):
-        of, members = found["of"], MEMBERS.search(found["options"])
-        module, _, name = of.rpartition(".")
-        if name[0].isupper() or module.rpartition(".")[2] == name:
-            yield module, name  # not a module: a class, or a function that is called as its module is
-        else:
-            names = members["names"].split(",") if members else public_names(of)
-            yield from ((of, name.strip()) for name in names)
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The package's sources, to be changed."""
+    shutil.copytree(
+        ROOT / "python" / "smdwidgets",
+        tmp_path / "python" / "smdwidgets",
+        ignore=shutil.ignore_patterns("*.so", "*.pyd", "static", "__pycache__"),
+    )
+    return tmp_path
 
 
-TOLD = list(told())
-MODULES = [
-    "smdwidgets",
-    "smdwidgets.storage.s3",
-    "smdwidgets.rules.actions",
-    *(
-        f"smdwidgets.{module.name}"
-        for module in pkgutil.iter_modules(smdwidgets.__path__)
-        if not module.name.startswith("_") and module.name not in NOT_HERE
-    ),
-]
+def test_pages_are_current_and_complete(reference, capsys):
+    assert reference.main(["--check"]) == 0, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_every_public_name_is_in_the_reference(module: str) -> None:
-    shown = {name for _, name in TOLD}
-    assert sorted(set(public_names(module)) - shown - set(BUILTIN)) == [], "rules have a page of their own"
+def test_every_name_that_the_package_exports_has_an_entry(reference):
+    documented = {entry.name for entry in reference.Reference().homes.values()}
+    for module in ["smdwidgets", *(f"smdwidgets.{name}" for name in reference.Reference().modules)]:
+        exported = set(getattr(importlib.import_module(module), "__all__", ())) - set(BUILTIN)
+        if module != "smdwidgets.hooks.base":
+            assert exported <= documented, module
 
 
-def test_what_the_reference_names_is_there() -> None:
-    assert len(TOLD) == len(set(TOLD)), "said twice"
-    for module, name in TOLD:
-        held: ModuleType = importlib.import_module(module)
-        try:
-            value = getattr(held, name, None)
-        except ModuleNotFoundError:  # the name needs a framework that is not installed
-            assert name in public_names(module)
-            continue
-        assert value is not None, f"{module}.{name}"
-        if callable(value):
-            assert (value.__doc__ or "").strip(), f"{module}.{name} is not described"
+def test_a_page_has_an_entry_for_each_method(reference):
+    page = reference.Reference().pages()["trials.md"]
+    methods = [name for name in vars(smdwidgets.Trial) if not name.startswith("_")]
+    assert len(methods) > 20
+    for name in methods:
+        assert f"### Trial.{name}\n" in page
+
+
+def test_a_public_name_without_a_docstring_is_reported(reference, copy):
+    modes = copy / "python" / "smdwidgets" / "modes.py"
+    text = modes.read_text(encoding="utf-8")
+    modes.write_text(text + "\n\n__all__ += ['bare']\n\n\ndef bare():\n    pass\n", encoding="utf-8")
+    changed = reference.Reference(copy)
+    changed.pages()
+    assert changed.problems == ["smdwidgets.modes.bare has no docstring"] * len(changed.problems) != []
+
+
+def test_a_public_module_without_a_page_is_reported(reference, copy):
+    (copy / "python" / "smdwidgets" / "surprise.py").write_text('"""Surprise."""\n', encoding="utf-8")
+    changed = reference.Reference(copy)
+    changed.pages()
+    assert changed.problems == ["smdwidgets.surprise is in no topic of tools/reference.py"]
+
+
+def test_a_page_that_is_out_of_date_is_reported(reference, tmp_path, monkeypatch, capsys):
+    shutil.copytree(reference.FOLDER, tmp_path / "reference")
+    monkeypatch.setattr(reference, "FOLDER", tmp_path / "reference")
+    assert reference.main(["--check"]) == 0
+    page = tmp_path / "reference" / "stop.md"
+    page.write_text(page.read_text(encoding="utf-8").replace("stop", "go", 1), encoding="utf-8")
+    (tmp_path / "reference" / "old.md").write_text("", encoding="utf-8")
+    assert reference.main(["--check"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: docs/reference/{name} is out of date; run: python tools/reference.py" for name in ("old.md", "stop.md")
+    ]
+
+
+def test_text_of_docstrings_becomes_markdown(reference):
+    one = reference.Reference()
+    assert one._prose("See :meth:`Trial.steps` and ``run``.", "stop") == (
+        "See [`Trial.steps`](trials.md#trialsteps) and `run`."
+    )
+    assert one._prose("Options:\n* a\n* b", None) == "Options:\n\n* a\n* b"
+    assert one._prose(">>> 1  # doctest: +SKIP\n1", None) == "```pycon\n>>> 1\n1\n```"

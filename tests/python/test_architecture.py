@@ -18,7 +18,7 @@ def _contracts() -> dict[str, dict]:
 
 def _documented_layers() -> list[set[str]]:
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    section = text.partition("## The package, from the ground up\n")[2].partition("\n## ")[0]
+    section = text.partition("## Layers of the package\n")[2].partition("\n## ")[0]
     layers: dict[int, set[str]] = {}
     for number, modules in re.findall(r"^\| (\d+) \| (.+?) \|", section, re.M):
         layers.setdefault(int(number), set()).update(re.findall(r"`(\w+)/?`", modules))
@@ -46,3 +46,11 @@ def test_import_linter_has_no_exceptions():
     assert not [
         name for name, contract in contracts.items() if {"ignore_imports", "exhaustive_ignores"} & set(contract)
     ]
+
+
+def test_files_of_typical_changes_exist():
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    section = text.partition("## Where to change what\n")[2].partition("\n## ")[0]
+    paths = re.findall(r"`((?:python|rust|js|tests|tools|docs|packaging)/[\w./-]+|pyproject\.toml)`", section)
+    assert len(paths) > 30
+    assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -65,7 +65,6 @@ __all__ = [
     "WorkerDivergence",
 ]
 
-#: Every built-in rule by name, in the order of the documentation: SageMaker's rules first.
 BUILTIN: dict[str, type[BuiltinRule]] = {
     rule.__name__: rule
     for rule in (
@@ -98,3 +97,4 @@ BUILTIN: dict[str, type[BuiltinRule]] = {
         WorkerDivergence,
     )
 }
+"""Every built-in rule by name, in the order of the documentation: SageMaker's rules first."""
