@@ -1,4 +1,4 @@
-"""The pages hang together: links lead somewhere, lists are complete, figures are those that were measured."""
+"""The pages are consistent: links resolve, lists are complete, figures are those that were measured."""
 
 from __future__ import annotations
 
@@ -55,6 +55,23 @@ def test_every_page_is_in_the_navigation():
 def test_the_page_on_commands_says_what_they_say_themselves():
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert page == with_reference(page), "run: python -m smdwidgets.cli.document docs/commands.md"
+
+
+def test_tests_named_on_the_page_about_reliability_exist():
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    rows = [line for line in page.partition("## Campaign results")[0].splitlines() if line.startswith("| ")]
+    missing = []
+    for row in rows:
+        defined = ""
+        for file, test in re.findall(r"`((?:faults|python|frameworks)/[\w/]+\.py)`|`(test_\w+)`", row):
+            path = ROOT / "tests" / file
+            if file:
+                defined += path.read_text(encoding="utf-8") if path.is_file() else ""
+                missing += [] if path.is_file() else [file]
+            elif f"def {test}(" not in defined:
+                missing.append(test)
+    assert len(rows) > 25
+    assert missing == []
 
 
 def test_every_notebook_is_listed():

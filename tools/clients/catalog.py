@@ -495,7 +495,7 @@ KNOWN: tuple[Known, ...] = (
         "examples/tensorflow/*",
         "ends with AttributeError: module 'smdwidgets.tensorflow' has no attribute '*Hook'*",
         "TensorFlow 1 sessions are not supported",
-        "docs/moving.md#what-is-not-here",
+        "docs/moving.md#not-offered",
     ),
 )
 
