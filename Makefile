@@ -98,7 +98,13 @@ conformance:  ## Compare every public call with smdebug 1.0.34 on the same runs
 test-frameworks:  ## Train with PyTorch, Keras, XGBoost and MXNet, each in its own environment (downloads gigabytes; ARGS=torch)
 	@$(PYTHON) tools/frameworks.py $(ARGS)
 
-	conformance test-frameworks clients pictures fixtures clean
+clients:  ## Run public programs with smdebug and with smdwidgets, and compare them (CLONE=path NOTEBOOKS=path)
+	@cd tools && $(PYTHON) -m clients $(if $(CLONE),$(abspath $(CLONE))) $(if $(NOTEBOOKS),--notebooks $(abspath $(NOTEBOOKS))) $(ARGS)
+
+fixtures:  ## List packed test data (ARGS="unpack golden", then ARGS="pack golden": change it)
+	@$(PYTHON) tests/fixtures.py $(ARGS)
+
+clean:  ## Remove everything that was built or installed
 	rm -rf .venv .venv-* .cache target rust/fuzz/target js/node_modules python/smdwidgets/static site dist
 	rm -f python/smdwidgets/_core*.so python/smdwidgets/_core*.pyd
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
