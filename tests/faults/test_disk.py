@@ -71,7 +71,7 @@ print(right, refused)
 """
 
 
-def test_files_cut_short_and_written_anew_while_they_are_read(tmp_path: Path) -> None:
+def test_files_truncated_and_rewritten_while_they_are_read(tmp_path: Path) -> None:
     """No signal, no wrong number: not in views that are held, not in sweeps that are under way."""
     size = 400_000  # more than one piece of a sweep, and than any page
     for step in range(12):

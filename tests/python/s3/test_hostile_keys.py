@@ -167,7 +167,7 @@ def test_a_collections_object_that_is_nested_without_end_says_so(
             smdwidgets.create_trial(f"s3://{bucket}/run", endpoint_url=endpoint)
 
 
-def test_whatever_lies_in_the_cache_directory_is_held_against_the_index(
+def test_cached_files_are_verified_against_the_index(
     endpoint: str,
     bucket: str,
     upload: Callable[[Path, str, str], None],
