@@ -194,7 +194,7 @@ class EventLog:
     def find(self, name: str, step: int, worker: str | None = None) -> Logged | None: ...
     def orphans(self, name: str) -> list[Logged]:
         """Values of superseded steps, in the order of `course(name, orphans=True)`."""
-    def held(self, place: Logged) -> bytes | None:
+    def stored_value(self, location: Logged) -> bytes | None:
         """The encoded value, if it is kept in memory."""
     def number(self, name: str, step: int, worker: str | None = None) -> float | None:
         """The value of a scalar; None if there is no value or it is not a scalar."""
@@ -500,16 +500,16 @@ class Files:
         name: str,
         step: int,
         worker: str | None = None,
-        keep: bool = True,
+        cache: bool = True,
     ) -> NDArray[Any] | None:
         """`value(catalog.find(name, step, worker))` in one call; reads the step's index files first if needed.
 
-        None if there is no value. Without `keep`, only values of up to 4 KiB are cached."""
+        None if there is no value. Without `cache`, only values of up to 4 KiB are cached."""
     def head(self, entry: Entry) -> tuple[str, tuple[int, ...]]:
         """(dtype name, shape), from the first bytes of the record."""
     def exists(self, entry: Entry) -> bool:
         """Check whether the event file exists."""
-    def forget(self) -> None:
+    def release(self) -> None:
         """Close all files and drop cached values. Existing arrays stay valid."""
 
 @final

@@ -55,7 +55,7 @@ def ours_held(log):
     took = timed(lambda: kept.append(TensorBoardTrial("log", log, live=False, hold=True)))
     of = kept[-1]._run.log
     places = [of.find(name, step) for name in of.names() for step in of.steps_of(name)]
-    if not all(place.number is not None or len(of.held(place)) for place in places):
+    if not all(place.number is not None or len(of.stored_value(place)) for place in places):
         raise AssertionError("a value is not held")
     return took
 

@@ -83,7 +83,7 @@ class LocalRun(SmdebugRun):
     def reread(self, step: int) -> bool:
         self.catalog.refresh_local(self.path, [step])
         # A file that is held open may have been replaced.
-        self.files.forget()
+        self.files.release()
         return True
 
     def end_age(self) -> float | None:
@@ -106,7 +106,7 @@ class LocalRun(SmdebugRun):
         return functools.partial(self.files.get, self.catalog)
 
     def passing(self) -> Getter:
-        return functools.partial(self.files.get, self.catalog, keep=False)
+        return functools.partial(self.files.get, self.catalog, cache=False)
 
     def value(self, place: Any) -> NDArray[Any]:
         return self.files.value(place)
@@ -115,7 +115,7 @@ class LocalRun(SmdebugRun):
         return self.files.head(place)
 
     def close(self) -> None:
-        self.files.forget()
+        self.files.release()
         super().close()
 
 

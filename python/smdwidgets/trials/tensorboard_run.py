@@ -171,41 +171,41 @@ class TensorBoardRun(Run):
             found = number(name, step, worker)
             if found is not None:
                 return np.array(found)
-            place = find(name, step, worker)
-            return None if place is None else self.value(place)
+            entry = find(name, step, worker)
+            return None if entry is None else self.value(entry)
 
         return get
 
-    def events(self, places: Sequence[_core.Logged]) -> list[_core.Event]:
+    def events(self, entries: Sequence[_core.Logged]) -> list[_core.Event]:
         """Return the events of non-scalar values."""
-        held = [self.log.held(place) for place in places]
-        wanted = [place for place, data in zip(places, held, strict=True) if data is None]
+        stored = [self.log.stored_value(entry) for entry in entries]
+        wanted = [entry for entry, data in zip(entries, stored, strict=True) if data is None]
         read = iter(self._read(wanted) if wanted else ())
         return [
-            _core.event_of(next(read) if data is None else data, place.step, place.wall_time)
-            for place, data in zip(places, held, strict=True)
+            _core.event_of(next(read) if data is None else data, entry.step, entry.wall_time)
+            for entry, data in zip(entries, stored, strict=True)
         ]
 
-    def _read(self, places: Sequence[_core.Logged]) -> list[bytes]:
-        read = self.storage.read_ranges([Range(place.event_key, place.offset, place.length) for place in places])
-        for place, data in zip(places, read, strict=True):
-            if len(data) < place.length:
+    def _read(self, entries: Sequence[_core.Logged]) -> list[bytes]:
+        read = self.storage.read_ranges([Range(entry.event_key, entry.offset, entry.length) for entry in entries])
+        for entry, data in zip(entries, read, strict=True):
+            if len(data) < entry.length:
                 raise RunIOError(
-                    f"{place.event_key}, byte {place.offset}: expected {place.length} bytes, got {len(data)}; the file was "
+                    f"{entry.event_key}, byte {entry.offset}: expected {entry.length} bytes, got {len(data)}; the file was "
                     "truncated after it was indexed; reopen the run"
                 )
-        return [place.checked(bytes(data)) for place, data in zip(places, read, strict=True)]
+        return [entry.checked(bytes(data)) for entry, data in zip(entries, read, strict=True)]
 
-    def value(self, place: _core.Logged) -> NDArray[Any]:
-        if place.number is not None:
-            return np.array(place.number)
-        [event] = self.events([place])
-        return _decoded(place, event)
+    def value(self, entry: _core.Logged) -> NDArray[Any]:
+        if entry.number is not None:
+            return np.array(entry.number)
+        [event] = self.events([entry])
+        return _decoded(entry, event)
 
-    def head(self, place: _core.Logged) -> tuple[str, tuple[int, ...]]:
-        if place.number is not None:
+    def head(self, entry: _core.Logged) -> tuple[str, tuple[int, ...]]:
+        if entry.number is not None:
             return "float64", ()
-        value = self.value(place)
+        value = self.value(entry)
         return value.dtype.name, value.shape
 
     def file_there(self, key: str) -> bool:
@@ -338,9 +338,9 @@ class LocalTensorBoardRun(TensorBoardRun):
         self._directory_times = {path: _written(path) for path in map(Path, (folder for folder, _, _ in os.walk(top)))}
         return True
 
-    def events(self, places: Sequence[_core.Logged]) -> list[_core.Event]:
+    def events(self, entries: Sequence[_core.Logged]) -> list[_core.Event]:
         try:
-            return super().events(places)
+            return super().events(entries)
         except RunFileMissing:
             self.check()
             raise
@@ -358,12 +358,12 @@ def _written(path: Path) -> int:
         return 0
 
 
-def _decoded(place: _core.Logged, event: _core.Event) -> NDArray[Any]:
+def _decoded(entry: _core.Logged, event: _core.Event) -> NDArray[Any]:
     """Decode an event. Errors contain the file and offset."""
     try:
-        return value_of(event, place.kind)
+        return value_of(event, entry.kind)
     except DataError as error:
-        raise type(error)(f"{place.event_key}, byte {place.offset}: {error}") from None
+        raise type(error)(f"{entry.event_key}, byte {entry.offset}: {error}") from None
 
 
 def _reduce_numbers(

@@ -54,13 +54,13 @@ mod linux {
     }
 
     /// Rounds up to whole huge pages: a partial one would be backed by small pages.
-    fn whole(size: usize) -> usize {
+    fn round_up(size: usize) -> usize {
         size.div_ceil(HUGE) * HUGE
     }
 
     /// A mapping aligned to huge pages; null if the system has no memory.
     fn map(size: usize) -> *mut u8 {
-        let Some(room) = whole(size).checked_add(HUGE) else { return ptr::null_mut() };
+        let Some(room) = round_up(size).checked_add(HUGE) else { return ptr::null_mut() };
         // SAFETY: creates a new mapping at an address of the system's choice.
         let Ok(start) =
             (unsafe { mmap_anonymous(ptr::null_mut(), room, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) })
@@ -69,7 +69,7 @@ mod linux {
         };
         let before = start.cast::<u8>().align_offset(HUGE);
         let block = start.cast::<u8>().wrapping_add(before);
-        let behind = block.wrapping_add(whole(size));
+        let behind = block.wrapping_add(round_up(size));
         // SAFETY: the mapping is new and not shared. `madvise` fails harmlessly on systems without huge pages.
         unsafe {
             if before > 0 {
@@ -78,7 +78,7 @@ mod linux {
             if HUGE > before {
                 let _ = munmap(behind.cast::<c_void>(), HUGE - before);
             }
-            let _ = madvise(block.cast::<c_void>(), whole(size), Advice::LinuxHugepage);
+            let _ = madvise(block.cast::<c_void>(), round_up(size), Advice::LinuxHugepage);
         }
         block
     }
@@ -99,7 +99,7 @@ mod linux {
         unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
             if is_large(layout) {
                 // SAFETY: the block is a mapping of this size.
-                let _ = unsafe { munmap(block.cast(), whole(layout.size())) };
+                let _ = unsafe { munmap(block.cast(), round_up(layout.size())) };
             } else {
                 // SAFETY: as above.
                 unsafe { System.dealloc(block, layout) }
@@ -108,9 +108,9 @@ mod linux {
 
         unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
             // SAFETY: the caller guarantees that the size, rounded up to the alignment, does not overflow.
-            let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-            let (before, after) = (whole(layout.size()), whole(size));
-            match (is_large(layout), is_large(wanted)) {
+            let new_layout = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+            let (before, after) = (round_up(layout.size()), round_up(size));
+            match (is_large(layout), is_large(new_layout)) {
                 // SAFETY: as above.
                 (false, false) => unsafe { System.realloc(block, layout, size) },
                 (true, true) if before == after => block,
@@ -119,7 +119,7 @@ mod linux {
                     .map_or(ptr::null_mut(), <*mut c_void>::cast),
                 // SAFETY: both blocks have at least this size; the old one is freed only after the copy.
                 _ => unsafe {
-                    let moved = self.alloc(wanted);
+                    let moved = self.alloc(new_layout);
                     if !moved.is_null() {
                         ptr::copy_nonoverlapping(block, moved, layout.size().min(size));
                         self.dealloc(block, layout);
@@ -181,16 +181,16 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn large_blocks_are_unmapped() {
-        let held = || -> usize {
+        let resident = || -> usize {
             let status = std::fs::read_to_string("/proc/self/statm").unwrap();
             status.split(' ').next().unwrap().parse().unwrap()
         };
-        let before = held();
+        let before = resident();
         let blocks: Vec<_> = (0..64).map(|_| marked(8 << 20)).collect();
         let pages = 64 * (8 << 20) / 4096;
-        assert!(held() >= before + pages / 2);
+        assert!(resident() >= before + pages / 2);
         // SAFETY: the blocks have these layouts.
         blocks.into_iter().for_each(|(block, layout)| unsafe { HugePageAllocator.dealloc(block, layout) });
-        assert!(held() < before + pages / 2);
+        assert!(resident() < before + pages / 2);
     }
 }

@@ -44,7 +44,7 @@ impl Checksums {
 
 /// Parses a record and checks its header and length. Does not read the payload.
 pub fn parse<'a>(bytes: &'a [u8], expected: &ExpectedRecord<'_>) -> Result<(Record<'a>, Checksums)> {
-    let record = record::whole(bytes, 0)?;
+    let record = record::complete(bytes, 0)?;
     check_length(record.size as u64, expected)?;
     let by_footer = record.footer_value != MaskedCrc::SMDEBUG_CONSTANT.0;
     Ok((record, Checksums { by_footer, by_index: expected.crc.is_some() }))
@@ -59,7 +59,7 @@ pub fn verify(record: &Record<'_>, expected: &ExpectedRecord<'_>) -> Result<()> 
     let computed = MaskedCrc::of(record.payload);
     let fails = |source: &str, stored: MaskedCrc| {
         let what = format!("record checksum mismatch: {stored} in {source}, computed {computed}");
-        Err(Error::Corrupt { place: Location::memory(0), what })
+        Err(Error::Corrupt { location: Location::memory(0), what })
     };
     match expected.crc.map(MaskedCrc::from_crc) {
         _ if by_footer && computed.0 != record.footer_value => fails("the footer", MaskedCrc(record.footer_value)),
@@ -111,7 +111,7 @@ fn check_length(size: u64, expected: &ExpectedRecord<'_>) -> Result<()> {
         return Ok(());
     }
     let what = format!("record length mismatch: {} bytes in the index file, {size} in the record", expected.length);
-    Err(Error::Corrupt { place: Location::memory(0), what })
+    Err(Error::Corrupt { location: Location::memory(0), what })
 }
 
 fn check_tag(tag: &str, expected: &ExpectedRecord<'_>) -> Result<()> {
@@ -119,7 +119,7 @@ fn check_tag(tag: &str, expected: &ExpectedRecord<'_>) -> Result<()> {
         return Ok(());
     }
     let what = format!("record tag mismatch: {:?} in the index file, {tag:?} in the record", expected.tensor);
-    Err(Error::Corrupt { place: Location::memory(0), what })
+    Err(Error::Corrupt { location: Location::memory(0), what })
 }
 
 fn check_step(step: Step, expected: Step) -> Result<()> {
@@ -127,7 +127,7 @@ fn check_step(step: Step, expected: Step) -> Result<()> {
         return Ok(());
     }
     let what = format!("record step mismatch: {expected} in the index file, {step} in the record");
-    Err(Error::Corrupt { place: Location::memory(0), what })
+    Err(Error::Corrupt { location: Location::memory(0), what })
 }
 
 /// A file of another step or mode under this name has the same tensors at the same offsets, so step and mode are checked.
@@ -149,7 +149,7 @@ fn check_step_and_mode(event: &TensorEvent<'_>, expected: &ExpectedRecord<'_>) -
         "record mode step mismatch: {expected} {} in the index file, {found} {mode_step} in the record",
         when.mode_step
     );
-    Err(Error::Corrupt { place: Location::memory(0), what })
+    Err(Error::Corrupt { location: Location::memory(0), what })
 }
 
 /// Parses and verifies a record and decodes its tensor.

@@ -13,12 +13,12 @@ pub struct Location {
 }
 
 impl Location {
-    /// A place in a file.
+    /// A location in a file.
     pub fn new(file: impl Into<String>, offset: u64) -> Self {
         Location { file: file.into(), offset }
     }
 
-    /// A place in bytes that belong to no file.
+    /// A location in bytes that belong to no file.
     pub fn memory(offset: u64) -> Self {
         Location { file: String::new(), offset }
     }
@@ -36,36 +36,36 @@ impl fmt::Display for Location {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The data ends inside a record or message. In a growing file: retry when there is more.
-    #[error("{place}: unexpected end of data: {wanted} bytes needed, {found} available")]
+    #[error("{location}: unexpected end of data: {needed} bytes needed, {found} available")]
     Truncated {
         /// Where the incomplete item starts.
-        place: Location,
+        location: Location,
         /// Bytes needed.
-        wanted: u64,
+        needed: u64,
         /// Bytes available.
         found: u64,
     },
     /// The bytes are invalid. This tensor at this step is lost; the next record of the file can be read.
-    #[error("{place}: {what}")]
+    #[error("{location}: {what}")]
     Corrupt {
         /// Where the invalid bytes start.
-        place: Location,
+        location: Location,
         /// The fault.
         what: String,
     },
     /// The bytes are valid, but this version does not support their content. The next record can be read.
-    #[error("{place}: {what}")]
+    #[error("{location}: {what}")]
     Unsupported {
         /// Where the record starts.
-        place: Location,
+        location: Location,
         /// The unsupported content.
         what: String,
     },
     /// An index file is malformed. Other index files can be read.
-    #[error("{place}: invalid index file: {what}")]
+    #[error("{location}: invalid index file: {what}")]
     Index {
         /// The index file, and the offset of the fault.
-        place: Location,
+        location: Location,
         /// The fault.
         what: String,
     },
@@ -108,14 +108,14 @@ impl Error {
     /// Adds a file and a base offset to an error of a function that only knows a slice.
     #[must_use]
     pub fn within(mut self, file: &str, base: u64) -> Self {
-        if let Error::Truncated { place, .. }
-        | Error::Corrupt { place, .. }
-        | Error::Unsupported { place, .. }
-        | Error::Index { place, .. } = &mut self
-            && place.file.is_empty()
+        if let Error::Truncated { location, .. }
+        | Error::Corrupt { location, .. }
+        | Error::Unsupported { location, .. }
+        | Error::Index { location, .. } = &mut self
+            && location.file.is_empty()
         {
-            file.clone_into(&mut place.file);
-            place.offset = place.offset.saturating_add(base);
+            file.clone_into(&mut location.file);
+            location.offset = location.offset.saturating_add(base);
         }
         self
     }

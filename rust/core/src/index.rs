@@ -69,10 +69,10 @@ pub struct TensorEntry<'a> {
     #[serde(rename = "tensorname", borrow)]
     pub name: Cow<'a, str>,
     /// Offset of the record in the event file.
-    #[serde(rename = "start_idx", deserialize_with = "whole")]
+    #[serde(rename = "start_idx", deserialize_with = "unsigned")]
     pub offset: u64,
     /// Size of the record, with framing.
-    #[serde(deserialize_with = "whole")]
+    #[serde(deserialize_with = "unsigned")]
     pub length: u64,
     /// Unmasked CRC32C of the payload: a key of smdwidgets that other readers ignore.
     #[serde(rename = "crc32c", default, skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ struct Read<'a> {
 impl<'a> Index<'a> {
     /// Parses an index file. `file` names it in errors.
     pub fn parse(bytes: &'a [u8], file: &str) -> Result<Index<'a>> {
-        let wrong = |offset, what: String| Error::Index { place: Location::new(file, offset), what };
+        let wrong = |offset, what: String| Error::Index { location: Location::new(file, offset), what };
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(wrong(0, "the file is empty".into()));
         }
@@ -185,7 +185,7 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
     T::deserialize(deserializer).map(Some)
 }
 
-fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+fn unsigned<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let number = deserializer.deserialize_any(IntegerVisitor)?;
     u64::try_from(number).map_err(|_| D::Error::invalid_value(Unexpected::Signed(number), &IntegerVisitor))
 }
@@ -227,7 +227,7 @@ fn dimensions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D:
     struct Dimension(u64);
     impl<'de> Deserialize<'de> for Dimension {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            whole(deserializer).map(Dimension)
+            unsigned(deserializer).map(Dimension)
         }
     }
     struct Shape;

@@ -51,7 +51,7 @@ impl Record<'_> {
         }
         let (stored, computed) = (MaskedCrc(self.footer_value), MaskedCrc::of(self.payload));
         let what = format!("record checksum mismatch: stored {stored}, computed {computed}");
-        Err(Error::Corrupt { place: Location::memory(0), what })
+        Err(Error::Corrupt { location: Location::memory(0), what })
     }
 }
 
@@ -78,7 +78,7 @@ pub fn next(buf: &[u8], at: usize) -> Next<'_> {
     };
     let Some(size) = length.checked_add((HEADER + FOOTER) as u64).filter(|size| i64::try_from(*size).is_ok()) else {
         let what = format!("invalid record length of {length} bytes");
-        return Next::Corrupt(Error::Corrupt { place: Location::memory(at as u64), what });
+        return Next::Corrupt(Error::Corrupt { location: Location::memory(at as u64), what });
     };
     if size > rest.len() as u64 {
         return Next::NeedMore(size);
@@ -90,13 +90,13 @@ pub fn next(buf: &[u8], at: usize) -> Next<'_> {
 }
 
 /// Parses the record at offset `at`; an error if there is no complete one.
-pub fn whole(buf: &[u8], at: usize) -> Result<Record<'_>, Error> {
+pub fn complete(buf: &[u8], at: usize) -> Result<Record<'_>, Error> {
     match next(buf, at) {
         Next::Record(record) => Ok(record),
         Next::Corrupt(error) => Err(error),
-        Next::NeedMore(wanted) => Err(Error::Truncated {
-            place: Location::memory(at as u64),
-            wanted,
+        Next::NeedMore(needed) => Err(Error::Truncated {
+            location: Location::memory(at as u64),
+            needed,
             found: buf.len().saturating_sub(at) as u64,
         }),
     }
@@ -143,7 +143,7 @@ fn length_of(header: &[u8; HEADER]) -> Result<u64, (MaskedCrc, MaskedCrc)> {
 #[cold]
 fn wrong_header(at: usize, (stored, computed): (MaskedCrc, MaskedCrc)) -> Error {
     Error::Corrupt {
-        place: Location::memory(at as u64),
+        location: Location::memory(at as u64),
         what: format!("record header checksum mismatch: stored {stored}, computed {computed}"),
     }
 }

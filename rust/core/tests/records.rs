@@ -56,12 +56,12 @@ proptest! {
             let whole = starts.iter().filter(|start| **start <= cut).count() - 1;
             let (records, at, step) = walk(&file[..cut]);
             prop_assert_eq!((records.len(), at), (whole, starts[whole]));
-            let Next::NeedMore(wanted) = step else { panic!("{step:?}") };
+            let Next::NeedMore(needed) = step else { panic!("{step:?}") };
             let all = (starts[whole + 1] - at) as u64;
-            prop_assert_eq!(wanted, if cut - at < HEADER { HEADER as u64 } else { all });
-            let error = record::whole(&file[..cut], at).unwrap_err();
-            let Error::Truncated { wanted: w, found, .. } = error else { panic!("{error}") };
-            prop_assert_eq!((w, found), (wanted, (cut - at) as u64));
+            prop_assert_eq!(needed, if cut - at < HEADER { HEADER as u64 } else { all });
+            let error = record::complete(&file[..cut], at).unwrap_err();
+            let Error::Truncated { needed: w, found, .. } = error else { panic!("{error}") };
+            prop_assert_eq!((w, found), (needed, (cut - at) as u64));
         }
     }
 

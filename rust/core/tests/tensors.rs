@@ -292,8 +292,8 @@ fn head_needs_only_bytes_before_content() {
                 ("x", DType::F32, &[15, 10][..], record.len() as u64)
             );
         } else {
-            let wanted = if size < 12 { 12 } else { record.len() as u64 };
-            assert!(matches!(head, Err(Error::Truncated { wanted: w, .. }) if w == wanted), "{size}: {head:?}");
+            let needed = if size < 12 { 12 } else { record.len() as u64 };
+            assert!(matches!(head, Err(Error::Truncated { needed: w, .. }) if w == needed), "{size}: {head:?}");
         }
     }
 }
@@ -314,7 +314,7 @@ fn truncated_payload_is_corrupt() {
     for size in 3..payload.len() {
         let record = smdebug(&payload[..size]);
         match decode_record(&record) {
-            Err(Error::Corrupt { place, .. }) => assert!(place.offset <= record.len() as u64),
+            Err(Error::Corrupt { location, .. }) => assert!(location.offset <= record.len() as u64),
             other => panic!("{size}: {other:?}"),
         }
     }

@@ -105,7 +105,7 @@ fn a_step_reads_back_value_for_value() {
         let bytes = &events[number("start_idx")..number("start_idx") + number("length")];
         assert_eq!((entry["tensorname"].as_str(), number("start_idx")), (Some(name), end));
         end += number("length");
-        let framed = record::whole(bytes, 0).unwrap();
+        let framed = record::complete(bytes, 0).unwrap();
         assert_eq!((framed.footer(), framed.size), (Footer::Constant, number("length")));
         assert_eq!(crc32c(framed.payload) as usize, number("crc32c"));
         let event = decode_record(bytes).unwrap();

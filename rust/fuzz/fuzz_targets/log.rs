@@ -34,7 +34,7 @@ fuzz_target!(|given: (u16, Vec<Piece<'_>>)| {
             piece.repeat(usize::from(times % 8) + 1)
         })
         .collect();
-    let (mut grown, mut whole) = (empty().keeping_values(), empty());
+    let (mut grown, mut whole) = (empty().storing_values(), empty());
     read(&mut grown, &bytes[..bytes.len().min(usize::from(cut))]);
     read(&mut grown, &bytes);
     read(&mut whole, &bytes);
@@ -47,9 +47,9 @@ fuzz_target!(|given: (u16, Vec<Piece<'_>>)| {
     for id in 0..whole.names().len() as u32 {
         for step in whole.steps_of(id, None) {
             let found = whole.find(id, step, None).expect("a listed step exists");
-            if let Cell::Place(place) = found.cell {
-                let written = &bytes[place.at as usize..][..place.size as usize];
-                assert_eq!(grown.held(KEY, place, &mut room), Some(written));
+            if let Cell::ValueLocation(location) = found.cell {
+                let written = &bytes[location.at as usize..][..location.size as usize];
+                assert_eq!(grown.stored_value(KEY, location, &mut room), Some(written));
             }
         }
     }

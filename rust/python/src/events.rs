@@ -46,14 +46,14 @@ pub fn read_events(data: &Bound<'_, PyAny>) -> PyResult<Events> {
         }
         let times = column.steps().iter().zip(column.wall_times());
         others.extend(times.enumerate().filter_map(|(row, (step, wall_time))| match column.cell(row)? {
-            Cell::ValueLocation(place) => Some((place, *step, *wall_time)),
+            Cell::ValueLocation(location) => Some((location, *step, *wall_time)),
             Cell::Number(_) => None,
         }));
     }
-    others.sort_by_key(|(place, ..)| place.at);
+    others.sort_by_key(|(location, ..)| location.at);
     let list = PyList::empty(py);
-    for (place, step, wall_time) in others {
-        let written = log.get(place.at as usize..).and_then(|rest| rest.get(..place.size as usize));
+    for (location, step, wall_time) in others {
+        let written = log.get(location.at as usize..).and_then(|rest| rest.get(..location.size as usize));
         list.append(event_of(&PyBytes::new(py, written.unwrap_or_default()), step, wall_time))?;
     }
     Ok(Events {

@@ -19,7 +19,7 @@ use crate::catalog::{Catalog, Entry};
 use crate::errors::to_python;
 use crate::gil::detached;
 use crate::numpy;
-use crate::recent::{KEPT, Recent, SMALL};
+use crate::recent::{LARGEST_CACHED, Recent, SMALL};
 
 /// Catalog, file and stamp.
 type FileKey = (u64, core_catalog::FileId, u32);
@@ -36,7 +36,7 @@ impl Opened {
         let mut bytes = Vec::new();
         let found = self.blob.read_at(offset, length, &mut bytes)? as u64;
         if found < length {
-            return Err(Error::Truncated { place: Location::memory(0), wanted: length, found });
+            return Err(Error::Truncated { location: Location::memory(0), needed: length, found });
         }
         Ok(bytes)
     }
@@ -97,10 +97,10 @@ impl Files {
         key: &dyn Fn() -> String,
         offset: u64,
         expected: &ExpectedRecord<'_>,
-        keep: bool,
+        cache: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let place = (which, offset);
-        if let Some(cached) = self.recent.get(py, place, expected) {
+        let record = (which, offset);
+        if let Some(cached) = self.recent.get(py, record, expected) {
             return numpy::copy(&cached);
         }
         let file = self.file(py, which, key).map_err(|error| to_python(py, &error))?;
@@ -119,11 +119,11 @@ impl Files {
                 let (dtype, shape) = (tensor.dtype, tensor.shape);
                 // The record becomes the memory of the array: no copy.
                 let value = numpy::own(py, dtype, &shape, bytes, at)?;
-                if size > if keep { KEPT } else { SMALL } {
+                if size > if cache { LARGEST_CACHED } else { SMALL } {
                     return Ok(value);
                 }
                 // Memory in the cache is never handed out.
-                self.recent.put(place, expected, size, &value);
+                self.recent.put(record, expected, size, &value);
                 numpy::copy(&value)
             }
             _ => numpy::array(py, tensor),
@@ -149,7 +149,7 @@ impl Files {
         self.read(py, which, &|| entry.event_key.to_string(), entry.at.offset, &entry.expected(), true)
     }
 
-    #[pyo3(signature = (catalog, name, step, worker = None, keep = true))]
+    #[pyo3(signature = (catalog, name, step, worker = None, cache = true))]
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -157,7 +157,7 @@ impl Files {
         name: &str,
         step: i64,
         worker: Option<&str>,
-        keep: bool,
+        cache: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let find = |known: &core_catalog::Catalog| {
             let found = known.find(name, step, worker, Kind::VALUE);
@@ -172,7 +172,7 @@ impl Files {
         let Some((at, when)) = found else { return Ok(None) };
         let expected = ExpectedRecord { tensor: name, kind: at.kind, when, length: at.length, crc: at.crc };
         let key = || catalog.query(py, |known| known.event_key(at.file));
-        self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &expected, keep).map(Some)
+        self.read(py, (catalog.id(), at.file, at.stamp), &key, at.offset, &expected, cache).map(Some)
     }
 
     fn head<'py>(&self, py: Python<'py>, entry: &Entry) -> PyResult<(&'static str, Bound<'py, PyTuple>)> {
@@ -189,7 +189,7 @@ impl Files {
         }
     }
 
-    fn forget(&self) {
+    fn release(&self) {
         let dropped = std::mem::take(&mut *self.open.lock());
         drop(dropped);
         self.recent.clear();

@@ -79,7 +79,7 @@ impl EventLog {
             Some((directory, name)) => log.cached(Cache::new(directory, name)),
             None => log,
         };
-        Ok(EventLog { inner: RwLock::new(if hold { log.keeping_values() } else { log }) })
+        Ok(EventLog { inner: RwLock::new(if hold { log.storing_values() } else { log }) })
     }
 
     /// Changes the set of directories.
@@ -230,8 +230,9 @@ impl EventLog {
     }
 
     /// The encoded value, if it is in memory.
-    fn held<'py>(&self, py: Python<'py>, place: &Logged) -> Option<Bound<'py, PyBytes>> {
-        let of = |log: &Log| log.held(&place.event_key, place.place, &mut Vec::new()).map(<[u8]>::to_vec);
+    fn stored_value<'py>(&self, py: Python<'py>, location: &Logged) -> Option<Bound<'py, PyBytes>> {
+        let of =
+            |log: &Log| log.stored_value(&location.event_key, location.location, &mut Vec::new()).map(<[u8]>::to_vec);
         let written = self.query(py, of);
         written.map(|written| PyBytes::new(py, &written))
     }

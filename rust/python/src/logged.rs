@@ -30,19 +30,19 @@ pub struct Logged {
     wall_time: f64,
     #[pyo3(get)]
     number: Option<f64>,
-    pub place: ValueLocation,
+    pub location: ValueLocation,
 }
 
 impl Logged {
     /// The value of a name at a global step.
     pub fn of(name: &str, class: Class, step: i64, found: &Found<'_>) -> Logged {
-        let (number, place) = match found.cell {
+        let (number, location) = match found.cell {
             Cell::Number(number) => (Some(number), ValueLocation::default()),
-            Cell::ValueLocation(place) => (None, place),
+            Cell::ValueLocation(location) => (None, location),
         };
         let (event_key, worker) = (found.key.to_owned(), found.worker.to_owned());
         let (name, kind, wall_time) = (name.to_owned(), class.name(), found.wall_time);
-        Logged { name, kind, event_key, worker, step, wall_time, number, place }
+        Logged { name, kind, event_key, worker, step, wall_time, number, location }
     }
 }
 
@@ -51,20 +51,20 @@ impl Logged {
     /// Offset of its record.
     #[getter]
     fn offset(&self) -> u64 {
-        self.place.record
+        self.location.record
     }
 
     /// Size of its record.
     #[getter]
     fn length(&self) -> u64 {
-        self.place.length
+        self.location.length
     }
 
     /// Verifies the current bytes of the record and returns the encoded value.
     fn checked<'py>(&self, record: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyBytes>> {
         let (py, bytes) = (record.py(), record.as_bytes());
-        let value = detached(py, bytes.len(), || self.place.checked(bytes));
-        let value = value.map_err(|error| to_python(py, &error.within(&self.event_key, self.place.record)))?;
+        let value = detached(py, bytes.len(), || self.location.checked(bytes));
+        let value = value.map_err(|error| to_python(py, &error.within(&self.event_key, self.location.record)))?;
         Ok(PyBytes::new(py, value))
     }
 
@@ -94,8 +94,8 @@ pub fn as_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bound<
     }
     let row = 8 * like.map_or(1, |buckets| 3 * buckets);
     let mut bytes = vec![0; row * values.contents.len()];
-    for (places, numbers) in bytes.chunks_exact_mut(row.max(1)).zip(rows.flatten()) {
-        places.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
+    for (chunk, numbers) in bytes.chunks_exact_mut(row.max(1)).zip(rows.flatten()) {
+        chunk.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(location, number)| *location = number.to_le_bytes());
     }
     numpy::own(py, DType::F64, &shape, bytes, 0).map(Some)
 }
@@ -104,23 +104,23 @@ pub fn as_array<'py>(py: Python<'py>, values: &Values) -> PyResult<Option<Bound<
 pub fn as_list(py: Python<'_>, rows: RowRequests, values: Values) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
     let Values { rows: found, contents, buckets, .. } = values;
-    for ((content, asked), (name, step, worker)) in contents.into_iter().zip(found).zip(rows) {
-        match (content, asked) {
+    for ((content, request), (name, step, worker)) in contents.into_iter().zip(found).zip(rows) {
+        match (content, request) {
             (Some(LoggedValue::Number(number)), _) => list.append(number)?,
             (Some(LoggedValue::Buckets(own)), _) => {
                 list.append(numpy::bucket_array(py, buckets[own].iter().copied())?)?;
             }
-            (Some(LoggedValue::Written(bytes)), Some(asked)) => {
-                let event = event_of(&PyBytes::new(py, &bytes), step, asked.wall_time);
+            (Some(LoggedValue::Written(bytes)), Some(request)) => {
+                let event = event_of(&PyBytes::new(py, &bytes), step, request.wall_time);
                 let logged = Logged {
                     name,
-                    kind: asked.class.name(),
-                    event_key: asked.key,
+                    kind: request.class.name(),
+                    event_key: request.key,
                     worker: worker.unwrap_or_default(),
                     step,
-                    wall_time: asked.wall_time,
+                    wall_time: request.wall_time,
                     number: None,
-                    place: asked.place,
+                    location: request.location,
                 };
                 list.append((logged, event))?;
             }

@@ -173,7 +173,7 @@ fn text<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResult<Boun
     for string in strings {
         let string = std::str::from_utf8(string).map_err(|error| {
             let what = format!("string tensor is not valid UTF-8: {error}");
-            to_python(py, &Error::Corrupt { place: Location::memory(0), what })
+            to_python(py, &Error::Corrupt { location: Location::memory(0), what })
         })?;
         longest = longest.max(string.len());
         all += string.len();
@@ -188,5 +188,5 @@ fn text<'py>(py: Python<'py>, shape: &[u64], strings: &[&[u8]]) -> PyResult<Boun
 }
 
 fn unsupported(py: Python<'_>, what: String) -> PyErr {
-    to_python(py, &Error::Unsupported { place: Location::memory(0), what })
+    to_python(py, &Error::Unsupported { location: Location::memory(0), what })
 }

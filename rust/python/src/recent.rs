@@ -13,11 +13,11 @@ pub const SMALL: usize = 4 << 10;
 
 /// Contents up to this size are cached. For larger ones a copy costs almost as much as reading the file again (from the page
 /// cache), and the first read would pay for both.
-pub const KEPT: usize = 64 << 10;
+pub const LARGEST_CACHED: usize = 64 << 10;
 
 /// Bytes per generation of values, and overhead per value.
 const GENERATION: usize = 8 << 20;
-const AROUND: usize = 512;
+const OVERHEAD: usize = 512;
 
 /// A record: file and offset.
 type RecordKey<K> = (K, u64);
@@ -45,16 +45,16 @@ struct Generations<K> {
 impl<K: Copy + Eq + std::hash::Hash> Generations<K> {
     /// Adds to the young generation. Returns evicted values, which must be dropped outside the lock because that can run
     /// Python code.
-    fn add(&mut self, place: RecordKey<K>, value: Value) -> (Option<Value>, HashMap<RecordKey<K>, Value>) {
+    fn add(&mut self, key: RecordKey<K>, value: Value) -> (Option<Value>, HashMap<RecordKey<K>, Value>) {
         self.size += value.size;
-        let replaced = self.young.insert(place, value);
+        let replaced = self.young.insert(key, value);
         self.size -= replaced.as_ref().map_or(0, |value| value.size);
-        let mut gone = HashMap::new();
+        let mut evicted = HashMap::new();
         if self.size > GENERATION {
             self.size = 0;
-            gone = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
+            evicted = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
         }
-        (replaced, gone)
+        (replaced, evicted)
     }
 }
 
@@ -69,7 +69,7 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
     pub fn get<'py>(
         &self,
         py: Python<'py>,
-        place: RecordKey<K>,
+        key: RecordKey<K>,
         expected: &ExpectedRecord<'_>,
     ) -> Option<Bound<'py, PyAny>> {
         let same = |value: &Value| {
@@ -78,36 +78,36 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
             same.then(|| value.array.bind(py).clone())
         };
         let mut generations = self.generations.lock();
-        if let Some(value) = generations.young.get(&place) {
+        if let Some(value) = generations.young.get(&key) {
             return same(value);
         }
-        let value = generations.old.remove(&place)?;
+        let value = generations.old.remove(&key)?;
         let found = same(&value);
-        let gone = generations.add(place, value);
+        let evicted = generations.add(key, value);
         drop(generations);
-        drop(gone);
+        drop(evicted);
         found
     }
 
     /// Caches a value.
-    pub fn put(&self, place: RecordKey<K>, expected: &ExpectedRecord<'_>, size: usize, array: &Bound<'_, PyAny>) {
+    pub fn put(&self, key: RecordKey<K>, expected: &ExpectedRecord<'_>, size: usize, array: &Bound<'_, PyAny>) {
         let value = Value {
             tensor: expected.tensor.into(),
             length: expected.length,
             crc: expected.crc,
             array: array.clone().unbind(),
-            size: size + AROUND + expected.tensor.len(),
+            size: size + OVERHEAD + expected.tensor.len(),
         };
-        let gone = self.generations.lock().add(place, value);
-        drop(gone);
+        let evicted = self.generations.lock().add(key, value);
+        drop(evicted);
     }
 
     /// Removes all values.
     pub fn clear(&self) {
         let mut generations = self.generations.lock();
         generations.size = 0;
-        let gone = (std::mem::take(&mut generations.young), std::mem::take(&mut generations.old));
+        let evicted = (std::mem::take(&mut generations.young), std::mem::take(&mut generations.old));
         drop(generations);
-        drop(gone);
+        drop(evicted);
     }
 }

@@ -52,9 +52,10 @@ pub fn op(name: &str) -> PyResult<Op> {
     })
 }
 
-fn reduced(py: Python<'_>, elements: &Elements, wanted: OpSet) -> PyResult<Reductions> {
+fn reduced(py: Python<'_>, elements: &Elements, requested: OpSet) -> PyResult<Reductions> {
     let data = elements.as_slice();
-    detached(py, data.len(), || core::reduce_some(elements.dtype, data, wanted)).map_err(|error| to_python(py, &error))
+    detached(py, data.len(), || core::reduce_some(elements.dtype, data, requested))
+        .map_err(|error| to_python(py, &error))
 }
 
 /// All reductions of an array, or those in `names`, as numpy scalars by (name, of |x|).
@@ -66,14 +67,14 @@ pub fn reduce<'py>(
     dtype: Option<&str>,
     names: Option<Vec<(String, bool)>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let wanted: Vec<(Op, bool)> = match names {
+    let requested: Vec<(Op, bool)> = match names {
         None => Op::ALL.into_iter().flat_map(|op| [(op, false), (op, true)]).collect(),
         Some(names) => names.iter().map(|(name, abs)| Ok((op(name)?, *abs))).collect::<PyResult<_>>()?,
     };
     let elements = Elements::of(buffer, dtype, None)?;
-    let reductions = reduced(py, &elements, wanted.iter().copied().collect())?;
+    let reductions = reduced(py, &elements, requested.iter().copied().collect())?;
     let out = PyDict::new(py);
-    for (op, abs) in wanted {
+    for (op, abs) in requested {
         let value = reductions.try_get(op, abs).map(|number| scalar(py, &number)).transpose()?;
         out.set_item((op.name(), abs), value)?;
     }

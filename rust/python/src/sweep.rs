@@ -117,7 +117,7 @@ fn reduction_of(name: &str) -> PyResult<(Op, bool)> {
 }
 
 /// The requested reductions with the names of their columns.
-fn asked(reductions: Option<Vec<String>>) -> PyResult<Vec<(String, (Op, bool))>> {
+fn parse_operations(reductions: Option<Vec<String>>) -> PyResult<Vec<(String, (Op, bool))>> {
     match reductions {
         Some(names) => names.into_iter().map(|name| reduction_of(&name).map(|reduction| (name, reduction))).collect(),
         None => Ok([false, true]
@@ -190,9 +190,9 @@ pub fn sweep<'py>(
     progress: Option<Bound<'py, PyAny>>,
     cancel: Option<Bound<'py, Cancel>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (asked, source) = (asked(reductions)?, RecordSource::of(files)?);
-    let (column_names, asked): (Vec<String>, Vec<(Op, bool)>) = asked.into_iter().unzip();
-    let wanted: OpSet = asked.iter().copied().collect();
+    let (operations, source) = (parse_operations(reductions)?, RecordSource::of(files)?);
+    let (column_names, operations): (Vec<String>, Vec<(Op, bool)>) = operations.into_iter().unzip();
+    let requested: OpSet = operations.iter().copied().collect();
     let which = match &workers {
         None => Workers::First,
         Some(workers) if workers.is_empty() => Workers::Every,
@@ -200,8 +200,8 @@ pub fn sweep<'py>(
     };
     let catalog = catalog.get();
     let (rows, reduced) = run(py, &SweepControl { threads, progress, cancel }, |options| {
-        let rows = Rows::of(&catalog.inner().read(), names, steps.as_deref(), which, wanted, recompute);
-        let reduced = core_sweep::reductions(&rows, source.as_dyn(), options, &asked, counts)?;
+        let rows = Rows::of(&catalog.inner().read(), names, steps.as_deref(), which, requested, recompute);
+        let reduced = core_sweep::reductions(&rows, source.as_dyn(), options, &operations, counts)?;
         Ok((rows, reduced))
     })?;
     let table = PyDict::new(py);

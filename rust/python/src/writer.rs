@@ -101,12 +101,12 @@ impl StepWriter {
             };
             held.push((name, dtype, shape, Bytes::of(&content)?));
         }
-        let wanted: Vec<_> = reductions.iter().map(|(name, abs)| Ok((op(name)?, *abs))).collect::<PyResult<_>>()?;
+        let requested: Vec<_> = reductions.iter().map(|(name, abs)| Ok((op(name)?, *abs))).collect::<PyResult<_>>()?;
         self.with(py, |writer| {
             let writer = writer.as_mut()?;
             Some(held.iter().try_for_each(|(name, dtype, shape, bytes)| {
-                if !wanted.is_empty() && !bytes.as_slice().is_empty() {
-                    writer.reductions(name, *dtype, bytes.as_slice(), &wanted)?;
+                if !requested.is_empty() && !bytes.as_slice().is_empty() {
+                    writer.reductions(name, *dtype, bytes.as_slice(), &requested)?;
                 }
                 if raw { writer.tensor(name, *dtype, shape, bytes.as_slice()) } else { Ok(()) }
             }))

@@ -69,7 +69,7 @@ def test_values_live_when_everything_else_is_gone(run, write, catalog_of, size):
     write(0, {"w": value})
     catalog, files = catalog_of(run), _core.Files(run)
     kept = [files.get(catalog, "w", 0), files.get(catalog, "w", 0)[1:][::2]]
-    files.forget()
+    files.release()
     (run / EVENTS.format(0)).unlink()
     del catalog, files
     gc.collect()
@@ -85,7 +85,7 @@ def test_every_call_returns_memory_of_its_own(run, write, catalog_of, size):
     catalog, files = catalog_of(run), _core.Files(run)
     asks = (
         lambda: files.get(catalog, "w", 0),
-        lambda: files.get(catalog, "w", 0, keep=False),
+        lambda: files.get(catalog, "w", 0, cache=False),
         lambda: files.value(catalog.find("w", 0)),
     )
     given = []
@@ -121,7 +121,7 @@ def test_small_values_are_cached_up_to_a_limit(run, write, catalog_of):
     assert found == list(reversed(steps))[: len(found)]
     assert (8 << 20) // (1 << 16) - 2 <= len(found) <= (16 << 20) // (1 << 16)
     assert not cached("large", 0)
-    files.forget()
+    files.release()
     assert not cached("w", found[0])
 
 
@@ -151,7 +151,7 @@ def test_few_files_are_open_at_a_time(run, write, catalog_of):
         assert files.get(catalog, "w", step)[0] == step
     assert descriptors() <= before + 5
     assert "5 open" in repr(files)
-    files.forget()
+    files.release()
     assert "0 open" in repr(files)
 
 

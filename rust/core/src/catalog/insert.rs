@@ -66,7 +66,7 @@ impl Catalog {
     }
 
     /// Marks a file as unread and drops its content.
-    pub(super) fn forget(&mut self, file: FileId) {
+    pub(super) fn mark_unread(&mut self, file: FileId) {
         let step = self.files[file as usize].step;
         let before = self.represents(step);
         self.drop_content(file, before);
@@ -146,7 +146,7 @@ impl Catalog {
         match index.event_file.as_deref().and_then(event_file_of) {
             Some(named) if named != own => {
                 let what = format!("it refers to the event file of step {}, worker {:?}", named.0, named.1);
-                Err(Error::Index { place: Location::new(self.index_key(file), 0), what })
+                Err(Error::Index { location: Location::new(self.index_key(file), 0), what })
             }
             _ => Ok(()),
         }
@@ -154,11 +154,11 @@ impl Catalog {
 
     fn rows_of(&mut self, index: &Index<'_>, rows: &mut Vec<EntryRow>) -> Result<()> {
         let mut guess = 0;
-        for place in &index.entries {
-            let id = self.name(&place.name, guess)?;
+        for entry in &index.entries {
+            let id = self.name(&entry.name, guess)?;
             guess = id + 1;
             let (name, kind) = self.meanings[id as usize];
-            rows.push(EntryRow { name, kind, offset: place.offset, length: place.length, crc: place.crc });
+            rows.push(EntryRow { name, kind, offset: entry.offset, length: entry.length, crc: entry.crc });
         }
         guess = 0;
         for shaped in &index.shapes {
@@ -208,7 +208,7 @@ impl Catalog {
     /// name, if it is unique.
     fn attach_reductions(&self, rows: &mut [EntryRow], ambiguous: &[u32]) {
         let is_reduction = |row: &EntryRow| row.kind.as_reduction().is_some();
-        let mut meant: HashMap<u32, Option<u32>> = HashMap::new();
+        let mut resolved: HashMap<u32, Option<u32>> = HashMap::new();
         for group in rows.chunk_by(|a, b| a.name == b.name) {
             let (name, own) = (group[0].name, group.iter().any(|row| !is_reduction(row)));
             if !own {
@@ -218,7 +218,7 @@ impl Catalog {
             let bare = without_output_index(text);
             let bare = if bare == text { Some(name) } else { self.names.find(&bare) };
             if let Some(bare) = bare {
-                match meant.entry(bare) {
+                match resolved.entry(bare) {
                     Slot::Vacant(slot) => drop(slot.insert(Some(name))),
                     Slot::Occupied(mut slot) => drop(slot.insert(None)),
                 }
@@ -226,7 +226,7 @@ impl Catalog {
         }
         let mut moved = false;
         for row in rows.iter_mut().filter(|row| is_reduction(row) && !ambiguous.contains(&row.name)) {
-            if let Some(Some(name)) = meant.get(&row.name)
+            if let Some(Some(name)) = resolved.get(&row.name)
                 && *name != row.name
             {
                 row.name = *name;
@@ -245,24 +245,24 @@ impl Catalog {
         }
         let old = std::mem::take(&mut self.rows);
         for file in &mut self.files {
-            let kept: Vec<EntryRow> = file.rows().map(|at| old.get(at)).collect();
+            let live: Vec<EntryRow> = file.rows().map(|at| old.get(at)).collect();
             // There are fewer rows than before, so the index fits.
-            file.first = self.rows.push(&kept) as u32;
+            file.first = self.rows.push(&live) as u32;
         }
         self.dead_rows = 0;
     }
 }
 
 /// Sorts rows by tensor and kind and keeps the last of duplicates. Returns the tensors with a duplicate reduction, whose
-/// base name may stand for two tensors.
+/// base name is ambiguous.
 fn sort_last_wins(rows: &mut Vec<EntryRow>) -> Vec<u32> {
-    let place = |row: &EntryRow| (row.name, row.kind);
+    let key = |row: &EntryRow| (row.name, row.kind);
     let mut ambiguous = Vec::new();
-    if !rows.is_sorted_by(|a, b| place(a) < place(b)) {
+    if !rows.is_sorted_by(|a, b| key(a) < key(b)) {
         // The sort is stable, so the last duplicate is the last in the file.
-        rows.sort_by_key(place);
+        rows.sort_by_key(key);
         rows.dedup_by(|later, earlier| {
-            let same = place(later) == place(earlier);
+            let same = key(later) == key(earlier);
             if same {
                 if later.kind.as_reduction().is_some() {
                     ambiguous.push(later.name);

@@ -241,7 +241,7 @@ impl Catalog {
             if !is_usual(key, step) {
                 self.unusual_index_keys.insert(file, key.into());
             }
-            self.forget(file);
+            self.mark_unread(file);
         }
     }
 

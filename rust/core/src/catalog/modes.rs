@@ -8,7 +8,7 @@ use crate::step::{Mode, Step};
 #[derive(Default)]
 pub struct Modes([Vec<FileId>; 4]);
 
-fn place(files: &[File], file: FileId) -> (Step, Step) {
+fn sort_key(files: &[File], file: FileId) -> (Step, Step) {
     let file = &files[file as usize];
     (file.mode_step, file.step)
 }
@@ -24,16 +24,16 @@ impl Modes {
         for mode in Mode::ALL {
             let mut new: Vec<FileId> =
                 added.iter().copied().filter(|file| files[*file as usize].mode == mode).collect();
-            new.sort_by_key(|file| place(files, *file));
-            merge(&mut self.0[mode as usize - 1], &new, |file| place(files, file));
+            new.sort_by_key(|file| sort_key(files, *file));
+            merge(&mut self.0[mode as usize - 1], &new, |file| sort_key(files, file));
         }
     }
 
     /// Removes a file by its current mode and step.
     pub fn remove(&mut self, files: &[File], file: FileId) {
         let list = &mut self.0[files[file as usize].mode as usize - 1];
-        let wanted = place(files, file);
-        let at = list.partition_point(|other| place(files, *other) < wanted);
+        let key = sort_key(files, file);
+        let at = list.partition_point(|other| sort_key(files, *other) < key);
         if list.get(at) == Some(&file) {
             list.remove(at);
         }

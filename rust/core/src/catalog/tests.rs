@@ -11,13 +11,13 @@ use crate::index::{Index, ShapeEntry, TensorEntry};
 use crate::reduce::Op;
 
 fn entries<'a>(names: &[&'a str]) -> Vec<TensorEntry<'a>> {
-    let place = |(at, name): (usize, &&'a str)| TensorEntry {
+    let entry = |(at, name): (usize, &&'a str)| TensorEntry {
         name: Cow::Borrowed(*name),
         offset: at as u64 * 100,
         length: 100,
         crc: None,
     };
-    names.iter().enumerate().map(place).collect()
+    names.iter().enumerate().map(entry).collect()
 }
 
 fn index<'a>(mode: Mode, mode_step: Step, names: &[&'a str], shapes: &[&'a str]) -> Index<'a> {
@@ -185,7 +185,7 @@ fn malformed_files_become_problems() {
     let mut catalog = all();
     let keys = [index_key(1, "w"), index_key(2, "w")];
     catalog.add_keys(keys.iter().map(String::as_str)).unwrap();
-    let bad = Error::Index { place: Location::new("f", 3), what: "nonsense".into() };
+    let bad = Error::Index { location: Location::new("f", 3), what: "nonsense".into() };
     let batch = vec![
         LoadedIndex { file: 0, stamp: 7, content: Err(bad) },
         LoadedIndex { file: 1, stamp: 7, content: Ok(index(Mode::Train, 0, &["a"], &[])) },
@@ -242,12 +242,12 @@ fn written() -> impl Strategy<Value = Written> {
 }
 
 fn index_of(written: &Written) -> Index<'static> {
-    let kept = |shape: bool| written.entries.iter().enumerate().filter(move |(_, (_, is))| *is == shape);
+    let entries_of = |shape: bool| written.entries.iter().enumerate().filter(move |(_, (_, is))| *is == shape);
     Index {
         mode: written.mode,
         mode_step: written.mode_step,
         event_file: Some("events/e".into()),
-        entries: kept(false)
+        entries: entries_of(false)
             .map(|(at, (name, _))| TensorEntry {
                 name: NAMES[*name].into(),
                 offset: at as u64,
@@ -255,7 +255,7 @@ fn index_of(written: &Written) -> Index<'static> {
                 crc: (at % 2 == 0).then_some(at as u32),
             })
             .collect(),
-        shapes: kept(true)
+        shapes: entries_of(true)
             .map(|(at, (name, _))| ShapeEntry {
                 name: NAMES[*name].into(),
                 original: "".into(),
@@ -296,7 +296,7 @@ proptest! {
         prop_assert_eq!(catalog.steps(None), steps.iter().copied().collect::<Vec<_>>());
         prop_assert_eq!(catalog.num_entries() > 0, catalog.names().iter().any(|name| catalog.has(name)));
         // The last entry of a kind counts.
-        let held = |written: &Written, tensor: &str, kind: Kind| {
+        let stored = |written: &Written, tensor: &str, kind: Kind| {
             written.entries.iter().enumerate().rev().find_map(|(at, (name, is_shape))| {
                 let is = parse_recorded_name(NAMES[*name]);
                 let is = if *is_shape && is.1 == Kind::VALUE { (is.0, Kind::SHAPE) } else { is };
@@ -306,7 +306,7 @@ proptest! {
             })
         };
         let kinds = [Kind::VALUE, Kind::reduction(Op::Min, false), Kind::reduction(Op::Max, true), Kind::SHAPE];
-        let has = |written: &Written, tensor: &str| kinds.iter().any(|kind| held(written, tensor, *kind).is_some());
+        let has = |written: &Written, tensor: &str| kinds.iter().any(|kind| stored(written, tensor, *kind).is_some());
         let mut names = BTreeSet::new();
         for tensor in TENSORS {
             let of: Vec<Step> = steps.iter().copied().filter(|s| model.iter().any(|((step, _), w)| step == s && has(w, tensor))).collect();
@@ -324,7 +324,7 @@ proptest! {
                         let first = at
                             .iter()
                             .filter(|(name, _)| shown.is_none_or(|shown| *name == shown))
-                            .find_map(|(_, w)| held(w, tensor, kind));
+                            .find_map(|(_, w)| stored(w, tensor, kind));
                         if kind == Kind::SHAPE {
                             prop_assert_eq!(catalog.shape_of(tensor, step, worker).map(|shape| shape[0]), first);
                         } else {

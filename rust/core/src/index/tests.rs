@@ -9,10 +9,10 @@ const SOUND: &str = concat!(
 
 fn refused(text: &str) -> (u64, String) {
     match Index::parse(text.as_bytes(), "index/f.json") {
-        Err(Error::Index { place, what }) => {
-            assert_eq!(place.file, "index/f.json");
-            assert!(place.offset <= text.len() as u64);
-            (place.offset, what)
+        Err(Error::Index { location, what }) => {
+            assert_eq!(location.file, "index/f.json");
+            assert!(location.offset <= text.len() as u64);
+            (location.offset, what)
         }
         other => panic!("{text} gave {other:?}"),
     }
@@ -96,7 +96,7 @@ fn malformed_files_report_fault_and_offset() {
         assert!(offset >= head.len() as u64, "{entry}: {offset}");
     }
     assert_eq!(refused("{\n\n  !").0, 5);
-    assert!(matches!(Index::parse(b"{\"meta\xff", "f"), Err(Error::Index { place, .. }) if place.offset == 6));
+    assert!(matches!(Index::parse(b"{\"meta\xff", "f"), Err(Error::Index { location, .. }) if location.offset == 6));
 }
 
 #[test]
@@ -191,7 +191,7 @@ proptest! {
                 let bytes = index.to_bytes();
                 prop_assert_eq!(Index::parse(&bytes, "f").unwrap(), index);
             }
-            Err(Error::Index { place, .. }) => prop_assert!(place.offset <= text.len() as u64),
+            Err(Error::Index { location, .. }) => prop_assert!(location.offset <= text.len() as u64),
             Err(other) => prop_assert!(false, "{other}"),
         }
     }
@@ -213,12 +213,12 @@ proptest! {
 #[test]
 fn non_ascii_names_are_escaped_and_round_trip() {
     let names = ["w", "ünï", "日本", "😀/a😀b", "q\"\\\n\u{7f}", ""];
-    let place = |name: &'static str| TensorEntry { name: name.into(), offset: 0, length: 16, crc: Some(u32::MAX) };
+    let entry = |name: &'static str| TensorEntry { name: name.into(), offset: 0, length: 16, crc: Some(u32::MAX) };
     let index = Index {
         mode: Mode::Train,
         mode_step: 5,
         event_file: Some("e".into()),
-        entries: names.map(place).to_vec(),
+        entries: names.map(entry).to_vec(),
         shapes: vec![],
     };
     let json = index.to_bytes();

@@ -21,7 +21,7 @@ const FRONT: usize = 12;
 /// Bytes at both ends of the scanned part that must be unchanged.
 const LOOKED_AT: u64 = 64 << 10;
 /// Files are not cached below this size, since reading them again costs as little.
-const WORTH: u64 = 1 << 20;
+const LEAST_GROWTH: u64 = 1 << 20;
 /// Limit on the size of a cached row relative to its record.
 const MOST: u64 = 16;
 
@@ -50,9 +50,9 @@ impl Cache {
 
     /// The name of the cache file of an event file. Hash collisions are detected by the stored key.
     fn name(&self, key: &str) -> String {
-        let whole = format!("{}\n{key}", self.log);
+        let text = format!("{}\n{key}", self.log);
         // FNV-1a with 128 bits: the same in every version of this program.
-        let hash = whole.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
+        let hash = text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
             (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
         });
         format!("{hash:032x}.log-cache")
@@ -84,16 +84,16 @@ impl Cache {
         encode(scanner, &CachedVersion { about: FileVersion::default(), ends: Ends { head: 0, tail: 0 } }, key)
     }
 
-    /// Stores the scanner of an event file if enough has changed since `kept`. Returns the offset up to which it is stored.
-    pub fn keep(&self, key: &str, blob: &dyn Blob, about: FileVersion, scanner: &Scanner, kept: u64) -> u64 {
+    /// Stores the scanner of an event file if enough has changed since `cached_until`. Returns the offset up to which it is stored.
+    pub fn store(&self, key: &str, blob: &dyn Blob, about: FileVersion, scanner: &Scanner, cached_until: u64) -> u64 {
         // A growing file is stored again after growing by a fraction, which bounds the total cost.
-        if scanner.end() < kept + WORTH.max(kept / 4) {
-            return kept;
+        if scanner.end() < cached_until + LEAST_GROWTH.max(cached_until / 4) {
+            return cached_until;
         }
-        let Some(ends) = Ends::of(blob, scanner.end()) else { return kept };
+        let Some(ends) = Ends::of(blob, scanner.end()) else { return cached_until };
         let bytes = encode(scanner, &CachedVersion { about, ends }, key);
         // A failed write is not an error: a full disk must not stop reading.
-        self.write(&self.name(key), &bytes).map_or(kept, |()| scanner.end())
+        self.write(&self.name(key), &bytes).map_or(cached_until, |()| scanner.end())
     }
 
     /// Writes a file atomically, also with concurrent writers.
@@ -200,9 +200,9 @@ fn encode(scanner: &Scanner, vouched: &CachedVersion, key: &str) -> Vec<u8> {
                 out.0.push(1);
                 numbers.iter().for_each(|number| out.number(number.to_bits()));
             }
-            Cells::Places(places) => {
+            Cells::Places(locations) => {
                 out.0.push(0);
-                for ValueLocation { at, size, record, length, footer } in places {
+                for ValueLocation { at, size, record, length, footer } in locations {
                     [*at, *size, *record, *length, u64::from(*footer)]
                         .into_iter()
                         .for_each(|number| out.number(number));
@@ -281,8 +281,8 @@ fn column(from: &mut In<'_>, class: Class, restarts: u64, end: u64) -> Option<Co
             let inside = |[at, size, record, length, footer]: &[u64; 5]| {
                 let (value_end, record_end) = (at.checked_add(*size)?, record.checked_add(*length)?);
                 let footer = u32::try_from(*footer).ok()?;
-                let place = ValueLocation { at: *at, size: *size, record: *record, length: *length, footer };
-                (record <= at && value_end <= record_end && record_end <= end).then_some(place)
+                let location = ValueLocation { at: *at, size: *size, record: *record, length: *length, footer };
+                (record <= at && value_end <= record_end && record_end <= end).then_some(location)
             };
             Cells::Places(words.as_chunks().0.iter().map(inside).collect::<Option<_>>()?)
         }

@@ -104,14 +104,14 @@ pub struct ValueLocation {
 impl ValueLocation {
     /// Verifies the current bytes of the record and returns the value in them.
     pub fn checked<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8]> {
-        let record = record::whole(bytes, 0)?;
+        let record = record::complete(bytes, 0)?;
         let first = self.at.checked_sub(self.record).and_then(|at| usize::try_from(at).ok()?.checked_sub(HEADER));
         let value = first.and_then(|first| record.payload.get(first..)?.get(..usize::try_from(self.size).ok()?));
         let same = record.size as u64 == self.length && record.footer_value == self.footer;
         match value.filter(|_| same) {
             Some(value) => record.check().map(|()| value),
             None => Err(Error::Corrupt {
-                place: error::Location::memory(0),
+                location: error::Location::memory(0),
                 what: format!(
                     "record changed on disk (was {} bytes with checksum {}, now {} bytes with {}): the file was overwritten; \
                      open the run again",
@@ -170,7 +170,7 @@ impl Column {
     pub fn push(&mut self, step: Step, wall_time: f64, cell: Cell, restarts: u32) {
         match (&mut self.cells, cell) {
             (Cells::Numbers(numbers), Cell::Number(number)) => numbers.push(number),
-            (Cells::Places(places), Cell::ValueLocation(place)) => places.push(place),
+            (Cells::Places(locations), Cell::ValueLocation(location)) => locations.push(location),
             _ => return,
         }
         self.ascending &= self.steps.last().is_none_or(|last| *last < step);
@@ -189,7 +189,7 @@ impl Column {
             self.wall_times.shrink_to_fit();
             match &mut self.cells {
                 Cells::Numbers(numbers) => numbers.shrink_to_fit(),
-                Cells::Places(places) => places.shrink_to_fit(),
+                Cells::Places(locations) => locations.shrink_to_fit(),
             }
         }
     }
@@ -226,7 +226,7 @@ impl Column {
     pub fn cell(&self, row: usize) -> Option<Cell> {
         match &self.cells {
             Cells::Numbers(numbers) => numbers.get(row).copied().map(Cell::Number),
-            Cells::Places(places) => places.get(row).copied().map(Cell::ValueLocation),
+            Cells::Places(locations) => locations.get(row).copied().map(Cell::ValueLocation),
         }
     }
 
@@ -245,7 +245,7 @@ impl Column {
     pub fn memory(&self) -> usize {
         let cells = match &self.cells {
             Cells::Numbers(numbers) => numbers.capacity() * size_of::<f64>(),
-            Cells::Places(places) => places.capacity() * size_of::<ValueLocation>(),
+            Cells::Places(locations) => locations.capacity() * size_of::<ValueLocation>(),
         };
         (self.steps.capacity() + self.wall_times.capacity()) * 8 + cells + self.restarts.capacity() * 16
     }

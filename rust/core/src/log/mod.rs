@@ -5,9 +5,9 @@
 
 mod cache;
 mod column;
-mod held;
 mod queries;
 mod scan;
+mod stored_values;
 mod values;
 mod view;
 
@@ -76,9 +76,9 @@ struct File {
     /// Bytes that were restored from the cache.
     cached: u64,
     /// Offset up to which the file was last cached.
-    kept: u64,
+    cached_until: u64,
     /// Whether values are kept in memory.
-    keeps_values: bool,
+    stores_values: bool,
 }
 
 /// File metadata, to detect changes.
@@ -115,7 +115,7 @@ pub struct Log {
     generation: u64,
     steps: Mutex<HashMap<Option<Mode>, Arc<Vec<Step>>>>,
     cache: Option<Cache>,
-    keeps_values: bool,
+    stores_values: bool,
 }
 
 impl Log {
@@ -131,7 +131,7 @@ impl Log {
             generation: 0,
             steps: Mutex::default(),
             cache: None,
-            keeps_values: false,
+            stores_values: false,
         }
     }
 
@@ -158,8 +158,8 @@ impl Log {
 
     /// Keeps all values in memory, so that no file is needed to return them.
     #[must_use]
-    pub fn keeping_values(self) -> Self {
-        Log { keeps_values: true, ..self }
+    pub fn storing_values(self) -> Self {
+        Log { stores_values: true, ..self }
     }
 
     /// Increases whenever a result may have changed.
@@ -207,14 +207,14 @@ impl Log {
     }
 
     fn add_files(&mut self, lane: usize, keys: Vec<String>) {
-        let keeps_values = self.keeps_values;
+        let stores_values = self.stores_values;
         let lane = &mut self.lanes[lane];
         let known: std::collections::HashSet<&str> = lane.files.iter().map(|file| file.key.as_str()).collect();
         let new: Vec<String> = keys.into_iter().filter(|key| !known.contains(key.as_str())).collect();
         if new.is_empty() {
             return;
         }
-        lane.files.extend(new.into_iter().map(|key| File::new(key, keeps_values)));
+        lane.files.extend(new.into_iter().map(|key| File::new(key, stores_values)));
         lane.files.sort_by(|a, b| a.key.cmp(&b.key));
         lane.views.get_mut().clear();
         self.generation += 1;
@@ -223,7 +223,7 @@ impl Log {
     /// Reads new data of all files in parallel. With `local`, the directory of the files, only changed files are opened and
     /// replaced ones are read again. Returns whether anything changed.
     pub fn read(&mut self, source: &dyn Source, local: Option<&Path>, threads: Option<usize>) -> Result<bool> {
-        let mut changed: Vec<&mut File> = Vec::new();
+        let mut files: Vec<&mut File> = Vec::new();
         let mut replaced = false;
         let cache = self.cache.as_ref();
         for file in self.lanes.iter_mut().flat_map(|lane| &mut lane.files) {
@@ -236,24 +236,24 @@ impl Log {
                 if file.seen.is_some_and(|before| before.identity != seen.identity)
                     || seen.about.size < file.scanner.end()
                 {
-                    *file = File::new(std::mem::take(&mut file.key), file.keeps_values);
+                    *file = File::new(std::mem::take(&mut file.key), file.stores_values);
                     replaced = true;
                 }
                 file.seen = Some(seen);
             }
-            changed.push(file);
+            files.push(file);
         }
-        let news = match changed.as_mut_slice() {
+        let changed = match files.as_mut_slice() {
             [] => false,
             [one] => one.read(source, cache),
             many => pool::run(threads, || {
                 many.par_iter_mut().map(|file| file.read(source, cache)).reduce(|| false, |one, other| one | other)
             })?,
         };
-        if news || replaced {
+        if changed || replaced {
             self.index_new_series();
         }
-        Ok(news || replaced)
+        Ok(changed || replaced)
     }
 
     /// Names new tags and clears cached results.
@@ -306,17 +306,17 @@ impl Lane {
 }
 
 impl File {
-    fn new(key: String, keeps_values: bool) -> Self {
+    fn new(key: String, stores_values: bool) -> Self {
         File {
             key,
-            scanner: Scanner::new(keeps_values),
+            scanner: Scanner::new(stores_values),
             series: HashMap::new(),
             numbered: 0,
             seen: None,
             unreadable: None,
             cached: 0,
-            kept: 0,
-            keeps_values,
+            cached_until: 0,
+            stores_values,
         }
     }
 
@@ -327,20 +327,20 @@ impl File {
             if let Some(cache) = cache.filter(|_| self.scanner.end() == 0)
                 && let Some(scanner) = cache.load(&self.key, blob.as_ref(), about)
                 // The cache stores only the location of other values.
-                && (!self.keeps_values || scanner.series().iter().all(|series| series.class == Class::Scalar))
+                && (!self.stores_values || scanner.series().iter().all(|series| series.class == Class::Scalar))
             {
-                (self.cached, self.kept, resumed) = (scanner.end(), scanner.end(), true);
-                self.scanner = if self.keeps_values { scanner.keeping_values() } else { scanner };
+                (self.cached, self.cached_until, resumed) = (scanner.end(), scanner.end(), true);
+                self.scanner = if self.stores_values { scanner.storing_values() } else { scanner };
             }
-            let news = self.scanner.read(blob.as_ref(), source.reach().piece)?;
+            let changed = self.scanner.read(blob.as_ref(), source.reach().piece)?;
             if let Some(cache) = cache {
-                self.kept = cache.keep(&self.key, blob.as_ref(), about, &self.scanner, self.kept);
+                self.cached_until = cache.store(&self.key, blob.as_ref(), about, &self.scanner, self.cached_until);
             }
-            Ok(news || resumed)
+            Ok(changed || resumed)
         });
         let was = self.unreadable.take();
         match read {
-            Ok(news) => news || was.is_some(),
+            Ok(changed) => changed || was.is_some(),
             Err(error) => {
                 // Retried on the next read, whatever the file's size.
                 self.seen = None;

@@ -30,9 +30,9 @@ pub struct Found<'a> {
 
 impl Found<'_> {
     /// The encoded value, if it is in memory. `room` is a buffer for values stored as differences.
-    pub fn held<'b>(&'b self, room: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+    pub fn stored_value<'b>(&'b self, room: &'b mut Vec<u8>) -> Option<&'b [u8]> {
         match self.cell {
-            Cell::ValueLocation(place) => self.scanner.held(place, room),
+            Cell::ValueLocation(location) => self.scanner.stored_value(location, room),
             Cell::Number(_) => None,
         }
     }
@@ -290,10 +290,10 @@ impl Log {
     }
 
     /// The encoded value at a location of a file, if it is in memory.
-    pub fn held<'a>(&'a self, key: &str, place: ValueLocation, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    pub fn stored_value<'a>(&'a self, key: &str, location: ValueLocation, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let of =
             |lane: &'a Lane| lane.files.binary_search_by(|file| file.key.as_str().cmp(key)).map(|at| &lane.files[at]);
-        self.lanes.iter().find_map(|lane| of(lane).ok())?.scanner.held(place, room)
+        self.lanes.iter().find_map(|lane| of(lane).ok())?.scanner.stored_value(location, room)
     }
 
     /// Rows of a name in a lane: the current or the superseded ones.

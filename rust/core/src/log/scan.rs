@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::column::{Cell, Class, Column, ValueLocation};
-use super::held::Held;
+use super::stored_values::StoredValues;
 use crate::crc::MaskedCrc;
 use crate::error::{self, Error, Result};
 use crate::proto::{Content, Event, Kind, ScalarEvent, Value};
@@ -82,7 +82,7 @@ pub struct Scanner {
     pub(super) more_problems: u64,
     pub(super) graphs: u64,
     /// Values that are not scalars, if they are kept in memory.
-    held: Option<Held>,
+    stored: Option<StoredValues>,
 }
 
 /// What to read next.
@@ -95,19 +95,19 @@ enum Next {
 
 impl Scanner {
     /// A reader that has read nothing yet.
-    pub fn new(keeps_values: bool) -> Self {
-        if keeps_values { Scanner::default().keeping_values() } else { Scanner::default() }
+    pub fn new(stores_values: bool) -> Self {
+        if stores_values { Scanner::default().storing_values() } else { Scanner::default() }
     }
 
     /// Keeps the values that are read from now on in memory.
     #[must_use]
-    pub fn keeping_values(self) -> Self {
-        Scanner { held: Some(Held::default()), ..self }
+    pub fn storing_values(self) -> Self {
+        Scanner { stored: Some(StoredValues::default()), ..self }
     }
 
     /// The encoded value at a location, if it is kept. `room` is a buffer for values stored as differences.
-    pub fn held<'a>(&'a self, place: ValueLocation, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-        self.held.as_ref()?.get(place.at, room).filter(|value| value.len() as u64 == place.size)
+    pub fn stored_value<'a>(&'a self, location: ValueLocation, room: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        self.stored.as_ref()?.get(location.at, room).filter(|value| value.len() as u64 == location.size)
     }
 
     /// Offset of the first unread byte, where reading continues.
@@ -149,8 +149,8 @@ impl Scanner {
     /// Memory in bytes.
     pub fn memory(&self) -> usize {
         let series = |series: &Series| series.tag.capacity() + series.column.memory() + size_of::<Series>();
-        let held = self.held.as_ref().map_or(0, Held::memory);
-        self.series.iter().map(series).sum::<usize>() + self.tags.table.allocation_size() + held
+        let stored = self.stored.as_ref().map_or(0, StoredValues::memory);
+        self.series.iter().map(series).sum::<usize>() + self.tags.table.allocation_size() + stored
     }
 
     /// Reads new data in pieces of `piece` bytes. Returns whether there was any.
@@ -158,14 +158,14 @@ impl Scanner {
     /// Holds one piece in memory, or one record if that is longer. Buffers grow only with the data of the file, never by a
     /// claimed length.
     pub fn read(&mut self, blob: &dyn Blob, piece: u64) -> Result<bool> {
-        let (before, mut wanted) = (self.end, piece);
+        let (before, mut needed) = (self.end, piece);
         let mut buffer = Vec::new();
         loop {
-            let count = blob.read_at(self.end, wanted, &mut buffer)?;
+            let count = blob.read_at(self.end, needed, &mut buffer)?;
             let bytes = buffer.get(..count).unwrap_or(&buffer);
-            let more = count as u64 >= wanted;
+            let more = count as u64 >= needed;
             match self.take(bytes, more, blob)? {
-                Next::Read(bytes) => wanted = bytes.max(piece),
+                Next::Read(bytes) => needed = bytes.max(piece),
                 Next::Nothing => break,
             }
         }
@@ -173,7 +173,7 @@ impl Scanner {
             for series in &mut self.series {
                 series.column.fit();
             }
-            self.held.iter_mut().for_each(Held::fit);
+            self.stored.iter_mut().for_each(StoredValues::fit);
         }
         Ok(self.end != before)
     }
@@ -277,7 +277,7 @@ impl Scanner {
 
     #[inline]
     fn value(&mut self, at: u64, record: &Record<'_>, event: &Event<'_>, value: &Value<'_>) -> Result<()> {
-        let place = ValueLocation {
+        let location = ValueLocation {
             at: at + (HEADER + value.at) as u64,
             size: value.size as u64,
             record: at,
@@ -286,9 +286,9 @@ impl Scanner {
         };
         let (class, cell) = match &value.kind {
             Kind::Scalar(number) => (Class::Scalar, Cell::Number(f64::from(*number))),
-            Kind::Histogram(_) => (Class::Histogram, Cell::ValueLocation(place)),
-            Kind::Image(_) => (Class::Image, Cell::ValueLocation(place)),
-            Kind::Audio(_) => (Class::Audio, Cell::ValueLocation(place)),
+            Kind::Histogram(_) => (Class::Histogram, Cell::ValueLocation(location)),
+            Kind::Image(_) => (Class::Image, Cell::ValueLocation(location)),
+            Kind::Audio(_) => (Class::Audio, Cell::ValueLocation(location)),
             Kind::Tensor(tensor) => match self.class(value)? {
                 Class::Scalar => match TensorView::from_proto(tensor.clone())?.number() {
                     Some(number) => (Class::Scalar, Cell::Number(number)),
@@ -299,9 +299,9 @@ impl Scanner {
                         ));
                     }
                 },
-                class => (class, Cell::ValueLocation(place)),
+                class => (class, Cell::ValueLocation(location)),
             },
-            Kind::None if self.class(value)? == Class::Hparams => (Class::Hparams, Cell::ValueLocation(place)),
+            Kind::None if self.class(value)? == Class::Hparams => (Class::Hparams, Cell::ValueLocation(location)),
             Kind::None => return Ok(()),
             Kind::OldHistogram(_) => {
                 return Err(wrong(value, "is a histogram in a format that TensorFlow 1.0 removed"));
@@ -310,10 +310,10 @@ impl Scanner {
         let restarts = self.restarts.len() as u32;
         let id = self.series_of(value, class)?;
         self.series[id as usize].column.push(event.step, event.wall_time, cell, restarts);
-        if let (Some(held), Cell::ValueLocation(place)) = (&mut self.held, cell)
+        if let (Some(stored), Cell::ValueLocation(location)) = (&mut self.stored, cell)
             && let Some(written) = record.payload.get(value.at..).and_then(|rest| rest.get(..value.size))
         {
-            held.put(id, place.at, written);
+            stored.put(id, location.at, written);
         }
         Ok(())
     }
@@ -419,6 +419,6 @@ fn message_of(error: &Error) -> String {
 
 #[cold]
 fn wrong(value: &Value<'_>, what: &str) -> Error {
-    let place = error::Location::memory(value.at as u64);
-    Error::Unsupported { place, what: format!("tag {:?} {what}", value.tag) }
+    let location = error::Location::memory(value.at as u64);
+    Error::Unsupported { location, what: format!("tag {:?} {what}", value.tag) }
 }

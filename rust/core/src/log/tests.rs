@@ -234,7 +234,7 @@ fn kept_values_need_no_file() {
         (value, event(step.into(), 0.0, 5, &summary))
     };
     let file: Vec<u8> = (1..9).flat_map(|step| histogram(step).1).collect();
-    let mut log = log_of(Orphans::Dropped).keeping_values();
+    let mut log = log_of(Orphans::Dropped).storing_values();
     // Read in two parts.
     for cut in [file.len() / 3, file.len()] {
         read(&mut log, &[("x.tfevents", file[..cut].to_vec())]);
@@ -242,11 +242,14 @@ fn kept_values_need_no_file() {
     let (id, mut room) = (log.id("w").unwrap(), Vec::new());
     for step in 1..9 {
         let found = log.find(id, step.into(), None).unwrap();
-        let Cell::ValueLocation(place) = found.cell else { panic!("a histogram has a place") };
-        assert_eq!(found.held(&mut room), Some(histogram(step).0.as_slice()));
-        assert_eq!(log.held("x.tfevents", place, &mut room), Some(histogram(step).0.as_slice()));
-        assert_eq!(log.held("y.tfevents", place, &mut room), None);
-        assert_eq!(log.held("x.tfevents", ValueLocation { size: place.size - 1, ..place }, &mut room), None);
+        let Cell::ValueLocation(location) = found.cell else { panic!("a histogram has a location") };
+        assert_eq!(found.stored_value(&mut room), Some(histogram(step).0.as_slice()));
+        assert_eq!(log.stored_value("x.tfevents", location, &mut room), Some(histogram(step).0.as_slice()));
+        assert_eq!(log.stored_value("y.tfevents", location, &mut room), None);
+        assert_eq!(
+            log.stored_value("x.tfevents", ValueLocation { size: location.size - 1, ..location }, &mut room),
+            None
+        );
     }
     let requests = (0..9).map(|step| ("w", step, None));
     let mut values = Values::of(&log, requests);
@@ -285,7 +288,7 @@ proptest! {
             } else {
                 file.extend(scalar("a", *step, 0.0));
             }
-            expected.retain(|kept| kept < step);
+            expected.retain(|other| other < step);
             if !begins {
                 expected.push(*step);
             }

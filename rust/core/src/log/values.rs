@@ -31,7 +31,7 @@ pub struct RequestedRow {
     /// The file.
     pub key: String,
     /// The location, unless it is a number.
-    pub place: ValueLocation,
+    pub location: ValueLocation,
     /// The class of the value.
     pub class: Class,
     /// Wall time, in seconds since 1970.
@@ -80,25 +80,26 @@ impl Values {
             return;
         };
         let Found { key, cell, wall_time, .. } = found;
-        let (place, content) = match (cell, found.held(room)) {
+        let (location, content) = match (cell, found.stored_value(room)) {
             (Cell::Number(number), _) => (ValueLocation::default(), Some(LoggedValue::Number(number))),
-            (Cell::ValueLocation(place), Some(held)) => {
-                let content = content(held, &mut self.buckets).map_err(|error| Arc::new(error.within(key, place.at)));
-                (place, content.map_err(|error| self.failed.push((self.rows.len() as u32, error))).ok())
+            (Cell::ValueLocation(location), Some(stored)) => {
+                let content =
+                    content(stored, &mut self.buckets).map_err(|error| Arc::new(error.within(key, location.at)));
+                (location, content.map_err(|error| self.failed.push((self.rows.len() as u32, error))).ok())
             }
-            (Cell::ValueLocation(place), None) => {
+            (Cell::ValueLocation(location), None) => {
                 let file = files.get(key).copied().unwrap_or_else(|| {
                     let file = self.plan.files.len() as u32;
                     self.plan.files.push(key.to_owned());
                     files.insert(key.to_owned(), file);
                     file
                 });
-                self.plan.items.push(Item { file, offset: place.record, length: place.length });
+                self.plan.items.push(Item { file, offset: location.record, length: location.length });
                 self.items.push(self.rows.len() as u32);
-                (place, None)
+                (location, None)
             }
         };
-        self.rows.push(Some(RequestedRow { key: key.to_owned(), place, class, wall_time }));
+        self.rows.push(Some(RequestedRow { key: key.to_owned(), location, class, wall_time }));
         self.contents.push(content);
     }
 
@@ -112,11 +113,11 @@ impl Values {
         let found = Mutex::new((contents, buckets, &mut failed));
         execute(plan, source, options, &|item, bytes| {
             let row = items[item];
-            let Some(RequestedRow { key, place, .. }) = &rows[row as usize] else { return };
+            let Some(RequestedRow { key, location, .. }) = &rows[row as usize] else { return };
             let mut own = Vec::new();
             let read = bytes.and_then(|bytes| {
-                let value = place.checked(bytes).map_err(|error| error.within(key, place.record));
-                let content = value.and_then(|value| content(value, &mut own).map_err(|e| e.within(key, place.at)));
+                let value = location.checked(bytes).map_err(|error| error.within(key, location.record));
+                let content = value.and_then(|value| content(value, &mut own).map_err(|e| e.within(key, location.at)));
                 content.map_err(Arc::new)
             });
             let (contents, buckets, failed) = &mut *found.lock();
@@ -153,7 +154,7 @@ pub fn buckets(histogram: &Histogram) -> Result<impl ExactSizeIterator<Item = [f
     let Histogram { min, max, limits, counts, .. } = histogram;
     if limits.len() != counts.len() {
         let what = format!("histogram with {} limits but {} counts", limits.len(), counts.len());
-        return Err(Error::Corrupt { place: error::Location::memory(0), what });
+        return Err(Error::Corrupt { location: error::Location::memory(0), what });
     }
     let last = limits.len().wrapping_sub(1);
     // Writers add an empty bucket at both ends, whose edge may exceed the range of values.

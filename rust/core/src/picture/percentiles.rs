@@ -15,16 +15,16 @@ const AT_ONCE: usize = 16;
 
 /// Computes percentiles (0 to 100) of the elements that are not NaN, with numpy's linear interpolation. NaN without
 /// elements.
-pub fn percentiles(dtype: DType, data: &[u8], wanted: &[f64]) -> Result<Vec<f64>> {
+pub fn percentiles(dtype: DType, data: &[u8], requested: &[f64]) -> Result<Vec<f64>> {
     let all = values::count(dtype, data)?;
-    if let Some(bad) = wanted.iter().find(|p| !(0.0..=100.0).contains(*p)) {
+    if let Some(bad) = requested.iter().find(|p| !(0.0..=100.0).contains(*p)) {
         return Err(Error::Invalid(format!("invalid percentile {bad}; must be from 0 to 100")));
     }
     if all <= SORTED {
         let mut elements = Vec::with_capacity(all as usize);
         values::blocks(dtype, data, |block| elements.extend(block.iter().filter(|x| !x.is_nan())));
         elements.sort_unstable_by(f64::total_cmp);
-        return Ok(between(wanted, elements.len() as u64, |rank| elements[rank as usize]));
+        return Ok(between(requested, elements.len() as u64, |rank| elements[rank as usize]));
     }
     let mut upper = vec![0u64; 1 << 16];
     let mut n = 0;
@@ -35,7 +35,7 @@ pub fn percentiles(dtype: DType, data: &[u8], wanted: &[f64]) -> Result<Vec<f64>
             upper[(key(*x) >> 48) as usize] += counts;
         }
     });
-    let mut ranks: Vec<u64> = wanted.iter().flat_map(|p| [place(*p, n).0, place(*p, n).0 + 1]).collect();
+    let mut ranks: Vec<u64> = requested.iter().flat_map(|p| [rank_of(*p, n).0, rank_of(*p, n).0 + 1]).collect();
     ranks.sort_unstable();
     ranks.dedup();
     ranks.retain(|rank| *rank < n);
@@ -65,7 +65,7 @@ pub fn percentiles(dtype: DType, data: &[u8], wanted: &[f64]) -> Result<Vec<f64>
         }
     }
     let element = |rank: u64| ranks.binary_search(&rank).map_or(f64::NAN, |i| value(known[i].0));
-    Ok(between(wanted, n, element))
+    Ok(between(requested, n, element))
 }
 
 /// The next 16 bits of the key of a rank, and its rank among elements that share them.
@@ -89,17 +89,17 @@ fn value(key: u64) -> f64 {
 }
 
 /// The rank at or below a percentile, and the fraction to the next one.
-fn place(percentile: f64, n: u64) -> (u64, f64) {
+fn rank_of(percentile: f64, n: u64) -> (u64, f64) {
     let rank = percentile / 100.0 * n.saturating_sub(1) as f64;
     (rank.floor() as u64, rank - rank.floor())
 }
 
-fn between(wanted: &[f64], n: u64, element: impl Fn(u64) -> f64) -> Vec<f64> {
+fn between(requested: &[f64], n: u64, element: impl Fn(u64) -> f64) -> Vec<f64> {
     let one = |percentile: &f64| {
         if n == 0 {
             return f64::NAN;
         }
-        let (rank, share) = place(*percentile, n);
+        let (rank, share) = rank_of(*percentile, n);
         let low = element(rank);
         if share == 0.0 || rank + 1 >= n {
             return low;
@@ -110,5 +110,5 @@ fn between(wanted: &[f64], n: u64, element: impl Fn(u64) -> f64) -> Vec<f64> {
         }
         if share < 0.5 { low + (high - low) * share } else { high - (high - low) * (1.0 - share) }
     };
-    wanted.iter().map(one).collect()
+    requested.iter().map(one).collect()
 }

@@ -28,13 +28,13 @@ pub fn decode(encoded: &[u8], max_pixels: u64) -> Result<Image> {
     let info = reader.info();
     if u64::from(info.width) * u64::from(info.height) > max_pixels {
         let what = format!("PNG of {} x {} pixels exceeds the limit of {max_pixels}", info.width, info.height);
-        return Err(Error::Unsupported { place: Location::memory(0), what });
+        return Err(Error::Unsupported { location: Location::memory(0), what });
     }
     // Deflate compresses at most about 1000:1, so a larger image cannot be in the file.
     let size = reader.output_buffer_size().filter(|size| size / 1100 <= encoded.len() + 64);
     let Some(size) = size else {
         let what = "PNG data is too short for its size".to_owned();
-        return Err(Error::Corrupt { place: Location::memory(0), what });
+        return Err(Error::Corrupt { location: Location::memory(0), what });
     };
     let mut data = vec![0; size];
     let frame = reader.next_frame(&mut data).map_err(wrong)?;
@@ -68,8 +68,8 @@ pub fn encode(width: u32, height: u32, pixels: &[u8]) -> Result<Vec<u8>> {
 fn wrong(error: DecodingError) -> Error {
     let what = format!("cannot decode PNG: {error}");
     match error {
-        DecodingError::LimitsExceeded => Error::Unsupported { place: Location::memory(0), what },
-        _ => Error::Corrupt { place: Location::memory(0), what },
+        DecodingError::LimitsExceeded => Error::Unsupported { location: Location::memory(0), what },
+        _ => Error::Corrupt { location: Location::memory(0), what },
     }
 }
 

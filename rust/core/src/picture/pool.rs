@@ -126,7 +126,7 @@ pub fn pooled(
             // First down all columns at once, then across the results.
             so_far.clear(n, pool);
             for row in down.clone() {
-                let bytes = &data[plane.place(row, columns.start + left)..];
+                let bytes = &data[plane.pixel_of(row, columns.start + left)..];
                 isa.run(Down { dtype, bytes, step: plane.column_step, pool, so_far: &mut so_far, n });
             }
             for k in 0..n {

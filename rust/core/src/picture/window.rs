@@ -75,10 +75,10 @@ impl Plane {
 
     /// Clips ranges of rows and columns to the plane.
     pub fn cut(&self, rows: Option<Range<u64>>, columns: Option<Range<u64>>) -> (Range<u64>, Range<u64>) {
-        let cut = |wanted: Option<Range<u64>>, there: u64| {
-            let wanted = wanted.unwrap_or(0..there);
-            let start = wanted.start.min(there);
-            start..wanted.end.min(there).max(start)
+        let cut = |requested: Option<Range<u64>>, there: u64| {
+            let requested = requested.unwrap_or(0..there);
+            let start = requested.start.min(there);
+            start..requested.end.min(there).max(start)
         };
         (cut(rows, self.rows), cut(columns, self.columns))
     }
@@ -94,7 +94,7 @@ impl Plane {
         }
     }
 
-    pub(super) fn place(&self, row: u64, column: u64) -> usize {
+    pub(super) fn pixel_of(&self, row: u64, column: u64) -> usize {
         self.start + row as usize * self.row_step + column as usize * self.column_step
     }
 }
@@ -116,11 +116,11 @@ pub fn window(
     let mut out = Vec::with_capacity((height * width) as usize * size);
     for row in rows {
         if plane.column_step == size && width > 0 {
-            let at = plane.place(row, columns.start);
+            let at = plane.pixel_of(row, columns.start);
             out.extend_from_slice(&data[at..at + width as usize * size]);
         } else {
             for column in columns.clone() {
-                let at = plane.place(row, column);
+                let at = plane.pixel_of(row, column);
                 out.extend_from_slice(&data[at..at + size]);
             }
         }

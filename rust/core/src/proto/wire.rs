@@ -295,8 +295,8 @@ impl<'a> Field<'a> {
     }
 
     /// Stores a value that may occur only once.
-    pub(super) fn once<T>(&self, place: &mut Option<T>, value: T) -> Result<()> {
-        match place.replace(value) {
+    pub(super) fn once<T>(&self, location: &mut Option<T>, value: T) -> Result<()> {
+        match location.replace(value) {
             None => Ok(()),
             Some(_) => Err(self.wrong(format_args!("more than one value"))),
         }
@@ -309,7 +309,7 @@ impl<'a> Field<'a> {
     }
 
     #[cold]
-    fn not(&self, wanted: &str) -> Error {
+    fn not(&self, expected: &str) -> Error {
         let found = match self.wire {
             Wire::Varint(_) => "an integer",
             Wire::Fixed64(_) => "eight bytes",
@@ -317,16 +317,16 @@ impl<'a> Field<'a> {
             Wire::Group => "a group",
             Wire::Fixed32(_) => "four bytes",
         };
-        self.wrong(format_args!("{found} instead of {wanted}"))
+        self.wrong(format_args!("{found} instead of {expected}"))
     }
 }
 
 #[cold]
 fn corrupt(at: usize, message: &str, what: std::fmt::Arguments<'_>) -> Error {
-    Error::Corrupt { place: Location::memory(at as u64), what: format!("{message}: {what}") }
+    Error::Corrupt { location: Location::memory(at as u64), what: format!("{message}: {what}") }
 }
 
 #[cold]
 fn truncated(at: usize, found: usize) -> Error {
-    Error::Truncated { place: Location::memory(at as u64), wanted: found as u64 + 1, found: found as u64 }
+    Error::Truncated { location: Location::memory(at as u64), needed: found as u64 + 1, found: found as u64 }
 }

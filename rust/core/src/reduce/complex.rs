@@ -62,15 +62,15 @@ impl<C: Complex, F: Fn(f64, f64) -> f64> Blocks<f64> for Made<'_, C, F> {
 }
 
 /// Reductions of complex numbers of `dtype`.
-pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
-    if dtype == DType::C64 { of::<C64>(isa, data, wanted) } else { of::<C128>(isa, data, wanted) }
+pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], requested: OpSet) -> Reductions {
+    if dtype == DType::C64 { of::<C64>(isa, data, requested) } else { of::<C128>(isa, data, requested) }
 }
 
-fn of<C: Complex>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Reductions {
-    let make = |f: fn(f64, f64) -> f64, wanted: OpSet| {
-        summarise(isa, &Made::<C, _>(data, f, std::marker::PhantomData), wanted, 53)
+fn of<C: Complex>(isa: InstructionSet, data: &[u8], requested: OpSet) -> Reductions {
+    let make = |f: fn(f64, f64) -> f64, requested: OpSet| {
+        summarise(isa, &Made::<C, _>(data, f, std::marker::PhantomData), requested, 53)
     };
-    let sizes = make(magnitude, wanted);
+    let sizes = make(magnitude, requested);
     let mut out = Reductions::new(C::DTYPE, Counts::default());
     let (low, high) = ends::<C>(data, &mut out.counts);
     let real = |value| Scalar::from_f64(C::REAL, value);
@@ -80,8 +80,8 @@ fn of<C: Complex>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Reductions
         out.set(Op::Min, true, real(sizes.min));
         out.set(Op::Max, true, real(sizes.max));
     }
-    if wanted.moments() {
-        let (re, im) = (make(|re, _| re, wanted.without_product()), make(|_, im| im, wanted.without_product()));
+    if requested.moments() {
+        let (re, im) = (make(|re, _| re, requested.without_product()), make(|_, im| im, requested.without_product()));
         let (of_re, of_im) = (Finished::of(&re, false), Finished::of(&im, false));
         let of_sizes = Finished::of(&sizes, true);
         out.set(Op::Sum, false, Scalar::from_complex(C::DTYPE, of_re.sum, of_im.sum));
@@ -104,7 +104,7 @@ fn of<C: Complex>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Reductions
         out.set(Op::Variance, true, real(of_sizes.variance));
         out.set(Op::Std, true, real(of_sizes.std));
     }
-    if wanted.product() {
+    if requested.product() {
         let (re, im) = product::<C>(data, sizes.counts.finite() == sizes.counts.n);
         out.set(Op::Prod, false, Scalar::from_complex(C::DTYPE, re, im));
         out.set(Op::Prod, true, real(sizes.product));

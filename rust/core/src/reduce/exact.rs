@@ -31,10 +31,10 @@ impl ExactSum {
         let fraction = bits & ((1 << 52) - 1);
         let mantissa = if biased == 0 { fraction } else { fraction | 1 << 52 };
         // The lowest bit of the mantissa has exponent max(biased, 1) - 1075, this many bits above LOWEST.
-        let place = biased.max(1) + 13;
-        let wide = u128::from(mantissa) << (place % 32);
+        let shift = biased.max(1) + 13;
+        let wide = u128::from(mantissa) << (shift % 32);
         let sign = 1 - 2 * (bits >> 63) as i64;
-        let at = place / 32;
+        let at = shift / 32;
         self.digits[at] += sign * (wide & 0xffff_ffff) as i64;
         self.digits[at + 1] += sign * (wide >> 32 & 0xffff_ffff) as i64;
         self.digits[at + 2] += sign * (wide >> 64) as i64;

@@ -50,12 +50,12 @@ impl<H: Half> Blocks<f32> for Widened<'_, H> {
 }
 
 /// Reductions of floats of `dtype`.
-pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
+pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], requested: OpSet) -> Reductions {
     match dtype {
-        DType::F16 => real(isa, dtype, &Widened::<half::f16>(data, std::marker::PhantomData), wanted, 11),
-        DType::BF16 => real(isa, dtype, &Widened::<half::bf16>(data, std::marker::PhantomData), wanted, 8),
-        DType::F32 => real::<f32>(isa, dtype, &InPlace(data), wanted, 24),
-        _ => real::<f64>(isa, DType::F64, &InPlace(data), wanted, 53),
+        DType::F16 => real(isa, dtype, &Widened::<half::f16>(data, std::marker::PhantomData), requested, 11),
+        DType::BF16 => real(isa, dtype, &Widened::<half::bf16>(data, std::marker::PhantomData), requested, 8),
+        DType::F32 => real::<f32>(isa, dtype, &InPlace(data), requested, 24),
+        _ => real::<f64>(isa, DType::F64, &InPlace(data), requested, 53),
     }
 }
 
@@ -63,10 +63,10 @@ fn real<T: BlockSums>(
     isa: InstructionSet,
     dtype: DType,
     blocks: &dyn Blocks<T>,
-    wanted: OpSet,
+    requested: OpSet,
     precision: i32,
 ) -> Reductions {
-    let summary = summarise(isa, blocks, wanted, precision);
+    let summary = summarise(isa, blocks, requested, precision);
     let mut out = Reductions::new(dtype, summary.counts);
     let mut set = |op, abs, value| out.set(op, abs, Scalar::from_f64(dtype, value));
     for abs in [false, true] {
@@ -75,7 +75,7 @@ fn real<T: BlockSums>(
             set(Op::Min, abs, if abs { summary.near } else { summary.min });
             set(Op::Max, abs, if abs { summary.far } else { summary.max });
         }
-        if wanted.moments() {
+        if requested.moments() {
             set(Op::Sum, abs, values.sum);
             set(Op::Mean, abs, values.mean);
             set(Op::Variance, abs, values.variance);
@@ -83,7 +83,7 @@ fn real<T: BlockSums>(
             set(Op::L1, abs, values.l1);
             set(Op::L2, abs, values.l2);
         }
-        if wanted.product() {
+        if requested.product() {
             set(Op::Prod, abs, if abs { summary.product.abs() } else { summary.product });
         }
     }

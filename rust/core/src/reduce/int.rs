@@ -59,22 +59,22 @@ impl Sums {
 }
 
 /// Reductions of booleans or integers of `dtype`.
-pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Reductions {
+pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], requested: OpSet) -> Reductions {
     let sums = match dtype {
-        DType::I8 => narrow::<i8>(isa, data, wanted),
-        DType::I16 => narrow::<i16>(isa, data, wanted),
-        DType::I32 => narrow::<i32>(isa, data, wanted),
-        DType::U8 => narrow::<u8>(isa, data, wanted),
-        DType::U16 => narrow::<u16>(isa, data, wanted),
-        DType::U32 => narrow::<u32>(isa, data, wanted),
-        DType::I64 => wide(data, wanted, i64::from_le_bytes, i64::wrapping_abs, i64::unsigned_abs),
-        DType::U64 => wide(data, wanted, u64::from_le_bytes, |x| x, |x| x),
+        DType::I8 => narrow::<i8>(isa, data, requested),
+        DType::I16 => narrow::<i16>(isa, data, requested),
+        DType::I32 => narrow::<i32>(isa, data, requested),
+        DType::U8 => narrow::<u8>(isa, data, requested),
+        DType::U16 => narrow::<u16>(isa, data, requested),
+        DType::U32 => narrow::<u32>(isa, data, requested),
+        DType::I64 => wide(data, requested, i64::from_le_bytes, i64::wrapping_abs, i64::unsigned_abs),
+        DType::U64 => wide(data, requested, u64::from_le_bytes, |x| x, |x| x),
         _ => truths(data),
     };
-    finish(dtype, &sums, wanted)
+    finish(dtype, &sums, requested)
 }
 
-fn finish(dtype: DType, sums: &Sums, wanted: OpSet) -> Reductions {
+fn finish(dtype: DType, sums: &Sums, requested: OpSet) -> Reductions {
     let mut out = Reductions::new(dtype, Counts { n: sums.n, zeros: sums.zeros, ..Counts::default() });
     let signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::Bool);
     let whole = |bits: u64| {
@@ -90,7 +90,7 @@ fn finish(dtype: DType, sums: &Sums, wanted: OpSet) -> Reductions {
             out.set(Op::Min, abs, Scalar::from_i64(dtype, min as i64));
             out.set(Op::Max, abs, Scalar::from_i64(dtype, max as i64));
         }
-        if wanted.moments() {
+        if requested.moments() {
             out.set(Op::Sum, abs, whole(sum as u64));
             out.set(Op::L1, abs, float(Dd::from_u128(sums.l1).to_f64()));
             out.set(Op::L2, abs, float(wide_total(sums.squares).sqrt().to_f64()));
@@ -101,7 +101,7 @@ fn finish(dtype: DType, sums: &Sums, wanted: OpSet) -> Reductions {
             out.set(Op::Variance, abs, or_none(variance));
             out.set(Op::Std, abs, or_none(variance.sqrt()));
         }
-        if wanted.product() {
+        if requested.product() {
             out.set(Op::Prod, abs, whole(if abs { sums.abs_product } else { sums.product }));
         }
     }
@@ -265,7 +265,7 @@ impl<I: Narrow> Kernel for Products<'_, I> {
     }
 }
 
-fn narrow<I: Narrow>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Sums {
+fn narrow<I: Narrow>(isa: InstructionSet, data: &[u8], requested: OpSet) -> Sums {
     use std::marker::PhantomData;
     let mut sums = Sums::new();
     if let Some(first) = data.get(..I::SIZE).map(I::read) {
@@ -284,13 +284,13 @@ fn narrow<I: Narrow>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Sums {
         sums.l1 += u128::from(block.l1 as u64);
         sums.squares[0] += u128::from(block.squares[0]) + (u128::from(block.squares[1]) << 32);
         sums.zeros += block.zeros;
-        if wanted.moments() {
+        if requested.moments() {
             for (abs, about) in sums.about.iter_mut().enumerate() {
                 let [units, upper] = isa.run(Squares::<I>(bytes, about.k as i64, abs == 1, PhantomData));
                 about.squares[0] += u128::from(units) + (u128::from(upper) << 32);
             }
         }
-        if wanted.product() && (sums.product != 0 || sums.abs_product != 0) {
+        if requested.product() && (sums.product != 0 || sums.abs_product != 0) {
             let (product, abs) = if sums.zeros > 0 { (0, 0) } else { isa.run(Products::<I>(bytes, PhantomData)) };
             sums.product = sums.product.wrapping_mul(product);
             sums.abs_product = sums.abs_product.wrapping_mul(abs);
@@ -302,7 +302,7 @@ fn narrow<I: Narrow>(isa: InstructionSet, data: &[u8], wanted: OpSet) -> Sums {
 /// 64-bit integers, one by one in 128 bits: no vector holds their squares.
 fn wide<I: Copy + Into<i128>>(
     data: &[u8],
-    wanted: OpSet,
+    requested: OpSet,
     read: fn([u8; 8]) -> I,
     wrapped: fn(I) -> I,
     magnitude: fn(I) -> u64,
@@ -325,7 +325,7 @@ fn wide<I: Copy + Into<i128>>(
         sums.abs_min = sums.abs_min.min(shrunk);
         sums.abs_max = sums.abs_max.max(shrunk);
         sums.zeros += u64::from(value == 0);
-        if wanted.moments() {
+        if requested.moments() {
             sums.sum += value;
             sums.abs_sum += shrunk;
             sums.l1 += u128::from(magnitude(x));
@@ -334,7 +334,7 @@ fn wide<I: Copy + Into<i128>>(
             add_square(&mut of_x.squares, (value - of_x.k).unsigned_abs() as u64);
             add_square(&mut of_abs.squares, (shrunk - of_abs.k).unsigned_abs() as u64);
         }
-        if wanted.product() {
+        if requested.product() {
             sums.product = sums.product.wrapping_mul(value as u64);
             sums.abs_product = sums.abs_product.wrapping_mul(shrunk as u64);
         }

@@ -96,7 +96,7 @@ impl<T: Float> Kernel for Extremes<'_, T> {
     #[inline(always)]
     fn run<const LANES: usize, const FMA: bool>(self) -> (T, T, T) {
         #[inline(always)]
-        fn look<T: Float, const LANES: usize>(bytes: &[u8]) -> (T, T, T) {
+        fn scan<T: Float, const LANES: usize>(bytes: &[u8]) -> (T, T, T) {
             let (mut low, mut high, mut near) = ([T::HIGHEST; LANES], [T::LOWEST; LANES], [T::HIGHEST; LANES]);
             each::<T, LANES>(bytes, |x| {
                 for i in 0..LANES {
@@ -115,7 +115,7 @@ impl<T: Float> Kernel for Extremes<'_, T> {
             (T::from_key(l), T::from_key(h), T::from_key(n))
         }
         // 32 lanes of 32 bits use as many registers as 16 of 64.
-        if T::SIZE == 4 && LANES == 16 { look::<T, 32>(self.0) } else { look::<T, LANES>(self.0) }
+        if T::SIZE == 4 && LANES == 16 { scan::<T, 32>(self.0) } else { scan::<T, LANES>(self.0) }
     }
 }
 

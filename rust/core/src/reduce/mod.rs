@@ -119,8 +119,8 @@ impl OpSet {
 }
 
 impl FromIterator<(Op, bool)> for OpSet {
-    fn from_iter<I: IntoIterator<Item = (Op, bool)>>(wanted: I) -> OpSet {
-        wanted.into_iter().fold(OpSet::NONE, |set, (op, abs)| set.with(op, abs))
+    fn from_iter<I: IntoIterator<Item = (Op, bool)>>(requested: I) -> OpSet {
+        requested.into_iter().fold(OpSet::NONE, |set, (op, abs)| set.with(op, abs))
     }
 }
 
@@ -197,18 +197,18 @@ pub fn reduce(dtype: DType, data: &[u8]) -> Result<Reductions> {
     reduce_some(dtype, data, OpSet::ALL)
 }
 
-/// Computes the reductions in `wanted`, and others that cost nothing extra. The counts are always included.
-pub fn reduce_some(dtype: DType, data: &[u8], wanted: OpSet) -> Result<Reductions> {
-    reduce_by(InstructionSet::best(), dtype, data, wanted)
+/// Computes the reductions in `requested`, and others that cost nothing extra. The counts are always included.
+pub fn reduce_some(dtype: DType, data: &[u8], requested: OpSet) -> Result<Reductions> {
+    reduce_by(InstructionSet::best(), dtype, data, requested)
 }
 
 /// As [`reduce_some`] with a given instruction set, for tests.
-pub fn reduce_by(isa: InstructionSet, dtype: DType, data: &[u8], wanted: OpSet) -> Result<Reductions> {
+pub fn reduce_by(isa: InstructionSet, dtype: DType, data: &[u8], requested: OpSet) -> Result<Reductions> {
     elements(dtype, data, "reduced")?;
     Ok(match dtype {
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => float::reduce(isa, dtype, data, wanted),
-        DType::C64 | DType::C128 => complex::reduce(isa, dtype, data, wanted),
-        _ => int::reduce(isa, dtype, data, wanted),
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => float::reduce(isa, dtype, data, requested),
+        DType::C64 | DType::C128 => complex::reduce(isa, dtype, data, requested),
+        _ => int::reduce(isa, dtype, data, requested),
     })
 }
 

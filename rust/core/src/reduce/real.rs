@@ -208,18 +208,23 @@ impl BlockSums for f64 {
 /// Summarizes the floats in one pass, or two if their squares need scaling.
 ///
 /// `precision` is that of the result's dtype, in bits.
-pub fn summarise<T: BlockSums>(isa: InstructionSet, blocks: &dyn Blocks<T>, wanted: OpSet, precision: i32) -> Summary {
-    let first = pass(isa, blocks, wanted, precision, 0);
+pub fn summarise<T: BlockSums>(
+    isa: InstructionSet,
+    blocks: &dyn Blocks<T>,
+    requested: OpSet,
+    precision: i32,
+) -> Summary {
+    let first = pass(isa, blocks, requested, precision, 0);
     let power = -exponent(first.far);
     if T::SIZE == 8
-        && wanted.moments()
+        && requested.moments()
         && first.counts.finite() == first.counts.n
         && first.far != 0.0
         && power.abs() > 400
     {
         return Summary {
             product: first.product,
-            ..pass(isa, blocks, wanted.without_product(), precision, power.clamp(-1022, 1023))
+            ..pass(isa, blocks, requested.without_product(), precision, power.clamp(-1022, 1023))
         };
     }
     first
@@ -228,7 +233,7 @@ pub fn summarise<T: BlockSums>(isa: InstructionSet, blocks: &dyn Blocks<T>, want
 fn pass<T: BlockSums>(
     isa: InstructionSet,
     blocks: &dyn Blocks<T>,
-    wanted: OpSet,
+    requested: OpSet,
     precision: i32,
     power: i32,
 ) -> Summary {
@@ -249,8 +254,8 @@ fn pass<T: BlockSums>(
             counts.zeros += zeros;
         }
         let finite = counts.nan + counts.pos_inf + counts.neg_inf == 0;
-        let multiply = wanted.product() && counts.zeros == 0;
-        if n > 0 && finite && (wanted.moments() || multiply) {
+        let multiply = requested.product() && counts.zeros == 0;
+        if n > 0 && finite && (requested.moments() || multiply) {
             let (of_x, of_abs, of_product) = T::sums(isa, (bytes, ahead), power, ends, multiply);
             x.add(of_x, n);
             abs.add(of_abs, n);
@@ -264,12 +269,12 @@ fn pass<T: BlockSums>(
     let far = if nan { f64::NAN } else { min.abs().max(max.abs()) };
     let mut summary = Summary { counts, min, max, near, far, power, x, abs, sum: x.sum(), product: 1.0 };
     let finite = counts.finite() == counts.n;
-    if wanted.moments() && finite && summary.sum.hi.abs() < ldexp(abs.sum().hi, T::cancelled(precision)) {
+    if requested.moments() && finite && summary.sum.hi.abs() < ldexp(abs.sum().hi, T::cancelled(precision)) {
         let mut exact = ExactSum::new();
         blocks.each(&mut |bytes, _| bytes.chunks_exact(T::SIZE).for_each(|element| exact.add(T::read(element).wide())));
         summary.sum = exact.total(power);
     }
-    if wanted.product() {
+    if requested.product() {
         summary.product = finish_product::<T>(isa, blocks, &summary, product);
     }
     summary

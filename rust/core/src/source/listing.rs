@@ -50,7 +50,7 @@ pub struct Listing {
 
 struct Seen {
     modified: Modified,
-    /// SavedAt this modification time was first seen.
+    /// When this modification time was first seen.
     since: Instant,
     /// Whether a listing began after the modification time could no longer hide additions.
     settled: bool,
@@ -64,7 +64,7 @@ impl Listing {
     /// Calls `found(directory, name)` for all files in the tree that may be new. May repeat a file, never omits one.
     pub fn walk(&mut self, run: &Local, directory: &str, found: &mut dyn FnMut(&str, &str)) -> Result<()> {
         if let (Some(mut watch), Some(about)) = (self.watch.take(), about(&run.path().join(directory))?)
-            && watch.news(&about, found)
+            && watch.changes(&about, found)
         {
             self.watch = Some(watch);
             return Ok(());
@@ -72,13 +72,13 @@ impl Listing {
         let is_large = self.directories.values().map(|seen| seen.files).sum::<usize>() >= MANY;
         // Watching starts before listing, so that nothing is missed in between.
         let mut watch = if is_large { Watch::new() } else { None };
-        self.look(run, directory, &mut watch, found)?;
+        self.list_changed(run, directory, &mut watch, found)?;
         self.watch = watch;
         Ok(())
     }
 
     /// Lists all changed directories.
-    fn look(
+    fn list_changed(
         &mut self,
         run: &Local,
         directory: &str,
@@ -104,7 +104,7 @@ impl Listing {
         if directory.matches('/').count() >= DEEPEST {
             return Ok(());
         }
-        below.iter().try_for_each(|name| self.look(run, &format!("{directory}/{name}"), watch, found))
+        below.iter().try_for_each(|name| self.list_changed(run, &format!("{directory}/{name}"), watch, found))
     }
 
     /// Lists a directory and returns its subdirectories.

@@ -122,18 +122,18 @@ struct Seen {
     local: Local,
     listing: Listing,
     names: BTreeSet<String>,
-    said: usize,
+    reported: usize,
 }
 
 impl Seen {
-    fn look(&mut self) -> &BTreeSet<String> {
-        let Seen { local, listing, names, said } = self;
-        *said = 0;
+    fn list(&mut self) -> &BTreeSet<String> {
+        let Seen { local, listing, names, reported } = self;
+        *reported = 0;
         listing
             .walk(local, "index", &mut |directory, name| {
                 // A file may be reported while still unfinished.
                 if !name.ends_with(".tmp") {
-                    *said += 1;
+                    *reported += 1;
                     names.insert(format!("{directory}/{name}"));
                 }
             })
@@ -143,25 +143,25 @@ impl Seen {
 }
 
 fn seen(root: &Path) -> Seen {
-    Seen { local: Local::new(root), listing: Listing::default(), names: BTreeSet::new(), said: 0 }
+    Seen { local: Local::new(root), listing: Listing::default(), names: BTreeSet::new(), reported: 0 }
 }
 
 #[test]
 fn unchanged_directories_are_not_listed_again() {
     let directory = tempfile::tempdir().unwrap();
     let mut seen = seen(directory.path());
-    assert!(seen.look().is_empty());
+    assert!(seen.list().is_empty());
     for step in 0..3 {
         write(directory.path(), &format!("index/{step}/f"), b"");
     }
-    assert_eq!(seen.look().len(), 3);
+    assert_eq!(seen.list().len(), 3);
     // The directory is listed again until its modification time can no longer hide additions.
     std::thread::sleep(std::time::Duration::from_millis(120));
-    seen.look();
-    seen.look();
-    assert_eq!(seen.said, 0);
+    seen.list();
+    seen.list();
+    assert_eq!(seen.reported, 0);
     write(directory.path(), "index/1/g", b"");
-    assert_eq!((seen.look().len(), seen.said), (4, 2));
+    assert_eq!((seen.list().len(), seen.reported), (4, 2));
 }
 
 #[test]
@@ -171,24 +171,24 @@ fn watched_directories_report_only_new_files() {
     for at in 0..300 {
         write(directory.path(), &format!("index/0/{at}"), b"");
     }
-    assert_eq!(seen.look().len(), 300);
-    seen.look();
+    assert_eq!(seen.list().len(), 300);
+    seen.list();
     for at in 300..320 {
         write(directory.path(), &format!("index/0/{at}"), b"");
-        assert_eq!(seen.look().len(), at + 1);
+        assert_eq!(seen.list().len(), at + 1);
     }
     // A new directory, then a new run in place of the old one.
     write(directory.path(), "index/1/x", b"");
-    assert_eq!(seen.look().len(), 321);
+    assert_eq!(seen.list().len(), 321);
     write(directory.path(), "index/1/y", b"");
-    assert_eq!(seen.look().len(), 322);
+    assert_eq!(seen.list().len(), 322);
     fs::rename(directory.path().join("index"), directory.path().join("old")).unwrap();
     write(directory.path(), "index/0/new", b"");
-    assert!(seen.look().contains("index/0/new"));
+    assert!(seen.list().contains("index/0/new"));
     fs::remove_dir_all(directory.path().join("index")).unwrap();
-    seen.look();
+    seen.list();
     write(directory.path(), "index/5/newer", b"");
-    assert!(seen.look().contains("index/5/newer"));
+    assert!(seen.list().contains("index/5/newer"));
 }
 
 proptest! {
@@ -204,7 +204,7 @@ proptest! {
                 write(directory.path(), &key, b"");
                 there.insert(key);
             }
-            prop_assert_eq!(seen.look(), &there);
+            prop_assert_eq!(seen.list(), &there);
         }
     }
 }

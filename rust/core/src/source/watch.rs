@@ -45,8 +45,8 @@ mod linux {
         /// Starts watching a directory. Returns false if notifications are not reliable there.
         pub fn add(&mut self, path: &Path, directory: &str, about: &Metadata) -> bool {
             let reliable = statfs(path).is_ok_and(|system| RELIABLE.contains(&i128::from(system.f_type)));
-            let news = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
-            let flags = news | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
+            let changes = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+            let flags = changes | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
             match add_watch(&self.events, path, flags) {
                 Ok(number) if reliable => {
                     self.directories.insert(number, directory.to_owned());
@@ -59,7 +59,7 @@ mod linux {
 
         /// Reports new names since the last call as (directory, name). Returns false if events may be missing; the watch is
         /// then useless.
-        pub fn news(&mut self, first: &Metadata, found: &mut dyn FnMut(&str, &str)) -> bool {
+        pub fn changes(&mut self, first: &Metadata, found: &mut dyn FnMut(&str, &str)) -> bool {
             if self.first != Some((first.dev(), first.ino())) || self.process != process::id() {
                 return false;
             }
@@ -109,7 +109,7 @@ mod none {
         }
 
         /// Unreachable.
-        pub fn news(&mut self, _: &Metadata, _: &mut dyn FnMut(&str, &str)) -> bool {
+        pub fn changes(&mut self, _: &Metadata, _: &mut dyn FnMut(&str, &str)) -> bool {
             match *self {}
         }
     }

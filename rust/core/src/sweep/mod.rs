@@ -212,7 +212,11 @@ impl Reader<'_> {
             let bytes = usize::try_from(length).ok().and_then(|length| found.get(start..start.checked_add(length)?));
             let bytes = bytes.ok_or_else(|| {
                 let there = found.len().saturating_sub(start) as u64;
-                Arc::new(Error::Truncated { place: Location::new(key.as_str(), offset), wanted: length, found: there })
+                Arc::new(Error::Truncated {
+                    location: Location::new(key.as_str(), offset),
+                    needed: length,
+                    found: there,
+                })
             });
             each(*at as usize, bytes);
         }

@@ -27,10 +27,10 @@ pub fn reductions(
     rows: &Rows,
     source: &dyn Source,
     options: &Options<'_>,
-    asked: &[(Op, bool)],
+    operations: &[(Op, bool)],
     counts: bool,
 ) -> Result<Reduced> {
-    let cells = Cells::new(rows.rows.len(), asked.len());
+    let cells = Cells::new(rows.rows.len(), operations.len());
     let size = if counts { rows.rows.len() } else { 0 };
     let counted: [Vec<AtomicI64>; 5] = std::array::from_fn(|_| (0..size).map(|_| AtomicI64::new(-1)).collect());
     let failed = rows.tensors(source, options, &|at, tensor, _| {
@@ -38,12 +38,12 @@ pub fn reductions(
         let row = job.row as usize;
         if let Some(stored) = job.kind.as_reduction() {
             let number = single(tensor)?;
-            let columns = asked.iter().enumerate().filter(|(_, one)| **one == stored);
+            let columns = operations.iter().enumerate().filter(|(_, one)| **one == stored);
             columns.for_each(|(column, _)| cells.set(row, column, &number));
             return Ok(());
         }
-        let reduced = reduce_tensor(tensor, job.wanted)?;
-        for (column, (op, abs)) in asked.iter().enumerate().filter(|(_, (op, abs))| job.wanted.has(*op, *abs)) {
+        let reduced = reduce_tensor(tensor, job.requested)?;
+        for (column, (op, abs)) in operations.iter().enumerate().filter(|(_, (op, abs))| job.requested.has(*op, *abs)) {
             if let Some(number) = reduced.try_get(*op, *abs) {
                 cells.set(row, column, &number);
             }
@@ -59,11 +59,11 @@ pub fn reductions(
     Ok(Reduced { columns: cells.finish(), counts, failed })
 }
 
-fn reduce_tensor(tensor: &TensorView<'_>, wanted: OpSet) -> Result<Reductions> {
+fn reduce_tensor(tensor: &TensorView<'_>, requested: OpSet) -> Result<Reductions> {
     match tensor.data.bytes() {
-        Some(bytes) => reduce_some(tensor.dtype, bytes, wanted),
+        Some(bytes) => reduce_some(tensor.dtype, bytes, requested),
         None => {
-            Err(Error::Unsupported { place: Location::memory(0), what: "string tensors have no reductions".into() })
+            Err(Error::Unsupported { location: Location::memory(0), what: "string tensors have no reductions".into() })
         }
     }
 }
@@ -75,7 +75,7 @@ fn single(tensor: &TensorView<'_>) -> Result<Scalar> {
         Some(bytes) if bytes.len() == dtype.item_size() => Ok(Scalar::from_raw(dtype, bytes)),
         _ => {
             let what = format!("invalid stored reduction of shape {:?} and dtype {}", tensor.shape, dtype.name());
-            Err(Error::Unsupported { place: Location::memory(0), what })
+            Err(Error::Unsupported { location: Location::memory(0), what })
         }
     }
 }

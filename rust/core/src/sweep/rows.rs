@@ -46,7 +46,7 @@ pub struct Job {
     /// The checksum in the index file.
     pub crc: Option<u32>,
     /// The reductions to compute.
-    pub wanted: OpSet,
+    pub requested: OpSet,
 }
 
 /// Rows, and the plan that reads them.
@@ -73,20 +73,20 @@ pub type EachTensor<'e> = dyn Fn(usize, &TensorView<'_>, &[u8]) -> Result<()> + 
 
 impl Rows {
     /// Rows for names and steps (all steps by default): one per selected worker that has a value or a stored reduction.
-    /// `wanted` lists what to compute unless it is stored.
+    /// `requested` lists what to compute unless it is stored.
     pub fn of(
         catalog: &Catalog,
         names: Vec<String>,
         steps: Option<&[Step]>,
         workers: Workers<'_>,
-        wanted: OpSet,
+        requested: OpSet,
         recompute: bool,
     ) -> Rows {
         let mut rows = Rows { names, ..Rows::default() };
         for name in 0..rows.names.len() {
             let text = rows.names[name].clone();
             let Some(number) = catalog.number_of(&text) else { continue };
-            let mut add = |file| rows.add(catalog, name as u32, number, file, wanted, recompute);
+            let mut add = |file| rows.add(catalog, name as u32, number, file, requested, recompute);
             let all = if steps.is_none() { catalog.steps_of(&text, None) } else { Vec::new() };
             for step in steps.unwrap_or(&all) {
                 match workers {
@@ -138,16 +138,24 @@ impl Rows {
     }
 
     /// Adds a row for a tensor in a file, if it has entries to read.
-    fn add(&mut self, catalog: &Catalog, name: u32, number: u32, file: FileId, wanted: OpSet, recompute: bool) -> bool {
+    fn add(
+        &mut self,
+        catalog: &Catalog,
+        name: u32,
+        number: u32,
+        file: FileId,
+        requested: OpSet,
+        recompute: bool,
+    ) -> bool {
         let mut entries = catalog.entries_of(file, number).peekable();
         if entries.peek().is_none() {
             return false;
         }
         self.rows.push(Row { name, file });
         let value = entries.next_if(|entry| entry.kind == Kind::VALUE);
-        let mut missing = wanted;
+        let mut missing = requested;
         for entry in entries.filter(|_| !(recompute && value.is_some())) {
-            if let Some((op, abs)) = entry.kind.as_reduction().filter(|(op, abs)| wanted.has(*op, *abs)) {
+            if let Some((op, abs)) = entry.kind.as_reduction().filter(|(op, abs)| requested.has(*op, *abs)) {
                 missing = missing.without(op, abs);
                 self.read(catalog, &entry, OpSet::NONE);
             }
@@ -158,7 +166,7 @@ impl Rows {
         true
     }
 
-    fn read(&mut self, catalog: &Catalog, entry: &Entry, wanted: OpSet) {
+    fn read(&mut self, catalog: &Catalog, entry: &Entry, requested: OpSet) {
         let (files, whens) = (&mut self.plan.files, &mut self.whens);
         let file = *self.files.entry(entry.file).or_insert_with(|| {
             whens.push(catalog.when(entry.file));
@@ -167,7 +175,7 @@ impl Rows {
         });
         self.plan.items.push(Item { file, offset: entry.offset, length: entry.length });
         let (row, Entry { kind, length, crc, .. }) = (self.rows.len() as u32 - 1, *entry);
-        self.jobs.push(Job { row, kind, length, crc, wanted });
+        self.jobs.push(Job { row, kind, length, crc, requested });
     }
 
     /// The same rows with only these items of the plan.
@@ -194,7 +202,7 @@ impl Rows {
     }
 
     /// Adds file and offset of an item to an error.
-    pub fn place(&self, at: usize, error: Error) -> Arc<Error> {
+    pub fn locate(&self, at: usize, error: Error) -> Arc<Error> {
         let item = &self.plan.items[at];
         Arc::new(error.within(&self.plan.files[item.file as usize], item.offset))
     }
@@ -213,7 +221,7 @@ impl Rows {
     ) -> Result<Failed> {
         let failed: Mutex<Failed> = Mutex::default();
         execute(&self.plan, source, options, &|at, bytes: Bytes<'_>| {
-            let outcome = bytes.and_then(|bytes| each(at, bytes).map_err(|error| self.place(at, error)));
+            let outcome = bytes.and_then(|bytes| each(at, bytes).map_err(|error| self.locate(at, error)));
             if let Err(error) = outcome {
                 failed.lock().push((self.jobs[at].row, error));
             }

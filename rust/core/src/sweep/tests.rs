@@ -33,25 +33,30 @@ fn record(step: Step, tag: &str, values: &[f32], crc: bool) -> (Vec<u8>, Option<
 
 impl Run {
     fn step(&mut self, step: Step, worker: &str, tensors: &[(&str, Vec<f32>)]) {
-        let (mut events, mut places) = (Vec::new(), Vec::new());
+        let (mut events, mut entries) = (Vec::new(), Vec::new());
         for (name, values) in tensors {
             let (record, crc) = record(step, name, values, true);
             let (offset, length) = (events.len() as u64, record.len() as u64);
-            places.push(TensorEntry { name: (*name).to_owned().into(), offset, length, crc });
+            entries.push(TensorEntry { name: (*name).to_owned().into(), offset, length, crc });
             events.extend(record);
         }
-        self.files.push((step, worker.to_owned(), events, places));
+        self.files.push((step, worker.to_owned(), events, entries));
     }
 
     fn done(mut self) -> (Catalog, Memory) {
         let mut catalog = Catalog::new(0..Step::MAX);
-        for (step, worker, events, places) in self.files {
+        for (step, worker, events, entries) in self.files {
             let (key, events_key) = (index_key(step, &worker), event_key(step, &worker));
             catalog.add_keys([key.as_str()]).unwrap();
             let file = catalog.find_key(&key).unwrap();
             let (mode, mode_step) = (Mode::Train, step);
-            let index =
-                Index { mode, mode_step, event_file: Some(events_key.clone().into()), entries: places, shapes: vec![] };
+            let index = Index {
+                mode,
+                mode_step,
+                event_file: Some(events_key.clone().into()),
+                entries: entries,
+                shapes: vec![],
+            };
             catalog.insert(vec![LoadedIndex { file, stamp: 0, content: Ok(index) }]).unwrap();
             self.memory.insert(events_key, events);
         }
@@ -98,9 +103,9 @@ fn stored_reductions_are_used_unless_recomputed() {
     run.step(1, "w", &[("smdebug/reductions/sum/a", vec![98.0])]);
     let (catalog, memory) = run.done();
     let answer = |recompute| {
-        let asked = [SUM, (Op::Max, false)];
-        let rows = Rows::of(&catalog, names(&["a"]), None, Workers::First, asked.into_iter().collect(), recompute);
-        let reduced = reductions(&rows, &memory, &Options::default(), &asked, true).unwrap();
+        let requested = [SUM, (Op::Max, false)];
+        let rows = Rows::of(&catalog, names(&["a"]), None, Workers::First, requested.into_iter().collect(), recompute);
+        let reduced = reductions(&rows, &memory, &Options::default(), &requested, true).unwrap();
         assert!(reduced.failed.is_empty());
         (f64s(&reduced.columns[0]), f64s(&reduced.columns[1]), reduced.counts.unwrap()[0].clone())
     };

@@ -11,7 +11,7 @@ use crate::record::{self, HEADER};
 /// The header checksum must match, and the footer must be smdebug's constant or the payload's checksum. Bytes after the
 /// record are ignored. Offsets in errors count from the start of the record.
 pub fn decode_record(bytes: &[u8]) -> Result<TensorEvent<'_>> {
-    let record = record::whole(bytes, 0)?;
+    let record = record::complete(bytes, 0)?;
     record.check()?;
     tensor_event(record.payload).map_err(|error| error.within("", HEADER as u64))
 }

@@ -48,7 +48,7 @@ fn first_tensor<'a>(event: &Event<'a>) -> Result<(Value<'a>, TensorProto<'a>)> {
             },
         },
     };
-    Err(Error::Unsupported { place: Location::memory(0), what: format!("the record holds {found}, not a tensor") })
+    Err(Error::Unsupported { location: Location::memory(0), what: format!("the record holds {found}, not a tensor") })
 }
 
 /// The mode and mode step, which smdebug stores as two plugins.
@@ -105,7 +105,7 @@ pub fn decode_head(beginning: &[u8]) -> Result<Head<'_>> {
         record::Next::Corrupt(error) => return Err(error),
     };
     let found = beginning.len() as u64;
-    let too_short = || Error::Truncated { place: Location::memory(0), wanted: size, found };
+    let too_short = || Error::Truncated { location: Location::memory(0), needed: size, found };
     let Some(rest) = beginning.get(HEADER..) else { return Err(too_short()) };
     let payload = size - (HEADER + FOOTER) as u64;
     let whole = usize::try_from(payload).ok().and_then(|payload| rest.get(..payload));

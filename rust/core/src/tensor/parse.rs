@@ -52,14 +52,14 @@ fn dtype_of(proto: &TensorProto<'_>) -> Result<DType> {
 
 /// Checks the size of raw content against dtype and shape.
 fn check_size(proto: &TensorProto<'_>, dtype: DType, shape: &[u64]) -> Result<()> {
-    let wanted = count(proto, shape, dtype.item_size())?.saturating_mul(dtype.item_size() as u64);
-    if wanted == proto.content_size {
+    let needed = count(proto, shape, dtype.item_size())?.saturating_mul(dtype.item_size() as u64);
+    if needed == proto.content_size {
         return Ok(());
     }
     let (dtype, found) = (dtype.name(), proto.content_size);
     Err(corrupt(
         proto,
-        format_args!("size mismatch: a {dtype} tensor of shape {shape:?} takes {wanted} bytes, found {found}"),
+        format_args!("size mismatch: a {dtype} tensor of shape {shape:?} takes {needed} bytes, found {found}"),
     ))
 }
 

@@ -52,8 +52,8 @@ pub(super) fn numbers<'a>(proto: &TensorProto<'a>, dtype: DType, shape: Option<V
         return Err(corrupt(proto, format_args!("incomplete {} value", dtype.name())));
     }
     let shape = shape.unwrap_or_else(|| flat(given));
-    let wanted = count(proto, &shape, item)?;
-    let more = missing(proto, given, wanted, item, &shape)?;
+    let needed = count(proto, &shape, item)?;
+    let more = missing(proto, given, needed, item, &shape)?;
     if let Some(last) = bytes.len().checked_sub(item) {
         bytes.reserve_exact(more * item);
         for _ in 0..more {
@@ -77,8 +77,8 @@ pub(super) fn strings<'a>(proto: &TensorProto<'a>, shape: Option<Vec<u64>>) -> R
         strings.push(field?.bytes()?);
     }
     let shape = shape.unwrap_or_else(|| flat(strings.len()));
-    let wanted = count(proto, &shape, size_of::<&[u8]>())?;
-    let more = missing(proto, strings.len(), wanted, size_of::<&[u8]>(), &shape)?;
+    let needed = count(proto, &shape, size_of::<&[u8]>())?;
+    let more = missing(proto, strings.len(), needed, size_of::<&[u8]>(), &shape)?;
     if let Some(last) = strings.last().copied() {
         strings.resize(strings.len() + more, last);
     }
@@ -91,11 +91,11 @@ fn flat(given: usize) -> Vec<u64> {
 }
 
 /// The number of elements to fill with the last value.
-fn missing(proto: &TensorProto<'_>, given: usize, wanted: u64, item: usize, shape: &[u64]) -> Result<usize> {
-    match wanted.checked_sub(given as u64) {
+fn missing(proto: &TensorProto<'_>, given: usize, needed: u64, item: usize, shape: &[u64]) -> Result<usize> {
+    match needed.checked_sub(given as u64) {
         Some(0) => Ok(0),
         Some(_) if given == 0 => Err(corrupt(proto, format_args!("no values for shape {shape:?}"))),
-        Some(more) if wanted.saturating_mul(item as u64) <= MAX_FILLED => Ok(more as usize),
+        Some(more) if needed.saturating_mul(item as u64) <= MAX_FILLED => Ok(more as usize),
         Some(_) => {
             let what = format_args!("filling shape {shape:?} from {given} values takes more than {MAX_FILLED} bytes");
             Err(unsupported(proto, what))

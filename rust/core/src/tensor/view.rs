@@ -90,10 +90,10 @@ pub(super) fn count(proto: &TensorProto<'_>, shape: &[u64], item_size: usize) ->
 
 #[cold]
 pub(super) fn corrupt(proto: &TensorProto<'_>, what: Arguments<'_>) -> Error {
-    Error::Corrupt { place: Location::memory(proto.at as u64), what: what.to_string() }
+    Error::Corrupt { location: Location::memory(proto.at as u64), what: what.to_string() }
 }
 
 #[cold]
 pub(super) fn unsupported(proto: &TensorProto<'_>, what: Arguments<'_>) -> Error {
-    Error::Unsupported { place: Location::memory(proto.at as u64), what: what.to_string() }
+    Error::Unsupported { location: Location::memory(proto.at as u64), what: what.to_string() }
 }

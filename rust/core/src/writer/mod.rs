@@ -100,12 +100,12 @@ impl StepWriter {
         self.write(name, DType::Str, shape, &Data::Strings(strings))
     }
 
-    /// Writes reductions of a tensor: `wanted` lists (reduction, of |x|).
+    /// Writes reductions of a tensor: `requested` lists (reduction, of |x|).
     ///
     /// Reductions that an empty tensor lacks (its minimum) are omitted.
-    pub fn reductions(&mut self, name: &str, dtype: DType, content: &[u8], wanted: &[(Op, bool)]) -> Result<()> {
-        let found = reduce::reduce_some(dtype, content, wanted.iter().copied().collect())?;
-        for (op, abs) in wanted {
+    pub fn reductions(&mut self, name: &str, dtype: DType, content: &[u8], requested: &[(Op, bool)]) -> Result<()> {
+        let found = reduce::reduce_some(dtype, content, requested.iter().copied().collect())?;
+        for (op, abs) in requested {
             if let Some(number) = found.try_get(*op, *abs) {
                 let name = reduction_name(op.name(), *abs, name);
                 self.tensor(&name, number.dtype(), &[], number.as_bytes())?;

@@ -89,8 +89,8 @@ fn cache_is_used_only_for_unchanged_files() {
     fs::write(&path, &content).unwrap();
     let first = opened(&directory, &root);
     assert_eq!(first.cached_bytes(), 0);
-    let kept = fs::read_dir(&directory).unwrap().count();
-    assert_eq!(kept, 1, "no unfinished file is left");
+    let cached = fs::read_dir(&directory).unwrap().count();
+    assert_eq!(cached, 1, "no unfinished file is left");
     assert_eq!(opened(&directory, &root).cached_bytes(), content.len() as u64);
 
     // Appended data: only the new part is read.
@@ -120,14 +120,14 @@ fn cache_is_used_only_for_unchanged_files() {
     }
 
     // Faults of the cache: truncated, garbage, a directory, missing.
-    let [kept] = [fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path()];
-    let whole = fs::read(&kept).unwrap();
+    let [cached] = [fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path()];
+    let whole = fs::read(&cached).unwrap();
     for wrong in [&whole[..whole.len() / 2], b"", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"] {
-        fs::write(&kept, wrong).unwrap();
+        fs::write(&cached, wrong).unwrap();
         assert_eq!(opened(&directory, &root).last_step(), Some(40_000));
     }
-    fs::remove_file(&kept).unwrap();
-    fs::create_dir(&kept).unwrap();
+    fs::remove_file(&cached).unwrap();
+    fs::create_dir(&cached).unwrap();
     assert_eq!(opened(&directory, &root).last_step(), Some(40_000));
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "a failed write leaves no file");
     fs::remove_dir_all(&directory).unwrap();

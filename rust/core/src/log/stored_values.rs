@@ -16,13 +16,13 @@ const NONE: u32 = u32::MAX;
 
 /// The values of a file.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct StoredValues {
     /// By ascending offset in the file.
     values: Vec<Value>,
     pieces: Vec<Vec<u8>>,
     size: usize,
     /// For each tag, the last value that is stored whole.
-    wholes: Vec<u32>,
+    bases: Vec<u32>,
     differences: Vec<u8>,
 }
 
@@ -38,20 +38,20 @@ struct Value {
     base: u32,
 }
 
-impl Held {
+impl StoredValues {
     /// Adds a value of a tag, whose offset is higher than all previous ones.
     pub fn put(&mut self, tag: u32, at: u64, value: &[u8]) {
         let (tag, number) = (tag as usize, self.values.len() as u32);
-        if self.wholes.len() <= tag {
-            self.wholes.resize(tag + 1, NONE);
+        if self.bases.len() <= tag {
+            self.bases.resize(tag + 1, NONE);
         }
         let mut differences = std::mem::take(&mut self.differences);
         differences.clear();
-        let base = self.wholes[tag];
-        let alike = self.whole(base).is_some_and(|base| differ(base, value, &mut differences));
+        let base = self.bases[tag];
+        let alike = self.full_value(base).is_some_and(|base| differ(base, value, &mut differences));
         let (base, bytes) = if alike { (base, differences.as_slice()) } else { (NONE, value) };
         if !alike {
-            self.wholes[tag] = number;
+            self.bases[tag] = number;
         }
         let room = self.pieces.last().map_or(0, |piece| piece.capacity() - piece.len());
         if room < bytes.len() || self.pieces.is_empty() {
@@ -72,15 +72,15 @@ impl Held {
         let number = self.values.binary_search_by_key(&at, |value| value.at).ok()?;
         let value = self.values.get(number)?;
         if value.base == NONE {
-            return self.whole(number as u32);
+            return self.full_value(number as u32);
         }
         room.clear();
         let differences = self.pieces.get(value.piece as usize)?.get(value.first..)?;
-        join(self.whole(value.base)?, differences, room)?;
+        join(self.full_value(value.base)?, differences, room)?;
         Some(room)
     }
 
-    fn whole(&self, number: u32) -> Option<&[u8]> {
+    fn full_value(&self, number: u32) -> Option<&[u8]> {
         let value = self.values.get(number as usize)?;
         self.pieces.get(value.piece as usize)?.get(value.first..)?.get(..value.size)
     }
@@ -93,7 +93,7 @@ impl Held {
     /// Memory in bytes.
     pub fn memory(&self) -> usize {
         let pieces: usize = self.pieces.iter().map(Vec::capacity).sum();
-        pieces + self.values.capacity() * size_of::<Value>() + 4 * self.wholes.capacity() + self.differences.capacity()
+        pieces + self.values.capacity() * size_of::<Value>() + 4 * self.bases.capacity() + self.differences.capacity()
     }
 }
 
@@ -143,22 +143,22 @@ mod tests {
 
     #[test]
     fn repeated_edges_are_stored_once() {
-        let mut held = Held::default();
+        let mut stored = StoredValues::default();
         let histogram = |step: u64| {
             let edges = (0..100u64).flat_map(|edge| (edge as f64 / 7.0).to_le_bytes());
             let counts = (0..100u64).flat_map(move |bucket| ((bucket * step) as f64 + 0.5).to_le_bytes());
             b"tag".iter().copied().chain(edges).chain(counts).collect::<Vec<u8>>()
         };
         for step in 1..=100 {
-            held.put(0, step, &histogram(step));
+            stored.put(0, step, &histogram(step));
         }
         let written = 100 * histogram(1).len();
-        assert!(held.memory() < written * 7 / 10, "{} of {written} bytes", held.memory());
+        assert!(stored.memory() < written * 7 / 10, "{} of {written} bytes", stored.memory());
         let mut room = Vec::new();
         for step in 1..=100 {
-            assert_eq!(held.get(step, &mut room), Some(histogram(step).as_slice()));
+            assert_eq!(stored.get(step, &mut room), Some(histogram(step).as_slice()));
         }
-        assert_eq!(held.get(101, &mut room), None);
+        assert_eq!(stored.get(101, &mut room), None);
     }
 
     proptest! {
@@ -166,20 +166,20 @@ mod tests {
         fn stored_values_round_trip(
             values in prop::collection::vec((0u32..3, 0usize..3, any::<u8>(), prop::collection::vec(any::<prop::sample::Index>(), 0..4)), 0..20),
         ) {
-            let mut held = Held::default();
+            let mut stored = StoredValues::default();
             let mut written = Vec::new();
             for (at, (tag, size, byte, changes)) in values.into_iter().enumerate() {
                 // Similar values, with sizes near multiples of words and blocks.
                 let mut value: Vec<u8> = (0..[13, 600, 2 * BLOCK][size]).map(|at| (at % 251) as u8).collect();
                 changes.iter().for_each(|change| *change.get_mut(&mut value) = byte);
-                held.put(tag, 7 * at as u64, &value);
+                stored.put(tag, 7 * at as u64, &value);
                 written.push(value);
             }
             let mut room = Vec::new();
             for (at, value) in written.iter().enumerate() {
-                prop_assert_eq!(held.get(7 * at as u64, &mut room), Some(value.as_slice()));
+                prop_assert_eq!(stored.get(7 * at as u64, &mut room), Some(value.as_slice()));
             }
-            prop_assert_eq!(held.get(1, &mut room), None);
+            prop_assert_eq!(stored.get(1, &mut room), None);
         }
     }
 }
