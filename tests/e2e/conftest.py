@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Playwright, sync_playwright
+from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 from e2e.jupyter import Jupyter, Server
 from e2e.training import WRITER
 
 FAILED = pytest.StashKey[bool]()
+# What is expected comes; how soon depends on what else the machine does.
+expect.set_options(timeout=30_000)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -39,7 +41,9 @@ def browser(playwright: Playwright, repository: Path) -> Iterator[Browser]:
     )
     assert told.returncode == 0, told.stderr
     chromium = json.loads(told.stdout)
-    browser = playwright.chromium.launch(executable_path=chromium["path"], args=chromium["args"], headless=True)
+    # Nothing but loopback has an address.
+    args = [*chromium["args"], "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
+    browser = playwright.chromium.launch(executable_path=chromium["path"], args=args, headless=True)
     yield browser
     browser.close()
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
 TOKEN = "loopback-only"
 MS = 1000
@@ -89,6 +89,13 @@ class Server:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process = self._start(root)
+        self._context: BrowserContext | None = None
+
+    def context(self, browser: Browser) -> BrowserContext:
+        """The browser context of this server's pages: what one page has loaded, the next one has in its cache."""
+        if self._context is None:
+            self._context = browser.new_context()
+        return self._context
 
     def _start(self, root: Path) -> subprocess.Popen[bytes]:
         self.files.mkdir(parents=True)
@@ -181,16 +188,14 @@ class Notebook:
         self.foreign: list[str] = []
         self.errors: list[str] = []
         self._runs = 0
-        page.route("**/*", self._route)
+        # Observed, not routed: routing would switch the browser's cache off, and JupyterLab is megabytes.
+        page.on("request", self._request)
         page.on("pageerror", lambda error: self._error(str(error)))
         page.on("console", self._console)
 
-    def _route(self, route: Route) -> None:
-        if route.request.url.startswith((self.server.url, "blob:", "data:")):
-            route.continue_()
-        else:
-            self.foreign.append(route.request.url)
-            route.abort()
+    def _request(self, request: Request) -> None:
+        if not request.url.startswith((self.server.url, "blob:", "data:")):
+            self.foreign.append(request.url)
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type == "error":
@@ -264,7 +269,7 @@ class Jupyter:
         self.app = server.app
         self._browser = browser
         self._shots = shots
-        self._open: list[tuple[BrowserContext, Notebook]] = []
+        self._open: list[tuple[Page | BrowserContext, Notebook]] = []
         self._count = 0
 
     def open(
@@ -276,7 +281,7 @@ class Jupyter:
         size: tuple[int, int] = (1280, 900),
         prepare: Callable[[Page], None] | None = None,
     ) -> Notebook:
-        """Opens a notebook of these cells (or a copy of this .ipynb) in a fresh browser context.
+        """Opens a notebook of these cells (or a copy of this .ipynb) in a new tab.
 
         The kernel's working directory is `folder` below the server's root, a new one by default. `prepare` gets the
         page before anything is loaded, to add init scripts.
@@ -287,29 +292,28 @@ class Jupyter:
         place.mkdir(exist_ok=True)
         content = json.loads(cells.read_text("utf-8")) if isinstance(cells, Path) else notebook_json(cells)
         (place / "notebook.ipynb").write_text(json.dumps(content), encoding="utf-8")
-        return self._show(folder, len(content["cells"]), dark, size, prepare)
+        page = self.server.context(self._browser).new_page()
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        if prepare:
+            prepare(page)
+        return self._show(page, page, folder, len(content["cells"]), dark)
 
     def reopen(self, folder: str, cells: int) -> Notebook:
         """Opens a notebook that was opened before once more, with the kernel it has: another tab, of another person even."""
-        return self._show(folder, cells, False, (1280, 900), None)
+        context = self._browser.new_context(viewport={"width": 1280, "height": 900})
+        return self._show(context.new_page(), context, folder, cells, False)
 
-    def _show(
-        self, folder: str, cells: int, dark: bool, size: tuple[int, int], prepare: Callable[[Page], None] | None
-    ) -> Notebook:
-        context = self._browser.new_context(viewport={"width": size[0], "height": size[1]})
-        page = context.new_page()
-        if prepare:
-            prepare(page)
+    def _show(self, page: Page, opened: Page | BrowserContext, folder: str, cells: int, dark: bool) -> Notebook:
         notebook = Notebook(page, self.server, self._shots)
-        self._open.append((context, notebook))
+        self._open.append((opened, notebook))
         notebook.open(f"{folder}/notebook.ipynb", cells, dark=dark)
         return notebook
 
     def close(self, *, check: bool) -> None:
         """Closes what was opened and ends its kernels, so that the next test has the machine to itself."""
         opened, self._open = self._open, []
-        for context, _ in opened:
-            context.close()
+        for each, _ in opened:
+            each.close()
         self._shut_kernels_down()
         if check:
             for _, notebook in opened:
