@@ -328,6 +328,8 @@ class StepWriter:
         `reductions` of each, by (name, of |x|), are written before it, or with `raw` false instead of it."""
     def shape(self, name: str, original: str, shape: Sequence[int]) -> None:
         """Record a tensor's shape, without its value. `original` is the framework's name of the tensor."""
+    def shard(self, name: str, shard: str) -> None:
+        """Record the position of this worker's part of a sharded tensor: a JSON value in ASCII on one line."""
     def publish(self) -> None:
         """Make the step visible with the tensors written so far; more may follow until `finish`.
 
@@ -445,6 +447,11 @@ class Catalog:
         """The shape that `save_shape` stored; None if there is none."""
     def original_name(self, name: str) -> str | None:
         """The framework's name of the tensor, if its shape was saved."""
+    @property
+    def has_shards(self) -> bool:
+        """Whether the index files read contain positions of shards."""
+    def shards(self, name: str, step: int) -> list[tuple[str, str, str]]:
+        """The parts of a sharded tensor: (worker, index file, position as JSON), by worker. Empty if it is not sharded."""
     def num_entries(self) -> int: ...
     def memory(self) -> int:
         """Memory in bytes."""
@@ -504,7 +511,8 @@ class Files:
     ) -> NDArray[Any] | None:
         """`value(catalog.find(name, step, worker))` in one call; reads the step's index files first if needed.
 
-        None if there is no value. Without `cache`, only values of up to 4 KiB are cached."""
+        None if there is no value, or without a worker for a sharded tensor. Without `cache`, only values of up to 4 KiB are
+        cached."""
     def head(self, entry: Entry) -> tuple[str, tuple[int, ...]]:
         """(dtype name, shape), from the first bytes of the record."""
     def exists(self, entry: Entry) -> bool:

@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::error::{Error, Location, Result};
 use crate::step::{Mode, Step};
@@ -60,6 +61,8 @@ pub struct Index<'a> {
     pub entries: Vec<TensorEntry<'a>>,
     /// Shapes saved instead of, or in addition to, values.
     pub shapes: Vec<ShapeEntry<'a>>,
+    /// Positions of this worker's parts of sharded tensors: a key of smdwidgets that other readers ignore.
+    pub shards: Vec<ShardEntry<'a>>,
 }
 
 /// The location of a record.
@@ -93,6 +96,17 @@ pub struct ShapeEntry<'a> {
     pub shape: Vec<u64>,
 }
 
+/// The position of a worker's part of a sharded tensor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShardEntry<'a> {
+    /// The name of the tensor.
+    #[serde(rename = "tensorname", borrow)]
+    pub name: Cow<'a, str>,
+    /// The position, a JSON value in ASCII on one line. Its meaning belongs to the callers.
+    #[serde(borrow, deserialize_with = "raw_json", serialize_with = "as_raw_json")]
+    pub shard: Cow<'a, str>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Meta<'a> {
     mode: Mode,
@@ -107,6 +121,8 @@ struct Written<'a> {
     meta: Meta<'a>,
     tensor_payload: &'a [TensorEntry<'a>],
     shape_payload: &'a [ShapeEntry<'a>],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    shard_payload: &'a [ShardEntry<'a>],
 }
 
 #[derive(Deserialize)]
@@ -117,6 +133,8 @@ struct Read<'a> {
     tensor_payload: Option<Vec<Object<TensorEntry<'a>>>>,
     #[serde(borrow, default, deserialize_with = "present")]
     shape_payload: Option<Vec<Object<ShapeEntry<'a>>>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    shard_payload: Option<Vec<Object<ShardEntry<'a>>>>,
 }
 
 impl<'a> Index<'a> {
@@ -144,13 +162,15 @@ impl<'a> Index<'a> {
             event_file: meta.event_file_name,
             entries,
             shapes: objects(read.shape_payload),
+            shards: objects(read.shard_payload),
         })
     }
 
     /// Encodes the file: one line of ASCII JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
         let meta = Meta { mode: self.mode, mode_step: self.mode_step, event_file_name: self.event_file.clone() };
-        let written = Written { meta, tensor_payload: &self.entries, shape_payload: &self.shapes };
+        let written =
+            Written { meta, tensor_payload: &self.entries, shape_payload: &self.shapes, shard_payload: &self.shards };
         ascii::to_json(&written)
     }
 }
@@ -183,6 +203,21 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 /// A key that may be missing but not null.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+/// Any JSON value, as it is encoded: in ASCII on one line.
+fn raw_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'de, str>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(|raw| ascii::one_line(raw.get()))
+}
+
+fn as_raw_json<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serde_json::from_str::<&RawValue>(json).map_err(serde::ser::Error::custom)?.serialize(serializer)
+}
+
+/// Whether a text is a JSON value in ASCII on one line.
+pub(crate) fn is_ascii_json(text: &str) -> bool {
+    let value = serde_json::from_str::<&RawValue>(text);
+    value.is_ok_and(|value| matches!(ascii::one_line(value.get()), Cow::Borrowed(same) if same == text))
 }
 
 fn unsigned<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {

@@ -42,6 +42,22 @@ fn writer(root: &Path) -> StepWriter {
 }
 
 #[test]
+fn positions_of_shards_are_in_the_index_file() {
+    let run = tempfile::tempdir().unwrap();
+    let mut step = writer(run.path());
+    for bad in ["", "[1", "\"é\"", "[\n1]"] {
+        assert!(matches!(step.shard("w", bad), Err(Error::Invalid(_))), "{bad:?}");
+    }
+    step.shard("w", r#"{"offsets": [0]}"#).unwrap();
+    // A worker whose part is empty writes its position only.
+    assert_eq!(step.finish().unwrap().event_key, None);
+    assert_eq!(
+        json(run.path(), INDEX)["shard_payload"],
+        serde_json::json!([{"tensorname": "w", "shard": {"offsets": [0]}}])
+    );
+}
+
+#[test]
 fn reductions_are_tensors_of_their_own() {
     let run = tempfile::tempdir().unwrap();
     let mut step = writer(run.path());

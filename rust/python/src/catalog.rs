@@ -317,6 +317,20 @@ impl Catalog {
         self.query(py, |catalog| catalog.original_name(name).map(str::to_owned))
     }
 
+    #[getter]
+    fn has_shards(&self, py: Python<'_>) -> bool {
+        self.query(py, catalog::Catalog::has_shards)
+    }
+
+    fn shards(&self, py: Python<'_>, name: &str, step: Step) -> Vec<(String, String, String)> {
+        self.query(py, |catalog| {
+            let parts = catalog.shards_of(name, step);
+            parts
+                .map(|(file, shard)| (catalog.worker_of(file).into_owned(), catalog.index_key(file), shard.to_owned()))
+                .collect()
+        })
+    }
+
     fn num_entries(&self, py: Python<'_>) -> usize {
         self.query(py, catalog::Catalog::num_entries)
     }

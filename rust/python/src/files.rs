@@ -160,7 +160,9 @@ impl Files {
         cache: bool,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let find = |known: &core_catalog::Catalog| {
-            let found = known.find(name, step, worker, Kind::VALUE);
+            // No single record holds the value of a sharded tensor.
+            let whole = worker.is_some() || known.shards_of(name, step).next().is_none();
+            let found = if whole { known.find(name, step, worker, Kind::VALUE) } else { None };
             (known.has_unread(step), found.map(|at| (at, known.when(at.file))))
         };
         let (unread, mut found) = catalog.query(py, find);

@@ -117,6 +117,10 @@ impl StepWriter {
         self.with(py, |writer| Some(writer.as_mut()?.shape(name, original, &shape)))
     }
 
+    fn shard(&self, py: Python<'_>, name: &str, shard: &str) -> PyResult<()> {
+        self.with(py, |writer| Some(writer.as_mut()?.shard(name, shard)))
+    }
+
     fn publish(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |writer| Some(writer.as_mut()?.publish()))
     }

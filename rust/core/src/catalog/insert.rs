@@ -172,6 +172,17 @@ impl Catalog {
             let shape = self.shape(&shaped.shape)?;
             rows.push(EntryRow { name, kind: Kind::SHAPE, offset: shape.into(), length: original.into(), crc: None });
         }
+        guess = 0;
+        let mut shard_guess = 0;
+        for part in &index.shards {
+            let name = self.name(&part.name, guess)?;
+            guess = name + 1;
+            let shard = self.shards.intern(&part.shard, shard_guess).ok_or_else(too_many)?;
+            shard_guess = shard + 1;
+            if self.meanings[name as usize].1 == Kind::VALUE {
+                rows.push(EntryRow { name, kind: Kind::SHARD, offset: shard.into(), length: 0, crc: None });
+            }
+        }
         Ok(())
     }
 

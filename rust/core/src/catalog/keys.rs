@@ -92,6 +92,13 @@ impl Kind {
     pub const VALUE: Kind = Kind(0);
     /// The shape.
     pub const SHAPE: Kind = Kind(19);
+    /// The position of a worker's part of a sharded tensor.
+    pub const SHARD: Kind = Kind(20);
+
+    /// Whether the entry is the location of a record.
+    pub fn is_record(self) -> bool {
+        self.0 < Kind::SHAPE.0
+    }
 
     /// One of the 18 reductions.
     pub fn reduction(op: Op, abs: bool) -> Kind {

@@ -131,6 +131,8 @@ pub struct Catalog {
     dead_rows: usize,
     shapes: Vec<Box<[u64]>>,
     shape_ids: HashMap<Box<[u64]>, u32>,
+    /// Positions of shards. They repeat from step to step.
+    shards: Interner,
     /// Keys that differ from smdebug's scheme.
     unusual_index_keys: HashMap<FileId, Box<str>>,
     unusual_event_keys: HashMap<FileId, Box<str>>,
@@ -158,6 +160,7 @@ impl Catalog {
             dead_rows: 0,
             shapes: Vec::new(),
             shape_ids: HashMap::new(),
+            shards: Interner::default(),
             unusual_index_keys: HashMap::new(),
             unusual_event_keys: HashMap::new(),
             problems: HashMap::new(),

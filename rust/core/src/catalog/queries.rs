@@ -254,6 +254,22 @@ impl Catalog {
         self.shapes.get(row.offset as usize).map(AsRef::as_ref)
     }
 
+    /// Whether any position of a shard has been read.
+    pub fn has_shards(&self) -> bool {
+        self.shards.len() > 0
+    }
+
+    /// The parts of a sharded tensor at a step, by worker: file and position.
+    pub fn shards_of(&self, name: &str, step: Step) -> impl Iterator<Item = (FileId, &str)> {
+        let number = if self.has_shards() { self.names.find(name) } else { None };
+        number.into_iter().flat_map(move |number| {
+            self.at_step(step).iter().filter_map(move |file| {
+                let row = self.rows.find(self.file(*file).rows(), number, Kind::SHARD)?;
+                Some((*file, self.shards.get(u32::try_from(row.offset).ok()?)))
+            })
+        })
+    }
+
     /// The framework's name of a tensor, from the latest step that has it.
     pub fn original_name(&self, name: &str) -> Option<&str> {
         let id = self.name_id(name)?;
@@ -267,16 +283,16 @@ impl Catalog {
         self.names.find(name)
     }
 
-    /// The entries of a tensor in a file without its shape; the value comes first.
+    /// The entries of a tensor in a file without its shape and position; the value comes first.
     pub fn entries_of(&self, file: FileId, number: u32) -> impl Iterator<Item = Entry> {
         let rows = self.rows.of(self.file(file).rows(), number);
-        rows.filter(|row| row.kind != Kind::SHAPE).map(move |row| self.entry(file, &row))
+        rows.filter(|row| row.kind.is_record()).map(move |row| self.entry(file, &row))
     }
 
-    /// All entries of a file without shapes, as (tensor, entry).
+    /// All entries of a file without shapes and positions, as (tensor, entry).
     pub fn entries_in(&self, file: FileId) -> impl Iterator<Item = (&str, Entry)> {
         let rows = self.file(file).rows().map(|at| self.rows.get(at));
-        let records = rows.filter(|row| row.kind != Kind::SHAPE);
+        let records = rows.filter(|row| row.kind.is_record());
         records.map(move |row| (self.names.get(row.name), self.entry(file, &row)))
     }
 
@@ -305,6 +321,7 @@ impl Catalog {
         size_of::<Catalog>()
             + self.names.memory()
             + self.workers.memory()
+            + self.shards.memory()
             + self.meanings.capacity() * size_of::<(u32, Kind)>()
             + postings
             + (self.postings.capacity() - self.postings.len()) * size_of::<Vec<FileId>>()

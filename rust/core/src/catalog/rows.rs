@@ -7,7 +7,8 @@ use super::sorted::reserve;
 
 const HAS_CRC: u8 = 0x80;
 
-/// An entry. For a shape, `offset` is the number of the shape and `length` that of the framework's name.
+/// An entry. For a shape, `offset` is the number of the shape and `length` that of the framework's name. For a shard, `offset`
+/// is the number of its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRow {
     pub name: u32,

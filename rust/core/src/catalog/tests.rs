@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::Location;
-use crate::index::{Index, ShapeEntry, TensorEntry};
+use crate::index::{Index, ShapeEntry, ShardEntry, TensorEntry};
 use crate::reduce::Op;
 
 fn entries<'a>(names: &[&'a str]) -> Vec<TensorEntry<'a>> {
@@ -28,6 +28,7 @@ fn index<'a>(mode: Mode, mode_step: Step, names: &[&'a str], shapes: &[&'a str])
         event_file: Some("events/e".into()),
         entries: entries(names),
         shapes: shapes.iter().map(shape).collect(),
+        shards: Vec::new(),
     }
 }
 
@@ -68,6 +69,27 @@ fn steps_and_workers_come_from_file_names() {
     let unread: Vec<String> = files.into_iter().map(|file| catalog.index_key(file)).collect();
     assert_eq!(unread.len(), 4);
     assert!(unread.contains(&keys[5].to_owned()));
+}
+
+#[test]
+fn shards_are_found_by_tensor_and_step() {
+    let mut catalog = all();
+    let part = |of: &'static str, shard: &'static str| ShardEntry { name: of.into(), shard: shard.into() };
+    for step in [3, 4] {
+        for (worker, shard, entries) in [("worker_1", "[1]", &["w", "b"][..]), ("worker_0", "[0]", &["b"])] {
+            let shards = vec![part("w", shard), part("smdebug/reductions/min/w", "[9]")];
+            take(&mut catalog, step, worker, Index { shards, ..index(Mode::Train, step, entries, &[]) });
+        }
+        let shards: Vec<_> =
+            catalog.shards_of("w", step).map(|(file, shard)| (catalog.worker_of(file).into_owned(), shard)).collect();
+        assert_eq!(shards, [("worker_0".to_owned(), "[0]"), ("worker_1".to_owned(), "[1]")]);
+    }
+    assert_eq!(catalog.shards_of("b", 3).count() + catalog.shards_of("w", 5).count(), 0);
+    // A worker whose part is empty has a position and no record.
+    assert_eq!(catalog.workers_of("w", 3), ["worker_0", "worker_1"]);
+    assert_eq!(catalog.find("w", 3, Some("worker_0"), Kind::VALUE), None);
+    let file = catalog.find("w", 3, None, Kind::VALUE).unwrap().file;
+    assert_eq!(catalog.entries_in(file).map(|(name, _)| name).collect::<Vec<_>>(), ["w", "b"]);
 }
 
 #[test]
@@ -262,6 +284,7 @@ fn index_of(written: &Written) -> Index<'static> {
                 shape: vec![at as u64],
             })
             .collect(),
+        shards: Vec::new(),
     }
 }
 

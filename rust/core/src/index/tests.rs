@@ -38,6 +38,30 @@ fn encoding_round_trips() {
 }
 
 #[test]
+fn position_of_a_shard_is_kept_as_it_is() {
+    let sharded = |shard: &str| {
+        let entry = format!(r#"{{"tensorname": "w", "shard": {shard}, "later": 1}}"#);
+        SOUND.replace("}]}", &format!("}}], \"shard_payload\": [{entry}]}}"))
+    };
+    for (shard, kept) in [
+        (r#"{"offsets": [-3, 0], "sizes": [1e9]}"#, r#"{"offsets": [-3, 0], "sizes": [1e9]}"#),
+        ("null", "null"),
+        ("[1,\n \"é😀\"]", r#"[1,  "\u00e9\ud83d\ude00"]"#),
+    ] {
+        let text = sharded(shard);
+        let index = Index::parse(text.as_bytes(), "f").unwrap();
+        assert_eq!(index.shards, [ShardEntry { name: "w".into(), shard: kept.into() }]);
+        let bytes = index.to_bytes();
+        assert!(bytes.is_ascii() && !bytes.contains(&b'\n'));
+        assert_eq!(Index::parse(&bytes, "f").unwrap(), index);
+    }
+    assert!(is_ascii_json("[1]") && !is_ascii_json("[1") && !is_ascii_json("\"é\"") && !is_ascii_json("[\n1]"));
+    refused(&sharded("{"));
+    refused(&SOUND.replace("}]}", r#"}], "shard_payload": [7]}"#));
+    refused(&SOUND.replace("}]}", r#"}], "shard_payload": [{"tensorname": "w"}]}"#));
+}
+
+#[test]
 fn one_payload_is_required() {
     let old = r#"{"meta": {"mode": " GLOBAL ", "mode_step": "7", "event_file_name": "e"}, "tensor_payload": []}"#;
     let parsed = Index::parse(old.as_bytes(), "f").unwrap();
@@ -176,7 +200,7 @@ proptest! {
         let entries = names.iter().enumerate().map(|(i, name)| TensorEntry {
             name: name.as_str().into(), offset: i as u64, length: 1 << 53, crc: (i % 2 == 0).then_some(u32::MAX),
         }).collect();
-        let index = Index { mode: Mode::Predict, mode_step: step, event_file: Some("e".into()), entries, shapes: vec![] };
+        let index = Index { mode: Mode::Predict, mode_step: step, event_file: Some("e".into()), entries, shapes: vec![], shards: vec![] };
         let bytes = index.to_bytes();
         prop_assert_eq!(Index::parse(&bytes, "f").unwrap(), index);
     }
@@ -220,6 +244,7 @@ fn non_ascii_names_are_escaped_and_round_trip() {
         event_file: Some("e".into()),
         entries: names.map(entry).to_vec(),
         shapes: vec![],
+        shards: vec![],
     };
     let json = index.to_bytes();
     assert!(json.is_ascii());

@@ -54,8 +54,9 @@ impl Run {
                 mode,
                 mode_step,
                 event_file: Some(events_key.clone().into()),
-                entries: entries,
+                entries,
                 shapes: vec![],
+                shards: vec![],
             };
             catalog.insert(vec![LoadedIndex { file, stamp: 0, content: Ok(index) }]).unwrap();
             self.memory.insert(events_key, events);

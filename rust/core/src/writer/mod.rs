@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::crc::{MaskedCrc, Running};
 use crate::error::{Error, Result};
-use crate::index::{Index, LARGEST, ShapeEntry, TensorEntry};
+use crate::index::{self, Index, LARGEST, ShapeEntry, ShardEntry, TensorEntry};
 use crate::proto::MAX_RANK;
 use crate::record;
 use crate::reduce::{self, Op};
@@ -70,7 +70,14 @@ impl StepWriter {
             step,
             fsync,
             events: None,
-            index: Index { mode, mode_step, event_file: None, entries: Vec::new(), shapes: Vec::new() },
+            index: Index {
+                mode,
+                mode_step,
+                event_file: None,
+                entries: Vec::new(),
+                shapes: Vec::new(),
+                shards: Vec::new(),
+            },
             published: false,
             failed: false,
         })
@@ -126,6 +133,16 @@ impl StepWriter {
         Ok(())
     }
 
+    /// Records the position of this worker's part of a sharded tensor: a JSON value in ASCII on one line.
+    pub fn shard(&mut self, name: &str, shard: &str) -> Result<()> {
+        self.check_usable()?;
+        if !index::is_ascii_json(shard) {
+            return Err(Error::Invalid(format!("{name:?}: the position of a shard is not JSON in ASCII on one line")));
+        }
+        self.index.shards.push(ShardEntry { name: name.to_owned().into(), shard: shard.to_owned().into() });
+        Ok(())
+    }
+
     /// Makes the step visible with the tensors written so far. More tensors can follow; [`StepWriter::finish`] shows them.
     ///
     /// The event file only grows and the index file is replaced atomically, so readers see one of both states.
@@ -147,7 +164,7 @@ impl StepWriter {
     /// Publishes the event file, then the index file. Returns the size of the index file; `None` if nothing was saved.
     fn show(&mut self) -> Result<Option<u64>> {
         self.check_usable()?;
-        if self.index.entries.is_empty() && self.index.shapes.is_empty() {
+        if self.index.entries.is_empty() && self.index.shapes.is_empty() && self.index.shards.is_empty() {
             return Ok(None);
         }
         let mut index = Unfinished::create(&self.root, &self.index_key)?;
