@@ -5,7 +5,8 @@
     SMDebugError
     ├── SMDebugCustomerError, SMDebugTypeError, SMDebugRuntimeError, SMDebugNotImplementedError, SMDebugValueError
     ├── a step        StepUnavailable, StepNotYetAvailable, NoMoreData, WaitTimeout
-    ├── a tensor      TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep, InvalidWorker, UFuncTypeError
+    ├── a tensor      TensorUnavailable, TensorUnavailableForStep (IncompleteShardsError), ShapeUnavailableForStep,
+    │                 InvalidWorker, UFuncTypeError
     ├── a collection  UnknownCollection, InvalidCollectionConfiguration, MissingCollectionFiles, CollectionFileError
     ├── a run         RunNotFound, SeveralRuns, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
     ├── a record      DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
@@ -34,6 +35,7 @@ __all__ = [
     "CollectionFileError",
     "CorruptDataError",
     "DataError",
+    "IncompleteShardsError",
     "IndexReaderException",
     "InsufficientInformationForRuleInvocation",
     "InvalidCollectionConfiguration",
@@ -222,6 +224,31 @@ class TensorUnavailableForStep(SMDebugError):
         else:
             hint = "tensor.steps() lists the steps with a value"
         return f"no value of tensor {shown(self.tname)} at {_at(self.step, self.mode)}: {why}; {hint}"
+
+
+class IncompleteShardsError(TensorUnavailableForStep):
+    """Shards of a sharded tensor are missing at this step, so that the whole tensor cannot be assembled.
+
+    ``workers`` are workers of the run without a shard, ``ranges`` the missing ranges of indices.
+
+    >>> print(IncompleteShardsError("w", 5, ["worker_1"], ["[2:4, 0:3]"]))
+    tensor 'w' at step 5 is sharded and not complete: [2:4, 0:3] missing; no shard of worker_1; read the other shards with value(step, worker=…)
+    """
+
+    def __init__(self, tname: str, step: int, workers: Iterable[str] = (), ranges: Iterable[str] = ()) -> None:
+        super().__init__(tname, step)
+        self.workers = list(workers)
+        self.ranges = list(ranges)
+        self.args = (tname, step, self.workers, self.ranges)
+
+    def _message(self) -> str:
+        missing = f"{listed(self.ranges, 4)} missing" if self.ranges else "shards missing"
+        workers = listed([visible(worker, 100) for worker in self.workers], 8)
+        who = f"no shard of {workers}" if self.workers else 'save all shards with include_workers="all"'
+        return (
+            f"tensor {shown(self.tname)} at step {self.step} is sharded and not complete: {missing}; {who}; read the other "
+            "shards with value(step, worker=…)"
+        )
 
 
 class ShapeUnavailableForStep(SMDebugError):

@@ -13,6 +13,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.queries import RunQueries
 from smdwidgets.trials.run import Progress, Row, is_text, possible
+from smdwidgets.trials.sharded_run import ASSEMBLED
 
 #: Worker name that selects every worker.
 EVERY_WORKER = "*"
@@ -127,8 +128,10 @@ def _rows(trial: RunQueries, name: str, step: int, worker: str | None) -> list[R
 
 
 def _worker_with_value(trial: RunQueries, name: str, step: int) -> str:
-    """The first worker that saved the value; others may have saved a reduction or the shape only."""
+    """The first worker that saved the value; others may have saved a reduction or the shape only. ``"*"`` for shards."""
     index = trial._run.index
+    if trial._run.sharded(name, step) is not None:
+        return ASSEMBLED
     workers = index.workers_of(name, step)
     if len(workers) > 1 and (place := index.find(name, step)) is not None:
         return str(place.worker)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.run_end import RunEnd
+from smdwidgets.trials.shards import Sharded
 
 #: Names of reductions, in storage and display order.
 REDUCTIONS: Final = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
@@ -183,6 +184,10 @@ class Run(ABC):
         self, rows: Sequence[Row], *, threads: int | None = None, progress: Progress | None = None
     ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
         """Return values as :func:`smdwidgets._core.values` does."""
+
+    def sharded(self, name: str, step: int) -> Sharded | None:
+        """Return the shards of a tensor at a global step, or None if the tensor is not sharded."""
+        return None
 
     def kind_of(self, name: str) -> str:
         """Return the kind of a tensor in a TensorBoard log, such as ``scalar``.

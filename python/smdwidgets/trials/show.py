@@ -78,10 +78,13 @@ def _tensor_facts(trial: RefreshableTrial, tensor_name: str) -> list[tuple[str, 
     index = trial._run.index
     steps = index.steps_of(tensor_name)
     facts = [("trial", trial.name)]
+    sharded = False
     place = next((found for step in reversed(steps[-8:]) if (found := index.find(tensor_name, step))), None)
     if place is not None:
         try:
             dtype, shape = trial._run.head(place)
+            if whole := trial._run.sharded(tensor_name, place.step):
+                sharded, shape = True, whole.shape
             facts.append(("newest", f"{dtype} {shape}, step {place.step}"))
         except Exception as error:  # a repr must not raise
             facts.append(("newest", f"unreadable: {error}"))
@@ -96,7 +99,7 @@ def _tensor_facts(trial: RefreshableTrial, tensor_name: str) -> list[tuple[str, 
             facts.append(("reductions", listed(kinds, 18)))
         workers = sorted(index.workers_of(tensor_name, steps[-1]), key=natural)
         if len(workers) > 1:
-            facts.append(("workers", listed(workers)))
+            facts.append(("shards" if sharded else "workers", listed(workers)))
     return facts
 
 

@@ -7,6 +7,7 @@ Subclasses implement access to the files.
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from abc import abstractmethod
@@ -22,6 +23,8 @@ from smdwidgets.exceptions import RunFileMissing, RunIOError, TruncatedDataError
 from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
+from smdwidgets.trials.sharded_run import assembled_reductions, assembled_values
+from smdwidgets.trials.shards import Part, Sharded
 
 #: Runs with more index files than this are opened lazily: queries read the index files that they need.
 LAZY_ABOVE = 2_000
@@ -146,7 +149,15 @@ class SmdebugRun(Run):
         if place is None and self._partly_read:
             self.load([step])
             place = self.catalog.find(name, step, worker)
+        if worker is None and self.sharded(name, step) is not None:
+            return None
         return None if place is None else self.value(place)
+
+    def sharded(self, name: str, step: int) -> Sharded | None:
+        if self._partly_read:
+            self.load([step])
+        parts = self.catalog.shards(name, step) if self.catalog.has_shards else []
+        return Sharded(name, step, itertools.starmap(Part, parts), self.catalog.workers()) if parts else None
 
     def value(self, place: _core.Entry) -> NDArray[Any]:
         return place.decode(self._record(place))
@@ -175,7 +186,7 @@ class SmdebugRun(Run):
         cancel: _core.Cancel | None = None,
     ) -> dict[str, Any]:
         self.load(steps)
-        return _core.sweep(
+        swept = _core.sweep(
             self.catalog,
             self._source(),
             names,
@@ -187,12 +198,19 @@ class SmdebugRun(Run):
             progress=progress,
             cancel=cancel,
         )
+        return assembled_reductions(self, swept) if workers is None and self.catalog.has_shards else swept
 
     def values(
         self, rows: Sequence[Row], *, threads: int | None = None, progress: Progress | None = None
     ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
         self.load(sorted({step for _, step, _ in rows}))
-        return _core.values(self.catalog, self._source(), rows, threads=threads, progress=progress)
+
+        def read(
+            rows: Sequence[Row], progress: Progress | None = progress
+        ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
+            return _core.values(self.catalog, self._source(), rows, threads=threads, progress=progress)
+
+        return assembled_values(self, rows, read) if self.catalog.has_shards else read(rows)
 
     def close(self) -> None:
         self.storage.close()

@@ -18,6 +18,7 @@ from smdwidgets.config.collection import Collection
 from smdwidgets.config.keys import BUILT_IN
 from smdwidgets.exceptions import (
     DataError,
+    IncompleteShardsError,
     NoMoreData,
     RunFileMissing,
     RunIOError,
@@ -40,6 +41,7 @@ from smdwidgets.trials.patterns import Patterns
 from smdwidgets.trials.queries import RunQueries, StepState
 from smdwidgets.trials.resolver import StepResolver
 from smdwidgets.trials.run import REDUCTIONS, Progress, Run, dtype_named
+from smdwidgets.trials.shards import Sharded
 from smdwidgets.trials.wait import wait_until
 
 _GLOBAL = ModeKeys.GLOBAL
@@ -494,12 +496,14 @@ class Tensor:
     ) -> NDArray[Any]:
         """Return the value at a step of ``mode``.
 
-        ``worker=None`` selects the first worker by name that has a value.
+        ``worker=None`` selects the first worker by name that has a value. A sharded tensor is assembled from the shards of all
+        workers; ``worker=`` selects one shard.
 
         The array is writable and shares no memory. ``copy`` is accepted for compatibility and has no effect.
 
         Raises :class:`StepUnavailable`, :class:`StepNotYetAvailable`, :class:`TensorUnavailableForStep`,
-        :class:`InvalidWorker`, or :class:`~smdwidgets.exceptions.DataError` if the record is damaged.
+        :class:`InvalidWorker`, :class:`~smdwidgets.exceptions.IncompleteShardsError` if shards are missing, or
+        :class:`~smdwidgets.exceptions.DataError` if the record is damaged.
         """
         # The common case is one call into the core, without checking for new steps.
         if mode is _GLOBAL:
@@ -525,11 +529,35 @@ class Tensor:
 
     def _value_or_raise(self, step_num: int, mode: ModeKeys, worker: str | None) -> NDArray[Any]:
         step = self._resolver.global_step(step_num, mode, worker)
+        sharded = self._sharded(step, worker)
+        if sharded is not None and self._has_values(sharded):
+            return self._assembled(sharded, step_num, mode)
         place = self._index.find(self.name, step, worker)
         if place is None:
             has_reductions = bool(self._index.stored_reductions(self.name, step, worker))
             raise TensorUnavailableForStep(self.name, step_num, mode, has_reductions)
         return self._read(place, step_num, mode)
+
+    def _sharded(self, step: int, worker: str | None) -> Sharded | None:
+        return self.trial._run.sharded(self.name, step) if worker is None else None
+
+    def _has_values(self, sharded: Sharded) -> bool:
+        return any(self._index.find(self.name, sharded.step, worker) for worker in sharded.shards)
+
+    def _assembled(self, sharded: Sharded, step_num: int, mode: ModeKeys) -> NDArray[Any]:
+        """Return the value of a sharded tensor; check once for shards that were written since the last refresh."""
+
+        def read(worker: str) -> NDArray[Any]:
+            return self._read(self._index.find(self.name, sharded.step, worker), step_num, mode)
+
+        def has(worker: str) -> bool:
+            return self._index.find(self.name, sharded.step, worker) is not None
+
+        try:
+            return sharded.assemble(read, has)
+        except IncompleteShardsError:
+            self.trial.maybe_refresh(self.name)
+            return (self._sharded(sharded.step, None) or sharded).assemble(read, has)
 
     def _read(self, place: Any, step_num: int, mode: ModeKeys) -> NDArray[Any]:
         """Read a value; wait for a missing file, and retry if the step was overwritten."""
@@ -564,6 +592,9 @@ class Tensor:
         mode = as_mode(mode)
         step = self._resolver.global_step(step_num, mode, worker)
         known = reduction_name in REDUCTIONS
+        sharded = self._sharded(step, worker)
+        if known and sharded is not None:
+            return self._sharded_reduction(sharded, reduction_name, abs, step_num, mode)
         stored = self._index.stored_reduction(self.name, step, reduction_name, abs, worker) if known else None
         if stored is not None:
             return self._read(stored, step_num, mode)
@@ -585,12 +616,41 @@ class Tensor:
             )
         return _core.reduction(value, reduction_name, abs)
 
+    def _sharded_reduction(
+        self, sharded: Sharded, reduction_name: str, absolute: bool, step_num: int, mode: ModeKeys
+    ) -> Any:
+        if self._has_values(sharded):
+            return _core.reduction(self._assembled(sharded, step_num, mode), reduction_name, absolute)
+        found = sharded.reduce(self._stored(sharded, step_num, mode), reduction_name, absolute)
+        if found is None:
+            # Raises if shards are missing.
+            sharded.select(lambda worker: bool(self._index.stored_reductions(self.name, sharded.step, worker)))
+            reason = f"the saved reductions of its shards cannot be combined to {reduction_name}"
+            raise TensorUnavailableForStep(self.name, step_num, mode, True, reason)
+        return found
+
+    def _stored(
+        self, sharded: Sharded, step_num: int, mode: ModeKeys
+    ) -> dict[str, dict[tuple[str, bool], NDArray[Any]]]:
+        """Return the saved reductions of each shard, by worker."""
+        stored = {worker: self._index.stored_reductions(self.name, sharded.step, worker) for worker in sharded.shards}
+        return {
+            worker: {(op, absolute): self._read(place, step_num, mode) for op, absolute, place in places}
+            for worker, places in stored.items()
+        }
+
     def reduction_values(
         self, step_num: int, mode: ModeKeys | str = _GLOBAL, worker: str | None = None
     ) -> dict[tuple[str, bool], Any]:
         """Return the saved reductions at a step, by (name, abs). Computes none."""
         mode = as_mode(mode)
         step = self._resolver.global_step(step_num, mode, worker)
+        sharded = self._sharded(step, worker)
+        if sharded is not None:
+            of_shards = self._stored(sharded, step_num, mode)
+            saved = dict.fromkeys(name for of in of_shards.values() for name in of)
+            combined = {(op, absolute): sharded.reduce(of_shards, op, absolute) for op, absolute in saved}
+            return {name: value for name, value in combined.items() if value is not None}
         stored = self._index.stored_reductions(self.name, step, worker)
         return {(name, absolute): self._read(place, step_num, mode) for name, absolute, place in stored}
 
@@ -603,6 +663,9 @@ class Tensor:
         """
         mode = as_mode(mode)
         step = self._resolver.global_step(step_num, mode, worker)
+        sharded = self._sharded(step, worker)
+        if sharded is not None:
+            return sharded.shape
         saved = self._index.shape_of(self.name, step, worker)
         if saved is not None:
             return saved
