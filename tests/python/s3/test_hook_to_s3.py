@@ -162,6 +162,32 @@ def test_run_of_a_script_that_never_closes_its_hook(
         assert str(trial.run_end()) == end
 
 
+def test_script_that_ends_when_an_upload_in_parts_begins(bucket: str, endpoint: str, tmp_path: Path) -> None:
+    """The interpreter refuses new threads from the moment the script ends.
+
+    The main thread says once that it is alive when it is not: the script ends between that question and the upload.
+    """
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import threading\n"
+        "main_thread = threading.main_thread()\n"
+        "is_alive = main_thread.is_alive\n"
+        "answers = [True] * 10\n"
+        "main_thread.is_alive = lambda: answers.pop() if not is_alive() and answers else is_alive()\n" + SCRIPT
+    )
+    done = subprocess.run(
+        [sys.executable, script, f"s3://{bucket}/run", "end of the script"],
+        env={**os.environ, "AWS_ENDPOINT_URL_S3": endpoint},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    with smdwidgets.create_trial(f"s3://{bucket}/run") as trial:
+        assert trial.steps() == [0, 1, 2, 3, 4]
+        assert str(trial.run_end()) == "completed"
+
+
 @pytest.mark.parametrize(
     ("content", "end"),
     [(b"", "ended"), (b'{"how": "signal", "detail": "SIGTERM"}', "signal (SIGTERM)"), (b"x" * 100_000, "ended")],

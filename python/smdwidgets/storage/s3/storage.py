@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
@@ -357,26 +358,25 @@ class S3Storage:
 
     def put(self, key: str, data: bytes | bytearray | memoryview | Path) -> None:
         """Write an object atomically. Large ones use multipart uploads."""
-        from io import BytesIO
-
-        from boto3.s3.transfer import TransferConfig
-
-        config = TransferConfig(
-            multipart_threshold=_PUT_PART,
-            multipart_chunksize=_PUT_PART,
-            max_concurrency=self.concurrency,
-            # A hook that is closed at interpreter exit cannot start threads any more.
-            use_threads=threading.main_thread().is_alive(),
-        )
         full = self._full(key)
         if isinstance(data, Path):
-            self._send("puts", key, lambda: self._client.upload_file(str(data), self.bucket, full, Config=config))
+            self._send("puts", key, lambda: self._upload(self._client.upload_file, lambda: str(data), full))
         elif len(data) < _PUT_PART:
             self._send("puts", key, lambda: self._client.put_object(Bucket=self.bucket, Key=full, Body=bytes(data)))
         else:
-            self._send(
-                "puts", key, lambda: self._client.upload_fileobj(BytesIO(data), self.bucket, full, Config=config)
-            )
+            self._send("puts", key, lambda: self._upload(self._client.upload_fileobj, lambda: BytesIO(data), full))
+
+    def _upload(self, upload: Callable[..., object], source: Callable[[], object], full: str) -> None:
+        from boto3.s3.transfer import TransferConfig
+
+        config = TransferConfig(
+            multipart_threshold=_PUT_PART, multipart_chunksize=_PUT_PART, max_concurrency=self.concurrency
+        )
+        try:
+            upload(source(), self.bucket, full, Config=config)
+        except RuntimeError:  # no thread can be started: the script has ended, perhaps during this upload
+            config.use_threads = False
+            upload(source(), self.bucket, full, Config=config)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; ignore missing ones."""
