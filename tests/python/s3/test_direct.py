@@ -306,11 +306,11 @@ def test_a_certificate_that_is_not_trusted_ends_it(certificate: Path, monkeypatc
         assert is_direct(store)
         pattern = store._direct._pattern  # type: ignore[union-attr]
         assert pattern is not None
-        pattern.wires.close()
+        pattern.pool.close()
         pool = store._client._endpoint.http_session._manager.connection_from_url(f"https://{pattern.host}")
         pool.ca_certs = str(Path(__file__))
         with pytest.raises(HTTPError, match=r"certificate|verify|SSL"):
-            pattern.wires.get(direct.compose(pattern.host, "/", {}))
+            pattern.pool.get(direct.compose(pattern.host, "/", {}))
 
 
 def test_buckets_in_the_name_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +366,7 @@ def test_an_answer_that_makes_no_sense_is_a_broken_connection(answer: bytes) -> 
 
     connection = Connected()
     with pytest.raises(ConnectionError):
-        direct.Wires(lambda: connection, 30.0).get(b"")
+        direct.ConnectionPool(lambda: connection, 30.0).get(b"")
     assert connection.closed
     theirs.close()
 

@@ -16,7 +16,7 @@ from faults import campaign
 from python.s3.servers import FaultyProxy
 from smdwidgets.exceptions import OutsideRunError, RunIOError, RunNotFound, SMDebugError, TruncatedDataError
 from smdwidgets.storage.protocol import Range
-from smdwidgets.storage.s3 import S3Error, S3Storage, connect, download, volley
+from smdwidgets.storage.s3 import S3Error, S3Storage, connect, download, prefetch
 from smdwidgets.storage.s3.download import Cancelled
 from smdwidgets.storage.s3.plan import Get
 
@@ -110,7 +110,7 @@ def test_an_object_too_large_to_be_held_is_refused_before_it_comes(
     endpoint: str, bucket: str, objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [f"events/{n:03}" for n in range(12)]
-    for module in (download, volley):
+    for module in (download, prefetch):
         monkeypatch.setattr(module, "LARGEST_WHOLE", 5010)
     store = S3Storage(bucket, "run", client=connect(endpoint_url=endpoint), owns_client=True)
     try:

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from smdwidgets.storage.s3.errors import final, retryable
+from smdwidgets.storage.s3.http_client import ConnectionPool, Head, compose
+from smdwidgets.storage.s3.prefetch import prefetch
 from smdwidgets.storage.s3.requests import RequestCounter
 from smdwidgets.storage.s3.signing import Signer, read_authorization
-from smdwidgets.storage.s3.volley import volley
-from smdwidgets.storage.s3.wire import Head, Wires, compose
 
 #: Headers that boto3 sends by default. A request with other headers is not used as a template.
 _DEFAULT_HEADERS = frozenset(
@@ -56,7 +56,7 @@ class _Pattern:
     user_agent: str
     signer: Signer
     region: str
-    wires: Wires
+    pool: ConnectionPool
 
 
 class Readable(Protocol):
@@ -118,7 +118,7 @@ class DirectGets:
             # boto3 signs differently, or the credentials were renewed meanwhile.
             if ours != headers["authorization"]:
                 return None
-            wires = self._connecting(request.url)
+            pool = self._connecting(request.url)
         except (AttributeError, LookupError):  # a proxy, or an unknown botocore version
             return None
         return _Pattern(
@@ -127,10 +127,10 @@ class DirectGets:
             user_agent=headers.get("user-agent", ""),
             signer=signer,
             region=signed.region,
-            wires=wires,
+            pool=pool,
         )
 
-    def _connecting(self, url: str) -> Wires:
+    def _connecting(self, url: str) -> ConnectionPool:
         """Return connections with the certificates, options and timeouts of the client."""
         session = self._client._endpoint.http_session
         if session._proxy_config.proxy_url_for(url):
@@ -146,7 +146,7 @@ class DirectGets:
                 raise
             return connection
 
-        return Wires(connect, pool.timeout.read_timeout)
+        return ConnectionPool(connect, pool.timeout.read_timeout)
 
     def _credentials(self, region: str) -> Any:
         # Resolved for each request, as boto3 does, so that expiring credentials are renewed.
@@ -166,7 +166,7 @@ class DirectGets:
         pattern = self._pattern
         if pattern is None or not self.ready:
             return None
-        head, body = pattern.wires.get(self._request(pattern, key, conditions))
+        head, body = pattern.pool.get(self._request(pattern, key, conditions))
         if head.status not in (200, 206):
             with closing(body):
                 raise self._error(head, body)
@@ -198,7 +198,7 @@ class DirectGets:
             counter.add("gets")
             return made
 
-        for key, head, content in volley(pattern.wires, keys, request, most, stopped):
+        for key, head, content in prefetch(pattern.pool, keys, request, most, stopped):
             counter.add("bytes", len(content))
             if head is None or isinstance(head, Exception):
                 yield key, head
@@ -210,12 +210,12 @@ class DirectGets:
     def reset_after_fork(self) -> None:
         """Drop the connections of the parent process."""
         if self._pattern is not None:
-            self._pattern.wires.drop()
+            self._pattern.pool.drop()
 
     def close(self) -> None:
         """Close the connections."""
         if self._pattern is not None:
-            self._pattern.wires.close()
+            self._pattern.pool.close()
 
     def _error(self, head: Head, body: Readable) -> Any:
         from botocore.exceptions import ClientError

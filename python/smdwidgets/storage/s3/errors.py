@@ -102,7 +102,7 @@ def from_client_error(error: Exception, bucket: str, key: str) -> SMDebugError:
 
 
 def from_transport_error(error: Exception, bucket: str, key: str) -> SMDebugError:
-    """Convert an exception of botocore or urllib3 for a missing or incomplete response."""
+    """Convert an exception of botocore or urllib3 about a missing or short response."""
     kind = type(error).__name__
     if kind in {
         "NoCredentialsError",

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from smdwidgets.storage.s3.volley import Exchange, volley
-from smdwidgets.storage.s3.wire import Head, Wires, compose
+from smdwidgets.storage.s3.http_client import ConnectionPool, Head, compose
+from smdwidgets.storage.s3.prefetch import Exchange, prefetch
 
 CONTENTS = {f"/{n:03}": random.Random(n).randbytes(2000 + 37 * n) for n in range(80)}
 CONTENTS["/large"] = random.Random("large").randbytes(3 << 20)
@@ -74,7 +74,7 @@ class Server:
 
 
 class Connected:
-    """What the wires need of a connection of urllib3."""
+    """What the pool need of a connection of urllib3."""
 
     is_closed = False
 
@@ -90,18 +90,20 @@ class Connected:
 
 
 @contextmanager
-def served(play: Callable[[socket.socket, str, int], bool], seconds: float = 60.0) -> Iterator[tuple[Server, Wires]]:
+def served(
+    play: Callable[[socket.socket, str, int], bool], seconds: float = 60.0
+) -> Iterator[tuple[Server, ConnectionPool]]:
     server = Server(play)
-    wires = Wires(lambda: Connected(server.port), seconds)
+    pool = ConnectionPool(lambda: Connected(server.port), seconds)
     try:
-        yield server, wires
+        yield server, pool
     finally:
-        wires.close()
+        pool.close()
         server.close()
 
 
-def asked(wires: Wires, keys: list[str], most: int = 16, stopped: Callable[[], bool] = lambda: False) -> Any:
-    return volley(wires, iter(keys), lambda key: compose("host", key, {}), most, stopped)
+def asked(pool: ConnectionPool, keys: list[str], most: int = 16, stopped: Callable[[], bool] = lambda: False) -> Any:
+    return prefetch(pool, iter(keys), lambda key: compose("host", key, {}), most, stopped)
 
 
 def contents(answers: Any) -> dict[str, bytes | str]:
@@ -124,12 +126,12 @@ def whole(connection: socket.socket, path: str, _: int) -> bool:
 
 
 def test_every_object_arrives_over_as_many_connections_as_may_be_and_they_are_kept() -> None:
-    with served(whole) as (server, wires):
-        assert contents(asked(wires, list(CONTENTS), most=8)) == CONTENTS
+    with served(whole) as (server, pool):
+        assert contents(asked(pool, list(CONTENTS), most=8)) == CONTENTS
         assert server.accepted <= 8
         assert sorted(server.asked) == sorted(CONTENTS)
         before = server.accepted
-        assert contents(asked(wires, list(CONTENTS), most=before)) == CONTENTS
+        assert contents(asked(pool, list(CONTENTS), most=before)) == CONTENTS
         assert server.accepted == before, "connections of the first time serve the second"
 
 
@@ -139,8 +141,8 @@ def test_a_server_that_hangs_up_after_each_answer_costs_no_error(said: str) -> N
         connection.sendall(answer(path, said))
         return False
 
-    with served(play) as (_, wires):
-        assert contents(asked(wires, list(CONTENTS))) == CONTENTS
+    with served(play) as (_, pool):
+        assert contents(asked(pool, list(CONTENTS))) == CONTENTS
 
 
 def test_answers_that_dribble_arrive_whole() -> None:
@@ -152,8 +154,8 @@ def test_answers_that_dribble_arrive_whole() -> None:
         connection.sendall(told[at + 7 :])
         return True
 
-    with served(play) as (_, wires):
-        assert contents(asked(wires, list(CONTENTS))) == CONTENTS
+    with served(play) as (_, pool):
+        assert contents(asked(pool, list(CONTENTS))) == CONTENTS
 
 
 def test_what_does_not_come_whole_is_an_error_of_that_object_alone() -> None:
@@ -167,8 +169,8 @@ def test_what_does_not_come_whole_is_an_error_of_that_object_alone() -> None:
             return False
         return whole(connection, path, 0)
 
-    with served(play) as (_, wires):
-        found = contents(asked(wires, list(CONTENTS)))
+    with served(play) as (_, pool):
+        found = contents(asked(pool, list(CONTENTS)))
     broken = {key for key in CONTENTS if key[1:].isdigit() and int(key[1:]) % 5 in (1, 2)}
     assert {key for key, content in found.items() if content == "ConnectionError"} == broken
     assert {key: content for key, content in found.items() if key not in broken} == {
@@ -184,8 +186,8 @@ def test_a_silent_connection_is_given_up_and_the_others_go_on() -> None:
             return False
         return whole(connection, path, 0)
 
-    with served(play, seconds=1.0) as (_, wires):
-        found = contents(asked(wires, list(CONTENTS)))
+    with served(play, seconds=1.0) as (_, pool):
+        found = contents(asked(pool, list(CONTENTS)))
         assert found.pop("/007") == "TimeoutError"
         assert found == {key: content for key, content in CONTENTS.items() if key != "/007"}
 
@@ -193,8 +195,8 @@ def test_a_silent_connection_is_given_up_and_the_others_go_on() -> None:
 def test_a_server_that_is_not_there_is_an_error_of_each() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    wires = Wires(lambda: Connected(port), 5.0)
-    assert contents(asked(wires, list(CONTENTS))) == dict.fromkeys(CONTENTS, "ConnectionRefusedError")
+    pool = ConnectionPool(lambda: Connected(port), 5.0)
+    assert contents(asked(pool, list(CONTENTS))) == dict.fromkeys(CONTENTS, "ConnectionRefusedError")
 
 
 def test_more_than_was_announced_ends_the_connection_and_belongs_to_nobody() -> None:
@@ -209,11 +211,11 @@ def test_more_than_was_announced_ends_the_connection_and_belongs_to_nobody() -> 
 
 
 def test_who_stops_early_leaves_no_connection_open() -> None:
-    with served(whole) as (server, wires):
-        answers = asked(wires, list(CONTENTS))
+    with served(whole) as (server, pool):
+        answers = asked(pool, list(CONTENTS))
         next(answers)
         answers.close()
-        wires.close()
+        pool.close()
         deadline = time.monotonic() + 30
         while server.open and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -225,9 +227,9 @@ def test_it_ends_when_it_is_told_to_and_where_no_request_is_made_any_more() -> N
         connection.recv(1)
         return False
 
-    with served(silence) as (_, wires):
-        assert contents(asked(wires, list(CONTENTS), stopped=lambda: True)) == {}
-    with served(whole) as (_, wires):
+    with served(silence) as (_, pool):
+        assert contents(asked(pool, list(CONTENTS), stopped=lambda: True)) == {}
+    with served(whole) as (_, pool):
         keys = iter(CONTENTS)
         made: list[str] = []
 
@@ -235,6 +237,6 @@ def test_it_ends_when_it_is_told_to_and_where_no_request_is_made_any_more() -> N
             made.append(key)
             return compose("host", key, {}) if len(made) <= 20 else None
 
-        found = contents(volley(wires, keys, some, 4, lambda: False))
+        found = contents(prefetch(pool, keys, some, 4, lambda: False))
         assert [key for key in found if found[key] == "NoneType"] == made[20:] == ["/020"]
         assert set(found) | set(keys) == set(CONTENTS), "no key is lost"

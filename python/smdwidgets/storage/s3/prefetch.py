@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from smdwidgets.storage.protocol import LARGEST_WHOLE
-from smdwidgets.storage.s3.wire import PIECE, Head, Wires, read_head
+from smdwidgets.storage.s3.http_client import PIECE, ConnectionPool, Head, read_head
 
 _BUSY = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 #: Seconds between checks for cancellation and timeouts.
@@ -85,15 +85,15 @@ class Exchange:
     def reusable(self) -> bool:
         """Whether the connection can be reused."""
         assert self.head is not None
-        return self.head.keep and len(self.data) == self.start + self.length
+        return self.head.keep_alive and len(self.data) == self.start + self.length
 
 
 class Connecting:
     """Opens connections in threads and wakes the loop with a byte on ``signal``."""
 
-    def __init__(self, wires: Wires, most: int) -> None:
-        self._wires = wires
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix="smdwidgets-s3-connect")
+    def __init__(self, pool: ConnectionPool, most: int) -> None:
+        self._pool = pool
+        self._threads = ThreadPoolExecutor(most, thread_name_prefix="smdwidgets-s3-connect")
         self._made: SimpleQueue[Any] = SimpleQueue()
         self._lock = threading.Lock()
         self._stopped_connecting = False
@@ -102,12 +102,12 @@ class Connecting:
 
     def start(self) -> None:
         """Open another connection."""
-        self._pool.submit(self._connect)
+        self._threads.submit(self._connect)
 
     def _connect(self) -> None:
         made: Any
         try:
-            made = self._wires.connect()
+            made = self._pool.connect()
         except Exception as error:  # connection errors have many types
             made = error
         with self._lock:
@@ -115,7 +115,7 @@ class Connecting:
                 self._made.put(made)
                 self._wakeup.send(b".")
             elif not isinstance(made, Exception):
-                self._wires.back(made, keep=True)
+                self._pool.give_back(made, keep_alive=True)
 
     def made(self) -> Iterator[Any]:
         """Yield open connections, or exceptions of failed ones."""
@@ -130,10 +130,10 @@ class Connecting:
         """Stop; connections that open later are returned to the pool."""
         with self._lock:
             self._stopped_connecting = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
         for made in self.made():
             if not isinstance(made, Exception):
-                self._wires.back(made, keep=True)
+                self._pool.give_back(made, keep_alive=True)
         self.signal.close()
         self._wakeup.close()
 
@@ -141,39 +141,43 @@ class Connecting:
 Answered = tuple[str, "Head | Exception | None", bytes]
 
 
-def volley(
-    wires: Wires, keys: Iterable[str], compose: Callable[[str], bytes | None], most: int, stopped: Callable[[], bool]
+def prefetch(
+    pool: ConnectionPool,
+    keys: Iterable[str],
+    compose: Callable[[str], bytes | None],
+    most: int,
+    stopped: Callable[[], bool],
 ) -> Iterator[Answered]:
     """Yield the response to each key's request in order of arrival, or an exception.
 
     Args:
-        wires: the connection pool.
+        pool: the connection pool.
         keys: keys to request.
         compose: returns the request for a key. If it returns None, None is yielded for that key, and the following keys
             remain in ``keys``.
         most: maximum number of connections.
         stopped: returns whether to stop early.
     """
-    return _Volley(wires, keys, compose, most, stopped).answers()
+    return _Prefetch(pool, keys, compose, most, stopped).answers()
 
 
-class _Volley:
+class _Prefetch:
     def __init__(
         self,
-        wires: Wires,
+        pool: ConnectionPool,
         keys: Iterable[str],
         compose: Callable[[str], bytes | None],
         most: int,
         stopped: Callable[[], bool],
     ) -> None:
-        self._wires = wires
+        self._pool = pool
         self._todo = iter(keys)
         #: Keys to retry because the server had closed an idle connection.
         self._again: deque[str] = deque()
         self._compose = compose
         self._most = most
         self._stopped = stopped
-        self._connecting = Connecting(wires, most)
+        self._connecting = Connecting(pool, most)
         #: Requests that wait for a connection.
         self._waiting: deque[tuple[str, bytes]] = deque()
         self._pending_connections = 0
@@ -183,7 +187,7 @@ class _Volley:
         self._next_check = 0.0
 
     def answers(self) -> Iterator[Answered]:
-        """Implement :func:`volley`."""
+        """Implement :func:`prefetch`."""
         self._selector.register(self._connecting.signal, selectors.EVENT_READ)
         try:
             while True:
@@ -213,7 +217,7 @@ class _Volley:
             request = self._next()
             if request is None:
                 return
-            connection = self._wires.taken()
+            connection = self._pool.take_idle()
             if connection is not None:
                 yield from self._start(Exchange(connection, reused=True), *request)
                 continue
@@ -244,7 +248,7 @@ class _Volley:
             elif self._waiting:
                 yield from self._start(Exchange(made, reused=False), *self._waiting.popleft())
             else:
-                self._wires.back(made, keep=True)
+                self._pool.give_back(made, keep_alive=True)
 
     def _start(self, exchange: Exchange, key: str, request: bytes) -> Iterator[Answered]:
         exchange.connection.sock.setblocking(False)
@@ -254,7 +258,7 @@ class _Volley:
 
     def _send_request(self, exchange: Exchange, key: str, request: bytes) -> Iterator[Answered]:
         exchange.begin(key, request)
-        exchange.deadline = time.monotonic() + self._wires.seconds
+        exchange.deadline = time.monotonic() + self._pool.seconds
         try:
             if not exchange.send():
                 self._selector.modify(exchange.connection.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, exchange)
@@ -266,7 +270,7 @@ class _Volley:
             if exchange.to_send and exchange.send():
                 self._selector.modify(exchange.connection.sock, selectors.EVENT_READ, exchange)
             if not exchange.receive():
-                exchange.deadline = time.monotonic() + self._wires.seconds
+                exchange.deadline = time.monotonic() + self._pool.seconds
                 return
         except OSError as error:
             yield from self._failed(exchange, error)
@@ -279,7 +283,7 @@ class _Volley:
             exchange.reused = True
             yield from self._send_request(exchange, *request)
         else:
-            self._release(exchange, keep=exchange.reusable)
+            self._release(exchange, keep_alive=exchange.reusable)
         yield key, head, content
 
     def _check_timeouts(self) -> Iterator[Answered]:
@@ -288,16 +292,16 @@ class _Volley:
             return
         self._next_check = now + _POLL
         for exchange in [one for one in self._running if one.deadline < now]:
-            yield from self._failed(exchange, TimeoutError(f"no response within {self._wires.seconds:g} s"))
+            yield from self._failed(exchange, TimeoutError(f"no response within {self._pool.seconds:g} s"))
 
     def _failed(self, exchange: Exchange, error: Exception) -> Iterator[Answered]:
-        self._release(exchange, keep=False)
+        self._release(exchange, keep_alive=False)
         if exchange.reused and not exchange.data and not isinstance(error, TimeoutError):
             self._again.append(exchange.key)
         else:
             yield exchange.key, error, bytes(exchange.data[exchange.start :]) if exchange.head else b""
 
-    def _release(self, exchange: Exchange, *, keep: bool) -> None:
+    def _release(self, exchange: Exchange, *, keep_alive: bool) -> None:
         self._running.discard(exchange)
         self._selector.unregister(exchange.connection.sock)
-        self._wires.back(exchange.connection, keep=keep)
+        self._pool.give_back(exchange.connection, keep_alive=keep_alive)

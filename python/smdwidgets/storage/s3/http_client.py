@@ -21,19 +21,19 @@ _MOST_IDLE = 64
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Status, headers (lower-case names), body length, and whether to keep the connection."""
+    """Status, headers (lower-case names), body length, and keep-alive."""
 
     status: int
     headers: Mapping[str, str]
     length: int
-    keep: bool
+    keep_alive: bool
 
 
 def read_head(data: bytes | bytearray) -> tuple[Head, int] | None:
     """Parse a response head and return it with the body offset; None if incomplete.
 
     >>> head, begin = read_head(b"HTTP/1.1 200 OK\\r\\nContent-Length: 3\\r\\n\\r\\nabc")
-    >>> head.status, head.length, head.keep, begin
+    >>> head.status, head.length, head.keep_alive, begin
     (200, 3, True, 38)
     """
     end = data.find(b"\r\n\r\n")
@@ -55,8 +55,8 @@ def read_head(data: bytes | bytearray) -> tuple[Head, int] | None:
     length = headers.get("content-length", "")
     if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
         raise ConnectionError("response without Content-Length")
-    keep = status[1] == "1" and headers.get("connection", "").lower() != "close"
-    return Head(int(status[2]), headers, int(length), keep), end + 4
+    keep_alive = status[1] == "1" and headers.get("connection", "").lower() != "close"
+    return Head(int(status[2]), headers, int(length), keep_alive), end + 4
 
 
 def compose(host: str, target: str, headers: Mapping[str, str]) -> bytes:
@@ -70,12 +70,12 @@ def compose(host: str, target: str, headers: Mapping[str, str]) -> bytes:
 class Body:
     """Body of a response. After it is read to the end, its connection is reused."""
 
-    def __init__(self, wires: Wires, connection: Any, begin: bytes, length: int, *, keep: bool) -> None:
-        self._wires = wires
+    def __init__(self, pool: ConnectionPool, connection: Any, begin: bytes, length: int, *, keep_alive: bool) -> None:
+        self._pool = pool
         self._connection = connection
         self._begin = memoryview(begin)[:length]
         self._left = length
-        self._keep = keep and len(begin) <= length
+        self._keep = keep_alive and len(begin) <= length
         if not length:
             self._release(self._keep)
 
@@ -97,13 +97,13 @@ class Body:
         """Close the connection if the body was not read to its end."""
         self._release(False)
 
-    def _release(self, keep: bool) -> None:
+    def _release(self, keep_alive: bool) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            self._wires.back(connection, keep=keep)
+            self._pool.give_back(connection, keep_alive=keep_alive)
 
 
-class Wires:
+class ConnectionPool:
     """Pool of keep-alive connections to one server.
 
     ``connect`` opens a connection; ``seconds`` is the timeout of a response.
@@ -117,7 +117,7 @@ class Wires:
 
     def get(self, request: bytes) -> tuple[Head, Body]:
         """Send a request of :func:`compose`. A broken connection raises an OSError."""
-        connection = self.taken() or self.connect()
+        connection = self.take_idle() or self.connect()
         try:
             sock = connection.sock
             sock.settimeout(self.seconds)
@@ -132,9 +132,9 @@ class Wires:
             connection.close()
             raise
         head, start = found
-        return head, Body(self, connection, bytes(data[start:]), head.length, keep=head.keep)
+        return head, Body(self, connection, bytes(data[start:]), head.length, keep_alive=head.keep_alive)
 
-    def taken(self) -> Any:
+    def take_idle(self) -> Any:
         """Return an idle connection that is still open, or None."""
         if not self._idle:
             return None
@@ -149,9 +149,9 @@ class Wires:
                 return connection
             connection.close()
 
-    def back(self, connection: Any, *, keep: bool) -> None:
+    def give_back(self, connection: Any, *, keep_alive: bool) -> None:
         """Return a connection to the pool, or close it."""
-        if keep and not self._closed and len(self._idle) < _MOST_IDLE:
+        if keep_alive and not self._closed and len(self._idle) < _MOST_IDLE:
             self._idle.append(connection)
         else:
             connection.close()
