@@ -1,4 +1,4 @@
-"""For the examples in docstrings: each runs in an empty directory of its own."""
+"""For the examples in docstrings: each runs in a separate empty directory."""
 
 from __future__ import annotations
 

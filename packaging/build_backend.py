@@ -1,4 +1,4 @@
-"""The build backend: builds the front end, then lets maturin build the package round it."""
+"""The build backend: build the front end, then the package with maturin."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def _front_end() -> None:
 
 
 def _notebooks() -> None:
-    """Puts the checkout's notebooks where the package holds them; an sdist holds them already."""
+    """Puts the checkout's notebooks where the package holds them.
+
+    An sdist holds them already.
+    """
     source, target = frontend.ROOT / "notebooks", frontend.ROOT / "python" / "smdwidgets" / "demo" / "notebooks"
     if source.is_dir():
         shutil.rmtree(target, ignore_errors=True)
@@ -82,7 +85,7 @@ def build_editable(
 
 
 def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
-    """Builds an sdist that holds the built front end, so that installing it needs no Node."""
+    """Build an sdist with the built front end, so that installing it needs no Node."""
     _front_end()
     name: str = maturin.build_sdist(sdist_directory, config_settings)
     return name

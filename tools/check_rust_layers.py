@@ -1,4 +1,4 @@
-"""Checks the layers of the Rust modules: `python tools/check_rust_layers.py`.
+"""Check the layers of the Rust modules: `python tools/check_rust_layers.py`.
 
 Two rules hold. A module of the core uses only the modules above it in the table "Layers of the core" of
 docs/architecture.md, which lists all of them. No two modules of a crate use each other, directly or through others; a
@@ -22,7 +22,7 @@ _PATH = re.compile(r"\b((?:crate|super)(?:::\w+)+)")
 
 
 def layers(document: str) -> list[str]:
-    """The modules in the table of layers, lowest first."""
+    """Return the modules in the table of layers, lowest first."""
     _, found, rest = document.partition(TABLE)
     if not found:
         sys.exit(f"error: docs/architecture.md has no heading {TABLE!r}")
@@ -30,7 +30,7 @@ def layers(document: str) -> list[str]:
 
 
 def expanded(tree: str) -> Iterator[str]:
-    """The paths of a use declaration: `a::{b, c::d}` is `a::b` and `a::c::d`."""
+    """Yield the paths of a use declaration: `a::{b, c::d}` is `a::b` and `a::c::d`."""
     tree = re.sub(r"\s+as\s+\w+", "", tree.strip())
     prefix, brace, group = tree.partition("{")
     if not brace:
@@ -47,13 +47,13 @@ def expanded(tree: str) -> Iterator[str]:
 
 
 def code_of(text: str) -> str:
-    """A file's code without comments, strings and the tests at its end."""
+    """Return a file's code without comments, strings and the tests at its end."""
     text = text.partition("#[cfg(test)]\nmod tests {")[0]
     return re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*', "", text)
 
 
 def sources(crate: Path) -> dict[Module, str]:
-    """The code of each module of a crate by its path; that of the crate's root is empty."""
+    """Return the code of each module of a crate by path. The root's path is empty."""
     found: dict[Module, str] = {}
     for file in sorted(crate.rglob("*.rs")):
         parts = file.relative_to(crate).with_suffix("").parts
@@ -73,7 +73,7 @@ def _absolute(path: str, module: Module) -> Module:
 
 
 def exports(modules: dict[Module, str]) -> dict[Module, Module]:
-    """Items that modules re-export, with where they are defined."""
+    """Return the items that modules re-export, with the paths of their definitions."""
     found: dict[Module, Module] = {}
     for module, code in modules.items():
         for visible, tree in _USE.findall(code):
@@ -84,7 +84,7 @@ def exports(modules: dict[Module, str]) -> dict[Module, Module]:
 
 
 def uses(modules: dict[Module, str]) -> dict[Module, set[Module]]:
-    """The other modules that each module uses, without its ancestors and its own submodules."""
+    """Return the modules that each module uses, without ancestors and submodules."""
     exported = exports(modules)
     graph: dict[Module, set[Module]] = {}
     for module, code in modules.items():
@@ -104,7 +104,7 @@ def uses(modules: dict[Module, str]) -> dict[Module, set[Module]]:
 
 
 def check_layers(modules: dict[Module, str], order: list[str]) -> Iterator[str]:
-    """What breaks the first rule."""
+    """Yield violations of the first rule."""
     known = {module[0] for module in modules if module}
     for name in sorted(known - set(order)):
         yield f"module `{name}` is not in the table of layers in docs/architecture.md"
@@ -117,7 +117,7 @@ def check_layers(modules: dict[Module, str], order: list[str]) -> Iterator[str]:
 
 
 def check_cycles(modules: dict[Module, str]) -> Iterator[str]:
-    """What breaks the second rule."""
+    """Yield violations of the second rule."""
     graph = uses(modules)
     try:
         TopologicalSorter(graph).prepare()
@@ -126,7 +126,7 @@ def check_cycles(modules: dict[Module, str]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Checks both crates; 1 when a rule is broken."""
+    """Check both crates; return 1 if a rule is broken."""
     order = layers((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
     core, python = sources(ROOT / "rust" / "core" / "src"), sources(ROOT / "rust" / "python" / "src")
     problems = [*check_layers(core, order), *check_cycles(core), *check_cycles(python)]

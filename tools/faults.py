@@ -1,7 +1,10 @@
-"""Run the fault campaigns at full length: `python tools/faults.py [--seed N] [--soak SECONDS | --no-soak] [PYTEST ARGUMENT ...]`.
+"""Run the fault campaigns at full length, then the soak.
 
-They change every byte of the golden runs, kill a writer a thousand times and so on, then soak. At the end they print what was
-tried, by part. `make test` runs a small sample of each.
+Usage: `python tools/faults.py [--seed N] [--soak SECONDS | --no-soak] [PYTEST ARGUMENT ...]`.
+
+The campaigns change every byte of the golden runs, kill a writer a thousand times and so on. At the end the numbers of
+cases are printed, by part. `make test` runs a small sample of each.
+
 """
 
 from __future__ import annotations

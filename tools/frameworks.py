@@ -1,4 +1,4 @@
-"""Train for real with each deep-learning framework: `python tools/frameworks.py [NAME ...]`.
+"""Train with each framework: `python tools/frameworks.py [NAME ...]`.
 
 tests/frameworks/NAME.txt lists the framework's requirements, tests/frameworks/test_NAME*.py trains with it. A NAME that ends
 in a number is an older release, run against the same tests. Each has its own virtual environment, .venv-NAME, because their

@@ -1,4 +1,7 @@
-"""Run every fuzz target for some seconds from its committed seeds: `python tools/fuzz.py [SECONDS] [TARGET ...]`."""
+"""Run every fuzz target from its committed seeds.
+
+Usage: `python tools/fuzz.py [SECONDS] [TARGET ...]`.
+"""
 
 from __future__ import annotations
 

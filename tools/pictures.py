@@ -1,7 +1,9 @@
-"""Remakes the pictures of the README and the docs from the real widgets: `python tools/pictures.py`.
+"""Take the pictures of the README and the docs from the real widgets.
 
-The demo's training runs to its end, the explorer opens it, and a Chromium without a display draws it, light and dark, at twice
-the density of an ordinary screen.
+Usage: `python tools/pictures.py`.
+
+The demo's training runs to its end, the explorer opens it, and headless Chromium draws it, light and dark, at twice the
+usual pixel density.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ from smdwidgets.rules import RuleRunner
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 THEMES = ("light", "dark")
-#: The step at which the learning rate slips, in the count of all steps, and where the pictures begin to look.
+#: The global step of the learning rate spike, and the first step of the pictures.
 SLIP = training.SLIP_AT * (training.EVALUATE_EVERY + 1) // training.EVALUATE_EVERY
 RULES = ("LossSpike", "DeadRelu", "VanishingGradient")
 FRAMES = 24
 
 
 def main() -> None:
-    """Writes them all."""
+    """Write all pictures."""
     mpl.use("agg")
     PICTURES.mkdir(exist_ok=True)
     with scratch(), chromium() as browser:
@@ -68,7 +70,7 @@ def plots() -> None:
 
 @contextlib.contextmanager
 def scratch() -> Iterator[None]:
-    """An empty directory to work in, so that pictures show a relative path and no machine's own."""
+    """Change to an empty directory, so that pictures show a relative path."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -80,13 +82,13 @@ def scratch() -> Iterator[None]:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """The Chromium that the tests drive too."""
-    told = subprocess.run(
+    """The Chromium that the tests use."""
+    done = subprocess.run(
         ["node", ROOT / "js" / "scripts" / "chromium.mjs"], capture_output=True, text=True, check=False
     )
-    if told.returncode:
-        sys.exit(f"error: {told.stderr.strip()}")
-    where = json.loads(told.stdout)
+    if done.returncode:
+        sys.exit(f"error: {done.stderr.strip()}")
+    where = json.loads(done.stdout)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=where["path"], args=where["args"])
         yield browser
@@ -94,7 +96,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def exported(file: str, **state: Any) -> None:
-    """The explorer on the demo's run, as a page, once its rules have judged every step."""
+    """Write the explorer on the demo's run as a page, after its rules have finished."""
     state.setdefault("panels", ["histogram", "heatmap", "history", "statistics", "rules"])
     with smdwidgets.create_trial("runs/demo") as trial:
         runner = RuleRunner(trial, RULES).start()
@@ -106,7 +108,7 @@ def exported(file: str, **state: Any) -> None:
 
 @contextlib.contextmanager
 def opened(browser: Browser, file: str, theme: str, density: int, width: int = 1080) -> Iterator[Page]:
-    """The page, drawn."""
+    """The page, rendered."""
     page = browser.new_page(
         viewport={"width": width, "height": 760},
         device_scale_factor=density,
@@ -120,18 +122,22 @@ def opened(browser: Browser, file: str, theme: str, density: int, width: int = 1
 
 
 def settle(page: Page) -> None:
-    """Two frames later all is drawn that was asked for."""
+    """Everything requested is drawn two frames later."""
     page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def shot(page: Page) -> Image.Image:
-    """What the widget shows. The folder that the run lies in is this program's own, and is left out."""
+    """Return a picture of the widget.
+
+    The directory of the run is hidden: it is specific to this program.
+
+    """
     page.evaluate("() => { document.querySelector('.smdw-run-name').textContent = 'runs/demo'; }")
     return Image.open(io.BytesIO(page.locator(".smdw").first.screenshot())).convert("RGB")
 
 
 def dragged(page: Page) -> list[Image.Image]:
-    """Frames of a drag over the slider, across the step at which the training goes wrong."""
+    """Return the frames of a slider drag across the step of the learning rate spike."""
     track = page.locator(".smdw-slider canvas").first.bounding_box()
     assert track is not None
     y = track["y"] + track["height"] / 2
@@ -147,14 +153,14 @@ def dragged(page: Page) -> list[Image.Image]:
 
 
 def save(picture: Image.Image, name: str) -> None:
-    """Sharp, and small."""
+    """Lossless, and small."""
     path = PICTURES / f"{name}.webp"
     picture.save(path, lossless=True, quality=100, method=6)
     print(f"{path.relative_to(ROOT)}: {picture.width} x {picture.height}, {path.stat().st_size / 1e3:.0f} kB")
 
 
 def save_moving(frames: list[Image.Image], name: str) -> None:
-    """Forth and back, for ever."""
+    """Forward and back, in an endless loop."""
     path = PICTURES / f"{name}.webp"
     there_and_back = frames + frames[-2:0:-1]
     there_and_back[0].save(

@@ -1,7 +1,9 @@
-"""Remakes the pictures of docs/rules.md: a run on which each rule fires, trained here. `python tools/rule_pictures.py [RULE ...]`.
+"""Draw the pictures of docs/rules.md: for each rule, a run on which it fires.
 
-On the left mostly what the rule measures: it says so itself, being run once more with its limits wide open. On the right the
-tensor at fault, as plots draw it.
+Usage: `python tools/rule_pictures.py [RULE ...]`.
+
+The runs are trained here. The left panel mostly shows what the rule measures, from a second evaluation with limits that
+always fire. The right panel shows the tensor at fault, drawn by plots.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from python.rules.data_trainings import boost, classify, data_parallel, embed  # noqa: E402
 from python.rules.trainings import Training, train_and_validate  # noqa: E402
 
-#: Readable on a light page and on a dark one.
+#: Readable on light and dark pages.
 INK, FAULT, LIMIT = "#808590", "#e5484d", "#d97706"
 STYLE = {
     "axes.edgecolor": INK, "axes.labelcolor": INK, "axes.titlecolor": INK, "xtick.color": INK, "ytick.color": INK,
@@ -48,28 +50,28 @@ Draw = Callable[["Case"], None]
 
 @dataclass
 class Case:
-    """A run on which a rule fires, on its way to a picture."""
+    """A run on which a rule fires, with its picture."""
 
     trial: Trial
     rule: str
-    told: dict[str, Any]
+    parameters: dict[str, Any]
     firing: RuleEvent
     fired: list[int]
     ax: Any = None
 
     @property
     def step(self) -> int:
-        """Where it first fires."""
+        """The first step at which it fires."""
         assert self.firing.step is not None
         return self.firing.step
 
     @property
     def tensor(self) -> str:
-        """What it blames."""
+        """The tensor of the finding."""
         return self.firing.findings[0].tensor
 
     def over_steps(self) -> None:
-        """Finish a panel whose axis is that of steps, and mark those at which the rule fires."""
+        """Finish a panel over steps, and mark the steps at which the rule fires."""
         steps = self.trial.steps()
         self.ax.set(xlabel="step", xlim=(steps[0] - 0.02 * len(steps), steps[-1] + 0.02 * len(steps)))
         self.ax.xaxis.get_major_locator().set_params(integer=True)
@@ -84,23 +86,26 @@ class Case:
 
 @dataclass(frozen=True)
 class Picture:
-    """How a rule is shown: the training that goes wrong, what the rule is told, and what is drawn."""
+    """How a rule is shown: the failing training, the rule's parameters, the panels."""
 
     train: Callable[[Path], object]
     panels: tuple[Draw, ...]
-    told: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------------------------------------------------------- panels
 
 
 def measured(*, log: bool = False, label: str = "", **limits: Any) -> Draw:
-    """What the rule measures at every step, told by itself with these limits, which everything exceeds; and its own limit."""
+    """Plot what the rule measures at every step, and its limit.
+
+    The measurements come from an evaluation with `limits`, which everything exceeds.
+    """
 
     def draw(case: Case) -> None:
-        told = judged(case.trial, case.rule, {**case.told, **limits})
+        evaluation = judged(case.trial, case.rule, {**case.parameters, **limits})
         curves: dict[str, dict[int, float]] = {}
-        for event in told.firings:
+        for event in evaluation.firings:
             for finding in event.findings:
                 if finding.value is not None and np.isfinite(finding.value):
                     of = finding.tensor + (f" of {finding.worker}" if finding.worker else "")
@@ -132,7 +137,7 @@ def global_norm(case: Case) -> None:
 
 
 def changes(*tensors: str) -> Draw:
-    """By how much some tensors differ from the step before, at most."""
+    """The largest change of some tensors since the previous step."""
 
     def draw(case: Case) -> None:
         steps = case.trial.steps()
@@ -147,7 +152,7 @@ def changes(*tensors: str) -> Draw:
 
 
 def first_element(case: Case) -> None:
-    """One weight as each worker has it."""
+    """One weight on each worker."""
     tensor = case.trial.tensor(case.tensor)
     for worker in case.trial.workers():
         values = [tensor.value(step, worker=worker)[0] for step in case.trial.steps()]
@@ -157,7 +162,7 @@ def first_element(case: Case) -> None:
 
 
 def curves(regex: str, *, log: bool = False) -> Draw:
-    """Single numbers of the run."""
+    """Scalars of the run."""
 
     def draw(case: Case) -> None:
         case.trial.plot.scalars(regex, ax=case.ax)
@@ -170,7 +175,7 @@ def curves(regex: str, *, log: bool = False) -> Draw:
 
 
 def distribution(tensor: str | None = None) -> Draw:
-    """A tensor over all steps: the one at fault, or the one named."""
+    """A tensor over all steps: the one at fault, or the named one."""
 
     def draw(case: Case) -> None:
         case.trial.tensor(tensor or case.tensor).plot.distribution(ax=case.ax)
@@ -180,7 +185,11 @@ def distribution(tensor: str | None = None) -> Draw:
 
 
 def plane(tensor: str | None = None, before: int = 0, limits: tuple[float, float] | None = None) -> Draw:
-    """A tensor at the first firing, or so many steps before; the colours between limits about zero, if these are told."""
+    """A tensor at the first firing, or some steps before.
+
+    With `limits`, the colours span them, about zero.
+
+    """
 
     def draw(case: Case) -> None:
         case.trial.tensor(tensor or case.tensor).plot.heatmap(case.step - before, ax=case.ax)
@@ -188,14 +197,14 @@ def plane(tensor: str | None = None, before: int = 0, limits: tuple[float, float
         image = case.ax.images[-1]
         if limits is not None:
             image.set(cmap="RdBu_r", clim=limits)
-        elif image.get_array().min() == image.get_array().max():  # all alike: in the colour that nothing has beside it
+        elif image.get_array().min() == image.get_array().max():  # constant: draw it in the colour of zero
             image.set_clim(image.get_array().min(), image.get_array().min() + 1.0)
 
     return draw
 
 
 def histograms(*tensors: str, scale: str = "linear") -> Draw:
-    """How the elements of some tensors are spread at the first firing."""
+    """The distribution of the elements of some tensors at the first firing."""
 
     def draw(case: Case) -> None:
         for name in tensors:
@@ -225,10 +234,10 @@ def confusion(before: int = 0) -> Draw:
 
 
 def against(other: Callable[[Path], object]) -> Draw:
-    """The loss of the run beside that of another."""
+    """The loss of the run and that of another run."""
 
     def draw(case: Case) -> None:
-        with create_trial(case.told["other_trials"]) as trial:
+        with create_trial(case.parameters["other_trials"]) as trial:
             case.trial.plot.compare(trial, "loss", ax=case.ax)
         case.over_steps()
 
@@ -251,7 +260,11 @@ STALLED = 1.0
 
 
 def stalling(path: Path) -> None:
-    """A training that comes to a halt; the hook is not closed until the rule has seen it."""
+    """A training that stalls.
+
+    The hook is closed only after the rule has seen it.
+
+    """
     with Hook(path) as hook:
         for step in range(12):
             hook.save_tensor("loss_output_0", 1.0 / (step + 1), "losses")
@@ -351,10 +364,10 @@ PICTURES_OF: dict[str, Picture] = {
 }  # fmt: skip
 
 
-def judged(trial: Trial, rule: str, told: dict[str, Any]) -> Any:
-    """What a rule says of a run."""
+def judged(trial: Trial, rule: str, parameters: dict[str, Any]) -> Any:
+    """Evaluate a rule on a run."""
     runner = RuleRunner(trial)
-    evaluation = runner.add(rule, **told)
+    evaluation = runner.add(rule, **parameters)
     if rule == "StalledTrainingRule":
         events = runner.events(timeout=60)
         runner.start()
@@ -367,12 +380,12 @@ def judged(trial: Trial, rule: str, told: dict[str, Any]) -> Any:
 
 
 def drawn(rule: str, folder: Path) -> Image.Image:
-    """Trains, judges, draws."""
+    """Train, evaluate and draw."""
     picture = PICTURES_OF[rule]
-    run, told = folder / "run", dict(picture.told)
+    run, parameters = folder / "run", dict(picture.parameters)
     if rule == "SimilarAcrossRuns":
         HEALTHY(folder / "before")
-        told["other_trials"] = str(folder / "before")
+        parameters["other_trials"] = str(folder / "before")
     if rule == "StalledTrainingRule":
         thread = threading.Thread(target=picture.train, args=(run,))
         thread.start()
@@ -380,11 +393,11 @@ def drawn(rule: str, folder: Path) -> Image.Image:
     else:
         picture.train(run)
     with create_trial(run, wait=60) as trial:
-        evaluation = judged(trial, rule, told)
+        evaluation = judged(trial, rule, parameters)
         if not evaluation.fired:
             sys.exit(f"error: {rule} does not fire: {evaluation.message}")
         fired = [step for step, outcome in evaluation.outcomes.items() if outcome == 2]
-        case = Case(trial, rule, told, evaluation.first_firing, fired)
+        case = Case(trial, rule, parameters, evaluation.first_firing, fired)
         figure, axes = plt.subplots(1, len(picture.panels), figsize=(9, 2.8), layout="constrained", squeeze=False)
         for panel, case.ax in zip(picture.panels, axes[0], strict=True):
             panel(case)
@@ -399,7 +412,7 @@ def drawn(rule: str, folder: Path) -> Image.Image:
 
 
 def main(rules: list[str]) -> None:
-    """Draws these rules, or all."""
+    """Draw these rules, or all."""
     mpl.use("agg")
     PICTURES.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):

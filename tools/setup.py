@@ -1,4 +1,4 @@
-"""Set up a checkout: `python tools/setup.py [STEP ...]`, all default steps without arguments.
+"""Set up a checkout: `python tools/setup.py [STEP ...]`, by default all steps.
 
 Each step records a hash of its inputs in .cache/stamps, so a second run does only what has changed.
 """
@@ -35,7 +35,7 @@ def _extension() -> None:
 
 
 def chromium() -> dict[str, object] | None:
-    """Return the path and arguments of the tests' Chromium, or None when there is none."""
+    """Return the path and arguments of the tests' Chromium, or None."""
     done = subprocess.run(
         ["node", str(CHROMIUM)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

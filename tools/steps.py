@@ -33,7 +33,7 @@ def run(*command: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = Non
 
 
 def can_apt() -> bool:
-    """Return whether this is Debian or a relative of it, and this user may install packages."""
+    """Return whether this system is based on Debian and the user may install packages."""
     return shutil.which("apt-get") is not None and hasattr(os, "geteuid") and os.geteuid() == 0
 
 

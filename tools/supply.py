@@ -1,7 +1,10 @@
-"""What a wheel is made of and needs: `python tools/supply.py check` for licences and sources, `... sbom` for a bill of materials.
+"""List the components of the wheel and its requirements.
 
-Neither asks the network for anything that a build does not. Rust crates are linked into the extension module; Python packages are required at run time and are
-named with the version that the tests run with; the front end's bundle holds no package but its own code.
+`python tools/supply.py check` checks licences and sources; `python tools/supply.py sbom` writes a bill of materials.
+Neither needs more network access than a build.
+
+Rust crates are linked into the extension module. Python packages are run-time requirements, named with the version that
+the tests use. The front end's bundle contains no packages.
 """
 
 from __future__ import annotations
@@ -21,17 +24,17 @@ from steps import ROOT
 
 BILL = ROOT / "dist" / "smdwidgets.cdx.json"
 CRATES_IO = "registry+https://github.com/rust-lang/crates.io-index"
-#: Licences under which everything that is shipped may be used beside Apache-2.0, without a duty beyond naming it.
+#: Licences of shipped components that are compatible with Apache-2.0 and require only attribution.
 ALLOWED = frozenset(
     {
         "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "MIT", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "Zlib", "ISC", "Unicode-3.0",
         "Unlicense", "CC0-1.0", "PSF-2.0", "Python-2.0", "CNRI-Python", "HPND", "MIT-CMU",
     }
 )  # fmt: skip
-#: The same for what is installed beside the package and not shipped with it: changes to it would have to be published, its use
-#: asks for nothing.
+#: Licences of requirements that are not shipped, in addition. Changes to these would have to be
+#: published; use has no conditions.
 BESIDE = ALLOWED | {"MPL-2.0"}
-#: Packages whose metadata name their licence in words of their own.
+#: Packages whose metadata name their licence in free text.
 KNOWN = {"BSD": "BSD-3-Clause", "BSD License": "BSD-3-Clause", "Apache License 2.0": "Apache-2.0", "Apache 2.0": "Apache-2.0",
          "MIT License": "MIT", "Apache Software License": "Apache-2.0", "BSD-3-Clause License": "BSD-3-Clause", "BSD 3-Clause": "BSD-3-Clause",
          "PSFL": "PSF-2.0", "ISC License (ISCL)": "ISC", "Python Software Foundation License": "PSF-2.0"}  # fmt: skip
@@ -39,9 +42,9 @@ KNOWN = {"BSD": "BSD-3-Clause", "BSD License": "BSD-3-Clause", "Apache License 2
 
 @dataclass(frozen=True, order=True)
 class Component:
-    """One package."""
+    """A package."""
 
-    kind: str  #: as package URLs have it: cargo, pypi
+    kind: str  #: type in package URLs: cargo, pypi
     name: str
     version: str
     licence: str
@@ -49,23 +52,23 @@ class Component:
 
     @property
     def url(self) -> str:
-        """Its package URL."""
+        """The package URL."""
         return f"pkg:{self.kind}/{self.name}@{self.version}"
 
 
 def crates() -> list[Component]:
-    """Crates that the extension module is linked with, from the lock file."""
-    asked = subprocess.run(
+    """Return the crates that the extension module is linked with, from the lock file."""
+    done = subprocess.run(
         ["cargo", "metadata", "--format-version", "1", "--locked"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    told = json.loads(asked.stdout)
-    packages = {package["id"]: package for package in told["packages"]}
+    metadata = json.loads(done.stdout)
+    packages = {package["id"]: package for package in metadata["packages"]}
     needs = {
         node["id"]: [dep["pkg"] for dep in node["deps"] if any(kind["kind"] != "dev" for kind in dep["dep_kinds"])]
-        for node in told["resolve"]["nodes"]
+        for node in metadata["resolve"]["nodes"]
     }
-    [root] = [package["id"] for package in told["packages"] if package["name"] == "smdwidgets-py"]
+    [root] = [package["id"] for package in metadata["packages"] if package["name"] == "smdwidgets-py"]
     seen, ahead = set(), [root]
     while ahead:
         here = ahead.pop()
@@ -81,7 +84,7 @@ def crates() -> list[Component]:
 
 
 def distributions() -> list[Component]:
-    """Python packages that are needed at run time, and what they need, in the version that is installed."""
+    """Return the run-time requirements and their dependencies, as installed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     ahead, found = [_name(line) for line in project["dependencies"]], {}
     while ahead:
@@ -91,7 +94,7 @@ def distributions() -> list[Component]:
         try:
             about = metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            continue  # another system's
+            continue  # for another system
         found[name] = Component("pypi", name, about.version, _licence(about.metadata))
         ahead += [_name(line) for line in about.requires or () if "extra ==" not in line]
     return sorted(found.values())
@@ -112,7 +115,7 @@ def _licence(about: Any) -> str:
 
 
 def permits(expression: str, allowed: frozenset[str] = ALLOWED) -> bool:
-    """Whether a licence expression can be met by licences that are allowed.
+    """Return whether allowed licences can satisfy a licence expression.
 
     >>> permits("GPL-3.0 OR MIT"), permits("MIT AND GPL-3.0"), permits("(MIT OR Apache-2.0) AND Unicode-3.0")
     (True, False, True)
@@ -125,7 +128,7 @@ def permits(expression: str, allowed: frozenset[str] = ALLOWED) -> bool:
 
 
 def _holds(words: list[str]) -> bool:
-    """The truth of words such as `( True or False ) and True`."""
+    """Evaluate an expression such as `( True or False ) and True`."""
 
     def either(at: int) -> tuple[bool, int]:
         value, at = both(at)
@@ -151,20 +154,20 @@ def _holds(words: list[str]) -> bool:
     return value and end == len(words)
 
 
-def faults(components: Iterable[Component]) -> Iterator[str]:
-    """What is wrong with them: a licence that asks for more, a crate from anywhere but crates.io."""
+def problems(components: Iterable[Component]) -> Iterator[str]:
+    """Yield problems: licences that are not allowed, and crates not from crates.io."""
     for one in components:
         if not permits(one.licence, BESIDE if one.kind == "pypi" else ALLOWED):
-            yield f"{one.url}: the licence {one.licence!r} is not among those allowed"
+            yield f"{one.url}: licence {one.licence!r} is not allowed"
         if one.kind == "cargo" and one.source != CRATES_IO:
-            yield f"{one.url} comes from {one.source}, not from crates.io"
+            yield f"{one.url}: source is {one.source} instead of crates.io"
     needed = json.loads((ROOT / "js" / "package.json").read_text(encoding="utf-8")).get("dependencies", {})
     for name in needed:
-        yield f"js/package.json: {name} would be part of the bundle, which this list does not know"
+        yield f"js/package.json: {name} would become part of the bundle; add it to the list of components"
 
 
 def bill(components: Iterable[Component]) -> dict[str, Any]:
-    """A bill of materials in CycloneDX 1.5. The same components give the same bytes."""
+    """Return a CycloneDX 1.5 bill of materials. Equal components give equal bytes."""
     listed = list(components)
     version = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]["version"]
     made = [
@@ -197,15 +200,15 @@ def bill(components: Iterable[Component]) -> dict[str, Any]:
 
 
 def main(what: str) -> int:
-    """Checks, or writes the bill."""
+    """Run the check, or write the bill of materials."""
     components = [*crates(), *distributions()]
     if what == "sbom":
         BILL.parent.mkdir(exist_ok=True)
         BILL.write_text(json.dumps(bill(components), indent=1) + "\n", encoding="utf-8")
         print(f"{BILL.relative_to(ROOT)}: {len(components)} components")
         return 0
-    found = list(faults(components))
-    print("\n".join(found) or f"{len(components)} components, all of known licence and source")
+    found = list(problems(components))
+    print("\n".join(found) or f"{len(components)} components, all licences and sources are allowed")
     return 1 if found else 0
 
 

@@ -1,7 +1,9 @@
-"""Run suites of checks side by side and count the results: `python tools/test.py [SUITE | GROUP ...]`.
+"""Run test suites in parallel and count the results.
 
-Each suite is a process that writes to .cache/test/SUITE.log; the log is printed when the suite fails. A suite that runs no
-test fails. The last line printed is `N passed, N failed`.
+Usage: `python tools/test.py [SUITE | GROUP ...]`.
+
+Each suite is a process that writes to .cache/test/SUITE.log; the log is printed when the suite fails. A suite that runs
+no test fails. The last line printed is `N passed, N failed`.
 """
 
 from __future__ import annotations
@@ -148,7 +150,10 @@ SUITES = (
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of a suite. `cpu` is the processor time of its processes, which other work on the machine does not inflate."""
+    """The outcome of a suite.
+
+    `cpu` is the processor time of its processes, which other work on the machine does not inflate.
+    """
 
     suite: Suite
     counts: Counts
@@ -194,7 +199,10 @@ def run(suite: Suite) -> Result:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> tuple[int, float]:
-    """Wait for a process; return its exit status and the processor time that it and its children took."""
+    """Wait for a process.
+
+    Return its exit status and the processor time that it and its children took.
+    """
     if not hasattr(os, "wait4"):
         try:
             return process.wait(TIMEOUT), 0.0

@@ -1,4 +1,7 @@
-"""Virtual environments and Python packages by uv, with the package index that pip is configured to use.
+"""Manage virtual environments and Python packages with uv.
+
+uv uses the package index that pip is configured for. uv itself comes from the package index: its wheel contains the
+program. The version is pinned in pyproject.toml.
 
 uv itself comes from the package index: its wheel contains the program. The version is pinned in pyproject.toml.
 """
@@ -64,7 +67,9 @@ UV = Step("uv", _install_uv, outputs=(program(),), key=(sys.executable, *pins("u
 
 
 def from_pip(config: str) -> tuple[dict[str, str], list[str]]:
-    r"""Translate the output of ``pip config list`` into environment variables and options of uv.
+    r"""Translate the output of ``pip config list`` for uv.
+
+    The result has environment variables and options.
 
     >>> from_pip("global.index-url='file:///mirror'\n:env:.find-links='file:///a https://b'\n")
     ({'UV_DEFAULT_INDEX': 'file:///mirror', 'UV_FIND_LINKS': 'file:///a,https://b'}, [])
@@ -94,7 +99,10 @@ def _from_pip() -> tuple[dict[str, str], list[str]]:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables that uv runs with. Those already set take precedence over pip's configuration."""
+    """Return the variables that uv runs with.
+
+    Those already set take precedence over pip's configuration.
+    """
     # Use the machine's certificates, as pip does, and never download another Python.
     env = {"UV_SYSTEM_CERTS": "true", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", **_from_pip()[0]}
     env["PATH"] = os.pathsep.join([str(program().parent), os.environ.get("PATH", os.defpath)])
@@ -102,7 +110,7 @@ def environment() -> dict[str, str]:
 
 
 def make_venv(where: Path, *requirements: str | Path) -> None:
-    """Create a virtual environment of the running Python with these requirements, in place of an older one."""
+    """Create a virtual environment of the running Python, replacing an older one."""
     run(program(), "venv", "--quiet", "--clear", "--python", sys.executable, where, env=environment())
     install(where, *requirements)
 

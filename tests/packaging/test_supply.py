@@ -41,8 +41,8 @@ def test_a_licence_is_met_or_not(supply, expression: str, permitted: bool) -> No
 
 def test_what_is_wrong_with_a_component_is_said(supply) -> None:
     odd = supply.Component("cargo", "x", "1", "AGPL-3.0", "git+https://example.invalid/x")
-    assert len(list(supply.faults([odd]))) == 2
-    assert list(supply.faults([supply.Component("cargo", "x", "1", "MIT", supply.CRATES_IO)])) == []
+    assert len(list(supply.problems([odd]))) == 2
+    assert list(supply.problems([supply.Component("cargo", "x", "1", "MIT", supply.CRATES_IO)])) == []
 
 
 def test_the_bill_names_everything_once(supply, repository: Path) -> None:

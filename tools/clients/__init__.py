@@ -1,1 +1,1 @@
-"""Run public programs written for smdebug, and compare smdwidgets with smdebug on each."""
+"""Run public programs written for smdebug, and compare both libraries on each."""

@@ -1,6 +1,11 @@
-"""Compare smdwidgets with smdebug on public programs: `python -m clients CLONE [--only PATTERN]`.
+"""Compare smdwidgets with smdebug on public programs.
 
-Each program runs twice, in processes and working directories of its own: with the real smdebug, and with smdwidgets after
+Usage: `python -m clients CLONE [--only PATTERN]`.
+
+Each program runs twice, in separate processes and working directories: with the real smdebug, and with smdwidgets after
+`install_as_smdebug()`. Exit status, exceptions, output and the runs that both write are compared.
+
+Each program runs twice, in separate processes and working directories: with the real smdebug, and with smdwidgets after
 `install_as_smdebug()`. Exit status, exceptions, output and the runs that both write are compared.
 """
 
@@ -67,7 +72,7 @@ def _runnable(program: Path, kind: str) -> bool:
 
 
 def listed(clones: dict[str, Clone]) -> list[Client]:
-    """The clients of the catalog that a clone has, and those that are found in the clone of sagemaker-debugger."""
+    """Return the clients of a clone: those in the catalog and those found by search."""
     clients = [one for one in CATALOG if one.repository in clones]
     present = [one for one in clients if one.not_run or clones[one.repository].find(one.path)]
     absent = [replace(one, not_run="not in the clone") for one in clients if one not in present]
@@ -159,7 +164,7 @@ def _judge(row: Row, first: launch.Outcome, second: launch.Outcome) -> None:
     if first.timed_out and not second.timed_out:
         row.comparison, row.ran = "not compared: smdebug exceeds the time-out", False
         return
-    found, told = compare.differences(first, second, row.client.kind, values=row.client.values)
+    found, same = compare.differences(first, second, row.client.kind, values=row.client.values)
     for one in found:
         entry = known(row.client.name, one)
         if entry:
@@ -194,11 +199,11 @@ def _judge(row: Row, first: launch.Outcome, second: launch.Outcome) -> None:
     elif row.explained:
         row.comparison = f"known: {row.explained[0]}"
     else:
-        row.comparison = f"same: {told}"
+        row.comparison = f"same: {same}"
 
 
 def _collapsed(rows: list[Row]) -> list[Row]:
-    """Rows, with one row for many files of a directory that are not run for the same reason."""
+    """Return rows, merging files of a directory that are skipped for the same reason."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         directory = row.client.path.rpartition("/")[0]
@@ -233,7 +238,7 @@ def print_table(rows: list[Row]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the clients; 1 if one differs without a known reason."""
+    """Run the clients; return 1 if one differs without a known reason."""
     parser = argparse.ArgumentParser(prog="make clients", description=(__doc__ or "").strip().split("\n")[0])
     parser.add_argument("clone", nargs="?", default="", help="clone of awslabs/sagemaker-debugger")
     parser.add_argument("--notebooks", type=Path, help="clone of aws/amazon-sagemaker-examples")
@@ -289,7 +294,7 @@ def main(arguments: list[str]) -> int:
         [*options.environments, ROOT],
         {name: Path(path) for name, _, path in (one.partition("=") for one in options.python)},
     )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, with the rows so far
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: print the rows so far
     signal.signal(signal.SIGINT, signal.default_int_handler)
     rows: list[Row] = []
     interrupted = False

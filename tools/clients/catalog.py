@@ -1,6 +1,8 @@
-"""The client programs: where each lies in its repository, how it is started, and why some are not run.
+"""The client programs: their paths, how to start them, and why some are skipped.
 
-Only paths, arguments and facts stand here. The programs themselves are read from a clone and never copied into this repository.
+This file contains only paths, arguments and facts. The programs are read from a clone and never copied into this
+repository.
+
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ PREPARED = "{prepared}"  # a small run that is prepared for clients that only re
 
 @dataclass(frozen=True)
 class Environment:
-    """A framework as it can be installed: the virtual environment of each side, `.venv-NAME`."""
+    """A framework with the virtual environment of each side, `.venv-NAME`."""
 
     smdebug: str
     smdwidgets: str
@@ -51,7 +53,7 @@ class Client:
     framework: str
     kind: Kind = "script"
     arguments: tuple[str, ...] = ()
-    label: str = ""  # tells apart several runs of one program
+    label: str = ""  # distinguishes several runs of one program
     repository: str = DEBUGGER
     config: dict[str, object] | None = None  # hook configuration, passed in SMDEBUG_CONFIG_FILE_PATH
     values: bool = True  # False: initial weights differ between the two environments
@@ -401,7 +403,10 @@ CATALOG = (*_TORCH, *_XGBOOST, *_KERAS, *_MXNET, *_READING)
 
 @dataclass(frozen=True)
 class Group:
-    """Files of a repository that are clients of one kind; the first group that matches a path decides."""
+    """Files of a repository that are clients of one kind.
+
+    The first group that matches a path decides.
+    """
 
     pattern: str
     framework: str

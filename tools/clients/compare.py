@@ -24,7 +24,10 @@ def close(first: float, second: float) -> bool:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two descriptions of values are equal; arrays with different bytes are compared by their statistics."""
+    """Whether two descriptions of values are equal.
+
+    Arrays with different bytes are compared by their statistics.
+    """
     if isinstance(first, dict) and isinstance(second, dict):
         if "sha" in first and "sha" in second and first["sha"] == second["sha"] and first["shape"] == second["shape"]:
             return bool(first["dtype"] == second["dtype"])
@@ -119,7 +122,7 @@ KERAS_NAMES = (
 
 
 def with_keras_names(run: dict[str, Any]) -> dict[str, Any]:
-    """A run of Keras 2 with the names of Keras 3, so that only other differences are left."""
+    """Rename a run of Keras 2 to the names of Keras 3, to find other differences."""
     if "unreadable" in run:
         return run
 
@@ -188,7 +191,7 @@ def cells_gained(first: dict[str, Any], second: dict[str, Any]) -> int:
 
 
 def test_differences(first: dict[str, str], second: dict[str, str]) -> tuple[list[str], int]:
-    """Tests that pass with smdebug only, and the number of those that pass with smdwidgets only."""
+    """Return tests that pass only with smdebug, and the number that pass only here."""
     fails = [
         f"{name} fails: {second.get(name, _collection(second)).partition(': ')[2][:120]}"
         for name, outcome in first.items()
@@ -203,7 +206,10 @@ def _collection(outcomes: dict[str, str]) -> str:
 
 
 def differences(first: Outcome, second: Outcome, kind: str, *, values: bool) -> tuple[list[str], str]:
-    """All differences of smdwidgets (`second`) from smdebug (`first`), and what was the same in a few words."""
+    """Return all differences of smdwidgets (`second`) from smdebug (`first`).
+
+    The second result is a short summary of what was equal.
+    """
     if second.timed_out:
         return ["time-out: smdebug and smdwidgets" if first.timed_out else "time-out: smdwidgets"], ""
     if kind == "tests" and not first.error and not second.error:
@@ -225,20 +231,20 @@ def differences(first: Outcome, second: Outcome, kind: str, *, values: bool) -> 
         found.append(f"exit status is {second.status} for {first.status}")
     if first.error and not second.error:
         return found, ""
-    told = []
+    equal_parts = []
     if kind in ("notebook", "rules") and not found and not first.error:
         one, other = first.result["answers"], second.result["answers"]
         found += answer_differences(one, other)
         gained = cells_gained(one, other)
         raised = sum("raises" in answer for answer in one.values() if isinstance(answer, dict)) - gained
         what = "cells" if kind == "notebook" else "answers"
-        told.append(f"{len(one) - raised - gained} of {len(one)} {what}")
-        told += [f"{raised} raise in both"] if raised else []
-        told += [f"{gained} run with smdwidgets only"] if gained else []
+        equal_parts.append(f"{len(one) - raised - gained} of {len(one)} {what}")
+        equal_parts += [f"{raised} raise in both"] if raised else []
+        equal_parts += [f"{gained} run with smdwidgets only"] if gained else []
     elif not found and (difference := output_difference(first.output, second.output, numbers=values)):
         found.append(difference)
     else:
-        told.append("output")
+        equal_parts.append("output")
     by_line: dict[str, list[str]] = {}
     for run in sorted(first.runs.keys() | second.runs.keys()):
         name, _, library = run.rpartition(" by ")
@@ -251,12 +257,12 @@ def differences(first: Outcome, second: Outcome, kind: str, *, values: bool) -> 
         for line in lines:
             by_line.setdefault(f"{name}: {line}", []).append(library)
     libraries = {run.rpartition(" by ")[2] for run in (*first.runs, *second.runs)}
-    # What both libraries read is said once.
+    # Report differences in what both libraries read only once.
     found += [line if set(by) == libraries else f"{line} (read by {', '.join(by)})" for line, by in by_line.items()]
     names = {run.rpartition(" by ")[0] for run in first.runs}
     if names:
         tensors = max(len(one.get("names", ())) for one in first.runs.values())
-        told.append(f"{len(names)} run{'s' if len(names) > 1 else ''} of {tensors} tensors")
+        equal_parts.append(f"{len(names)} run{'s' if len(names) > 1 else ''} of {tensors} tensors")
     elif kind == "script":
-        told.append("no run written")
-    return found, ", ".join(told)
+        equal_parts.append("no run written")
+    return found, ", ".join(equal_parts)

@@ -14,7 +14,10 @@ REQUIREMENTS = ROOT / "tests" / "clients"
 
 
 def _own(name: str) -> Step:
-    """An environment that only the clients need: `.venv-clients-NAME`, from tests/clients/NAME.txt."""
+    """An environment that only clients use: `.venv-clients-NAME`.
+
+    Its requirements are in tests/clients/NAME.txt.
+    """
     venv, needed = ROOT / f".venv-clients-{name}", REQUIREMENTS / f"{name}.txt"
     return Step(
         f"clients-{name}",

@@ -1,4 +1,4 @@
-"""Run one side of one client in a process of its own, with a time-out and a log."""
+"""Run one side of one client in a separate process, with a time-out and a log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Outcome:
         return self.status is None
 
     def short(self) -> str:
-        """The outcome in a few words."""
+        """Return the outcome in a few words."""
         if self.timed_out:
             return "time-out"
         if self.error:
@@ -179,7 +179,10 @@ def run_side(
 
 
 def runs_in(directory: Path) -> list[Path]:
-    """Directories of runs below a working directory, without those of pytest's temporary directory."""
+    """Return the directories of runs below a working directory.
+
+    pytest's temporary directory is excluded.
+    """
     found: set[Path] = set()
     for mark in ("collections", "events", "index"):
         found.update(path.parent for path in directory.rglob(mark) if path.is_dir())
@@ -187,7 +190,10 @@ def runs_in(directory: Path) -> list[Path]:
 
 
 def read_runs(directory: Path, sides: Sides, folder: Path, seconds: float) -> dict[str, dict[str, Any]]:
-    """Every run below a directory, as each library reads it; `PATH by LIBRARY` is the key."""
+    """Every run below a directory, as each library reads it.
+
+    `PATH by LIBRARY` is the key.
+    """
     found: dict[str, dict[str, Any]] = {}
     for run in runs_in(directory):
         name = run.relative_to(directory).as_posix()

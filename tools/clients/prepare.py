@@ -1,4 +1,7 @@
-"""Write the small run that a client reads: the tensors that it names, over training and evaluation steps."""
+"""Write the small run that a client reads.
+
+It has the tensors that the client names, over training and evaluation steps.
+"""
 
 from __future__ import annotations
 

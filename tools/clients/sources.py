@@ -1,4 +1,4 @@
-"""Find client programs in a clone: in its work tree, in its newest commit or in its history."""
+"""Find client programs in a clone: in its work tree, newest commit or history."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class Clone:
         return (path / ".git").exists() or (path / "HEAD").is_file() or (path / "objects").is_dir()
 
     def find(self, ending: str) -> Path | None:
-        """The file whose path is `ending` or ends with it, extracted from git where needed; None if there is none."""
+        """Return the file whose path is `ending` or ends with it, or None.
+
+        The file is extracted from git if needed.
+        """
         for name in self.files:
             if name == ending or name.endswith("/" + ending):
                 here = self.path / name

@@ -16,7 +16,10 @@ def without_time(text: str) -> str:
 
 
 def describe(value: Any) -> Any:
-    """A value in JSON's types; arrays as dtype, shape, checksum and statistics, other objects as the name of their type."""
+    """A value in JSON's types.
+
+    Arrays as dtype, shape, checksum and statistics, other objects as the name of their type.
+    """
     import numpy as np
 
     if value is None or isinstance(value, bool | int):

@@ -1,4 +1,4 @@
-"""Run the code cells of a notebook over a prepared run, and report the value of each cell."""
+"""Run the code cells of a notebook on a prepared run, and report their values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class _CellTimeout(BaseException):
 
 
 def _redirect(prepared: str) -> Callable[[], Any]:
-    """Make every way of opening a run that is not on this machine open the prepared one; returns a call that opens it."""
+    """Redirect every way of opening a remote run to the prepared one.
+
+    Returns a function that opens it.
+    """
     trials: Any = importlib.import_module("smdebug.trials")
     create_trial = trials.create_trial
 
@@ -105,13 +108,13 @@ def _run_cell(number: int, source: str, names: dict[str, Any], drawn: list[Any])
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
-    """The value, output and drawn data of each code cell, or the exception that it raises."""
+    """Return the value, output and drawn data of each code cell, or its exception."""
     drawn: list[Any] = []
 
     def listener(name: str, args: tuple[Any, ...]) -> None:
-        told = [describe.describe(arg) for arg in args if not isinstance(arg, stubs.Anything)]
-        if told and len(drawn) < 500:
-            drawn.append([name, *told])
+        described = [describe.describe(arg) for arg in args if not isinstance(arg, stubs.Anything)]
+        if described and len(drawn) < 500:
+            drawn.append([name, *described])
 
     stubs.install(listener)
     trial = _redirect(job["prepared"])

@@ -1,4 +1,7 @@
-"""Read a run with one library and print what it holds as JSON: `python observe.py {smdebug|smdwidgets} RUN`."""
+"""Read a run with one library and print its content as JSON.
+
+Usage: `python observe.py {smdebug|smdwidgets} RUN`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ MOST_VALUES = 4000
 
 
 def observe(library: str, path: str) -> dict[str, Any]:
-    """Names, steps, modes, collections, values and the end marker of a run, as a library reads them."""
+    """Return what a library reads from a run.
+
+    The result has names, steps, modes, collections, values and the end marker.
+    """
     os.environ.setdefault("SMDEBUG_LOG_LEVEL", "off")
     os.environ.setdefault("SMDEBUG_TRAINING_END_DELAY_REFRESH", "0")
     os.environ.setdefault("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT", "1")

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _Outcomes:
-    """A pytest plugin that notes outcomes, and that provides the fixtures of the clone's conftest.py."""
+    """A pytest plugin that records outcomes; has the fixtures of the clone's conftest."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}
@@ -46,7 +46,10 @@ def _fixtures() -> Any:
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
-    """The outcome of each test in a file; its conftest.py is replaced by the fixtures above."""
+    """The outcome of each test in a file.
+
+    Its conftest.py is replaced by the fixtures above.
+    """
     import pytest
 
     sys.path.append(job["root"])  # last, so that an installed smdebug comes before the clone's

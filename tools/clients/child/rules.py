@@ -21,13 +21,13 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         for threshold in ({}, {"threshold": 1e-6}):
             trial = create_trial(job["prepared"])
             rule = rule_class(trial, **threshold)
-            told = f"{name}({', '.join(f'{key}={value}' for key, value in threshold.items())})"
+            call_text = f"{name}({', '.join(f'{key}={value}' for key, value in threshold.items())})"
             for step in trial.steps():
-                answers[f"{told}.invoke({step})"] = _outcome(partial(rule.invoke, step))
+                answers[f"{call_text}.invoke({step})"] = _outcome(partial(rule.invoke, step))
             for raises in (True, False):
                 rule = rule_class(create_trial(job["prepared"]), **threshold)
                 call = partial(invoke_rule, rule, start_step=0, end_step=20, raise_eval_cond=raises)
-                answers[f"invoke_rule({told}, raise_eval_cond={raises})"] = _outcome(call)
+                answers[f"invoke_rule({call_text}, raise_eval_cond={raises})"] = _outcome(call)
     return {"answers": answers or {"rules": "the file defines no rule"}}
 
 

@@ -1,4 +1,4 @@
-"""Stand-ins for data sets and for packages that only provide data, so that a script runs unchanged and offline."""
+"""Replacements for data sets and data packages, so that scripts run offline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ SEED = 7
 
 
 def images(count: int, *shape: int, seed: int = SEED) -> tuple[Any, Any]:
-    """Images of bytes with labels of ten classes; each class is brighter in a band of its own."""
+    """Images of bytes with labels of ten classes.
+
+    Each class is brighter in a different band.
+
+    """
     import numpy as np
 
     random = np.random.RandomState(seed)
@@ -34,7 +38,7 @@ def images(count: int, *shape: int, seed: int = SEED) -> tuple[Any, Any]:
 
 
 def libsvm(*, classes: int) -> str:
-    """A text of labelled rows in libsvm's format: regression with 8 features, or classes with 20."""
+    """Return labelled rows in libsvm's format: 8 features with targets, or 20 classes."""
     import numpy as np
 
     random = np.random.RandomState(SEED)
@@ -127,7 +131,10 @@ def _mxnet_datasets(module: ModuleType) -> None:
 
 
 def _xgboost_text(module: ModuleType) -> None:
-    """XGBoost 2 and newer need the format of a text file in its name; older ones took libsvm."""
+    """XGBoost 2 and newer need the format of a text file in its name.
+
+    Older ones took libsvm.
+    """
     matrix: Any = module.DMatrix
     init = matrix.__init__
 
@@ -155,7 +162,7 @@ def _downloads() -> None:
 
 
 def _distribution_named_xgboost(scratch: Path) -> None:
-    """Names the installed `xgboost-cpu` as `xgboost` too, which smdebug asks pkg_resources for."""
+    """Make `xgboost-cpu` known to pkg_resources as `xgboost`, which smdebug looks up."""
     try:
         number = version("xgboost-cpu")
     except PackageNotFoundError:
@@ -179,7 +186,7 @@ def _torchvision() -> Any:
 
 
 class Torchvision(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """A small torchvision: generated data sets, the transforms that scripts use, and small models."""
+    """A small torchvision: generated data sets, transforms of scripts, small models."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -1,4 +1,4 @@
-"""Objects that accept any use, for modules of a cloud or of plotting that a notebook imports."""
+"""Objects that accept any use, for cloud and plotting modules of notebooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-#: Modules that are replaced even where they are installed: they reach for AWS, or draw.
+#: Modules that are replaced even if they are installed, because they access AWS or draw.
 REPLACED = frozenset(
     [
         "sagemaker",
@@ -149,7 +149,7 @@ class _Class(Anything, metaclass=_Type):
 
 
 class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a stub for the replaced modules, and for any other module that is not installed."""
+    """Finds stubs for replaced modules, and for modules that are not installed."""
 
     def __init__(self, listener: Listener, *, first: bool) -> None:
         self._listener = listener
@@ -181,7 +181,10 @@ class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class Names(dict[str, Any]):
-    """The global names of a notebook; a name that a cell could not define is a stub, or the prepared run."""
+    """The global names of a notebook.
+
+    A name that a cell could not define is a stub, or the prepared run.
+    """
 
     def __init__(self, listener: Listener, trial: Callable[[], Any]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What scripts use of torchvision, in a few lines each: data sets, transforms, models."""
+"""A minimal torchvision: the data sets, transforms and models that scripts use."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Unchanged:
 
 
 class _SmallNet(torch.nn.Module):  # type: ignore[misc]
-    """Accepts colour images of any size, has the layers that a residual network begins and ends with."""
+    """Accepts colour images of any size; has the first and last layers of a ResNet."""
 
     def __init__(self) -> None:
         super().__init__()
