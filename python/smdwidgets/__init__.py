@@ -1,4 +1,4 @@
-"""See why a training run went wrong: every saved tensor at every step, in a notebook cell, while it trains."""
+"""Explore every saved tensor of a training run, live, in a notebook."""
 
 from typing import TYPE_CHECKING, Any
 

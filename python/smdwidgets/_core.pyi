@@ -76,7 +76,10 @@ class Event:
         fields."""
     @property
     def buckets(self) -> NDArray[np.float64] | None:
-        """A histogram as (buckets, 3): left edge, right edge, count. None for any other kind."""
+        """A histogram as (buckets, 3): left edge, right edge, count.
+
+        None for any other kind.
+        """
 
 @final
 class Events:
@@ -99,10 +102,13 @@ class Events:
         """Offset of the first byte that was not read: the end of the last complete record."""
 
 def read_events(data: _Buffer) -> Events:
-    """Read the events of a TensorBoard log in memory, past damaged records. Checksums are verified."""
+    """Read the events of a TensorBoard log in memory, past damaged records.
+
+    Checksums are verified.
+    """
 
 def is_event_file(key: str) -> bool:
-    """Whether a key names an event file of TensorBoard, and not a tensor file of smdebug."""
+    """Whether a key names an event file of TensorBoard, not a tensor file of smdebug."""
 
 def write_record(payload: _Buffer) -> bytes:
     """Encode a record with the payload's checksum."""
@@ -126,7 +132,10 @@ def histogram_record(
     sum: float,
     sum_squares: float,
 ) -> bytes:
-    """Encode a record with a histogram for TensorBoard. `limits` are the right edges of the buckets."""
+    """Encode a record with a histogram for TensorBoard.
+
+    `limits` are the right edges of the buckets.
+    """
 
 # ---------------------------------------------------------------- TensorBoard logs
 
@@ -205,16 +214,21 @@ class EventLog:
     def original_name(self, name: str) -> str | None:
         """The tag."""
     def problems(self) -> list[tuple[str, str]]:
-        """Unusable records and files: (file, message), at most a thousand per file, then their number."""
+        """Unusable records and files as (file, message).
+
+        At most a thousand are listed per file, then their number.
+        """
     def series(self) -> list[tuple[str, str, str, str, str]]:
-        """(name, tag, kind, plugin, description) of each series, in the order of first appearance.
+        """(name, tag, kind, plugin, description) of each series, by first appearance.
 
         Kinds: "scalar", "histogram", "image", "audio", "text", "hparams", "pr_curve", "tensor"."""
     def num_names(self) -> int: ...
     def course(
         self, name: str, mode: int | None = None, orphans: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.uint32]]:
-        """All rows of a name: global steps, mode steps, wall times, values (NaN unless scalar), directory numbers.
+        """All rows of a name, as columns.
+
+        The columns are global steps, mode steps, wall times, values (NaN unless scalar) and directory numbers.
 
         With `orphans`, only the superseded rows."""
     def values(
@@ -229,7 +243,9 @@ class EventLog:
         NDArray[np.float64] | list[float | NDArray[np.float64] | tuple[Logged, Event] | None],
         list[tuple[int, BaseException]],
     ]:
-        """Read the values of rows (name, global step, worker or None) in one pass, and list errors as (row, error).
+        """Read the values of rows (name, global step, worker or None) in one pass.
+
+        Errors are listed as (row, error).
 
         One array if all values are numbers, or histograms of equal size. Else a list: a number, the buckets of a
         histogram, (location, event) of any other value, or None if there is no value."""
@@ -280,7 +296,10 @@ def hparams(content: bytes) -> dict[str, float | str | bool | None]:
     """Parse hyperparameters from the content of TensorBoard's plugin."""
 
 def decode_png(encoded: bytes, max_pixels: int) -> NDArray[Any]:
-    """Decode a PNG of at most `max_pixels` to an array (height, width, channels) of uint8 or uint16, with alpha."""
+    """Decode a PNG of at most `max_pixels` to an array (height, width, channels).
+
+    The dtype is uint8 or uint16; alpha is included.
+    """
 
 def encode_png(pixels: NDArray[np.uint8]) -> bytes:
     """Encode an array (height, width, 3) of uint8 as an RGB PNG.
@@ -313,7 +332,7 @@ class StepWriter:
         fsync: bool = False,
     ) -> StepWriter: ...
     def tensor(self, name: str, value: ArrayLike, dtype: str | None = None) -> None:
-        """Write a tensor: anything that numpy converts to an array, including strings of any rank.
+        """Write a tensor: anything that numpy converts to an array, including strings.
 
         `dtype` overrides the dtype of the elements where numpy lacks it: "bfloat16" for an array of uint16. If a name is
         repeated, readers use the last one. A reduction is a tensor named by `reduction_name`."""
@@ -327,15 +346,22 @@ class StepWriter:
 
         `reductions` of each, by (name, of |x|), are written before it, or with `raw` false instead of it."""
     def shape(self, name: str, original: str, shape: Sequence[int]) -> None:
-        """Record a tensor's shape, without its value. `original` is the framework's name of the tensor."""
+        """Record a tensor's shape, without its value.
+
+        `original` is the framework's name of the tensor.
+        """
     def shard(self, name: str, shard: str) -> None:
         """Record the position of this worker's part of a sharded tensor: a JSON value in ASCII on one line."""
     def publish(self) -> None:
-        """Make the step visible with the tensors written so far; more may follow until `finish`.
+        """Make the step visible with the tensors written so far.
+
+        More may follow until `finish`.
 
         The event file only grows and the index file is replaced at once: readers see one of both states."""
     def finish(self) -> tuple[str | None, str | None, int]:
-        """Rename both files to their final names. Returns (event file, index file, total bytes).
+        """Rename both files to their final names.
+
+        Returns (event file, index file, total bytes).
 
         Names are relative to the run, and None for a file that was not needed."""
     def discard(self) -> None:
@@ -387,15 +413,24 @@ class Catalog:
 
         Unchanged directories are not listed again. A missing directory counts as empty."""
     def add_keys(self, keys: Sequence[str]) -> int:
-        """Add keys relative to the run and return the number of new index files. Other keys are ignored."""
+        """Add keys relative to the run and return the number of new index files.
+
+        Other keys are ignored.
+        """
     def unread(self, steps: Sequence[int] | None = None) -> list[str]:
         """Keys of unread index files: all, or those of these global steps."""
     def load_local(self, root: str, steps: Sequence[int] | None = None, threads: int | None = None) -> int:
-        """Read index files that are unread, or failed and have changed since. Returns the number of files read."""
+        """Read index files that are unread, or failed and have changed since.
+
+        Returns the number of files read.
+        """
     def has_local(self, root: str, name: str) -> bool:
-        """Check whether a tensor exists, reading unread index files newest first until it is found."""
+        """Check whether a tensor exists; read unread index files until it is found."""
     def refresh_local(self, root: str, steps: Sequence[int]) -> int:
-        """Reload index files of these steps that were replaced (a restarted training repeats steps). Returns their number."""
+        """Reload replaced index files of these steps and return their number.
+
+        A restarted training repeats steps.
+        """
     def load(self, key: str, data: bytes) -> bool:
         """Load an index file from memory. False if it is malformed: see `problems`."""
     def load_many(self, files: Sequence[tuple[str, bytes]], threads: int | None = None) -> int:
@@ -414,34 +449,49 @@ class Catalog:
     def workers(self) -> list[str]: ...
     def workers_at(self, step: int) -> list[str]: ...
     def complete_until(self, num_workers: int) -> int:
-        """The last global step that `num_workers` workers have written, or -1. All earlier steps count as complete."""
+        """The last global step that `num_workers` workers have written, or -1.
+
+        All earlier steps count as complete.
+        """
     def count_after(self, step: int) -> int:
         """The number of global steps after this one."""
     # modes, from index files read
     def modes(self) -> list[int]:
         """Modes of the index files read, ascending; GLOBAL (4) only if a file states it."""
     def mode_of(self, step: int) -> tuple[int, int] | None:
-        """(mode, mode step) of a global step, from its first worker by name. None if not read."""
+        """(mode, mode step) of a global step, from its first worker by name.
+
+        None if not read.
+        """
     def mode_steps(self, mode: int, name: str | None = None) -> list[int]:
         """Mode steps of a mode, ascending; with a name those that have the tensor."""
     def global_step(self, mode: int, mode_step: int, latest: bool = False) -> int | None:
-        """The global step of a mode step: the earliest, or with `latest` the latest, if a restart repeated it."""
+        """The global step of a mode step.
+
+        If a restart repeated it, this is the earliest, or with `latest` the latest.
+        """
     # tensors, from index files read
     def names(self) -> list[str]:
         """Names of tensors, sorted. Stored reductions belong to their tensor."""
     def names_at(self, step: int, worker: str | None = None) -> list[str]: ...
     def extents(self, step: int) -> list[tuple[str, int, int]]:
-        """The byte ranges of a step's records: (event file, start, end) for each worker with records."""
+        """The byte ranges of a step's records: (event file, start, end) for each worker."""
     def names_in_mode(self, mode: int) -> list[str]: ...
     def has(self, name: str) -> bool: ...
     def steps_of(self, name: str, mode: int | None = None) -> list[int]:
-        """Global steps at which the tensor has a value, a stored reduction or a shape, ascending."""
+        """Global steps with a value, reduction or shape of the tensor, ascending."""
     def workers_of(self, name: str, step: int) -> list[str]:
-        """Workers with a value, a stored reduction or a shape of the tensor at this global step."""
+        """Workers that saved the tensor at this global step: value, reduction or shape."""
     def find(self, name: str, step: int, worker: str | None = None) -> Entry | None:
-        """The entry of the value; without a worker that of the first worker by name that has one."""
+        """The entry of the value.
+
+        Without `worker`, that of the first worker by name that has one.
+        """
     def stored_reductions(self, name: str, step: int, worker: str | None = None) -> list[tuple[str, bool, Entry]]:
-        """Stored reductions (op, abs, entry); without a worker those of the first worker by name that has any."""
+        """Stored reductions (op, abs, entry).
+
+        Without `worker`, those of the first worker by name that has any.
+        """
     def stored_reduction(self, name: str, step: int, op: str, abs: bool, worker: str | None = None) -> Entry | None: ...
     def shape_of(self, name: str, step: int, worker: str | None = None) -> tuple[int, ...] | None:
         """The shape that `save_shape` stored; None if there is none."""
@@ -486,7 +536,10 @@ class Entry:
     def crc(self) -> int | None:
         """CRC32C of the payload, if the index file has one."""
     def decode(self, data: bytes | bytearray | memoryview) -> NDArray[Any]:
-        """Decode the value from the record's bytes, as a writable copy. Verifies name and checksums."""
+        """Decode the value from the record's bytes, as a writable copy.
+
+        Verifies name and checksums.
+        """
 
 @final
 class Files:
@@ -509,7 +562,9 @@ class Files:
         worker: str | None = None,
         cache: bool = True,
     ) -> NDArray[Any] | None:
-        """`value(catalog.find(name, step, worker))` in one call; reads the step's index files first if needed.
+        """`value(catalog.find(name, step, worker))` in one call.
+
+        Reads the step's index files first if needed.
 
         None if there is no value, or without a worker for a sharded tensor. Without `cache`, only values of up to 4 KiB are
         cached."""
@@ -555,7 +610,9 @@ def sweep(
     progress: Callable[[int, int], object] | None = None,
     cancel: Cancel | None = None,
 ) -> dict[str, Any]:
-    """Compute reductions of many tensors at many steps, as columns. Each record is read once.
+    """Compute reductions of many tensors at many steps, as columns.
+
+    Each record is read once.
 
     One row per (name, step, worker) with a value or a stored reduction, ordered by names as given, steps, workers. A bad
     record is an error of its row. Ctrl-C cancels the sweep.
@@ -587,7 +644,9 @@ def values(
     progress: Callable[[int, int], object] | None = None,
     cancel: Cancel | None = None,
 ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
-    """Read the values of many rows, and list errors as (row, exception). Each record is read once.
+    """Read the values of many rows, and list errors as (row, exception).
+
+    Each record is read once.
 
     One array (rows, *shape) if all dtypes and shapes agree and no row failed; else a list with None for rows without a
     value and for failed rows."""
@@ -623,7 +682,9 @@ def verify(
 def reduce(
     buffer: _Buffer, dtype: str | None = None, names: Sequence[tuple[str, bool]] | None = None
 ) -> dict[tuple[str, bool], np.generic | None]:
-    """Compute all 18 reductions of an array, or those in `names`, by (name, of |x|), in one pass.
+    """Compute all 18 reductions of an array, or those in `names`, in one pass.
+
+    The keys of the result are (name, of |x|).
 
     Values are numpy scalars with numpy's result dtypes; bfloat16 requires ml_dtypes, else it becomes float32. Norms are
     over all elements; std and variance divide by n. The minimum and maximum of an empty array are None. `dtype` is
@@ -634,14 +695,18 @@ def reduce(
     """
 
 def reduction(buffer: _Buffer, name: str, abs: bool = False, dtype: str | None = None) -> np.generic:
-    """Compute one reduction of an array, or of its magnitudes. ValueError for the minimum or maximum of an empty array.
+    """Compute one reduction of an array, or of its magnitudes.
+
+    ValueError for the minimum or maximum of an empty array.
 
     >>> reduction(np.array([3.0, -4.0]), "l1")
     np.float64(7.0)
     """
 
 def stats(buffer: _Buffer, dtype: str | None = None) -> dict[str, int | float]:
-    """Compute counts (n, nan, pos_inf, neg_inf, zeros) and min, max, mean, std, l2; for complex arrays of magnitudes.
+    """Compute counts (n, nan, pos_inf, neg_inf, zeros) and min, max, mean, std, l2.
+
+    For complex arrays, these are of magnitudes.
 
     >>> stats(np.array([1.0, np.nan, 0.0]))["nan"]
     1
@@ -661,7 +726,7 @@ def histogram(
     magnitude: bool = False,
     dtype: str | None = None,
 ) -> dict[str, Any]:
-    """Compute a histogram with given edges, or with a number of bins (256) over a range.
+    """Compute a histogram with given edges, or a number of bins (256) over a range.
 
     The default range is that of the finite elements. `scale` is "linear", "log" (of positive elements; others count as
     under), "symlog" (linear up to about `linear`, logarithmic beyond; 0 for automatic) or "auto" (linear, or symlog if a
@@ -676,7 +741,7 @@ def histogram(
     """
 
 def percentiles(buffer: _Buffer, q: Sequence[float], dtype: str | None = None) -> NDArray[np.float64]:
-    """Compute exact percentiles (0 to 100) with linear interpolation, as numpy.nanpercentile, in bounded memory.
+    """Compute exact percentiles (0 to 100), as numpy.nanpercentile, in bounded memory.
 
     >>> percentiles(np.arange(5.0), [0, 50])
     array([0., 2.])
@@ -696,7 +761,9 @@ def pooled(
     shape: Sequence[int] | None = None,
     dtype: str | None = None,
 ) -> dict[str, Any]:
-    """Pool a plane through an array to an image of at most `size` (height, width) cells, by default 1024 x 1024.
+    """Pool a plane through an array to an image.
+
+    The image has at most `size` (height, width) cells, by default 1024 x 1024.
 
     The plane has two axes (by default the last two), `fixed` indices on the others (by default 0), and is clipped to
     `rows` and `columns`. `pool` is "mean", "min", "max" or "maxabs" (largest magnitude, signed). A cell with a NaN is NaN,
@@ -721,7 +788,9 @@ def window(
     shape: Sequence[int] | None = None,
     dtype: str | None = None,
 ) -> NDArray[Any]:
-    """Copy rows and columns of a plane through an array to a 2-D array of at most 4,194,304 elements.
+    """Copy a region of a plane through an array to a 2-D array.
+
+    The region has at most 4,194,304 elements.
 
     The plane is selected as in `pooled`.
 
@@ -730,7 +799,9 @@ def window(
     """
 
 def sample(buffer: _Buffer, most: int = 1000, dtype: str | None = None) -> tuple[NDArray[np.float64], int]:
-    """Sample at most `most` elements, evenly spaced in C order; returns them with their stride.
+    """Sample at most `most` elements, evenly spaced in C order.
+
+    Returns them with their stride.
 
     >>> sample(np.arange(10), 4)
     (array([0., 3., 6., 9.]), 3)

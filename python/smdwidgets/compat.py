@@ -136,7 +136,9 @@ MODULES: Final[Mapping[str, Mapped]] = {
 
 
 def install_as_smdebug() -> None:
-    """Make ``import smdebug``, and the imports of its submodules, import this package. Calling it again changes nothing.
+    """Make ``import smdebug``, and the imports of its submodules, import this package.
+
+    Calling it again changes nothing.
 
     Raises:
         SMDebugRuntimeError: the real smdebug was imported before. Objects of both cannot be mixed.

@@ -1,4 +1,6 @@
-"""Exceptions raised when reading or writing a run. All derive from :class:`SMDebugError`.
+"""Exceptions raised when reading or writing a run.
+
+All derive from :class:`SMDebugError`.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Hooks for a training loop of your own, with NumPy: ``import smdwidgets.numpy as smd``."""
+"""Hooks for your own training loop with NumPy: ``import smdwidgets.numpy as smd``."""
 
 from __future__ import annotations
 

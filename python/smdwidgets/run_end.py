@@ -1,4 +1,6 @@
-"""The end marker of a run: the file ``training_job_end.ts``, which says that training ended and how.
+"""The end marker of a run: the file ``training_job_end.ts``.
+
+It records that training ended, and how.
 
 Readers of smdebug only test whether the file exists, and smdebug leaves it empty. Hooks of this package write one JSON object
 into it.
@@ -64,7 +66,10 @@ class RunEnd:
 
     @classmethod
     def parse(cls, content: bytes) -> RunEnd:
-        """The end that a marker's content describes. Content that is not ours, or empty, is an end without details."""
+        """The end that a marker's content describes.
+
+        Content that is not ours, or empty, is an end without details.
+        """
         try:
             found = json.loads(content)
         except (ValueError, RecursionError):

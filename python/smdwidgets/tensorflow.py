@@ -34,7 +34,9 @@ def get_hook(
     json_config_path: str | PathLike[str] | None = None,
     create_if_not_exists: bool = False,
 ) -> KerasHook | None:
-    """Return the current Keras hook, of this module or `smdwidgets.keras`: the one created last, or set by `set_hook`.
+    """Return the current Keras hook: the one created last, or set by `set_hook`.
+
+    The hook may be of this module or of `smdwidgets.keras`.
 
     Args:
         hook_type: "keras" or None, which mean the same. smdebug's "session" and "estimator" are hooks for TensorFlow 1.

@@ -49,7 +49,10 @@ class CollectionManager:
             raise SMDebugTypeError(f"arg must be a string or a Collection, got {type(arg).__name__}")
 
     def get(self, name: str, create: bool = True) -> Collection:
-        """Return a collection; if it does not exist, create it or raise (``create=False``)."""
+        """Return a collection.
+
+        If it does not exist, create it or raise (``create=False``).
+        """
         if name not in self.collections:
             if not create:
                 raise UnknownCollection(name, self.collections)

@@ -57,7 +57,7 @@ def get_json_config_as_dict(json_config_path: str | os.PathLike[str] | None) -> 
 
 
 def get_include_collections(params_dict: Mapping[str, Any]) -> list[str] | None:
-    """Return the names of the configured collections, or None if the configuration has none.
+    """Return the names of the configured collections, or None if there are none.
 
     >>> get_include_collections({"CollectionConfigurations": [{"CollectionName": "losses"}]})
     ['losses']

@@ -82,7 +82,10 @@ class FileReader:
                 yield event
 
     def _records(self) -> Iterator[tuple[int, int]]:
-        """Offset and size of each record: length, checksum of the length, content, checksum of the content."""
+        """Offset and size of each record.
+
+        A record is a length, its checksum, the content and its checksum.
+        """
         data, offset = self._data, 0
         while offset < len(data):
             head = data[offset : offset + _HEADER]
@@ -106,7 +109,7 @@ class FileReader:
 
 
 class _Event:
-    """One record: an Event message with one Summary.Value (tensorflow/core/util/event.proto)."""
+    """One record: an Event message of TensorFlow with one Summary.Value."""
 
     value: NDArray[Any]
 

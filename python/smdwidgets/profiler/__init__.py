@@ -1,4 +1,6 @@
-"""smdebug's profiler, which smdwidgets does not have. Its names raise an ImportError that says where to look.
+"""smdebug's profiler, which smdwidgets does not have.
+
+Its names raise an ImportError that says where to look.
 
 `smdwidgets.profiler.utils.str2bool` is the exception: training scripts use it to parse command-line flags.
 
@@ -34,7 +36,7 @@ def explain(name: str) -> str:
 
 
 def missing(names: str, prefix: str = "") -> Callable[[str], NoReturn]:
-    """Return a module's `__getattr__` that raises an ImportError for names that smdebug has there."""
+    """Return a module's `__getattr__` that raises ImportError for names of smdebug."""
     known = frozenset(names.split())
 
     def __getattr__(name: str) -> NoReturn:  # noqa: N807

@@ -1,4 +1,6 @@
-"""What a rule can be told: typed parameters, declared once, used by constructors, JSON, the command line, docs and widgets.
+"""Typed parameters of rules.
+
+A parameter is declared once, and used by constructors, JSON, the command line, docs and widgets.
 
 >>> Real(0.5, "A share.", minimum=0.0, maximum=1.0).parse("1e-05")
 1e-05
@@ -39,7 +41,9 @@ class RuleParameterError(SMDebugValueError):
 
 
 class Parameter(Generic[T]):
-    """One parameter: its type, default, limits and meaning. Reading it on a rule gives the value.
+    """One parameter: its type, default, limits and meaning.
+
+    Reading it on a rule gives the value.
 
     Every value may come as a string, since rules are also made from JSON and command lines.
     """
@@ -154,7 +158,10 @@ class _Bounded(Parameter[T]):
         return number
 
     def _from_text(self, text: str) -> float:
-        """Convert a text to a number. "1%" is 1 in a parameter whose unit is %, and 0.01 in a share from 0 to 1."""
+        """Convert a text to a number.
+
+        "1%" is 1 in a parameter whose unit is %, and 0.01 in a share from 0 to 1.
+        """
         if not text.endswith("%"):
             return float(text)
         if self.unit == "%":
@@ -216,7 +223,10 @@ class OptionalInteger(_Bounded[int | None]):
 
 
 class Flag(Parameter[bool]):
-    """Yes or no. `"True"`, `"true"`, `"1"`, `"yes"`, `"on"` and their opposites, in any case of letters."""
+    """Yes or no.
+
+    `"True"`, `"true"`, `"1"`, `"yes"`, `"on"` and their opposites, in any case of letters.
+    """
 
     kind = "flag"
     _WORDS: ClassVar[dict[str, bool]] = {
@@ -334,7 +344,7 @@ class Numbers(Parameter[tuple[float, ...]]):
 
 
 def _number_or_text(value: object) -> object:
-    """Replace an infinity, which JSON cannot hold, by the text that is parsed back to it."""
+    """Replace an infinity, which JSON does not support, by its text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

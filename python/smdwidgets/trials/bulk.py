@@ -128,7 +128,10 @@ def _rows(trial: RunQueries, name: str, step: int, worker: str | None) -> list[R
 
 
 def _worker_with_value(trial: RunQueries, name: str, step: int) -> str:
-    """The first worker that saved the value; others may have saved a reduction or the shape only. ``"*"`` for shards."""
+    """Return the first worker that saved the value, or ``"*"`` for shards.
+
+    Others may have saved a reduction or the shape only.
+    """
     index = trial._run.index
     if trial._run.sharded(name, step) is not None:
         return ASSEMBLED

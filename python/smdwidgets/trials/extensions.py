@@ -26,7 +26,10 @@ TrialT_contra = TypeVar("TrialT_contra", contravariant=True)
 
 
 class TensorPlotter(Protocol):
-    """The type of ``tensor.plot``; implemented by :class:`smdwidgets.plots.TensorPlots`."""
+    """The type of ``tensor.plot``.
+
+    Implemented by :class:`smdwidgets.plots.TensorPlots`.
+    """
 
     def histogram(
         self, step: int | None = None, *, bins: int = 128, scale: str = "linear", ax: Axes | None = None

@@ -56,7 +56,7 @@ class StepResolver:
         return workers
 
     def _look_up(self, step_num: int, mode: ModeKeys, worker: str | None) -> tuple[int | None, list[str]]:
-        """Return the global step and the workers that saved the tensor, without refreshing."""
+        """Return the global step and the workers that saved the tensor; do not refresh."""
         trial, index = self._trial, self._index
         step = trial._global_step(mode, step_num)
         if step is None or not possible(step):

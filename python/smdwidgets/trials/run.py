@@ -1,4 +1,4 @@
-"""Interfaces of a run's index and data, which :class:`Trial` and :class:`Tensor` use.
+"""Interfaces of a run's index and data, for :class:`Trial` and :class:`Tensor`.
 
 :class:`Trial` and :class:`Tensor` work in steps, modes and collections. :class:`Index` finds tensors in a run, :class:`Run`
 reads them. To support another format or storage, implement Run: it lists new steps, reads values, and reports when the run
@@ -142,7 +142,7 @@ class Run(ABC):
 
     @abstractmethod
     def getter(self) -> Getter:
-        """Return the function that reads single values: the fast path of :meth:`Tensor.value`.
+        """Return the function that reads single values, for :meth:`Tensor.value`.
 
         Each call of the function returns a writable array that shares no memory. It raises
         :class:`~smdwidgets.exceptions.RunFileMissing` if the index has a location whose file does not exist.
@@ -154,7 +154,7 @@ class Run(ABC):
 
     @abstractmethod
     def value(self, place: Any) -> NDArray[Any]:
-        """Return the value at a place of the index: a writable array that shares no memory."""
+        """Return the value of an index entry as a writable array that shares no memory."""
 
     @abstractmethod
     def head(self, place: Any) -> tuple[str, tuple[int, ...]]:

@@ -114,7 +114,7 @@ def _around(directory: str, directories: set[str]) -> str | None:
 
 
 def _curve(below: str, tag: str | None) -> str | None:
-    """Return the tag suffix of a curve of ``add_scalars``, or None for other directories.
+    """Return the tag suffix of a curve of ``add_scalars``, or None.
 
     PyTorch names the directory ``tag_curve``, with the tag's slashes replaced; tensorboardX names it ``tag/curve``.
 

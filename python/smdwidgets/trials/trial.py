@@ -277,7 +277,7 @@ class Trial(RunQueries):
         return tensor
 
     def inputs(self, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL) -> list[NDArray[Any]]:
-        """Return the values of collection ``inputs`` at a step, sorted by name suffix number."""
+        """Return the values of collection ``inputs`` at a step, by name suffix number."""
         return self._values_of(self.tensor_names(step, mode, collection="inputs"), step, mode)
 
     def labels(self, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL) -> list[NDArray[Any]]:

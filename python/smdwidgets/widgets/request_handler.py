@@ -121,7 +121,10 @@ class RequestHandler:
     # ------------------------------------------------------------------------------------------------- from the browser
 
     def handle_message(self, message: Any) -> None:
-        """Handle a message from the browser. Replies are computed and sent by other threads."""
+        """Handle a message from the browser.
+
+        Replies are computed and sent by other threads.
+        """
         self._queue.message_received()
         if self._closed.is_set() or not isinstance(message, dict):
             return
@@ -347,7 +350,7 @@ class RequestHandler:
             return packets
 
     def boot(self) -> list[bytes]:
-        """Return packets to store in the widget's state, so that a page shows them before its first request."""
+        """Return packets for the widget's state, shown before the first request."""
         packets = [packet for run, trial in enumerate(self.trials) for packet in overview(trial, SentState(run))]
         return packets if sum(map(len, packets)) <= LARGEST else []
 

@@ -58,7 +58,7 @@ fn positions_of_shards_are_in_the_index_file() {
 }
 
 #[test]
-fn reductions_are_tensors_of_their_own() {
+fn reductions_are_separate_tensors() {
     let run = tempfile::tempdir().unwrap();
     let mut step = writer(run.path());
     let content: Vec<u8> = [3.0f32, -4.0].iter().flat_map(|x| x.to_le_bytes()).collect();

@@ -144,7 +144,7 @@ pub fn array<'py>(py: Python<'py>, tensor: TensorView<'_>) -> PyResult<Bound<'py
     own(py, tensor.dtype, &tensor.shape, content, 0)
 }
 
-/// An array of the same elements with memory of its own.
+/// A copy of the array with separate memory.
 pub fn copy<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     array.call_method0(intern!(array.py(), "copy"))
 }

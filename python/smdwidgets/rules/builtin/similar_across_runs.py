@@ -66,7 +66,7 @@ class SimilarAcrossRuns(SelectingRule):
                 if name in known:
                     compared += self._compare(trial, name, worker, step, other_step)
         if not compared:
-            raise NothingToJudge("the other run has none of these tensors at the matching step")
+            raise NothingToJudge("the tensors are missing from the other run at the matching step")
 
     def _same_step(self, other: Trial, step: int) -> int | None:
         """Return the matching step of the other run, or None."""

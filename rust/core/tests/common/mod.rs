@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: as above; and every pointer of ours is one of the system's.
+        // SAFETY: as above; every pointer comes from the system allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
