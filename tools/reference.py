@@ -23,7 +23,7 @@ INTRODUCTION = (
     "Every public name, generated from the docstrings. `import smdwidgets` is enough in most notebooks; all other modules are "
     "imported by their full name."
 )
-WIDTH = 100  # columns of a signature
+WIDTH = 88  # columns of a signature
 
 #: The public modules by topic. Each becomes a page.
 TOPICS: dict[str, tuple[str, ...]] = {
@@ -201,7 +201,8 @@ class Reference:
 
     def _entry(self, entry: Entry, level: int = 2) -> str:
         target, marks = entry.target, "#" * level
-        parts = [f"{marks} {entry.name}", self._signature(target, entry.name), self._text(target, entry.module)]
+        title = entry.name.replace("__", r"\_\_")  # not bold
+        parts = [f"{marks} {title}", self._signature(target, entry.name), self._text(target, entry.module)]
         if isinstance(target, griffe.Class):
             parts += self._members(target, entry, level + 1)
         return "\n\n".join(part for part in parts if part)
