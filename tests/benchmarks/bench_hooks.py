@@ -36,7 +36,7 @@ HERE = Path(__file__).resolve()
 #: Steps that are not timed: the first find no memory to use again.
 WARM = 5
 COLLECTIONS = ["weights", "biases", "gradients", "losses"]
-TITLE = "What hooks cost a training: bench_hooks.py"
+TITLE = "Cost of hooks"
 
 
 def trainings(interval: int, width: int, batch: int, root: Path, names: tuple[str, ...]) -> Iterator[tuple]:

@@ -125,8 +125,8 @@ def main() -> int:
     if not options.dry:
         head = ["what", "ours", "peer", "ratio", "target", "met"]
         body = (
-            "`make bench`. CPU seconds of judging, one thread, the run open and in the page cache. Every worker of C is judged, by both; "
-            "both fire at the same steps.\n\n"
+            "`make bench`. CPU seconds of judging, one thread, the run open and in the page cache. Both judge every worker "
+            "of C, and fire at the same steps.\n\n"
         )
         report.write_section("Rules", body + report.table(head, [row.cells() for row in rows]))
     return 0

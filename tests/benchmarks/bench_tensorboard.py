@@ -139,16 +139,17 @@ def main() -> None:
         rows = [row for name, path in logs.items() for row in compare(name, path, scale)[0]]
     head = ["log", "peer", "ours", "theirs", "time", "memory", "target"]
     body = (
-        "From nothing to every scalar in memory and all else by its place, one thread, CPU seconds; memory beyond what importing "
-        "the reader took; ours is the middle one of five. Ours verifies every checksum. A value is held when it is in memory with "
-        "all its fields and is given without the file, images encoded: that is what EventAccumulator has when it has loaded; the "
-        f"benchmark asks of each whether it is. {int(1_000_000 * scale):,} scalars in 50 tags; {int(5_000 * scale):,} histograms of "
-        f"100 buckets and {int(500 * scale):,} images. Load average {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores: only what each took of the "
-        "processor is counted, and on one that is shared that is more.\n\n" + report.table(head, rows)
+        "`python tests/benchmarks/bench_tensorboard.py`. CPU seconds of one thread until every scalar is in memory and the position of "
+        "all other values is known; memory beyond the reader's imports; ours is the median of five runs. Ours verifies every checksum. "
+        '"All values held" means that all fields of a value are in memory and returned without the file, images encoded, as in '
+        "EventAccumulator; the benchmark checks this for each value. "
+        f"{int(1_000_000 * scale):,} scalars in 50 tags; {int(5_000 * scale):,} histograms of 100 buckets and {int(500 * scale):,} images. "
+        f"Load average {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores, which increases CPU times of both sides.\n\n"
+        + report.table(head, rows)
     )
     print(body)
     if scale == 1:
-        report.write_section("TensorBoard's logs: bench_tensorboard.py", body)
+        report.write_section("TensorBoard logs", body)
 
 
 if __name__ == "__main__":

@@ -162,12 +162,12 @@ def in_the_notebook(work: Path, large: Path) -> list[list[str]]:
             "<= 1.5 s",
         ],
         [
-            "drag over 1,000 steps of 1,000,000 elements, 125 movements a second: from handling one to its painted frame, p50, p95",
+            "drag over 1,000 steps of 1,000,000 elements, 125 movements a second: from event to painted frame, p50, p95",
             f"{np.percentile(worked, 50):.1f} ms, {np.percentile(worked, 95):.1f} ms",
             "p95 <= 16.7 ms",
         ],
         [
-            f"the same on a plain page that only draws {drag['canvases']} canvases of the same sizes: what this machine takes for that",
+            f"for comparison: a plain page that only draws {drag['canvases']} canvases of the same sizes",
             f"{np.percentile(plain, 50):.1f} ms, {np.percentile(plain, 95):.1f} ms",
             "",
         ],
@@ -186,7 +186,7 @@ def in_the_notebook(work: Path, large: Path) -> list[list[str]]:
             f"{cpu['all']:.1f} ms ({cpu['script']:.1f} ms, {cpu['layout']:.1f} ms)",
             "",
         ],
-        ["the same: questions to the kernel on the way", f"{drag['asked']}", "0"],
+        ["the same: requests to the kernel during the drag", f"{drag['asked']}", "0"],
         [
             "another tensor chosen while a cell trains: first picture, median, worst of 12",
             f"{np.median(busy):.0f} ms, {max(busy):.0f} ms",
@@ -206,7 +206,7 @@ def main() -> None:
         work = Path(folder)
         large = large_run(work / "large", 200)
         rows = frames(large) + memory(large) + in_the_notebook(work, large)
-    body = f"`python tests/benchmarks/bench_widgets.py`. Wall time; the best of three where it is one number. The machine had {os.getloadavg()[0]:.0f} processes at work on {os.cpu_count()} cores.\n\n"
+    body = f"`python tests/benchmarks/bench_widgets.py`. Wall time; single numbers are the best of three. Load average {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores.\n\n"
     write_section("Widgets", body + table(["what", "measured", "target"], rows))
     print(table(["what", "measured", "target"], rows))
 

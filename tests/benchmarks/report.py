@@ -1,4 +1,4 @@
-"""RESULTS.md: one section a benchmark program, replaced when that program has run."""
+"""Write RESULTS.md: one section per benchmark program, replaced when the program has run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from datetime import date
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-HEAD = """# Measured
+HEAD = """# Benchmark results
 
-Each section is written by the program it names, on one machine, in one run, ours beside the peer. The ratios are what
-counts: absolute times do not carry over to another machine.
+Each section is written by the program that it names. Both sides of a comparison run on the same machine, in the same run.
+Compare the ratios: absolute times depend on the machine.
 """
 
 
 def machine() -> str:
-    """What this machine is, without saying which."""
+    """Describe the machine without identifying it."""
     flags = ""
     try:
         cpu = Path("/proc/cpuinfo").read_text()
@@ -31,13 +31,13 @@ def machine() -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def write_section(title: str, body: str, *, path: Path = RESULTS) -> None:
-    """Puts a section in place of the one of the same title, or at the end."""
+    """Replace the section of this title, or append it."""
     text = path.read_text(encoding="utf-8") if path.is_file() else HEAD
     section = f"## {title}\n\n{date.today().isoformat()}; {machine()}.\n\n{body.strip()}\n"
     found = re.search(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", text, re.M | re.S)
