@@ -60,7 +60,7 @@ def text_of(notebook):
 def test_the_first_shows_the_run(opened, dark):
     notebook = opened("01_look_around.ipynb", dark=dark)
     look = looked_at(notebook, f"demo-{'dark' if dark else 'light'}")
-    assert "moved by 0.0" in text_of(notebook)
+    assert "changed by 0.0" in text_of(notebook)
     look.drag(0.9, 0.3)
     assert int(look.box.input_value()) < 200
 
