@@ -44,6 +44,7 @@ BUILTIN = "rules.builtin"
 _SESSION = re.compile(r"^(>>> .*(?:\n(?!\n).+)*)", re.MULTILINE)
 _ROLE = re.compile(r":\w+:`~?\.?([^`]+)`")
 _LITERAL = re.compile(r"``([^`]+)``")
+_UNPARSED = re.compile(r"^(Args|Returns|Raises|Yields|Attributes): +\S", re.MULTILINE)
 _LIST = re.compile(r"^(?![*-] |\s)(.+)\n(?=[*-] )", re.MULTILINE)  # begins without the blank line that Markdown needs
 _FLAG = re.compile(r"\s*# doctest:.*")
 _CODE = re.compile(r"`([\w.]+)(\(\))?`(?!\])")
@@ -306,6 +307,8 @@ class Reference:
             if cls is None:
                 self.problems.append(f"{target.path} has no docstring")
             return ""
+        if section := _UNPARSED.search(docstring.value):
+            self.problems.append(f"{target.path}: `{section[1]}:` must be followed by a line break")
         parsed = griffe.parse_google(docstring, warnings=False)
         return "\n\n".join(filter(None, (self._section(section, module) for section in parsed)))
 
@@ -340,6 +343,7 @@ class Reference:
             if at % 2:
                 parts[at] = f"\n```pycon\n{_FLAG.sub('', part)}\n```\n"
             else:
+                part = re.sub(r"^::\n", "", part, flags=re.MULTILINE)
                 part = re.sub(r"::$", ":", part, flags=re.MULTILINE)
                 part = _LIST.sub(r"\1\n\n", part)
                 part = _LITERAL.sub(r"`\1`", _ROLE.sub(r"`\1`", part))

@@ -62,6 +62,17 @@ def test_a_public_name_without_a_docstring_is_reported(reference, copy):
     assert changed.problems == ["smdwidgets.modes.bare has no docstring"] * len(changed.problems) != []
 
 
+def test_a_section_of_a_docstring_on_one_line_is_reported(reference, copy):
+    modes = copy / "python" / "smdwidgets" / "modes.py"
+    text = modes.read_text(encoding="utf-8")
+    modes.write_text(
+        text + '\n\n__all__ += ["f"]\n\n\ndef f(x):\n    """Do.\n\n    Args: x: this.\n    """\n', encoding="utf-8"
+    )
+    changed = reference.Reference(copy)
+    changed.pages()
+    assert changed.problems == ["smdwidgets.modes.f: `Args:` must be followed by a line break"]
+
+
 def test_a_public_module_without_a_page_is_reported(reference, copy):
     (copy / "python" / "smdwidgets" / "surprise.py").write_text('"""Surprise."""\n', encoding="utf-8")
     changed = reference.Reference(copy)

@@ -41,9 +41,12 @@ def invoke_rule(
     Waits for new steps if the run is still being written. Trials are not refreshed while a step is judged, so that the
     rule sees a consistent state. Steps without the needed tensors are skipped.
 
-    Args: rule_obj: the rule. start_step: first global step. end_step: end step (exclusive, global); None means the end
-    of the run. raise_eval_cond: raise `RuleEvaluationConditionMet` at the first step at which the rule fires. Otherwise
-    the firing is logged, and evaluation continues with the next step.
+    Args:
+        rule_obj: the rule.
+        start_step: first global step.
+        end_step: end step (exclusive, global); None means the end of the run.
+        raise_eval_cond: raise `RuleEvaluationConditionMet` at the first step at which the rule fires. Otherwise the firing
+            is logged, and evaluation continues with the next step.
 
     Raises:
         NoMoreData: the run ended before `end_step`, as in smdebug.
