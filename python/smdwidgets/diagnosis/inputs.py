@@ -1,0 +1,184 @@
+"""What detectors read: the scalar series and tensor statistics of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Steps = NDArray[np.int64]
+
+
+class Kind(Enum):
+    """What a scalar series measures, which decides how it is judged."""
+
+    LEARNING_RATE = "learning rate"
+    GRADIENT_NORM = "gradient norm"
+    HOUSEKEEPING = "housekeeping"
+    REWARD = "reward"
+    RL = "RL quantity"
+    GAN = "GAN loss"
+    LOSS = "loss"
+    METRIC = "metric up"
+    UNKNOWN = "unknown"
+
+
+class Role(Enum):
+    """Which data a series was measured on, as far as its name or mode says."""
+
+    TRAINING = "training"
+    VALIDATION = "validation"
+    NONE = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One scalar series: ascending unique steps and finite values.
+
+    Attributes:
+        name: the tag, or the name of the tensor.
+        mode: mode in which it was written, such as ``"TRAIN"``.
+        worker: worker that wrote it.
+        kind: what it measures.
+        role: training or validation.
+        stem: the words of the name without those of the role; two series with equal stems and different roles are a pair.
+        steps: steps of the mode, ascending and unique.
+        values: finite values, one per step.
+        lost_steps: steps at which the value is NaN or infinite, ascending.
+        lost_values: the values at ``lost_steps``.
+        restarts: steps from which the run was resumed.
+    """
+
+    name: str
+    mode: str
+    worker: str
+    kind: Kind
+    role: Role
+    stem: tuple[str, ...]
+    steps: Steps
+    values: Floats
+    lost_steps: Steps = field(default_factory=lambda: np.empty(0, np.int64))
+    lost_values: Floats = field(default_factory=lambda: np.empty(0))
+    restarts: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorColumn:
+    """Statistics of one tensor of one mode and worker over its steps.
+
+    Attributes:
+        name: name of the tensor.
+        role: ``"weight"``, ``"bias"``, ``"gradient"``, ``"activation"``, ``"input"``, ``"output"``, ``"label"`` or ``""``.
+        layer: name that the weight, gradient and activation of one layer share.
+        module: kind of the layer, such as ``"Linear"`` or ``"ReLU"``; empty if unknown.
+        order: place in the forward order, as the run first saved the tensors.
+        mode: mode in which it was saved.
+        worker: worker that saved it.
+        steps: steps of the mode, ascending and unique.
+        columns: one array per statistic, aligned with ``steps``: ``l2``, ``size``, ``mean``, ``std``, ``zero``, ``nan``, …
+    """
+
+    name: str
+    role: str
+    layer: str
+    module: str
+    order: int
+    mode: str
+    worker: str
+    steps: Steps
+    columns: Mapping[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, column: str) -> NDArray[Any]:
+        return self.columns[column]
+
+    def __contains__(self, column: object) -> bool:
+        return column in self.columns
+
+
+class TensorColumns(Sequence[TensorColumn]):
+    """Statistics of all tensors of a run, in forward order."""
+
+    def __init__(self, columns: Sequence[TensorColumn] = ()) -> None:
+        self._columns = sorted(columns, key=lambda column: (column.order, column.name, column.mode, column.worker))
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._columns[at]
+
+    def select(
+        self,
+        role: str | None = None,
+        *,
+        layer: str | None = None,
+        mode: str | None = None,
+        worker: str | None = None,
+        having: str | None = None,
+    ) -> list[TensorColumn]:
+        """Return the columns of a role, layer, mode or worker, in forward order.
+
+        ``having`` selects those with this statistic.
+
+        >>> TensorColumns().select("weight")
+        []
+        """
+        return [
+            column
+            for column in self._columns
+            if (role is None or column.role == role)
+            and (layer is None or column.layer == layer)
+            and (mode is None or column.mode == mode)
+            and (worker is None or column.worker == worker)
+            and (having is None or having in column)
+        ]
+
+    @property
+    def workers(self) -> list[str]:
+        """Names of the workers, sorted."""
+        return sorted({column.worker for column in self._columns})
+
+
+@dataclass(frozen=True, eq=False)
+class RunData:
+    """Everything that was read of a run."""
+
+    series: Sequence[Series]
+    tensors: TensorColumns = field(default_factory=TensorColumns)
+
+    @property
+    def first_step(self) -> int:
+        """First step of any series or tensor; 0 if there is none."""
+        return min((int(one.steps[0]) for one in self._all()), default=0)
+
+    @property
+    def last_step(self) -> int:
+        """Last step of any series or tensor; 0 if there is none."""
+        return max((int(one.steps[-1]) for one in self._all()), default=0)
+
+    def of(self, *kinds: Kind, role: Role | None = None) -> list[Series]:
+        """Return the series of these kinds, and of a role if it is given.
+
+        >>> RunData([]).of(Kind.LOSS, role=Role.VALIDATION)
+        []
+        """
+        return [one for one in self.series if one.kind in kinds and (role is None or one.role == role)]
+
+    def training_losses(self) -> list[Series]:
+        """Return the losses that were not measured on validation data."""
+        return [one for one in self.of(Kind.LOSS) if one.role is not Role.VALIDATION]
+
+    def _all(self) -> Iterator[Series | TensorColumn]:
+        yield from (one for one in self.series if len(one))
+        yield from (one for one in self.tensors if len(one))
