@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Steps = NDArray[np.int64]
+from smdwidgets.diagnosis.arrays import Floats, Steps
+from smdwidgets.diagnosis.spikes import Rises
+from smdwidgets.diagnosis.trends import Trend
 
 
 class Kind(Enum):
@@ -47,11 +48,13 @@ class Series:
         kind: what it measures.
         role: training or validation.
         stem: the words of the name without those of the role; two series with equal stems and different roles are a pair.
-        steps: steps of the mode, ascending and unique.
+        steps: global steps, ascending and unique; those of the log for a TensorBoard log.
         values: finite values, one per step.
         lost_steps: steps at which the value is NaN or infinite, ascending.
         lost_values: the values at ``lost_steps``.
-        restarts: steps from which the run was resumed.
+        superseded: number of values that a restart made void or that were written again.
+        trend: trend of the values, for kinds that are judged by it.
+        rises: points far above those before them, for losses.
     """
 
     name: str
@@ -64,7 +67,9 @@ class Series:
     values: Floats
     lost_steps: Steps = field(default_factory=lambda: np.empty(0, np.int64))
     lost_values: Floats = field(default_factory=lambda: np.empty(0))
-    restarts: tuple[int, ...] = ()
+    superseded: int = 0
+    trend: Trend | None = None
+    rises: Rises | None = None
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -82,7 +87,8 @@ class TensorColumn:
         order: place in the forward order, as the run first saved the tensors.
         mode: mode in which it was saved.
         worker: worker that saved it.
-        steps: steps of the mode, ascending and unique.
+        steps: global steps, ascending and unique; those of the log for a TensorBoard log.
+        mode_steps: steps of the mode, aligned with ``steps``; updates of the weights are counted by those of TRAIN.
         columns: one array per statistic, aligned with ``steps``: ``l2``, ``size``, ``mean``, ``std``, ``zero``, ``nan``, …
     """
 
@@ -94,6 +100,7 @@ class TensorColumn:
     mode: str
     worker: str
     steps: Steps
+    mode_steps: Steps
     columns: Mapping[str, NDArray[Any]]
 
     def __len__(self) -> int:

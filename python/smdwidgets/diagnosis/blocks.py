@@ -1,0 +1,64 @@
+"""Block medians of a growing series, each computed once.
+
+A block has a fixed number of points: 1, 2, 3, 4, 6, 8, 12, … such that a series has at most 48 blocks. When a series
+outgrows them, blocks become longer and are computed again, so the cost per point is constant in the long run. The blocks
+depend on the points only, not on the portions in which they arrived.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smdwidgets.diagnosis.arrays import Floats
+
+#: Maximum number of blocks. Trends compare all pairs of blocks.
+MOST = 48
+
+
+def block_length(points: int) -> int:
+    """Return the number of points per block.
+
+    >>> [block_length(points) for points in (10, 48, 49, 100, 1000)]
+    [1, 1, 2, 3, 24]
+    """
+    power = 1
+    while -(-points // power) > MOST:
+        power *= 2
+    shorter = power * 3 // 4
+    return shorter if power > 2 and -(-points // shorter) <= MOST else power
+
+
+class Blocks:
+    """Medians of the blocks of one series."""
+
+    def __init__(self) -> None:
+        self._length = 1
+        self._full = np.empty(0)
+
+    def update(self, values: Floats) -> tuple[int, Floats]:
+        """Return the block length and the medians, after values were appended.
+
+        A rest of less than half a block is part of the last block.
+        """
+        length = block_length(len(values))
+        known = len(self._full) if length == self._length else 0
+        count = len(values) // length
+        if length != self._length or count != known:
+            new = values[known * length : count * length].reshape(-1, length)
+            fresh = new[:, 0].copy() if length == 1 else np.median(new, axis=1)
+            self._full = fresh if not known else np.concatenate([self._full, fresh])
+            self._length = length
+        rest = len(values) - count * length
+        if not rest:
+            return length, self._full
+        begin = count * length if 2 * rest >= length or not count else (count - 1) * length
+        last = _median(values[begin:])
+        kept = self._full if begin == count * length else self._full[:-1]
+        return length, np.append(kept, last)
+
+
+def _median(values: Floats) -> float:
+    """Return the median. For a few values this is faster than np.median."""
+    ordered = np.sort(values)
+    middle = len(ordered) // 2
+    return float(ordered[middle] if len(ordered) % 2 else 0.5 * (ordered[middle - 1] + ordered[middle]))

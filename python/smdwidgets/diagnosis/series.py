@@ -1,0 +1,99 @@
+"""Turn the rows of one scalar into a series, as they arrive."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smdwidgets.diagnosis.arrays import Floats, Growing, Steps
+from smdwidgets.diagnosis.blocks import Blocks
+from smdwidgets.diagnosis.inputs import Kind, Role, Series
+from smdwidgets.diagnosis.spikes import SpikeScan
+
+#: Kinds that are judged by their trend, and whether they should rise.
+JUDGED = {Kind.LOSS: False, Kind.REWARD: True, Kind.METRIC: True}
+#: Fewer points cannot be judged.
+LEAST_POINTS = 10
+
+
+class SeriesBuilder:
+    """One scalar of one mode and worker: sorted by step, the value written last for each step.
+
+    Values that are not finite are set aside. Appending later steps costs time proportional to their number.
+    """
+
+    def __init__(self) -> None:
+        self._reset(np.empty(0, np.int64), np.empty(0))
+        self._superseded = 0
+
+    def _reset(self, steps: Steps, values: Floats) -> None:
+        finite = np.isfinite(values)
+        self._steps = Growing(steps[finite])
+        self._values = Growing(values[finite])
+        self._lost_steps = Growing(steps[~finite])
+        self._lost_values = Growing(values[~finite])
+        self._last = int(steps[-1]) if len(steps) else None
+        self.blocks = Blocks()
+        self.scan = SpikeScan()
+
+    @property
+    def rows(self) -> int:
+        """Number of values, finite or not."""
+        return len(self._steps.view) + len(self._lost_steps.view)
+
+    def append(self, steps: Steps, values: Floats) -> None:
+        """Add rows in the order in which they were written."""
+        if not len(steps):
+            return
+        if len(steps) > 1 and not (steps[1:] > steps[:-1]).all():
+            steps, values = self._sorted(steps, values)
+        if self._last is not None and steps[0] <= self._last:
+            known = np.concatenate([self._steps.view, self._lost_steps.view])
+            order = np.argsort(known, kind="stable")
+            known_values = np.concatenate([self._values.view, self._lost_values.view])
+            self._reset(
+                *self._sorted(np.concatenate([known[order], steps]), np.concatenate([known_values[order], values]))
+            )
+            return
+        finite = np.isfinite(values)
+        if finite.all():
+            self._steps.extend(steps)
+            self._values.extend(values)
+        else:
+            self._steps.extend(steps[finite])
+            self._values.extend(values[finite])
+            self._lost_steps.extend(steps[~finite])
+            self._lost_values.extend(values[~finite])
+        self._last = int(steps[-1])
+
+    def _sorted(self, steps: Steps, values: Floats) -> tuple[Steps, Floats]:
+        order = np.argsort(steps, kind="stable")
+        steps, values = steps[order], values[order]
+        last = np.append(steps[1:] != steps[:-1], True)
+        self._superseded += int(len(last) - np.count_nonzero(last))
+        return steps[last], values[last]
+
+    def series(self, name: str, mode: str, worker: str, kind: Kind, role: Role, stem: tuple[str, ...]) -> Series:
+        """Return the series so far, without its trend."""
+        values = self._values.view
+        return Series(
+            name,
+            mode,
+            worker,
+            kind,
+            role,
+            stem,
+            self._steps.view,
+            values,
+            self._lost_steps.view,
+            self._lost_values.view,
+            self._superseded,
+            rises=self.scan.update(values) if kind is Kind.LOSS else None,
+        )
+
+    def oriented_blocks(self, kind: Kind) -> tuple[int, Floats] | None:
+        """Return block length and medians, negated if the series should rise; None if it is not judged by its trend."""
+        values = self._values.view
+        if kind not in JUDGED or len(values) < LEAST_POINTS:
+            return None
+        length, medians = self.blocks.update(values)
+        return length, -medians if JUDGED[kind] else medians
