@@ -9,6 +9,7 @@ from smdwidgets.modes import ModeKeys, modes
 from smdwidgets.trials import Trial, create_trial, create_trials, extensions
 
 if TYPE_CHECKING:
+    from smdwidgets.diagnosis import Diagnosis, diagnose
     from smdwidgets.plots import TensorPlots, TrialPlots
     from smdwidgets.trials.extensions import Exporter
     from smdwidgets.widgets import Explorer, RulePanel, ScalarPanel, StepSlider, TensorInspector, explore
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Collection",
     "CollectionKeys",
+    "Diagnosis",
     "Explorer",
     "ModeKeys",
     "ReductionConfig",
@@ -29,6 +31,7 @@ __all__ = [
     "__version__",
     "create_trial",
     "create_trials",
+    "diagnose",
     "explore",
     "install_as_smdebug",
     "modes",
@@ -36,6 +39,7 @@ __all__ = [
 
 # Widgets bring ipywidgets and IPython along, which a training script and the command line have no use for.
 _WIDGETS = frozenset({"Explorer", "RulePanel", "ScalarPanel", "StepSlider", "TensorInspector", "explore"})
+_DIAGNOSIS = frozenset({"Diagnosis", "diagnose"})
 
 
 def _tensor_plots() -> type["TensorPlots"]:
@@ -67,6 +71,10 @@ def __getattr__(name: str) -> Any:
         from smdwidgets import widgets
 
         return getattr(widgets, name)
+    if name in _DIAGNOSIS:
+        from smdwidgets import diagnosis
+
+        return getattr(diagnosis, name)
     raise AttributeError(f"module 'smdwidgets' has no attribute {name!r}")
 
 

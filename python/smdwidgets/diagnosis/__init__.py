@@ -13,3 +13,73 @@ How a detector of tensors plugs in:
 - ``facts`` fill in the placeholders of its text in `words` or `tensor_words`.
 - the detector is listed in `tensor_detectors.DETECTORS`.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from os import PathLike, fspath
+from typing import Literal, overload
+
+from smdwidgets.diagnosis.diagnoser import Diagnoser
+from smdwidgets.diagnosis.findings import Curve, Evidence, Finding
+from smdwidgets.diagnosis.follow import following
+from smdwidgets.diagnosis.reading import Progress
+from smdwidgets.diagnosis.result import Diagnosis, Judged, Unjudged
+from smdwidgets.trials import Trial, create_trial
+
+__all__ = ["Curve", "Diagnoser", "Diagnosis", "Evidence", "Finding", "Judged", "Unjudged", "diagnose"]
+
+
+@overload
+def diagnose(
+    run: Trial | str | PathLike[str],
+    kinds: Mapping[str, str] | None = None,
+    until: int | None = None,
+    follow: Literal[False] = False,
+    *,
+    progress: Progress | None = None,
+) -> Diagnosis: ...
+@overload
+def diagnose(
+    run: Trial | str | PathLike[str],
+    kinds: Mapping[str, str] | None = None,
+    until: int | None = None,
+    *,
+    follow: Literal[True],
+    progress: Progress | None = None,
+) -> Iterator[Diagnosis]: ...
+def diagnose(
+    run: Trial | str | PathLike[str],
+    kinds: Mapping[str, str] | None = None,
+    until: int | None = None,
+    follow: bool = False,
+    *,
+    progress: Progress | None = None,
+) -> Diagnosis | Iterator[Diagnosis]:
+    """Find out what is wrong with a run, since when, why, and what to try.
+
+    Trends are compared with the noise of the series, so most healthy runs give no finding. A series of unknown kind, and
+    one with fewer than 10 values, is not judged; the result says so. Rules are not involved.
+
+    Args:
+        run: a trial, or its path.
+        kinds: kinds of series by name, where names do not tell: ``{"foo": "loss", "bar": "metric up"}``. The kinds are
+            "loss", "metric up", "metric down", "reward", "learning rate", "gradient norm", "RL quantity", "GAN loss",
+            "housekeeping" and "unknown"; the last four are not judged by their trend.
+        until: last step to read; None: all.
+        follow: return an iterator that yields a diagnosis whenever it changes, until the run ends.
+        progress: called with the number of finished series or records and their total.
+
+    >>> import numpy as np, smdwidgets, tempfile
+    >>> from smdwidgets.numpy import Hook
+    >>> with Hook(folder := tempfile.mkdtemp()) as hook:
+    ...     for step in range(40):
+    ...         hook.save_scalar("loss", 1 / (1 + step))
+    ...         hook.step()
+    >>> smdwidgets.diagnose(folder)
+    Nothing wrong seen in 1 series, steps 0 to 39.
+    """
+    trial = run if isinstance(run, Trial) else create_trial(fspath(run))
+    if follow:
+        return following(trial, kinds, until)
+    return Diagnoser(trial, kinds, until).update(progress)

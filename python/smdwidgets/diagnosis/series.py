@@ -21,14 +21,15 @@ class SeriesBuilder:
     Values that are not finite are set aside. Appending later steps costs time proportional to their number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, superseded: int = 0) -> None:
         self._reset(np.empty(0, np.int64), np.empty(0))
-        self._superseded = 0
+        self.superseded = superseded
 
     def _reset(self, steps: Steps, values: Floats) -> None:
         finite = np.isfinite(values)
-        self._steps = Growing(steps[finite])
-        self._values = Growing(values[finite])
+        whole = finite.all()  # needs no copy
+        self._steps = Growing(steps if whole else steps[finite])
+        self._values = Growing(values if whole else values[finite])
         self._lost_steps = Growing(steps[~finite])
         self._lost_values = Growing(values[~finite])
         self._last = int(steps[-1]) if len(steps) else None
@@ -55,7 +56,9 @@ class SeriesBuilder:
             )
             return
         finite = np.isfinite(values)
-        if finite.all():
+        if self._last is None:
+            self._reset(steps, values)
+        elif finite.all():
             self._steps.extend(steps)
             self._values.extend(values)
         else:
@@ -69,7 +72,7 @@ class SeriesBuilder:
         order = np.argsort(steps, kind="stable")
         steps, values = steps[order], values[order]
         last = np.append(steps[1:] != steps[:-1], True)
-        self._superseded += int(len(last) - np.count_nonzero(last))
+        self.superseded += int(len(last) - np.count_nonzero(last))
         return steps[last], values[last]
 
     def series(self, name: str, mode: str, worker: str, kind: Kind, role: Role, stem: tuple[str, ...]) -> Series:
@@ -86,7 +89,7 @@ class SeriesBuilder:
             values,
             self._lost_steps.view,
             self._lost_values.view,
-            self._superseded,
+            self.superseded,
             rises=self.scan.update(values) if kind is Kind.LOSS else None,
         )
 

@@ -82,9 +82,12 @@ class Context:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        words = {_known(word) for name in names for word in words_of(name)}
+        of_names = [frozenset(map(_known, words_of(name))) for name in names]
+        words = frozenset().union(*of_names)
+        losses = frozenset().union(*(each for each in of_names if each & _LOSS))
         self.learns_by_reward = not words.isdisjoint(_RL_RUN)
-        self.is_adversarial = not words.isdisjoint(_GAN)
+        #: "d_loss" and "g_loss" are abbreviations of discriminator and generator.
+        self.is_adversarial = not words.isdisjoint(_GAN) or {"d", "g"} <= losses
 
     def kind(self, name: str) -> Kind:
         """Return the kind of a series by its name; the first match wins."""

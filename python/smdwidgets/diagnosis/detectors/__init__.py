@@ -1,0 +1,27 @@
+"""Detectors of scalar series; each reads `RunData` and yields candidates."""
+
+from collections.abc import Callable, Iterable
+
+from smdwidgets.diagnosis.detectors.collapsed import collapsed
+from smdwidgets.diagnosis.detectors.diverged import diverged
+from smdwidgets.diagnosis.detectors.learning_rate import learning_rate
+from smdwidgets.diagnosis.detectors.not_finite import not_finite
+from smdwidgets.diagnosis.detectors.not_learning import not_learning
+from smdwidgets.diagnosis.detectors.overfit import overfit
+from smdwidgets.diagnosis.detectors.spike import spike
+from smdwidgets.diagnosis.findings import Candidate
+from smdwidgets.diagnosis.inputs import RunData
+
+__all__ = ["SCALAR_DETECTORS", "Detector"]
+
+Detector = Callable[[RunData], Iterable[Candidate]]
+
+SCALAR_DETECTORS: tuple[Detector, ...] = (
+    learning_rate,
+    not_finite,
+    not_learning,
+    diverged,
+    spike,
+    overfit,
+    collapsed,
+)

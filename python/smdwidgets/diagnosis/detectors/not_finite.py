@@ -1,0 +1,70 @@
+"""Values that become NaN or infinite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.findings import Candidate
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+
+#: Share of the values from the first lost one on that must be lost for a problem.
+LOST_FOR_GOOD = 0.5
+#: Values that must be lost where none was ever finite.
+NEVER_FINITE = 3
+
+_KINDS = (Kind.LOSS, Kind.GAN, Kind.GRADIENT_NORM, Kind.REWARD)
+
+
+def not_finite(data: RunData) -> Iterator[Candidate]:
+    """Yield series that are lost for good, and losses that are lost at single steps."""
+    for series in data.series:
+        if len(series.lost_steps) and (series.kind in _KINDS or (series.kind is Kind.RL and "loss" in series.stem)):
+            yield from _judge(series)
+
+
+def _judge(series: Series) -> Iterator[Candidate]:
+    steps, lost = series.steps, series.lost_steps
+    if not len(steps):
+        if len(lost) >= NEVER_FINITE:
+            yield _candidate(series, lost, "problem")
+        return
+    lost = lost[lost > steps[0]]
+    if not len(lost):
+        return
+    after = len(lost) + len(steps) - int(np.searchsorted(steps, lost[0]))
+    if lost[-1] > steps[-1] and len(lost) >= LOST_FOR_GOOD * after:
+        yield _candidate(series, lost, "problem")
+    elif series.kind is Kind.LOSS:
+        yield _candidate(series, lost, "warning")
+
+
+def _candidate(series: Series, lost: np.ndarray, severity: str) -> Candidate:
+    for_good = severity == "problem"
+    values = series.lost_values[np.searchsorted(series.lost_steps, lost[0]) :]
+    what = "NaN" if np.isnan(values).all() else "infinite" if np.isinf(values).all() else "NaN or infinite"
+    first, last = int(lost[0]), int(lost[-1])
+    facts = {
+        "series": series.name,
+        "what": what,
+        "when": f"since step {first:,}"
+        if for_good
+        else f"at step {first:,}"
+        if len(lost) == 1
+        else f"at {len(lost):,} steps",
+        "count": len(lost),
+        "total": len(series) + len(series.lost_steps),
+    }
+    text = f"{series.name}: {what} {facts['when']}"
+    return Candidate(
+        "not_finite",
+        "problem" if for_good else "warning",
+        "high" if for_good else "medium",
+        first,
+        last,
+        (series.name,),
+        facts,
+        (evidence(series, text, first, last),),
+    )

@@ -1,0 +1,78 @@
+"""A training loss or reward that never improves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.findings import Candidate, Confidence, Severity
+from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.trends import Trend
+
+LEAST_POINTS = 20
+#: A drop below this share of the first loss is no improvement.
+LEAST_DROP = 0.03
+#: Numbers of classes whose guessing loss, their logarithm, is recognized.
+CLASSES = (2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 50, 100, 1000)
+#: Relative distance to the guessing loss.
+GUESSING = 0.02
+#: A series that stays this close to its start is level, also with few points.
+LEVEL = 0.005
+
+
+def not_learning(data: RunData) -> Iterator[Candidate]:
+    """Yield training losses and rewards that never improve, and constant losses."""
+    improves = any(_improves(series.trend) for series in data.of(Kind.METRIC) if series.trend is not None)
+    for series in data.training_losses():
+        trend = series.trend
+        if trend is None:
+            continue
+        if len(series) >= LEAST_POINTS and series.values.min() == series.values.max():
+            yield _candidate("constant", series, "low", {"value": trend.median})
+        if not improves and _is_level(trend, len(series)):
+            yield _of_loss(series, trend)
+    for series in data.of(Kind.REWARD):
+        if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
+            start, end = -series.trend.start, -series.trend.end
+            text = f"`{series.name}` {start:.4g} → {end:.4g}"
+            facts = {"series": series.name, "detail": text, "guessing": "", "what": "reward", "verb": "rise"}
+            yield _candidate("not_learning", series, "low", facts)
+
+
+def _improves(trend: Trend) -> bool:
+    return trend.z < -2 and trend.start - trend.end > 3 * trend.noise
+
+
+def _is_level(trend: Trend, points: int) -> bool:
+    size = abs(trend.start)
+    if points < LEAST_POINTS and abs(trend.median - trend.start) > LEVEL * size:
+        return False
+    drop = trend.start - min(trend.best, trend.end)
+    if drop > max(LEAST_DROP * size, 2 * trend.wide_noise):
+        return False
+    if trend.end < trend.start - LEAST_DROP * size - 2 * trend.wide_noise:
+        return False
+    return not (trend.z < -3 and drop > LEAST_DROP * size)
+
+
+def _never_rose(trend: Trend) -> bool:
+    gain = trend.start - min(trend.best, trend.end)
+    return gain <= max(LEAST_DROP * abs(trend.start), 2 * trend.wide_noise) and trend.z > -2
+
+
+def _of_loss(series: Series, trend: Trend) -> Candidate:
+    classes = next((k for k in CLASSES if abs(trend.median - math.log(k)) <= GUESSING * math.log(k)), None)
+    guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
+    detail = f"`{series.name}` {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
+    facts = {"series": series.name, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}
+    return _candidate("not_learning", series, "medium" if classes else "low", facts)
+
+
+def _candidate(kind: str, series: Series, confidence: Confidence, facts: Mapping[str, object]) -> Candidate:
+    first, last = int(series.steps[0]), int(series.steps[-1])
+    shown = evidence(series, str(facts.get("detail", series.name)).replace("`", ""), first, last)
+    severity: Severity = "note" if kind == "constant" else "problem"
+    return Candidate(
+        kind, severity, confidence, first, last, (series.name,), {"series": series.name, **facts}, (shown,)
+    )

@@ -1,0 +1,105 @@
+"""A validation loss that rises while the training loss falls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
+from smdwidgets.diagnosis.findings import CONFIDENCES, Candidate
+from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series
+from smdwidgets.diagnosis.trends import Trend, mann_kendall
+
+#: Blocks after the best that must show the rise.
+LEAST_BLOCKS = 5
+#: Share of the run after the best.
+LEAST_SHARE = 0.2
+
+
+def overfit(data: RunData) -> Iterator[Candidate]:
+    """Yield pairs of losses that drift apart."""
+    for validation in data.of(Kind.LOSS, role=Role.VALIDATION):
+        trend = validation.trend
+        # Most runs end here.
+        if trend is None or trend.end - trend.best <= max(2 * trend.noise, 0.1 * abs(trend.best)):
+            continue
+        training = partner(data, validation)
+        if training is not None and training.trend is not None:
+            yield from _judge(data, validation, trend, training, training.trend)
+
+
+def partner(data: RunData, validation: Series) -> Series | None:
+    """Return the training series of a validation series: the same words, else a tag without a role."""
+    same = [
+        one
+        for one in data.series
+        if one.kind is validation.kind and one.role is not Role.VALIDATION and one.stem == validation.stem
+    ]
+    same.sort(key=lambda one: (one.role is not Role.TRAINING, one.worker != validation.worker, -len(one), one.name))
+    return same[0] if same else None
+
+
+def _judge(
+    data: RunData, validation: Series, trend: Trend, training: Series, training_trend: Trend
+) -> Iterator[Candidate]:
+    blocks, best_at = trend.blocks, trend.best_at
+    onset = step_of_block(validation, best_at)
+    after = blocks[best_at:]
+    span = validation.steps[-1] - validation.steps[0]
+    if len(after) <= LEAST_BLOCKS or validation.steps[-1] - onset < LEAST_SHARE * span:
+        return
+    rise, z = trend.end - trend.best, _z(after)
+    falls = _after(training, training_trend, onset)
+    if z <= 2 or len(falls) < 4 or _z(falls) >= -2 or not _drops(falls):
+        return
+    still_improves = _metric_improves(data, validation, onset) and rise <= 0.5 * abs(trend.best)
+    level = 0 if z > 3 and rise > 0.25 * abs(trend.best) and len(validation) >= 20 else 1
+    confidence = CONFIDENCES[level + still_improves]
+    last = int(validation.steps[-1])
+    facts = {
+        "series": validation.name,
+        "training": training.name,
+        "best": trend.best,
+        "end": trend.end,
+        "accuracy": " A validation metric still improves: perhaps only over-confidence." if still_improves else "",
+    }
+    yield Candidate(
+        "overfit",
+        "problem",
+        confidence,
+        onset,
+        last,
+        (validation.name, training.name),
+        facts,
+        (
+            evidence(validation, f"{validation.name} {trend.best:.4g} → {trend.end:.4g}", onset, last),
+            evidence(training, f"{training.name} {falls[0]:.4g} → {falls[-1]:.4g}", onset, last),
+        ),
+    )
+
+
+def _z(blocks: Floats) -> float:
+    return float(mann_kendall(blocks[None])[0])
+
+
+def _after(series: Series, trend: Trend, step: int) -> Floats:
+    """Return the blocks of a trend that begin at or after a step."""
+    begins = series.steps[:: trend.length][: len(trend.blocks)]
+    return trend.blocks[int(np.searchsorted(begins, step)) :]
+
+
+def _drops(blocks: Floats) -> bool:
+    part = max(1, len(blocks) // 5)
+    first, last = float(np.median(blocks[:part])), float(np.median(blocks[-part:]))
+    return first - last > 0.05 * abs(first)
+
+
+def _metric_improves(data: RunData, validation: Series, onset: int) -> bool:
+    for metric in data.of(Kind.METRIC, role=Role.VALIDATION):
+        if metric.trend is not None and metric.worker == validation.worker:
+            after = _after(metric, metric.trend, onset)
+            if len(after) >= 4 and _z(after) < -2:
+                return True
+    return False

@@ -1,0 +1,86 @@
+"""Sudden rises of a training loss, lasting or recovered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.findings import Candidate
+from smdwidgets.diagnosis.inputs import RunData, Series
+from smdwidgets.diagnosis.spikes import Rises
+
+#: Rises within this many points of each other are one spike.
+JOINED = 10
+#: Points after a spike that decide whether it lasts.
+AFTER = 10
+#: Least height, as a share of what was learned until then.
+LEAST_OF_LEARNED = 0.3
+#: Recovered spikes from which on they are a warning.
+REPEATED = 3
+#: Spikes at more than this share of the points are noise.
+RARE = 0.02
+
+
+class _Spike(NamedTuple):
+    first: int
+    last: int
+    top: float
+    level: float
+    lasting: bool
+
+
+def spike(data: RunData) -> Iterator[Candidate]:
+    """Yield a lasting rise as a warning, repeated ones as a warning, single ones as a note."""
+    for series in data.training_losses():
+        if series.rises is not None and len(series.rises.at) and series.trend is not None:
+            found = _spikes(series, series.rises, series.trend.start)
+            lasting = [one for one in found if one.lasting]
+            if lasting:
+                yield _candidate(series, lasting, "lasting")
+            elif len(found) >= REPEATED and sum(one.last - one.first + 1 for one in found) <= RARE * len(series):
+                yield _candidate(series, found, "repeated")
+            elif found and len(found) < REPEATED:
+                yield _candidate(series, found, "single")
+
+
+def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
+    kept = rises.height > LEAST_OF_LEARNED * (start - rises.level)
+    at = rises.at[kept]
+    if not len(at):
+        return []
+    begins = np.flatnonzero(np.diff(at, prepend=at[0] - JOINED - 1) > JOINED)
+    ends = np.append(begins[1:], len(at)) - 1
+    spikes = []
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        first, last = int(at[begin]), int(at[end])
+        level, spread, upper = (float(column[kept][begin]) for column in (rises.level, rises.spread, rises.upper))
+        after = series.values[last + 1 : last + 1 + AFTER]
+        lasting = len(after) == AFTER and float(np.median(after)) > max(
+            level + max(0.2 * abs(level), 3 * spread), upper
+        )
+        spikes.append(_Spike(first, last, float(series.values[first : last + 1].max()), level, lasting))
+    return spikes
+
+
+def _candidate(series: Series, spikes: list[_Spike], manner: str) -> Candidate:
+    highest = max(spikes, key=lambda one: one.top - one.level)
+    first, last = int(series.steps[spikes[0].first]), int(series.steps[spikes[-1].last])
+    title = {
+        "lasting": f"`{series.name}` jumps at step {first:,} and does not come back soon",
+        "repeated": f"`{series.name}` jumps {len(spikes)} times and recovers",
+        "single": f"`{series.name}` jumps at step {first:,} and recovers",
+    }[manner]
+    facts = {"series": series.name, "title": title, "level": highest.level, "top": highest.top}
+    return Candidate(
+        "spike",
+        "note" if manner == "single" else "warning",
+        "low" if manner == "single" else "medium",
+        first,
+        last,
+        (series.name,),
+        facts,
+        (evidence(series, f"{series.name} {highest.level:.4g} → {highest.top:.4g}", first, last),),
+    )

@@ -1,0 +1,91 @@
+"""Diagnose a run, once or while it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from smdwidgets.diagnosis.causes import explained
+from smdwidgets.diagnosis.detectors import SCALAR_DETECTORS
+from smdwidgets.diagnosis.detectors.overfit import partner
+from smdwidgets.diagnosis.findings import Finding
+from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series
+from smdwidgets.diagnosis.reading import Progress, ScalarReader
+from smdwidgets.diagnosis.result import Diagnosis, Judged, Unjudged
+from smdwidgets.diagnosis.series import LEAST_POINTS
+from smdwidgets.diagnosis.tags import checked_kinds
+from smdwidgets.diagnosis.words import finding
+from smdwidgets.trials import Trial
+
+#: Findings that are shown; the others become notes.
+MOST = 3
+
+_NOT_JUDGED = {
+    Kind.UNKNOWN: "unknown kind",
+    Kind.HOUSEKEEPING: "housekeeping",
+    Kind.RL: "quantity of reinforcement learning without a direction",
+    Kind.GAN: "loss of adversarial training",
+}
+
+
+class Diagnoser:
+    """Diagnoses a run again as it grows; an update costs what is new.
+
+    However often it is updated, the diagnosis equals that of one call on the whole run.
+
+    Args:
+        trial: the run.
+        kinds: kinds of series by name, where names do not tell: ``{"foo": "loss", "bar": "metric up"}``.
+        until: last step to read; None: all.
+
+    >>> live = Diagnoser(trial)                    # doctest: +SKIP
+    >>> live.update().findings                     # doctest: +SKIP
+    ()
+    """
+
+    def __init__(self, trial: Trial, kinds: Mapping[str, str] | None = None, until: int | None = None) -> None:
+        self._trial = trial
+        self._kinds = checked_kinds(kinds)
+        self._scalars = ScalarReader(trial, self._kinds, until)
+
+    def update(self, progress: Progress | None = None) -> Diagnosis:
+        """Read what is new and return the diagnosis of the run so far."""
+        data = RunData(self._scalars.update(progress))
+        candidates = [found for detector in SCALAR_DETECTORS for found in detector(data)]
+        first, last = data.first_step, data.last_step
+        stands = [finding(one) for one in explained(candidates, first, last)]
+        findings, notes = _chosen(stands)
+        judged, unjudged = _coverage(data, self._kinds)
+        return Diagnosis(str(self._trial.path), findings, notes, judged, unjudged, (first, last))
+
+
+def _chosen(stands: list[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Return the findings to show, problems first, then by onset; and the others as notes."""
+    sure = [one for one in stands if one.severity != "note" and one.confidence != "low"]
+    sure.sort(key=lambda one: (one.severity != "problem", one.onset or 0))
+    shown = sure[:MOST]
+    return tuple(shown), (*sure[MOST:], *(one for one in stands if one not in sure))
+
+
+def _coverage(data: RunData, kinds: Mapping[str, Kind]) -> tuple[tuple[Judged, ...], tuple[Unjudged, ...]]:
+    judged: list[Judged] = []
+    unjudged: list[Unjudged] = []
+    for series in data.series:
+        reason = _reason(series)
+        if reason:
+            unjudged.append(Unjudged(series.name, reason))
+        else:
+            other = partner(data, series) if series.kind is Kind.LOSS and series.role is Role.VALIDATION else None
+            points = len(series) + len(series.lost_steps)
+            judged.append(
+                Judged(series.name, series.kind.value, series.role.value, points, other.name if other else "")
+            )
+    present = {series.name for series in data.series}
+    unjudged += [Unjudged(name, "no series of this name, given in kinds") for name in kinds if name not in present]
+    return tuple(judged), tuple(unjudged)
+
+
+def _reason(series: Series) -> str:
+    if series.kind in _NOT_JUDGED:
+        return _NOT_JUDGED[series.kind]
+    points = len(series) + len(series.lost_steps)
+    return f"fewer than {LEAST_POINTS} values" if points < LEAST_POINTS else ""

@@ -1,0 +1,107 @@
+"""HTML form of a diagnosis, with small plots that follow a light or dark theme."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from smdwidgets._text import markup
+from smdwidgets.diagnosis.findings import Curve, Evidence, Finding
+
+if TYPE_CHECKING:
+    from smdwidgets.diagnosis.result import Diagnosis
+
+_WIDTH, _HEIGHT, _MARGIN = 240, 72, 4
+#: Plots per finding.
+_PLOTS = 3
+
+#: Colours come from the notebook's theme; without one, from the preference of the browser.
+_STYLE = """<style>
+.smd-diagnosis{--smd-fg:var(--jp-ui-font-color1,CanvasText);--smd-soft:var(--jp-ui-font-color2,GrayText);
+--smd-line:var(--jp-brand-color1,#1976d2);--smd-problem:var(--jp-error-color1,#d32f2f);
+--smd-warning:var(--jp-warn-color1,#ef6c00);color:var(--smd-fg);color-scheme:light dark;font-size:13px;max-width:60em}
+.smd-diagnosis section{border-left:3px solid var(--smd-warning);margin:.8em 0;padding:0 0 0 .8em}
+.smd-diagnosis section.problem{border-color:var(--smd-problem)}
+.smd-diagnosis p{margin:.2em 0}
+.smd-diagnosis small{color:var(--smd-soft)}
+.smd-diagnosis figure{display:inline-block;margin:.4em 1em .2em 0}
+.smd-diagnosis svg{display:block;overflow:visible}
+.smd-diagnosis polyline{fill:none;stroke:var(--smd-line);stroke-width:1.3;stroke-linejoin:round}
+.smd-diagnosis rect{fill:var(--smd-warning);opacity:.18}
+.smd-diagnosis section.problem rect{fill:var(--smd-problem)}
+</style>"""
+
+
+def html(diagnosis: Diagnosis) -> str:
+    """Return a diagnosis as HTML."""
+    parts = [_STYLE, f"<p><b>{markup(diagnosis.summary)}</b></p>"]
+    parts += [_section(one) for one in diagnosis.findings]
+    parts += [f"<p>Withdrawn: {_code(one.title)}</p>" for one in diagnosis.withdrawn]
+    if diagnosis.notes:
+        notes = "".join(f"<li>{_code(one.text)}</li>" for one in diagnosis.notes)
+        parts.append(f"<details><summary>Notes: {len(diagnosis.notes)}</summary><ul>{notes}</ul></details>")
+    if diagnosis.not_judged():
+        parts.append(f"<p><small>{markup(diagnosis.not_judged())}</small></p>")
+    return f'<div class="smd-diagnosis">{"".join(parts)}</div>'
+
+
+def _section(finding: Finding) -> str:
+    from smdwidgets.diagnosis.result import about
+
+    plots = "".join(_figure(one) for one in finding.evidence[:_PLOTS])
+    fact, rest = finding.text[: len(finding.title)], finding.text[len(finding.title) :]
+    return (
+        f'<section class="{finding.severity}"><p><b>{_code(fact)}</b>{_code(rest)}</p>'
+        f"<p>Try: {_code(finding.try_)}</p>{plots}<p><small>{markup(about(finding))}</small></p></section>"
+    )
+
+
+def _code(text: str) -> str:
+    """Escape a text and show names between backquotes as code.
+
+    >>> _code("`a<b`")
+    '<code>a&lt;b</code>'
+    """
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return markup(text)
+    return "".join(f"<code>{markup(part)}</code>" if at % 2 else markup(part) for at, part in enumerate(parts))
+
+
+def _figure(evidence: Evidence) -> str:
+    plot = _plot(evidence.curve) if evidence.curve is not None else ""
+    return f"<figure>{plot}<figcaption><small>{markup(evidence.text, 120)}</small></figcaption></figure>"
+
+
+def _plot(curve: Curve) -> str:
+    """Return a curve as SVG, with its interval marked."""
+    points = [(step, value) for step, value in zip(curve.steps, curve.values, strict=True) if math.isfinite(value)]
+    if len(points) < 2:
+        return ""
+    steps, values = [step for step, _ in points], [value for _, value in points]
+    first, last = min(steps), max(steps, default=0)
+    last = max(last, curve.end or last)
+    x = _scale(first, last, _WIDTH)
+    y = _scale(min(values), max(values), _HEIGHT)
+    line = " ".join(f"{x(step):.1f},{_HEIGHT - y(value):.1f}" for step, value in points)
+    return (
+        f'<svg width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="{markup(curve.name, 120)}">{_interval(curve, first, last)}<polyline points="{line}"/></svg>'
+    )
+
+
+def _interval(curve: Curve, first: int, last: int) -> str:
+    if curve.begin is None:
+        return ""
+    x = _scale(first, last, _WIDTH)
+    begin, end = x(max(first, curve.begin)), x(min(last, last if curve.end is None else curve.end))
+    return f'<rect x="{begin:.1f}" y="0" width="{max(2.0, end - begin):.1f}" height="{_HEIGHT}"/>'
+
+
+def _scale(low: float, high: float, length: int) -> Callable[[float], float]:
+    """Return a linear scale into a plot, with margins. Extreme ranges do not overflow."""
+    middle = low / 2 + high / 2
+    half = high / 2 - low / 2
+    inner = length - 2 * _MARGIN
+    return lambda value: length / 2 if half == 0 else length / 2 + inner / 2 * (value - middle) / half

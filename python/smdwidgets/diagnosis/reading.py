@@ -1,0 +1,218 @@
+"""Read the scalars of a run as series; an update reads what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.diagnosis.arrays import Floats, Steps
+from smdwidgets.diagnosis.inputs import Kind, Series
+from smdwidgets.diagnosis.series import SeriesBuilder
+from smdwidgets.diagnosis.tags import Context, role_of, stem_of, words_of
+from smdwidgets.diagnosis.trends import trends
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.modes import ModeKeys
+from smdwidgets.trials import TensorBoardTrial, Trial
+
+Progress = Callable[[int, int], object]
+
+
+class Key(NamedTuple):
+    """Identity of a series."""
+
+    name: str
+    mode: str
+    worker: str
+
+
+class Rows(NamedTuple):
+    """New rows of one series, in the order in which they were written.
+
+    ``whole`` means that they replace what was read before.
+    """
+
+    steps: Steps
+    values: Floats
+    whole: bool = False
+
+
+@dataclass
+class _Read:
+    builder: SeriesBuilder
+    series: Series | None = None
+
+
+class ScalarReader:
+    """Reads the scalar series of a trial, with their kinds and trends."""
+
+    def __init__(self, trial: Trial, kinds: Mapping[str, Kind], until: int | None = None) -> None:
+        self._source = _LogScalars(trial) if isinstance(trial, TensorBoardTrial) else _SavedScalars(trial)
+        self._kinds = kinds
+        self._until = until
+        self._read: dict[Key, _Read] = {}
+        self._context: Context | None = None
+        self._names: set[str] = set()
+
+    def update(self, progress: Progress | None = None) -> list[Series]:
+        """Read new rows and return all series, in the order in which they first appeared."""
+        changed: set[Key] = set()
+        for key, rows in self._source.new_rows(progress):
+            steps, values, whole = self._cut(rows)
+            read = self._read.get(key)
+            if read is None or whole:
+                superseded = read.builder.superseded if read is not None else 0
+                read = self._read[key] = _Read(SeriesBuilder(superseded))
+            read.builder.append(steps, values)
+            changed.add(key)
+        names = {key.name for key in self._read}
+        if names != self._names:
+            # A new name may change what the others mean, such as losses of a run with rewards.
+            self._names, self._context = names, Context(sorted(names))
+            changed = set(self._read)
+        self._renew(changed)
+        return [read.series for read in self._read.values() if read.series is not None]
+
+    def _cut(self, rows: Rows) -> Rows:
+        if self._until is None:
+            return rows
+        kept = rows.steps <= self._until
+        return Rows(rows.steps[kept], rows.values[kept], rows.whole)
+
+    def _renew(self, changed: set[Key]) -> None:
+        judged: list[tuple[_Read, Series, tuple[int, Floats]]] = []
+        for key in changed:
+            read = self._read[key]
+            series = self._described(key, read)
+            read.series = series
+            blocks = read.builder.oriented_blocks(series.kind)
+            if blocks is not None:
+                judged.append((read, series, blocks))
+        for (read, series, _), trend in zip(judged, trends([blocks for _, _, blocks in judged]), strict=True):
+            read.series = replace(series, trend=trend)
+
+    def _described(self, key: Key, read: _Read) -> Series:
+        known = read.series
+        if known is not None and len(known.stem) and self._context is not None and known.kind is self._kind(key.name):
+            return read.builder.series(*key, known.kind, known.role, known.stem)
+        words = words_of(key.name)
+        return read.builder.series(*key, self._kind(key.name), role_of(words, key.mode), stem_of(words))
+
+    def _kind(self, name: str) -> Kind:
+        given = self._kinds.get(name)
+        if given is not None:
+            return given
+        assert self._context is not None
+        kind = self._context.kind(name)
+        if kind is Kind.UNKNOWN and self._source.is_loss(name):
+            return Kind.LOSS
+        return kind
+
+
+class _LogScalars:
+    """Scalars of a TensorBoard log. Steps are those of the log."""
+
+    def __init__(self, trial: TensorBoardTrial) -> None:
+        self._trial = trial
+        self._log = trial._run.log
+        self._taken: dict[str, tuple[Steps, Floats, NDArray[np.uint32]]] = {}
+        self._generation = -1
+
+    def is_loss(self, name: str) -> bool:
+        """Return False: the kind of a tag follows from its words only."""
+        return False
+
+    def new_rows(self, progress: Progress | None) -> list[tuple[Key, Rows]]:
+        """Return new rows of each series of the log."""
+        self._trial.maybe_refresh()
+        if self._log.generation == self._generation:
+            return []
+        self._generation = self._log.generation
+        found: list[tuple[Key, Rows]] = []
+        names = [name for name, _, kind, _, _ in self._log.series() if kind == "scalar"]
+        directories = [(worker, ModeKeys(mode).name) for worker, mode in self._log.directories()]
+        for at, name in enumerate(names):
+            if progress is not None:
+                progress(at, len(names))
+            _, steps, _, values, lanes = self._log.course(name)
+            begin, whole = self._known(name, steps, values, lanes)
+            self._taken[name] = steps, values, lanes
+            if begin == len(steps):
+                continue
+            for lane in (np.unique(lanes[begin:]) if len(directories) > 1 else lanes[-1:]).tolist():
+                worker, mode = directories[lane]
+                mine = slice(begin, None) if len(directories) == 1 else begin + np.flatnonzero(lanes[begin:] == lane)
+                found.append((Key(name, mode, worker), Rows(steps[mine], values[mine], whole)))
+        return found
+
+    def _known(self, name: str, steps: Steps, values: Floats, lanes: NDArray[np.uint32]) -> tuple[int, bool]:
+        """Return where new rows begin, and whether a restart changed earlier ones."""
+        known = self._taken.get(name)
+        if known is None:
+            return 0, False
+        count = len(known[0])
+        same = (
+            count <= len(steps)
+            and np.array_equal(known[0], steps[:count])
+            and np.array_equal(known[1].view(np.int64), values[:count].view(np.int64))  # NaN equals NaN
+            and np.array_equal(known[2], lanes[:count])
+        )
+        return (count, False) if same else (0, True)
+
+
+class _SavedScalars:
+    """Scalar tensors of a run that a hook wrote. Steps are global steps."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._last = -1
+        self._scalar: dict[str, bool] = {}
+        self._losses: frozenset[str] = frozenset()
+
+    def is_loss(self, name: str) -> bool:
+        """Return whether the hook put a tensor into the collection of losses."""
+        return name in self._losses
+
+    def new_rows(self, progress: Progress | None) -> list[tuple[Key, Rows]]:
+        """Return the scalars of steps that were completed since the last call."""
+        new = [step for step in self._trial.steps() if step > self._last]
+        if not new:
+            return []
+        self._last = new[-1]
+        names = [name for name in self._trial.tensor_names() if self._is_scalar(name)]
+        if not names:
+            return []
+        self._losses = frozenset(self._trial.tensor_names(collection="losses"))
+        table = self._trial.reductions(names, new, worker="*", reductions=["mean"], counts=True, progress=progress)
+        values = np.real(table["mean"]).astype(np.float64)
+        # A size of -1 means that the value was not saved; its mean may have been.
+        there = ((table["size"] >= 0) | np.isfinite(values)).tolist()
+        rows: dict[Key, list[int]] = {}
+        keys = zip(*(table[column].tolist() for column in ("name", "mode", "worker")), strict=True)
+        for row, key in enumerate(keys):
+            if there[row]:
+                rows.setdefault(Key(*key), []).append(row)
+        return [(key, Rows(table["step"][mine].astype(np.int64), values[mine])) for key, mine in rows.items()]
+
+    def _is_scalar(self, name: str) -> bool:
+        known = self._scalar.get(name)
+        if known is None:
+            known = self._scalar[name] = self._has_one_number(name)
+        return known
+
+    def _has_one_number(self, name: str) -> bool:
+        index: Any = self._trial._run.index
+        for step in index.steps_of(name)[:1]:
+            shape = index.shape_of(name, step)
+            try:
+                if shape is None and (place := index.find(name, step)) is not None:
+                    dtype, shape = self._trial._run.head(place)
+                    if dtype.startswith(("str", "U", "S", "bool")):
+                        return False
+            except (SMDebugError, OSError):
+                return False
+            return shape is not None and int(np.prod(shape, dtype=np.int64)) == 1
+        return False

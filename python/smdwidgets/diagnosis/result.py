@@ -1,0 +1,169 @@
+"""Diagnosis: what was found, what was judged, and what could not be judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smdwidgets._text import listed, visible
+from smdwidgets.diagnosis.findings import Finding
+
+if TYPE_CHECKING:
+    import pandas
+
+#: Characters per line of the text form.
+_WIDTH = 100
+
+
+class Judged(NamedTuple):
+    """A series that was judged: its name, kind, role, number of values, and the series it was paired with."""
+
+    name: str
+    kind: str
+    role: str
+    points: int
+    partner: str = ""
+
+
+class Unjudged(NamedTuple):
+    """A series that was not judged, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is wrong with a run, returned by :func:`smdwidgets.diagnose`.
+
+    Iterating over it yields the findings; it is true if there are any.
+
+    Attributes:
+        run: path of the run.
+        findings: at most three findings of medium or high confidence, problems first.
+        notes: findings of low confidence, and what is worth knowing but no fault.
+        judged: the series and tensors that were judged.
+        unjudged: the others, each with the reason.
+        steps: first and last step.
+        withdrawn: findings of an earlier diagnosis of the same live run that no longer hold.
+    """
+
+    run: str
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[Finding, ...] = ()
+    judged: tuple[Judged, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
+    steps: tuple[int, int] = (0, 0)
+    withdrawn: tuple[Finding, ...] = field(default=())
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __bool__(self) -> bool:
+        return bool(self.findings)
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether there was anything to judge."""
+        return bool(self.judged or self.findings)
+
+    @property
+    def summary(self) -> str:
+        """One sentence: the number of findings, that there are none, or why the run cannot be judged.
+
+        >>> Diagnosis("runs/mlp").summary
+        'Cannot tell: the run has no scalars.'
+        """
+        if self.findings:
+            count = len(self.findings)
+            return f"{count} finding{'s' if count > 1 else ''} in {self._extent()}."
+        if not self.judged:
+            return f"Cannot tell: {self._reason()}."
+        return f"Nothing wrong seen in {self._extent()}."
+
+    def _extent(self) -> str:
+        count = len(self.judged)
+        return f"{count:,} series, steps {self.steps[0]:,} to {self.steps[1]:,}"
+
+    def _reason(self) -> str:
+        if not self.unjudged:
+            return "the run has no scalars"
+        reasons = self._reasons()
+        return "; ".join(f"{reason} ({listed(names, 3)})" for reason, names in reasons.items())
+
+    def _reasons(self) -> dict[str, list[str]]:
+        reasons: dict[str, list[str]] = {}
+        for one in self.unjudged:
+            reasons.setdefault(one.reason, []).append(one.name)
+        return reasons
+
+    def not_judged(self) -> str:
+        """Return one sentence about the series that were not judged; empty if all were."""
+        if not self.unjudged or not self.judged:
+            return ""
+        counts = ", ".join(f"{len(names)} × {reason}" for reason, names in self._reasons().items())
+        return f"Not judged: {counts}."
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def text(self, notes: bool = False) -> str:
+        """Return the diagnosis as lines of text, with or without its notes."""
+        lines = [self.summary]
+        for number, one in enumerate(self.findings, 1):
+            lines += ["", *_lines(f"{number}. ", one.text), *_lines("   Try: ", one.try_), f"   {about(one)}"]
+        for one in self.withdrawn:
+            lines += ["", *_lines("Withdrawn: ", f"{one.title}.")]
+        if notes:
+            for one in self.notes:
+                lines += ["", *_lines("Note: ", one.text)]
+        rest = [] if notes or not self.notes else [f"{len(self.notes)} note{'s' if len(self.notes) > 1 else ''}."]
+        rest += [self.not_judged()] if self.not_judged() else []
+        return "\n".join([*lines, *([""] if rest and len(lines) > 1 else []), *_lines("", " ".join(rest))])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the diagnosis as JSON-serializable objects.
+
+        >>> Diagnosis("runs/mlp").to_json()["findings"]
+        []
+        """
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=True))
+        plain |= {"summary": self.summary, "can_tell": self.can_tell}
+        plain["judged"] = [one._asdict() for one in self.judged]
+        plain["unjudged"] = [one._asdict() for one in self.unjudged]
+        return plain
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return findings and notes as a DataFrame, one row each. Requires pandas."""
+        import pandas
+
+        columns = ["kind", "severity", "confidence", "onset", "last", "series", "title", "text", "try_", "url"]
+        rows = [[getattr(one, column) for column in columns] for one in (*self.findings, *self.notes)]
+        return pandas.DataFrame(rows, columns=columns)
+
+    def _repr_html_(self) -> str:
+        from smdwidgets.diagnosis.page import html
+
+        return html(self)
+
+
+def about(one: Finding) -> str:
+    """Return severity, confidence, interval and section of a finding in one line."""
+    interval = "" if one.onset is None else f" · step {one.onset:,}"
+    if one.onset is not None and one.last is not None and one.last > one.onset:
+        interval = f" · steps {one.onset:,} to {one.last:,}"
+    return f"{one.severity}, {one.confidence} confidence{interval} · {one.url}"
+
+
+def _lines(prefix: str, text: str) -> list[str]:
+    """Wrap a text; continuation lines are indented like the prefix."""
+    import textwrap
+
+    return textwrap.wrap(
+        visible(text), _WIDTH, initial_indent=prefix, subsequent_indent=" " * len(prefix), break_on_hyphens=False
+    )
