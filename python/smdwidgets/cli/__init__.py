@@ -24,6 +24,7 @@ COMMANDS: tuple[str, ...] = (
     "inspect",
     "show",
     "verify",
+    "diagnose",
     "check",
     "report",
     "export",

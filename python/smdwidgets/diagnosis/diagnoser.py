@@ -77,7 +77,14 @@ def _coverage(data: RunData, kinds: Mapping[str, Kind]) -> tuple[tuple[Judged, .
             other = partner(data, series) if series.kind is Kind.LOSS and series.role is Role.VALIDATION else None
             points = len(series) + len(series.lost_steps)
             judged.append(
-                Judged(series.name, series.kind.value, series.role.value, points, other.name if other else "")
+                Judged(
+                    series.name,
+                    series.kind.value,
+                    series.role.value,
+                    points,
+                    other.name if other else "",
+                    series.superseded,
+                )
             )
     present = {series.name for series in data.series}
     unjudged += [Unjudged(name, "no series of this name, given in kinds") for name in kinds if name not in present]

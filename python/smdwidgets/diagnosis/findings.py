@@ -93,3 +93,11 @@ class Finding:
     text: str
     try_: str
     url: str
+
+
+def about(one: Finding) -> str:
+    """Return severity, confidence, interval and section of a finding in one line."""
+    interval = "" if one.onset is None else f" · step {one.onset:,}"
+    if one.onset is not None and one.last is not None and one.last > one.onset:
+        interval = f" · steps {one.onset:,} to {one.last:,}"
+    return f"{one.severity}, {one.confidence} confidence{interval} · {one.url}"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from smdwidgets._text import markup
-from smdwidgets.diagnosis.findings import Curve, Evidence, Finding
-
-if TYPE_CHECKING:
-    from smdwidgets.diagnosis.result import Diagnosis
+from smdwidgets.diagnosis.findings import Curve, Evidence, Finding, about
 
 _WIDTH, _HEIGHT, _MARGIN = 240, 72, 4
 #: Plots per finding.
@@ -33,22 +29,30 @@ _STYLE = """<style>
 </style>"""
 
 
-def html(diagnosis: Diagnosis) -> str:
-    """Return a diagnosis as HTML."""
-    parts = [_STYLE, f"<p><b>{markup(diagnosis.summary)}</b></p>"]
-    parts += [_section(one) for one in diagnosis.findings]
-    parts += [f"<p>Withdrawn: {_code(one.title)}</p>" for one in diagnosis.withdrawn]
-    if diagnosis.notes:
-        notes = "".join(f"<li>{_code(one.text)}</li>" for one in diagnosis.notes)
-        parts.append(f"<details><summary>Notes: {len(diagnosis.notes)}</summary><ul>{notes}</ul></details>")
-    if diagnosis.not_judged():
-        parts.append(f"<p><small>{markup(diagnosis.not_judged())}</small></p>")
+def page(
+    summary: str,
+    findings: Sequence[Finding],
+    withdrawn: Sequence[Finding],
+    notes: Sequence[Finding],
+    series: Sequence[str],
+    not_judged: str,
+) -> str:
+    """Return the parts of a diagnosis as HTML."""
+    parts = [_STYLE, f"<p><b>{markup(summary)}</b></p>"]
+    parts += [_section(one) for one in findings]
+    parts += [f"<p>Withdrawn: {_code(one.title)}</p>" for one in withdrawn]
+    parts += [_list("Notes", [_code(one.text) for one in notes])] if notes else []
+    parts += [_list("Judged", [markup(one) for one in series])] if series else []
+    parts += [f"<p><small>{markup(not_judged)}</small></p>"] if not_judged else []
     return f'<div class="smd-diagnosis">{"".join(parts)}</div>'
 
 
-def _section(finding: Finding) -> str:
-    from smdwidgets.diagnosis.result import about
+def _list(title: str, items: Sequence[str]) -> str:
+    listed = "".join(f"<li>{one}</li>" for one in items)
+    return f"<details><summary>{title}: {len(items)}</summary><ul>{listed}</ul></details>"
 
+
+def _section(finding: Finding) -> str:
     plots = "".join(_figure(one) for one in finding.evidence[:_PLOTS])
     fact, rest = finding.text[: len(finding.title)], finding.text[len(finding.title) :]
     return (

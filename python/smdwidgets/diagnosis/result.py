@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smdwidgets._text import listed, visible
-from smdwidgets.diagnosis.findings import Finding
+from smdwidgets.diagnosis.findings import Finding, about
+from smdwidgets.diagnosis.page import page
 
 if TYPE_CHECKING:
     import pandas
@@ -18,13 +19,29 @@ _WIDTH = 100
 
 
 class Judged(NamedTuple):
-    """A series that was judged: its name, kind, role, number of values, and the series it was paired with."""
+    """A series that was judged.
+
+    Attributes:
+        name: the tag, or the name of the tensor.
+        kind: what it measures; give another with ``diagnose(run, kinds={name: kind})``.
+        role: training, validation, or empty.
+        points: number of values.
+        partner: training series that a validation series was compared with.
+        superseded: values that were written again, such as by a resumed run.
+    """
 
     name: str
     kind: str
-    role: str
-    points: int
+    role: str = ""
+    points: int = 0
     partner: str = ""
+    superseded: int = 0
+
+    def __str__(self) -> str:
+        about = [f"{self.role} {self.kind}".strip(), f"{self.points:,} values"]
+        about += [f"compared with {self.partner}"] if self.partner else []
+        about += [f"{self.superseded:,} written again"] if self.superseded else []
+        return f"{self.name}: {', '.join(about)}"
 
 
 class Unjudged(NamedTuple):
@@ -109,11 +126,14 @@ class Diagnosis:
         counts = ", ".join(f"{len(names)} × {reason}" for reason, names in self._reasons().items())
         return f"Not judged: {counts}."
 
+    def _series(self) -> list[str]:
+        return [str(one) for one in self.judged]
+
     def __repr__(self) -> str:
         return self.text()
 
     def text(self, notes: bool = False) -> str:
-        """Return the diagnosis as lines of text, with or without its notes."""
+        """Return the diagnosis as lines of text; with notes, also what each series was taken for."""
         lines = [self.summary]
         for number, one in enumerate(self.findings, 1):
             lines += ["", *_lines(f"{number}. ", one.text), *_lines("   Try: ", one.try_), f"   {about(one)}"]
@@ -122,6 +142,7 @@ class Diagnosis:
         if notes:
             for one in self.notes:
                 lines += ["", *_lines("Note: ", one.text)]
+            lines += ["", "Judged:", *(f"   {visible(one)}" for one in self.judged)] if self.judged else []
         rest = [] if notes or not self.notes else [f"{len(self.notes)} note{'s' if len(self.notes) > 1 else ''}."]
         rest += [self.not_judged()] if self.not_judged() else []
         return "\n".join([*lines, *([""] if rest and len(lines) > 1 else []), *_lines("", " ".join(rest))])
@@ -147,17 +168,7 @@ class Diagnosis:
         return pandas.DataFrame(rows, columns=columns)
 
     def _repr_html_(self) -> str:
-        from smdwidgets.diagnosis.page import html
-
-        return html(self)
-
-
-def about(one: Finding) -> str:
-    """Return severity, confidence, interval and section of a finding in one line."""
-    interval = "" if one.onset is None else f" · step {one.onset:,}"
-    if one.onset is not None and one.last is not None and one.last > one.onset:
-        interval = f" · steps {one.onset:,} to {one.last:,}"
-    return f"{one.severity}, {one.confidence} confidence{interval} · {one.url}"
+        return page(self.summary, self.findings, self.withdrawn, self.notes, self._series(), self.not_judged())
 
 
 def _lines(prefix: str, text: str) -> list[str]:

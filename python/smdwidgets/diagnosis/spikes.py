@@ -1,7 +1,8 @@
-"""Points of a growing series that rise far above those before them.
+"""Points of a growing series that rise above those before them.
 
 Each point is compared with the 50 points before it, so a verdict depends on the points only and each point is tested once.
-Most points are passed over by a comparison with the median of the blocks before theirs.
+Most points are passed over by a comparison with the blocks of 25 points before theirs. Rises of half the height of a spike
+are recorded too: noise with heavy tails has many of them, a series with spikes has few.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ WINDOW = 50
 #: Points before the first that is tested.
 FIRST = 15
 BLOCK = 25
-#: Least height above the median of the window, as a share of it.
+#: Least height of a spike above the median of the window, as a share of it.
 LEAST_RISE = 0.5
-#: Least height in robust standard deviations.
+#: Least height of a spike in robust standard deviations.
 LEAST_DEVIATIONS = 8.0
+#: Share of these that is recorded.
+MILD = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,18 +63,22 @@ class SpikeScan:
         return Rises(columns[0].astype(np.int64), *columns[1:])
 
     def _thresholds(self, values: Floats, begin: int) -> Floats:
-        """Return what the points must exceed to be tested: a little less than the least rise above earlier blocks."""
+        """Return what the points must exceed to be tested: less than the least rise above the blocks before them."""
         first = max(0, begin // BLOCK - 2)
         last = max(first, (len(values) - 1) // BLOCK)
         whole = values[first * BLOCK : last * BLOCK].reshape(-1, BLOCK)
-        middle = np.partition(whole, BLOCK // 2, axis=1)[:, BLOCK // 2] if len(whole) else np.empty(0)
-        start = float(np.median(values[:FIRST]))
-        # Before block 0 and block 1 there is only the start.
-        levels = np.concatenate([[start, start] if first == 0 else [], middle])
-        lower = np.minimum(levels[:-1], levels[1:]) if len(levels) > 1 else levels
-        of_point = np.arange(begin, len(values)) // BLOCK - (first if first == 0 else first + 2)
-        base = lower[np.minimum(of_point, len(lower) - 1)]
-        thresholds: Floats = base + 0.9 * LEAST_RISE * np.abs(base)
+        if first == 0:
+            # Before block 0 and block 1 there is only the start.
+            start = np.resize(values[:FIRST], BLOCK)
+            whole = np.concatenate([[start, start], whole])
+        middle = np.partition(whole, BLOCK // 2, axis=1)[:, BLOCK // 2]
+        spread = np.partition(np.abs(whole - middle[:, None]), BLOCK // 2, axis=1)[:, BLOCK // 2]
+        # Of the two blocks before: the lower level, half of the lesser spread.
+        level = np.minimum(middle[:-1], middle[1:])
+        spread = 0.5 * 1.4826 * np.minimum(spread[:-1], spread[1:])
+        rise = MILD * np.maximum(0.9 * LEAST_RISE * np.abs(level), LEAST_DEVIATIONS * spread)
+        of_point = np.arange(begin, len(values)) // BLOCK - (0 if first == 0 else first + 2)
+        thresholds: Floats = (level + rise)[of_point]
         return thresholds
 
 
@@ -97,6 +104,6 @@ def _measured(values: Floats, at: Steps, windows: Floats) -> list[tuple[int, flo
     spread = np.maximum(spread, 1e-3 * np.abs(level))
     height = values[at] - level
     upper = windows[:, round(0.9 * (count - 1))]
-    kept = (height > LEAST_DEVIATIONS * spread) & (height > LEAST_RISE * np.abs(level)) & (height > 0)
+    kept = (height > MILD * LEAST_DEVIATIONS * spread) & (height > MILD * LEAST_RISE * np.abs(level)) & (height > 0)
     columns = (at, height, level, spread, upper)
     return list(zip(*(column[kept].tolist() for column in columns), strict=True))

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Steps
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.findings import Candidate
 from smdwidgets.diagnosis.inputs import RunData, Series
-from smdwidgets.diagnosis.spikes import Rises
+from smdwidgets.diagnosis.spikes import LEAST_DEVIATIONS, LEAST_RISE, MILD, Rises
 
 #: Rises within this many points of each other are one spike.
 JOINED = 10
@@ -47,12 +48,17 @@ def spike(data: RunData) -> Iterator[Candidate]:
 
 
 def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
-    kept = rises.height > LEAST_OF_LEARNED * (start - rises.level)
+    least = np.maximum(LEAST_DEVIATIONS * rises.spread, LEAST_RISE * np.abs(rises.level))
+    least = np.maximum(least, LEAST_OF_LEARNED * (start - rises.level))
+    kept = rises.height > least
     at = rises.at[kept]
     if not len(at):
         return []
+    mild = rises.at[~kept & (rises.height > MILD * least)]
     begins = np.flatnonzero(np.diff(at, prepend=at[0] - JOINED - 1) > JOINED)
     ends = np.append(begins[1:], len(at)) - 1
+    if np.count_nonzero(_distance(mild, at) > JOINED) >= len(begins):
+        return []  # noise with heavy tails
     spikes = []
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
         first, last = int(at[begin]), int(at[end])
@@ -63,6 +69,13 @@ def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
         )
         spikes.append(_Spike(first, last, float(series.values[first : last + 1].max()), level, lasting))
     return spikes
+
+
+def _distance(points: Steps, to: Steps) -> Steps:
+    """Return the distance of each point to the nearest of others, both ascending."""
+    after = np.minimum(np.searchsorted(to, points), len(to) - 1)
+    distance: Steps = np.minimum(np.abs(to[after] - points), np.abs(points - to[np.maximum(after - 1, 0)]))
+    return distance
 
 
 def _candidate(series: Series, spikes: list[_Spike], manner: str) -> Candidate:
