@@ -23,8 +23,9 @@ from typing import Literal, overload
 from smdwidgets.diagnosis.diagnoser import Diagnoser
 from smdwidgets.diagnosis.findings import Curve, Evidence, Finding
 from smdwidgets.diagnosis.follow import following
-from smdwidgets.diagnosis.reading import Progress
+from smdwidgets.diagnosis.reading import Arrays, Progress
 from smdwidgets.diagnosis.result import Diagnosis, Judged, Unjudged
+from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.trials import Trial, create_trial
 
 __all__ = ["Curve", "Diagnoser", "Diagnosis", "Evidence", "Finding", "Judged", "Unjudged", "diagnose"]
@@ -32,7 +33,7 @@ __all__ = ["Curve", "Diagnoser", "Diagnosis", "Evidence", "Finding", "Judged", "
 
 @overload
 def diagnose(
-    run: Trial | str | PathLike[str],
+    run: Trial | str | PathLike[str] | Arrays,
     kinds: Mapping[str, str] | None = None,
     until: int | None = None,
     follow: Literal[False] = False,
@@ -41,7 +42,7 @@ def diagnose(
 ) -> Diagnosis: ...
 @overload
 def diagnose(
-    run: Trial | str | PathLike[str],
+    run: Trial | str | PathLike[str] | Arrays,
     kinds: Mapping[str, str] | None = None,
     until: int | None = None,
     *,
@@ -49,7 +50,7 @@ def diagnose(
     progress: Progress | None = None,
 ) -> Iterator[Diagnosis]: ...
 def diagnose(
-    run: Trial | str | PathLike[str],
+    run: Trial | str | PathLike[str] | Arrays,
     kinds: Mapping[str, str] | None = None,
     until: int | None = None,
     follow: bool = False,
@@ -62,7 +63,7 @@ def diagnose(
     one with fewer than 10 values, is not judged; the result says so. Rules are not involved.
 
     Args:
-        run: a trial, or its path.
+        run: a trial, its path, or series in memory: steps and values by name, ``{"train/loss": (steps, values)}``.
         kinds: kinds of series by name, where names do not tell: ``{"foo": "loss", "bar": "metric up"}``. The kinds are
             "loss", "metric up", "metric down", "reward", "learning rate", "gradient norm", "RL quantity", "GAN loss",
             "housekeeping" and "unknown"; the last four are not judged by their trend.
@@ -70,16 +71,20 @@ def diagnose(
         follow: return an iterator that yields a diagnosis whenever it changes, until the run ends.
         progress: called with the number of finished series or records and their total.
 
-    >>> import numpy as np, smdwidgets, tempfile
-    >>> from smdwidgets.numpy import Hook
-    >>> with Hook(folder := tempfile.mkdtemp()) as hook:
-    ...     for step in range(40):
-    ...         hook.save_scalar("loss", 1 / (1 + step))
-    ...         hook.step()
-    >>> smdwidgets.diagnose(folder)
-    Nothing wrong seen in 1 series, steps 0 to 39.
+    >>> import numpy as np, smdwidgets
+    >>> steps = np.arange(0, 1000, 10)
+    >>> training, validation = 2 * np.exp(-steps / 300), 1 + np.abs(steps - 400) / 1000
+    >>> smdwidgets.diagnose({"train/loss": (steps, training), "val/loss": (steps, validation)})
+    1 finding in 2 series, steps 0 to 990.
+    <BLANKLINE>
+    1. Validation loss rises since step 400 (`val/loss` 1 → 1.5; `train/loss` still falls). Probably
+       overfitting.
+       Try: Keep the checkpoint of step 400; try more data, augmentation or weight decay.
+       problem, high confidence · steps 400 to 990 · diagnosis.md#overfit
     """
-    trial = run if isinstance(run, Trial) else create_trial(fspath(run))
-    if follow:
-        return following(trial, kinds, until)
-    return Diagnoser(trial, kinds, until).update(progress)
+    opened = create_trial(fspath(run)) if isinstance(run, str | PathLike) else run
+    if not follow:
+        return Diagnoser(opened, kinds, until).update(progress)
+    if not isinstance(opened, Trial):
+        raise SMDebugTypeError("follow=True requires a trial or a path; call Diagnoser(arrays).update() instead")
+    return following(opened, kinds, until)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from smdwidgets.diagnosis.causes import explained
 from smdwidgets.diagnosis.detectors import SCALAR_DETECTORS
 from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.findings import Finding
 from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series
-from smdwidgets.diagnosis.reading import Progress, ScalarReader
+from smdwidgets.diagnosis.reading import Arrays, Progress, ScalarReader, source_of
 from smdwidgets.diagnosis.result import Diagnosis, Judged, Unjudged
 from smdwidgets.diagnosis.series import LEAST_POINTS
 from smdwidgets.diagnosis.tags import checked_kinds
@@ -33,7 +35,7 @@ class Diagnoser:
     However often it is updated, the diagnosis equals that of one call on the whole run.
 
     Args:
-        trial: the run.
+        run: a trial, or series in memory: steps and values by name.
         kinds: kinds of series by name, where names do not tell: ``{"foo": "loss", "bar": "metric up"}``.
         until: last step to read; None: all.
 
@@ -42,20 +44,25 @@ class Diagnoser:
     ()
     """
 
-    def __init__(self, trial: Trial, kinds: Mapping[str, str] | None = None, until: int | None = None) -> None:
-        self._trial = trial
+    def __init__(self, run: Trial | Arrays, kinds: Mapping[str, str] | None = None, until: int | None = None) -> None:
+        self._path = str(run.path) if isinstance(run, Trial) else ""
         self._kinds = checked_kinds(kinds)
-        self._scalars = ScalarReader(trial, self._kinds, until)
+        self._scalars = ScalarReader(source_of(run), self._kinds, until)
 
     def update(self, progress: Progress | None = None) -> Diagnosis:
         """Read what is new and return the diagnosis of the run so far."""
+        # Differences of extreme values overflow. Comparisons with infinity then decide, as they should.
+        with np.errstate(all="ignore"):
+            return self._update(progress)
+
+    def _update(self, progress: Progress | None) -> Diagnosis:
         data = RunData(self._scalars.update(progress))
         candidates = [found for detector in SCALAR_DETECTORS for found in detector(data)]
         first, last = data.first_step, data.last_step
         stands = [finding(one) for one in explained(candidates, first, last)]
         findings, notes = _chosen(stands)
         judged, unjudged = _coverage(data, self._kinds)
-        return Diagnosis(str(self._trial.path), findings, notes, judged, unjudged, (first, last))
+        return Diagnosis(self._path, findings, notes, judged, unjudged, (first, last))
 
 
 def _chosen(stands: list[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from smdwidgets._text import shown
 from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.inputs import Kind, Series
 from smdwidgets.diagnosis.series import SeriesBuilder
 from smdwidgets.diagnosis.tags import Context, role_of, stem_of, words_of
 from smdwidgets.diagnosis.trends import trends
-from smdwidgets.exceptions import SMDebugError
+from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.trials import TensorBoardTrial, Trial
 
@@ -40,6 +41,29 @@ class Rows(NamedTuple):
     whole: bool = False
 
 
+class Source(Protocol):
+    """Where scalars come from."""
+
+    def is_loss(self, name: str) -> bool:
+        """Return whether a series is a loss though its name does not tell."""
+        ...
+
+    def new_rows(self, progress: Progress | None) -> list[tuple[Key, Rows]]:
+        """Return the rows that were added since the last call."""
+        ...
+
+
+#: Series in memory: steps and values by name.
+Arrays = Mapping[str, tuple[ArrayLike, ArrayLike]]
+
+
+def source_of(run: Trial | Arrays) -> Source:
+    """Return the source of the scalars of a run."""
+    if isinstance(run, TensorBoardTrial):
+        return _LogScalars(run)
+    return _SavedScalars(run) if isinstance(run, Trial) else _ArrayScalars(run)
+
+
 @dataclass
 class _Read:
     builder: SeriesBuilder
@@ -47,10 +71,10 @@ class _Read:
 
 
 class ScalarReader:
-    """Reads the scalar series of a trial, with their kinds and trends."""
+    """Reads scalar series, with their kinds and trends."""
 
-    def __init__(self, trial: Trial, kinds: Mapping[str, Kind], until: int | None = None) -> None:
-        self._source = _LogScalars(trial) if isinstance(trial, TensorBoardTrial) else _SavedScalars(trial)
+    def __init__(self, source: Source, kinds: Mapping[str, Kind], until: int | None = None) -> None:
+        self._source = source
         self._kinds = kinds
         self._until = until
         self._read: dict[Key, _Read] = {}
@@ -118,7 +142,7 @@ class _LogScalars:
     def __init__(self, trial: TensorBoardTrial) -> None:
         self._trial = trial
         self._log = trial._run.log
-        self._taken: dict[str, tuple[Steps, Floats, NDArray[np.uint32]]] = {}
+        self._taken = _Taken()
         self._generation = -1
 
     def is_loss(self, name: str) -> bool:
@@ -138,8 +162,7 @@ class _LogScalars:
             if progress is not None:
                 progress(at, len(names))
             _, steps, _, values, lanes = self._log.course(name)
-            begin, whole = self._known(name, steps, values, lanes)
-            self._taken[name] = steps, values, lanes
+            begin, whole = self._taken.grown(name, steps, values, lanes)
             if begin == len(steps):
                 continue
             for lane in (np.unique(lanes[begin:]) if len(directories) > 1 else lanes[-1:]).tolist():
@@ -148,19 +171,56 @@ class _LogScalars:
                 found.append((Key(name, mode, worker), Rows(steps[mine], values[mine], whole)))
         return found
 
-    def _known(self, name: str, steps: Steps, values: Floats, lanes: NDArray[np.uint32]) -> tuple[int, bool]:
-        """Return where new rows begin, and whether a restart changed earlier ones."""
-        known = self._taken.get(name)
+
+class _ArrayScalars:
+    """Series in memory, to which rows may be appended."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._taken = _Taken()
+
+    def is_loss(self, name: str) -> bool:
+        """Return False: the kind of a series follows from its words only."""
+        return False
+
+    def new_rows(self, progress: Progress | None) -> list[tuple[Key, Rows]]:
+        """Return new rows of each series."""
+        found = []
+        for name, (given_steps, given_values) in self._arrays.items():
+            steps, values = np.asarray(given_steps, dtype=np.int64), np.asarray(given_values, dtype=np.float64)
+            if steps.shape != values.shape or steps.ndim != 1:
+                raise SMDebugValueError(
+                    f"series {shown(name)} must have equally many steps and values, got shapes {steps.shape} and "
+                    f"{values.shape}"
+                )
+            begin, whole = self._taken.grown(name, steps, values)
+            if begin < len(steps):
+                found.append((Key(name, "GLOBAL", ""), Rows(steps[begin:], values[begin:], whole)))
+        return found
+
+
+class _Taken:
+    """Columns that were read, to tell which rows are new."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, tuple[NDArray[Any], ...]] = {}
+
+    def grown(self, name: str, *columns: NDArray[Any]) -> tuple[int, bool]:
+        """Return where new rows begin, and whether a restart changed earlier ones; remember the columns."""
+        known = self._columns.get(name)
+        self._columns[name] = columns
         if known is None:
             return 0, False
         count = len(known[0])
-        same = (
-            count <= len(steps)
-            and np.array_equal(known[0], steps[:count])
-            and np.array_equal(known[1].view(np.int64), values[:count].view(np.int64))  # NaN equals NaN
-            and np.array_equal(known[2], lanes[:count])
+        same = count <= len(columns[0]) and all(
+            np.array_equal(_bits(before), _bits(now[:count])) for before, now in zip(known, columns, strict=True)
         )
         return (count, False) if same else (0, True)
+
+
+def _bits(column: NDArray[Any]) -> NDArray[Any]:
+    """Return floats as integers, so that NaN equals NaN."""
+    return np.ascontiguousarray(column).view(np.int64) if column.dtype.kind == "f" else column
 
 
 class _SavedScalars:

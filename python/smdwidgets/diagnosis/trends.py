@@ -124,10 +124,11 @@ def mann_kendall(table: Floats) -> Floats:
     slope = np.median(table[:, half:] - table[:, : count - half], axis=1) / half
     rest = table - slope[:, None] * np.arange(count)
     rest -= rest.mean(axis=1, keepdims=True)
+    largest = np.abs(rest).max(axis=1, keepdims=True)
+    rest /= np.where(largest > 0, largest, 1.0)  # the squares of extreme values would overflow
     power = (rest * rest).sum(axis=1)
-    with np.errstate(all="ignore"):
-        repeats = np.where(power > 0, (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / power, 0.0)
-    repeats = np.clip(np.nan_to_num(repeats), 0.0, 0.9)
+    repeats = (rest[:, 1:] * rest[:, :-1]).sum(axis=1) / np.maximum(power, 1.0)
+    repeats = np.clip(repeats, 0.0, 0.9)
     variance = count * (count - 1) * (2 * count + 5) / 18 * (1 + repeats) / (1 - repeats)
     statistic: Floats = np.sign(score) * np.maximum(np.abs(score) - 1, 0) / np.sqrt(variance)
     return statistic

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
+from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.findings import CONFIDENCES, Candidate
 from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, mann_kendall
@@ -45,8 +45,9 @@ def _judge(
     data: RunData, validation: Series, trend: Trend, training: Series, training_trend: Trend
 ) -> Iterator[Candidate]:
     blocks, best_at = trend.blocks, trend.best_at
-    onset = step_of_block(validation, best_at)
     after = blocks[best_at:]
+    best_point = _lowest(validation, trend)
+    onset, best = int(validation.steps[best_point]), float(validation.values[best_point])
     span = validation.steps[-1] - validation.steps[0]
     if len(after) <= LEAST_BLOCKS or validation.steps[-1] - onset < LEAST_SHARE * span:
         return
@@ -61,7 +62,7 @@ def _judge(
     facts = {
         "series": validation.name,
         "training": training.name,
-        "best": trend.best,
+        "best": best,
         "end": trend.end,
         "accuracy": " A validation metric still improves: perhaps only over-confidence." if still_improves else "",
     }
@@ -74,10 +75,16 @@ def _judge(
         (validation.name, training.name),
         facts,
         (
-            evidence(validation, f"{validation.name} {trend.best:.4g} → {trend.end:.4g}", onset, last),
+            evidence(validation, f"{validation.name} {best:.4g} → {trend.end:.4g}", onset, last),
             evidence(training, f"{training.name} {falls[0]:.4g} → {falls[-1]:.4g}", onset, last),
         ),
     )
+
+
+def _lowest(series: Series, trend: Trend) -> int:
+    """Return the index of the lowest value in the best block and its neighbours."""
+    begin = max(0, (trend.best_at - 1) * trend.length)
+    return begin + int(series.values[begin : (trend.best_at + 2) * trend.length].argmin())
 
 
 def _z(blocks: Floats) -> float:

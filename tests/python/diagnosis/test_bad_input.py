@@ -1,0 +1,106 @@
+"""Any series gives a diagnosis, never an exception."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smdwidgets.diagnosis import Diagnoser, diagnose
+from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
+
+NAMES = [
+    "loss",
+    "val_loss",
+    "train/accuracy",
+    "val/accuracy",
+    "reward",
+    "lr",
+    "grad_norm",
+    "损失",
+    "потери\x1b[2J",
+    "",
+    "`{x}`",
+]
+values = st.one_of(
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.sampled_from([0.0, 1.0, -0.0, 1e308, -1e308, 5e-324, np.nan, np.inf]),
+)
+one_series = st.tuples(
+    st.lists(st.integers(-(2**62), 2**62) | st.integers(0, 50), max_size=90),
+    st.lists(values, max_size=12),
+    st.integers(0, 2),
+)
+
+
+def arrays(given_series):
+    steps, few, manner = given_series
+    few = few or [1.0]
+    column = np.resize(np.array(few), len(steps))
+    if manner == 1:
+        steps = list(range(len(steps)))
+    return np.array(steps, dtype=np.int64), column
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=8), one_series, max_size=5))
+@pytest.mark.filterwarnings("error")
+def test_any_series_give_a_diagnosis(given_run):
+    run = {name: arrays(one) for name, one in given_run.items()}
+    result = diagnose(run)
+    assert result.summary
+    assert "\x1b" not in repr(result) + result._repr_html_()
+    json.dumps(result.to_json())
+    assert len(result.judged) + len(result.unjudged) == sum(len(steps) > 0 for steps, _ in run.values())
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 80), st.floats(-5, 5) | st.sampled_from([np.nan, 1e6])), min_size=1, max_size=150
+    ),
+    st.lists(st.integers(0, 150), max_size=5),
+)
+def test_updates_in_portions_equal_one_call(table, cuts):
+    steps, values = (np.array(column) for column in zip(*table, strict=True))
+    run: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    live = Diagnoser(run)
+    for end in [*sorted(cuts), len(table)]:
+        if end:
+            run["loss"] = steps[:end], values[:end]
+        result = live.update()
+    assert result == diagnose({"loss": (steps, values)})
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_few_values_cannot_be_judged(count):
+    result = diagnose({"loss": (np.arange(count), np.ones(count))})
+    assert result.summary == "Cannot tell: fewer than 10 values (loss)."
+    assert not result.can_tell
+
+
+def test_no_series_cannot_be_judged():
+    assert diagnose({}).summary == "Cannot tell: the run has no scalars."
+
+
+def test_extreme_values_are_judged():
+    at = np.arange(100)
+    for scale in (1e-300, 1e300, 1.7e308):
+        values = np.linspace(1, 0.1, 100) * scale
+        assert not diagnose({"loss": (at, values)}).findings
+        assert [one.kind for one in diagnose({"loss": (at, values[::-1] - values[::-1].min())}).findings] == [
+            "diverged"
+        ]
+
+
+def test_unequal_columns_are_refused_by_name():
+    with pytest.raises(SMDebugValueError, match="series 'loss' must have equally many steps and values"):
+        diagnose({"loss": ([1, 2], [0.5])})
+
+
+def test_arrays_cannot_be_followed():
+    with pytest.raises(SMDebugTypeError, match="follow=True requires a trial"):
+        diagnose({"loss": ([1], [0.5])}, follow=True)

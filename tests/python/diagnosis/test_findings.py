@@ -1,0 +1,233 @@
+"""Each scalar fault is found with its onset, and healthy curves are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from python.diagnosis import curves
+from smdwidgets.diagnosis import diagnose
+
+
+def kinds_of(diagnosis):
+    return [one.kind for one in diagnosis.findings]
+
+
+def found(diagnosis, kind):
+    [one] = [one for one in (*diagnosis.findings, *diagnosis.notes) if one.kind == kind]
+    return one
+
+
+def test_healthy_run_gives_no_finding_and_no_note():
+    at = curves.steps()
+    result = diagnose(
+        {
+            "train/loss": (at, curves.falling()),
+            "val/loss": (at, curves.falling(seed=5, end=0.4)),
+            "val/accuracy": (at, 1 - curves.falling(seed=6, start=0.9, end=0.1)),
+            "lr": (at, np.linspace(1e-3, 0, len(at))),
+            "time/fps": (at, np.full(len(at), 30.0)),
+        }
+    )
+    assert (result.findings, result.notes) == ((), ())
+    assert result.summary == "Nothing wrong seen in 4 series, steps 0 to 3,990."
+    assert result.not_judged() == "Not judged: 1 × housekeeping."
+    [validation] = [one for one in result.judged if one.name == "val/loss"]
+    assert (validation.kind, validation.role, validation.partner) == ("loss", "validation", "train/loss")
+
+
+def test_overfitting_is_found_where_the_validation_loss_turns():
+    at = curves.steps()
+    result = diagnose({"train/loss": (at, curves.falling()), "val/loss": (at, curves.rising_after(0.5))})
+    assert kinds_of(result) == ["overfit"]
+    one = found(result, "overfit")
+    assert one.confidence == "high"
+    assert abs(one.onset - 2000) <= 0.05 * 4000
+    assert one.series == ("val/loss", "train/loss")
+    assert f"step {one.onset:,}" in one.title
+    assert "Keep the checkpoint" in one.try_
+    assert one.url == "diagnosis.md#overfit"
+
+
+def test_rising_validation_loss_alone_is_not_called_overfitting():
+    at = curves.steps()
+    assert not diagnose({"val/loss": (at, curves.rising_after(0.5))}).findings
+    rising = curves.rising_after(0.5)
+    assert "overfit" not in kinds_of(diagnose({"train/loss": (at, rising), "val/loss": (at, rising)}))
+
+
+def test_improving_accuracy_lowers_the_confidence_of_overfitting():
+    at = curves.steps()
+    noise = 1 + 0.01 * np.random.default_rng(4).normal(size=400)
+    run = {
+        "train/loss": (at, curves.falling()),
+        "val/loss": (at, np.interp(at, [0, 2000, 4000], [2, 0.4, 0.58]) * noise),
+    }
+    assert found(diagnose(run), "overfit").confidence == "high"
+    run["val/accuracy"] = at, np.linspace(0.5, 0.9, len(at))
+    one = found(diagnose(run), "overfit")
+    assert one.confidence == "medium"
+    assert "over-confidence" in one.text
+
+
+def test_loss_that_becomes_nan():
+    values = curves.falling()
+    values[250:] = np.nan
+    one = found(diagnose({"loss": (curves.steps(), values)}), "not_finite")
+    assert (one.onset, one.confidence, one.severity) == (2500, "high", "problem")
+    assert one.title == "`loss` is NaN since step 2,500"
+
+
+def test_single_nan_of_a_loss_is_a_warning_and_infinite_gradient_norms_are_not():
+    at, values = curves.steps(), curves.falling()
+    values[100] = np.inf
+    result = diagnose({"loss": (at, values), "grad_norm": (at, np.where(values > 1e3, np.inf, 1.0))})
+    assert [(one.kind, one.severity, one.series) for one in result] == [("not_finite", "warning", ("loss",))]
+
+
+def test_loss_that_was_never_finite():
+    at = curves.steps(20)
+    result = diagnose({"loss": (at, np.full(20, np.nan))})
+    assert kinds_of(result) == ["not_finite"]
+    assert result.can_tell
+
+
+def test_diverged_loss():
+    result = diagnose({"loss": (curves.steps(), curves.rising_after(0.6, height=3))})
+    assert kinds_of(result) == ["diverged"]
+    one = found(result, "diverged")
+    assert one.confidence == "high"
+    assert abs(one.onset - 2400) <= 0.1 * 4000
+
+
+def test_jump_of_the_learning_rate_explains_the_divergence():
+    at = curves.steps()
+    rate = np.where(at < 2400, 1e-3, 1e-1)
+    result = diagnose({"loss": (at, curves.rising_after(0.6, height=3)), "lr": (at, rate)})
+    assert kinds_of(result) == ["rate_rise"]
+    one = found(result, "rate_rise")
+    assert (one.onset, one.explains, one.confidence) == (2400, ("diverged",), "high")
+    assert {each.series for each in one.evidence} == {"lr", "loss"}
+
+
+def test_jump_of_the_learning_rate_on_a_run_that_learns_is_a_note():
+    at = curves.steps()
+    result = diagnose({"loss": (at, curves.falling()), "lr": (at, np.where(at < 2400, 1e-3, 1e-1))})
+    assert not result.findings
+    assert [one.kind for one in result.notes] == ["rate_rise"]
+
+
+@pytest.mark.parametrize(("from_step", "severity"), [(0, "problem"), (2000, "warning")])
+def test_learning_rate_of_zero(from_step, severity):
+    at = curves.steps()
+    result = diagnose({"loss": (at, curves.falling()), "lr": (at, np.where(at < from_step, 1e-3, 0.0))})
+    one = found(result, "rate_zero")
+    assert (one.onset, one.severity) == (from_step, severity)
+
+
+def test_lasting_spike_is_a_warning_and_a_recovered_one_a_note():
+    at, values = curves.steps(), curves.falling()
+    values[200] = 3.0
+    result = diagnose({"loss": (at, values)})
+    assert not result.findings
+    assert [(one.kind, one.onset) for one in result.notes] == [("spike", 2000)]
+    values[200:240] += np.linspace(2, 0.5, 40)
+    result = diagnose({"loss": (at, values)})
+    assert [(one.kind, one.severity, one.onset) for one in result] == [("spike", "warning", 2000)]
+
+
+def test_repeated_spikes_are_a_warning_but_heavy_tails_are_noise():
+    at, values = curves.steps(2000), curves.falling(2000)
+    values[[500, 900, 1300, 1700]] = 3.0
+    assert [(one.kind, one.severity) for one in diagnose({"loss": (at, values)})] == [("spike", "warning")]
+    heavy = curves.falling(2000, 0) + 0.05 * np.abs(np.random.default_rng(0).standard_t(2, 2000))
+    assert not diagnose({"loss": (at, heavy)}).findings
+
+
+def test_collapsed_reward():
+    values = curves.reward()
+    values[300:] = 10 + 5 * np.random.default_rng(3).normal(size=100)
+    one = found(diagnose({"rollout/ep_rew_mean": (curves.steps(), values)}), "collapsed")
+    assert one.confidence == "medium"
+    assert abs(one.onset - 3000) <= 0.05 * 4000
+
+
+def test_reward_that_dips_and_recovers_is_not_collapsed():
+    values = curves.reward()
+    values[200:250] = 10
+    assert not diagnose({"reward": (curves.steps(), values)}).findings
+
+
+def test_loss_at_the_level_of_guessing():
+    values = np.log(10) + 0.01 * np.random.default_rng(0).normal(size=100)
+    result = diagnose({"loss": (curves.steps(100), values)})
+    one = found(result, "not_learning")
+    assert one.confidence == "medium"
+    assert "one of 10 classes" in one.text
+    level = diagnose({"loss": (curves.steps(100), values + 1)})
+    assert not level.findings
+    assert found(level, "not_learning").confidence == "low"
+
+
+def test_level_loss_is_not_judged_where_a_metric_rises():
+    at = curves.steps(100)
+    values = np.log(10) + 0.01 * np.random.default_rng(0).normal(size=100)
+    rising = np.linspace(0.1, 0.6, 100)
+    assert not diagnose({"loss": (at, values), "accuracy": (at, rising)}).findings
+
+
+def test_constant_loss_is_a_note():
+    result = diagnose({"loss": (curves.steps(50), np.full(50, 0.7))})
+    assert "constant" in [one.kind for one in result.notes]
+
+
+@pytest.mark.parametrize("name", ["generator/loss", "actor_loss", "fps", "foo"])
+def test_kinds_without_a_direction_are_not_judged(name):
+    at = curves.steps()
+    result = diagnose({name: (at, curves.rising_after(0.5, height=5))})
+    assert not result.findings
+    assert [one.name for one in result.unjudged] == [name]
+    assert not result.can_tell
+    assert result.summary.startswith("Cannot tell: ")
+
+
+def test_losses_of_reinforcement_learning_and_adversarial_runs_have_no_direction():
+    at = curves.steps()
+    rising = at, curves.rising_after(0.5, height=5)
+    assert diagnose({"loss": rising}).findings
+    assert not diagnose({"loss": rising, "reward": (at, curves.reward())}).findings
+    assert not diagnose({"d_loss": rising, "g_loss": (at, curves.falling())}).findings
+
+
+def test_kinds_can_be_given():
+    at = curves.steps()
+    rising = at, curves.rising_after(0.5, height=5)
+    assert kinds_of(diagnose({"foo": rising}, kinds={"foo": "loss"})) == ["diverged"]
+    assert not diagnose({"loss": rising}, kinds={"loss": "not judged"}).findings
+    assert kinds_of(diagnose({"wealth": (at, -rising[1])}, kinds={"wealth": "reward"})) == ["collapsed"]
+    absent = diagnose({"loss": rising}, kinds={"los": "loss"})
+    assert ("los", "no series of this name, given in kinds") in absent.unjudged
+
+
+def test_until_is_the_last_step_that_is_read():
+    run = {"loss": (curves.steps(), curves.rising_after(0.6, height=3))}
+    early = diagnose(run, until=2400)
+    assert not early.findings
+    assert early.steps == (0, 2400)
+
+
+def test_at_most_three_findings_are_shown():
+    at = curves.steps()
+    lost = curves.falling()
+    lost[300:] = np.nan
+    result = diagnose(
+        {
+            "a/loss": (at, lost),
+            "b/train_loss": (at, curves.falling()),
+            "b/val_loss": (at, curves.rising_after(0.5)),
+            "lr": (at, np.where(at < 3000, 1e-3, 0.0)),
+            "c/loss": (at, np.where(at < 2000, curves.falling(), curves.falling() + 5)),
+        }
+    )
+    assert len(result.findings) == 3
+    assert [one.severity for one in result.findings] == sorted(one.severity for one in result.findings)

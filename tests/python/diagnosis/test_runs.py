@@ -1,0 +1,232 @@
+"""Diagnoses of runs on disk: logs, runs of hooks, live runs, and their forms of output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tensorboardX import SummaryWriter
+
+from python.diagnosis import curves
+from smdwidgets import Diagnosis, cli, create_trial, diagnose
+from smdwidgets.diagnosis import Diagnoser
+from smdwidgets.diagnosis.follow import Confirmation
+from smdwidgets.modes import ModeKeys
+from smdwidgets.numpy import Hook
+
+
+def write_log(path, columns, steps):
+    with SummaryWriter(str(path)) as writer:
+        for name, values in columns.items():
+            for step, value in zip(steps.tolist(), values.tolist(), strict=True):
+                writer.add_scalar(name, value, step)
+    return path
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log of a run that overfits after step 2,000."""
+    columns = {"train/loss": curves.falling(), "val/loss": curves.rising_after(0.5)}
+    return write_log(tmp_path / "log", columns, curves.steps())
+
+
+def write_run(path, *, begin=0, end=200, values=None):
+    """A run whose evaluation loss rises after half of its 200 training steps."""
+    training, validation = curves.falling(200), curves.rising_after(0.5, 200)
+    with Hook(path) as hook:
+        for step in range(begin, end):
+            hook.set_mode(ModeKeys.TRAIN)
+            hook.save_tensor("net_loss", np.float32(training[step]), "losses")
+            hook.save_tensor("weight", np.ones((3, 4), np.float32), "weights")
+            hook.step()
+            hook.set_mode(ModeKeys.EVAL)
+            hook.save_tensor("net_loss", np.float32(validation[step]), "losses")
+            hook.step()
+    return path
+
+
+def test_log_with_tags_of_both_roles(log):
+    result = diagnose(log)
+    assert isinstance(result, Diagnosis)
+    assert [one.kind for one in result] == ["overfit"]
+    assert result.run == str(log)
+
+
+def test_log_with_a_directory_per_mode_counts_steps_of_the_log(tmp_path):
+    write_log(tmp_path / "run" / "train", {"epoch_loss": curves.falling()}, curves.steps())
+    write_log(tmp_path / "run" / "validation", {"epoch_loss": curves.rising_after(0.5)}, curves.steps())
+    [one] = diagnose(tmp_path / "run").findings
+    assert one.kind == "overfit"
+    assert abs(one.onset - 2000) <= 200
+
+
+def test_run_of_a_hook_pairs_modes_and_counts_global_steps(tmp_path):
+    result = diagnose(create_trial(write_run(tmp_path / "run")))
+    [one] = result.findings
+    assert one.kind == "overfit"
+    assert abs(one.onset - 200) <= 20
+    assert [(each.name, each.role) for each in result.judged[:2]] == [
+        ("net_loss", "training"),
+        ("net_loss", "validation"),
+    ]
+
+
+def test_restarted_log_is_judged_by_the_values_written_last(tmp_path):
+    write_log(tmp_path / "log", {"train/loss": curves.rising_after(0.6, height=3)}, curves.steps())
+    resumed = curves.steps()[240:]
+    with SummaryWriter(str(tmp_path / "log"), filename_suffix=".later") as writer:
+        for step, value in zip(resumed.tolist(), curves.falling()[240:].tolist(), strict=True):
+            writer.add_scalar("train/loss", value, step)
+    assert not diagnose(tmp_path / "log").findings
+
+
+def test_live_log_equals_one_call_at_every_update(tmp_path):
+    columns, at = {"loss": curves.rising_after(0.5, height=3)}, curves.steps()
+    with SummaryWriter(str(tmp_path), flush_secs=3600) as writer:
+        live, trial = None, None
+        for begin in range(0, 400, 80):
+            for index in range(begin, begin + 80):
+                writer.add_scalar("loss", columns["loss"][index], int(at[index]))
+            writer.flush()
+            if live is None:
+                trial = create_trial(tmp_path, live=True)
+                live = Diagnoser(trial)
+            assert live.update() == diagnose(create_trial(tmp_path))
+        assert [one.kind for one in live.update()] == ["diverged"]
+        trial.close()
+
+
+def test_live_update_reads_no_row_twice(log, monkeypatch):
+    live = Diagnoser(create_trial(log))
+    before = live.update()
+    monkeypatch.setattr(
+        live._scalars, "_renew", lambda changed: pytest.fail(f"judged again: {changed}") if changed else None
+    )
+    assert live.update() == before
+
+
+def test_following_ends_with_the_run(tmp_path):
+    results = list(diagnose(write_run(tmp_path / "run"), follow=True))
+    assert [one.kind for one in results[-1]] == ["overfit"]
+
+
+def test_live_finding_needs_two_evaluations_and_can_be_withdrawn():
+    at, values = curves.steps(), curves.rising_after(0.5, height=3)
+    seen, confirmation = [], Confirmation()
+    run = {}
+    live = Diagnoser(run)
+    for end in (396, 397, 398, 400):
+        run["loss"] = at[:end], values[:end]
+        seen.append([one.kind for one in confirmation.update(live.update())])
+    assert seen == [[], [], [], []]
+    more = np.concatenate([values, values[-40:]])
+    run["loss"] = curves.steps(440), more
+    assert [one.kind for one in confirmation.update(live.update())] == ["diverged"]
+    run["loss"] = curves.steps(840), np.concatenate([more, curves.falling(400, start=0.3)])
+    after = confirmation.update(live.update())
+    assert (after.findings, [one.kind for one in after.withdrawn]) == ((), ["diverged"])
+    assert "Withdrawn: `loss` rises" in after.text()
+
+
+def test_text_form_names_fact_cause_advice_and_section(log):
+    lines = repr(diagnose(log)).splitlines()
+    assert lines[0] == "1 finding in 2 series, steps 0 to 3,990."
+    assert lines[2].startswith("1. Validation loss rises since step ")
+    assert any(line.startswith("   Try: Keep the checkpoint of step ") for line in lines)
+    assert lines[-1].endswith("diagnosis.md#overfit")
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_notes_list_what_each_series_was_taken_for(log):
+    text = diagnose(log).text(notes=True)
+    assert "val/loss: validation loss, 400 values, compared with train/loss" in text
+
+
+def test_html_form_plots_the_evidence_and_escapes_names(tmp_path):
+    name = "train/<b>loss"
+    write_log(tmp_path / "log", {name: curves.rising_after(0.5, height=3)}, curves.steps())
+    page = diagnose({name: (curves.steps(), curves.rising_after(0.5, height=3))})._repr_html_()
+    assert "<b>loss" not in page
+    assert page.count("<svg") == page.count("<polyline") == page.count("<rect") == 1
+    assert "nan" not in page.lower()
+
+
+def test_json_and_table_forms_hold_every_finding(log):
+    pytest.importorskip("pandas")
+    result = diagnose(log)
+    plain = json.loads(json.dumps(result.to_json()))
+    assert plain["findings"][0]["kind"] == "overfit"
+    assert plain["judged"][0] == {
+        "name": "train/loss",
+        "kind": "loss",
+        "role": "training",
+        "points": 400,
+        "partner": "",
+        "superseded": 0,
+    }
+    assert result.to_pandas()["kind"].tolist() == ["overfit"]
+
+
+def run_command(capsys, *arguments):
+    code = cli.main(["diagnose", *map(str, arguments)])
+    result = capsys.readouterr()
+    return code, result.out, result.err
+
+
+def test_exit_codes(log, tmp_path, capsys):
+    healthy = write_log(tmp_path / "healthy", {"loss": curves.falling()}, curves.steps())
+    unknown = write_log(tmp_path / "unknown", {"foo": curves.falling()}, curves.steps())
+    level = write_log(tmp_path / "level", {"loss": 5 + 0.01 * np.sin(curves.steps())}, curves.steps())
+    assert run_command(capsys, log)[0] == 1
+    assert run_command(capsys, healthy)[0] == 0
+    assert run_command(capsys, unknown)[0] == 2
+    assert run_command(capsys, unknown, "--allow-unjudged")[0] == 0
+    assert run_command(capsys, unknown, "--kind", "foo=loss")[0] == 0
+    assert run_command(capsys, healthy, log)[0] == 1
+    assert run_command(capsys, level)[0] == 0
+    assert run_command(capsys, level, "--fail-on", "low")[0] == 1
+    code, out, err = run_command(capsys, tmp_path / "absent")
+    assert (code, out) == (2, "")
+    assert "no run at" in err
+
+
+def test_every_run_of_a_log_directory_is_diagnosed(log, tmp_path, capsys):
+    write_log(tmp_path / "healthy", {"loss": curves.falling()}, curves.steps())
+    code, out, _ = run_command(capsys, tmp_path)
+    assert code == 1
+    assert f"{log}:" in out
+    assert "Nothing wrong seen in 1 series" in out
+
+
+def test_json_output_of_several_runs(log, capsys):
+    code, out, _ = run_command(capsys, log, log, "--json", "--fail-on", "high")
+    found = json.loads(out)
+    assert code == 1
+    assert [one["run"] for one in found] == [str(log)] * 2
+
+
+def test_follow_option_prints_the_diagnosis_at_the_end(tmp_path, capsys):
+    code, out, _ = run_command(capsys, write_run(tmp_path / "run"), "--follow")
+    assert code == 1
+    assert "Validation loss rises since step" in out
+
+
+def test_invalid_options_are_refused(log, capsys):
+    assert "expected NAME=KIND" in run_command(capsys, log, "--kind", "loss")[2]
+    assert "invalid kind 'los'" in run_command(capsys, log, "--kind", "x=los")[2]
+    assert "--follow takes one run" in run_command(capsys, log, log, "--follow")[2]
+
+
+def test_interrupted_command_returns_130(log):
+    script = (
+        "import sys, smdwidgets.diagnosis.diagnoser as d, smdwidgets.cli as cli\n"
+        "def interrupted(*a, **k): raise KeyboardInterrupt\n"
+        "d.ScalarReader.update = interrupted\n"
+        "sys.exit(cli.main(['diagnose', sys.argv[1]]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(log)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "Traceback" not in done.stderr
