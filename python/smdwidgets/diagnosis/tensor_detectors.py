@@ -1,0 +1,296 @@
+"""Detectors of faults in tensors: inputs, activations, outputs and values that are not finite.
+
+`DETECTORS` lists all detectors that read tensors, with those of `tensor_updates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from smdwidgets.diagnosis import tensor_updates
+from smdwidgets.diagnosis.findings import Candidate, Evidence
+from smdwidgets.diagnosis.inputs import Kind, Role, RunData, TensorColumn
+from smdwidgets.diagnosis.tensor_layers import not_finite, training, training_loss
+from smdwidgets.diagnosis.tensor_updates import curve
+
+__all__ = ["DETECTORS"]
+
+#: Mean or standard deviation of inputs, and ratio between features' standard deviations.
+UNSCALED, SPREAD = 20, 100
+#: Standard deviation of a batch relative to the median of those before it.
+BURST = 8
+#: Saves with the same batch, and the least share of the run.
+SAME_SAVES, SAME_SHARE = 10, 0.2
+#: Share of dead units, and of saturated values.
+DEAD, SATURATED = 0.7, 0.7
+#: Share of one class.
+ONE_CLASS = 0.9
+#: Loss relative to guessing: of training that learned, and of validation that did not.
+LEARNED, GUESSING = 0.88, 0.93
+
+
+def input_not_scaled(data: RunData) -> Iterator[Candidate]:
+    """Find inputs with a large mean or deviation, or features of very different scale."""
+    for tensor in training(data, "input", having="spread"):
+        mean, deviation = (float(np.nanmedian(np.abs(tensor[column]))) for column in ("mean", "std"))
+        spread = tensor["spread"][np.isfinite(tensor["spread"])]
+        ratio = float(np.median(spread)) if len(spread) else 1.0
+        if max(mean, deviation) > UNSCALED or ratio > SPREAD:
+            yield Candidate(
+                "input_not_scaled",
+                "problem",
+                "high",
+                int(tensor.steps[0]),
+                int(tensor.steps[-1]),
+                (tensor.name,),
+                {"tensor": tensor.name, "mean": mean, "std": deviation},
+                (Evidence(f"standard deviation {deviation:.3g}; {ratio:.3g}-fold between features", tensor.name),),
+            )
+            return
+
+
+def bad_batch(data: RunData) -> Iterator[Candidate]:
+    """Find single batches whose inputs are far larger than those before."""
+    for tensor in training(data, "input"):
+        deviation = tensor["std"]
+        for at in range(5, len(deviation)):
+            usual = np.nanmedian(deviation[max(0, at - 50) : at])
+            if usual > 0 and deviation[at] > BURST * usual:
+                step = int(tensor.steps[at])
+                yield Candidate(
+                    "bad_batch",
+                    "problem",
+                    "high",
+                    step,
+                    step,
+                    (tensor.name,),
+                    {"tensor": tensor.name, "std": float(deviation[at]), "ratio": float(deviation[at] / usual)},
+                    (
+                        Evidence(
+                            f"standard deviation {usual:.3g} → {deviation[at]:.3g}",
+                            tensor.name,
+                            curve(tensor, tensor.steps, deviation, step),
+                        ),
+                    ),
+                )
+                return
+
+
+def same_batch(data: RunData) -> Iterator[Candidate]:
+    """Find inputs that are the same at every save."""
+    for tensor in training(data, "input"):
+        table = np.array([tensor[column] for column in ("l2", "mean", "std", "min", "max")])
+        equal = (table[:, 1:] == table[:, :-1]).all(axis=0)
+        if not len(equal) or not equal[-1] or not tensor["std"][-1] > 0:
+            continue
+        saves = len(equal) if equal.all() else int(np.argmin(equal[::-1]))
+        if saves + 1 < SAME_SAVES or saves < SAME_SHARE * len(equal):
+            continue
+        onset = int(tensor.steps[len(equal) - saves])
+        yield Candidate(
+            "same_batch",
+            "problem",
+            "medium",
+            onset,
+            int(tensor.steps[-1]),
+            (tensor.name,),
+            {"tensor": tensor.name, "saves": saves + 1},
+            (Evidence(f"the same statistics at {saves + 1} saves", tensor.name),),
+        )
+        return
+
+
+def dead(data: RunData) -> Iterator[Candidate]:
+    """Find ReLU layers most of whose units are 0 for every sample."""
+    found = []
+    for tensor in training(data, "activation", having="dead"):
+        known = np.flatnonzero(np.isfinite(tensor["dead"]))
+        if not len(known) or np.nanmin(tensor["min"]) < 0:
+            continue
+        share = tensor["dead"][known]
+        if not np.median(share[-max(1, len(share) // 5) :]) >= DEAD:
+            continue
+        begin = 0 if (share >= DEAD).all() else len(share) - int(np.argmin((share >= DEAD)[::-1]))
+        found.append((tensor, known, share, begin))
+    if not found:
+        return
+    tensor, known, share, begin = min(found, key=lambda one: int(one[0].steps[one[1][one[3]]]))
+    # The first window ends when it has enough samples; units that were dead in it may have been so from the start.
+    from_start = begin == 0 and known[0] < max(10, len(tensor) // 5)
+    onset = int(tensor.steps[0] if from_start else tensor.steps[known[begin]])
+    reason, advice = (
+        (
+            "They were so from the first saves: probably the initialization.",
+            "Initialize biases with 0 and weights as suits ReLU (He), or use LeakyReLU or GELU.",
+        )
+        if from_start
+        else (
+            "They died during the training: probably the learning rate is too high.",
+            "Reduce the learning rate or clip gradients; or use LeakyReLU or GELU.",
+        )
+    )
+    yield Candidate(
+        "dead",
+        "problem",
+        "high",
+        onset,
+        int(tensor.steps[-1]),
+        tuple(one[0].name for one in found),
+        {"tensor": tensor.name, "share": float(share[-1]), "reason": reason, "advice": advice},
+        (
+            Evidence(
+                f"{share[-1]:.0%} of the units are 0", tensor.name, curve(tensor, tensor.steps, tensor["dead"], onset)
+            ),
+        ),
+    )
+
+
+def saturated(data: RunData) -> Iterator[Candidate]:
+    """Find tanh and sigmoid layers most of whose values are at their limits."""
+    for tensor in training(data, "activation", having="saturated"):
+        share = tensor["saturated"]
+        known = np.flatnonzero(np.isfinite(share))
+        if not len(known) or not np.median(share[known[-max(1, len(known) // 5) :]]) >= SATURATED:
+            continue
+        high = share[known] >= SATURATED
+        onset = int(tensor.steps[known[0 if high.all() else len(high) - int(np.argmin(high[::-1]))]])
+        yield Candidate(
+            "saturated",
+            "problem",
+            "medium",
+            onset,
+            int(tensor.steps[-1]),
+            (tensor.name,),
+            {"tensor": tensor.name, "share": float(share[known[-1]])},
+            (
+                Evidence(
+                    f"{share[known[-1]]:.0%} of the values are saturated",
+                    tensor.name,
+                    curve(tensor, tensor.steps, share, onset),
+                ),
+            ),
+        )
+        return
+
+
+def one_class(data: RunData) -> Iterator[Candidate]:
+    """Find outputs of which one class is the largest for almost all samples."""
+    for tensor in training(data, "output", having="majority"):
+        share = tensor["majority"]
+        late = share[len(share) // 2 :]
+        late = late[np.isfinite(late)]
+        if len(late) < 3 or np.median(late) < ONE_CLASS or (late >= ONE_CLASS).mean() < 0.8:
+            continue
+        low = np.flatnonzero(share < ONE_CLASS)
+        onset = int(tensor.steps[low[-1] + 1] if len(low) and low[-1] < len(share) // 2 else tensor.steps[0])
+        yield Candidate(
+            "one_class",
+            "problem",
+            "medium",
+            onset,
+            int(tensor.steps[-1]),
+            (tensor.name,),
+            {"tensor": tensor.name, "share": float(np.median(late))},
+            (Evidence(f"one class has {np.median(late):.0%}", tensor.name, curve(tensor, tensor.steps, share, onset)),),
+        )
+        return
+
+
+def labels_unrelated(data: RunData) -> Iterator[Candidate]:
+    """Find a training loss that falls below guessing while the validation loss never does."""
+    classes = [one["classes"] for one in training(data, "output", having="classes")]
+    loss = training_loss(data)
+    validation = max(data.of(Kind.LOSS, role=Role.VALIDATION), key=len, default=None)
+    if not classes or loss is None or validation is None or len(validation) < 5 or len(loss) < 10:
+        return
+    number = np.nanmax(classes[-1], initial=0)
+    if number < 2:
+        return
+    chance = float(np.log(number))
+    part = max(1, len(loss) // 10)
+    first, end = float(np.median(loss.values[:part])), float(np.median(loss.values[-part:]))
+    level = float(validation.values.min())
+    # Few samples are learned by heart so fast that a validation afterwards cannot tell them from wrong labels.
+    halfway = np.interp(validation.steps, loss.steps, loss.values) / chance
+    if not ((halfway > 0.4) & (halfway < 0.95)).any():
+        return
+    if end < LEARNED * chance and end < 0.9 * first and level > GUESSING * chance:
+        yield Candidate(
+            "labels_unrelated",
+            "problem",
+            "medium",
+            int(loss.steps[0]),
+            int(loss.steps[-1]),
+            (loss.name, validation.name),
+            {
+                "training": loss.name,
+                "validation": validation.name,
+                "first": first,
+                "end": end,
+                "level": level,
+                "classes": int(number),
+                "chance": chance,
+            },
+        )
+
+
+#: Order in which a value that is not finite spreads within a step.
+_SPREADING = ("input", "activation", "output", "", "gradient", "weight", "bias")
+
+
+def first_not_finite(data: RunData) -> Iterator[Candidate]:
+    """Find the first tensor with values that are not finite."""
+    found: list[tuple[int, int, int, TensorColumn, int]] = []
+    for tensor in data.tensors:
+        bad = np.flatnonzero(not_finite(tensor))
+        if len(bad) and tensor.role in _SPREADING:
+            place = _SPREADING.index(tensor.role)
+            found.append((int(tensor.steps[bad[0]]), place, tensor.order, tensor, int(bad[0])))
+    if not found:
+        return
+    step, place, _, tensor, at = min(found, key=lambda one: one[:3])
+    lost = [one for one in data.training_losses() if len(one.lost_steps) and one.lost_steps[0] <= step]
+    if lost and (lost[0].lost_steps[0] < step or place > 2):
+        return  # the loss came first, which its own detector tells
+    count = int(not_finite(tensor)[at])
+    yield Candidate(
+        "not_finite",
+        "problem",
+        "high",
+        step,
+        None,
+        (tensor.name,),
+        {
+            "series": tensor.name,
+            "what": "not finite",
+            "when": f"since step {step:,}",
+            "count": count,
+            "total": int(np.nan_to_num(tensor["size"][at])) or count,
+        },
+        (Evidence(f"first in `{tensor.name}`", tensor.name),),
+    )
+
+
+#: All detectors of tensors.
+DETECTORS: tuple[Callable[[RunData], Iterable[Candidate]], ...] = (
+    input_not_scaled,
+    tensor_updates.workers_apart,
+    same_batch,
+    tensor_updates.loss_sign,
+    tensor_updates.adding_up,
+    bad_batch,
+    tensor_updates.exploding,
+    tensor_updates.strong_decay,
+    tensor_updates.rate_too_high,
+    saturated,
+    dead,
+    tensor_updates.vanishing,
+    tensor_updates.rate_too_low,
+    tensor_updates.rate_zero,
+    first_not_finite,
+    labels_unrelated,
+    one_class,
+    tensor_updates.frozen,
+)

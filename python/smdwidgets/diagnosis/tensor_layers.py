@@ -1,0 +1,108 @@
+"""Layers of a run: each weight with its gradient, and how fast it moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from smdwidgets.diagnosis.inputs import Floats, RunData, Series, Steps, TensorColumn
+
+__all__ = ["Layer", "layers", "loss_between", "not_finite", "training", "training_loss"]
+
+
+def training(data: RunData, role: str, having: str | None = None) -> list[TensorColumn]:
+    """Return the tensors of a role that the first worker saved in training, in forward order."""
+    found = [one for one in data.tensors.select(role, having=having) if one.mode in ("TRAIN", "GLOBAL")]
+    first = min((one.worker for one in found), default="")
+    return [one for one in found if one.worker == first]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A weight, its gradient if it was saved, and the steps between its saves."""
+
+    weight: TensorColumn
+    gradient: TensorColumn | None
+
+    @property
+    def name(self) -> str:
+        """Name of the weight."""
+        return self.weight.name
+
+    @property
+    def starts(self) -> Steps:
+        """First step of each interval between saves."""
+        return self.weight.steps[:-1]
+
+    @property
+    def moved(self) -> Floats:
+        """Norm of the change in each interval, relative to the norm before it.
+
+        For a weight that shrinks to nearly nothing, relative to a tenth of its first norm.
+        """
+        norm = self.weight["l2"]
+        change, norm = self.weight["update"][1:], np.maximum(norm[:-1], 0.1 * np.nan_to_num(norm[0]))
+        with np.errstate(all="ignore"):
+            return np.where(norm > 0, change / np.where(norm > 0, norm, 1), np.nan)
+
+    @property
+    def gaps(self) -> Floats:
+        """Number of steps in each interval."""
+        return np.maximum(np.diff(self.weight["mode_step"]), 1)
+
+    @property
+    def least(self) -> Floats:
+        """Smallest possible mean of the updates in each interval: they all had one direction.
+
+        NaN where the weight only shrank, which is the work of decay.
+        """
+        norm, change = self.weight["l2"], self.weight["update"][1:]
+        shrank = norm[:-1] - norm[1:] > 0.7 * change
+        return np.where(shrank & (change > 0), np.nan, self.moved / self.gaps)
+
+    @property
+    def typical(self) -> Floats:
+        """Size of the updates in each interval if their directions were random."""
+        return self.moved / np.sqrt(self.gaps)
+
+    @property
+    def relative_gradient(self) -> Floats:
+        """Norm of the gradient relative to the weight's, at the saves of the gradient; empty without one."""
+        if self.gradient is None:
+            return np.empty(0)
+        at = np.searchsorted(self.weight.steps, self.gradient.steps)
+        at = np.minimum(at, len(self.weight) - 1)
+        with np.errstate(all="ignore"):
+            ratio: Floats = self.gradient["l2"] / np.maximum(self.weight["l2"][at], 1e-30)
+        return ratio
+
+
+def layers(data: RunData) -> list[Layer]:
+    """Return the layers of a run in forward order; those with at least two whole values saved."""
+    gradients = {one.order: one for one in training(data, "gradient")}
+    return [
+        Layer(weight, gradients.get(weight.order))
+        for weight in training(data, "weight", having="update")
+        if len(weight) > 1 and np.nanmax(weight["size"], initial=0) > 1
+    ]
+
+
+def not_finite(column: TensorColumn) -> Floats:
+    """Return the number of values that are not finite at each save; 0 where that is unknown."""
+    count = np.nan_to_num(column["nan"]) + np.nan_to_num(column["pos_inf"]) + np.nan_to_num(column["neg_inf"])
+    only_reductions = np.isnan(column["size"]) & ~np.isfinite(column["l2"])
+    found: Floats = count + only_reductions
+    return found
+
+
+def training_loss(data: RunData) -> Series | None:
+    """Return the longest training loss."""
+    return max(data.training_losses(), key=len, default=None)
+
+
+def loss_between(series: Series | None, begin: int, end: int) -> Floats:
+    """Return the finite values of a series in an interval of steps, inclusive."""
+    if series is None:
+        return np.empty(0)
+    return series.values[(series.steps >= begin) & (series.steps <= end)]

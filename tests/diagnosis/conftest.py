@@ -1,0 +1,5 @@
+"""Train networks with one thread: theirs are too small for more, and tests run side by side."""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
