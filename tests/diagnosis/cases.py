@@ -86,7 +86,7 @@ def exploding_rnn(directory, seed, save_every=SAVE_EVERY):
 FAULTS = {
     "rate too high": (("rate_too_high",), None, high_rate),
     "rate x 60 at 800": (
-        ("rate_too_high",),
+        ("rate_rise", "rate_too_high"),
         800,
         lambda s, rng: replace(s, schedule=functools.partial(jump, 800, 60.0)),
     ),

@@ -77,10 +77,10 @@ def diagnose(
     >>> smdwidgets.diagnose({"train/loss": (steps, training), "val/loss": (steps, validation)})
     1 finding in 2 series, steps 0 to 990.
     <BLANKLINE>
-    1. Validation loss rises since step 400 (`val/loss` 1 → 1.5; `train/loss` still falls). Probably
+    1. Validation loss rises since step 450 (`val/loss` 1 → 1.5; `train/loss` still falls). Probably
        overfitting.
        Try: Keep the checkpoint of step 400; try more data, augmentation or weight decay.
-       problem, high confidence · steps 400 to 990 · diagnosis.md#overfit
+       problem, high confidence · steps 450 to 990 · diagnosis.md#overfit
     """
     opened = create_trial(fspath(run)) if isinstance(run, str | PathLike) else run
     if not follow:

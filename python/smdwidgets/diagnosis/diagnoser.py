@@ -10,11 +10,13 @@ from smdwidgets.diagnosis.causes import explained
 from smdwidgets.diagnosis.detectors import SCALAR_DETECTORS
 from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.findings import Finding
-from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series
+from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series, TensorColumns
 from smdwidgets.diagnosis.reading import Arrays, Progress, ScalarReader, source_of
 from smdwidgets.diagnosis.result import Diagnosis, Judged, Unjudged
 from smdwidgets.diagnosis.series import LEAST_POINTS
 from smdwidgets.diagnosis.tags import checked_kinds
+from smdwidgets.diagnosis.tensor_columns import tensor_reader
+from smdwidgets.diagnosis.tensor_detectors import DETECTORS as TENSOR_DETECTORS
 from smdwidgets.diagnosis.words import finding
 from smdwidgets.trials import Trial
 
@@ -48,6 +50,7 @@ class Diagnoser:
         self._path = str(run.path) if isinstance(run, Trial) else ""
         self._kinds = checked_kinds(kinds)
         self._scalars = ScalarReader(source_of(run), self._kinds, until)
+        self._tensors = tensor_reader(run, until) if isinstance(run, Trial) else None
 
     def update(self, progress: Progress | None = None) -> Diagnosis:
         """Read what is new and return the diagnosis of the run so far."""
@@ -56,8 +59,10 @@ class Diagnoser:
             return self._update(progress)
 
     def _update(self, progress: Progress | None) -> Diagnosis:
-        data = RunData(self._scalars.update(progress))
-        candidates = [found for detector in SCALAR_DETECTORS for found in detector(data)]
+        series = self._scalars.update(progress)
+        data = RunData(series, TensorColumns() if self._tensors is None else self._tensors.update())
+        detectors = (*SCALAR_DETECTORS, *TENSOR_DETECTORS) if data.tensors else SCALAR_DETECTORS
+        candidates = [found for detector in detectors for found in detector(data)]
         first, last = data.first_step, data.last_step
         stands = [finding(one) for one in explained(candidates, first, last)]
         findings, notes = _chosen(stands)
@@ -93,6 +98,12 @@ def _coverage(data: RunData, kinds: Mapping[str, Kind]) -> tuple[tuple[Judged, .
                     series.superseded,
                 )
             )
+    tensors: dict[str, Judged] = {}
+    for tensor in data.tensors:
+        known = tensors.get(tensor.name)
+        points = len(tensor) + (known.points if known is not None else 0)
+        tensors[tensor.name] = Judged(tensor.name, tensor.role or "tensor", "", points)
+    judged += tensors.values()
     present = {series.name for series in data.series}
     unjudged += [Unjudged(name, "no series of this name, given in kinds") for name in kinds if name not in present]
     return tuple(judged), tuple(unjudged)

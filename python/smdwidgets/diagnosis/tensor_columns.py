@@ -16,16 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.diagnosis.inputs import Floats, Steps, TensorColumn, TensorColumns
+from smdwidgets.diagnosis.arrays import Floats, Steps
+from smdwidgets.diagnosis.inputs import TensorColumn, TensorColumns
 from smdwidgets.diagnosis.tensor_roles import TensorRole, tensor_roles
 from smdwidgets.trials import Trial
 from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.tensorboard import TensorBoardTrial
 
-__all__ = ["TensorReader", "read_tensors"]
+__all__ = ["TensorReader", "read_tensors", "tensor_reader"]
 
 REDUCTIONS = ("l2", "mean", "std", "min", "max")
 COUNTS = ("size", "zero", "nan", "pos_inf", "neg_inf")
-_OF_EVERY_ROW = frozenset({*REDUCTIONS, *COUNTS, "mode_step"})
+_OF_EVERY_ROW = frozenset({*REDUCTIONS, *COUNTS})
 #: Numbers of a sketch. A prime, so that rows and columns of matrices spread over all of them.
 SKETCH = 61
 #: Values read at once, in bytes.
@@ -41,9 +43,15 @@ _READ_WHOLE = frozenset({"weight", "bias", "gradient", "activation", "output", "
 Key = tuple[str, str, str]
 
 
-def read_tensors(trial: Trial) -> TensorColumns:
+def read_tensors(run: object, until: int | None = None) -> TensorColumns:
     """Read the statistics of all tensors of a run."""
-    return TensorReader(trial).update()
+    reader = tensor_reader(run, until)
+    return TensorColumns() if reader is None else reader.update()
+
+
+def tensor_reader(run: object, until: int | None = None) -> TensorReader | None:
+    """Return a reader of the tensors of a run that a hook wrote; None for logs and series in memory."""
+    return TensorReader(run, until) if isinstance(run, Trial) and not isinstance(run, TensorBoardTrial) else None
 
 
 @dataclass
@@ -70,6 +78,7 @@ class _Rows:
     """The columns of one tensor of a mode and worker, in portions, and what the next portion continues."""
 
     steps: list[Steps] = field(default_factory=list)
+    mode_steps: list[Steps] = field(default_factory=list)
     columns: dict[str, list[Floats]] = field(default_factory=lambda: defaultdict(list))
     sketch: tuple[Steps, Floats] = (np.empty(0, np.int64), np.empty((0, SKETCH)))
     window: _Window = field(default_factory=_Window)
@@ -117,7 +126,7 @@ class TensorReader:
         for key, rows in _groups(found):
             mine = self._rows[key]
             mine.steps.append(found["step"][rows].astype(np.int64))
-            mine.columns["mode_step"].append(found["mode_step"][rows].astype(np.float64))
+            mine.mode_steps.append(found["mode_step"][rows].astype(np.int64))
             at_step[key] = mine.steps[-1]
             for column in REDUCTIONS:
                 mine.columns[column].append(_real(found[column][rows]))
@@ -253,7 +262,18 @@ class TensorReader:
             if not role.role and np.nanmax(columns["size"], initial=0) <= 1:
                 continue
             found.append(
-                TensorColumn(name, role.role, role.layer, role.module, role.order, mode, worker, steps, columns)
+                TensorColumn(
+                    name,
+                    role.role,
+                    role.layer,
+                    role.module,
+                    role.order,
+                    mode,
+                    worker,
+                    steps,
+                    np.concatenate(rows.mode_steps),
+                    columns,
+                )
             )
         return TensorColumns(found)
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smdwidgets.diagnosis.inputs import Floats, RunData, Series, Steps, TensorColumn
+from smdwidgets.diagnosis.arrays import Floats, Steps
+from smdwidgets.diagnosis.inputs import RunData, Series, TensorColumn
 
 __all__ = ["Layer", "layers", "loss_between", "not_finite", "training", "training_loss"]
 
@@ -49,7 +50,7 @@ class Layer:
     @property
     def gaps(self) -> Floats:
         """Number of steps in each interval."""
-        return np.maximum(np.diff(self.weight["mode_step"]), 1)
+        return np.maximum(np.diff(self.weight.mode_steps), 1).astype(np.float64)
 
     @property
     def least(self) -> Floats:

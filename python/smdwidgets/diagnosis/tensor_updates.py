@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.findings import Candidate, Curve, Evidence
-from smdwidgets.diagnosis.inputs import Floats, RunData, Steps, TensorColumn
+from smdwidgets.diagnosis.inputs import RunData, TensorColumn
 from smdwidgets.diagnosis.tensor_layers import Layer, layers, loss_between, training, training_loss
 
 __all__ = [

@@ -48,7 +48,7 @@ _SCALAR_TEXTS: dict[str, Text] = {
         "Validation loss rises since step {onset:,}",
         "`{series}` {best:.3g} → {end:.3g}; `{training}` still falls",
         "Probably overfitting.{accuracy}",
-        "Keep the checkpoint of step {onset:,}; try more data, augmentation or weight decay.",
+        "Keep the checkpoint of step {keep:,}; try more data, augmentation or weight decay.",
     ),
     "collapsed": Text(
         "`{series}` fell from {best:.3g} to {end:.3g} at step {onset:,} and has not come back so far",

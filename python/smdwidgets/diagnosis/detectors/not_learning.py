@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.findings import Candidate, Confidence, Severity
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
@@ -31,7 +33,7 @@ def not_learning(data: RunData) -> Iterator[Candidate]:
         if len(series) >= LEAST_POINTS and series.values.min() == series.values.max():
             yield _candidate("constant", series, "low", {"value": trend.median})
         if not improves and _is_level(trend, len(series)):
-            yield _of_loss(series, trend)
+            yield _of_loss(series, trend, _classes(data))
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             start, end = -series.trend.start, -series.trend.end
@@ -61,8 +63,14 @@ def _never_rose(trend: Trend) -> bool:
     return gain <= max(LEAST_DROP * abs(trend.start), 2 * trend.wide_noise) and trend.z > -2
 
 
-def _of_loss(series: Series, trend: Trend) -> Candidate:
-    classes = next((k for k in CLASSES if abs(trend.median - math.log(k)) <= GUESSING * math.log(k)), None)
+def _classes(data: RunData) -> tuple[int, ...]:
+    """Return the number of classes of the saved outputs; all usual ones if none were saved."""
+    saved = {int(np.nanmax(one["classes"], initial=0)) for one in data.tensors.select("output", having="classes")}
+    return tuple(sorted(saved - {0, 1})) or CLASSES
+
+
+def _of_loss(series: Series, trend: Trend, known: tuple[int, ...]) -> Candidate:
+    classes = next((k for k in known if abs(trend.median - math.log(k)) <= GUESSING * math.log(k)), None)
     guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
     detail = f"`{series.name}` {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
     facts = {"series": series.name, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.detectors._show import evidence
+from smdwidgets.diagnosis.detectors._show import evidence, step_of_block
 from smdwidgets.diagnosis.findings import CONFIDENCES, Candidate
 from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series
 from smdwidgets.diagnosis.trends import Trend, mann_kendall
@@ -46,23 +46,27 @@ def _judge(
 ) -> Iterator[Candidate]:
     blocks, best_at = trend.blocks, trend.best_at
     after = blocks[best_at:]
-    best_point = _lowest(validation, trend)
-    onset, best = int(validation.steps[best_point]), float(validation.values[best_point])
+    lowest = _lowest(validation, trend)
+    keep, best = int(validation.steps[lowest]), float(validation.values[lowest])
     span = validation.steps[-1] - validation.steps[0]
-    if len(after) <= LEAST_BLOCKS or validation.steps[-1] - onset < LEAST_SHARE * span:
+    if len(after) <= LEAST_BLOCKS or validation.steps[-1] - keep < LEAST_SHARE * span:
         return
     rise, z = trend.end - trend.best, _z(after)
-    falls = _after(training, training_trend, onset)
+    falls = _after(training, training_trend, keep)
     if z <= 2 or len(falls) < 4 or _z(falls) >= -2 or not _drops(falls):
         return
-    still_improves = _metric_improves(data, validation, onset) and rise <= 0.5 * abs(trend.best)
+    still_improves = _metric_improves(data, validation, keep) and rise <= 0.5 * abs(trend.best)
     level = 0 if z > 3 and rise > 0.25 * abs(trend.best) and len(validation) >= 20 else 1
     confidence = CONFIDENCES[level + still_improves]
     last = int(validation.steps[-1])
+    # The best of a level stretch is chance; the rise begins at its end.
+    low = best_at + int(np.flatnonzero(after <= trend.best + max(2 * trend.noise, 0.1 * rise))[-1])
+    onset = step_of_block(validation, low)
     facts = {
         "series": validation.name,
         "training": training.name,
         "best": best,
+        "keep": keep,
         "end": trend.end,
         "accuracy": " A validation metric still improves: perhaps only over-confidence." if still_improves else "",
     }
