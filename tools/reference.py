@@ -29,7 +29,7 @@ WIDTH = 88  # columns of a signature
 TOPICS: dict[str, tuple[str, ...]] = {
     "Runs and tensors": ("trials", "modes", "analysis.utils", "exceptions", "run_end"),
     "Widgets and plots": ("widgets", "plots", "pictures", "demo"),
-    "Rules": ("rules", "rules.actions", "stop"),
+    "Diagnosis and rules": ("diagnosis", "rules", "rules.actions", "stop"),
     "Hooks": ("config", "hooks.base", "numpy", "pytorch", "keras", "tensorflow", "xgboost", "mxnet"),
     "Storage and export": ("exports", "storage", "storage.s3"),
     "smdebug": ("compat",),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from python.diagnosis import curves
 from smdwidgets.diagnosis import diagnose
+from smdwidgets.diagnosis.causes import TAXONOMY
+from smdwidgets.diagnosis.words import TEXTS
 
 
 def kinds_of(diagnosis):
@@ -231,3 +235,13 @@ def test_at_most_three_findings_are_shown():
     )
     assert len(result.findings) == 3
     assert [one.severity for one in result.findings] == sorted(one.severity for one in result.findings)
+
+
+def test_every_kind_has_a_text_and_a_section_in_the_docs():
+    page = (Path(__file__).parents[3] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    headings = {
+        line.removeprefix("### ").lower().replace(" ", "-") for line in page.splitlines() if line.startswith("### ")
+    }
+    assert headings == {kind.replace("_", "-") for kind in TAXONOMY}
+    assert set(TEXTS) == set(TAXONOMY)
+    assert {kind for cause in TAXONOMY.values() for kind in cause.explains} <= set(TAXONOMY)
