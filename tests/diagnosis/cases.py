@@ -33,12 +33,14 @@ class Case:
         expected: kinds of which the first finding is one; empty for a healthy training.
         onset: step of the fault; None if it is there from the start or begins by itself.
         train: trains and saves a run; returns the validation losses.
+        healthy: the same training without the fault, if there is one.
     """
 
     name: str
     expected: tuple[str, ...]
     train: Callable[..., list[float]]
     onset: int | None = None
+    healthy: Callable[..., list[float]] | None = None
 
 
 # ----------------------------------------------------------------------------------------------------------- schedules
@@ -169,16 +171,16 @@ def drawn_fault(name):
     """Return a case that plants a fault in a drawn network."""
     expected, onset, change = FAULTS[name]
 
-    def run(directory, seed, save_every=SAVE_EVERY):
+    def run(directory, seed, save_every=SAVE_EVERY, *, healthy=False):
         rng = np.random.default_rng([seed, 11])
         setup = draw_setup(rng)
         if "bias" in name:
             setup = replace(setup, activation="relu")
         if onset is not None:
             setup = replace(setup, steps=STEPS)
-        return train(directory, change(setup, rng), seed, save_every)
+        return train(directory, setup if healthy else change(setup, rng), seed, save_every)
 
-    return Case(f"drawn: {name}", expected, run, onset)
+    return Case(name, expected, run, onset, functools.partial(run, healthy=True))
 
 
 def train_drawn_healthy(directory, seed, save_every=SAVE_EVERY):
@@ -187,7 +189,7 @@ def train_drawn_healthy(directory, seed, save_every=SAVE_EVERY):
 
 
 DRAWN = [drawn_fault(name) for name in FAULTS]
-DRAWN_HEALTHY = Case("drawn: healthy", (), train_drawn_healthy)
+DRAWN_HEALTHY = Case("healthy", (), train_drawn_healthy)
 
 
 def is_healthy(losses):

@@ -310,7 +310,7 @@ def _spread(value: NDArray[Any]) -> float:
 
 def _unit_columns(role: TensorRole, values: list[NDArray[Any]], window: _Window) -> dict[str, Floats]:
     """Return the shares of dead units, saturated values and the most frequent class at each save."""
-    dead, saturated, majority, classes = (np.full(len(values), np.nan) for _ in range(4))
+    dead, saturated, majority, classes, saves = (np.full(len(values), np.nan) for _ in range(5))
     for row, value in enumerate(values):
         if value.ndim < 2 or value.shape[1] < 2 or value.shape[1] > UNITS or value.shape[-1] > UNITS:
             continue
@@ -318,22 +318,26 @@ def _unit_columns(role: TensorRole, values: list[NDArray[Any]], window: _Window)
             if value.ndim == 2 and np.isfinite(value).all():
                 classes[row] = value.shape[1]
                 wins = np.bincount(value.argmax(axis=1), minlength=value.shape[1])
-                saves = window.add(len(value), [wins])
-                if saves is not None:
-                    total = np.sum([part[0] for part in saves], axis=0)
+                together = window.add(len(value), [wins])
+                if together is not None:
+                    saves[row] = len(together)
+                    total = np.sum([part[0] for part in together], axis=0)
                     majority[row] = total.max() / total.sum()
             continue
         active = value != 0
         axes = {1, value.ndim - 1}
         parts = [active.any(axis=tuple(each for each in range(value.ndim) if each != axis)) for axis in sorted(axes)]
-        saves = window.add(len(value), parts)
-        if saves is not None:
-            dead[row] = max(1 - float(np.any([part[at] for part in saves], axis=0).mean()) for at in range(len(parts)))
+        together = window.add(len(value), parts)
+        if together is not None:
+            saves[row] = len(together)
+            dead[row] = max(
+                1 - float(np.any([part[at] for part in together], axis=0).mean()) for at in range(len(parts))
+            )
         if role.module in ("", "Tanh", "Sigmoid"):
             saturated[row] = _saturated(value, role.module)
     if role.role == "output":
-        return {"majority": majority, "classes": classes}
-    return {"dead": dead, "saturated": saturated}
+        return {"majority": majority, "classes": classes, "saves": saves}
+    return {"dead": dead, "saturated": saturated, "saves": saves}
 
 
 def _saturated(value: NDArray[Any], module: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets.diagnosis import tensor_updates
 from smdwidgets.diagnosis.findings import Candidate, Evidence
@@ -112,14 +113,14 @@ def dead(data: RunData) -> Iterator[Candidate]:
         share = tensor["dead"][known]
         if not np.median(share[-max(1, len(share) // 5) :]) >= DEAD:
             continue
-        begin = 0 if (share >= DEAD).all() else len(share) - int(np.argmin((share >= DEAD)[::-1]))
+        begin = _begin_of(share >= DEAD)
         found.append((tensor, known, share, begin))
     if not found:
         return
     tensor, known, share, begin = min(found, key=lambda one: int(one[0].steps[one[1][one[3]]]))
-    # The first window ends when it has enough samples; units that were dead in it may have been so from the start.
-    from_start = begin == 0 and known[0] < max(10, len(tensor) // 5)
-    onset = int(tensor.steps[0] if from_start else tensor.steps[known[begin]])
+    # Units that are dead in the first window of saves were so at the first save.
+    from_start = begin == 0
+    onset = _begin_of_window(tensor, int(known[begin]))
     reason, advice = (
         (
             "They were so from the first saves: probably the initialization.",
@@ -147,6 +148,17 @@ def dead(data: RunData) -> Iterator[Candidate]:
     )
 
 
+def _begin_of(high: NDArray[np.bool_]) -> int:
+    """Return where a stretch to the end begins in which four of five saves are high."""
+    share = np.cumsum(high[::-1])[::-1] / np.arange(len(high), 0, -1)
+    return int(np.argmax(high & (share >= 0.8)))
+
+
+def _begin_of_window(tensor: TensorColumn, at: int) -> int:
+    """Return the first step of the saves that were judged together at a save."""
+    return int(tensor.steps[at - int(tensor["saves"][at]) + 1])
+
+
 def saturated(data: RunData) -> Iterator[Candidate]:
     """Find tanh and sigmoid layers most of whose values are at their limits."""
     for tensor in training(data, "activation", having="saturated"):
@@ -154,8 +166,7 @@ def saturated(data: RunData) -> Iterator[Candidate]:
         known = np.flatnonzero(np.isfinite(share))
         if not len(known) or not np.median(share[known[-max(1, len(known) // 5) :]]) >= SATURATED:
             continue
-        high = share[known] >= SATURATED
-        onset = int(tensor.steps[known[0 if high.all() else len(high) - int(np.argmin(high[::-1]))]])
+        onset = int(tensor.steps[known[_begin_of(share[known] >= SATURATED)]])
         yield Candidate(
             "saturated",
             "problem",
@@ -183,8 +194,8 @@ def one_class(data: RunData) -> Iterator[Candidate]:
         late = late[np.isfinite(late)]
         if len(late) < 3 or np.median(late) < ONE_CLASS or (late >= ONE_CLASS).mean() < 0.8:
             continue
-        low = np.flatnonzero(share < ONE_CLASS)
-        onset = int(tensor.steps[low[-1] + 1] if len(low) and low[-1] < len(share) // 2 else tensor.steps[0])
+        known = np.flatnonzero(np.isfinite(share))
+        onset = _begin_of_window(tensor, int(known[_begin_of(share[known] >= ONE_CLASS)]))
         yield Candidate(
             "one_class",
             "problem",

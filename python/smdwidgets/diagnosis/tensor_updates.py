@@ -37,6 +37,8 @@ EXPLODING, MOVING = 100, 1e-3
 LASTING = 0.2
 #: RMS of the gradient of the first layer relative to the last.
 VANISHING = 1e-3
+#: Share of the saves that count as the first ones.
+EARLY = 0.1
 #: Share of its first norm to which a decaying weight shrinks.
 SHRUNK = 0.3
 #: Cosine of update and gradient; cosine of successive gradients.
@@ -215,15 +217,22 @@ def _still(layer: Layer) -> bool:
 def vanishing(data: RunData) -> Iterator[Candidate]:
     """Find gradients that shrink from layer to layer towards the input."""
     every = [layer for layer in layers(data) if layer.gradient is not None and layer.weight["std"][0] > 0]
-    rms = [_rms(layer) for layer in every]
+    # Where the optimizer makes up for it, gradients vanish at first only.
+    found = [one for share in (1.0, EARLY) if (one := _vanishing(every, share)) is not None]
+    if found:
+        yield found[0]
+
+
+def _vanishing(every: list[Layer], share: float) -> Candidate | None:
+    rms = [_rms(layer, share) for layer in every]
     kept = [(layer, one) for layer, one in zip(every, rms, strict=True) if np.isfinite(one) and one > 0]
     if len(kept) < 3:
-        return
+        return None
     (first, low), (last, high) = kept[0], kept[-1]
     steps = np.diff(np.log([one for _, one in kept]))
     if low / high >= VANISHING or (steps > 0).mean() < 0.7:
-        return
-    yield Candidate(
+        return None
+    return Candidate(
         "vanishing",
         "problem",
         "high",
@@ -242,13 +251,13 @@ def vanishing(data: RunData) -> Iterator[Candidate]:
     )
 
 
-def _rms(layer: Layer) -> float:
+def _rms(layer: Layer, share: float) -> float:
     gradient = layer.gradient
     if gradient is None:
         return float("nan")
     size = np.where(np.isnan(gradient["size"]), layer.weight["size"][0], gradient["size"])
     with np.errstate(all="ignore"):
-        return _median(gradient["l2"] / np.sqrt(size))
+        return _median((gradient["l2"] / np.sqrt(size))[: max(2, int(share * len(gradient)))])
 
 
 def exploding(data: RunData) -> Iterator[Candidate]:
