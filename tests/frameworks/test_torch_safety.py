@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from endings.running import run_script
 from smdwidgets import create_trial
 from smdwidgets.pytorch import Hook, SaveConfig
 
@@ -89,74 +88,3 @@ def test_failure_in_a_callback_is_a_warning(run, caplog, monkeypatch):
         "recording failed; the training continues: ZeroDivisionError: division by zero"
     ]
     hook.close()
-
-
-SHARDED = """
-import os, sys, torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 1)
-        self.scale = nn.Parameter(torch.ones(1))  # of one element: worker 1 has none of it
-
-    def forward(self, x):
-        return self.head(self.body(x).relu()) * self.scale
-
-def train(rank, run, workers, port):
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": str(rank), "WORLD_SIZE": "2"}
-    dist.init_process_group("gloo", rank=rank, world_size=2)
-    torch.manual_seed(0)
-    model = Net()
-    if workers:
-        import smdwidgets.pytorch as smd
-        hook = smd.Hook(run, save_all=True, include_workers=workers, save_config=smd.SaveConfig(save_interval=1))
-    if workers == "all":  # registered before the model is sharded, else after
-        hook.register_module(model)
-    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
-    if workers == "one":
-        hook.register_module(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    if workers:
-        hook.register_optimizer(optimizer)
-    losses = []
-    for step in range(3):
-        optimizer.zero_grad()
-        loss = (model(torch.full((2, 4), float(step + rank))) ** 2).mean()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    with open(f"losses-{rank}", "w") as out:
-        print(losses, file=out)
-    dist.barrier()
-    dist.destroy_process_group()
-
-if __name__ == "__main__":
-    mp.spawn(train, (sys.argv[1], sys.argv[2], sys.argv[3]), nprocs=2)
-"""
-
-
-@pytest.mark.parametrize("workers", ["one", "all"])
-def test_sharded_model_trains_as_without_the_hook(workers, run, tmp_path, free_port):
-    (tmp_path / "bare").mkdir()
-    bare = run_script(SHARDED, tmp_path / "bare", run, "", free_port)
-    assert bare.returncode == 0, bare.stderr
-    hooked = run_script(SHARDED, tmp_path, run, workers, free_port)
-    assert hooked.returncode == 0, hooked.stderr
-    for rank in range(2):
-        assert (tmp_path / f"losses-{rank}").read_text() == (tmp_path / "bare" / f"losses-{rank}").read_text()
-    assert hooked.stderr.count("is sharded (a DTensor)") == (2 if workers == "all" else 1)
-    with create_trial(run) as trial:
-        assert trial.steps() == [0, 1, 2]
-        weights = [trial.tensor("Net_body.weight").value(2, worker=worker).shape for worker in trial.workers()]
-        gradients = [
-            trial.tensor("gradient/Net_body.weight").value(2, worker=worker).shape for worker in trial.workers()
-        ]
-        assert gradients == [(4, 4)] * len(trial.workers())
-        assert weights == [(8, 4)] * len(trial.workers())  # the forward pass has gathered them
-        assert "gradient/Net_scale" in trial.tensor_names()

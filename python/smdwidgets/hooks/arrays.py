@@ -61,13 +61,14 @@ class TensorCopy:
     """A copy of a tensor that the hook owns.
 
     ``dtype`` is the element type's name in the format. It equals the array's dtype, except for bfloat16, which NumPy stores
-    as uint16.
+    as uint16. ``shard`` is the position in the whole tensor, as JSON, if the tensor is one worker's shard.
     """
 
     array: NDArray[Any]
     dtype: str
     shape: tuple[int, ...]
     slab: Slab | None = None
+    shard: str | None = None
 
     @property
     def nbytes(self) -> int:

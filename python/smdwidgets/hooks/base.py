@@ -91,7 +91,8 @@ class Hook:
         include_regex: save tensors whose names match, as the collection ``default``.
         include_collections: names of collections to save, in addition to those that the framework always saves.
         save_all: save every tensor.
-        include_workers: which workers of a distributed training save: ``"one"`` (the first) or ``"all"``.
+        include_workers: which workers of a distributed training save: ``"one"`` (the first; of sharded tensors, one copy of every shard)
+            or ``"all"``.
         overwrite: delete the run in ``out_dir``.
         resume: True: continue after the last step of the run in ``out_dir``. A number: delete the steps from this number
             on, and continue with it.
@@ -159,7 +160,11 @@ class Hook:
         if self.save_all:
             self._plan.include(CollectionKeys.ALL, ".*")
         self.worker, self.num_workers = self._worker()
-        self.run_dir = RunDirectory(out_dir, self.worker, self.num_workers if include_workers == "all" else 1)
+        self._saving_workers = self.num_workers if include_workers == "all" else 1
+        #: Whether this worker saves shards of sharded tensors, and nothing else.
+        self._only_shards = False
+        self._open_options = (overwrite, resume, fsync)
+        self.run_dir = RunDirectory(out_dir, self.worker, self._saving_workers)
         self.out_dir = self.run_dir.url
         self._stop_file = str(self.run_dir.path / STOP_FILE)
         self.tensorboard_dir = self._tensorboard_dir(export_tensorboard, tensorboard_dir)
@@ -181,7 +186,7 @@ class Hook:
         self._write_queue = WriteQueue(queue_bytes, float(flush_seconds))
         if not self.dry_run and self._writes_here():
             self._close_predecessor()
-            self._open(overwrite, resume, fsync)
+            self._open(*self._open_options)
         process.opened(self)
         set_current_hook(self)
 
@@ -200,6 +205,17 @@ class Hook:
         self._write_queue.open(
             directory.path, self.worker, self.tensorboard_dir, fsync, send, directory.touch, directory.lost
         )
+
+    def _save_shards(self, workers: int) -> None:
+        """Save this worker's shards of sharded tensors, as one of several workers that do so.
+
+        A worker that saves nothing else opens the directory now.
+        """
+        self._saving_workers = self.run_dir.num_workers = workers
+        if not (self.dry_run or self._write_queue.writes or self._closed):
+            self._only_shards = True
+            self.run_dir = RunDirectory(self.out_dir, self.worker, workers)
+            self._open(*self._open_options)
 
     def _close_predecessor(self) -> None:
         """Close an open hook on the same directory, which exists if a notebook cell was run again."""
@@ -365,7 +381,7 @@ class Hook:
         state = self._plan.state()
         if self._write_queue.writes and (last or state != self._exported):
             self._exported = state
-            self.collection_manager.set_num_workers(self.num_workers if self.include_workers == "all" else 1)
+            self.collection_manager.set_num_workers(self._saving_workers)
             self._write_queue.collections(self.collection_manager.to_json())
 
     # ------------------------------------------------------------------------------------------------------ stopping
@@ -399,7 +415,7 @@ class Hook:
         """
         self._check_name(name)
         full = SCALAR_PREFIX + name
-        if not self._alive():
+        if not self._alive() or self._only_shards:
             self._warn_inactive()
             return
         copy = self._copy(full, value)
@@ -420,7 +436,7 @@ class Hook:
             collections_to_write: the collections that the tensor becomes a member of; created if they do not exist.
         """
         self._check_name(tensor_name)
-        if not self._alive():
+        if not self._alive() or self._only_shards:
             self._warn_inactive()
             return
         names = [collections_to_write] if isinstance(collections_to_write, str) else collections_to_write
@@ -503,7 +519,7 @@ class Hook:
     # ------------------------------------------------------------------------------------------------------- closing
 
     def _alive(self) -> bool:
-        """Whether the hook records: it is open, and this process created it."""
+        """Whether the hook is open, and this process created it."""
         return not self._closed and self._pid == os.getpid()
 
     def _writes_here(self) -> bool:

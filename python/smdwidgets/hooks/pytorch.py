@@ -35,6 +35,7 @@ from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
 from smdwidgets.hooks.torch_copy import copy_from_torch
 from smdwidgets.hooks.torch_script import hide_from_script
+from smdwidgets.hooks.torch_shards import ShardFinder
 
 __all__ = ["Collection", "Hook"]
 
@@ -137,6 +138,10 @@ class Hook(BaseHook):
         self._counts: dict[str, int] = {}
         self._from_optimizer = False
         self._tapped = False
+        self._shards = ShardFinder()
+        self._shards_sought = False
+        #: The registered modules with their wrappers.
+        self._outer: list[weakref.ref[nn.Module]] = []
         super().__init__(*args, **options)
 
     def _worker(self) -> tuple[str, int]:
@@ -163,12 +168,15 @@ class Hook(BaseHook):
         for name, part in inner.named_modules():
             self._set_name(part, _plain_name(name) or root)
         self._models.append((root, weakref.ref(inner)))
+        self._outer.append(weakref.ref(module))
+        self._shards_sought = False
         self._tapped = False
         if len(self._models) == 1:
             self._handles.append(register_optimizer_step_post_hook(_Callback(self, Hook._after_update)))
-        # Register on the outermost module: a callback on the inner one would split the graph that torch.compile made.
+        # Register on the outermost module: a callback on the inner one would split the graph that torch.compile made. Register
+        # before other callbacks: that of FSDP gathers the parameters.
         first = _ModuleCallback(self, Hook._before_forward)
-        self._handles.append(module.register_forward_pre_hook(first, with_kwargs=True))
+        self._handles.append(module.register_forward_pre_hook(first, with_kwargs=True, prepend=True))
 
     def register_loss(self, loss_module: nn.Module) -> None:
         """Save the outputs of a loss module, such as ``nn.CrossEntropyLoss()``.
@@ -230,6 +238,8 @@ class Hook(BaseHook):
     def _before_forward(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         if torch.jit.is_tracing():
             return
+        if not self._shards_sought:
+            self._seek_shards()
         self._counts.clear()
         saves = self._begin_step()
         if not self._tapped:
@@ -262,9 +272,11 @@ class Hook(BaseHook):
         """
         self._tapped = True
         for _, root in self._roots:
+            # A wrapper has the name of the module inside and is called once, also if the module is called again to recompute.
+            inside = {id(_wrapped_by(module)) for module in root.modules()}
             for module in root.modules():
                 name = self._names.get(module)
-                if name is not None:
+                if name is not None and id(module) not in inside:
                     inputs, outputs = (
                         self._plan.wants_any([f"{name}_{kind}_{i}" for i in range(_PROBED)])
                         for kind in ("input", "output")
@@ -351,23 +363,51 @@ class Hook(BaseHook):
         """Copy a tensor from its device directly into the write buffer."""
         if not isinstance(value, torch.Tensor):
             return super()._copy(name, value)
-        return copy_from_torch(name, self._local(name, value), self._write_queue.staging)
+        shard = self._shards.find(name, value)
+        if shard is None:
+            return copy_from_torch(name, value, self._write_queue.staging)
+        copy = copy_from_torch(name, shard.local, self._write_queue.staging)
+        copy.shard = shard.position
+        if shard.position is None:
+            self._warn_once(
+                "shard without position",
+                "tensor %s is sharded, and its position in the whole tensor is unknown: each worker's shard is saved; read it "
+                "with value(step, worker=...)",
+                shown(name),
+            )
+        return copy
 
-    def _local(self, name: str, value: torch.Tensor) -> torch.Tensor:
-        """Return this worker's shard of a sharded tensor, or any other tensor as it is.
+    def _capture(self, name: str, value: Any) -> None:
+        if self._only_shards:
+            shard = self._shards.find(name, value) if isinstance(value, torch.Tensor) else None
+            if shard is None or shard.replica or shard.position is None:
+                return
+        super()._capture(name, value)
 
-        Operations on a DTensor may start a collective, which hangs or fails if other ranks do not take part.
-        """
-        local = getattr(value, "_local_tensor", None)
-        if local is None:
-            return value
-        self._warn_once(
-            "sharded",
-            "tensor %s is sharded (a DTensor): each worker saves its shard, without its position in the whole tensor; "
-            'use include_workers="all" and value(step, worker=...)',
-            shown(name),
-        )
-        return local
+    def _seek_shards(self) -> None:
+        """Find sharded parameters before the first step. With ``include_workers="one"``, let every worker save its shards."""
+        self._shards_sought = True
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return
+        parameters = list(self._parameters())
+        self._shards.scan(self._all_modules(), parameters)
+        wanted = [
+            f"{prefix}{name}" for name, one in parameters for prefix in ("", "gradient/") if self._shards.has(name, one)
+        ]
+        if self.include_workers == "one" and wanted:
+            if not self._plan.prepared:
+                self._prepare()
+            if self._plan.wants_any(wanted):
+                ranks = self._shards.writers(parameters)
+                if torch.distributed.get_rank() in ranks | {0}:
+                    self._save_shards(len(ranks | {0}))
+
+    def _all_modules(self) -> Iterator[nn.Module]:
+        for _, root in self._roots:
+            yield from root.modules()
+        for outer in self._outer:
+            if (module := outer()) is not None:
+                yield from module.modules()
 
     def _warn_of_failure(self, error: Exception) -> None:
         """Log a failure to record, once per kind of failure. The training continues."""
@@ -385,6 +425,8 @@ class Hook(BaseHook):
         self._handles.clear()
         self._watch_none()
         self._models.clear()
+        self._outer.clear()
+        self._shards.clear()
         self._names = WeakIdKeyDictionary()
 
 
@@ -393,14 +435,20 @@ def _unwrapped(module: nn.Module) -> nn.Module:
     while True:
         if isinstance(module, nn.parallel.DistributedDataParallel | nn.DataParallel):
             module = module.module
-        elif isinstance(inner := module.__dict__.get("_modules", {}).get("_orig_mod"), nn.Module):  # torch.compile
+        elif (inner := _wrapped_by(module)) is not None:
             module = inner
         else:
             return module
 
 
-#: Components that wrappers add to the names of the inner model.
+#: Components that wrappers add to the names of the inner model: FSDP1, torch.compile and checkpoint_wrapper.
 _WRAPPERS = frozenset({"_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"})
+
+
+def _wrapped_by(module: nn.Module) -> nn.Module | None:
+    """Return the module inside a wrapper, or None for other modules."""
+    children = module.__dict__.get("_modules", {})
+    return next((children[name] for name in _WRAPPERS if isinstance(children.get(name), nn.Module)), None)
 
 
 def _plain_name(name: str) -> str:

@@ -182,6 +182,10 @@ class Recorder:
                 writer.shape(one.name, one.name, one.shape)
             if copy is None:
                 continue
+            if copy.shard is not None:
+                writer.shard(one.name, copy.shard)
+                if not copy.array.size:  # the elements of the tensor are on other workers
+                    continue
             if copy.dtype == "str":
                 if spec.raw:
                     writer.tensor(one.name, copy.array)

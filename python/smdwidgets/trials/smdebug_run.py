@@ -50,6 +50,8 @@ class SmdebugRun(Run):
         self._partly_read = False
         self._loading = threading.Lock()
         self._collections_read: object = None
+        #: The workers that have written a collection file.
+        self._known_workers: frozenset[str] = frozenset()
 
     # ------------------------------------------------------------------------------------------------ file access
 
@@ -119,6 +121,8 @@ class SmdebugRun(Run):
             return None
         keys = self._collection_keys()
         found = merge_collections(self.storage, keys)
+        if found is not None:
+            self._known_workers = found.workers
         self._collections_read = version if found is not None and found.files == len(keys) else None
         return found
 
@@ -157,7 +161,10 @@ class SmdebugRun(Run):
         if self._partly_read:
             self.load([step])
         parts = self.catalog.shards(name, step) if self.catalog.has_shards else []
-        return Sharded(name, step, itertools.starmap(Part, parts), self.catalog.workers()) if parts else None
+        if not parts:
+            return None
+        workers = sorted(self._known_workers.union(self.catalog.workers()))
+        return Sharded(name, step, itertools.starmap(Part, parts), workers)
 
     def value(self, place: _core.Entry) -> NDArray[Any]:
         return place.decode(self._record(place))

@@ -1,0 +1,200 @@
+"""Find where a worker's part of a sharded tensor lies in the whole tensor.
+
+Nothing here starts a collective: no operator is applied to a DTensor, and meshes are read from local state. Positions are
+those of docs/format.md. What PyTorch does not state is not guessed: such a tensor is saved without a position.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["LocalShard", "ShardFinder", "is_sharded"]
+
+
+@dataclass(frozen=True)
+class LocalShard:
+    """This worker's part of a sharded tensor.
+
+    Attributes:
+        local: the part, a plain tensor.
+        position: its position as JSON; None if it is not known.
+        replica: 0 for the first copy of the part.
+    """
+
+    local: torch.Tensor
+    position: str | None
+    replica: int = 0
+
+
+def is_sharded(value: object) -> bool:
+    """Return whether a tensor is a DTensor."""
+    return getattr(value, "_local_tensor", None) is not None
+
+
+class ShardFinder:
+    """Finds the shards of DTensors and of the parameters of FSDP1."""
+
+    def __init__(self) -> None:
+        #: Positions and replicas by DTensor specification, which repeats from step to step.
+        self._known: dict[Any, tuple[str | None, int]] = {}
+        #: Position, replica and number of elements of parameters that FSDP1 has flattened, by name.
+        self._flat: dict[str, tuple[str, int, int]] = {}
+
+    def find(self, name: str, value: torch.Tensor) -> LocalShard | None:
+        """Return the shard of a tensor, or None if it is not sharded.
+
+        Args:
+            name: name of the tensor: of a parameter, or ``gradient/`` and the name of a parameter.
+            value: the tensor.
+        """
+        if is_sharded(value):
+            return self._of_dtensor(value)
+        flat = self._flat.get(name.removeprefix("gradient/")) if self._flat else None
+        # In a forward pass the parameter is whole.
+        return LocalShard(value, flat[0], flat[1]) if flat is not None and tuple(value.shape) == (flat[2],) else None
+
+    def _of_dtensor(self, value: Any) -> LocalShard:
+        local = value._local_tensor
+        try:
+            known = self._known.get(value._spec)
+            if known is None:
+                known = self._known[value._spec] = _position(value, tuple(local.shape))
+        except Exception:  # private parts of PyTorch may differ between versions
+            known = None, 0
+        return LocalShard(local, *known)
+
+    def scan(self, modules: Iterable[nn.Module], parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Find the parameters that FSDP1 has flattened.
+
+        Args:
+            modules: all modules, with their wrappers.
+            parameters: the parameters with their names.
+        """
+        self._flat.clear()
+        if not _may_be_flattened():
+            return
+        positions: dict[int, tuple[str, int, int]] = {}
+        for module in modules:
+            flat = getattr(getattr(module, "_handle", None), "flat_param", None)
+            if flat is not None:
+                try:
+                    positions.update(_flat_positions(module, flat))
+                except Exception:  # as above
+                    continue
+        if positions:
+            self._flat.update((name, positions[id(one)]) for name, one in parameters if id(one) in positions)
+
+    def clear(self) -> None:
+        """Forget all tensors."""
+        self._known.clear()
+        self._flat.clear()
+
+    def has(self, name: str, parameter: torch.Tensor) -> bool:
+        """Return whether a parameter is sharded."""
+        return is_sharded(parameter) or name in self._flat
+
+    def writers(self, parameters: Iterable[tuple[str, torch.Tensor]]) -> set[int]:
+        """Return the ranks that hold the first copy of a shard of any of these parameters. Empty if none is sharded."""
+        ranks: set[int] = set()
+        seen: set[Any] = set()
+        for name, parameter in parameters:
+            spec = getattr(parameter, "_spec", None) if is_sharded(parameter) else None
+            if spec is not None:
+                key = (spec.mesh, tuple(type(placement) for placement in spec.placements))
+                if key not in seen:
+                    seen.add(key)
+                    ranks.update(_first_copies(spec))
+            elif name in self._flat:
+                ranks.update(range(torch.distributed.get_world_size()))
+        return ranks
+
+
+def _may_be_flattened() -> bool:
+    return "torch.distributed.fsdp" in sys.modules and torch.distributed.is_initialized()
+
+
+def _flat_positions(module: Any, flat: Any) -> Iterator[tuple[int, tuple[str, int, int]]]:
+    """Yield the parameters of a FlatParameter, by id: position, replica and number of elements."""
+    replicas = getattr(module, "_inter_node_pg", None)
+    replica = 0 if replicas is None else torch.distributed.get_rank(replicas)
+    for parameter, info, shape in zip(flat._params, flat._shard_param_infos, flat._shapes, strict=True):
+        start = stop = 0
+        if info.in_shard:
+            start, stop = info.intra_param_start_idx, info.intra_param_end_idx + 1
+        record = {"global_shape": list(shape), "flat": [start, stop], "replica": replica}
+        yield id(parameter), (json.dumps(record), replica, stop - start)
+
+
+def _first_copies(spec: Any) -> Iterator[int]:
+    """Yield the ranks whose coordinates along all replicated dimensions of the mesh are 0."""
+    ranks = spec.mesh.mesh
+    for dimension, placement in reversed(list(enumerate(spec.placements))):
+        if placement.is_replicate():
+            ranks = ranks.select(dimension, 0)
+    yield from (int(rank) for rank in ranks.reshape(-1).tolist())
+
+
+def _position(value: Any, local_shape: tuple[int, ...]) -> tuple[str | None, int]:
+    """Return the position of a DTensor's local tensor, and which copy it is."""
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    mesh, placements = value.device_mesh, value.placements
+    coordinate = mesh.get_coordinate()
+    if coordinate is None:
+        return None, 0
+    replica = _index(mesh, coordinate, [at for at, one in enumerate(placements) if one.is_replicate()])
+    shape, offsets = compute_local_shape_and_global_offset(value.shape, mesh, placements)
+    if tuple(shape) != local_shape or not _is_contiguous(mesh, placements):
+        return None, replica
+    record: dict[str, Any] = {
+        "global_shape": list(value.shape),
+        "offsets": [int(offset) for offset in offsets],
+        "sizes": list(shape),
+        "replica": replica,
+    }
+    partial = [at for at, one in enumerate(placements) if one.is_partial()]
+    if partial:
+        operations = {str(getattr(placements[at], "reduce_op", placements[at])) for at in partial}
+        record["partial"] = {
+            "op": operations.pop() if len(operations) == 1 else "mixed",
+            "part": _index(mesh, coordinate, partial),
+            "parts": prod(mesh.size(at) for at in partial),
+        }
+    names = mesh.mesh_dim_names or [str(at) for at in range(mesh.ndim)]
+    record["mesh"] = [[name, mesh.size(at)] for at, name in enumerate(names)]
+    record["at"] = list(coordinate)
+    record["placements"] = [str(placement) for placement in placements]
+    return json.dumps(record), replica
+
+
+def _index(mesh: Any, coordinate: list[int], dimensions: list[int]) -> int:
+    """Return the number of a coordinate among all coordinates along some dimensions of the mesh."""
+    index = 0
+    for at in dimensions:
+        index = index * mesh.size(at) + coordinate[at]
+    return index
+
+
+def _is_contiguous(mesh: Any, placements: Any) -> bool:
+    """Return whether each shard is one range in every dimension.
+
+    A dimension that is sharded from right to left (FSDP of a tensor-parallel weight) has ``split_factor`` equal to the number of
+    shards to its right. Any other order interleaves.
+    """
+    for at, placement in enumerate(placements):
+        factor = getattr(placement, "split_factor", None)
+        if factor is not None:
+            later = (
+                mesh.size(i) for i in range(at + 1, mesh.ndim) if getattr(placements[i], "dim", None) == placement.dim
+            )
+            if factor != prod(later):
+                return False
+    return True
