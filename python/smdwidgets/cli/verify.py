@@ -87,6 +87,7 @@ def _check_run(run: LocalRun | S3Run, steps: range | None, threads: int | None) 
         with bytes_progress("verify") as progress:
             counts = _core.verify(run.catalog, run._source(), threads=threads, progress=progress)
         faults += [_record_fault(run.catalog, *error) for error in counts.pop("errors")]
+        faults += _shard_faults(run)
         if steps is None:
             faults += _unindexed_files(run)
         return {
@@ -164,6 +165,33 @@ def _record_fault(
         step=step,
         worker=worker,
     )
+
+
+def _shard_faults(run: LocalRun | S3Run) -> list[dict[str, Any]]:
+    """Report sharded tensors with missing or contradictory shards, and replicas with different values."""
+    catalog = run.catalog
+    faults: list[dict[str, Any]] = []
+    for step in catalog.steps() if catalog.has_shards else []:
+        if len(catalog.workers_at(step)) < len(catalog.workers()) and run.end_age() is None:
+            continue  # a worker is still writing the step
+        for name in catalog.names_at(step):
+            if not run.is_sharded(name, step):
+                continue
+            where = {"tensor": name, "step": step, "worker": None}
+            try:
+                sharded = run.sharded(name, step)
+                places = {worker: catalog.find(name, step, worker) for worker in sharded.shards} if sharded else {}
+                if sharded is not None and any(places.values()):
+                    sharded.select(lambda worker, places=places: places[worker] is not None)  # type: ignore[misc]
+                    for one, other in sharded.replicas():
+                        first, second = places[one], places[other]
+                        # Checksums of records differ, because records contain the time.
+                        if first and second and run.value(first).tobytes() != run.value(second).tobytes():
+                            message = f"replicas differ: {one} and {other} saved different values of the same shard"
+                            faults.append(_fault(second.event_key, second.offset, message, **where))
+            except SMDebugError as error:
+                faults.append(_fault(catalog.shards(name, step)[0][1], None, str(error), **where))
+    return faults
 
 
 def _unindexed_files(run: LocalRun | S3Run) -> list[dict[str, Any]]:

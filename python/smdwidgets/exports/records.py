@@ -17,6 +17,7 @@ from smdwidgets.storage import LocalStorage
 from smdwidgets.trials.columns import Failure
 from smdwidgets.trials.local import LocalTrial
 from smdwidgets.trials.run import Row
+from smdwidgets.trials.sharded_run import ASSEMBLED
 from smdwidgets.trials.trial import Trial
 
 #: Maximum size of a batch; a larger value is read alone.
@@ -99,7 +100,8 @@ def records(trial: Trial, steps: Iterable[int], wanted: Wanted, failed: list[Fai
 
     Records that cannot be read are appended to ``failed``.
     """
-    index = trial._run.index
+    run = trial._run
+    index = run.index
     times = _Times(trial)
     batch: list[Row] = []
     size = 0
@@ -107,11 +109,15 @@ def records(trial: Trial, steps: Iterable[int], wanted: Wanted, failed: list[Fai
         for name in index.names_at(step):
             if name not in wanted.names:
                 continue
-            for worker in index.workers_of(name, step):
+            workers: list[str | None] = list(index.workers_of(name, step))
+            places = [index.find(name, step, worker) for worker in workers]
+            if wanted.workers is None and run.is_sharded(name, step):
+                workers, lengths = [None], [sum(int(place.length) for place in places if place is not None)]
+            else:
+                lengths = [0 if place is None else int(getattr(place, "length", _UNKNOWN)) for place in places]
+            for worker, length in zip(workers, lengths, strict=True):
                 if wanted.workers is not None and worker not in wanted.workers:
                     continue
-                place = index.find(name, step, worker)
-                length = 0 if place is None else int(getattr(place, "length", _UNKNOWN))
                 if batch and (size + length > BATCH_BYTES or len(batch) >= BATCH_ROWS):
                     yield _read(trial, batch, failed, times)
                     batch, size = [], 0
@@ -138,7 +144,7 @@ def _read(trial: Trial, rows: list[Row], failed: list[Failure], times: _Times) -
             continue
         array = None if value is None else np.asarray(value)
         place = index.find(name, step, worker)
-        where = (name, step, ModeKeys(number).name, mode_step, str(worker))
+        where = (name, step, ModeKeys(number).name, mode_step, worker or ASSEMBLED)
         found.append(Record(*where, array, shape, saved, times.of(place)))
     return found
 

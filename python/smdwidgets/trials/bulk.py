@@ -128,12 +128,12 @@ def _rows(trial: RunQueries, name: str, step: int, worker: str | None) -> list[R
 
 
 def _worker_with_value(trial: RunQueries, name: str, step: int) -> str:
-    """Return the first worker that saved the value, or ``"*"`` for shards.
+    """Return the first worker that saved the value, or ``"all"`` for shards.
 
     Others may have saved a reduction or the shape only.
     """
     index = trial._run.index
-    if trial._run.sharded(name, step) is not None:
+    if trial._run.is_sharded(name, step):
         return ASSEMBLED
     workers = index.workers_of(name, step)
     if len(workers) > 1 and (place := index.find(name, step)) is not None:

@@ -189,6 +189,10 @@ class Run(ABC):
         """Return the shards of a tensor at a global step, or None if the tensor is not sharded."""
         return None
 
+    def is_sharded(self, name: str, step: int) -> bool:
+        """Return whether a tensor is sharded at a global step. Does not check the positions of its shards."""
+        return False
+
     def kind_of(self, name: str) -> str:
         """Return the kind of a tensor in a TensorBoard log, such as ``scalar``.
 

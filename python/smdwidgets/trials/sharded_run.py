@@ -14,7 +14,7 @@ from smdwidgets.trials.run import Row, Run
 from smdwidgets.trials.shards import Sharded
 
 #: Worker of rows that were assembled from the shards of several workers.
-ASSEMBLED = "*"
+ASSEMBLED = "all"
 
 _Values = tuple["NDArray[Any] | list[NDArray[Any] | None]", list[tuple[int, BaseException]]]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -252,6 +252,15 @@ class Sharded:
         empty = [worker for worker, shard in self.shards.items() if shard.size and not has(worker)]
         absent = [worker for worker in self._workers if worker not in self.shards]
         return IncompleteShardsError(self.name, self.step, [*absent, *empty], missing)
+
+    def replicas(self) -> Iterator[tuple[str, str]]:
+        """Yield pairs of workers that hold copies of the same shard; the first of each pair holds the first copy."""
+        first: dict[tuple[int, _Box], str] = {}
+        for worker, shard in sorted(self.shards.items(), key=lambda one: one[1].replica):
+            if shard.size:
+                original = first.setdefault((shard.part, shard.box), worker)
+                if original != worker:
+                    yield original, worker
 
     # ----------------------------------------------------------------------------------------------------- assembly
 

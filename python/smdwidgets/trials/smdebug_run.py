@@ -153,9 +153,14 @@ class SmdebugRun(Run):
         if place is None and self._partly_read:
             self.load([step])
             place = self.catalog.find(name, step, worker)
-        if worker is None and self.sharded(name, step) is not None:
+        if worker is None and self.is_sharded(name, step):
             return None
         return None if place is None else self.value(place)
+
+    def is_sharded(self, name: str, step: int) -> bool:
+        if self._partly_read:
+            self.load([step])
+        return self.catalog.has_shards and bool(self.catalog.shards(name, step))
 
     def sharded(self, name: str, step: int) -> Sharded | None:
         if self._partly_read:

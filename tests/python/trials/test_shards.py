@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from smdwidgets import create_trial
 from smdwidgets._core import StepWriter, reduce, reduction
+from smdwidgets.cli.verify import check as verify
 from smdwidgets.exceptions import (
     CorruptDataError,
     IncompleteShardsError,
@@ -21,6 +22,7 @@ from smdwidgets.exceptions import (
     TensorUnavailableForStep,
     UnsupportedDataError,
 )
+from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials.shards import Part, Sharded, combined
 
 from . import runs
@@ -113,7 +115,7 @@ def test_bulk_queries_assemble(cut, tmp_path):
     assert set(rows) == {("w", 0), ("w", 1), ("loss", 0), ("loss", 1)}
     np.testing.assert_array_equal(rows["w", 1], whole + 1)
     assert trial.values("w")["value"].shape == (2, 6, 4)
-    assert set(trial.values("w")["worker"]) == {"*"}
+    assert set(trial.values("w")["worker"]) == {"all"}
     assert [value.shape for value in trial.values("w", worker="*")["value"]] == [(2, 4), (4, 4)] * 2
     np.testing.assert_array_equal(trial.values("w", worker="worker_0")["value"][0], whole[:2])
     reduced = trial.reductions(["w", "loss"], counts=True)
@@ -122,7 +124,7 @@ def test_bulk_queries_assemble(cut, tmp_path):
         for (op, absolute), expected in reduce(value).items():
             assert reduced[f"abs_{op}" if absolute else op][row] == expected
     assert reduced["size"].tolist() == [24, 24, 1, 1]
-    assert reduced["worker"].tolist() == ["*", "*", "worker_0", "worker_0"]
+    assert reduced["worker"].tolist() == ["all", "all", "worker_0", "worker_0"]
     assert trial.reductions("w", worker="*")["worker"].tolist() == ["worker_0", "worker_1"] * 2
 
 
@@ -355,3 +357,36 @@ def test_any_grid_is_assembled(data):
             Sharded("w", 0, rest, values).assemble(values.__getitem__)
         assert lost.worker in error.value.workers
         assert error.value.ranges
+
+
+@pytest.mark.parametrize("to", ["npz", "parquet"])
+def test_export_writes_whole_tensors(cut, tmp_path, to):
+    whole = RNG.normal(size=(6, 4)).astype("f4")
+    trial = cut(slabs(whole, [2, 4]))
+    out = tmp_path / f"out.{to}"
+    assert trial.export(to, out, tensors="^w$").records == 1
+    assert trial.export(to, tmp_path / f"two.{to}", tensors="^w$", workers=["worker_0", "worker_1"]).records == 2
+    if to == "npz":
+        with np.load(out) as arrays:
+            np.testing.assert_array_equal(arrays["w/000000000000.all"], whole)
+
+
+def test_verify_reports_missing_shards_and_differing_replicas(cut, tmp_path):
+    whole = np.arange(8.0)
+    copies = [(where | {"replica": 1}, value + (where["offsets"] == [4])) for where, value in slabs(whole, [4, 4])]
+    write(tmp_path, [*slabs(whole, [4, 4])][:1], step=1)
+    cut([*slabs(whole, [4, 4]), *copies])
+    found = verify(str(tmp_path), None, None)
+    messages = [(fault["step"], fault["message"].partition(":")[0]) for fault in found["faults"]]
+    assert messages == [(0, "replicas differ"), (1, "tensor 'w' at step 1 is sharded and not complete")]
+    assert "worker_1 and worker_3" in found["faults"][0]["message"]
+
+
+def test_pictures_show_the_whole_tensor(cut):
+    whole = RNG.normal(size=(6, 4)).astype("f4")
+    trial = cut(slabs(whole, [2, 4]))
+    view = TensorView(trial, "w")
+    np.testing.assert_array_equal(view.value(0), whole)
+    assert (view.sample(), view.shape(0), view.workers()) == (("float32", (6, 4)), (6, 4), ["worker_0", "worker_1"])
+    assert view.reductions([0], ["max"])["max"].tolist() == [whole.max()]
+    np.testing.assert_array_equal(TensorView(trial, "w", "worker_1").value(0), whole[2:])
