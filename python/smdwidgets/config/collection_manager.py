@@ -71,6 +71,21 @@ class CollectionManager:
         """Set the number of workers."""
         self._meta["num_workers"] = integer(num_workers, "num_workers", least=0)
 
+    @property
+    def modules(self) -> dict[str, list[str]]:
+        """Class names of the modules whose inputs or outputs are saved, most derived class first. smdebug ignores them."""
+        found = self._meta.get("modules")
+        return {
+            str(name): [str(one) for one in classes]
+            for name, classes in (found.items() if isinstance(found, dict) else ())
+            if isinstance(classes, list)
+        }
+
+    def add_modules(self, modules: Mapping[str, list[str]]) -> None:
+        """Add modules with the names of their classes."""
+        if modules:
+            self._meta["modules"] = {**self.modules, **modules}
+
     def update_meta(self, meta: Mapping[str, Any]) -> None:
         """Update the metadata of the file."""
         if not isinstance(meta, Mapping):
@@ -89,6 +104,7 @@ class CollectionManager:
             existing.tensor_names |= collection.tensor_names
             new = [regex for regex in collection.include_regex if regex not in existing.include_regex]
             existing.include_regex += new
+        self.add_modules(other.modules)
         self.set_num_workers(max(self.get_num_workers(), other.get_num_workers()))
 
     def to_json_dict(self) -> dict[str, object]:

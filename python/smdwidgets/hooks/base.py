@@ -378,7 +378,7 @@ class Hook:
 
     def _export(self, last: bool = False) -> None:
         """Write the collection file if collections have changed."""
-        state = self._plan.state()
+        state = (*self._plan.state(), len(self.collection_manager.modules))
         if self._write_queue.writes and (last or state != self._exported):
             self._exported = state
             self.collection_manager.set_num_workers(self._saving_workers)

@@ -34,6 +34,7 @@ from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
 from smdwidgets.hooks.torch_copy import copy_from_torch
+from smdwidgets.hooks.torch_modules import BUFFERS, ModuleSelection, NamedModule, class_names, persistent_buffers
 from smdwidgets.hooks.torch_script import hide_from_script
 from smdwidgets.hooks.torch_shards import ShardFinder
 
@@ -47,12 +48,22 @@ class Collection(BaseCollection):
     """A collection to which modules can be added, to save their inputs and outputs."""
 
     _modules: list[tuple[nn.Module, bool, bool]]
+    _selections: list[ModuleSelection]
 
     def add_module_tensors(self, module: nn.Module, inputs: bool = False, outputs: bool = True) -> None:
         """Add the inputs or outputs of a submodule of the registered module."""
         if not isinstance(module, nn.Module):
             raise SMDebugTypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
         self.__dict__.setdefault("_modules", []).append((module, inputs, outputs))
+
+    def select(self, selection: ModuleSelection) -> None:
+        """Add the tensors of modules of some classes, or trainable parameters. See :meth:`Hook.collection`."""
+        self.__dict__.setdefault("_selections", []).append(selection)
+
+    def add_selected(self, modules: Iterable[NamedModule], parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Add the selected tensors of the registered models, once the hook knows their names."""
+        for selection in self.__dict__.get("_selections", ()):
+            selection.add_to(self, modules, parameters)
 
     def take_module_names(self, name_of: Callable[[nn.Module], str | None]) -> None:
         """Convert the added modules to patterns, once the hook knows their names."""
@@ -123,6 +134,7 @@ class Hook(BaseHook):
         CollectionKeys.BIASES: ("^(?!gradient).*bias",),
         CollectionKeys.GRADIENTS: ("^gradient",),
         CollectionKeys.LOSSES: ("[Ll]oss_(?!input).*output",),
+        BUFFERS: (),
     }
     always_saved: ClassVar[tuple[str, ...]] = (CollectionKeys.LOSSES,)
     collection_class: ClassVar[type[BaseCollection]] = Collection
@@ -205,6 +217,43 @@ class Hook(BaseHook):
         self._from_optimizer = True
         self._handles.append(optimizer.register_step_pre_hook(_Callback(self, Hook._before_update)))
 
+    def collection(
+        self,
+        name: str,
+        modules: type[nn.Module] | Iterable[type[nn.Module]] = (),
+        *,
+        trainable: bool = False,
+        inputs: bool = True,
+        outputs: bool = True,
+        parameters: bool = True,
+    ) -> Collection:
+        """Return a collection that is saved; add the tensors of modules of some classes, or trainable parameters, to it.
+
+        The modules are those of the registered models when the first step begins.
+
+        Args:
+            name: name of the collection; created if it does not exist.
+            modules: classes of modules.
+            trainable: only parameters that require a gradient; without ``modules`` those of all modules.
+            inputs: add the inputs of the modules.
+            outputs: add the outputs of the modules.
+            parameters: add the parameters of the modules and their gradients.
+
+        >>> hook.collection("attention", modules=nn.MultiheadAttention)    # doctest: +SKIP
+        >>> hook.collection("adapters", trainable=True)                    # doctest: +SKIP
+        """
+        classes = (modules,) if isinstance(modules, type) else tuple(modules)
+        for one in classes:
+            if not (isinstance(one, type) and issubclass(one, nn.Module)):
+                raise SMDebugTypeError(f"modules must be subclasses of torch.nn.Module, got {shown(one)}")
+        found = self.get_collection(name)
+        if not isinstance(found, Collection):
+            raise SMDebugTypeError(f"collection {shown(name)} is not a collection of the PyTorch hook")
+        if classes or trainable:
+            found.select(ModuleSelection(classes, trainable, inputs, outputs, parameters))
+        self._plan.include(name, ())
+        return found
+
     # For scripts written for smdebug.
     register_hook = register_module
 
@@ -230,10 +279,31 @@ class Hook(BaseHook):
     # -------------------------------------------------------------------------------------------------------- steps
 
     def _prepare(self) -> None:
+        self._select_tensors()
+        super()._prepare()
+
+    def _select_tensors(self) -> None:
+        """Resolve the collections' modules to names."""
+        modules, parameters = list(self._named_modules()), list(self._parameters())
         for collection in self.get_collections().values():
             if isinstance(collection, Collection):
                 collection.take_module_names(self._names.get)
-        super()._prepare()
+                collection.add_selected(modules, parameters)
+        buffers = self.get_collection(BUFFERS)
+        for name, _ in self._buffers():
+            buffers.add_tensor_name(name)
+
+    def _named_modules(self) -> Iterator[NamedModule]:
+        """Yield the modules of the registered models: name in tensor names, prefix of parameter names, module."""
+        for root, model in self._roots:
+            for path, module in model.named_modules():
+                name = _plain_name(path)
+                yield name or root, f"{root}_{name}." if name else f"{root}_", module
+
+    def _buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for root, model in self._roots:
+            for name, buffer in persistent_buffers(model):
+                yield f"{root}_{_plain_name(name)}", buffer
 
     def _before_forward(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         if torch.jit.is_tracing():
@@ -253,6 +323,9 @@ class Hook(BaseHook):
                         self._capture(name, parameter)
                     if parameter.requires_grad:
                         self._watch(name, parameter)
+                for name, buffer in self._buffers():
+                    if not is_lazy(buffer):
+                        self._capture(name, buffer)
         elif self._watched:
             self._watch_none()
 
@@ -282,6 +355,8 @@ class Hook(BaseHook):
                         for kind in ("input", "output")
                     )
                     self._tap(module, inputs, outputs)
+                    if inputs or outputs:
+                        self.collection_manager.add_modules({name: class_names(module)})
 
     def _tap(self, module: nn.Module, inputs: bool, outputs: bool) -> None:
         """Register callbacks on a module.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,18 +12,47 @@ from smdwidgets._text import listed, shown
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
 
-__all__ = ["ALL", "Selector"]
+__all__ = ["ALL", "ModuleTensors", "Selector", "module_classes"]
 
 
 #: Longer lists of patterns are abbreviated in messages.
 MOST_SHOWN = 100
 
 
+#: The input or output of a module: its name, the kind, the number.
+_TENSOR = re.compile(r"^(?P<module>.+)_(?P<kind>input|output)_\d+$")
+
+
+@dataclass(frozen=True)
+class ModuleTensors:
+    """The inputs or the outputs of modules of some classes, or of their subclasses."""
+
+    kind: str
+    classes: tuple[str, ...]
+
+    def contains(self, name: str, classes: Sequence[str]) -> bool:
+        """Return whether a tensor of a module with these classes is selected."""
+        match = _TENSOR.match(name)
+        return match is not None and match["kind"] == self.kind and not set(self.classes).isdisjoint(classes)
+
+
+def _classes_of(name: str, modules: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """Return the classes of the module that a tensor belongs to; empty if the run does not know them."""
+    match = _TENSOR.match(name)
+    return modules.get(match["module"], ()) if match else ()
+
+
+def module_classes(trial: Trial, name: str) -> Sequence[str]:
+    """Return the classes of the module that a tensor of a run belongs to, as its hook recorded them; empty if unknown."""
+    return _classes_of(name, trial.modules())
+
+
 @dataclass(frozen=True)
 class Selector:
     """Tensors in any of the collections or with names that match any of the patterns.
 
-    Without collections and patterns, all tensors are selected.
+    Without collections and patterns, all tensors are selected. If ``modules`` is given, inputs and outputs of modules whose classes
+    the run contains are selected by class instead.
 
     >>> print(Selector(("losses",), ("relu", "tanh")))
     collection 'losses' or names matching 'relu', 'tanh'
@@ -29,6 +60,7 @@ class Selector:
 
     collections: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
+    modules: ModuleTensors | None = None
 
     @property
     def everything(self) -> bool:
@@ -46,6 +78,10 @@ class Selector:
                 found.update(trial.tensor_names(step=step, collection=collection))
         if self.patterns:
             found.update(trial.tensor_names(step=step, regex=list(self.patterns)))
+        if self.modules is not None and (modules := trial.modules()):
+            for name in trial.tensor_names(step=step):
+                if classes := _classes_of(name, modules):
+                    (found.add if self.modules.contains(name, classes) else found.discard)(name)
         return found
 
     def __str__(self) -> str:
@@ -59,6 +95,8 @@ class Selector:
             patterns = listed([shown(each) for each in self.patterns])
             few = len(patterns) <= MOST_SHOWN
             parts.append(f"names matching {patterns if few else f'one of {len(self.patterns)} patterns'}")
+        if self.modules is not None:
+            parts.append(f"{self.modules.kind}s of {listed(self.modules.classes)} modules")
         return " or ".join(parts)
 
 

@@ -400,6 +400,17 @@ class Trial(RunQueries):
         filled = {name: one for name, one in self._created.items() if _is_filled(one)}
         return {**self._created, **self.collection_manager.collections, **filled}
 
+    def modules(self) -> dict[str, list[str]]:
+        """Return the class names of the model's modules, most derived class first, by the module's name in tensor names.
+
+        PyTorch hooks record the modules whose inputs or outputs they save. Other runs have none.
+
+        >>> trial.modules()["fc1"]                                 # doctest: +SKIP
+        ['Linear']
+        """
+        self.maybe_refresh()
+        return self.collection_manager.modules
+
     def collection(self, coll_name: str) -> Collection:
         """Return a collection. If the run has none of this name, create an empty one.
 

@@ -102,6 +102,9 @@ class MemoryTrial:
     def collections(self) -> dict[str, Any]:
         return {name: SimpleNamespace(name=name) for name in self._collections}
 
+    def modules(self) -> dict[str, list[str]]:
+        return {}
+
     def tensor_names(
         self, step: int | None = None, regex: str | list[str] | None = None, collection: str | None = None
     ) -> list[str]:

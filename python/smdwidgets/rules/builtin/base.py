@@ -14,13 +14,20 @@ from smdwidgets.rules.declared import HasParameters
 from smdwidgets.rules.measurements import Measurements, measurements_of
 from smdwidgets.rules.parameters import Patterns, Words
 from smdwidgets.rules.rule import Rule
-from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.selector import ModuleTensors, Selector
 from smdwidgets.rules.tables import Need, StepTable
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
 
-__all__ = ["BuiltinRule", "NothingToJudge", "SelectingRule", "collections_parameter", "regex_parameter"]
+__all__ = [
+    "BuiltinRule",
+    "NothingToJudge",
+    "SelectingRule",
+    "collections_parameter",
+    "regex_parameter",
+    "unless_given",
+]
 
 
 class NothingToJudge(Exception):
@@ -162,6 +169,16 @@ def regex_parameter(default: Iterable[str] = (), documented: str | None = None) 
     return Patterns(
         tuple(default), "Patterns of tensor names to select, matched anywhere in the name.", documented=documented
     )
+
+
+def unless_given(rule: BuiltinRule, modules: ModuleTensors) -> ModuleTensors | None:
+    """Return ``modules``, or None if `tensor_regex` or `collection_names` of the rule select other tensors."""
+    given = any(
+        getattr(rule, name) != parameter.default
+        for name, parameter in rule._parameters.items()
+        if name in ("tensor_regex", "collection_names")
+    )
+    return None if given else modules
 
 
 class SelectingRule(BuiltinRule):

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, regex_parameter
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, regex_parameter, unless_given
 from smdwidgets.rules.builtin.units import FEWEST_SAMPLES, inactive_share
 from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Real
-from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.selector import ModuleTensors, Selector
+
+_RELU = ModuleTensors("output", ("ReLU", "ReLU6"))
 
 
 class DeadRelu(BuiltinRule):
@@ -22,7 +24,8 @@ class DeadRelu(BuiltinRule):
 
     A unit is a channel: a slice along axis 1 or along the last axis, whichever has more dead units (axis 0 is the
     batch). The outputs of all workers are combined. If a step holds fewer than 16 outputs per unit, earlier steps are
-    added. Gradients are ignored, even if their names match.
+    added. Gradients are ignored, even if their names match. In runs of the PyTorch hook, ReLU layers are found by their
+    class (ReLU, ReLU6 and subclasses), whatever their names; `tensor_regex` selects other tensors.
 
     What to do: use a smaller learning rate, smaller or positive initial biases, LeakyReLU or GELU, or normalised
     inputs.
@@ -39,7 +42,7 @@ class DeadRelu(BuiltinRule):
     )
 
     def judge(self, step: int) -> None:
-        selector = Selector((), self.tensor_regex)
+        selector = Selector((), self.tensor_regex, unless_given(self, _RELU))
         judged = False
         for name in dict.fromkeys(name for name, _ in self.rows(selector, step)):
             found = inactive_share(

@@ -7,11 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
+from smdwidgets.rules.builtin.base import (
+    BuiltinRule,
+    NothingToJudge,
+    collections_parameter,
+    regex_parameter,
+    unless_given,
+)
 from smdwidgets.rules.builtin.units import FEWEST_SAMPLES, inactive_share
 from smdwidgets.rules.findings import number
 from smdwidgets.rules.parameters import Real
-from smdwidgets.rules.selector import Selector
+from smdwidgets.rules.selector import ModuleTensors, Selector, module_classes
+
+_SATURATING = ModuleTensors("input", ("Tanh", "Sigmoid"))
 
 
 class SaturatedActivation(BuiltinRule):
@@ -19,8 +27,9 @@ class SaturatedActivation(BuiltinRule):
 
     The inputs of a saturated unit are so large that its gradient is almost zero. A unit is saturated when fewer than
     `threshold_inactivity` percent of its inputs lie within the limits (inclusive). Fires when more than
-    `threshold_layer` percent of a layer's units are saturated. The sigmoid limits apply to tensors with "sigmoid" in
-    their names (case-insensitive), the tanh limits to all others.
+    `threshold_layer` percent of a layer's units are saturated. In runs of the PyTorch hook, layers are found by their
+    class (Tanh, Sigmoid and subclasses); `tensor_regex` selects other tensors. In other runs the sigmoid limits apply to
+    tensors with "sigmoid" in their names (case-insensitive), the tanh limits to all others.
 
     Units, workers and small batches are handled as in DeadRelu. NaN lies outside the limits.
 
@@ -44,7 +53,7 @@ class SaturatedActivation(BuiltinRule):
     )
 
     def judge(self, step: int) -> None:
-        selector = Selector(self.collection_names, self.tensor_regex)
+        selector = Selector(self.collection_names, self.tensor_regex, unless_given(self, _SATURATING))
         judged = False
         for name in dict.fromkeys(name for name, _ in self.rows(selector, step)):
             low, high = self._limits(name)
@@ -69,6 +78,7 @@ class SaturatedActivation(BuiltinRule):
             raise NothingToJudge(f"fewer than {FEWEST_SAMPLES} inputs per unit were saved so far")
 
     def _limits(self, name: str) -> tuple[float, float]:
-        if "sigmoid" in name.casefold():
+        classes = module_classes(self.base_trial, name)
+        if "Sigmoid" in classes or (not classes and "sigmoid" in name.casefold()):
             return self.threshold_sigmoid_min, self.threshold_sigmoid_max
         return self.threshold_tanh_min, self.threshold_tanh_max
