@@ -1,4 +1,4 @@
-"""What all tests share: deterministic property tests in CI, and where things lie."""
+"""Shared fixtures, and profiles of property tests: deterministic in CI."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, settings
 
 from fixtures import unpacked
 
-# A failure in CI has to be the same failure on a desk; at a desk, new examples are welcome.
+# Failures in CI must be reproducible; on a developer's machine, new examples are welcome.
 settings.register_profile(
     "ci", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("desk", database=None, deadline=None, print_blob=True)
-# Where each example takes a hundred times as long: `make memcheck`.
+settings.register_profile("local", database=None, deadline=None, print_blob=True)
+# For environments in which each example takes a hundred times as long: `make memcheck`.
 settings.register_profile("few", parent=settings.get_profile("ci"), max_examples=3)
-settings.load_profile("ci" if os.environ.get("CI") else "desk")
+settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # A process in the background, or under nohup, ignores signals that tests send to themselves and to their children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -39,13 +39,13 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def golden_runs() -> Path:
-    """Small runs that smdebug itself wrote."""
+    """Small runs written by smdebug."""
     return unpacked("golden")
 
 
 @pytest.fixture(scope="session")
 def run_python() -> Callable[[str], str]:
-    """Runs code in a process of its own, for what would change this one for good; what it prints."""
+    """Run code that changes the process in a separate one; return its output."""
 
     def run(code: str) -> str:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -57,7 +57,7 @@ def run_python() -> Callable[[str], str]:
 
 @pytest.fixture
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """Return a port of this machine on which nothing listens."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]

@@ -1,6 +1,9 @@
-"""Test data packed into one archive a suite: `python tests/fixtures.py list | unpack | pack NAME [FOLDER]`.
+"""Test data packed into one archive per suite.
 
-Tests ask `unpacked(NAME)` for the folder. It is unpacked once into .cache/fixtures, under a name with the archive's hash.
+Usage: `python tests/fixtures.py list | unpack | pack NAME [FOLDER]`.
+
+Tests call `unpacked(NAME)` for the folder. It is unpacked once into .cache/fixtures, under a name with the archive's
+hash.
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ MTIME = 1_704_067_200
 
 @cache
 def unpacked(name: str) -> Path:
-    """Return the folder with the files of an archive. Treat it as read-only: all tests share it."""
+    """Return the folder with the files of an archive.
+
+    Treat it as read-only: all tests share it.
+    """
     content = ARCHIVES[name].read_bytes()
     folder = CACHE / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}"
     if folder.is_dir():

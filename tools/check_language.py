@@ -27,8 +27,9 @@ SUFFIXES = (".ipynb", ".md", ".mjs", ".py", ".pyi", ".rs", ".sh", ".toml", ".ts"
 # Folders and files whose texts are being rewritten. Remove an entry with the last of its offenders.
 NOT_YET_REWRITTEN: tuple[str, ...] = (
     "python/smdwidgets/hooks/",
-    "tests/",
-    "tools/",
+    "tests/e2e/",
+    "tests/frameworks/",
+    "tests/python/hooks/",
 )
 
 # Files that quote the words, and words of other projects. Each entry says why.

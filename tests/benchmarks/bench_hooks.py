@@ -1,17 +1,18 @@
-"""What a hook costs a PyTorch training: ours beside smdebug 1.0.34's, on the same model in the same process.
+"""Compare what this package's and smdebug's hooks add to a PyTorch training.
 
-    make bench-hooks                 # makes .venv-torch if need be; writes the section in RESULTS.md
-    make bench-hooks ARGS="--turns 15"
+Usage: `make bench-hooks`, or `make bench-hooks ARGS="--turns 15"`. It creates .venv-torch if needed and writes the
+section in RESULTS.md.
 
-The model is a residual network on 32x32 images; weights, biases, gradients and losses are saved.
+The model is a residual network on 32x32 images; weights, biases, gradients and losses are saved. All trainings run in
+one process.
 
-Every step saved: three equal trainings, one bare, one with each hook, take turns of a few steps. Measured of each turn are
-the CPU seconds of the training's thread, those of all threads, and the wall clock until all that was saved is written; what
-a hook adds is its turn less the bare one's, and the median of that over all turns is told. CPU seconds are what other
-processes on the machine stretch least. On cores that the training keeps busy those of all threads are what it pays.
+Every step saved: three equal trainings, one bare and one with each hook, alternate every few steps. For each turn the
+CPU seconds of the training's thread, those of all threads, and the wall time until everything is written are measured.
+The result is the median difference from the bare training. CPU seconds of the training's thread are least affected by
+other processes; if the training keeps all cores busy, those of all threads are what it pays.
 
-Every 100th step saved: a bare and a hooked training step by step in turn; of the differences at steps that are not saved the
-median, and every one at those that are.
+Every 100th step saved: a bare training and one with a hook alternate at every step. The result is the median difference
+for steps that are not saved, and each difference for those that are.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from pathlib import Path
 from report import table, write_section
 
 HERE = Path(__file__).resolve()
-#: Steps that are not timed: the first find no memory to use again.
+#: Steps that are not timed: the first ones allocate memory.
 WARM = 5
 COLLECTIONS = ["weights", "biases", "gradients", "losses"]
 TITLE = "Cost of hooks"
 
 
 def trainings(interval: int, width: int, batch: int, root: Path, names: tuple[str, ...]) -> Iterator[tuple]:
-    """Equal trainings: (a function for one step, one that waits for what it saved, one that ends it)."""
+    """Equal trainings, as functions for one step, for waiting, and for the end."""
     logging.disable(logging.CRITICAL)
     import torch
     from torch import nn
@@ -98,7 +99,7 @@ def trainings(interval: int, width: int, batch: int, root: Path, names: tuple[st
 
 
 def every_step(turns: int, length: int, width: int, batch: int, threads: int, root: Path) -> dict[str, object]:
-    """Turns of the three trainings with every step saved: seconds a step that each hook adds, by kind."""
+    """Return the seconds per step that each hook adds if every step is saved, by kind."""
     import torch
 
     torch.set_num_threads(threads)
@@ -116,7 +117,7 @@ def every_step(turns: int, length: int, width: int, batch: int, threads: int, ro
                 flush()
             ended = thread, time.process_time(), time.perf_counter()
             taken[name].append(tuple((after - before) / length for before, after in zip(began, ended, strict=True)))
-            for file in root.rglob("*.tfevents"):  # so that every turn finds memory for its files
+            for file in root.rglob("*.tfevents"):  # so that every turn has memory for its files
                 file.unlink()
     for _, _, close, _ in made.values():
         if close:
@@ -138,7 +139,7 @@ def every_step(turns: int, length: int, width: int, batch: int, threads: int, ro
 
 
 def now_and_then(which: str, steps: int, width: int, batch: int, root: Path) -> dict[str, object]:
-    """A training with every 100th step saved: CPU seconds of its thread that a step takes more than a bare one's."""
+    """Return the CPU seconds per step that a hook adds if every 100th step is saved."""
     import torch
 
     torch.set_num_threads(1)
@@ -150,7 +151,7 @@ def now_and_then(which: str, steps: int, width: int, batch: int, root: Path) -> 
         return time.thread_time() - began
 
     long, short = [], []
-    for i in range(steps):  # who goes first changes: the second finds the caches warm
+    for i in range(steps):  # the order alternates: the second finds warm caches
         for mine, step in ((long, hooked), (short, bare))[:: 1 if i % 2 else -1]:
             mine.append(timed(step))
     close()
@@ -164,7 +165,7 @@ def now_and_then(which: str, steps: int, width: int, batch: int, root: Path) -> 
 
 
 def apart(work: str, *arguments: object) -> dict[str, object]:
-    """One of the functions above in a process of its own."""
+    """Run one of the functions above in a separate process."""
     with scratch() as root:
         command = [sys.executable, str(HERE), "--apart", work, *map(str, arguments), str(root)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
@@ -176,7 +177,7 @@ def apart(work: str, *arguments: object) -> dict[str, object]:
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory for a while."""
+    """A temporary directory."""
     root = Path(tempfile.mkdtemp())
     try:
         yield root
@@ -185,7 +186,10 @@ def scratch() -> Iterator[Path]:
 
 
 def throughput(megabytes: int) -> tuple[float, float]:
-    """Seconds to save one step of that size through the hook, and to write the same bytes with one call; the best of each."""
+    """Return the seconds to save one step with the hook, and with one `write`.
+
+    Both are the best of several.
+    """
     import numpy as np
 
     from smdwidgets.numpy import Hook
@@ -200,7 +204,7 @@ def throughput(megabytes: int) -> tuple[float, float]:
                 hook.save_tensor(f"t{i}", tensor)
             hook.step()
             hook.flush()
-            if turn:  # the first step finds no memory to use again
+            if turn:  # the first step allocates memory
                 ours.append(time.perf_counter() - began)
             for file in root.rglob("*.tfevents"):
                 file.unlink()
@@ -213,17 +217,17 @@ def throughput(megabytes: int) -> tuple[float, float]:
 
 
 def milliseconds(seconds: float) -> str:
-    """For a table."""
+    """Format for a table."""
     return f"{seconds * 1e3:,.2f} ms"
 
 
 def less(ours: float, theirs: float) -> str:
-    """How many times more the other adds; what is added to a step may be lost in what steps differ by."""
+    """Return the ratio of what both add, which can be below the noise between steps."""
     return f"{theirs / ours:.1f}x less" if ours > 0 else "not measurable"
 
 
 def main() -> None:
-    """Writes the section."""
+    """Write the section."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--turns", type=int, default=9, help="of each training, every step saved")
     parser.add_argument("--steps", type=int, default=200, help="of each training, every 100th step saved")

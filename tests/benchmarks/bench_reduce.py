@@ -1,6 +1,8 @@
-"""All 18 reductions of arrays already in memory: ours beside numpy, medians of CPU time (of all threads, so more of them win nothing).
+"""Compare all 18 reductions of arrays in memory with NumPy.
 
-python tests/benchmarks/bench_reduce.py
+The figures are medians of CPU time of all threads, so that more threads are no advantage.
+
+Usage: python tests/benchmarks/bench_reduce.py
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from smdwidgets import _core
 
 
 def eighteen(x: np.ndarray) -> list[object]:
-    """What a person writes in numpy for the same 18 numbers."""
+    """The NumPy equivalent of the same 18 numbers."""
     out: list[object] = []
     for y in (x, np.abs(x)):
         out += [y.min(), y.max(), y.mean(), y.prod(), y.std(), y.sum(), y.var()]
@@ -25,7 +27,7 @@ def eighteen(x: np.ndarray) -> list[object]:
 
 
 def median(work: Callable[[], object], rounds: int) -> float:
-    """Median CPU seconds of some rounds."""
+    """Return the median CPU seconds of some rounds."""
     work()
     times = []
     for _ in range(rounds):

@@ -1,9 +1,9 @@
-"""Ten rules over runs A and C, ours beside the same rules written in smdebug's style and invoked with smdebug.
+"""Compare ten rules over runs A and C with the same rules in smdebug.
 
-    python tests/benchmarks/bench_rules.py
+Usage: python tests/benchmarks/bench_rules.py
 
-Each side runs in a process of its own, on one thread; CPU seconds of judging, the run being open already. smdebug judges
-the first steps of a run, and its time is scaled up to all; both sides have to fire at the same steps of these.
+Each side runs in a separate process on one thread. CPU seconds of the evaluation are measured, without opening the run.
+smdebug evaluates the first steps of a run and its time is scaled up to all; both sides must fire at the same steps.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from smdwidgets.rules import RuleRunner
 PEERS = (
     Path(__file__).resolve().parents[2] / ".venv-peers" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 )
-#: Steps that smdebug judges.
+#: Steps that smdebug evaluates.
 SAMPLES = {"A": 8, "C": 10}
 COLLECTIONS = {"weights": r"\.(weight|bias)$", "gradients": r"\.grad_(weight|bias)$", "all": "."}
 LEAST = 50
 
 
 def with_collections(run: Path) -> Path:
-    """The run once more, by links, with collections of weights and gradients."""
+    """Link the run with added collections of weights and gradients."""
     target = run.with_name(run.name + "_rules")
     if target.is_dir():
         return target
@@ -55,7 +55,7 @@ def with_collections(run: Path) -> Path:
 
 
 def runner_of(run: str) -> RuleRunner:
-    """The ten rules."""
+    """Return the ten rules."""
     runner = RuleRunner(create_trial(run))
     runner.add("VanishingGradient", threshold=0.65)
     runner.add("ExplodingTensor", collection_names="all")
@@ -71,7 +71,7 @@ def runner_of(run: str) -> RuleRunner:
 
 
 def judge(run: str) -> None:
-    """All rules over all steps, then one of them once more with another limit."""
+    """Evaluate all rules over all steps, then one of them again with another limit."""
     runner = runner_of(run)
     runner.trial.steps()
 
@@ -90,7 +90,7 @@ def judge(run: str) -> None:
 
 
 def main() -> int:
-    """Measures, prints, writes."""
+    """Measure, print and write the results."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("--judge", metavar="RUN", help=argparse.SUPPRESS)
     asked.add_argument("--dry", action="store_true", help="print, do not write")

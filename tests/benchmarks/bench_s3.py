@@ -1,10 +1,15 @@
-"""Runs on S3, ours beside smdebug's on one server: `python tests/benchmarks/bench_s3.py`.
+"""Compare runs on S3 with smdebug on one server.
 
-The server is rclone's, on loopback, behind a relay that holds back every answer by 20 ms, both in processes of their own. For
-smdebug the server ends each connection after an answer: it forks while it holds one open, and its processes then take each
-other's answers and wait a minute for them (seen: 64 s for opening). Making a connection costs nothing here, so that this only helps it.
-Wall seconds, the best of several, each of a new process that has imported what it needs: the network is what is waited for. The run
-has ended an hour before. (Ours looks once more at one that has just ended; smdebug waits a second and looks again either way.)
+Usage: `python tests/benchmarks/bench_s3.py`.
+
+The server is rclone's, on loopback, behind a relay that delays every response by 20 ms, both in separate processes. For
+smdebug the server closes each connection after a response: smdebug forks while a connection is open, and its processes
+then receive each other's responses and wait a minute for them (observed: 64 s for opening). Connecting is free here, so
+that this can only help smdebug.
+
+Wall seconds, the best of several, each in a new process that has imported its modules: the time is spent waiting for
+the network. The run ended an hour ago. (Ours refreshes a run that has just ended once more; smdebug always waits a
+second and refreshes again.)
 """
 
 from __future__ import annotations
@@ -25,16 +30,16 @@ from python.s3.servers import CREDENTIALS, rclone_server, relay
 from smdwidgets import _core
 
 STEPS, TENSORS, VALUES = 1000, 10, 1000
-#: smdebug needs some 50 ms a value; this many tell.
+#: smdebug needs about 50 ms per value; this many are enough.
 SAMPLE = 40
 LATENCY = 0.02
 REPEATS = 5
-#: Reading takes smdebug so long that it is told from fewer.
+#: smdebug reads so slowly that it is timed with fewer values.
 READINGS = 2
 
 
 def write_run(root: Path) -> None:
-    """A run of many small steps that has ended an hour ago."""
+    """Write a run of many small steps that ended an hour ago."""
     for step in range(STEPS):
         with _core.StepWriter(root, step, "worker_0", 1, step) as writer:
             for n in range(TENSORS):
@@ -48,7 +53,7 @@ def write_run(root: Path) -> None:
 
 
 def main() -> int:
-    """Measures, prints, writes."""
+    """Measure, print and write the results."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("--dry", action="store_true", help="print, do not write")
     options = asked.parse_args()
@@ -62,7 +67,7 @@ def main() -> int:
         "their read": [],
     }
     with tempfile.TemporaryDirectory() as folder:
-        # rclone's buckets are folders: what is written here is in the bucket.
+        # rclone's buckets are folders: files written here are in the bucket.
         write_run(Path(folder) / "runs" / "run")
         with rclone_server(Path(folder)) as server:
             for _ in range(REPEATS):

@@ -1,6 +1,8 @@
-"""Reading TensorBoard's logs: ours beside EventAccumulator, tbparse and TensorBoard's server in Rust.
+"""Compare readers of TensorBoard logs.
 
-    python tests/benchmarks/bench_tensorboard.py [--scale 0.1]
+The peers are EventAccumulator, tbparse and TensorBoard's server in Rust.
+
+Usage: python tests/benchmarks/bench_tensorboard.py [--scale 0.1]
 
 Two logs: 1,000,000 scalars in 50 tags, and 5,000 histograms with 500 images. Ours verifies every checksum.
 """
@@ -35,12 +37,12 @@ TARGETS = {
     "TensorBoard's server, no checksums": "2× in time",
     "TensorBoard's server, checksums": "–",
 }
-#: More than any of the others does when it loads: histograms as one array, and what was written of each image.
+#: More than any peer does when it loads: histograms as one array, and the encoded images.
 GIVEN = "all held, and each given once"
 
 
 def scalars(path: Path, count: int) -> None:
-    """A log of so many scalars in 50 tags."""
+    """Write a log of so many scalars in 50 tags."""
     path.mkdir()
     with (path / "events.out.tfevents.1700000000.host").open("wb") as out:
         out.write(_core.version_record(1.0))
@@ -50,7 +52,7 @@ def scalars(path: Path, count: int) -> None:
 
 
 def pictures(path: Path, histograms: int) -> None:
-    """A log of so many histograms of 100 buckets, and a tenth of that of images."""
+    """Write a log of so many histograms of 100 buckets, and a tenth as many images."""
     path.mkdir()
     rng = np.random.default_rng(0)
     limits = np.linspace(-3, 3, 100).tolist()
@@ -88,16 +90,19 @@ def _varint(value: int) -> bytes:
 
 
 def compare(name: str, path: Path, scale: float) -> tuple[list[list[str]], float]:
-    """A row for each reader; ours is measured five times, in turn with the others."""
+    """Return a row for each reader.
+
+    Ours is measured five times, alternating with the others.
+    """
     rows = []
     size = sum(file.stat().st_size for file in path.iterdir()) / 1e6
 
     def ours(what: str) -> dict[str, float]:
-        """The middle one of five."""
+        """Return the median of five."""
         return sorted((_read(PYTHON, what, path) for _ in range(5)), key=lambda one: one["cpu"])[2]
 
     opened = ours("ours")
-    # Scalars are values already; of the others EventAccumulator holds the values, too.
+    # Scalars are already values; of the others, EventAccumulator also holds the values.
     ways = {"": opened}
     if name != "scalars":
         ways |= {"all values held": ours("ours_held"), GIVEN: ours("ours_given")}

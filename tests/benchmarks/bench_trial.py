@@ -1,8 +1,10 @@
-"""What a live run costs its reader: one new step in a long run and in a short one; the way to one value; one of very many steps.
+"""Measure refreshing a live run and reading single values.
 
-    python tests/benchmarks/bench_trial.py
+A new step is read in a long and in a short run; a value of one step, and of a run with very many steps.
 
-CPU seconds, medians. smdebug sees the same new steps in a process of its own.
+Usage: python tests/benchmarks/bench_trial.py
+
+CPU seconds, medians. smdebug sees the same new steps in a separate process.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ ROUNDS = 100
 
 
 def template(root: Path) -> Path:
-    """One step of two small tensors."""
+    """Write one step of two small tensors."""
     CollectionManager(create_default=True).export(root, "worker_0_collections.json")
     with StepWriter(root, 0) as step:
         step.tensor("weight", np.arange(64, dtype=np.float32))
@@ -38,9 +40,10 @@ def template(root: Path) -> Path:
 
 
 def refresh(folder: Path, made_of: Path) -> list[Row]:
-    """One new step in a long run beside one in a short run, in turn."""
+    """Measure one new step in a long and in a short run, alternating."""
     runs = [Growing(folder / str(steps), made_of, steps) for steps in (SHORT, LONG)]
-    # Directories written to a moment ago are listed again, as their times are too coarse to trust; a long run's have rested.
+    # Recently written directories are listed again, as their times are too coarse to trust; those of a long run are
+    # older.
     time.sleep(3)
     trials = [create_trial(run.root, lazy=False) for run in runs]
     taken: list[list[float]] = [[], []]
@@ -60,7 +63,7 @@ def refresh(folder: Path, made_of: Path) -> list[Row]:
 
 
 def value(folder: Path, made_of: Path) -> list[Row]:
-    """`Tensor.value` beside the call into the core that it makes."""
+    """Compare `Tensor.value` with the call into the core that it makes."""
     trial = create_trial(Growing(folder / "value", made_of, SHORT).root)
     weight, get, steps = trial.tensor("weight"), trial._run.getter(), trial.steps()
 
@@ -87,7 +90,7 @@ def value(folder: Path, made_of: Path) -> list[Row]:
 
 
 def random_access(folder: Path, made_of: Path) -> list[Row]:
-    """The last of very many steps: opened, and its value read."""
+    """Measure opening a run of very many steps and reading its last value."""
     root = Growing(folder / "very long", made_of, VERY_LONG).root
 
     def last(lazy: bool | None) -> float:
@@ -112,12 +115,12 @@ def random_access(folder: Path, made_of: Path) -> list[Row]:
 
 
 def micros(seconds: float) -> str:
-    """Seconds, as a person reads them."""
+    """Format seconds for readers."""
     return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.1f} ms"
 
 
 def main() -> int:
-    """Measures, prints, writes."""
+    """Measure, print and write the results."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("--dry", action="store_true", help="print, do not write")
     options = asked.parse_args()

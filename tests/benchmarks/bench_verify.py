@@ -1,7 +1,10 @@
-"""`smdwidgets verify` beside TensorBoard's data server, on the same bytes: `python tests/benchmarks/bench_verify.py`.
+"""Compare `smdwidgets verify` with TensorBoard's data server on the same bytes.
 
-The run carries true checksums, so that rustboard --checksum can check it. CPU seconds of both, in turn, the least of several. Ours
-opens the run, reads its index and holds every record against it, which the server has none of; the server keeps what it has read.
+Usage: `python tests/benchmarks/bench_verify.py`.
+
+The run has true checksums, so that rustboard --checksum can verify it. CPU seconds of both, alternating, the minimum of
+several. Ours opens the run, reads its index and compares every record with it, which the server does not; the server
+keeps what it has read.
 """
 
 from __future__ import annotations
@@ -23,14 +26,14 @@ REPEATS = 5
 
 
 def the_check(path: str) -> float:
-    """CPU seconds of the check, the modules loaded."""
+    """Return the CPU seconds of the check, with modules loaded."""
     begin = time.process_time()
     assert not check(path, threads=1)["faults"]
     return time.process_time() - begin
 
 
 def the_command(path: str) -> float:
-    """CPU seconds of the whole process."""
+    """Return the CPU seconds of the whole process."""
 
     def spent() -> float:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -44,7 +47,7 @@ def the_command(path: str) -> float:
 
 
 def main() -> int:
-    """Measures, prints, writes."""
+    """Measure, print and write the results."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument(
         "--scale", type=float, default=0.25, help="share of run B that is written (1: 4 GB; default 0.25)"

@@ -1,9 +1,11 @@
-"""What a person waits for in a widget: the first picture, all of them, a run that opens, a movement that reaches the screen.
+"""Measure what a user waits for in a widget.
 
-    python tests/benchmarks/bench_widgets.py
+These are the first picture, all pictures, opening a run, and moving the slider.
 
-The kernel's side is asked as a browser asks it; what a person sees is timed in a real JupyterLab in Chromium without a graphics
-card, to after the frame that shows it was painted. Needs 6 GB of disk.
+Usage: python tests/benchmarks/bench_widgets.py
+
+Requests are sent to the kernel's side directly. What a user sees is timed in a real JupyterLab in Chromium without a
+graphics card, until after the frame that shows it was painted. Needs 6 GB of disk.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ while time.monotonic() < end:
 
 
 def large_run(root: Path, steps: int) -> Path:
-    """A tensor of a million elements."""
+    """Return a tensor of a million elements."""
     begin(root)
     value = np.random.default_rng(0).normal(size=(1000, 1000)).astype(np.float32)
     small = value[:40, :40].copy()
@@ -53,7 +55,7 @@ def large_run(root: Path, steps: int) -> Path:
 
 
 def frames(run: Path) -> list[list[str]]:
-    """200 steps of a tensor of a million elements, on the kernel's side alone."""
+    """Measure 200 steps of a tensor of a million elements on the kernel's side."""
     widget = smdwidgets.explore(run, tensor="w")
     page = Page(widget)
     start, busy = time.perf_counter(), time.process_time()
@@ -105,13 +107,16 @@ print(held() - before, size)
 
 
 def memory(run: Path) -> list[list[str]]:
-    """What a kernel holds once a tensor is in view, Rust's part included: pages of its own, beyond those before."""
+    """Return the memory of a kernel that shows a tensor, as pages beyond those before.
+
+    Rust's memory is included.
+    """
     if not Path("/proc/self/status").is_file():
         return []
     command = [sys.executable, "-c", HELD, str(run), str(ROOT / "tests")]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=env).stdout
-    more, size = map(float, told.split())
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, env=env).stdout
+    more, size = map(float, done.split())
     return [
         [
             "kernel: memory held for it, Rust's part included",
@@ -122,7 +127,7 @@ def memory(run: Path) -> list[list[str]]:
 
 
 def many_run(root: Path) -> Path:
-    """2,000 tensors at 1,000 steps."""
+    """Write 2,000 tensors at 1,000 steps."""
     begin(root)
     tensors = {f"net/block{i // 20}/part{i % 20}.weight": np.zeros(4, np.float32) for i in range(2000)}
     for step in range(1000):
@@ -131,7 +136,7 @@ def many_run(root: Path) -> Path:
 
 
 def in_the_notebook(work: Path, large: Path) -> list[list[str]]:
-    """What a person sees in JupyterLab."""
+    """Measure what a user sees in JupyterLab."""
     several = begin(work / "several")
     for step in range(200):
         save(several, step, {f"w{i}": weights(step + i, (256, 256)) for i in range(12)} | {"small": weights(step)})
@@ -140,7 +145,7 @@ def in_the_notebook(work: Path, large: Path) -> list[list[str]]:
     with in_lab.jupyter(work) as (lab, port):
 
         def alone(measure: Callable[..., Any], *arguments: Any) -> Any:
-            """With no notebook and no kernel beside it that an earlier one has left."""
+            """Close notebooks and kernels of earlier measurements."""
             found = measure(lab, *arguments)
             lab.close(check=False)
             return found

@@ -1,4 +1,4 @@
-"""Timing that both sides share. CPU seconds, because machines are shared; needs nothing but Python."""
+"""Timing shared by both sides, in CPU seconds; needs only Python."""
 
 import gc
 import json
@@ -7,7 +7,7 @@ import time
 
 
 def once(work):
-    """CPU and wall seconds of one call."""
+    """Return the CPU and wall seconds of one call."""
     gc.collect()
     cpu, wall = time.process_time(), time.perf_counter()
     work()
@@ -15,17 +15,17 @@ def once(work):
 
 
 def rounds(work, count):
-    """Medians over some calls."""
+    """Return medians over some calls."""
     taken = [once(work) for _ in range(count)]
     return {"cpu": statistics.median(t[0] for t in taken), "wall": statistics.median(t[1] for t in taken)}
 
 
 def best(works, count):
-    """Medians of CPU seconds of several works, taken in turn."""
+    """Return medians of CPU seconds of several functions, called alternately."""
     taken = [[once(work)[0] for work in works] for _ in range(count)]
     return [statistics.median(column) for column in zip(*taken)]  # noqa: B905 - also read by old Pythons
 
 
 def said(result):
-    """The result, for the program that asked."""
+    """Print the result for the calling program."""
     print("RESULT " + json.dumps(result), flush=True)

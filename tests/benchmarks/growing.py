@@ -1,4 +1,7 @@
-"""Runs that grow by one step at a time, made of copies of one step. Read by both sides; needs nothing but Python."""
+"""Runs that grow by copies of one step.
+
+Used by both sides; needs only Python.
+"""
 
 import json
 import shutil
@@ -6,18 +9,18 @@ import struct
 from pathlib import Path
 
 STEP = "000000000000"
-#: Where an event says its step: after its time, and not at all at step 0.
+#: Position of an event's step: after its time; missing at step 0.
 BEFORE_STEP = 9
 STEP_SIZE = 6
 
 
 def folder_of(step):
-    """The index folder of a step."""
+    """Return the index folder of a step."""
     return f"index/{step // 1000:09d}"
 
 
 def masked_crc(data):
-    """The checksum of a record's header."""
+    """Return the checksum of a record's header."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -28,12 +31,12 @@ def masked_crc(data):
 
 
 def step_field(step):
-    """A step in as many bytes as any other."""
+    """Encode a step in a fixed number of bytes."""
     return b"\x10" + bytes([step >> 7 * at & 0x7F | 0x80 for at in range(4)]) + bytes([step >> 28])
 
 
 class Growing:
-    """A run of `steps` steps below a folder; `grow` adds the next."""
+    """A run of `steps` steps in a folder; `grow` adds the next."""
 
     def __init__(self, root, template, steps):
         self.root = Path(root)
@@ -58,7 +61,7 @@ class Growing:
             self.grow()
 
     def grow(self):
-        """The next step, its event file first."""
+        """Write the next step, its event file first."""
         name = f"{self.next:012d}"
         event = self.root / f"events/{name}/{name}_worker_0.tfevents"
         event.parent.mkdir(parents=True, exist_ok=True)

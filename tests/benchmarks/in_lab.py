@@ -1,7 +1,7 @@
-"""Widgets in a real JupyterLab as a person uses them: what is timed here is on the screen when the clock stops.
+"""Widgets in a real JupyterLab, as a user sees them.
 
-The machine's load distorts what a person waits for less than nothing is known: beside each wall time of a drag stands the CPU time
-that the page's main thread spent on a frame, of which our script and the layout are parts.
+A measurement ends when the result is painted. The machine's load distorts wall times of a drag, so that the CPU time of
+the page's main thread per frame is reported too, of which our script and the layout are parts.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from e2e.looking import Looking
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Marks, from inside the page: when a pointer moved, and when what it led to had been drawn. A task posted in the last animation
-# frame callback runs after style, layout and paint of that frame.
+# Performance marks, set inside the page: when a pointer moved, and when the result was drawn. A task posted in the last
+# animation frame callback runs after style, layout and paint of that frame.
 WATCH_DRAG = """() => {
   window.drag = { waited: [], worked: [], shown: [], asked: 0 };
   const channel = new MessageChannel();
@@ -55,7 +55,7 @@ WATCH_DRAG = """() => {
     return send.call(this, data);
   };
 }"""
-# A page that does nothing but draw canvases of these sizes anew with each movement: what this machine takes for that alone.
+# A page that only redraws canvases of these sizes at each movement: the minimum for this machine.
 PLAIN = """(sizes) => {
   document.body.style.margin = 0;
   const pens = sizes.map(([width, height]) => {
@@ -85,7 +85,7 @@ PLAIN = """(sizes) => {
 SIZES = """() => [...document.querySelectorAll(".smdw-body .smdw-figure canvas")]
   .filter((canvas) => { const box = canvas.getBoundingClientRect(); return box.bottom > 0 && box.top < innerHeight; })
   .map((canvas) => [canvas.clientWidth, canvas.clientHeight])"""
-# When words of a part of the widget first held a text, after the frame that shows it.
+# When an element of the widget first contained a text, after the frame that shows it.
 WATCH_WORDS = """([place, words]) => {
   const root = document.querySelector(".jp-NotebookPanel:not(.lm-mod-hidden)") ?? document.body;
   window.seen = null;
@@ -104,11 +104,11 @@ WATCH_WORDS = """([place, words]) => {
 
 @contextmanager
 def jupyter(work: Path) -> Iterator[tuple[Jupyter, int]]:
-    """A JupyterLab in Chromium, and the port on which that can be sent raw input."""
-    told = subprocess.run(
+    """A JupyterLab in Chromium, and the port for raw input."""
+    done = subprocess.run(
         ["node", str(ROOT / "js" / "scripts" / "chromium.mjs")], capture_output=True, text=True, check=True
     )
-    chromium: dict[str, Any] = json.loads(told.stdout)
+    chromium: dict[str, Any] = json.loads(done.stdout)
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
@@ -127,7 +127,7 @@ def jupyter(work: Path) -> Iterator[tuple[Jupyter, int]]:
 
 
 class Hand(threading.Thread):
-    """Moves the mouse as a hand does: 125 times a second, whether or not the page keeps up."""
+    """Move the mouse 125 times a second, whether or not the page keeps up."""
 
     def __init__(self, port: int, title: str, start: tuple[float, float], end: float, moves: int) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Hand(threading.Thread):
 
 
 def dragging(lab: Jupyter, port: int, run: Path) -> dict[str, Any]:
-    """A slider dragged over all steps: how long each frame took, and what the main thread did in it."""
+    """Drag a slider over all steps; return the duration and work of each frame."""
     notebook = lab.open(
         [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='w')\nw"], size=(1280, 1100)
     ).run(0)
@@ -172,7 +172,7 @@ def dragging(lab: Jupyter, port: int, run: Path) -> dict[str, Any]:
 
     page.evaluate(WATCH_DRAG)
     sweep()
-    seen = page.evaluate("() => window.drag")  # before the mouse is let go, and the slider rests
+    seen = page.evaluate("() => window.drag")  # before the mouse button is released
     page.mouse.up()
     found: list[dict[str, Any]] = []
     over: list[bool] = []
@@ -195,7 +195,10 @@ def dragging(lab: Jupyter, port: int, run: Path) -> dict[str, Any]:
 
 
 def _cpu(events: list[dict[str, Any]]) -> dict[str, float]:
-    """Milliseconds of CPU for a frame that was drawn, on the page's main thread: all of it, our script, style and layout."""
+    """Return milliseconds of CPU per drawn frame on the page's main thread.
+
+    The parts are our script, style and layout.
+    """
     names = {
         "ProxyMain::BeginMainFrame": "all",
         "FireAnimationFrame": "script",
@@ -214,7 +217,10 @@ def _cpu(events: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def choosing(lab: Jupyter, run: Path, busy: str = "", rounds: int = 1) -> list[tuple[float, float]]:
-    """Milliseconds from the click on another tensor to its first picture and to all of its frames; with `busy` while a cell trains."""
+    """Return milliseconds from selecting a tensor to its first and to all frames.
+
+    With `busy`, a cell trains meanwhile.
+    """
     cells = [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='small')\nw", busy or "1"]
     notebook = lab.open(cells, size=(1280, 1100)).run(0)
     look = Looking.at(notebook)
@@ -253,7 +259,7 @@ def _until(notebook: Notebook, place: str, words: str, row: Any) -> float:
 
 
 def opening(lab: Jupyter, run: Path) -> float:
-    """Milliseconds from running the cell to the explorer with its tree and first picture."""
+    """Return milliseconds from running the cell to the explorer with its picture."""
     cells = ["import smdwidgets", f"smdwidgets.explore({str(run)!r})"]
     notebook = lab.open(cells, size=(1280, 1100)).run(0)
     page = notebook.page
@@ -286,7 +292,7 @@ WATCH_STEPS = """() => {
 
 
 def living(lab: Jupyter, root: Path, steps: int = 60) -> list[float]:
-    """Seconds from a step written by another process to its picture on the screen."""
+    """Return seconds from a step of another process to its picture on the screen."""
     command = [sys.executable, "-c", WRITER, str(root), str(ROOT / "tests")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as writer:
         assert writer.stdin
@@ -305,13 +311,13 @@ def living(lab: Jupyter, root: Path, steps: int = 60) -> list[float]:
         pause = np.random.default_rng(0)
         written = {}
         for step in range(3, 3 + steps):
-            # At any time between two looks of the kernel, not in step with them.
+            # At any time between two polls of the kernel, not synchronized with them.
             notebook.page.wait_for_timeout(float(pause.uniform(300, 900)))
             written[step] = write(step)
         notebook.page.wait_for_function("(step) => window.steps[step] > 0", arg=str(2 + steps), timeout=60_000)
         seen = {int(step): at / 1000 for step, at in notebook.page.evaluate("() => window.steps").items()}
         writer.stdin.close()
         writer.wait(30)
-    # A step that was passed over reached the screen with the next one.
+    # A skipped step appears on the screen with the next one.
     later = sorted(seen)
     return [min(seen[s] for s in later if s >= step) - at for step, at in written.items()]

@@ -1,4 +1,7 @@
-"""What smdwidgets does, timed in a process of its own: `python ours.py WHAT RUN`. Prints one JSON object."""
+"""Time smdwidgets in a separate process: `python ours.py WHAT RUN`.
+
+Prints one JSON object.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ OPS = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
 
 
 def open_run(run: str) -> dict[str, float]:
-    """From nothing to every tensor's name and place."""
+    """Open a run and list names and locations of all tensors."""
 
     def once() -> None:
         trial = create_trial(run)
@@ -29,7 +32,10 @@ def open_run(run: str) -> dict[str, float]:
 
 
 def small_value(run: str) -> dict[str, float]:
-    """One value of a few floats, and the least that Python can do for it: a dict lookup, frombuffer, reshape."""
+    """Read one value of a few floats, and the minimum in Python for comparison.
+
+    The minimum is a dict lookup, frombuffer and reshape.
+    """
     trial = create_trial(run)
     names, steps = trial.tensor_names()[:20], trial.steps()
     tensors = [trial.tensor(name) for name in names]
@@ -45,12 +51,12 @@ def small_value(run: str) -> dict[str, float]:
         for tensor, step in pairs:
             np.frombuffer(raw[tensor.name, step], dtype).reshape(shape)
 
-    # Alternating, so that both meet the same machine.
+    # Alternating, so that both see the same load.
     return {"value": best([ours, floor], 30)[0] / len(pairs), "floor": best([ours, floor], 30)[1] / len(pairs)}
 
 
 def large_value(run: str) -> dict[str, float]:
-    """One value of a million floats: the first time, when its file is opened, and again."""
+    """Read one value of a million floats: first, when its file is opened, and again."""
     trial = create_trial(run)
     tensors, steps = [trial.tensor(name) for name in trial.tensor_names()], trial.steps()
     count = len(tensors) * len(steps)
@@ -71,14 +77,14 @@ def large_value(run: str) -> dict[str, float]:
 
 
 def reductions(run: str) -> dict[str, float]:
-    """All 18 reductions of every tensor at every step."""
+    """Compute all 18 reductions of every tensor at every step."""
     trial = create_trial(run)
     trial.tensor_names()
     return rounds(lambda: trial.reductions(worker="*"), 3)
 
 
 def numpy_reductions(run: str) -> dict[str, float]:
-    """numpy's 18 on arrays that are in memory already, per array."""
+    """Compute the 18 reductions with numpy on arrays in memory, per array."""
     array = np.random.default_rng(0).standard_normal(1_000_000, dtype=np.float32)
 
     def once() -> None:
@@ -90,7 +96,7 @@ def numpy_reductions(run: str) -> dict[str, float]:
 
 
 def check(run: str) -> dict[str, float]:
-    """Every record's checksum."""
+    """Verify every record's checksum."""
     catalog, files = Catalog(), Files(run)
     catalog.list_local(run)
     catalog.load_local(run)
@@ -104,7 +110,10 @@ def check(run: str) -> dict[str, float]:
 
 
 def memory(run: str) -> dict[str, float]:
-    """Peak memory of a sweep beyond that of the import, in MB: over the run, and over a plan ten times as long."""
+    """Measure the peak memory of a sweep beyond that of the import, in MB.
+
+    It is measured over the run, and over a plan ten times as long.
+    """
     catalog, files = Catalog(), Files(run)
     catalog.list_local(run)
     catalog.load_local(run)

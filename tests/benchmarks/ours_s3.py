@@ -1,11 +1,14 @@
-"""What smdwidgets takes for a run on S3: `python ours_s3.py open URL [CONCURRENCY]`, or `read URL VALUES`; as peer_s3.py."""
+"""Time smdwidgets on a run on S3.
+
+Usage: `python ours_s3.py open URL [CONCURRENCY]`, or `read URL VALUES`; as peer_s3.py.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 
-# smdebug brings it along, too, before its clock starts.
+# smdebug imports it too, before its clock starts.
 import boto3  # noqa: F401
 from clock import said
 
@@ -15,7 +18,7 @@ TENSORS = 10
 
 
 def opening(url: str, *concurrency: str) -> dict[str, float]:
-    """Seconds until every tensor's name and every step is known."""
+    """Return seconds until names and locations of all tensors and steps are known."""
     begin = time.perf_counter()
     with create_trial(url, **({"concurrency": int(concurrency[0])} if concurrency else {})) as trial:
         trial.tensor_names()
@@ -24,7 +27,7 @@ def opening(url: str, *concurrency: str) -> dict[str, float]:
 
 
 def reading(url: str, count: str) -> dict[str, float]:
-    """So many values one by one, and then all by one call."""
+    """Read so many values one by one, and then all in one call."""
     values = int(count)
     with create_trial(url) as trial:
         trial.tensor_names()

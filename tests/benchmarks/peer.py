@@ -1,4 +1,7 @@
-"""What the peers do, timed in a process of their own: `python peer.py WHAT RUN [SAMPLE]`. Runs in .venv-peers."""
+"""Time the peers in a separate process: `python peer.py WHAT RUN [SAMPLE]`.
+
+Runs in .venv-peers.
+"""
 
 import logging
 import os
@@ -11,7 +14,7 @@ OPS = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
 
 
 def smdebug_trial(run):
-    """A trial of smdebug, with its log off."""
+    """Open a trial of smdebug, with logging off."""
     os.environ["SMDEBUG_LOG_LEVEL"] = "off"
     from smdebug.trials import create_trial
 
@@ -20,7 +23,7 @@ def smdebug_trial(run):
 
 
 def open_run(run, sample):
-    """From nothing to every tensor's name and place."""
+    """Open a run and list names and locations of all tensors."""
     smdebug_trial(run)
 
     def once():
@@ -32,7 +35,7 @@ def open_run(run, sample):
 
 
 def parse_json(run, sample):
-    """Reads and parses the index files with orjson, and keeps nothing."""
+    """Read and parse the index files with orjson, and keep nothing."""
     import orjson
 
     def once():
@@ -45,7 +48,7 @@ def parse_json(run, sample):
 
 
 def values(run, sample):
-    """`value()` of some tensors at some steps, per value."""
+    """Time `value()` of some tensors at some steps, per value."""
     trial = smdebug_trial(run)
     tensors, steps = [trial.tensor(name) for name in sorted(trial.tensor_names())], trial.steps()
     pairs = [(tensor, step) for step in steps for tensor in tensors][:sample]
@@ -59,7 +62,7 @@ def values(run, sample):
 
 
 def reductions(run, sample):
-    """The 18 reductions of some tensors at some steps, per tensor and step."""
+    """Time the 18 reductions of some tensors at some steps, per tensor and step."""
     trial = smdebug_trial(run)
     tensors, steps = [trial.tensor(name) for name in sorted(trial.tensor_names())], trial.steps()
     pairs = [(tensor, step) for step in steps for tensor in tensors][:sample]

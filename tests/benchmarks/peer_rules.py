@@ -1,4 +1,7 @@
-"""Ten rules written as smdebug's documents show, invoked by smdebug: `python peer_rules.py RUN STEPS`. Runs in .venv-peers."""
+"""Ten rules written and invoked with smdebug: `python peer_rules.py RUN STEPS`.
+
+Runs in .venv-peers.
+"""
 
 import logging
 import os
@@ -18,7 +21,10 @@ logging.disable(logging.CRITICAL)
 
 
 class Each(Rule):
-    """A condition on each tensor of a collection, of every worker; notes the steps at which it is met."""
+    """A condition on each tensor of a collection on every worker.
+
+    Records the firing steps.
+    """
 
     def __init__(self, base_trial, collection, limit=0.0):
         super().__init__(base_trial, "")

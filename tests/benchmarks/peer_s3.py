@@ -1,4 +1,7 @@
-"""What smdebug takes for a run on S3: `python peer_s3.py URL VALUES`. Runs in .venv-peers; the endpoint is in AWS_ENDPOINT_URL."""
+"""Time smdebug on a run on S3: `python peer_s3.py URL VALUES`.
+
+Runs in .venv-peers; the endpoint is in AWS_ENDPOINT_URL.
+"""
 
 import logging
 import os
@@ -14,7 +17,7 @@ logging.disable(logging.CRITICAL)
 
 
 def main(url: str, values: int) -> None:
-    """Wall seconds of opening, and of reading some values."""
+    """Return wall seconds of opening, and of reading some values."""
     begin = time.perf_counter()
     trial = create_trial(url)
     steps = trial.steps()

@@ -1,4 +1,7 @@
-"""What smdebug takes to see one new step: `python peer_trial.py TEMPLATE STEPS`. Prints one JSON object."""
+"""Time smdebug seeing a new step: `python peer_trial.py TEMPLATE STEPS`.
+
+Prints one JSON object.
+"""
 
 import statistics
 import sys
@@ -10,7 +13,7 @@ from growing import Growing
 
 
 def main(template, steps):
-    """Grows a run of so many steps by some, and looks for each."""
+    """Add steps to a run of so many steps, and poll for each."""
     from smdebug.trials import create_trial
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
-"""`make bench`: ours beside the peers, in one run; prints a table and writes it to RESULTS.md.
+"""`make bench`: compare with the peers; print a table and write it to RESULTS.md.
 
-    python tests/benchmarks/run.py [--scale 0.25] [--only NAME ...]
+Usage: python tests/benchmarks/run.py [--scale 0.25] [--only NAME ...]
 
-Each figure is CPU seconds of a process of its own, a median, one thread. Peers that take minutes are timed on a sample and
-scaled up; the table says so.
+Each figure is CPU seconds of a separate process, a median, one thread. Peers that take minutes are timed on a sample
+and scaled up; the table states this.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Row:
     met: bool
 
     def cells(self) -> list[str]:
-        """The row of the table."""
+        """Return the row of the table."""
         return [self.what, self.ours, self.peer, self.ratio, self.target, "yes" if self.met else "**no**"]
 
 
 def ask(python: str | Path, program: str, *arguments: str) -> dict[str, float]:
-    """What a program of this folder measures."""
+    """Return what a program of this folder measures."""
     command = [str(python), str(HERE / program), *arguments]
     done = subprocess.run(
         command, env={**os.environ, **ONE_THREAD}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -58,17 +58,17 @@ def ask(python: str | Path, program: str, *arguments: str) -> dict[str, float]:
 
 
 def ours(what: str, run: Path) -> dict[str, float]:
-    """A measure of ours.py."""
+    """Run a measurement in `ours.py`."""
     return ask(sys.executable, "ours.py", what, str(run))
 
 
 def peer(what: str, run: Path, sample: int | None = None) -> dict[str, float]:
-    """A measure of peer.py."""
+    """Run a measurement of peer.py."""
     return ask(PEERS, "peer.py", what, str(run), *([str(sample)] if sample else []))
 
 
 def rustboard(run: Path) -> float:
-    """CPU seconds that TensorBoard's data server takes to load a run with --checksum."""
+    """Return CPU seconds of TensorBoard's data server to load a run with --checksum."""
     binary = subprocess.run(
         [str(PEERS), "-c", "import tensorboard_data_server as t; print(t.server_binary())"],
         capture_output=True, text=True, check=True,
@@ -94,7 +94,7 @@ def rustboard(run: Path) -> float:
 
 
 def seconds(value: float) -> str:
-    """A duration as a person reads it."""
+    """Format a duration for readers."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
         if value >= size:
             return f"{value / size:.3g} {unit}"
@@ -102,7 +102,7 @@ def seconds(value: float) -> str:
 
 
 def times(what: str, mine: float, theirs: float, peer_name: str, least: float, note: str = "") -> Row:
-    """Ours has to be at least so many times faster."""
+    """Ours must be at least so many times faster."""
     ratio = theirs / mine
     return Row(
         what,
@@ -123,7 +123,7 @@ def within(what: str, mine: float, theirs: float, peer_name: str, most: float) -
 
 
 def opening(runs: dict[str, Path], shapes: dict[str, trials.Shape]) -> Iterator[Row]:
-    """From nothing to every tensor's name and place."""
+    """Open a run and list names and locations of all tensors."""
     for name, least in (("A", 30), ("C", 15)):
         mine = ours("open", runs[name])["cpu"]
         yield times(f"open {name}", mine, peer("open", runs[name])["cpu"], "smdebug", least)
@@ -142,11 +142,11 @@ def one_value(runs: dict[str, Path], shapes: dict[str, trials.Shape]) -> Iterato
 
 
 def all_reductions(runs: dict[str, Path], shapes: dict[str, trials.Shape]) -> Iterator[Row]:
-    """18 reductions of everything."""
+    """All 18 reductions."""
     for name, least, sample in (("B", 120, 20), ("A", 500, 1000), ("C", 500, 1000)):
         records = shapes[name].records
         mine = ours("reductions", runs[name])["cpu"]
-        # smdebug reads the first worker's tensor; ours reads every worker's.
+        # smdebug reads the first worker's tensor; ours reads those of all workers.
         theirs = peer("reductions", runs[name], sample)["cpu"] * records
         yield times(
             f"18 reductions of all of {name}", mine, theirs, "smdebug", least, f" ({sample} of {records:,} timed)"
@@ -157,7 +157,7 @@ def all_reductions(runs: dict[str, Path], shapes: dict[str, trials.Shape]) -> It
 
 
 def checksums(runs: dict[str, Path], shapes: dict[str, trials.Shape]) -> Iterator[Row]:
-    """True checksums of every record."""
+    """Verify true checksums of all records."""
     theirs = sorted(rustboard(runs["B_crc"]) for _ in range(3))[1]
     yield times("verify all checksums of B", ours("check", runs["B_crc"])["cpu"], theirs, "rustboard --checksum", 15)
 
@@ -179,7 +179,7 @@ PARTS: dict[str, Callable[[dict[str, Path], dict[str, trials.Shape]], Iterator[R
 
 
 def main() -> int:
-    """Measures, prints, writes."""
+    """Measure, print and write the results."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument(
         "--scale", type=float, default=0.25, help="share of run B that is written (1: 4 GB; default 0.25)"

@@ -1,6 +1,8 @@
-"""One reader of a TensorBoard log, timed in a process of its own: `python tensorboard_readers.py WHO LOG`.
+"""Time one reader of a TensorBoard log in a separate process.
 
-Peak memory is what the process has beyond what importing the reader took.
+Usage: `python tensorboard_readers.py WHO LOG`.
+
+Peak memory excludes that of importing the reader.
 """
 
 import logging
@@ -30,26 +32,29 @@ UNLIMITED = dict.fromkeys(
 
 
 def status(pid="self", field="VmHWM"):
-    """Kilobytes of a process, as Linux says."""
+    """Return kilobytes of a process, as reported by Linux."""
     return int(re.search(rf"^{field}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.M)[1])
 
 
 def timed(work):
-    """CPU and wall seconds of one reading, and megabytes it took."""
+    """Return the CPU and wall seconds of one reading, and the megabytes it took."""
     before = status(field="VmRSS")
     cpu, wall = once(work)
     return {"cpu": cpu, "wall": wall, "megabytes": (status() - before) / 1024}
 
 
 def ours(log):
-    """From nothing to every scalar as a column and everything else by place, all checksums verified."""
+    """Read all scalars as columns and the locations of other values, with checksums."""
     from smdwidgets.trials import TensorBoardTrial
 
     return timed(lambda: kept.append(TensorBoardTrial("log", log, live=False)))
 
 
 def ours_held(log):
-    """The same, and all values held as they were written, images still encoded: no file is needed to give them."""
+    """The same, with all values in memory as they were written, images encoded.
+
+    No file is needed to return them.
+    """
     from smdwidgets.trials import TensorBoardTrial
 
     took = timed(lambda: kept.append(TensorBoardTrial("log", log, live=False, hold=True)))
@@ -61,7 +66,7 @@ def ours_held(log):
 
 
 def ours_given(log):
-    """The same, and all values given once: histograms as one array, every event of the images as it was written."""
+    """The same, and return all values once: histograms as one array, images encoded."""
     from smdwidgets.trials import TensorBoardTrial
 
     def work():
@@ -74,7 +79,7 @@ def ours_given(log):
 
 
 def ours_cached(log):
-    """A second opening, where a cache was kept at the first."""
+    """Open a log again, with the cache of the first time."""
     from smdwidgets.trials import TensorBoardTrial
 
     cache = Path(log).parent / "cache"
@@ -83,14 +88,14 @@ def ours_cached(log):
 
 
 def accumulator(log):
-    """TensorBoard's own reader in Python, nothing sampled away."""
+    """TensorBoard's own reader in Python, without sampling."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     return timed(lambda: kept.append(EventAccumulator(log, size_guidance=UNLIMITED).Reload()))
 
 
 def tbparse(log):
-    """tbparse, which goes through EventAccumulator to pandas."""
+    """tbparse, which converts from EventAccumulator to pandas."""
     from tbparse import SummaryReader
 
     return timed(lambda: kept.append(SummaryReader(log, extra_columns={"wall_time"}).scalars))
@@ -121,7 +126,7 @@ def server(log, *options):
 
 
 def server_checked(log):
-    """The same with its checksums on."""
+    """The same with checksums on."""
     return server(log, "--checksum")
 
 

@@ -1,4 +1,6 @@
-"""The runs that benchmarks read, made once in .cache/bench: always the same numbers for the same scale.
+"""The runs that benchmarks read, written once to .cache/bench.
+
+The values depend only on the scale.
 
 A: 200,000 small records (2,000 tensors of 64 float32, 100 steps)
 B: 4 GB in 1,000 records (50 tensors of 1,000,000 float32, 20 steps); by default a quarter of the steps
@@ -23,7 +25,7 @@ FOLDER = Path(__file__).resolve().parents[2] / ".cache" / "bench"
 
 @dataclass(frozen=True)
 class Shape:
-    """How big a run is."""
+    """The size of a run."""
 
     steps: int
     tensors: int
@@ -32,16 +34,16 @@ class Shape:
 
     @property
     def records(self) -> int:
-        """How many tensors it holds in all."""
+        """The number of tensors."""
         return self.steps * self.tensors * self.workers
 
     def names(self) -> list[str]:
-        """The names of its tensors."""
+        """The names of the tensors."""
         return [f"layer{i // 4}.{('weight', 'bias', 'grad_weight', 'grad_bias')[i % 4]}" for i in range(self.tensors)]
 
 
 def shapes(scale: float) -> dict[str, Shape]:
-    """The three runs; `scale` is the share of B's steps that are written."""
+    """Return the three runs; `scale` is the share of B's steps that are written."""
     return {
         "A": Shape(steps=100, tensors=2000, elements=64),
         "B": Shape(steps=max(1, round(20 * scale)), tensors=50, elements=1_000_000),
@@ -50,7 +52,7 @@ def shapes(scale: float) -> dict[str, Shape]:
 
 
 def write(root: Path, shape: Shape) -> None:
-    """Writes a finished run."""
+    """Write an ended run."""
     random = np.random.default_rng(7)
     names = shape.names()
     workers = [f"worker_{rank}" for rank in range(shape.workers)]
@@ -82,7 +84,10 @@ def write(root: Path, shape: Shape) -> None:
 
 
 def _as_smdebug_leaves_them(root: Path) -> None:
-    """Rewrites the index files without the checksums that only our writer notes, so that both sides read the same bytes."""
+    """Remove the checksums from index files, which only our writer adds.
+
+    Both sides then read the same bytes.
+    """
     for file in (root / "index").rglob("*.json"):
         index = json.loads(file.read_bytes())
         for entry in index["tensor_payload"]:
@@ -91,7 +96,7 @@ def _as_smdebug_leaves_them(root: Path) -> None:
 
 
 def with_true_checksums(source: Path, target: Path) -> None:
-    """Copies a run's event files as a checker wants them: each footer the checksum of its payload."""
+    """Copy a run's event files with true checksums of payloads in the footers."""
     for file in sorted((source / "events").rglob("*.tfevents")):
         data = bytearray(file.read_bytes())
         view = memoryview(data)
@@ -110,7 +115,10 @@ def with_true_checksums(source: Path, target: Path) -> None:
 
 
 def ensure(scale: float, names: Collection[str] = ("A", "B", "C", "B_crc")) -> dict[str, Path]:
-    """Paths of the runs, those of these names written if they are not there: A, B, C, and B with true checksums as "B_crc"."""
+    """Return paths of the runs A, B, C, and B with true checksums; write missing ones.
+
+    The latter is "B_crc".
+    """
     found = {}
     for name, shape in shapes(scale).items():
         found[name] = FOLDER / f"{name}_{shape.steps}x{shape.tensors}x{shape.elements}x{shape.workers}_plain"

@@ -1,7 +1,9 @@
-"""Asks a package of smdebug's API everything public about runs: `python ask.py MODULE RUN ...` prints one JSON object.
+"""Call the public API of smdebug or smdwidgets on runs.
 
-Runs in the peers' environment with `smdebug` and in ours with `smdwidgets`. Each answer stands under the call that gave it,
-so that two packages are compared call by call.
+Usage: `python ask.py MODULE RUN ...`; prints one JSON object.
+
+Runs in the peers' environment with `smdebug` and in ours with `smdwidgets`. The key of each result is the call, so that
+both packages are compared call by call.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ REDUCTIONS = ["min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2"
 
 
 def plain(value: Any) -> Any:
-    """An answer in JSON's words."""
+    """Convert a result to JSON types."""
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
         if array.dtype.kind in "US":
@@ -43,7 +45,7 @@ def plain(value: Any) -> Any:
 
 
 class Asked(dict):
-    """Answers by call."""
+    """Results by call."""
 
     def ask(self, call: str, **names: Any) -> Any:
         try:
@@ -56,19 +58,19 @@ class Asked(dict):
 
     @staticmethod
     def spelled(call: str, names: dict[str, Any]) -> str:
-        told = {
+        arguments = {
             name: getattr(value, "name", value)
             for name, value in names.items()
             if name not in ("trial", "t", "open", "__builtins__")
         }
         tensor = names.get("t")
         return " ".join(
-            [call, *(f"{name}={value}" for name, value in told.items()), f"of {tensor.name}" if tensor else ""]
+            [call, *(f"{name}={value}" for name, value in arguments.items()), f"of {tensor.name}" if tensor else ""]
         )
 
 
 def about(module: str, path: str) -> dict[str, Any]:
-    """Every answer about one run."""
+    """Return the results of all calls about one run."""
     trials = importlib.import_module(f"{module}.trials")
     modes = importlib.import_module(f"{module}.core.modes").ModeKeys
     asked = Asked()
@@ -114,7 +116,7 @@ def about(module: str, path: str) -> dict[str, Any]:
 
 
 def about_tensor(asked: Asked, trial: Any, t: Any, modes: Any, some: list[int]) -> None:
-    """Every answer about one tensor."""
+    """Return the results of all calls about one tensor."""
     ask = lambda call, **names: asked.ask(call, t=t, **names)  # noqa: E731
     for mode in modes:
         ask("t.steps(mode)", mode=mode)

@@ -1,4 +1,4 @@
-"""smdebug 1.0.34 in an environment of its own, and the runs that it writes there."""
+"""smdebug 1.0.34 in a separate environment, and the runs that it writes there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENVIRONMENT = {
 
 
 def output(*command: str | Path, cwd: Path | None = None) -> str:
-    """What a program writes; its complaint if it fails."""
+    """Return the output of a program; fail with its error message."""
     done = subprocess.run(command, env=ENVIRONMENT, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
@@ -26,7 +26,7 @@ def output(*command: str | Path, cwd: Path | None = None) -> str:
 
 @pytest.fixture(scope="session")
 def smdebug_python(repository: Path) -> Path:
-    """The Python that has smdebug."""
+    """The Python interpreter that has smdebug."""
     folder = repository / ".venv-peers"
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if not python.exists():
@@ -36,7 +36,7 @@ def smdebug_python(repository: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(smdebug_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs that smdebug has written."""
+    """Runs written by smdebug."""
     folder = tmp_path_factory.mktemp("by-smdebug")
     output(smdebug_python, Path(__file__).with_name("write_runs.py"), folder)
     return folder

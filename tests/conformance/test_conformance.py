@@ -1,6 +1,7 @@
-"""The same runs, written by smdebug, read by smdebug and by us: every public call gives the same answer.
+"""Read the same runs with smdebug and smdwidgets and compare every public call.
 
-What differs on purpose is listed here, with the reason; docs/differences.md tells it to people.
+The runs are written by smdebug. Intended differences are listed here with the reason, and documented in
+docs/differences.md.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ import pytest
 
 from conformance.conftest import output
 
-#: Calls (and smdebug's answers) where ours differs on purpose.
+#: Calls (and smdebug's results) that differ on purpose.
 ON_PURPOSE = [
-    # smdebug breaks down; ours answers.
+    # smdebug fails; smdwidgets returns a result.
     (r"", r"KeyError|NameError|AttributeError|IndexError"),
-    # Norms are over all elements. numpy's matrix norms, or its refusal of other ranks, are meant by nobody.
+    # Norms are over all elements, not numpy's matrix norms, which reject other ranks.
     (r"t\.reduction_value\(.*name=l[12] ", r""),
 ]
 
 
 def numbers_apart(answer: Any) -> bool:
-    """Whether an answer is one number, compared with a tolerance: numpy sums in another order."""
+    """Return whether a result is one number, which is compared with a tolerance.
+
+    numpy sums in another order.
+    """
     return isinstance(answer, dict) and isinstance(answer.get("is"), str) and len(answer["is"]) < 40
 
 
@@ -45,7 +49,7 @@ def on_purpose(call: str, theirs: Any) -> bool:
 
 @pytest.fixture(scope="module")
 def answers(smdebug_python: Path, runs: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Both packages' answers, by run."""
+    """Results of both packages by run."""
     ask = Path(__file__).with_name("ask.py")
     names = sorted(folder.name for folder in runs.iterdir())
     theirs = json.loads(output(smdebug_python, ask, "smdebug", *names, cwd=runs))
@@ -65,7 +69,7 @@ def test_every_call_on_every_run(answers: dict[str, dict[str, dict[str, Any]]]) 
     assert not wrong, f"{len(wrong)} of {asked} answers differ:\n" + "\n".join(wrong[:20])
 
 
-def test_the_runs_hold_what_is_to_be_compared(answers: dict[str, dict[str, dict[str, Any]]]) -> None:
+def test_runs_contain_the_compared_features(answers: dict[str, dict[str, dict[str, Any]]]) -> None:
     assert len(answers) == 13
     theirs = {run: both["theirs"] for run, both in answers.items()}
     assert theirs["collections_missing"] == {"create_trial": {"raises": "MissingCollectionFiles"}}

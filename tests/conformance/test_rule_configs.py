@@ -1,4 +1,4 @@
-"""Base configurations and actions as smdebug-rulesconfig 1.0.1 gives them."""
+"""Base configurations and actions equal those of smdebug-rulesconfig 1.0.1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(json.dumps({
 COLLECTIONS = ["weights", "gradients", "losses", "input_image", "relu_output", "relu_input", "input_sequence"]
 
 
-def test_what_a_training_request_is_made_of(smdebug_python: Path) -> None:
+def test_parts_of_a_training_request(smdebug_python: Path) -> None:
     names = [
         name
         for name, made in vars(rule_configs).items()
@@ -36,10 +36,10 @@ def test_what_a_training_request_is_made_of(smdebug_python: Path) -> None:
         assert getattr(rule_configs, name)() == configuration, name
     for name, collection in theirs["collections"].items():
         ours = rule_configs.get_collection(name)
-        # Those of ReLU lack the nesting that all others have, and that a request needs.
+        # Configurations of ReLU lack the nesting that all others have and that a request needs.
         assert collection in (ours, ours["CollectionParameters"]), name
     ours = ActionList(StopTraining("job-1"), Email("abc@abc.com"), SMS("+1234567890"))
-    # A list of objects whose quotes are escaped; order of keys and spaces mean nothing.
+    # A list of objects with escaped quotes; the order of keys and spaces are irrelevant.
     assert _decoded(ours.serialize()) == _decoded(theirs["actions"])
 
 

@@ -1,6 +1,6 @@
-"""Run in the peers' environment: `python write_runs.py FOLDER` writes runs with smdebug's own writer and hook.
+"""Write runs with smdebug's writer and hook: `python write_runs.py FOLDER`.
 
-No framework takes part: a hook of smdebug needs somebody to call it at each step, and here that is a loop over numpy arrays.
+Runs in the peers' environment, without a framework: a loop over numpy arrays calls smdebug's hook.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LoopHook(BaseHook):
         return np.asarray(tensor_value)
 
     def at(self, mode: modes, tensors: dict[str, np.ndarray]) -> None:
-        """One step of the loop."""
+        """Save one step of the loop."""
         self.set_mode(mode)
         if not self.prepared_collections:
             self._prepare_collections()
@@ -74,13 +74,13 @@ class LoopHook(BaseHook):
         self._increment_step()
 
     def end(self) -> None:
-        """The loop is over; the collections by now know every tensor's name."""
+        """End the loop; by now the collections contain the names of all tensors."""
         self.export_collections()
         self.close()
 
 
 def loop(hook: LoopHook, steps: int) -> None:
-    """A training that is none: TRAIN, with an EVAL every fourth step and a PREDICT at the end."""
+    """Write a run: TRAIN, with an EVAL every fourth step and a PREDICT at the end."""
     random = np.random.default_rng(7)
     for step in range(steps):
         mode = modes.PREDICT if step > steps - 3 else modes.EVAL if step % 4 == 3 else modes.TRAIN
@@ -100,7 +100,7 @@ def loop(hook: LoopHook, steps: int) -> None:
 
 
 def core(root: Path, workers: int, written: list[int] | None = None, given: tuple[Collection, ...] = ()) -> Path:
-    """The collection files of a run that the bare writer makes."""
+    """Write the collection files of a run of the bare writer."""
     manager = CollectionManager()
     for collection in (Collection("default"), *given):
         manager.add(collection)
@@ -113,7 +113,7 @@ def core(root: Path, workers: int, written: list[int] | None = None, given: tupl
 def save(
     root: Path, step: int, tensors: dict, worker: str = "worker_0", mode: modes = modes.GLOBAL, at: int | None = None
 ) -> None:
-    """One step of one worker by the bare writer."""
+    """Write one step of one worker with the bare writer."""
     with FileWriter(trial_dir=str(root), step=step, worker=worker) as writer:
         for name, value in tensors.items():
             writer.write_tensor(tdata=value, tname=name, mode=mode, mode_step=step if at is None else at)

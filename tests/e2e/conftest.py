@@ -36,11 +36,11 @@ def playwright() -> Iterator[Playwright]:
 @pytest.fixture(scope="session")
 def browser(playwright: Playwright, repository: Path) -> Iterator[Browser]:
     """The Chromium of this machine, without a display."""
-    told = subprocess.run(
+    done = subprocess.run(
         ["node", str(repository / "js" / "scripts" / "chromium.mjs")], capture_output=True, text=True, check=False
     )
-    assert told.returncode == 0, told.stderr
-    chromium = json.loads(told.stdout)
+    assert done.returncode == 0, done.stderr
+    chromium = json.loads(done.stdout)
     # Nothing but loopback has an address.
     args = [*chromium["args"], "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
     browser = playwright.chromium.launch(executable_path=chromium["path"], args=args, headless=True)

@@ -1,4 +1,4 @@
-"""Runs a training script to its end and reads back what it left, with this package and with smdebug."""
+"""Run a training script to its end and read its run with this package and smdebug."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PEERS = ROOT / ".venv-peers" / ("Scripts/python.exe" if os.name == "nt" else "bi
 
 
 class Smdebug:
-    """smdebug 1.0.34 in a process of its own, which reads many runs."""
+    """smdebug 1.0.34 in a separate process, which reads many runs."""
 
     def __init__(self) -> None:
         env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -31,7 +31,7 @@ class Smdebug:
         )
 
     def read(self, run: Path) -> dict[str, object]:
-        """Its steps, whether it has loaded all of them, and the last value of a tensor."""
+        """Return the steps, whether all are loaded, and the last value of a tensor."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{run}\n")
@@ -67,13 +67,16 @@ def run_script(text: str, folder: Path, *arguments: object) -> subprocess.Comple
 
 
 def default_signals() -> None:
-    """Handle signals as in a terminal: a test run in the background, or under nohup, ignores some of them."""
+    """Handle signals as in a terminal.
+
+    A test run in the background ignores some of them.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 def check(framework: str, hold: str, end: str, folder: Path, smdebug: Smdebug) -> None:
-    """A script with this framework, hold and end leaves a complete run, which both packages read alike."""
+    """Assert that a script leaves a complete run, which both packages read alike."""
     run = folder / "run"
     done = run_script(script(framework, hold, end), folder, run)
     expected = ENDS[end]

@@ -1,6 +1,6 @@
-"""Training scripts that end in every way, with the hook held in every way, for every framework.
+"""Training scripts for all ways to end, ways to hold the hook, and frameworks.
 
-A script is a file of its own, run in a process of its own: nothing in it closes the hook unless its way to end says so.
+A script is a separate file, run in a separate process. It closes the hook only if its way to end does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import signal
 import textwrap
 from dataclasses import dataclass
 
-#: Steps that each script trains; what it must leave behind.
+#: Steps that each script trains; all must be in its run.
 STEPS = 5
 
 NUMPY = """
@@ -169,7 +169,7 @@ HOLDS = {
     """,
 }
 
-#: Of frameworks whose models call the hook: a hook that a set-up function created and forgot.
+#: For frameworks whose models call the hook: the function that created the hook does not return it.
 MODEL_HOLDS = {
     **HOLDS,
     "only the model's callbacks": """
@@ -200,7 +200,7 @@ class End:
     with_block: str | None = None
 
 
-#: Waits, without a call to the hook, until all that was saved can be read. Bounded, so that a failure ends.
+#: Waits, without a call to the hook, until all saved steps are readable. Bounded, so that a failure ends.
 _WRITTEN = """
 deadline = time.monotonic() + 60
 while not os.path.exists(LAST) and time.monotonic() < deadline:
@@ -223,7 +223,7 @@ ENDS = {
 
 
 def script(framework: str, hold: str, end: str) -> str:
-    """The text of a script. Its argument is the run's directory."""
+    """Return the text of a script. Its argument is the run's directory."""
     head = f"""
         import os, signal, sys, textwrap, threading, time
         RUN = sys.argv[1]

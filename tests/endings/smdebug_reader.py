@@ -1,4 +1,7 @@
-"""Reads runs with smdebug, in its own environment: a path a line comes in, a line of JSON a run goes out."""
+"""Read runs with smdebug in its environment.
+
+Each line of input is a path; each line of output is JSON.
+"""
 
 import json
 import logging
@@ -10,7 +13,7 @@ from smdebug.trials import create_trial  # noqa: E402
 for line in sys.stdin:
     trial = create_trial(line.rstrip("\n"))
     refreshes = 0
-    # A client's own loop; without an end marker it would never end.
+    # A client's loop; without an end marker it would never end.
     while not trial.loaded_all_steps and refreshes < 3:
         trial.refresh_data()
         refreshes += 1

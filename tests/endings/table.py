@@ -1,4 +1,4 @@
-"""The table of ways to end and ways to hold the hook, as a test of one framework."""
+"""Test the table of ways to end and ways to hold the hook for one framework."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["smdebug", "table"]
 
 @pytest.fixture(scope="module")
 def smdebug() -> Iterator[Smdebug]:
-    """smdebug, which reads the runs too."""
+    """smdebug, which also reads the runs."""
     reader = Smdebug()
     yield reader
     reader.close()
 
 
 def table(framework: str, holds: Mapping[str, str] = HOLDS) -> Callable[..., None]:
-    """A test that runs a script of this framework for each cell of the table."""
+    """Return a test that runs a script of this framework for each cell of the table."""
 
     @pytest.mark.skipif(os.name == "nt", reason="the table is one of POSIX signals")
     @pytest.mark.parametrize("hold", holds)

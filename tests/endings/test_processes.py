@@ -1,4 +1,4 @@
-"""Signals with handlers of the script's own, threads, forks and child processes: each a process that really ends so."""
+"""Signal handlers of scripts, threads, forks and child processes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ HEAD = "import os, signal, sys, threading, time\nRUN = sys.argv[1]\n" + textwrap
 
 
 def run(code, tmp_path):
-    """What a script printed, its exit status, and the run it left."""
+    """Return the output of a script, its exit status, and its run."""
     done = run_script(HEAD + textwrap.dedent(code), tmp_path, tmp_path / "run")
     return done, tmp_path / "run"
 
 
 def left(run):
-    """Steps and end of a run."""
+    """Return steps and end of a run."""
     with create_trial(run) as trial:
         end = trial.run_end()
         return trial.steps(), None if end is None else str(end)
@@ -132,7 +132,7 @@ def test_handlers_are_given_back_when_the_last_hook_closes(tmp_path):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_signal_at_any_moment_leaves_a_complete_run(seed, tmp_path):
-    """The handler runs between any two instructions of the training, those within the hook among them."""
+    """The handler can run between any two instructions, also inside the hook."""
     script = tmp_path / "train.py"
     script.write_text(
         HEAD
@@ -328,7 +328,10 @@ def test_forked_child_that_is_terminated_dies_at_once_and_touches_nothing(tmp_pa
 
 
 def test_fork_while_other_threads_save(tmp_path):
-    """The child inherits locks that nobody will release; nothing it does with the hook may wait for them."""
+    """The child inherits locks that nothing releases.
+
+    Calls of the hook must not wait for them.
+    """
     done, path = run(
         """
         hook = make_hook()
@@ -361,7 +364,7 @@ def test_fork_while_other_threads_save(tmp_path):
 
 
 def test_process_that_ends_while_another_writes_the_same_worker(tmp_path):
-    """The second process trains to its end unrecorded, says why, and leaves the first one's run alone."""
+    """The second process trains unrecorded with a warning; the first run is unchanged."""
     path = tmp_path / "run"
     script = tmp_path / "train.py"
     script.write_text(HEAD + "hook = make_hook()\ntrain(hook)\nprint('trained', flush=True)\nsys.stdin.read()\n")
@@ -384,7 +387,7 @@ def test_process_that_ends_while_another_writes_the_same_worker(tmp_path):
 
 
 def test_process_ids_that_come_again_do_not_keep_a_directory(tmp_path):
-    """In a container every training is process 1: the claim of one that was killed has the number of the next."""
+    """In a container every training is process 1, also the next one after a kill."""
     done, path = run(
         """
         import json, socket
@@ -414,7 +417,7 @@ def test_claim_of_another_machine_counts_while_it_is_touched(age, recorded, tmp_
 
 
 def test_ctrl_c_while_the_hook_closes_loses_nothing(tmp_path):
-    """A second Ctrl-C, or one in `close()` itself: the end of the process finishes what was begun."""
+    """A second Ctrl-C, or one in `close()`: the exit handler completes pending work."""
     done, path = run(
         """
         from smdwidgets.hooks import recorder
@@ -436,7 +439,7 @@ def test_ctrl_c_while_the_hook_closes_loses_nothing(tmp_path):
 
 
 def test_steps_are_readable_while_training_sleeps(tmp_path):
-    """Nothing waits for the next call of the hook: a reader sees what a killed process would leave."""
+    """Steps are written without another call of the hook."""
     path = tmp_path / "run"
     script = tmp_path / "train.py"
     script.write_text(HEAD + "train(make_hook())\nprint('trained', flush=True)\nsys.stdin.read()\n")

@@ -1,4 +1,4 @@
-"""However a training script ends, and however it holds its hook, it leaves a complete run."""
+"""A training script leaves a complete run however it ends and holds its hook."""
 
 from endings.scripts import ENDS, HOLDS, NUMPY
 from endings.table import smdebug, table  # noqa: F401  # a fixture

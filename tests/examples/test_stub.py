@@ -1,4 +1,4 @@
-"""The examples in the extension module's stub, which no import would find, are true."""
+"""The examples in the extension module's stub are true. doctest cannot import it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def examples() -> list[doctest.DocTest]:
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
-def test_an_example_is_true(example, tmp_path, monkeypatch):
+def test_example_is_true(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)

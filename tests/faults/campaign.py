@@ -1,6 +1,6 @@
-"""What all parts of the campaign share: its seed, its size, and the figures it leaves behind.
+"""Seed, size and counters of all parts of the fault campaign.
 
-`FAULTS_SEED` chooses other inputs, `FAULTS_SIZE=long` tries them all; without them every run is the same small one.
+`FAULTS_SEED` selects other inputs, `FAULTS_SIZE=long` all inputs. The default is the same small sample for every run.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ FIGURES = Path(__file__).resolve().parents[2] / ".cache" / "faults"
 
 
 def rng(*of: object) -> random.Random:
-    """Chances of its own for each part, the same for the same seed."""
+    """Return a random generator for a part; equal seeds give equal sequences."""
     return random.Random(f"{SEED} {of}")
 
 
 def size(short: int, long: int) -> int:
-    """How many of something."""
+    """Return a number of cases by campaign size."""
     return long if LONG else short
 
 
 def some(things: Sequence[T], short: int, chance: random.Random) -> Sequence[T]:
-    """All of them in the long campaign, else so many, in their order."""
+    """Return all items in the long campaign, else a sample in their order."""
     if LONG or len(things) <= short:
         return things
     return [things[at] for at in sorted(chance.sample(range(len(things)), short))]
 
 
 def most_memory() -> int:
-    """The most bytes that this process has had in memory."""
+    """Return the peak memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 @contextmanager
 def tally(name: str) -> Iterator[Counter[str]]:
-    """Counts outcomes, and leaves them for `make faults` to print."""
+    """Counts outcomes, and stores them for `make faults`."""
     counts: Counter[str] = Counter()
     began = time.monotonic()
     yield counts

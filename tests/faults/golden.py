@@ -1,4 +1,4 @@
-"""The golden runs in memory: their files, and every value there is in them."""
+"""The golden runs in memory: their files and all their values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from python.trials import golden
 from smdwidgets import _core
 from smdwidgets.exceptions import SMDebugError
 
-#: What smdebug writes where a checksum belongs.
+#: The constant that smdebug writes instead of a checksum.
 CONSTANT = (0x062D_C0B3).to_bytes(4, "little")
 
 Key = tuple[str, int, str]  # recorded name, step, worker
@@ -22,14 +22,14 @@ Key = tuple[str, int, str]  # recorded name, step, worker
 
 @dataclass
 class InMemory:
-    """A run's files by key, and the values that it has while it is sound."""
+    """A run's files by key, and the values that it has while it is intact."""
 
     name: str
     files: dict[str, bytes]
     entries: dict[Key, _core.Entry] = field(default_factory=dict)
     values: dict[Key, NDArray] = field(default_factory=dict)
     _doubled: dict[str, set[str]] = field(default_factory=dict)
-    _told: dict[Key, tuple[object, ...]] = field(default_factory=dict)
+    _facts: dict[Key, tuple[object, ...]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, name: str, folder: Path) -> InMemory:
@@ -44,10 +44,10 @@ class InMemory:
             try:
                 value = entry.decode(loaded.record(entry))
             except SMDebugError:
-                continue  # damaged on purpose: nothing is right there
+                continue  # damaged on purpose: no correct values
             loaded.entries[key_of(entry)] = entry
             loaded.values[key_of(entry)] = value
-            loaded._told[key_of(entry)] = told(entry)
+            loaded._facts[key_of(entry)] = facts_of(entry)
         return loaded
 
     def indexes(self) -> dict[str, bytes]:
@@ -58,24 +58,24 @@ class InMemory:
         }
 
     def doubled(self, file: str) -> set[str]:
-        """Names that an index file has more than once."""
+        """Return the names that an index file contains more than once."""
         if file not in self._doubled:
             found = Counter(re.findall(rb'"tensorname": *"([^"]*)"', self.files[file]))
             self._doubled[file] = {name.decode() for name, times in found.items() if times > 1}
         return self._doubled[file]
 
     def is_as_it_was(self, entry: _core.Entry) -> bool:
-        """Whether an entry of the sound run says the very same: then its value is the one that is known, and need not be read."""
-        return self._told.get(key_of(entry)) == told(entry)
+        """Return whether an entry equals one of the intact run, whose value is known."""
+        return self._facts.get(key_of(entry)) == facts_of(entry)
 
     def record(self, entry: _core.Entry, content: bytes | None = None) -> bytes:
-        """The bytes where an entry says its record is; of another content of its file, if given."""
+        """Return the bytes at an entry's location, by default from the run's files."""
         if content is None:
             content = self.files.get(entry.event_key, b"")
         return content[entry.offset : entry.offset + entry.length]
 
     def is_vouched(self, entry: _core.Entry) -> bool:
-        """Whether there is a checksum of the record's content."""
+        """Return whether the record's content has a checksum."""
         return entry.crc is not None or not self.record(entry).endswith(CONSTANT)
 
 
@@ -83,8 +83,8 @@ def key_of(entry: _core.Entry) -> Key:
     return entry.name, entry.step, entry.worker
 
 
-def told(entry: _core.Entry) -> tuple[object, ...]:
-    """All that decoding its record goes by, and where that is."""
+def facts_of(entry: _core.Entry) -> tuple[object, ...]:
+    """Return everything that determines how the record is decoded, and its location."""
     return (
         entry.name,
         entry.event_key,
@@ -99,7 +99,7 @@ def told(entry: _core.Entry) -> tuple[object, ...]:
 
 
 def entries_of(indexes: dict[str, bytes]) -> list[_core.Entry]:
-    """All that these index files speak of."""
+    """Return all entries of these index files."""
     catalog = _core.Catalog()
     catalog.load_many(list(indexes.items()))
     found: list[_core.Entry] = []
@@ -113,7 +113,7 @@ def entries_of(indexes: dict[str, bytes]) -> list[_core.Entry]:
 
 
 def same(one: NDArray, other: NDArray) -> bool:
-    """Bit for bit, NaN being NaN."""
+    """Return whether values are equal bit by bit, with NaN equal to NaN."""
     return (
         one.dtype == other.dtype
         and one.shape == other.shape

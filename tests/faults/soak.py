@@ -1,9 +1,11 @@
-"""Follow a live run with an explorer and ten rules attached: `python soak.py SECONDS BEGINNING [REPORT]`.
+"""Watch a live run with an explorer and ten rules, and measure resources.
 
-Another process writes BEGINNING steps as fast as it can, then 50 steps a second. This process receives packets as a page does,
-reads values as a notebook does, and records memory, open files and threads every few seconds. SECONDS start when rules and
-explorer have caught up with the beginning: by then every cache of fixed size is full. The last line printed is the result as
-JSON.
+Usage: `python soak.py SECONDS BEGINNING [REPORT]`.
+
+Another process writes BEGINNING steps as fast as it can, then 50 steps a second. This process receives packets as a
+page does, reads values as a notebook does, and records memory, open files and threads every few seconds. SECONDS start
+after rules and explorer have processed the beginning: by then every cache of fixed size is full. The last line printed
+is the result as JSON.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ from python.widgets.talk import Page
 from smdwidgets.rules import RuleRunner, measurements
 
 RATE = 50
-#: What rules may keep of each step of the beginning: less than they ask for, so that this cache is full too.
+#: Cache bytes of rules per step of the beginning: less than they need, so that this cache is full, too.
 KEPT_A_STEP = measurements.CACHE_BYTES // 16_000
-#: How far the training of a short soak may be ahead of the rules, so that a busy machine makes it slow and fails nothing.
+#: Steps that the training of a short soak may be ahead of the rules. A busy machine slows it down and does not fail the
+#: test.
 AHEAD = 250
-#: Seconds that catching up with the beginning may take on a slow machine.
+#: Seconds for processing the beginning on a slow machine.
 WARM_UP = 900
 RULES: dict[str, dict[str, Any]] = {
     "VanishingGradient": {},
@@ -58,7 +61,10 @@ WANT = {
 
 
 def write(root: str, rate: float, beginning: int) -> None:
-    """Train small layers with a falling loss. Each line of standard input is the next step that must not be saved yet."""
+    """Train small layers with a falling loss.
+
+    Each line of standard input is the next step that must not be saved yet.
+    """
     from smdwidgets.hooks.numpy import Hook
 
     chance = np.random.default_rng(1)
@@ -76,7 +82,7 @@ def write(root: str, rate: float, beginning: int) -> None:
             changed.notify()
 
     def may_save(step: int) -> bool:
-        """Wait for this step's time and for permission to save it; return False when the training ends instead."""
+        """Wait until this step may be saved; return False if the training ends instead."""
         with changed:
             if step >= beginning:
                 changed.wait_for(lambda: ended, max(0.0, began + (step - beginning) / rate - time.monotonic()))
@@ -101,7 +107,7 @@ def write(root: str, rate: float, beginning: int) -> None:
 
 
 class Browser(Page):
-    """A page that looks at what it is sent and keeps none of it."""
+    """A page that records the newest step and keeps no packets."""
 
     def __init__(self, widget: Any) -> None:
         self.packets = 0
@@ -119,11 +125,11 @@ class Browser(Page):
 
 @dataclass
 class Sample:
-    """What there was at one moment."""
+    """Resources at one moment."""
 
     seconds: float
     steps: int
-    #: By which the slowest rule was behind.
+    #: Steps by which the slowest rule was behind.
     behind: int
     refreshes: int
     resident: int
@@ -140,13 +146,13 @@ def resident() -> int:
 
 
 def slope(samples: list[Sample], of: str) -> float:
-    """Bytes of memory for each further step, or whatever else there is more and more of, by least squares."""
+    """Return the growth per step in bytes or objects, by least squares."""
     x = [getattr(sample, of) for sample in samples]
     return float(np.polyfit(x, [sample.resident for sample in samples], 1)[0])
 
 
 def soak(root: Path, seconds: float, beginning: int) -> dict[str, Any]:
-    """Attach everything, watch, close everything; return what was measured."""
+    """Attach everything, wait, close everything; return the measurements."""
     before = files(), threading.active_count()
     command = [sys.executable, __file__, "write", str(root), str(RATE), str(beginning)]
     samples: list[Sample] = []
@@ -165,7 +171,7 @@ def soak(root: Path, seconds: float, beginning: int) -> dict[str, Any]:
         page = Browser(explorer)
         page.ask("hello", protocol=1, again=False)
         page.frames("fc1.weight", want=WANT)
-        warming = told = time.monotonic()
+        warming = next_report = time.monotonic()
         began, refreshes, wrong = math.inf, 0, 0
         while (now := time.monotonic()) < min(began + seconds, warming + seconds + WARM_UP):
             trial.refresh_data()
@@ -178,8 +184,8 @@ def soak(root: Path, seconds: float, beginning: int) -> dict[str, Any]:
             print(limit, file=writer.stdin, flush=True)
             if began == math.inf and judged > beginning and page.newest >= beginning:
                 began = now
-            if now >= told:
-                told = now + max(1.0, seconds / 360)
+            if now >= next_report:
+                next_report = now + max(1.0, seconds / 360)
                 found = Sample(
                     now - began, last + 1, last + 1 - judged, refreshes, resident(), files(), threading.active_count()
                 )
@@ -190,7 +196,7 @@ def soak(root: Path, seconds: float, beginning: int) -> dict[str, Any]:
                     flush=True,
                 )
             time.sleep(0.05)
-        # Nothing new comes any more: whatever grows now grows by looking.
+        # No new steps are written: any growth comes from polling.
         writer.stdin.close()
         written = int(writer.stdout.readline())
     runner.wait(timeout=300)
@@ -250,7 +256,7 @@ def main() -> None:
             Path(sys.argv[3]).parent.mkdir(parents=True, exist_ok=True)
             Path(sys.argv[3]).write_text(json.dumps(found))
         found.pop("samples")
-        # Before the run is removed, which takes a while.
+        # Before the run is removed, which is slow.
         print(json.dumps(found), flush=True)
     return None
 

@@ -1,4 +1,4 @@
-"""What a disk, its permissions and its clock can do to a run while somebody reads or writes it."""
+"""Effects of the disk, permissions and the clock on a run that is read or written."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="limits, users and signa
 
 
 def python(code: str, *arguments: object, before: Sequence[str] = (), seconds: float = 240) -> str:
-    """What code in a process of its own prints; it must end well."""
+    """Return the output of code in a separate process that must succeed."""
     command = [*before, sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     assert done.returncode == 0, (done.returncode, done.stdout[-2000:], done.stderr[-4000:])
     return done.stdout
 
 
-# ------------------------------------------------------------------------------------------------------- a file cut short
+# ------------------------------------------------------------------------------------------------------- truncated
+# files
 
-#: Reads everything there is for some seconds, by every way there is. What it gets is right, or an error of ours.
+#: Reads everything in all ways for some seconds. Each result is correct, or an exception of this package.
 READ = """
 import sys, time
 import numpy as np
@@ -64,7 +65,7 @@ while time.monotonic() < deadline:
     refused += len(table.errors)
     assert (table["min"] == table["step"]).all() and (table["max"] == table["step"]).all()
     right += table.num_rows
-    # What was handed out stays what it was, whatever has become of its file since.
+    # Returned arrays are unchanged after changes to their file.
     assert all((value == step).all() for value, step in held)
     fresh.close()
 print(right, refused)
@@ -72,8 +73,8 @@ print(right, refused)
 
 
 def test_files_truncated_and_rewritten_while_they_are_read(tmp_path: Path) -> None:
-    """No signal, no wrong number: not in views that are held, not in sweeps that are under way."""
-    size = 400_000  # more than one piece of a sweep, and than any page
+    """No signal and no wrong number, neither in existing views nor in running sweeps."""
+    size = 400_000  # larger than one piece of a sweep, and than a memory page
     for step in range(12):
         runs.step(tmp_path, step, {"x": np.full(size, step, np.float32)})
     root = runs.end(runs.collections(tmp_path))
@@ -102,7 +103,7 @@ def test_files_truncated_and_rewritten_while_they_are_read(tmp_path: Path) -> No
 
 # -------------------------------------------------------------------------------------------------------------- disk full
 
-#: Saves steps to a disk that has room for a few, makes room, saves on.
+#: Saves steps to a disk with space for a few, frees space, and saves more.
 FILL = """
 import json, logging, os, resource, sys
 import numpy as np
@@ -112,8 +113,8 @@ from smdwidgets.exceptions import RunIOError
 from smdwidgets.hooks.numpy import Hook
 
 root, ballast, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
-told = []
-logging.getLogger("smdwidgets.hooks").addHandler(type("H", (logging.Handler,), {"emit": lambda _, r: told.append(r.getMessage())})())
+messages = []
+logging.getLogger("smdwidgets.hooks").addHandler(type("H", (logging.Handler,), {"emit": lambda _, r: messages.append(r.getMessage())})())
 hook = Hook(root)
 def save():
     step = hook.global_step + 1
@@ -150,33 +151,33 @@ for _ in range(2):
 hook.close()
 trial = create_trial(root)
 values = {step: trial.tensor("x").value(step).tolist() for step in trial.steps()}
-print(json.dumps([{step: set(value) == {float(step)} and len(value) for step, value in values.items()}, told, refused, left]))
+print(json.dumps([{step: set(value) == {float(step)} and len(value) for step, value in values.items()}, messages, refused, left]))
 """
 
 
 def check_filled(out: str) -> None:
-    values, told, refused, left = json.loads(out)
+    values, messages, refused, left = json.loads(out)
     assert values == {str(step): 5_000 for step in (0, 1, 2, 7, 8)}
-    assert [message for message in told if "cannot save step" in message] == [told[0]]
-    assert "saving works again from step 7" in told
+    assert [message for message in messages if "cannot save step" in message] == [messages[0]]
+    assert "saving works again from step 7" in messages
     assert "smdwidgets" not in refused
     assert refused
     assert left == []
 
 
-def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
+def test_file_size_limit(tmp_path: Path) -> None:
     check_filled(python(FILL, tmp_path / "run", "", 10_000))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a small disk is made with Linux's namespaces")
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_full_disk(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     (tmp_path / "fill.py").write_text(FILL)
     mount = f'mount -t tmpfs -o size=300k none "{disk}"'
     tried = subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True, check=False)
     if tried.returncode:
-        # No right to mount anything here: the same over the limit that every process may set itself.
+        # Without the right to mount, this tests the process's file size limit instead.
         return check_filled(python(FILL, tmp_path / "run", "", 10_000))
     script = f'{mount} && exec "{sys.executable}" "{tmp_path / "fill.py"}" "{disk}/run" "{disk}/ballast" 0'
     done = subprocess.run(
@@ -189,7 +190,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------------------------------------------------ permissions
 
-#: Whoever may do everything becomes somebody who may not.
+#: Root drops its privileges.
 NOBODY = """
 import json, os, sys
 import numpy as np
@@ -211,14 +212,14 @@ def ask(what):
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Path:
-    """A directory that everybody may look into, all the way down to it."""
+    """A directory with read permission for all users, including its parents."""
     for folder in [tmp_path, *tmp_path.parents]:
         if folder.owner() == tmp_path.owner() and folder != Path(folder.anchor):
             folder.chmod(folder.stat().st_mode | 0o755)
     return tmp_path
 
 
-def test_what_must_not_be_read_is_said(opened: Path) -> None:
+def test_unreadable_files_are_reported(opened: Path) -> None:
     root = runs.run(opened / "run", range(3))
     event, index = (
         (root / "events/000000000001").iterdir().__next__(),
@@ -247,7 +248,7 @@ def test_what_must_not_be_read_is_said(opened: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [".", "index", "index/000000000", "collections", "collections/000000000", "events"])
-def test_directories_that_must_not_be_entered(opened: Path, folder: str) -> None:
+def test_directories_without_permission(opened: Path, folder: str) -> None:
     root = runs.run(opened / "run", range(3))
     (root / folder).chmod(0)
     code = """
@@ -261,7 +262,7 @@ def test_directories_that_must_not_be_entered(opened: Path, folder: str) -> None
     assert "ermission denied" in said[1], said
 
 
-def test_a_run_that_must_not_be_written(opened: Path) -> None:
+def test_run_without_write_permission(opened: Path) -> None:
     root = opened / "run"
     root.mkdir()
     code = """
@@ -276,11 +277,12 @@ def test_a_run_that_must_not_be_written(opened: Path) -> None:
     assert list(root.iterdir()) == []
 
 
-# -------------------------------------------------------------------------------------------- a directory comes and goes
+# ------------------------------------------------------------------------------------------- deleted and new
+# directories
 
 
 def every_answer(trial) -> list[object]:
-    """Each question answered, or refused in our words."""
+    """Return the result of each query, or the exception of this package."""
     answers: list[object] = []
     asked: list[Callable[[], object]] = [
         trial.steps,
@@ -306,13 +308,13 @@ def every_answer(trial) -> list[object]:
 
 @pytest.mark.parametrize("ended", [True, False])
 @pytest.mark.parametrize("looked", [True, False])
-def test_a_directory_that_is_removed_and_replaced_while_it_is_open(tmp_path: Path, ended: bool, looked: bool) -> None:
+def test_directory_replaced_while_it_is_open(tmp_path: Path, ended: bool, looked: bool) -> None:
     root = runs.run(tmp_path / "run", range(3), ended=ended)
     trial = create_trial(root)
     held = trial.tensor("x").value(1) if looked else None
     shutil.rmtree(root)
     every_answer(trial)
-    # Another training of the same network begins in its place: same names, same places, other numbers.
+    # Another training of the same network starts at the same path: same names and offsets, other numbers.
     for step in range(6):
         runs.step(root, step, {"x": np.full(3, 100 + step, np.float32)})
     runs.collections(root)
@@ -328,7 +330,7 @@ def test_a_directory_that_is_removed_and_replaced_while_it_is_open(tmp_path: Pat
         assert [again.tensor("x").value(step).tolist() for step in again.steps()] == [[100 + s] * 3 for s in range(6)]
 
 
-def test_a_run_that_is_no_more(tmp_path: Path) -> None:
+def test_deleted_run(tmp_path: Path) -> None:
     root = runs.run(tmp_path / "run", range(3), ended=False)
     trial = create_trial(root)
     shutil.rmtree(root)
@@ -342,8 +344,8 @@ def test_a_run_that_is_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ago", [3600, 10 * 365 * 86400, -3600])
-def test_a_clock_that_jumps(tmp_path: Path, ago: float) -> None:
-    """Steps are seen when they are there, whatever time their files and directories claim to be of."""
+def test_clock_that_jumps(tmp_path: Path, ago: float) -> None:
+    """Steps are found regardless of the times of their files and directories."""
     root = runs.run(tmp_path / "run", range(2), ended=False)
     trial = create_trial(root)
     assert trial.steps() == [0, 1]
@@ -354,12 +356,12 @@ def test_a_clock_that_jumps(tmp_path: Path, ago: float) -> None:
             os.utime(path, (then, then))
         assert trial.steps() == list(range(step + 1))
         assert trial.tensor("x").value(step).tolist() == [step] * 3
-    runs.end(root, ago=-3600)  # an end that is yet to come
+    runs.end(root, ago=-3600)  # an end marker from the future
     assert trial.steps() == list(range(8))
 
 
-def test_a_time_that_stands_still(tmp_path: Path) -> None:
-    """A copier that gives every directory the time it had before hides nothing."""
+def test_unchanged_modification_times(tmp_path: Path) -> None:
+    """A copier that restores directory times hides no steps."""
     root = runs.run(tmp_path / "run", range(2), ended=False)
     folders = [root, *(path for path in root.rglob("*") if path.is_dir())]
     then = time.time() - 1000.123456789

@@ -1,7 +1,8 @@
-"""Every byte of every golden run changed, and every length cut: the right value or a typed error, whatever can be told.
+"""Change every byte of every golden run, and truncate files at every length.
 
-A flipped byte in smdebug's own records can't be told where it hits a number, since their checksum is a constant. All else
-can: framing, names, steps, modes, the files that an index file names; and everything where there is a true checksum.
+Each read gives the correct value or a typed error, if the damage can be detected. In smdebug's own records a flipped
+byte of a number cannot be detected, because their checksum is a constant. All other damage can: framing, names, steps,
+modes, the files that an index file names; and everything with a true checksum.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from python.trials import golden
 from smdwidgets import _core, create_trial
 from smdwidgets.exceptions import SMDebugError
 
-#: Files larger than this are sampled, also in the long campaign.
+#: Larger files are sampled, also in the long campaign.
 SMALL = 64 << 10
-#: What reading may take beyond twice the file: the interpreter's own.
+#: Memory that reading may need in addition to twice the file size.
 SPARE = 48 << 20
 
 
 def places(content: bytes, short: int, chance: random.Random) -> Iterator[int]:
-    """Bytes of a file to change: all of a small one's in the long campaign."""
+    """Return the offsets of bytes to change: all of a small file in the long campaign."""
     if len(content) > SMALL:
         yield from sorted(chance.sample(range(len(content)), campaign.size(short, SMALL)))
     else:
@@ -35,7 +36,7 @@ def places(content: bytes, short: int, chance: random.Random) -> Iterator[int]:
 
 
 def changed(content: bytes, at: int, chance: random.Random) -> Iterator[bytes]:
-    """A byte inverted, and one of its bits."""
+    """Yield a byte inverted, and with one bit flipped."""
     for mask in (0xFF, 1 << chance.randrange(8)):
         yield content[:at] + bytes([content[at] ^ mask]) + content[at + 1 :]
 
@@ -65,7 +66,7 @@ def test_event_files(run: InMemory) -> None:
                     is_payload = 12 <= inside < hit.length - 4
                     assert outcome != "other" or (is_payload and not run.is_vouched(hit)), (hit.name, file, at)
                 counts["cut"] += 1
-                # The header of the last record is all that a cut before it leaves to be right.
+                # For a truncated file, only the header of the last record before the cut is still valid.
                 outcome = judge(hit, record[:inside], right)
                 counts[outcome] += 1
                 assert outcome == "refused", (hit.name, file, at)
@@ -81,7 +82,7 @@ def judge(entry: _core.Entry, record: bytes, right: object) -> str:
 
 
 def judge_index(run: InMemory, file: str, content: bytes, counts: Counter[str]) -> None:
-    """Take in an index file as it is now: all it gives is right, or refused."""
+    """Read a changed index file: each value is correct or rejected."""
     counts["index files"] += 1
     entries = entries_of({file: content})
     counts["index files refused"] += not entries
@@ -99,11 +100,11 @@ def judge_index(run: InMemory, file: str, content: bytes, counts: Counter[str]) 
             continue
         assert right is not None, (file, entry.name, "a value where none was saved")
         if not same(value, right):
-            # Of a name that was saved twice the last one holds; it can't be told that there was a later one.
+            # The last of several entries with a name counts; whether there was a later one cannot be detected.
             assert entry.name in doubled, (file, entry.name, content)
             counts["other"] += 1
             continue
-        # smdebug's own records disagree with their index files over modes at times, so nothing can be told there.
+        # Modes in smdebug's own records sometimes contradict their index files, so that damage cannot be detected.
         known = run.entries[key_of(entry)]
         assert entry.crc is None or (entry.mode, entry.mode_step) == (known.mode, known.mode_step), (file, content)
         counts["right"] += 1
@@ -120,16 +121,16 @@ def test_index_files(run: InMemory) -> None:
 
 
 def test_whole_runs(run: InMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same through a trial, whose files lie in a directory: opened, listed, read one by one and in sweeps."""
+    """The same through a trial on a directory: opened, listed, and read in all ways."""
     monkeypatch.setenv("SMDEBUG_TRAINING_END_DELAY_REFRESH", "0")
-    # An index file that names an event file which never comes is waited for, 200 seconds in a run that is not over.
+    # A missing event file is waited for, 200 seconds in a run that has not ended.
     monkeypatch.setenv("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT", "0")
     chance = campaign.rng("runs", run.name)
     root = tmp_path / "whole"
     for key, content in run.files.items():
         (root / key).parent.mkdir(parents=True, exist_ok=True)
         (root / key).write_bytes(content)
-    ask_everything(run, root, {}, Counter())  # once, so that what is loaded on first use does not count as growth
+    ask_everything(run, root, {}, Counter())  # once, so that lazy loading does not count as growth
     before, largest = campaign.most_memory(), max(map(len, run.files.values()))
     with campaign.tally(f"whole runs {run.name}") as counts:
         for _ in range(campaign.size(6, 150)):
@@ -169,7 +170,7 @@ def ask_everything(run: InMemory, root: Path, wrong: dict[str, bytes], counts: C
             right = run.values.get((name, step, worker))
             assert right is not None
             if not same(right, right.dtype.type(value) if right.shape == () else value):
-                assert untold(run, (name, step, worker), wrong), (name, step, worker)
+                assert undetectable(run, (name, step, worker), wrong), (name, step, worker)
 
 
 def judge_value(run: InMemory, tensor, step: int, worker: str, wrong: dict[str, bytes]) -> str:
@@ -184,12 +185,15 @@ def judge_value(run: InMemory, tensor, step: int, worker: str, wrong: dict[str, 
     assert right is not None, key
     if same(value, right):
         return "right"
-    assert untold(run, key, wrong), key
+    assert undetectable(run, key, wrong), key
     return "other"
 
 
-def untold(run: InMemory, key: tuple[str, int, str], wrong: dict[str, bytes]) -> bool:
-    """Whether the change lies where nothing can tell: in the payload of a record whose checksum is a constant."""
+def undetectable(run: InMemory, key: tuple[str, int, str], wrong: dict[str, bytes]) -> bool:
+    """Return whether the damage is undetectable.
+
+    It is in the payload of a record whose checksum is a constant.
+    """
     entry = run.entries[key]
     if entry.index_key in wrong:
         return entry.name in run.doubled(entry.index_key)

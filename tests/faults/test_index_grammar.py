@@ -1,7 +1,7 @@
-"""Index files as nobody writes them: types swapped, keys missing or doubled, numbers no file has, places that lie.
+"""Malformed index files: wrong types, missing or repeated keys, invalid numbers.
 
-Whatever an index file says, the values it leads to are right or refused: names, steps, modes and lengths are held against
-the records themselves.
+Values are correct or rejected whatever an index file contains: names, steps, modes and lengths are compared with the
+records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from faults.test_flipped_bytes import judge_index
 from python.trials import golden, runs
 from smdwidgets import modes
 
-#: JSON as text, since Python's own objects have no doubled keys and no number like 1e999.
+#: JSON as text, because Python objects have no repeated keys and no numbers like 1e999.
 NUMBERS = (
     "0 -0 1 -1 1.5 0.0 1e3 1E400 -1e400 1e-400 9007199254740992 9007199254740993 18446744073709551615 18446744073709551616 "
     "-9223372036854775809 NaN Infinity -Infinity 0x10 01 +1 .5 1. 1_000 " + "9" * 400
@@ -50,11 +50,11 @@ TRAILS = ["", " ", "\n", ",", "}", "]", "{}", "\x00", "// comment", "garbage", "
 
 
 class Text(str):
-    """JSON that is written as it is."""
+    """JSON text that is used unchanged."""
 
 
 def text_of(value: object) -> str:
-    """JSON of lists and of objects as lists of pairs."""
+    """JSON of lists, with objects as lists of pairs."""
     if isinstance(value, Text):
         return str(value)
     if isinstance(value, Pairs):
@@ -65,11 +65,11 @@ def text_of(value: object) -> str:
 
 
 class Pairs(list):
-    """An object whose keys may come twice, in any order."""
+    """An object with possibly repeated keys, in any order."""
 
 
 def nodes(value: object) -> list[tuple[list, int]]:
-    """Every place in a document at which there is a value: the list it is in, and where."""
+    """Return all positions of values in a document: the containing list and the index."""
     found: list[tuple[list, int]] = []
     if isinstance(value, Pairs):
         for at, (_, part) in enumerate(value):
@@ -93,7 +93,7 @@ def put(place: tuple[list, int], value: object) -> None:
 
 
 def mutate(document: object, chance: random.Random) -> str:
-    """The document with one to three things wrong."""
+    """Return the document with one to three errors."""
     document = Pairs([("root", document)])
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         places = nodes(document)
@@ -154,7 +154,7 @@ def parsed(content: bytes) -> object:
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run by our own writer, with two workers, two modes and checksums in its index."""
+    """A run of the package's writer with two workers, two modes and checksums."""
     root = runs.collections(tmp_path_factory.mktemp("ours"), workers=2)
     for step in range(4):
         for rank in range(2):
@@ -187,7 +187,7 @@ def test_mutated_index_files(tmp_path: Path, ours: Path) -> None:
 
 
 def assert_both(counts: Counter[str]) -> None:
-    """A campaign in which nothing is refused, or nothing is read, tries nothing."""
+    """A campaign that rejects nothing or reads nothing is not a test."""
     assert counts["index files refused"] > counts["index files"] / 20
     assert counts["right"] > counts["index files"] / 20
     assert counts["refused"]

@@ -1,4 +1,7 @@
-"""The writing process killed at any moment, again and again, with a reader following: no step lost, none torn, none twice."""
+"""Kill the writing process repeatedly while a reader polls the run.
+
+No step is lost, incomplete or repeated.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from smdwidgets.trials import Trial
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked there, and nobody sends SIGKILL")
 
-#: Kills of one run: a new run then, since going on after the last step reads all of them.
+#: Kills per run; a resumed run becomes slow, because resuming reads all steps.
 OF_A_RUN = 40
 
 
@@ -36,7 +39,7 @@ def writers() -> Iterator[subprocess.Popen[str]]:
 
 
 class Reader:
-    """Follows a run, and looks at each step once, when it first sees it."""
+    """Polls a run, and checks each step once, when it first appears."""
 
     def __init__(self, root: Path, counts: Counter[str]) -> None:
         self.root = root
@@ -60,7 +63,7 @@ class Reader:
         self.seen = steps
 
     def finish(self, known: Path) -> None:
-        """All that the writers knew to be saved is there, also for who opens the run now."""
+        """All recorded steps are readable, also in a newly opened trial."""
         self.look()
         acknowledged = {int(line) for line in known.read_text().split()} if known.exists() else set()
         assert self.seen == list(range(len(self.seen)))
@@ -77,7 +80,10 @@ class Reader:
         self.read_log(acknowledged)
 
     def read_log(self, acknowledged: set[int]) -> None:
-        """The TensorBoard log that the hook wrote beside it, whose last record may be torn in each file."""
+        """The TensorBoard log of the same hook.
+
+        The last record of each file may be incomplete.
+        """
         with create_trial(self.root / "tensorboard", live=False) as log:
             losses = {}
             for mode in ("TRAIN", "EVAL"):
@@ -100,7 +106,7 @@ def kill_one(writers: subprocess.Popen[str], reader: Reader, known: Path, seed: 
     assert writers.stdout.readline().strip() == f"signal {int(signal.SIGKILL)}"
 
 
-def test_a_reader_follows_a_writer_that_is_killed(writers: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_reader_polls_a_writer_that_is_killed(writers: subprocess.Popen[str], tmp_path: Path) -> None:
     chance = campaign.rng("kills")
     kills = campaign.size(30, 1000)
     with campaign.tally("kills") as counts:
@@ -108,7 +114,7 @@ def test_a_reader_follows_a_writer_that_is_killed(writers: subprocess.Popen[str]
             known = tmp_path / f"known{first}"
             reader = Reader(tmp_path / f"run{first}", counts)
             for kill in range(first, min(first + OF_A_RUN, kills)):
-                # From the very beginning of the process to well into its writing.
+                # From the start of the process to some time into its writing.
                 after = chance.choice([0.02, 0.1, 0.3]) * chance.random()
                 kill_one(writers, reader, known, f"{campaign.SEED}-{kill}", after)
                 counts["kills"] += 1

@@ -1,6 +1,7 @@
-"""A live run with everything attached, for 15 seconds after a short beginning (`make soak`: 30 minutes after a long one).
+"""A live run with everything attached, for 15 seconds after a short beginning.
 
-Memory, open files and threads stay constant but for a few hundred bytes a step, and closing gives back everything.
+`make soak` takes 30 minutes after a long one. Memory, open files and threads stay constant except for a few hundred
+bytes per step, and closing releases everything.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ from pathlib import Path
 import pytest
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "15"))
-#: Steps before the measurement starts. The long beginning fills the 64 MB that rules may keep; for the short one they get less.
+#: Steps before the measurement starts. The long beginning fills the rules' cache of 64 MB; for the short one the cache
+#: is smaller.
 BEGINNING = 16_000 if SECONDS >= 60 else 2_000
-#: What one more step of four tensors may add to memory: 200 bytes of index, 90 of what ten rules said of it, and its number in lists of
-#: Python's, some of which are there twice for a moment.
+#: Memory that one more step of four tensors may add: 200 bytes of index, 90 bytes of rule results, and its number in
+#: Python
+#: lists, some of which exist twice for a moment.
 A_STEP = 800
-#: What allocators and caches of a fixed size still move about after the warm-up. Ten rules alone would fill that in two minutes.
+#: Fluctuation of allocators and caches of fixed size after the warm-up. Growth of ten rules would exceed it in two
+#: minutes.
 SETTLING = 16 << 20
-#: By how many steps rules may be behind in the middle of it: what comes in some seconds, on a machine that others use.
+#: Steps by which rules may be behind in the middle: those of some seconds, on a shared machine.
 BEHIND = 500
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory, files and threads are counted in /proc")
 @pytest.mark.timeout(SECONDS * 2 + 1800)
-def test_a_live_run_with_an_explorer_and_ten_rules(repository: Path) -> None:
+def test_live_run_with_an_explorer_and_ten_rules(repository: Path) -> None:
     report = repository / ".cache" / "faults" / "soak.report"
     report.unlink(missing_ok=True)
     command = [sys.executable, str(Path(__file__).with_name("soak.py")), str(SECONDS), str(BEGINNING), str(report)]
@@ -48,6 +52,6 @@ def test_a_live_run_with_an_explorer_and_ten_rules(repository: Path) -> None:
     assert found["most threads"] <= found["threads after warm-up"] + 4
     (files, threads), (files_after, threads_after) = found["before and after (files, threads)"]
     assert files_after <= files
-    # The pools that all widgets share stay: 4 that answer, up to 4 that make frames.
+    # The shared thread pools remain: 4 that answer requests, up to 4 that make frames.
     assert threads_after <= threads + 8
     assert found["values outlive the trial"]

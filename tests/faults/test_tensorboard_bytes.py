@@ -1,4 +1,7 @@
-"""Every byte of a TensorBoard log changed, and every length cut: its checksums are true, so a change never gives another value."""
+"""Change every byte of a TensorBoard log, and truncate it at every length.
+
+Its checksums are true, so that damage never gives another value.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from python.logs import logs
 from smdwidgets import _core, create_trial
 from smdwidgets.exceptions import SMDebugError
 
-#: Damage costs the record that it hits. Where it hits a length, reading goes on at the next record.
+#: Damage affects the record that contains it. After a damaged length, reading resumes at the next record.
 LOST = 1
 
 
@@ -38,8 +41,8 @@ def log() -> bytes:
     return b"".join(parts)
 
 
-def told(content: bytes) -> Counter[str]:
-    """All that a log says, each value as text that tells it from every other."""
+def problem_counts(content: bytes) -> Counter[str]:
+    """Return all values of a log as distinct texts, counted."""
     events = _core.read_events(content)
     found: Counter[str] = Counter()
     for tag, (steps, times, values) in events.scalars.items():
@@ -56,27 +59,27 @@ def plain(value: Any) -> str:
     return str(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
-def test_a_log_in_memory() -> None:
+def test_log_in_memory() -> None:
     content = log()
-    right, chance = told(content), campaign.rng("log")
+    right, chance = problem_counts(content), campaign.rng("log")
     with campaign.tally("TensorBoard log") as counts:
         for at in campaign.some(range(len(content)), 1500, chance):
             for mask in (0xFF, *(1 << bit for bit in (range(8) if campaign.LONG else [chance.randrange(8)]))):
-                found = told(content[:at] + bytes([content[at] ^ mask]) + content[at + 1 :])
+                found = problem_counts(content[:at] + bytes([content[at] ^ mask]) + content[at + 1 :])
                 counts["flipped"] += 1
                 assert found <= right, (at, mask, found - right)
                 lost = (right - found).total()
                 assert lost <= LOST, (at, mask, right - found)
                 counts["records refused"] += lost
-            found = told(content[:at])
+            found = problem_counts(content[:at])
             counts["cut"] += 1
             assert found <= right
             whole = tfrecords.records(content[:at])
             assert found.total() == max(0, len(whole) - 1)  # all but the version
 
 
-def test_a_log_on_disk_that_grows(tmp_path: Path) -> None:
-    """Damage within a growing log is a problem of one record, whenever it comes to be read."""
+def test_growing_log_on_disk(tmp_path: Path) -> None:
+    """Damage within a growing log is a problem of one record, whenever it is read."""
     content, chance = log(), campaign.rng("growing log")
     with campaign.tally("TensorBoard log growing") as counts:
         for number in range(campaign.size(15, 400)):

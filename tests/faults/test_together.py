@@ -1,4 +1,4 @@
-"""Many at once on one run: processes that read it, forks of a process that has it open, tasks of an event loop, 64 writers."""
+"""Concurrent use of one run: processes, forks, tasks of an event loop, 64 writers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def start(code: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def result_of(process: subprocess.Popen[str]) -> str:
     out, errors = process.communicate(timeout=240)
     assert process.returncode == 0, (process.returncode, errors[-4000:])
     return out
@@ -40,7 +40,7 @@ def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMDEBUG_TRAINING_END_DELAY_REFRESH", "0")
 
 
-#: All workers in processes of their own, that write as fast as they can.
+#: All workers are separate processes that write as fast as they can.
 WRITE = """
 import os, sys
 from pathlib import Path
@@ -68,7 +68,7 @@ sys.exit(len(failed))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="64 processes are forked, not started")
-def test_a_run_written_by_64_workers_at_once(tmp_path: Path) -> None:
+def test_run_written_by_64_workers_concurrently(tmp_path: Path) -> None:
     root = runs.collections(tmp_path / "run", workers=WORKERS)
     with campaign.tally("64 workers") as counts, start(WRITE, root, WORKERS, campaign.size(STEPS, 60)) as writers:
         trial = create_trial(root)
@@ -77,10 +77,10 @@ def test_a_run_written_by_64_workers_at_once(tmp_path: Path) -> None:
             steps = trial.steps()
             assert steps[: len(seen)] == seen
             for step in steps[len(seen) :]:
-                # What counts as a step is one that every worker has passed.
+                # A step counts once every worker has passed it.
                 assert len(trial.tensor("x").workers(step)) == WORKERS
             seen = steps
-        said(writers)
+        result_of(writers)
         steps = trial.steps()
         assert steps == list(range(campaign.size(STEPS, 60)))
         table = trial.values("x", worker="*")
@@ -92,7 +92,7 @@ def test_a_run_written_by_64_workers_at_once(tmp_path: Path) -> None:
         trial.close()
 
 
-#: Follows a run to its end, and prints what it saw.
+#: Polls a run until its end, and prints what it saw.
 FOLLOW = """
 import hashlib, sys
 from smdwidgets import create_trial
@@ -111,18 +111,18 @@ print(seen == list(range(len(seen))), len(seen), digest.hexdigest(), table["sum"
 """
 
 
-def test_several_processes_on_one_run(tmp_path: Path) -> None:
+def test_several_processes_read_one_run(tmp_path: Path) -> None:
     root = runs.collections(tmp_path / "run")
     readers = [start(FOLLOW, root) for _ in range(4)]
     for step in range(150):
         runs.step(root, step, {"x": np.full(3_000, step, np.float32)})
     runs.end(root)
-    told = {said(reader) for reader in readers}
-    assert len(told) == 1
-    assert told.pop().startswith("True 150 ")
+    results = {result_of(reader) for reader in readers}
+    assert len(results) == 1
+    assert results.pop().startswith("True 150 ")
 
 
-#: A process with a trial open forks children that use it too.
+#: A process with an open trial forks children that also use it.
 FORK = """
 import os, sys, time
 from smdwidgets import create_trial
@@ -160,15 +160,15 @@ print(hung, wrong)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked there")
-def test_forks_of_a_process_that_has_it_open(tmp_path: Path) -> None:
+def test_forks_of_a_process_with_an_open_trial(tmp_path: Path) -> None:
     root = runs.collections(tmp_path / "run")
     for step in range(40):
         runs.step(root, step, {"x": np.full(30_000, step, np.float32)})
-    assert said(start(FORK, root, campaign.size(15, 300))) == "0 0\n"
+    assert result_of(start(FORK, root, campaign.size(15, 300))) == "0 0\n"
 
 
-def test_within_an_event_loop(tmp_path: Path) -> None:
-    """Kernels run their cells within an event loop: nothing here starts another, or needs one."""
+def test_use_within_an_event_loop(tmp_path: Path) -> None:
+    """Kernels run cells within an event loop: the package must not start another."""
     root = runs.run(tmp_path / "run", range(10))
 
     async def cells() -> None:

@@ -1,7 +1,8 @@
-"""A training that is there to be killed. For each line on its input (`run`, a file for what it knows to be saved, a seed) a
-fork of this process writes steps into the run, going on after the last one, until it is killed.
+"""A training that tests kill.
 
-A fork because it starts in milliseconds; of a process without threads, because only that is sound.
+For each line on standard input (`run`, a file that records what was saved, a seed), a fork of this process writes steps
+into the run, resuming after the last one, until it is killed. A fork starts in milliseconds; this process has no
+threads, so that forking is safe.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ MODES = (modes.TRAIN, modes.EVAL)
 
 
 def write(root: str, known: str, seed: str) -> None:
-    """Steps without end. `x` is all the step's number, `loss` is it, so that a torn or mixed-up step shows."""
+    """Yield steps without end.
+
+    All elements of `x` and `loss` equal the step number, so that incomplete or mixed steps are detected.
+    """
     chance = random.Random(seed)
     acknowledged = os.open(known, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     hook = Hook(root, resume=True, export_tensorboard=True)
@@ -41,7 +45,7 @@ def main() -> None:
             try:
                 write(*line.split())
             finally:
-                os._exit(1)  # it ends by being killed, or something is wrong
+                os._exit(1)  # it is killed before this line, or something is wrong
         print(child, flush=True)
         _, status = os.waitpid(child, 0)
         print(f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "ended by itself", flush=True)

@@ -1,4 +1,4 @@
-"""`smdwidgets demo`: the training writes, the notebook shows it, the rules find what was planted."""
+"""`smdwidgets demo`: the training, the notebook, and the rules that detect faults."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def run(tmp_path_factory):
     return path
 
 
-def test_rules_find_the_two_planted_mistakes_and_call_the_rest_healthy(run):
+def test_rules_find_the_two_planted_faults_and_no_others(run):
     runner = RuleRunner(create_trial(run))
     for name, parameters in {**demo.RULES, "VanishingGradient": {}, "PoorWeightInitialization": {}}.items():
         runner.add(name, **parameters)
     runner.start().wait(timeout=60)
     fired = {each.name: each.first_firing.step if each.fired else None for each in runner}
     assert fired["UnchangedTensor"] == 2
-    # One evaluation follows every ten steps of training.
+    # One evaluation step follows every ten training steps.
     slip = training.SLIP_AT * 11 // 10
     assert slip < fired["LossSpike"] <= slip + 10
     assert slip < fired["DeadRelu"] <= slip + 10
@@ -39,7 +39,7 @@ def test_rules_find_the_two_planted_mistakes_and_call_the_rest_healthy(run):
     assert fired["PoorWeightInitialization"] is None
 
 
-def test_the_model_learns_until_the_slip(run):
+def test_loss_falls_until_the_learning_rate_spike(run):
     trial = create_trial(run)
     accuracy = trial.tensor("accuracy")
     before = training.SLIP_AT // training.EVALUATE_EVERY - 1
@@ -47,7 +47,7 @@ def test_the_model_learns_until_the_slip(run):
     assert accuracy.value(before, "EVAL") > 0.75
 
 
-def test_the_headless_check_starts_everything_and_prints_what_a_person_would_see():
+def test_headless_check_starts_everything_and_prints_the_result():
     command = [sys.executable, "-m", "smdwidgets", "demo", "--headless-check", "--seconds", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,9 +58,9 @@ def test_the_headless_check_starts_everything_and_prints_what_a_person_would_see
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no groups of processes to send a signal to")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
-def test_ending_the_demo_ends_the_training_and_the_server(tmp_path, free_port, how):
+def test_ending_the_demo_stops_training_and_server(tmp_path, free_port, how):
     arguments = ["demo", "--no-browser", f"--out={tmp_path}", f"--port={free_port}"]
-    # Whoever runs these tests in the background has Ctrl-C ignored, for their children too.
+    # Processes that run in the background ignore Ctrl-C, and so do their children.
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         f"from smdwidgets import cli; raise SystemExit(cli.main({arguments!r}))"
@@ -71,9 +71,9 @@ def test_ending_the_demo_ends_the_training_and_the_server(tmp_path, free_port, h
     assert str(tmp_path / "runs" / "demo") in process.stdout.readline()
     address = process.stdout.readline().split()[-1]
     assert address.startswith(f"http://127.0.0.1:{free_port}/lab/tree/01_look_around.ipynb?token=")
-    with urllib.request.urlopen(address, timeout=60) as page:  # shown once it answers, not before
+    with urllib.request.urlopen(address, timeout=60) as page:  # printed after the server answers, not before
         assert page.status == 200
-    os.killpg(process.pid, how)  # as a terminal does
+    os.killpg(process.pid, how)  # like a terminal
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     steps = create_trial(tmp_path / "runs" / "demo", wait=5).steps()
@@ -83,7 +83,7 @@ def test_ending_the_demo_ends_the_training_and_the_server(tmp_path, free_port, h
         assert sock.connect_ex(("127.0.0.1", free_port))
 
 
-def test_a_training_ends_when_its_parent_is_gone(tmp_path, run_python):
+def test_training_stops_when_its_parent_exits(tmp_path, run_python):
     code = f"import os; from smdwidgets import demo; demo.run(60, {str(tmp_path / 'run')!r}); os._exit(0)"
     run_python(code)
     end = tmp_path / "run" / "training_job_end.ts"
@@ -95,7 +95,7 @@ def test_a_training_ends_when_its_parent_is_gone(tmp_path, run_python):
     assert len(create_trial(tmp_path / "run").steps()) < training.STEPS
 
 
-def test_a_training_that_comes_to_its_end_ends_well(tmp_path):
+def test_finished_training_exits_with_status_zero(tmp_path):
     process = demo.TrainingProcess(str(tmp_path / "run"), seconds=0)
     try:
         assert process.wait(60) == 0
@@ -103,7 +103,7 @@ def test_a_training_that_comes_to_its_end_ends_well(tmp_path):
         process.stop()
 
 
-def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path, capsys):
+def test_used_port_is_reported_before_anything_starts(tmp_path, capsys):
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         sock.listen()
@@ -114,12 +114,12 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "99999999"])
-def test_a_port_that_cannot_be(capsys, port):
+def test_invalid_port(capsys, port):
     assert cli.main(["demo", "--port", port]) == 2
     assert f"invalid --port {port}; must be from 1 to 65535" in capsys.readouterr().err
 
 
-def test_without_jupyterlab_the_way_to_get_it_is_said(monkeypatch, capsys):
+def test_missing_jupyterlab_error_names_the_extra(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["demo"]) == 2
     assert "pip install 'smdwidgets[lab]'" in capsys.readouterr().err

@@ -13,13 +13,13 @@ FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 
 
 def execute(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> nbformat.NotebookNode:
-    """Runs a copy of a notebook in `folder`, with Jupyter's own directories there too."""
+    """Run a copy of a notebook in `folder`, which also contains Jupyter's directories."""
     for name in ("HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         place = folder / f".{name.lower()}"
         place.mkdir()
         monkeypatch.setenv(name, str(place))
     monkeypatch.setenv("CI", "true")
-    monkeypatch.setenv("SMDWIDGETS_DEMO_SECONDS", "0")  # what a person watches for two minutes
+    monkeypatch.setenv("SMDWIDGETS_DEMO_SECONDS", "0")  # what a user watches for two minutes
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     client.execute()
@@ -27,8 +27,8 @@ def execute(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> nbform
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
-@pytest.mark.filterwarnings("default")  # of the kernel's client libraries, not of ours
-def test_a_notebook_runs(path, tmp_path, monkeypatch):
+@pytest.mark.filterwarnings("default")  # of the kernel's client libraries
+def test_notebook_runs(path, tmp_path, monkeypatch):
     notebook = execute(path, tmp_path, monkeypatch)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
@@ -37,7 +37,7 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_notebook_that_raises_is_noticed(tmp_path, monkeypatch):
+def test_exception_in_a_notebook_is_detected(tmp_path, monkeypatch):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
     nbformat.write(notebook, tmp_path / "raises.ipynb")
     with pytest.raises(CellExecutionError, match="ZeroDivisionError"):

@@ -1,4 +1,4 @@
-"""The front end's bundle: its size, that it is the same wherever it is built, that it brings nothing from elsewhere."""
+"""The front end's bundle: size, reproducibility, and no external resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from frontend import BUNDLE
 
 @pytest.fixture(scope="module")
 def rebuilt(repository, tmp_path_factory) -> list[dict[str, bytes]]:
-    """The bundle, built twice from two copies of the sources in folders of different names."""
+    """The bundle, built from two copies of the sources in different folders."""
     built = []
     for name in ("one", "another name"):
         root = tmp_path_factory.mktemp(name)
@@ -29,32 +29,32 @@ def rebuilt(repository, tmp_path_factory) -> list[dict[str, bytes]]:
     return built
 
 
-def test_building_twice_gives_the_same_bytes(rebuilt):
+def test_builds_are_reproducible(rebuilt):
     one, other = rebuilt
     assert sorted(one) == sorted(BUNDLE)
     for name in BUNDLE:
         assert hashlib.sha256(one[name]).digest() == hashlib.sha256(other[name]).digest(), name
 
 
-def test_the_package_holds_the_bundle_of_these_sources(repository, rebuilt):
+def test_package_contains_the_bundle_of_these_sources(repository, rebuilt):
     static = repository / "python" / "smdwidgets" / "static"
     assert {file.name: file.read_bytes() for file in static.iterdir()} == rebuilt[0]
 
 
-def test_the_bundle_stays_small(rebuilt):
+def test_bundle_size_is_limited(rebuilt):
     code = rebuilt[0]["widget.js"] + rebuilt[0]["widget.css"]
     assert len(code) <= 180 * 1024
     assert len(gzip.compress(code, mtime=0)) <= 60 * 1024
 
 
-def test_the_bundle_loads_nothing_from_elsewhere(rebuilt):
+def test_bundle_has_no_external_resources(rebuilt):
     code = rebuilt[0]["widget.js"].decode()
     for outside in ("unpkg.com", "jsdelivr", "cdnjs", "esm.sh", "importScripts(", "@import"):
         assert outside not in code
     assert "url(http" not in rebuilt[0]["widget.css"].decode()
 
 
-def test_no_package_in_the_bundle_runs_scripts_when_installed(repository: Path):
+def test_bundled_packages_have_no_install_scripts(repository: Path):
     lock = json.loads((repository / "js" / "package-lock.json").read_text())
     shipped = {name: entry for name, entry in lock["packages"].items() if name and not entry.get("dev")}
     assert [name for name, entry in shipped.items() if entry.get("hasInstallScript")] == []

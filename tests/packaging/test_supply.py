@@ -1,4 +1,4 @@
-"""What a wheel is made of is known, and may be used as it is."""
+"""All components of the wheel are known, with allowed licences."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def supply(repository: Path):
         ("", False),
     ],
 )
-def test_a_licence_is_met_or_not(supply, expression: str, permitted: bool) -> None:
+def test_licence_expressions(supply, expression: str, permitted: bool) -> None:
     assert supply.permits(expression) is permitted
 
 
-def test_what_is_wrong_with_a_component_is_said(supply) -> None:
+def test_problems_of_a_component_are_reported(supply) -> None:
     odd = supply.Component("cargo", "x", "1", "AGPL-3.0", "git+https://example.invalid/x")
     assert len(list(supply.problems([odd]))) == 2
     assert list(supply.problems([supply.Component("cargo", "x", "1", "MIT", supply.CRATES_IO)])) == []
 
 
-def test_the_bill_names_everything_once(supply, repository: Path) -> None:
+def test_bill_of_materials_lists_each_component_once(supply, repository: Path) -> None:
     components = [*supply.crates(), *supply.distributions()]
     names = {(one.kind, one.name) for one in components}
     assert {("cargo", "pyo3"), ("cargo", "rayon"), ("pypi", "numpy"), ("pypi", "ipywidgets")} <= names
@@ -61,7 +61,7 @@ def test_the_bill_names_everything_once(supply, repository: Path) -> None:
     json.dumps(bill)
 
 
-def test_every_licence_and_source_is_known(repository: Path) -> None:
+def test_all_licences_and_sources_are_allowed(repository: Path) -> None:
     done = subprocess.run(
         [sys.executable, "tools/supply.py", "check"], cwd=repository, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""uv, which reads none of pip's settings, is given those that pip has."""
+"""Settings of pip are passed to uv, which does not read them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_environment_takes_precedence_over_install_and_global(from_pip):
     assert from_pip(config.partition("\n")[2])[0] == {"UV_DEFAULT_INDEX": "file:///b"}
 
 
-def test_several_indexes_give_the_best_version_of_all(from_pip):
+def test_several_indexes_use_the_best_version(from_pip):
     env, _ = from_pip("global.extra-index-url='\\nfile:///a\\nfile:///b'\n")
     assert env == {"UV_INDEX": "file:///a file:///b", "UV_INDEX_STRATEGY": "unsafe-best-match"}
 
 
-def test_folders_that_do_not_exist_are_left_out(from_pip, tmp_path):
+def test_missing_folders_are_omitted(from_pip, tmp_path):
     missing = str(tmp_path / "missing")
     env, _ = from_pip("global.find-links=" + repr(f"{tmp_path} {missing} file:///x"))
     assert env == {"UV_FIND_LINKS": f"{tmp_path},file:///x"}

@@ -1,4 +1,4 @@
-"""The code blocks of a page of Markdown, in order, each with what it is and whether it is run.
+"""The code blocks of a Markdown page, in order, with language and options.
 
 A block is run unless the line above it says otherwise, in a comment that readers of the page do not see:
 
@@ -33,7 +33,7 @@ from pages import shell
 
 MARK = re.compile(r"<!-- (?P<kind>needs|not run): (?P<text>.+?) -->\s*\Z")
 TITLE = re.compile(r"\btitle=\"(?P<name>[^\"]+)\"")
-#: Text to look at: layouts of files, messages, outlines.
+#: Text for readers only: layouts of files, messages, outlines.
 LOOKED_AT = frozenset({"text", "html"})
 
 _fences = RawFencedCodeBlockLexer(re.compile(r"(?P<language>\S*)(?P<attributes>[^\n]*)$\n", re.MULTILINE))
@@ -47,14 +47,14 @@ class Block:
 
     region: Region
     language: str
-    source: Any  # the text, which knows its place in the page
+    source: Any  # the text, which has its location in the page
     title: str = ""  # a name: the block is that file
     needs: str = ""  # the framework
     not_run: str = ""  # the reason
 
 
 def blocks(document: Document) -> Iterator[Block]:
-    """All blocks of a page, as they stand in it."""
+    """Return all blocks of a page, in order."""
     found = [*_fences(document), *_invisible(document)]
     for region in sorted(found, key=lambda region: region.start):
         marked = MARK.search(document.text, 0, region.start)
@@ -79,7 +79,7 @@ class Page:
         self._document.namespace.update(namespace, __name__="__main__")
 
     def run(self) -> int:
-        """Run them; how many there were. The first that is wrong raises."""
+        """Run them and return their number; raise at the first failure."""
         examples = list(self._document)
         for example in examples:
             example.evaluate()
@@ -120,7 +120,7 @@ def _runnable(document: Document, block: Block) -> Iterable[Region]:
 
 
 def _json(example: Example) -> None:
-    """It is well-formed, and what follows may ask for it."""
+    """It is well-formed, and the next block may read it."""
     example.namespace["the_json"] = json.loads(example.parsed)
 
 

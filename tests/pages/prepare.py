@@ -1,4 +1,7 @@
-"""What pages take for granted: runs, logs, a bucket. The blocks of a page know this as `prepare`."""
+"""Data that pages use: runs, logs, a bucket.
+
+The blocks of a page call this `prepare`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from python.trials import runs
 
 
 class Prepare:
-    """Lays out what a page asks for, and clears it away afterwards."""
+    """Creates what a page needs, and removes it afterwards."""
 
     def __init__(self, kept: Path, cleared: ExitStack, patch: pytest.MonkeyPatch) -> None:
         self._kept = kept
@@ -22,7 +25,7 @@ class Prepare:
         self._patch = patch
 
     def demo(self, directory: str) -> None:
-        """The run of `smdwidgets demo`, ended: 330 steps, two mistakes."""
+        """The run of `smdwidgets demo`, ended: 330 steps, two faults."""
         from smdwidgets.demo import training
 
         once = self._kept / "demo"
@@ -31,7 +34,7 @@ class Prepare:
         shutil.copytree(once, directory)
 
     def small(self, directory: str) -> None:
-        """Steps 0 to 80 by tens, of tensors whose values can be told beforehand; each third step is of mode EVAL."""
+        """Write steps 0 to 80 by tens, with known values; each third step is of mode EVAL."""
         from smdwidgets import Collection, modes
 
         root = Path(directory)
@@ -44,7 +47,7 @@ class Prepare:
         runs.end(root)
 
     def vanishing(self, directory: str) -> None:
-        """Thirty steps whose gradients become smaller and smaller, and a loss that falls."""
+        """Write thirty steps with vanishing gradients and a falling loss."""
         from smdwidgets.numpy import Hook
 
         with Hook(directory) as hook:
@@ -54,7 +57,7 @@ class Prepare:
                 hook.step()
 
     def log(self, directory: str, tag: str = "loss/train") -> None:
-        """An event file of TensorBoard's."""
+        """Write an event file of TensorBoard."""
         from tensorboardX import SummaryWriter
 
         with SummaryWriter(directory) as writer:
@@ -63,7 +66,7 @@ class Prepare:
                 writer.add_histogram("fc1.weight", np.linspace(-1, 1, 50) * step, step)
 
     def bucket(self, address: str) -> None:
-        """A bucket on a server of this machine, with a run in it."""
+        """Start a local server with a bucket that contains a run."""
         from python.s3.servers import CREDENTIALS, moto_server
 
         for name in [name for name in os.environ if name.startswith("AWS_")]:

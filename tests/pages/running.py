@@ -1,4 +1,4 @@
-"""A page run in a directory of its own, after which nothing is left of it."""
+"""Run a page in a temporary directory."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def pages_for(environment: str) -> list[Path]:
-    """Those with a block for this framework."""
+    """Return the pages with a block for this framework."""
     return [page for page in PAGES if any(block.needs == environment for block in blocks(Document.parse(str(page))))]
 
 
 def name_of(page: Path) -> str:
-    """As a person would name it."""
+    """Return the page's name for test ids."""
     return page.relative_to(ROOT).as_posix()
 
 
 def run_page(page: Path, folder: Path, environment: str = "", kept: Path | None = None) -> int:
-    """Run a page's blocks for an environment (a framework's name, or none); how many there were.
+    """Run a page's blocks for a framework (or none) and return their number.
+
+    Prepared data is kept in `folder`, if given, for the next page.
 
     What is prepared is kept in a folder, if one is given, for the next page.
     """
@@ -41,7 +43,7 @@ def run_page(page: Path, folder: Path, environment: str = "", kept: Path | None 
 
 @contextlib.contextmanager
 def _without_smdebug() -> Iterator[None]:
-    """A page may install this package as smdebug; the next test shall not find it so."""
+    """Undo the installation of this package as smdebug for the next test."""
     finders = list(sys.meta_path)
     try:
         yield

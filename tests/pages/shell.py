@@ -1,4 +1,4 @@
-"""Commands in pages: run as they stand, but for those that install, or that go on for ever."""
+"""Run commands in pages, except those that install something or run without end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ EXIT_CODE = re.compile(r"# .*exit code (\d)")
 
 
 def run_script(example: Example) -> None:
-    """A block `sh`: each line is run. One that ends with another code than 0 says so: `# exit code 1`."""
+    """Run each line of an `sh` block.
+
+    A line that ends with another exit status than 0 names it: `# exit code 1`.
+    """
     for line in _lines(example.parsed):
         expected = int(found[1]) if (found := EXIT_CODE.search(line)) else 0
         code, said = _run(line)
@@ -27,7 +30,10 @@ def run_script(example: Example) -> None:
 
 
 def run_session(example: Example) -> None:
-    """A block `console`: what stands below a line that begins with `$` is what it prints; `...` is any text."""
+    """Run a `console` block and compare the output.
+
+    The lines below a line that begins with `$` are its output; `...` matches any text.
+    """
     code = 0
     for command in re.split(r"^\$ ", example.parsed, flags=re.MULTILINE)[1:]:
         line, _, expected = command.partition("\n")
@@ -68,7 +74,10 @@ def _run(line: str) -> tuple[int, str]:
 
 
 def _look_at(words: list[str]) -> None:
-    """What installs, builds or waits for Ctrl-C is not run here, but it must be there to be run."""
+    """Check that a command that installs, builds or waits for Ctrl-C exists.
+
+    Do not run it.
+    """
     match words:
         case ["pip", "install", what] if what.startswith(("smdwidgets[", ".[")):
             extras = set(metadata.metadata("smdwidgets").get_all("Provides-Extra") or ())

@@ -1,4 +1,4 @@
-"""Every code block of README.md and docs/ does what the page says."""
+"""Every code block of README.md and docs/ works as documented."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sybil import Document
 from pages.blocks import Page, blocks
 from pages.running import PAGES, ROOT, name_of, run_page
 
-#: Blocks that nothing here can run, by page. A new one needs a good reason.
+#: Blocks that cannot run here, by page. A new one needs a reason.
 NOT_RUN: dict[str, list[str]] = {}
 
 
@@ -20,19 +20,19 @@ def prepared(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_blocks_of_a_page_run(page, tmp_path, prepared, monkeypatch):
+def test_blocks_of_a_page_run(page, tmp_path, prepared, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "agg")
     run_page(page, tmp_path, kept=prepared)
 
 
-def test_a_block_that_is_not_run_is_known_here():
+def test_skipped_blocks_are_listed_here():
     found = {
         name_of(page): [block.not_run for block in blocks(Document.parse(str(page))) if block.not_run] for page in PAGES
     }
     assert {page: reasons for page, reasons in found.items() if reasons} == NOT_RUN
 
 
-def test_a_block_for_a_framework_is_run_by_its_tests():
+def test_framework_blocks_are_run_by_the_framework_tests():
     needed = {block.needs for page in PAGES for block in blocks(Document.parse(str(page)))} - {""}
     frameworks = ROOT / "tests" / "frameworks"
     for framework in needed:
@@ -59,17 +59,17 @@ def written(folder: Path, text: str) -> Path:
         ("<!-- needs: torch -->\n'''python\nx\n'''\n\n'''python\n1 / 0\n'''\n", "division by zero"),
     ],
 )
-def test_what_is_wrong_is_noticed(text, wrong, tmp_path, monkeypatch):
+def test_failures_are_detected(text, wrong, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Exception) as raised:
         Page(written(tmp_path, text), {}).run()
     assert wrong in str(raised.value)
 
 
-def test_blocks_see_what_came_before_and_marked_ones_wait_for_their_framework(tmp_path, monkeypatch):
+def test_blocks_share_a_namespace_and_marked_ones_wait_for_their_framework(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = """
-'''python title="told.py"
+'''python title="printed.py"
 print("x is", 1)
 x = 1
 '''
@@ -90,7 +90,7 @@ x = 2
 '''
 
 '''console
-$ python told.py
+$ python printed.py
 x is ...
 '''
 """

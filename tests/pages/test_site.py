@@ -28,7 +28,7 @@ REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", [*PAGES, *REFERENCE, ROOT / "CONTRIBUTING.md"], ids=name_of)
-def test_links_lead_somewhere(page):
+def test_links_resolve(page):
     for found in LINK.finditer(FENCED.sub("", page.read_text(encoding="utf-8"))):
         target, _, anchor = (found["to"] or found["picture"]).partition("#")
         if "://" in target or target.startswith("mailto:"):
@@ -52,7 +52,7 @@ def test_every_page_is_in_the_navigation():
     assert sorted(names(nav)) == sorted(page.relative_to(docs).as_posix() for page in docs.rglob("*.md"))
 
 
-def test_the_page_on_commands_says_what_they_say_themselves():
+def test_commands_page_equals_their_help():
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert page == with_reference(page), "run: python -m smdwidgets.cli.document docs/commands.md"
 
@@ -91,7 +91,7 @@ FIGURES = {
 
 
 @pytest.mark.parametrize("said", FIGURES)
-def test_the_readme_promises_no_more_than_was_measured(said):
+def test_readme_claims_no_more_than_was_measured(said):
     assert said in (ROOT / "README.md").read_text(encoding="utf-8")
     results = (ROOT / "tests" / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
     row = next(line for line in results.splitlines() if FIGURES[said] in line)

@@ -7,14 +7,14 @@ import smdwidgets
 from smdwidgets import cli
 
 
-def test_the_version_is_that_of_the_package(capsys):
+def test_version_equals_that_of_the_package(capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"smdwidgets {smdwidgets.__version__}\n"
 
 
-def test_the_module_can_be_run():
+def test_module_is_executable():
     done = subprocess.run([sys.executable, "-m", "smdwidgets", "--help"], capture_output=True, text=True, check=True)
     assert "usage: smdwidgets" in done.stdout
     assert done.stderr == ""

@@ -126,6 +126,6 @@ class TestEvents:
             assert isinstance(repr(other), str)
 
 
-def test_a_histogram_needs_a_count_for_each_limit():
+def test_histogram_requires_a_count_for_each_limit():
     with pytest.raises(ValueError, match="2 limits but 1 counts"):
         _core.histogram_record("h", 0, 0.0, [1.0, 2.0], [1.0], min=0, max=0, num=0, sum=0, sum_squares=0)

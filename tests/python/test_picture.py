@@ -1,4 +1,4 @@
-"""Histograms, percentiles, images and windows against numpy's own, slow and whole."""
+"""Histograms, percentiles, images and windows match slow NumPy implementations."""
 
 import ml_dtypes
 import numpy as np
@@ -22,7 +22,7 @@ def some(name, n=5000, seed=3):
 
 
 def same_bins(x, h):
-    """The bins are those that numpy counts between the same edges."""
+    """Assert that the counts equal those of numpy with the same edges."""
     finite = x[np.isfinite(x)].astype(np.float64)
     counts, _ = np.histogram(finite, h["edges"])
     assert h["counts"].tolist() == counts.tolist()
@@ -33,8 +33,8 @@ def same_bins(x, h):
     assert h["pos_inf"] == np.isposinf(x).sum()
     assert h["neg_inf"] == np.isneginf(x).sum()
     assert h["zeros"] == (x == 0).sum()
-    told = h["counts"].sum() + h["under"] + h["over"] + h["nan"] + h["pos_inf"] + h["neg_inf"]
-    assert told == h["n"]
+    total = h["counts"].sum() + h["under"] + h["over"] + h["nan"] + h["pos_inf"] + h["neg_inf"]
+    assert total == h["n"]
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -56,7 +56,7 @@ def test_histogram_of_every_dtype(name, scale):
     st.sampled_from(["linear", "symlog", "log", "auto"]),
 )
 @settings(max_examples=200, deadline=None)
-def test_histogram_of_anything(x, bins, scale):
+def test_histogram_of_arbitrary_values(x, bins, scale):
     h = _core.histogram(x, bins, scale=scale)
     assert np.isfinite(h["edges"]).all()
     assert (np.diff(h["edges"]) > 0).all()
@@ -70,7 +70,7 @@ def test_histogram_of_anything(x, bins, scale):
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=12, unique=True).map(sorted),
 )
 @settings(max_examples=200, deadline=None)
-def test_histogram_between_given_edges(x, edges):
+def test_histogram_with_given_edges(x, edges):
     same_bins(x, _core.histogram(x, edges))
 
 
@@ -94,7 +94,7 @@ def test_scale_follows_the_elements():
     assert (h["counts"] > 0).sum() > 30
 
 
-def test_complex_by_magnitude_and_magnitudes_of_reals():
+def test_complex_magnitudes_and_absolute_values_of_reals():
     x = np.array([3 + 4j, -5, 0j], np.complex64)
     assert _core.histogram(x, [0, 4, 6])["counts"].tolist() == [1, 2]
     assert _core.histogram(np.array([-3.0, 2.0]), [0, 2.5, 6], magnitude=True)["counts"].tolist() == [1, 1]
@@ -114,7 +114,7 @@ def test_complex_by_magnitude_and_magnitudes_of_reals():
         ([1, 2], {"range": (0, 1)}, "mutually exclusive"),
     ],
 )
-def test_histograms_that_can_not_be(bins, options, message):
+def test_invalid_histograms(bins, options, message):
     with pytest.raises(ValueError, match=message):
         _core.histogram(np.arange(3.0), bins, **options)
 
@@ -126,13 +126,13 @@ Q = [0, 0.1, 5, 25, 50, 61.8, 75, 99, 99.99, 100]
 
 @pytest.mark.parametrize("name", [n for n in DTYPES if n != "bool"])
 @pytest.mark.parametrize("n", [1, 2, 1000, 40_000])
-def test_percentiles_are_numpys(name, n):
+def test_percentiles_match_numpy(name, n):
     x = some(name, n).astype(name)
     theirs = np.percentile(x.astype(np.float64), Q)
     np.testing.assert_allclose(_core.percentiles(x, Q), theirs, rtol=1e-14, atol=1e-14)
 
 
-def test_percentiles_pass_over_nan_and_reach_infinity():
+def test_percentiles_ignore_nan_and_include_infinity():
     x = np.random.default_rng(0).normal(0, 1, 30_000)
     x[::7] = np.nan
     x[3::50] = np.inf
@@ -156,7 +156,7 @@ def test_many_percentiles_of_many_elements():
 
 
 def image_of(x, height, width, pool):
-    """The same image, cell by cell."""
+    """Compute the same image cell by cell."""
     height, width = min(height, x.shape[0]), min(width, x.shape[1])
     out = np.zeros((height, width), np.float32)
     for i in range(height):
@@ -243,7 +243,7 @@ def test_planes_of_any_rank():
         ({"shape": [1 << 40, 1 << 40]}, "24 elements do not match shape"),
     ],
 )
-def test_images_that_can_not_be(options, message):
+def test_invalid_images(options, message):
     with pytest.raises(ValueError, match=message):
         _core.pooled(np.zeros((2, 3, 4)), **options)
 
@@ -287,7 +287,7 @@ def test_sample():
     assert _core.sample(np.zeros(0), 4)[0].size == 0
 
 
-def test_text_is_refused():
+def test_strings_are_rejected():
     text = np.array([["a", "b"]])
     for ask in (_core.histogram, _core.pooled, _core.window, _core.sample, lambda x: _core.percentiles(x, [50])):
         with pytest.raises(ValueError, match="string tensor"):

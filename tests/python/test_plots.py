@@ -1,4 +1,4 @@
-"""Matplotlib figures show what numpy says of the same arrays."""
+"""Matplotlib figures show what NumPy computes for the same arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def trial(tmp_path):
     pyplot.close("all")
 
 
-def test_a_histogram_counts_every_element(trial):
+def test_histogram_counts_every_element(trial):
     ax = trial.tensor("w").plot.histogram(2, bins=7)
     [stairs] = ax.patches
     counts, edges = np.histogram(VALUES[2], 7)
@@ -41,7 +41,7 @@ def test_a_histogram_counts_every_element(trial):
     assert ax.get_title() == "w, step 2"
 
 
-def test_a_symmetric_scale_shows_the_decades_on_both_sides_of_zero(trial):
+def test_symlog_scale_shows_decades_on_both_sides_of_zero(trial):
     ax = trial.tensor("w").plot.histogram(0, scale="symlog")
     ax.figure.canvas.draw()
     assert ax.get_xscale() == "asinh"
@@ -50,18 +50,18 @@ def test_a_symmetric_scale_shows_the_decades_on_both_sides_of_zero(trial):
     assert stairs.get_data().values.sum() == VALUES[0].size
 
 
-def test_a_distribution_draws_the_median_over_steps(trial):
+def test_distribution_plot_shows_the_median_over_steps(trial):
     ax = trial.tensor("w").plot.distribution()
     [median] = ax.lines
     assert median.get_xdata().tolist() == list(range(6))
     assert median.get_ydata() == pytest.approx(np.median(VALUES, axis=(1, 2)), rel=1e-6)
-    # Three bands, each above and below the ones inside it; the legend shows their very colours.
+    # Three nested bands; the legend shows their colours.
     assert len(ax.collections) == 6
     patches = [handle.get_facecolor() for handle in ax.get_legend().legend_handles[:3]]
     assert patches == [tuple(band.get_facecolor()[0]) for band in ax.collections[::2]]
 
 
-def test_a_heatmap_shows_every_cell_and_takes_the_axes_given(trial):
+def test_heatmap_shows_every_cell_of_the_given_axes(trial):
     _, given = pyplot.subplots()
     ax = trial.tensor("w").plot.heatmap(ax=given)
     assert ax is given
@@ -71,21 +71,21 @@ def test_a_heatmap_shows_every_cell_and_takes_the_axes_given(trial):
     assert image.get_extent() == [-0.5, 9.5, 7.5, -0.5]
 
 
-def test_scalars_are_drawn_by_mode_and_other_tensors_left_out(trial):
+def test_scalars_are_plotted_by_mode_and_other_tensors_are_omitted(trial):
     ax = trial.plot.scalars()
-    ax.figure.canvas.draw()  # a name with a dollar sign is no formula
+    ax.figure.canvas.draw()  # a name with a dollar sign is not math text
     assert [line.get_ydata().tolist() for line in ax.lines] == [[0, 1, 2, 3, 4], [5]]
     assert [line.get_label() for line in ax.lines] == [r"lo\$s (TRAIN)", r"lo\$s (EVAL)"]
 
 
-def test_runs_are_compared_in_one_picture(trial):
+def test_runs_are_compared_in_one_plot(trial):
     ax = trial.plot.compare([trial], r"lo\$s")
     assert len(ax.lines) == 4
     with pytest.raises(SMDebugValueError, match="nothing"):
         trial.plot.compare(trial, "nothing")
 
 
-def test_what_is_not_there_is_said(trial, monkeypatch):
+def test_missing_data_is_reported(trial, monkeypatch):
     with pytest.raises(SMDebugError, match="99"):
         trial.tensor("w").plot.heatmap(99)
     with pytest.raises(SMDebugValueError, match="no scalar tensor"):

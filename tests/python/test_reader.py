@@ -27,7 +27,7 @@ def event_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_tensors_with_their_steps_and_modes(event_file: Path) -> None:
+def test_tensors_with_steps_and_modes(event_file: Path) -> None:
     with FileReader(str(event_file)) as reader:
         found = {name: (value.tolist(), *rest) for name, step, value, *rest in reader.read_tensors() if step == 1}
     assert found == {"w": ([0, 1, 2], modes.EVAL, 0), "names": (["a", "b"], modes.EVAL, 0)}
@@ -46,7 +46,7 @@ def test_files_of_smdebug(golden_runs: Path) -> None:
     assert files
     read = 0
     for file in files:
-        with suppress(DataError):  # runs with damage are among them
+        with suppress(DataError):  # some of the runs are damaged
             for name, step, *_ in FileReader(file).read_tensors():
                 assert name
                 assert f"{step:012d}" in file.name
@@ -54,7 +54,7 @@ def test_files_of_smdebug(golden_runs: Path) -> None:
     assert read > 100
 
 
-def test_damage_and_other_formats(event_file: Path) -> None:
+def test_damage_and_other_file_formats(event_file: Path) -> None:
     with pytest.raises(SMDebugNotImplementedError, match="invalid wtype 'csv'"):
         FileReader(event_file, wtype="csv")
     whole = event_file.read_bytes()

@@ -1,4 +1,4 @@
-"""Values from records: every dtype, every kind of damage, and the golden runs of smdebug itself."""
+"""Values from records: every dtype, every kind of damage, and golden runs."""
 
 import gc
 import hashlib
@@ -54,7 +54,7 @@ def shape(*sizes: int) -> bytes:
 
 
 def smdebug(payload: bytes) -> bytes:
-    """A record with smdebug's constant in the place of a checksum."""
+    """A record with smdebug's constant instead of a checksum."""
     length = struct.pack("<Q", len(payload))
     return length + struct.pack("<I", _core.masked_crc(length)) + payload + struct.pack("<I", CONSTANT)
 
@@ -65,7 +65,7 @@ def record_of(array: np.ndarray, number: int) -> bytes:
 
 @pytest.mark.parametrize(("number", "dtype"), NUMBERS.items())
 @pytest.mark.parametrize("sizes", [(), (3,), (2, 3), (0, 4), (1,) * 32])
-def test_every_dtype_reads_as_itself(number, dtype, sizes):
+def test_every_dtype_round_trips(number, dtype, sizes):
     array = np.arange(np.prod(sizes, dtype=int)).astype(dtype).reshape(sizes)
     value = _core.decode(record_of(array, number))
     assert (value.dtype, value.shape) == (np.dtype(dtype), sizes)
@@ -76,14 +76,14 @@ def test_int8_is_signed():
     assert _core.decode(record_of(np.array([-1], "i1"), 6)).tolist() == [-1]
 
 
-def test_bfloat16_is_a_guest_of_ml_dtypes():
+def test_bfloat16_uses_ml_dtypes():
     array = np.array([1.5, -2.0], ml_dtypes.bfloat16)
     value = _core.decode(record_of(array, 14))
     assert value.dtype == array.dtype
     assert value.tolist() == [1.5, -2.0]
 
 
-def test_bfloat16_without_ml_dtypes_names_it(run_python):
+def test_bfloat16_error_names_ml_dtypes(run_python):
     code = f"""
 import sys
 sys.modules["ml_dtypes"] = None
@@ -103,7 +103,7 @@ class TestBuffers:
     record = record_of(array, 1)
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda data: np.frombuffer(data, "u1").copy()])
-    def test_a_value_is_a_writable_copy_of_any_buffer(self, kind):
+    def test_value_is_a_writable_copy_of_any_buffer(self, kind):
         data = kind(self.record)
         value = _core.decode(data)
         assert value.tobytes() == self.array.tobytes()
@@ -113,12 +113,12 @@ class TestBuffers:
         assert bytes(data) == self.record
         assert _core.decode(data).tobytes() == self.array.tobytes()
 
-    def test_a_value_of_one_byte_is_none_of_the_shared_bytes_objects(self):
+    def test_value_of_one_byte_is_not_a_shared_bytes_object(self):
         value = _core.decode(record_of(np.array([True]), 10))
         value[...] = False
         assert bytes([1])[0] == 1
 
-    def test_a_value_does_not_lock_its_buffer(self, tmp_path):
+    def test_value_does_not_lock_its_buffer(self, tmp_path):
         path = tmp_path / "events"
         path.write_bytes(b"12345" + self.record)
         with path.open("rb") as file:
@@ -139,7 +139,7 @@ class TestBuffers:
         with memoryview(memory) as view:
             assert bytes(view) == self.array.tobytes()
 
-    def test_pieces_of_a_buffer_are_refused(self):
+    def test_non_contiguous_buffers_are_rejected(self):
         with pytest.raises(BufferError, match="C-contiguous"):
             _core.decode(np.zeros(100, "u1")[::2])
 
@@ -169,11 +169,11 @@ class TestText:
         assert (value == array).all()
         assert value.flags.writeable
 
-    def test_text_that_is_not_utf8_is_an_error(self):
+    def test_invalid_utf8_is_an_error(self):
         with pytest.raises(CorruptDataError, match="UTF-8"):
             _core.decode(smdebug(tensor(shape(1), field(8, b"\xff"))))
 
-    def test_padding_does_not_cost_what_the_text_does_not_have(self):
+    def test_padding_of_strings_is_limited(self):
         long, count = b"x" * 100_000, 10_000
         payload = tensor(shape(count + 1), field(8, long), *(field(8, b"a") for _ in range(count)))
         value = _core.decode(smdebug(payload))
@@ -185,13 +185,13 @@ class TestText:
 class TestDamage:
     record = record_of(np.arange(6, dtype="f4").reshape(2, 3), 1)
 
-    def test_every_cut_is_truncated(self):
+    def test_truncated_data_is_an_error_at_every_length(self):
         for size in range(len(self.record)):
             with pytest.raises(TruncatedDataError, match="byte 0: unexpected end of data"):
                 _core.decode(self.record[:size])
 
     @given(st.integers(0, len(record) * 8 - 1))
-    def test_a_flipped_bit_is_an_error_or_only_in_the_values(self, bit):
+    def test_flipped_bit_is_an_error_or_changes_only_values(self, bit):
         data = bytearray(self.record)
         data[bit // 8] ^= 1 << bit % 8
         try:
@@ -202,7 +202,7 @@ class TestDamage:
         assert 12 <= bit // 8 < len(self.record) - 4
 
     @given(st.binary(max_size=200))
-    def test_garbage_is_an_error(self, payload):
+    def test_random_bytes_are_an_error(self, payload):
         with pytest.raises(DataError):
             _core.decode(payload)
         try:
@@ -221,17 +221,17 @@ class TestDamage:
             ([field(1, 1), shape(2**40), field(5, b"1234")], UnsupportedDataError),
         ],
     )
-    def test_tensors_that_can_not_be(self, fields, error):
+    def test_invalid_tensors(self, fields, error):
         with pytest.raises(error):
             _core.decode(smdebug(tensor(*fields)))
 
-    def test_the_message_names_the_place_in_the_data(self):
+    def test_message_names_the_offset(self):
         data = b"?" * 1000 + self.record
         with pytest.raises(CorruptDataError, match="byte 999: record header checksum mismatch"):
             _core.decode(data, 999)
 
 
-def test_threads_read_the_same():
+def test_threads_read_the_same_values():
     records = [
         _core.write_record(tensor(field(1, 1), shape(50_000), field(4, struct.pack("<f", i) * 50_000)))
         for i in range(4)
@@ -256,7 +256,7 @@ def test_checksums():
     assert _core.crc32c(big) == _core.crc32c(big.tobytes())
 
 
-def test_references_are_not_kept():
+def test_references_are_released():
     data = bytes(record_of(np.zeros(10), 2))
     before = sys.getrefcount(data)
     for _ in range(100):
@@ -266,7 +266,7 @@ def test_references_are_not_kept():
 
 
 class TestGolden:
-    """Runs that smdebug 1.0.34 wrote, against what it says of them."""
+    """Runs that smdebug 1.0.34 wrote, compared with its own results."""
 
     @staticmethod
     def values(run: Path):
@@ -285,7 +285,7 @@ class TestGolden:
     @pytest.mark.parametrize(
         "name", ["core_dtypes", "core_scalars_and_empty", "core_special_values", "core_strings", "full_crc_events"]
     )
-    def test_values_are_those_of_smdebug_or_ones_it_can_not_read(self, name):
+    def test_values_equal_those_of_smdebug_where_it_can_read_them(self, name):
         oracle = json.loads((GOLDEN / name / "oracle.json").read_text())["tensors"]
         seen = 0
         for step, tensor_name, events, start, length in self.values(GOLDEN / name):
@@ -295,7 +295,7 @@ class TestGolden:
             expected = oracle[tensor_name]["at"][str(int(step))]["value"]
             seen += 1
             if "raises" in expected or "none" in expected:
-                # What smdebug writes but can't read: five dtypes, tensors without elements, and true checksums.
+                # What smdebug writes but cannot read: five dtypes, tensors without elements, and true checksums.
                 assert value.size == 0 or value.dtype.name in NUMBERS.values()
                 continue
             if tensor_name == "dtype/int8":
@@ -304,7 +304,7 @@ class TestGolden:
             assert self.digest(value) == {key: expected[key] for key in ("dtype", "shape", "sha256")}
         assert seen
 
-    def test_damaged_files_fail_one_by_one(self):
+    def test_damaged_files_fail_individually(self):
         found = {}
         for step, _, events, start, length in self.values(GOLDEN / "corrupt_events"):
             try:

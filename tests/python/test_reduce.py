@@ -1,4 +1,7 @@
-"""Reductions against exact arithmetic: never further from the truth than numpy, or than one step of the result's dtype."""
+"""Reductions are compared with exact arithmetic.
+
+The error is at most that of NumPy, or one unit in the last place of the result's dtype.
+"""
 
 import warnings
 from fractions import Fraction
@@ -26,7 +29,7 @@ def dtype_of(name):
 
 
 def by_numpy(x, name, abs_):
-    """What a person would write in numpy: std and variance over n, norms over all elements."""
+    """The NumPy equivalent: std and variance over n, norms over all elements."""
     x = np.abs(x) if abs_ else x
     flat = np.ascontiguousarray(x).reshape(-1)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -39,7 +42,7 @@ def by_numpy(x, name, abs_):
 
 
 def root(square: Fraction) -> Fraction:
-    """A square root good to some 300 bits."""
+    """A square root accurate to about 300 bits."""
     if square == 0:
         return Fraction(0)
     shift = max(0, 320 - square.numerator.bit_length() + square.denominator.bit_length())
@@ -48,7 +51,7 @@ def root(square: Fraction) -> Fraction:
 
 
 def exactly(x, name, abs_):
-    """The exact result for finite elements: a Fraction, or a pair of them for a complex one."""
+    """Return the exact result for finite elements: a Fraction, or two if complex."""
     x = np.abs(x) if abs_ and x.dtype.kind in "iub" else x
     if x.dtype.kind == "c":
         values = [(Fraction(float(z.real)), Fraction(float(z.imag))) for z in x.reshape(-1)]
@@ -79,7 +82,10 @@ def exactly(x, name, abs_):
 
 
 def by_integers(values, name):
-    """The exact result of dyadic fractions, over a common denominator: quick, because nothing looks for divisors."""
+    """Compute the exact result of dyadic fractions over a common denominator.
+
+    This is fast, because it computes no greatest common divisors.
+    """
     n, unit = len(values), max((v.denominator for v in values), default=1)
     whole = [v.numerator * (unit // v.denominator) for v in values]
     total, squares = sum(whole), sum(i * i for i in whole)
@@ -97,7 +103,7 @@ def by_integers(values, name):
 
 
 def multiplied(numbers):
-    """A product by halves, which keeps long integers few."""
+    """Compute a product by halves, so that few integers are long."""
     if len(numbers) < 3:
         return prod(numbers)
     half = len(numbers) // 2
@@ -109,7 +115,7 @@ def info(dtype):
 
 
 def step(exact: Fraction, dtype) -> Fraction:
-    """One step of a float dtype at a value."""
+    """The spacing of a float dtype at a value."""
     limits = info(dtype)
     lowest = Fraction(float(limits.smallest_subnormal))
     precision = limits.nmant
@@ -130,20 +136,20 @@ def largest(dtype) -> Fraction:
 def check_part(ours, theirs, exact, dtype, steps, what):
     limit = largest(dtype)
     if abs(exact) > limit:
-        # What no float of the dtype can hold is infinite, give or take the last step.
+        # Results beyond the largest float are infinite, with a tolerance of one unit in the last place.
         assert np.isinf(ours) or limit - abs(Fraction(float(ours))) <= step(limit, dtype), what
         return
     if np.isinf(ours):
         assert limit - abs(exact) < steps * step(limit, dtype), what
         return
     assert not np.isnan(ours), what
-    # numpy overflows on the way to results that fit; there only the step counts.
+    # numpy overflows in intermediate results; there only the unit in the last place counts.
     numpys = abs(Fraction(float(theirs)) - exact) if np.isfinite(theirs) else Fraction(0)
     assert abs(Fraction(float(ours)) - exact) <= max(numpys, steps * step(exact, dtype)), what
 
 
 def check(x, results):
-    """Every result of a finite array is typed as numpy's and as near to the truth."""
+    """Assert that each result has numpy's dtype and is as close to the exact result."""
     for name, abs_ in ALL:
         ours = results[name, abs_]
         if x.size == 0 and name in ("min", "max"):
@@ -151,7 +157,7 @@ def check(x, results):
             continue
         theirs = by_numpy(x, name, abs_)
         what = f"{name} abs={abs_} of {x.dtype} {x.tolist()[:40]}: ours {ours!r}, numpy {theirs!r}"
-        # ml_dtypes leaves norms of bfloat16 to float32.
+        # ml_dtypes computes norms of bfloat16 in float32.
         expected = x.dtype if x.dtype == ml_dtypes.bfloat16 else theirs.dtype
         assert type(ours) is expected.type, what
         if x.size == 0 and name in ("mean", "std", "variance"):
@@ -164,16 +170,16 @@ def check(x, results):
             assert abs(float(ours) - float(theirs)) <= float(step(Fraction(float(theirs)), ours.dtype)), what
         else:
             exact = exactly(x, name, abs_)
-            # The magnitudes of complex128 are rounded before they are added, here as there.
+            # Magnitudes of complex128 are rounded before they are added, as in numpy.
             steps = 2 if x.dtype == np.complex128 and (abs_ or name == "l1") else 1
             if name == "prod" and x.dtype == np.complex128 and abs_:
                 steps = 2 + x.size
             if isinstance(exact, tuple):
                 dtype = np.dtype(ours.real.dtype)
-                # Of a complex product each part is as good as the whole's last bits allow.
+                # Each part of a complex product is as accurate as the last bits of the whole allow.
                 slack = max(step(part, dtype) for part in exact) if name == "prod" else 0
                 if name == "prod" and max(map(abs, exact)) > largest(dtype):
-                    # Beyond all floats; the lesser part has no digits left to speak of.
+                    # Beyond the largest float; the smaller part has no significant digits.
                     assert np.isinf([ours.real, ours.imag]).any(), what
                     continue
                 for part, mine, its in zip(exact, (ours.real, ours.imag), (theirs.real, theirs.imag), strict=True):
@@ -195,13 +201,13 @@ def arrays(name, max_size=24):
         return st.lists(finite, max_size=max_size).map(lambda bits: np.array(bits, np.uint16).view(ml_dtypes.bfloat16))
     kwargs = {} if dtype.kind in "iub" else {"allow_nan": False, "allow_infinity": False}
     if name == "complex128":
-        # Beyond this a magnitude of two finite parts is infinite, which has no exact value to compare with.
+        # A larger magnitude of two finite parts is infinite and has no exact value.
         kwargs["max_magnitude"] = 1.2e308
     return hnp.arrays(dtype, st.integers(0, max_size), elements=hnp.from_dtype(dtype, **kwargs))
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_small_arrays_of_anything(name):
+def test_small_random_arrays(name):
     @given(arrays(name))
     @settings(max_examples=40, deadline=None)
     def run(x):
@@ -212,7 +218,7 @@ def test_small_arrays_of_anything(name):
 
 @pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize("shift", [0, 1, 3])
-def test_any_alignment_and_plain_bytes(name, shift):
+def test_any_alignment_and_bytes(name, shift):
     x = np.random.default_rng(5).normal(0, 50, 100).astype(dtype_of(name))
     raw = b"\0" * shift + x.tobytes()
     assert _core.reduce(memoryview(raw)[shift:], name) == _core.reduce(x)
@@ -254,17 +260,17 @@ def test_float64_squares_out_of_range(scale):
     check(x, _core.reduce(x))
 
 
-def test_complex_parts_of_which_the_large_one_does_not_vary():
+def test_complex_parts_with_a_large_constant_part():
     x = np.array([4.5e161j, 1 + 4.5e161j])
     assert _core.reduction(x, "std") == 0.5
     assert _core.reduction(x, "variance") == 0.25
 
 
-def test_complex_product_whose_parts_are_far_apart():
+def test_complex_product_with_parts_of_different_magnitude():
     assert _core.reduction(np.full(3, 1 + 2.5e294j), "prod") == complex(-np.inf, -np.inf)
 
 
-def test_results_that_numpy_loses_on_the_way():
+def test_results_whose_intermediate_results_overflow_in_numpy():
     assert _core.reduce(np.array([60000, 0], np.float16))["std", False] == 30000
     assert _core.reduce(np.array([300, 300], np.float16))["l2", False] == np.float16(424.264)
     assert _core.reduce(np.full(4, 2e19, np.float32))["l2", False] == np.float32(4e19)
@@ -276,7 +282,7 @@ SPECIAL = [0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan]
 
 
 @pytest.mark.parametrize("name", ["float16", "float32", "float64"])
-def test_nan_and_infinity_mean_what_they_mean_in_numpy(name):
+def test_nan_and_infinity_as_in_numpy(name):
     @given(st.lists(st.sampled_from(SPECIAL), min_size=1, max_size=6))
     @settings(max_examples=100, deadline=None)
     def run(values):
@@ -299,7 +305,7 @@ def test_nan_and_infinity_mean_what_they_mean_in_numpy(name):
 
 
 @pytest.mark.parametrize("name", COMPLEX)
-def test_complex_with_parts_that_are_not_finite(name):
+def test_complex_with_non_finite_parts(name):
     for values in ([complex(np.nan, 1), 1j], [complex(np.inf, 0), 1 + 1j], [complex(1, -np.inf)]):
         x = np.array(values, name)
         ours = _core.reduce(x)
@@ -308,7 +314,7 @@ def test_complex_with_parts_that_are_not_finite(name):
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_without_elements(name):
+def test_empty_arrays(name):
     x = np.zeros((0, 3), dtype_of(name))
     check(x, _core.reduce(x))
     with pytest.raises(ValueError, match=r"min of an empty tensor \(shape \[0, 3\]\) is undefined"):
@@ -323,7 +329,7 @@ def test_layouts():
         assert _core.reduce(view)["variance", True] == pytest.approx(view.var())
 
 
-def test_only_what_is_asked_for():
+def test_only_requested_reductions():
     x = np.arange(5.0)
     assert _core.reduce(x, names=[("l2", True), ("max", False)]) == {("l2", True): np.sqrt(30), ("max", False): 4}
     assert _core.reduction(x, "mean") == 2
@@ -331,7 +337,7 @@ def test_only_what_is_asked_for():
         _core.reduction(x, "median")
 
 
-def test_bad_input():
+def test_invalid_input():
     with pytest.raises(ValueError, match="7 bytes are not a multiple of the 4 bytes of a float32"):
         _core.reduce(b"1234567", "float32")
     with pytest.raises(ValueError, match="string"):

@@ -1,4 +1,4 @@
-"""The end marker: what is written, and that whatever is found in its place is an end."""
+"""The end marker: its content, and that a file with any content is an end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_marker_reads_back(end):
 @pytest.mark.parametrize(
     "content", [b"", b"null", b"[]", b'{"how": 3}', b'{"how": "won"}', b"\xff\xfe", b"[" * 100_000, b'{"how": "signal"']
 )
-def test_marker_of_others_is_an_end_without_details(content):
+def test_marker_of_other_programs_is_an_end_without_details(content):
     assert RunEnd.parse(content) == RunEnd("ended")
 
 
@@ -34,7 +34,7 @@ def test_any_content_is_an_end(content):
     assert isinstance(str(RunEnd.parse(content)), str)
 
 
-def test_exception_with_control_characters_and_without_text():
+def test_exception_with_control_characters_and_without_message():
     class Odd(Exception):
         def __str__(self):
             raise RuntimeError
@@ -44,7 +44,7 @@ def test_exception_with_control_characters_and_without_text():
     assert len(RunEnd.of(ValueError("x" * 10_000)).detail) <= 500
 
 
-def test_trial_and_inspect_tell_how_training_ended(tmp_path, capsys):
+def test_trial_and_inspect_report_how_training_ended(tmp_path, capsys):
     run = tmp_path / "run"
 
     def train():

@@ -1,4 +1,4 @@
-"""Steps written from Python: whole or not at all."""
+"""Steps written from Python: complete or not at all."""
 
 import json
 import threading
@@ -43,7 +43,7 @@ dtypes = st.one_of(
 
 
 @given(value=dtypes.flatmap(lambda d: hnp.arrays(d, hnp.array_shapes(min_dims=0, min_side=0, max_side=4))))
-def test_what_is_written_is_read(tmp_path_factory, value):
+def test_written_values_are_read(tmp_path_factory, value):
     root = tmp_path_factory.mktemp("run")
     with _core.StepWriter(root, 5) as step:
         step.tensor("plain", value)
@@ -58,7 +58,7 @@ def test_what_is_written_is_read(tmp_path_factory, value):
             assert values[name].tobytes() == expected.astype(value.dtype.newbyteorder("<")).tobytes()
 
 
-def test_numbers_lists_text_and_bfloat16(tmp_path):
+def test_numbers_lists_strings_and_bfloat16(tmp_path):
     with _core.StepWriter(tmp_path, 5, mode=1, mode_step=2) as step:
         step.tensor("float", 0.5)
         step.tensor("list", [1, 2])
@@ -90,7 +90,7 @@ def test_shapes(tmp_path):
 
 
 @pytest.mark.parametrize("value", [np.array(["2020-01-01"], "M8[D]"), np.zeros(1, [("a", "i4")]), np.array([object()])])
-def test_what_can_not_be_saved_is_refused_and_the_step_goes_on(tmp_path, value):
+def test_unsupported_values_are_rejected_and_the_step_continues(tmp_path, value):
     with _core.StepWriter(tmp_path, 5) as step:
         with pytest.raises(TypeError, match="can"):
             step.tensor("x", value)
@@ -98,7 +98,7 @@ def test_what_can_not_be_saved_is_refused_and_the_step_goes_on(tmp_path, value):
     assert list(read(tmp_path)) == ["y"]
 
 
-def test_a_block_that_fails_leaves_nothing(tmp_path):
+def test_failing_block_leaves_no_files(tmp_path):
     def fail() -> None:
         with _core.StepWriter(tmp_path, 5) as step:
             step.tensor("x", np.zeros(10**6))
@@ -110,7 +110,7 @@ def test_a_block_that_fails_leaves_nothing(tmp_path):
     assert files(tmp_path) == []
 
 
-def test_a_finished_step_is_finished(tmp_path):
+def test_finished_step_is_immutable(tmp_path):
     with _core.StepWriter(tmp_path, 5, fsync=True) as step:
         step.tensor("x", 1)
         assert step.finish()[:2] == (EVENTS, INDEX)
@@ -122,8 +122,8 @@ def test_a_finished_step_is_finished(tmp_path):
         step.finish()
 
 
-def test_a_full_disk_leaves_no_file_and_says_why(tmp_path, run_python):
-    # The operating system's limit on a file's size fails a write in its middle, as a full disk does.
+def test_full_disk_leaves_no_file_and_is_reported(tmp_path, run_python):
+    # The operating system's file size limit fails a write in its middle, like a full disk.
     code = f"""
 import resource, numpy as np
 from smdwidgets import _core
@@ -148,12 +148,12 @@ for attempt in (lambda: step.tensor("does not", np.zeros(1_000_000)), lambda: st
 
 
 @pytest.mark.parametrize("worker", ["", "a\\b", "a\0b", "x" * 201])
-def test_names_that_no_file_can_have(tmp_path, worker):
+def test_invalid_file_names(tmp_path, worker):
     with pytest.raises(ValueError, match="worker"):
         _core.StepWriter(tmp_path, 5, worker)
 
 
-def test_a_device_is_a_worker(tmp_path):
+def test_device_names_are_workers(tmp_path):
     device = "/job:worker/replica:0/task:1/device:GPU:0"
     with _core.StepWriter(tmp_path, 1000, device) as step:
         step.tensor("x", 1)
@@ -162,7 +162,7 @@ def test_a_device_is_a_worker(tmp_path):
     assert files(tmp_path) == [f"events/000000001000/{name}.tfevents", f"index/000000001/{name}.json"]
 
 
-def test_workers_write_side_by_side_and_threads_into_one_step(tmp_path):
+def test_concurrent_workers_and_threads(tmp_path):
     shared = _core.StepWriter(tmp_path, 5)
 
     def work(worker: int) -> None:

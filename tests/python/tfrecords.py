@@ -1,4 +1,4 @@
-"""An independent walk over TFRecord framing, to check files against."""
+"""An independent parser of TFRecord framing, to check files with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from smdwidgets import _core
 
 
 class Record(NamedTuple):
-    """One record: its offset, its payload and whether its footer is the payload's checksum."""
+    """A record: offset, payload, and whether the footer is the payload's checksum."""
 
     offset: int
     payload: bytes
@@ -17,7 +17,7 @@ class Record(NamedTuple):
 
 
 def records(data: bytes) -> list[Record]:
-    """The complete records of a file whose headers are sound."""
+    """Return the complete records of a file whose headers are valid."""
     found, at = [], 0
     while at + 12 <= len(data):
         (length,) = struct.unpack_from("<Q", data, at)

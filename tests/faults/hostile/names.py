@@ -1,16 +1,16 @@
-"""Texts that do harm where somebody takes them for more than text: the one list that all these tests use.
+"""Texts that are harmful if they are interpreted, for all tests of this folder.
 
-A text of a run may stand in a terminal, a page, a notebook, a chart, a spreadsheet, a path, a log. For each of these places
-there are texts here that would do something to it.
+Texts of a run are shown in terminals, pages, notebooks, charts, spreadsheets, paths and logs. For each of these the
+list contains texts that would have an effect.
 """
 
 from __future__ import annotations
 
 import unicodedata
 
-#: What a page does that takes a text for markup: the tests look for this variable, for dialogs and for requests.
+#: The effect of a text that a page interprets as markup: tests check this variable, dialogs and requests.
 PWNED = "__pwned"
-#: Nobody may ever ask for this host.
+#: Tests fail if this host is requested.
 BEACON = "http://beacon.invalid/"
 
 MARKUP = {
@@ -83,19 +83,19 @@ PATHS = {
 
 LARGE = {"a megabyte": "n" * 1_000_000, "a megabyte of markup": "<b>" * 333_000}
 
-#: Everything that may stand in a file's name, too.
+#: Texts that are valid in file names.
 SMALL = {**MARKUP, **SPREADSHEET, **TERMINAL, **UNICODE, **PATHS}
 ALL = {**SMALL, **LARGE}
 
-#: What has to be made visible: characters that act on a terminal, or change how the text beside them is read.
+#: Characters that must be escaped: they act on a terminal, or change how adjacent text is read.
 _ACTING = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def acting(text: str, allowed: str = "\n") -> list[str]:
-    """The characters in an output that act in place of being shown."""
+    """Return the characters in an output that act instead of being shown."""
     return sorted({char for char in text if char not in allowed and unicodedata.category(char) in _ACTING})
 
 
 def file_name(text: str) -> str:
-    """The text as part of a file's name."""
+    """Return the text as part of a file name."""
     return text.replace("/", "\u2215").replace("\0", "\u2400").encode()[:150].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""Runs that a person with bad intentions wrote."""
+"""Runs written by an attacker."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from smdwidgets import _core
 
 
 def index_key(step: int, worker: str = "worker_0") -> str:
-    """Where an index file lies."""
+    """Return the path of an index file."""
     return f"index/{step // 1000:09d}/{step:012d}_{worker}.json"
 
 
 def event_key(step: int, worker: str = "worker_0") -> str:
-    """Where an event file lies."""
+    """Return the path of an event file."""
     return f"events/{step:012d}/{step:012d}_{worker}.tfevents"
 
 
 def save(root: Path, step: int, values: Mapping[str, Any], worker: str = "worker_0", mode: int = 1) -> None:
-    """One step, as the package itself writes it."""
+    """Write one step with the package's writer."""
     with _core.StepWriter(str(root), step, worker, mode, step) as writer:
         for name, value in values.items():
             writer.tensor(name, value)
@@ -37,7 +37,7 @@ def save(root: Path, step: int, values: Mapping[str, Any], worker: str = "worker
 def collections(
     root: Path, given: Mapping[str, Mapping[str, Any]] | str, workers: int = 1, worker: str = "worker_0"
 ) -> None:
-    """A collection file with these collections, or with this text."""
+    """Write a collection file with these collections, or with this text."""
     path = root / "collections" / "000000000" / f"{worker}_collections.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(given, str):
@@ -51,16 +51,16 @@ def collections(
 
 
 def end(root: Path) -> Path:
-    """The mark of a run that has ended."""
+    """Write the end marker."""
     mark = root / "training_job_end.ts"
     mark.touch()
-    then = time.time() - 60  # nobody waits for files that may still come
+    then = time.time() - 60  # old enough that no trial waits for late files
     os.utime(mark, (then, then))
     return root
 
 
 def plain(root: Path, steps: int = 3) -> Path:
-    """A run with nothing wrong: a weight and a loss."""
+    """Write a valid run: a weight and a loss."""
     collections(root, {"default": {}, "losses": {"tensor_names": ["loss"]}, "weights": {"tensor_names": ["w"]}})
     for step in range(steps):
         save(root, step, {"w": np.arange(6, dtype=np.float32) * step, "loss": np.float32(1 / (step + 1))})
@@ -68,7 +68,7 @@ def plain(root: Path, steps: int = 3) -> Path:
 
 
 def hostile(root: Path, names: Mapping[str, str] = ALL, steps: int = 2) -> Path:
-    """Every hostile text as tensor, string value, collection and worker."""
+    """Write every hostile text as tensor, string value, collection and worker."""
     texts = list(names.values())
     collections(
         root,
@@ -86,7 +86,7 @@ def hostile(root: Path, names: Mapping[str, str] = ALL, steps: int = 2) -> Path:
         for at, text in enumerate(texts[:5]):
             values[f"w/{at}/{text}"] = np.arange(12, dtype=np.float32).reshape(3, 4) * step
         save(root, step, values)
-        # Everyone's file name is a worker's name.
+        # The file name of a worker contains the worker's name.
         for text in list(SMALL.values())[:: max(1, len(SMALL) // 8)]:
             try:
                 save(root, step, {"of a worker": np.float32(step)}, worker=file_name(text))
@@ -96,7 +96,7 @@ def hostile(root: Path, names: Mapping[str, str] = ALL, steps: int = 2) -> Path:
 
 
 def scalar_event(tag: str, step: int, value: float) -> bytes:
-    """A record of TensorBoard's with any step at all."""
+    """Return a TensorBoard record with any step."""
     summary = field(1, field(1, tag.encode("utf-8", "surrogatepass")) + b"\x15" + struct.pack("<f", value))
     return _core.write_record(
         b"\x09" + struct.pack("<d", 100.0 + step % 1000) + varint(2 << 3) + varint(step) + field(5, summary)
@@ -104,7 +104,7 @@ def scalar_event(tag: str, step: int, value: float) -> bytes:
 
 
 def log(root: Path, tags: Mapping[str, str] = ALL, steps: tuple[int, ...] = (0, 1)) -> Path:
-    """A log of TensorBoard's with hostile tags."""
+    """Write a TensorBoard log with hostile tags."""
     root.mkdir(parents=True, exist_ok=True)
     records = [_core.version_record(1.0)]
     records += [scalar_event(tag, step, at + step % 7) for step in steps for at, tag in enumerate(tags.values())]

@@ -1,4 +1,7 @@
-"""Opening a run executes nothing, imports nothing that it names, and opens nothing beside it: Python's own audit says so."""
+"""Opening a run executes and imports nothing, and opens no other files.
+
+Python's audit events are the evidence.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ open(out, "w").write(json.dumps(found))
 
 
 @pytest.mark.parametrize("kind", ["run", "log"])
-def test_opening_a_hostile_run_executes_nothing_and_opens_nothing_else(
+def test_opening_a_hostile_run_executes_nothing_and_opens_no_other_files(
     tmp_path: Path, repository: Path, kind: str
 ) -> None:
     plain = runs.plain(tmp_path / "plain")
@@ -98,7 +101,7 @@ def test_opening_a_hostile_run_executes_nothing_and_opens_nothing_else(
     else:
         path = runs.log(tmp_path / "run", {**runs.ALL, "w": "w"})
     out = tmp_path / "seen.json"
-    # Isolated: else Python itself looks for modules where it was started.
+    # Isolated mode: otherwise Python searches the working directory for modules.
     arguments = [sys.executable, "-I", "-c", WATCHER, str(path), str(out), str(repository / "tests"), str(plain)]
     done = subprocess.run(
         arguments, cwd=path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False
@@ -107,8 +110,11 @@ def test_opening_a_hostile_run_executes_nothing_and_opens_nothing_else(
     assert json.loads(out.read_text()) == []
 
 
-def test_nothing_in_the_package_takes_data_for_code(repository: Path) -> None:
-    """`pickle`, `eval` and their like do not occur; `exec_module` once, where a person has allowed it."""
+def test_package_does_not_execute_data(repository: Path) -> None:
+    """`pickle`, `eval` and similar functions do not occur.
+
+    `exec_module` occurs once, where the user has allowed it.
+    """
     words = (
         "pickle.load",
         "marshal.",
@@ -132,11 +138,11 @@ def test_nothing_in_the_package_takes_data_for_code(repository: Path) -> None:
         for path in (repository / "python" / "smdwidgets").rglob("*.py")
         if "exec_module" in path.read_text(encoding="utf-8")
     ]
-    # The other one makes smdebug's names of our own modules.
+    # The other one defines smdebug's names as modules of this package.
     assert executing == ["compat.py", "rules/config.py"]
 
 
-def test_a_rule_file_is_executed_only_where_that_was_allowed(tmp_path: Path) -> None:
+def test_rule_file_is_executed_only_if_allowed(tmp_path: Path) -> None:
     from smdwidgets import create_trial
     from smdwidgets.exceptions import SMDebugValueError
     from smdwidgets.rules import rules_from_json

@@ -1,4 +1,7 @@
-"""A run whose files are not what they claim: each is refused with an error that says which, at once, and nothing else is lost."""
+"""Invalid files of a run are rejected at once with an error that names them.
+
+The rest of the run stays readable.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +35,16 @@ from smdwidgets.rules.config import read_configurations
 from smdwidgets.stop import STOP_FILE, stop_requested
 from smdwidgets.trials.patterns import Patterns, compile_pattern
 
-SECRET, ITS_NUMBER = "nobody may read this", 60481728.0  # of 24 bits, and in no path
+SECRET, ITS_NUMBER = "nobody may read this", 60481728.0  # of 24 bits, and not part of a path
 
-pytestmark = pytest.mark.timeout(120)  # what hangs is what is looked for
+pytestmark = pytest.mark.timeout(120)  # the test detects hanging
 
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
-    """A run beside the run: whatever of it is shown was read from outside."""
+    """A run next to the run: its content in an output proves a read from outside."""
     elsewhere = runs.plain(tmp_path / "elsewhere")
-    # As long as the run's own step, so that nothing but the way there is wrong.
+    # As long as the run's own step, so that only the path is wrong.
     runs.save(elsewhere, 1, {"w": np.full(6, ITS_NUMBER, np.float32), SECRET: np.float32(ITS_NUMBER)})
     (elsewhere / "secret.json").write_text(SECRET)
     return elsewhere
@@ -53,7 +56,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def everything(path: Path) -> str:
-    """All that can be asked of a run, as text: values and errors."""
+    """Return the results of all queries of a run as text: values and errors."""
     said: list[str] = []
     try:
         with create_trial(path, skip_bad_index=True) as trial:
@@ -92,7 +95,7 @@ def rewrite(run: Path, step: int, **meta: object) -> None:
         "events",
     ],
 )
-def test_an_index_entry_that_leads_out_is_not_followed(run: Path, secret: Path, event_file: str) -> None:
+def test_index_entry_outside_the_run_is_rejected(run: Path, secret: Path, event_file: str) -> None:
     rewrite(run, 1, event_file_name=event_file.format(elsewhere=secret))
     with create_trial(run) as trial:
         with pytest.raises(SMDebugError):
@@ -109,7 +112,7 @@ def test_an_index_entry_that_leads_out_is_not_followed(run: Path, secret: Path, 
 @pytest.mark.parametrize(
     "part", ["event", "events of the step", "events", "index of the step", "collection", "collections"]
 )
-def test_a_link_out_of_the_run_is_not_followed(run: Path, secret: Path, part: str) -> None:
+def test_link_out_of_the_run_is_not_followed(run: Path, secret: Path, part: str) -> None:
     replaced = {
         "event": run / runs.event_key(1),
         "events of the step": run / "events" / "000000000001",
@@ -136,7 +139,7 @@ def test_a_link_out_of_the_run_is_not_followed(run: Path, secret: Path, part: st
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
-def test_a_link_in_a_log_leads_nowhere(tmp_path: Path, secret: Path) -> None:
+def test_link_in_a_log_is_not_followed(tmp_path: Path, secret: Path) -> None:
     log = runs.log(tmp_path / "log", {"a": "loss"})
     outside = runs.log(tmp_path / "other", {"a": SECRET})
     (log / "events.out.tfevents.1800000000.host").symlink_to(next(outside.iterdir()))
@@ -145,7 +148,7 @@ def test_a_link_in_a_log_leads_nowhere(tmp_path: Path, secret: Path) -> None:
 
 
 @pytest.mark.parametrize("part", [runs.index_key(1), "collections/000000000/worker_0_collections.json"])
-def test_a_file_made_of_a_hole_is_not_read_into_memory(run: Path, part: str) -> None:
+def test_sparse_file_is_not_read_into_memory(run: Path, part: str) -> None:
     os.truncate(run / part, 3 << 30)
     said = everything(run)
     assert "is larger than 1 GiB" in said
@@ -162,7 +165,7 @@ def _device(path: Path) -> None:
 
 def _socket(path: Path) -> None:
     here = Path.cwd()
-    os.chdir(path.parent)  # its name has to be short
+    os.chdir(path.parent)  # its path must be short
     try:
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(path.name)
@@ -173,7 +176,7 @@ def _socket(path: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="there are none in directories")
 @pytest.mark.parametrize("put", [_fifo, _device, _socket])
 @pytest.mark.parametrize("part", ["event", "index", "collection", "end", "stop", "log"])
-def test_a_pipe_or_a_device_in_place_of_a_file_keeps_nobody_waiting(run: Path, part: str, put) -> None:
+def test_pipe_or_device_instead_of_a_file_does_not_block(run: Path, part: str, put) -> None:
     path = (
         run
         / {
@@ -201,12 +204,12 @@ def test_a_pipe_or_a_device_in_place_of_a_file_keeps_nobody_waiting(run: Path, p
                 child.rename(run.parent / f"was {child.name}")
     said = everything(run)
     if part in ("event", "index", "collection", "log"):
-        # A socket can't even be opened.
+        # A socket cannot be opened.
         assert "regular file" in said or "No such device" in said or "is missing" in said or "no run at" in said
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are none in directories")
-def test_the_commands_do_not_wait_for_a_pipe(run: Path) -> None:
+def test_commands_do_not_block_on_a_pipe(run: Path) -> None:
     for key in (runs.event_key(0), runs.index_key(1)):
         (run / key).unlink()
         os.mkfifo(run / key)
@@ -231,7 +234,7 @@ def _nested() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("text", list(_nested()), ids=["open", "lists", "objects", "collections", "meta", "payload"])
-def test_json_without_end_in_depth_is_an_error(tmp_path: Path, run: Path, text: str) -> None:
+def test_deeply_nested_json_is_an_error(tmp_path: Path, run: Path, text: str) -> None:
     (run / runs.index_key(1)).write_text(text)
     with create_trial(run, skip_bad_index=True) as trial:
         assert len(trial.problems()) == 1
@@ -250,7 +253,7 @@ def test_json_without_end_in_depth_is_an_error(tmp_path: Path, run: Path, text: 
     assert stop_requested(run) is not None
 
 
-def test_steps_and_sizes_beyond_what_a_double_holds(run: Path) -> None:
+def test_steps_and_sizes_that_exceed_a_double(run: Path) -> None:
     index = json.loads((run / runs.index_key(1)).read_text())
     for step in (2**53 - 1, 2**53 + 1, 10**17 + 1):
         path = run / runs.index_key(step)
@@ -275,11 +278,11 @@ def test_steps_and_sizes_beyond_what_a_double_holds(run: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [2**63, 10**400, -1, "1e9", True, None, [1], 1.5])
-def test_a_number_of_workers_that_none_can_be(run: Path, workers: object) -> None:
+def test_invalid_number_of_workers(run: Path, workers: object) -> None:
     path = run / "collections" / "000000000" / "worker_0_collections.json"
-    told = json.loads(path.read_text())
-    told["_meta"]["num_workers"] = workers
-    path.write_text(json.dumps(told))
+    content = json.loads(path.read_text())
+    content["_meta"]["num_workers"] = workers
+    path.write_text(json.dumps(content))
     with pytest.raises(SMDebugError), create_trial(run) as trial:
         trial.steps()
 
@@ -296,7 +299,7 @@ BACKTRACKS = {
 
 
 @pytest.mark.parametrize("pattern", BACKTRACKS.values(), ids=BACKTRACKS.keys())
-def test_a_pattern_that_backtracks_for_ever_is_given_up(tmp_path: Path, pattern: str) -> None:
+def test_pattern_with_exponential_backtracking_times_out(tmp_path: Path, pattern: str) -> None:
     run = tmp_path / "run"
     runs.save(run, 0, {"a" * 5000 + "!": np.float32(1), "w": np.float32(1)})
     runs.collections(run, {"default": {}, "evil": {"include_regex": [pattern]}})
@@ -310,7 +313,7 @@ def test_a_pattern_that_backtracks_for_ever_is_given_up(tmp_path: Path, pattern:
         assert trial.tensor_names(regex="^w$") == ["w"]
 
 
-def test_the_commands_give_such_a_pattern_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_report_a_pattern_that_times_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     runs.save(run, 0, {"a" * 5000 + "!": np.float32(1), "w": np.float32(1)})
     runs.collections(run, {"default": {}, "evil": {"include_regex": ["(a+)+$"]}})
@@ -330,7 +333,7 @@ SWELLS = {
 
 
 @pytest.mark.parametrize("pattern", SWELLS.values(), ids=SWELLS.keys())
-def test_a_pattern_that_swells_or_is_none_is_an_error_of_its_collection(tmp_path: Path, pattern: str) -> None:
+def test_invalid_or_exploding_pattern_is_an_error_of_its_collection(tmp_path: Path, pattern: str) -> None:
     run = runs.plain(tmp_path / "run")
     runs.collections(run, {"default": {}, "evil": {"include_regex": [pattern]}})
     with create_trial(run) as trial:
@@ -341,7 +344,7 @@ def test_a_pattern_that_swells_or_is_none_is_an_error_of_its_collection(tmp_path
     assert cli.main(["inspect", str(run)]) in (0, 2)
 
 
-def test_a_pattern_means_what_it_means_in_re() -> None:
+def test_patterns_match_as_in_re() -> None:
     assert compile_pattern("[{2}]{3}").search("2{}", timeout=1)
     assert not compile_pattern("a{e<=1}").search("b", timeout=1)
 
@@ -349,7 +352,7 @@ def test_a_pattern_means_what_it_means_in_re() -> None:
 SURROGATE = "\ud800"
 
 
-def test_half_a_character_is_text_like_any_other(tmp_path: Path) -> None:
+def test_lone_surrogates_are_text(tmp_path: Path) -> None:
     run = runs.plain(tmp_path / "run")
     (run / runs.index_key(1)).write_text((run / runs.index_key(1)).read_text().replace('"loss"', '"\\ud800"'))
     runs.collections(
@@ -377,13 +380,13 @@ def test_half_a_character_is_text_like_any_other(tmp_path: Path) -> None:
         assert cli.main(["inspect", str(run)]) == 0
 
 
-def test_a_file_that_is_gone_or_closed_says_so(run: Path) -> None:
+def test_deleted_or_closed_file_is_an_error(run: Path) -> None:
     (run / runs.event_key(1)).unlink()
     with create_trial(run) as trial, pytest.raises((RunIOError, SMDebugError)):
         trial.tensor("w").value(1)
 
 
-def test_a_key_that_leads_out_is_refused_by_the_storage(run: Path, secret: Path) -> None:
+def test_key_outside_the_run_is_rejected_by_the_storage(run: Path, secret: Path) -> None:
     from smdwidgets.storage import LocalStorage, Range
 
     storage = LocalStorage(run)

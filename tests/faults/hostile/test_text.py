@@ -1,4 +1,4 @@
-"""Texts of a run are text wherever they are shown: in a terminal, a message, a repr, a chart, a log, a report."""
+"""Texts of a run are shown as text in terminals, messages, charts and reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from smdwidgets.rules.report import XgboostReport
 from smdwidgets.stop import STOP_FILE, stop_requested
 from smdwidgets.storage.s3.errors import S3Error
 
-#: No message is longer, whatever it quotes.
+#: Maximum length of a message, including quotations.
 LONGEST = 20_000
 
 
@@ -40,22 +40,22 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def is_text(said: str, allowed: str = "\n") -> None:
     assert acting(said, allowed) == []
-    said.encode()  # no half of a character
+    said.encode()  # not a lone surrogate
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     code = cli.main([str(each) for each in arguments])
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert code in (0, 1, 2)
-    is_text(told.out + told.err)
-    return told.out + told.err
+    is_text(output.out + output.err)
+    return output.out + output.err
 
 
 # ------------------------------------------------------------------------------------------------------------- terminal
 
 
 @pytest.mark.parametrize("kind", ["run", "log"])
-def test_no_command_lets_a_name_act_on_the_terminal(request, capsys, tmp_path, kind: str) -> None:
+def test_commands_escape_names_for_the_terminal(request, capsys, tmp_path, kind: str) -> None:
     path = request.getfixturevalue(kind)
     for arguments in (["inspect"], ["inspect", "--all"], ["check"], ["report", "-o", tmp_path / "page.html"]):
         said = command(capsys, arguments[0], path, *arguments[1:])
@@ -73,7 +73,7 @@ def test_no_command_lets_a_name_act_on_the_terminal(request, capsys, tmp_path, k
 
 
 @pytest.mark.parametrize("text", TERMINAL.values(), ids=TERMINAL.keys())
-def test_a_value_that_is_text_does_nothing_to_the_terminal(tmp_path, capsys, text: str) -> None:
+def test_string_values_are_escaped_for_the_terminal(tmp_path, capsys, text: str) -> None:
     run = runs.plain(tmp_path / "run", steps=1)
     runs.save(run, 1, {"s": np.array([text, "b"])})
     said = command(capsys, "show", run, "s")
@@ -85,7 +85,7 @@ class _Anything(exceptions.SMDebugError):
 
 
 @pytest.mark.parametrize("text", ALL.values(), ids=ALL.keys())
-def test_no_error_lets_what_it_quotes_act(text: str) -> None:
+def test_error_messages_escape_quoted_texts(text: str) -> None:
     train = ModeKeys.TRAIN
     errors: list[SMDebugError] = [
         exceptions.TensorUnavailable(text, [text, f"{text}x"]),
@@ -113,7 +113,7 @@ def test_no_error_lets_what_it_quotes_act(text: str) -> None:
         assert len(str(error)) <= LONGEST, type(error)
 
 
-def test_what_is_asked_of_a_run_is_answered_by_errors_that_are_text(run: Path) -> None:
+def test_errors_of_queries_are_text(run: Path) -> None:
     with create_trial(run) as trial:
         for text in (*SMALL.values(), "\ud800"):
             for ask in (
@@ -129,7 +129,7 @@ def test_what_is_asked_of_a_run_is_answered_by_errors_that_are_text(run: Path) -
                 assert len(str(raised.value)) <= LONGEST
 
 
-def test_a_warning_of_a_misspelt_collection_is_text(run: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_warning_of_a_misspelt_collection_is_text(run: Path, caplog: pytest.LogCaptureFixture) -> None:
     with create_trial(run) as trial:
         for text in (*SMALL.values(), "\ud800"):
             trial.collection_manager.add(f"{text}z")
@@ -144,7 +144,7 @@ def test_a_warning_of_a_misspelt_collection_is_text(run: Path, caplog: pytest.Lo
 
 
 class Elements(html.parser.HTMLParser):
-    """The elements and attributes that a browser would make."""
+    """Return the elements and attributes that a browser would create."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class Elements(html.parser.HTMLParser):
 
 
 @pytest.mark.parametrize("kind", ["run", "log"])
-def test_a_repr_is_text_and_its_html_a_table(request, kind: str) -> None:
+def test_repr_is_text_and_its_html_is_a_table(request, kind: str) -> None:
     with create_trial(request.getfixturevalue(kind)) as trial:
         things: list[Any] = [trial, *(trial.tensor(text) for text in ALL.values())]
         for thing in things:
@@ -172,7 +172,7 @@ def test_a_repr_is_text_and_its_html_a_table(request, kind: str) -> None:
             is_text(repr(collection))
 
 
-def test_a_stop_file_is_text(tmp_path: Path) -> None:
+def test_stop_file_is_text(tmp_path: Path) -> None:
     for text in (*SMALL.values(), "\ud800"):
         (tmp_path / STOP_FILE).write_text(json.dumps({"reason": text, "by": text, "step": text, "time": text}))
         is_text(str(stop_requested(tmp_path)))
@@ -183,7 +183,7 @@ def test_a_stop_file_is_text(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in which rules fire at every hostile name: zeros, NaN, and a loss that grows."""
+    """A run in which rules fire for every hostile name: zeros, NaN, a growing loss."""
     root = tmp_path_factory.mktemp("bad") / "run"
     names = list(SMALL.values())
     everything = {"tensor_names": names}
@@ -196,7 +196,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs.end(root)
 
 
-def test_rules_tell_what_they_found_as_text(bad: Path, capsys, caplog) -> None:
+def test_findings_of_rules_are_text(bad: Path, capsys, caplog) -> None:
     caplog.set_level(logging.DEBUG)
     names = ["ExplodingTensor", "AllZero", "LossNotDecreasing", "VanishingGradient", "WeightUpdateRatio"]
     with create_trial(bad) as trial:
@@ -224,7 +224,7 @@ def test_rules_tell_what_they_found_as_text(bad: Path, capsys, caplog) -> None:
 # --------------------------------------------------------------------------------------------------------------- charts
 
 
-def test_a_chart_shows_a_name_as_it_is(run: Path) -> None:
+def test_chart_shows_names_unchanged(run: Path) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("agg")
     with create_trial(run) as trial:
@@ -253,7 +253,7 @@ def test_a_chart_shows_a_name_as_it_is(run: Path) -> None:
 
 
 def xgboost_run(root: Path) -> Path:
-    """A training of XGBoost's whose features, metrics and hyperparameters are hostile."""
+    """A training of XGBoost with hostile features, metrics and hyperparameters."""
     names = list({**MARKUP, **TERMINAL, **UNICODE}.values())
     kinds = ("metrics", "feature_importance", "hyperparameters", "labels", "predictions")
     metrics = [f"train-{name}" for name in names[:4]] + [f"validation-{name}" for name in names[:4]]
@@ -266,13 +266,13 @@ def xgboost_run(root: Path) -> Path:
         values |= {name: np.array([names[at % len(names)]]) for at, name in enumerate(hyper)}
         values |= {"labels": np.array([0.0, 1, 0, 1]), "predictions": np.array([0.1, 0.9, 0.4, 0.3])}
         runs.save(root, step, values)
-    # A tensor that can't be read: its error is quoted.
+    # A tensor that cannot be read: its error is quoted.
     path = root / runs.event_key(3)
     path.write_bytes(path.read_bytes()[:-40])
     return runs.end(root)
 
 
-def test_the_xgboost_report_is_a_page_of_text(tmp_path: Path) -> None:
+def test_xgboost_report_contains_only_text(tmp_path: Path) -> None:
     with create_trial(xgboost_run(tmp_path / "<b>run")) as trial:
         report = XgboostReport(trial)
         page = report.html()

@@ -1,4 +1,4 @@
-"""Runs that the tests write themselves, with the package's own writer."""
+"""Runs that tests write with the package's writer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(run: Path) -> Callable[..., None]:
-    """Writes one step of one worker into the run."""
+    """Write one step of one worker."""
 
     def write(
         step: int, tensors: Mapping[str, Any], worker: str = "worker_0", mode: int = 4, mode_step: int | None = None
@@ -33,7 +33,7 @@ def write(run: Path) -> Callable[..., None]:
 
 @pytest.fixture
 def catalog_of() -> Callable[[Path], _core.Catalog]:
-    """A catalog of a run, everything read."""
+    """A catalog of a run with all index files read."""
 
     def catalog_of(run: Path) -> _core.Catalog:
         catalog = _core.Catalog()

@@ -1,4 +1,4 @@
-"""The catalog over real directories: what it lists, reads, keeps and says while a run grows."""
+"""The catalog on real directories: listing, reading and refreshing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smdwidgets import _core
 KEY = "index/000000000/{:012d}_{}.json"
 
 
-def test_steps_and_workers_are_known_from_names_alone(run, write):
+def test_steps_and_workers_are_known_from_file_names(run, write):
     for step in range(5):
         write(step, {"a": np.zeros(2)})
     write(3, {"a": np.zeros(2)}, worker="worker_1")
@@ -37,7 +37,7 @@ def test_steps_and_workers_are_known_from_names_alone(run, write):
     assert "so far" in repr(catalog)
 
 
-def test_only_what_is_asked_for_is_read(run, write):
+def test_only_requested_index_files_are_read(run, write):
     for step in range(0, 100, 10):
         write(step, {"a": np.zeros(2)}, mode=1, mode_step=step // 10)
     catalog = _core.Catalog()
@@ -51,7 +51,7 @@ def test_only_what_is_asked_for_is_read(run, write):
     assert catalog.load_local(str(run)) == 0
 
 
-def test_has_reads_the_newest_first(run, write):
+def test_has_reads_the_newest_index_file_first(run, write):
     for step in range(40):
         write(step, {"late" if step > 30 else "early": np.zeros(2)})
     catalog = _core.Catalog()
@@ -64,7 +64,7 @@ def test_has_reads_the_newest_first(run, write):
     assert not catalog.unread()
 
 
-def test_new_steps_are_seen_at_the_next_listing(run, write):
+def test_new_steps_appear_at_the_next_listing(run, write):
     catalog = _core.Catalog()
     assert catalog.list_local(str(run)) == 0
     for step in range(1500):
@@ -78,7 +78,7 @@ def test_new_steps_are_seen_at_the_next_listing(run, write):
     assert catalog.generation == generation
 
 
-def test_a_catalog_of_a_range_keeps_nothing_else(run, write):
+def test_catalog_of_a_range_ignores_other_steps(run, write):
     for step in range(10):
         write(step, {"a": np.zeros(1)})
     catalog = _core.Catalog(3, 6)
@@ -88,7 +88,7 @@ def test_a_catalog_of_a_range_keeps_nothing_else(run, write):
     assert _core.Catalog(8, None).list_local(str(run)) == 2
 
 
-def test_keys_and_bytes_may_come_from_elsewhere(run, write, catalog_of):
+def test_keys_and_bytes_from_another_source(run, write, catalog_of):
     for step in range(3):
         write(step, {"a": np.zeros(1), "b": np.ones((2, 3))}, mode=1 + step % 2, mode_step=step // 2)
     keys = sorted(path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file())
@@ -105,7 +105,7 @@ def test_keys_and_bytes_may_come_from_elsewhere(run, write, catalog_of):
         catalog.load("events/x.tfevents", b"")
 
 
-def test_a_bad_index_file_is_a_problem_until_it_is_mended(run, write):
+def test_bad_index_file_is_a_problem_until_it_is_repaired(run, write):
     for step in range(3):
         write(step, {"a": np.zeros(1)})
     bad = run / KEY.format(1, "worker_0")
@@ -126,7 +126,7 @@ def test_a_bad_index_file_is_a_problem_until_it_is_mended(run, write):
     assert catalog.steps_of("a") == [0, 1, 2]
 
 
-def test_a_step_that_is_written_again_can_be_read_again(run, write, catalog_of):
+def test_rewritten_step_can_be_read_again(run, write, catalog_of):
     write(1, {"a": np.zeros(1)})
     write(2, {"a": np.zeros(1)})
     catalog = catalog_of(run)
@@ -139,7 +139,7 @@ def test_a_step_that_is_written_again_can_be_read_again(run, write, catalog_of):
     assert files.get(catalog, "a", 1) == 7
 
 
-def test_modes_workers_and_names_of_a_run_by_smdebug(golden_runs):
+def test_modes_workers_and_names_of_a_run_of_smdebug(golden_runs):
     run = str(golden_runs / "pt_modes" / "run")
     catalog = _core.Catalog()
     catalog.list_local(run)
@@ -158,14 +158,14 @@ def test_modes_workers_and_names_of_a_run_by_smdebug(golden_runs):
         catalog.steps(9)
 
 
-def test_the_path_of_a_run_has_no_say_in_its_workers(golden_runs):
+def test_path_of_a_run_does_not_affect_its_workers(golden_runs):
     run = str(golden_runs / "dunder_path" / "run__with__underscores")
     catalog = _core.Catalog()
     catalog.list_local(run)
     assert catalog.workers() == ["worker_0"]
 
 
-def test_workers_of_tensorflow_are_shown_as_devices(run, write, catalog_of):
+def test_tensorflow_workers_are_shown_as_devices(run, write, catalog_of):
     write(0, {"a": np.ones(2)}, worker="/job:worker/replica:0/task:1/device:GPU:0")
     assert (run / KEY.format(0, "_job-worker_replica-0_task-1_device-GPU-0")).exists()
     catalog = catalog_of(run)
@@ -178,7 +178,7 @@ def test_workers_of_tensorflow_are_shown_as_devices(run, write, catalog_of):
     assert catalog.find("a", 0, "worker_0") is None
 
 
-def test_shapes_are_there_beside_values_or_alone(golden_runs):
+def test_shapes_with_and_without_values(golden_runs):
     run = str(golden_runs / "pt_save_shape" / "run")
     catalog = _core.Catalog()
     catalog.list_local(run)
@@ -189,7 +189,7 @@ def test_shapes_are_there_beside_values_or_alone(golden_runs):
     assert catalog.steps_of("ConvNet_conv1.weight") == [0, 2, 4]
 
 
-def test_stored_reductions_are_found_under_their_tensor(golden_runs):
+def test_stored_reductions_are_found_by_tensor_name(golden_runs):
     run = str(golden_runs / "pt_reductions" / "run")
     catalog, files = _core.Catalog(), _core.Files(run)
     catalog.list_local(run)
@@ -208,7 +208,7 @@ def test_stored_reductions_are_found_under_their_tensor(golden_runs):
 
 
 @pytest.mark.parametrize("step", [-1, 10**15])
-def test_steps_that_no_run_has_are_no_steps(run, write, catalog_of, step):
+def test_invalid_step_numbers_are_ignored(run, write, catalog_of, step):
     write(0, {"a": np.ones(2)})
     catalog = catalog_of(run)
     assert not catalog.has_step(step)
@@ -218,8 +218,8 @@ def test_steps_that_no_run_has_are_no_steps(run, write, catalog_of, step):
     assert catalog.load_local(str(run), [step]) == 0
 
 
-def test_a_catalog_is_sound_under_threads_while_the_run_grows(run, write):
-    """Sixteen threads ask, list and read at once; nobody sees half of a step."""
+def test_catalog_is_consistent_under_threads_while_the_run_grows(run, write):
+    """Sixteen threads query, list and read concurrently; none sees a partial step."""
     catalog, files = _core.Catalog(), _core.Files(str(run))
     done, wrong = threading.Event(), []
 
@@ -251,8 +251,8 @@ def test_a_catalog_is_sound_under_threads_while_the_run_grows(run, write):
     assert catalog.steps_of("a") == list(range(150))
 
 
-def test_a_catalog_outlives_a_fork(run, write, run_python):
-    """Threads do not survive a fork: a child must not wait for its parent's, nor take its news from it."""
+def test_catalog_works_after_fork(run, write, run_python):
+    """The child neither waits for the parent's threads nor consumes its events."""
     for step in range(300):
         write(step, {"a": np.zeros(1)})
     said = run_python(f"""
@@ -283,7 +283,7 @@ TENSORS = st.dictionaries(st.text(max_size=6), st.integers(0, 3), max_size=4)
 
 @given(st.dictionaries(st.tuples(st.integers(0, 2500), st.sampled_from(["worker_0", "w 1"])), TENSORS, max_size=8))
 @settings(max_examples=30)
-def test_what_was_written_is_found(tmp_path_factory, steps):
+def test_written_entries_are_found(tmp_path_factory, steps):
     run = tmp_path_factory.mktemp("run")
     for (step, worker), tensors in steps.items():
         with _core.StepWriter(str(run), step, worker=worker) as writer:
@@ -328,7 +328,7 @@ def test_what_was_written_is_found(tmp_path_factory, steps):
     )
 )
 @settings(max_examples=100)
-def test_no_json_is_taken_for_an_index_file_that_is_none(content):
+def test_other_json_is_not_an_index_file(content):
     catalog = _core.Catalog()
     key = KEY.format(1, "worker_0")
     if not catalog.load(key, json.dumps(content).encode()):
@@ -338,7 +338,7 @@ def test_no_json_is_taken_for_an_index_file_that_is_none(content):
     assert catalog.steps() == [1]
 
 
-def test_a_directory_that_may_not_be_read_is_said(run, write):
+def test_unreadable_directory_is_an_error(run, write):
     write(0, {"a": np.zeros(1)})
     catalog = _core.Catalog()
     (run / "index").rename(run / "elsewhere")
@@ -353,7 +353,7 @@ def test_a_directory_that_may_not_be_read_is_said(run, write):
         (run / "index").chmod(0o755)
 
 
-def test_links_in_the_index_lead_nowhere(run, write, tmp_path):
+def test_links_in_the_index_are_not_followed(run, write, tmp_path):
     write(0, {"a": np.zeros(1)})
     other = tmp_path / "other"
     shutil.copytree(run, other)

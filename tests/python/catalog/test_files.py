@@ -1,4 +1,4 @@
-"""Values of event files: whose memory they use, what is cached, what is checked, what is refused."""
+"""Values of event files: memory, caching, verification and rejected files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def edit(run: Path, step: int, change) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 7, 1024, LARGE])
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float32", "complex128"])
-def test_values_are_what_was_saved(run, write, catalog_of, dtype, size):
+def test_values_equal_what_was_saved(run, write, catalog_of, dtype, size):
     value = np.arange(size).astype(dtype)
     write(3, {"other": np.zeros(1), "w": value})
     catalog, files = catalog_of(run), _core.Files(run)
@@ -54,7 +54,7 @@ def test_values_are_what_was_saved(run, write, catalog_of, dtype, size):
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3), (1, 0, 4), (3, 1, 1, 2, 1, 1)])
-def test_shapes_are_what_was_saved(run, write, catalog_of, shape):
+def test_shapes_equal_what_was_saved(run, write, catalog_of, shape):
     write(0, {"w": np.zeros(shape, "f4")})
     catalog, files = catalog_of(run), _core.Files(run)
     for _ in range(2):
@@ -64,7 +64,7 @@ def test_shapes_are_what_was_saved(run, write, catalog_of, shape):
 
 
 @pytest.mark.parametrize("size", [3, LARGE])
-def test_values_live_when_everything_else_is_gone(run, write, catalog_of, size):
+def test_values_outlive_all_other_objects(run, write, catalog_of, size):
     value = np.arange(size, dtype="f4")
     write(0, {"w": value})
     catalog, files = catalog_of(run), _core.Files(run)
@@ -79,8 +79,8 @@ def test_values_live_when_everything_else_is_gone(run, write, catalog_of, size):
 
 
 @pytest.mark.parametrize("size", [3, 1025, LARGE, (1 << 13) + 1])
-def test_every_call_returns_memory_of_its_own(run, write, catalog_of, size):
-    """Values of both cache classes, and of more than the 64 KiB up to which values are cached."""
+def test_every_call_returns_separate_memory(run, write, catalog_of, size):
+    """Values of both cache classes, and values larger than the 64 KiB limit."""
     write(0, {"w": np.arange(size, dtype="f8")})
     catalog, files = catalog_of(run), _core.Files(run)
     asks = (
@@ -99,7 +99,10 @@ def test_every_call_returns_memory_of_its_own(run, write, catalog_of, size):
 
 
 def test_small_values_are_cached_up_to_a_limit(run, write, catalog_of):
-    """Values up to 64 KiB for 16 MB in all, larger ones not at all: reading a run does not fill the memory."""
+    """Values of up to 64 KiB are cached, 16 MB in total.
+
+    Reading a run does not fill the memory.
+    """
     steps = range(400)
     for step in steps:
         write(step, {"w": np.full(1 << 13, step, "f8"), **({} if step else {"large": np.zeros((1 << 13) + 1)})})
@@ -116,7 +119,7 @@ def test_small_values_are_cached_up_to_a_limit(run, write, catalog_of):
         except TruncatedDataError:
             return False
 
-    # The newest first, as asking for a cached value keeps it.
+    # Newest first: reading a cached value keeps it in the cache.
     found = [step for step in reversed(steps) if cached("w", step)]
     assert found == list(reversed(steps))[: len(found)]
     assert (8 << 20) // (1 << 16) - 2 <= len(found) <= (16 << 20) // (1 << 16)
@@ -125,7 +128,7 @@ def test_small_values_are_cached_up_to_a_limit(run, write, catalog_of):
     assert not cached("w", found[0])
 
 
-def test_get_reads_the_index_of_its_step_by_itself(run, write):
+def test_get_reads_the_index_of_its_step(run, write):
     for step in range(10):
         write(step, {"w": np.full(2, step)})
     catalog, files = _core.Catalog(), _core.Files(run)
@@ -138,7 +141,7 @@ def test_get_reads_the_index_of_its_step_by_itself(run, write):
     assert files.get(catalog, "w", -7) is None
 
 
-def test_few_files_are_open_at_a_time(run, write, catalog_of):
+def test_number_of_open_files_is_limited(run, write, catalog_of):
     for step in range(60):
         write(step, {"w": np.full(LARGE, step)})
     catalog, files, opened = catalog_of(run), _core.Files(run, max_open=5), Path("/proc/self/fd")
@@ -156,7 +159,7 @@ def test_few_files_are_open_at_a_time(run, write, catalog_of):
 
 
 @pytest.mark.parametrize("size", [3, LARGE])
-def test_a_flipped_bit_is_seen_where_the_index_has_a_checksum(run, write, catalog_of, size):
+def test_flipped_bit_is_detected_by_the_checksum_of_the_index(run, write, catalog_of, size):
     write(0, {"v": np.zeros(size), "w": np.zeros(size)})
     catalog = catalog_of(run)
     entry = catalog.find("w", 0)
@@ -175,12 +178,12 @@ def test_a_flipped_bit_is_seen_where_the_index_has_a_checksum(run, write, catalo
         ):
             ask()
     assert not files.get(catalog, "v", 0).any()
-    # Without a checksum of its own the index leaves only smdebug's constant, which tells nothing.
+    # Without a checksum in the index only smdebug's constant is left, which verifies nothing.
     edit(run, 0, lambda index: [place.pop("crc32c") for place in index["tensor_payload"]])
     assert files.get(catalog_of(run), "w", 0).any()
 
 
-def test_a_file_that_was_cut_while_open_is_refused_and_what_was_read_stays(run, write, catalog_of):
+def test_file_truncated_while_open_is_an_error(run, write, catalog_of):
     write(0, {"v": np.zeros(LARGE), "w": np.ones(LARGE)})
     catalog, files = catalog_of(run), _core.Files(run)
     value = files.get(catalog, "w", 0)
@@ -193,7 +196,7 @@ def test_a_file_that_was_cut_while_open_is_refused_and_what_was_read_stays(run, 
         _core.Files(run).get(catalog, "w", 0)
 
 
-def test_what_was_read_stays_when_the_file_is_written_over(run, write, catalog_of):
+def test_arrays_are_unaffected_by_overwriting_the_file(run, write, catalog_of):
     write(0, {"w": np.ones(LARGE)})
     catalog, files = catalog_of(run), _core.Files(run)
     value = files.get(catalog, "w", 0)
@@ -204,8 +207,8 @@ def test_what_was_read_stays_when_the_file_is_written_over(run, write, catalog_o
 
 
 @pytest.mark.parametrize("what", ["step", "mode", "mode_step"])
-def test_a_file_of_another_step_in_the_place_of_this_one_is_refused(run, write, catalog_of, what):
-    """Files of the same tensors have the same records at the same places."""
+def test_file_of_another_step_is_rejected(run, write, catalog_of, what):
+    """Files of the same tensors have records at the same offsets."""
     write(3, {"w": np.zeros(5)}, mode=1, mode_step=3)
     other = {"step": (4, 1, 3), "mode": (3, 2, 3), "mode_step": (3, 1, 2)}[what]
     write(3, {"w": np.zeros(5)}, mode=1, mode_step=3)
@@ -221,7 +224,7 @@ def test_a_file_of_another_step_in_the_place_of_this_one_is_refused(run, write, 
 
 
 @pytest.mark.parametrize("key", [EVENTS.format(4), EVENTS.format(3).replace("worker_0", "worker_1")])
-def test_an_index_file_that_names_the_file_of_another_is_refused(run, write, key):
+def test_index_file_with_the_event_file_of_another_is_rejected(run, write, key):
     write(3, {"w": np.zeros(5)})
     edit(run, 3, lambda index: index["meta"].update(event_file_name=key))
     catalog = _core.Catalog()
@@ -233,7 +236,7 @@ def test_an_index_file_that_names_the_file_of_another_is_refused(run, write, key
     assert catalog.names() == []
 
 
-def test_a_missing_event_file_is_said_by_name(run, write, catalog_of):
+def test_missing_event_file_is_named(run, write, catalog_of):
     write(0, {"w": np.zeros(3)})
     catalog, files = catalog_of(run), _core.Files(run)
     entry = catalog.find("w", 0)
@@ -261,7 +264,7 @@ def test_a_missing_event_file_is_said_by_name(run, write, catalog_of):
         "events/pipe",
     ],
 )
-def test_nothing_outside_of_the_run_is_opened(run, write, catalog_of, tmp_path, key):
+def test_nothing_outside_the_run_is_opened(run, write, catalog_of, tmp_path, key):
     write(0, {"w": np.zeros(3)})
     record = (run / EVENTS.format(0)).read_bytes()
     (tmp_path / "secret").write_bytes(record)
@@ -291,7 +294,7 @@ def test_nothing_outside_of_the_run_is_opened(run, write, catalog_of, tmp_path, 
         {"tensorname": "other"},
     ],
 )
-def test_an_index_that_lies_is_found_out(run, write, catalog_of, lie):
+def test_false_index_entries_are_detected(run, write, catalog_of, lie):
     write(0, {"w": np.arange(50.0)})
     edit(run, 0, lambda index: index["tensor_payload"][0].update(lie))
     catalog, files = catalog_of(run), _core.Files(run)
@@ -307,7 +310,7 @@ def test_an_index_that_lies_is_found_out(run, write, catalog_of, lie):
     assert len(columns["error"]) == 1
 
 
-def test_a_true_footer_is_verified(run, write, catalog_of, golden_runs):
+def test_true_footer_is_verified(run, write, catalog_of, golden_runs):
     golden = golden_runs / "full_crc_events" / "run"
     catalog, files = catalog_of(golden), _core.Files(golden)
     (name,) = catalog.names()
@@ -320,7 +323,7 @@ def test_a_true_footer_is_verified(run, write, catalog_of, golden_runs):
         entry.decode(bytes(record))
 
 
-def test_an_entry_tells_where_its_record_is(run, write, catalog_of):
+def test_entry_has_the_location_of_its_record(run, write, catalog_of):
     write(5, {"v": np.zeros(2), "w": np.arange(4.0)}, mode=2, mode_step=1)
     entry = catalog_of(run).find("w", 5)
     assert (entry.name, entry.step, entry.worker, entry.mode, entry.mode_step) == ("w", 5, "worker_0", 2, 1)
@@ -335,7 +338,7 @@ def test_an_entry_tells_where_its_record_is(run, write, catalog_of):
         entry.decode(record[:-1])
 
 
-def test_text_of_any_rank_is_read(run, write, catalog_of):
+def test_strings_of_any_rank(run, write, catalog_of):
     text = np.array([["a", "é"], ["", "日本"]])
     write(0, {"t": text})
     catalog, files = catalog_of(run), _core.Files(run)

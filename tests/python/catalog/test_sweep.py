@@ -1,4 +1,4 @@
-"""Many records at once: columns of reductions, stacked values, dtypes and shapes, verification."""
+"""Many records at once: columns of reductions, stacked values, dtypes and shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVENTS = "events/{0:012d}/{0:012d}_worker_0.tfevents"
 
 @pytest.fixture
 def fetched(run):
-    """The run's bytes as they come from a bucket."""
+    """Bytes of the run as read from a bucket."""
 
     def fetch(key: str, offset: int, length: int) -> bytes:
         with (run / key).open("rb") as file:
@@ -31,11 +31,11 @@ def fetched(run):
 
 @pytest.fixture(params=["files", "fetched"])
 def source(request, run, fetched):
-    """Both kinds of places that a run's bytes come from."""
+    """The run's bytes from files, or from a function."""
     return _core.Files(run) if request.param == "files" else fetched
 
 
-def test_columns_hold_what_numpy_says(run, write, catalog_of, source):
+def test_columns_match_numpy(run, write, catalog_of, source):
     rng = np.random.default_rng(5)
     values = {(name, step): rng.normal(size=(4, 5)).astype("f4") for name in ("a", "b") for step in range(6)}
     for step in range(6):
@@ -61,7 +61,7 @@ def test_columns_hold_what_numpy_says(run, write, catalog_of, source):
     assert len(_core.sweep(catalog, source, ["a"])["step"]) == 6
 
 
-def test_reductions_are_named_as_in_configurations(run, write, catalog_of):
+def test_reductions_have_the_names_of_configurations(run, write, catalog_of):
     write(0, {"a": np.array([3.0, -4.0])})
     columns = _core.sweep(catalog_of(run), _core.Files(run), ["a"], reductions=["l2_norm", "abs_min", "abs_l1_norm"])
     assert (columns["l2_norm"], columns["abs_min"], columns["abs_l1_norm"]) == (5, 3, 7)
@@ -69,7 +69,7 @@ def test_reductions_are_named_as_in_configurations(run, write, catalog_of):
         _core.sweep(_core.Catalog(), _core.Files(run), [], reductions=["median"])
 
 
-def test_a_column_of_several_dtypes_is_one_that_holds_all(run, write, catalog_of):
+def test_column_of_several_dtypes_has_a_common_dtype(run, write, catalog_of):
     write(0, {"f": np.ones(2, "f4"), "i": np.full(2, 2**60), "u": np.ones(2, "u1"), "c": np.full(2, 1 + 2j)})
 
     def sweep(*names: str) -> np.ndarray:
@@ -82,7 +82,7 @@ def test_a_column_of_several_dtypes_is_one_that_holds_all(run, write, catalog_of
     assert sweep("c", "f").tolist() == [2 + 4j, 2]
 
 
-def test_workers_are_the_first_those_named_or_all(run, write, catalog_of, source):
+def test_first_named_or_all_workers(run, write, catalog_of, source):
     for worker in (1, 0, 10):
         write(0, {"a": np.full(2, worker)}, worker=f"worker_{worker}")
     catalog = catalog_of(run)
@@ -96,7 +96,7 @@ def test_workers_are_the_first_those_named_or_all(run, write, catalog_of, source
     assert sweep(["worker_10", "worker_1", "nobody"])["max"].tolist() == [10, 1]
 
 
-def test_stored_reductions_are_given_as_stored(run, write, catalog_of, source):
+def test_stored_reductions_are_returned_as_stored(run, write, catalog_of, source):
     write(0, {"a": np.array([1.0, 2.0]), "smdebug/reductions/sum/a": np.array(99.0)})
     write(1, {"smdebug/reductions/sum/a": np.array(98.0)})
     catalog = catalog_of(run)
@@ -107,7 +107,7 @@ def test_stored_reductions_are_given_as_stored(run, write, catalog_of, source):
     assert _core.sweep(catalog, source, ["a"], reductions=["sum"], recompute=True)["sum"].tolist() == [3, 98]
 
 
-def test_one_bad_record_is_one_error(run, write, catalog_of, source):
+def test_bad_record_is_one_error(run, write, catalog_of, source):
     for step in range(4):
         write(step, {"a": np.full(100, step, "f4"), "b": np.ones(2)})
     path = run / EVENTS.format(2)
@@ -134,7 +134,7 @@ def test_one_bad_record_is_one_error(run, write, catalog_of, source):
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 2), (40, 50)])
-def test_values_of_one_kind_are_one_array(run, write, catalog_of, source, shape):
+def test_values_of_equal_shape_are_one_array(run, write, catalog_of, source, shape):
     values = [np.full(shape, step, "i4") for step in range(7)]
     for step, value in enumerate(values):
         write(step, {"a": value})
@@ -146,7 +146,7 @@ def test_values_of_one_kind_are_one_array(run, write, catalog_of, source, shape)
     assert errors == []
 
 
-def test_values_of_several_kinds_are_a_list(run, write, catalog_of, source):
+def test_values_of_different_shapes_are_a_list(run, write, catalog_of, source):
     values = [
         np.zeros(2, "f4"),
         np.ones(3, "f4"),
@@ -167,7 +167,7 @@ def test_values_of_several_kinds_are_a_list(run, write, catalog_of, source):
     assert _core.values(catalog_of(run), source, [])[0] == []
 
 
-def test_heads_tell_dtypes_and_shapes(run, write, catalog_of, source):
+def test_heads_return_dtypes_and_shapes(run, write, catalog_of, source):
     write(0, {"a": np.zeros((3, 4), "f2"), "n" * 3000: np.zeros(9000, "u1"), "t": np.array(["x"])})
     rows = [("a", 0, None), ("n" * 3000, 0, "worker_0"), ("b", 0, None), ("t", 0, None)]
     heads, errors = _core.heads(catalog_of(run), source, rows)
@@ -192,23 +192,23 @@ def test_golden_runs_give_the_same_from_both_sources(golden_runs, catalog_of):
         assert [row for row, _ in local["error"]] == [row for row, _ in remote["error"]]
 
 
-def test_progress_is_told_in_the_calling_thread(run, write, catalog_of):
+def test_progress_is_called_in_the_calling_thread(run, write, catalog_of):
     for step in range(30):
         write(step, {"a": np.zeros(10)})
-    told = []
+    calls = []
     _core.sweep(
         catalog_of(run),
         _core.Files(run),
         ["a"],
-        progress=lambda done, all: told.append((done, all, threading.current_thread())),
+        progress=lambda done, all: calls.append((done, all, threading.current_thread())),
     )
-    assert told[-1][0] == told[-1][1] > 0
-    assert {thread for _, _, thread in told} == {threading.current_thread()}
+    assert calls[-1][0] == calls[-1][1] > 0
+    assert {thread for _, _, thread in calls} == {threading.current_thread()}
 
 
 @pytest.fixture
 def slow(run, write):
-    """A run whose bytes come slowly, and the number of fetches so far."""
+    """A run with slow reads that counts the fetches."""
     for step in range(60):
         write(step, {"a": np.zeros(10)})
     fetches = []
@@ -221,7 +221,7 @@ def slow(run, write):
     return _core.Fetched(fetch), fetches
 
 
-def test_a_sweep_can_be_cancelled_from_elsewhere(run, slow, catalog_of):
+def test_sweep_can_be_cancelled_by_another_thread(run, slow, catalog_of):
     source, fetches = slow
     cancel = _core.Cancel()
     threading.Timer(0.1, cancel.set).start()
@@ -231,7 +231,7 @@ def test_a_sweep_can_be_cancelled_from_elsewhere(run, slow, catalog_of):
     assert len(fetches) < 60
 
 
-def test_a_sweep_ends_with_ctrl_c(run, slow, catalog_of):
+def test_ctrl_c_ends_a_sweep(run, slow, catalog_of):
     source, fetches = slow
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
@@ -239,7 +239,7 @@ def test_a_sweep_ends_with_ctrl_c(run, slow, catalog_of):
     assert len(fetches) < 60
 
 
-def test_what_progress_raises_ends_the_sweep(run, slow, catalog_of):
+def test_exception_in_progress_ends_the_sweep(run, slow, catalog_of):
     source, fetches = slow
 
     def progress(done: int, all: int) -> None:
@@ -250,7 +250,7 @@ def test_what_progress_raises_ends_the_sweep(run, slow, catalog_of):
     assert len(fetches) < 60
 
 
-def test_what_fetch_raises_is_the_error_of_its_rows(run, write, catalog_of):
+def test_exception_in_fetch_is_the_error_of_its_rows(run, write, catalog_of):
     for step in range(3):
         write(step, {"a": np.zeros(2)})
     throttled = LookupError("throttled")
@@ -268,7 +268,7 @@ def test_what_fetch_raises_is_the_error_of_its_rows(run, write, catalog_of):
         _core.sweep(catalog_of(run), "here", ["a"])
 
 
-def test_neighbours_are_fetched_together(run, write, catalog_of):
+def test_adjacent_records_are_fetched_together(run, write, catalog_of):
     write(0, {f"t{at}": np.zeros(20) for at in range(50)})
     fetches = []
 
@@ -281,7 +281,7 @@ def test_neighbours_are_fetched_together(run, write, catalog_of):
     assert fetches == [(EVENTS.format(0), 0, (run / EVENTS.format(0)).stat().st_size)]
 
 
-def test_many_threads_sweep_one_run_at_once(run, write, catalog_of):
+def test_many_threads_sweep_one_run(run, write, catalog_of):
     for step in range(20):
         write(step, {"a": np.full(1000, step)})
     catalog, files, wrong = catalog_of(run), _core.Files(run), []

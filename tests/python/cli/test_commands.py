@@ -1,4 +1,4 @@
-"""Output and exit codes of the commands inspect, show, verify, report and completion."""
+"""Output and exit codes of inspect, show, verify, report and completion."""
 
 from __future__ import annotations
 

@@ -309,7 +309,10 @@ FULL_DISK = """
 
 
 def small_disk(folder):
-    """Return a command prefix that mounts a private 16 MB file system on the folder; None if that is not possible."""
+    """Return a command prefix that mounts a private 16 MB file system on the folder.
+
+    None if that is not possible.
+    """
     inside = 'mount -t tmpfs -o size=16m smdwidgets "$0" && exec "$@"'
     for namespaces in ("-m", "-rm"):  # for root, and for other users if the kernel allows it
         command = ["unshare", namespaces, "sh", "-c", inside, str(folder)]
@@ -447,7 +450,10 @@ def test_directory_taken_over_by_another_training(written, caplog):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_visible_steps_are_complete_after_sigkill(tmp_path):
-    """Kill trainings at random times; every step with an index file is readable and correct."""
+    """Kill trainings at random times.
+
+    Every step with an index file is readable and correct.
+    """
     trainings = campaign.size(50, 200)
     done = script(
         """

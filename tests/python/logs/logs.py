@@ -1,4 +1,4 @@
-"""Logs for the tests: written by tensorboardX, or byte by byte; and what TensorBoard itself reads from them."""
+"""Write logs with tensorboardX or byte by byte, and read them with TensorBoard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILE = "events.out.tfevents.1700000000.host"
 
 
 def log(directory: Path, content: bytes, file: str = FILE) -> Path:
-    """Write, or write on, an event file of a directory."""
+    """Write or append to an event file of a directory."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / file).open("ab") as out:
         out.write(content)
@@ -45,7 +45,7 @@ def integer(number: int, value: int) -> bytes:
 
 
 def event(content: bytes, step: int = 0, wall_time: float = 100.0) -> bytes:
-    """A record around an event with this content."""
+    """Return a record of an event with this content."""
     return _core.write_record(b"\x09" + struct.pack("<d", wall_time) + (integer(2, step) if step else b"") + content)
 
 
@@ -61,17 +61,17 @@ def shape(*sizes: int) -> bytes:
 
 
 def tensor(array: np.ndarray[Any, Any], number: int) -> bytes:
-    """The tensor field of a value, elements as raw content."""
+    """The tensor field of a value, with elements as raw content."""
     return field(8, integer(1, number) + shape(*array.shape) + field(4, array.tobytes()))
 
 
 def strings(*texts: bytes, of: tuple[int, ...] | None = None) -> bytes:
-    """The tensor field of a value that holds text."""
+    """The tensor field of a string value."""
     return field(8, integer(1, 7) + shape(*(of or (len(texts),))) + b"".join(field(8, text) for text in texts))
 
 
 def scalars(tags: dict[str, list[float]], first: int = 0) -> bytes:
-    """Records of scalars, step by step."""
+    """Records of scalars, one per step."""
     rows = zip(*tags.values(), strict=True)
     return b"".join(
         _core.scalar_record(tag, step, 100.0 + step, number)
@@ -119,7 +119,7 @@ print(json.dumps(found))
 
 
 def accumulated(path: Path) -> dict[str, dict[str, list[Any]]]:
-    """All that TensorBoard's own reader finds in a directory, in a process of its own."""
+    """Read a directory with TensorBoard's own reader, in a separate process."""
     asked = [sys.executable, "-W", "ignore", "-c", _ACCUMULATE, str(path)]
     done = subprocess.run(asked, capture_output=True, text=True, check=True)
     answer: dict[str, dict[str, list[Any]]] = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""What we read of a log is what TensorBoard reads of it: EventAccumulator with unlimited sizes."""
+"""Logs are read as by TensorBoard's EventAccumulator with unlimited sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from smdwidgets.trials import TensorBoardTrial
 
 
 def sound_header(frames: int) -> bytes:
-    """Sound of that many frames, as writers put it into a summary."""
+    """A WAV file of that many frames, as writers store it in a summary."""
     wav = io.BytesIO()
     with wave.open(wav, "wb") as out:
         out.setparams((1, 2, 8000, frames, "NONE", ""))
@@ -25,7 +25,7 @@ def sound_header(frames: int) -> bytes:
     return header + field(4, wav.getvalue()) + field(5, "audio/wav")
 
 
-def test_a_log_of_tensorboardx(tmp_path: Path) -> None:
+def test_log_of_tensorboardx(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     with writer(tmp_path) as log:
         for step in range(12):
@@ -97,7 +97,7 @@ def test_tensors_of_every_dtype(tmp_path: Path) -> None:
             assert (step, sizes, elements) == (4, [2, 3], [str(one) for one in array.reshape(-1).tolist()])
 
 
-def test_typed_fields_of_a_tensor_packed_or_not(tmp_path: Path) -> None:
+def test_typed_fields_of_a_tensor_packed_and_unpacked(tmp_path: Path) -> None:
     packed = field(8, integer(1, 9) + shape(3) + field(10, b"\x01\x02\x03"))
     single = field(8, integer(1, 3) + shape(2) + integer(7, 5) + integer(7, 6))
     filled = field(8, integer(1, 3) + shape(2, 2) + integer(7, 9))
@@ -119,7 +119,7 @@ def test_forms_of_tensorflow_2(tmp_path: Path) -> None:
     content = [
         event(field(3, "brain.Event:2")),
         event(value("epoch_loss", tensor(np.float32(0.5).reshape(()), 1), "scalars"), 1),
-        # Only the first value of a tag need name its plugin.
+        # Only the first value of a tag must name its plugin.
         event(value("epoch_loss", tensor(np.float32(0.25).reshape(()), 1)), 2),
         event(value("kernel", tensor(buckets, 2), "histograms"), 1),
         event(value("image", strings(b"2", b"2", png.getvalue(), png.getvalue()), "images"), 1),

@@ -1,4 +1,4 @@
-"""Every kind of value through a whole log; writers that are killed and damage, while a reader follows."""
+"""Every kind of value, killed writers and damage, also in growing logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from python.logs.logs import FILE, accumulated, event, field, integer, log, scal
 from smdwidgets import create_trial
 from smdwidgets.trials import TensorBoardTrial
 
-#: Typed fields of a tensor by dtype: (number of the dtype, number of the field, how an element is packed).
+#: Typed fields of a tensor by dtype: (number of the dtype, number of the field, encoding of an element).
 TYPED = {
     "float32": (1, 5, "<f"), "float64": (2, 6, "<d"), "int32": (3, 7, None), "uint8": (4, 7, None), "int16": (5, 7, None),
     "int8": (6, 7, None), "int64": (9, 10, None), "bool": (10, 11, None), "uint16": (17, 7, None), "uint32": (22, 16, None),
@@ -29,7 +29,7 @@ TYPED = {
 
 
 def packed(array: np.ndarray, number: int, in_field: int, form: str | None) -> bytes:
-    """The tensor field of a value, elements in the typed field, packed."""
+    """The tensor field of a value, with elements in the packed typed field."""
     if form is None:
         from python.logs.logs import varint
 
@@ -41,18 +41,18 @@ def packed(array: np.ndarray, number: int, in_field: int, form: str | None) -> b
 
 
 def one_by_one(array: np.ndarray, number: int, in_field: int) -> bytes:
-    """The same with a field for each element."""
+    """The same with one field per element."""
     elements = b"".join(integer(in_field, int(element)) for element in array.reshape(-1))
     return field(8, integer(1, number) + shape(*array.shape) + elements)
 
 
-def test_every_dtype_packed_and_one_by_one(tmp_path: Path) -> None:
+def test_every_dtype_packed_and_unpacked(tmp_path: Path) -> None:
     values, records, unsupported = {}, [], []
     for dtype, (number, in_field, form) in TYPED.items():
         array = (np.arange(6).reshape(2, 3) % 2 if dtype == "bool" else np.arange(6).reshape(2, 3)).astype(dtype)
         if array.dtype.kind in "ifc" and dtype != "uint8":
             array = array - array.dtype.type(2)
-        # TensorBoard's own reader takes the larger unsigned integers as content only.
+        # TensorBoard's reader supports the larger unsigned integers as raw content only.
         into = unsupported if dtype in ("uint32", "uint64") else records
         values[f"{dtype}/packed"] = array
         into.append(event(value(f"{dtype}/packed", packed(array, number, in_field, form), "mine"), 1))
@@ -77,7 +77,7 @@ def test_every_dtype_packed_and_one_by_one(tmp_path: Path) -> None:
                 assert (sizes, elements) == ([*array.shape], [str(one) for one in array.reshape(-1).tolist()]), name
 
 
-def test_bfloat16_as_content_and_as_fields(tmp_path: Path) -> None:
+def test_bfloat16_as_raw_content_and_as_fields(tmp_path: Path) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     array = np.array([1.0, -0.5, 3.140625], ml_dtypes.bfloat16)
     codes = b"".join(integer(13, int(code)) for code in array.view(np.uint16))
@@ -99,7 +99,7 @@ def sound(frames: list[int], width: int = 2) -> bytes:
     return out.getvalue()
 
 
-def test_sounds_in_the_form_of_tensorflow_2(tmp_path: Path) -> None:
+def test_audio_in_the_format_of_tensorflow_2(tmp_path: Path) -> None:
     several = strings(sound([1, -2, 3]), b"left", sound([4, 5, 6]), b"right", of=(2, 2))
     written = {
         "one": strings(sound([7, -8], width=4), b"", of=(1, 2)),
@@ -126,7 +126,7 @@ def test_sounds_in_the_form_of_tensorflow_2(tmp_path: Path) -> None:
 SCALAR, TENSOR, BLOB_SEQUENCE = 1, 2, 3
 
 
-def test_data_classes_say_what_a_plugin_that_nobody_knows_writes(tmp_path: Path) -> None:
+def test_data_class_determines_the_kind_for_unknown_plugins(tmp_path: Path) -> None:
     number, row = np.float32(0.5).reshape(()), np.arange(3, dtype=np.float32)
     written = {
         ("mine/number", "somebody's plugin", SCALAR): (tensor(number, 1), "scalars"),
@@ -143,7 +143,7 @@ def test_data_classes_say_what_a_plugin_that_nobody_knows_writes(tmp_path: Path)
     }
     for (tag, plugin, data_class), (content, _) in written.items():
         log(tmp_path, event(value(tag, content, plugin, data_class=data_class), 1))
-        # Only the first value of a tag need say what it is.
+        # Only the first value of a tag must state its kind.
         log(tmp_path, event(value(tag, content), 2))
     with create_trial(tmp_path) as trial:
         assert trial.problems() == []
@@ -158,7 +158,7 @@ def test_data_classes_say_what_a_plugin_that_nobody_knows_writes(tmp_path: Path)
         assert trial.tensor("mine/blobs").value(1).tolist() == [b"\x00\xff", b"b"]
 
 
-def test_a_row_that_is_said_to_be_a_scalar_is_reported(tmp_path: Path) -> None:
+def test_invalid_value_of_a_scalar_tag_is_reported(tmp_path: Path) -> None:
     log(tmp_path, event(value("row", tensor(np.arange(3.0), 2), "mine", data_class=SCALAR), 1) + scalars({"loss": [1]}))
     with create_trial(tmp_path) as trial:
         [(_, message)] = trial.problems()
@@ -174,7 +174,7 @@ def encoded(pixels: np.ndarray, kind: str) -> bytes:
 
 
 def png(pixels: np.ndarray, colour: int) -> bytes:
-    """A PNG of 16 bits and alpha, which Pillow can't write."""
+    """A PNG with 16 bits and alpha, which Pillow cannot write."""
     import zlib
 
     def chunk(name: bytes, content: bytes) -> bytes:
@@ -185,7 +185,7 @@ def png(pixels: np.ndarray, colour: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
-def test_images_of_every_sort_through_a_log(tmp_path: Path) -> None:
+def test_images_of_all_formats(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     deep = rng.integers(0, 65535, (3, 5, 4), dtype=np.uint16)
     grey = rng.integers(0, 65535, (3, 5, 2), dtype=np.uint16)
@@ -209,7 +209,7 @@ def test_images_of_every_sort_through_a_log(tmp_path: Path) -> None:
         assert len(trial.tensor_names(collection="images")) == 8
 
 
-def test_damage_between_sound_records_while_a_reader_follows(tmp_path: Path) -> None:
+def test_damage_between_valid_records_of_a_growing_log(tmp_path: Path) -> None:
     with create_trial(log(tmp_path, scalars({"loss": [0, 1]})), live=True) as trial:
         assert trial.steps() == [0, 1]
         broken = bytearray(scalars({"loss": [2]}, first=2))
@@ -236,7 +236,7 @@ for step in range(int(sys.argv[3]), 10**9):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
-def test_a_reader_outlives_writers_that_are_killed(tmp_path: Path) -> None:
+def test_reader_continues_after_writers_are_killed(tmp_path: Path) -> None:
     trial: TensorBoardTrial | None = None
     begin = 0
     for life in range(3):
@@ -260,7 +260,7 @@ def test_a_reader_outlives_writers_that_are_killed(tmp_path: Path) -> None:
         steps = trial.tensor("loss").steps()
         assert steps == list(range(steps[-1] + 1))
         assert trial.problems() == []
-        # The next one goes on from a checkpoint before the end.
+        # The next writer resumes from a checkpoint before the end.
         begin = steps[-1] - 15
     assert trial is not None
     assert [step for step in trial.orphans("loss")["step"].tolist() if step < begin] != []
@@ -273,7 +273,7 @@ def test_a_reader_outlives_writers_that_are_killed(tmp_path: Path) -> None:
     trial.close()
 
 
-def test_a_file_cut_short_by_its_writer_is_read_anew(tmp_path: Path) -> None:
+def test_file_truncated_by_its_writer_is_read_again(tmp_path: Path) -> None:
     whole = scalars({"loss": [0, 1, 2, 3]})
     with create_trial(log(tmp_path, whole), live=True) as trial:
         assert trial.steps() == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""Which directories make up a run, also when they come later; caches of what was read; values in bulk."""
+"""Which directories form a run, also if created later; caches; bulk reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smdwidgets.exceptions import CorruptDataError
 from smdwidgets.trials import TensorBoardTrial
 
 
-def test_curves_of_add_scalars_belong_to_their_writers_run(tmp_path: Path) -> None:
+def test_curves_of_add_scalars_belong_to_the_run_of_their_writer(tmp_path: Path) -> None:
     with writer(tmp_path) as out:
         for step in range(5):
             out.add_scalar("lr", 0.1, step)
@@ -31,7 +31,7 @@ def test_curves_of_add_scalars_belong_to_their_writers_run(tmp_path: Path) -> No
     assert list(create_trials(tmp_path)) == [tmp_path.name]
 
 
-def test_curves_as_pytorch_lays_them_out_and_runs_that_only_look_like_them(tmp_path: Path) -> None:
+def test_add_scalars_directories_of_pytorch_and_similar_names(tmp_path: Path) -> None:
     log(tmp_path, scalars({"x": [1]}))
     log(tmp_path / "a_loss_train", scalars({"a/loss": [1, 2]}))
     log(tmp_path / "a_loss_val", scalars({"a/loss": [3, 4]}))
@@ -41,13 +41,13 @@ def test_curves_as_pytorch_lays_them_out_and_runs_that_only_look_like_them(tmp_p
     assert list(create_trials(tmp_path)) == [tmp_path.name, "other_run"]
 
 
-def test_directories_that_come_later_are_found(tmp_path: Path) -> None:
+def test_later_directories_are_found(tmp_path: Path) -> None:
     with create_trial(log(tmp_path, scalars({"loss": [1, 2]})), live=True) as trial:
         assert trial.steps() == [0, 1]
         log(tmp_path / "loss_good", scalars({"loss": [7, 8]}))
         assert trial.tensor_names() == ["loss", "loss/good"]
         assert trial.tensor("loss/good").value(1).item() == 8
-        # An evaluation: from now on the modes' steps are told apart.
+        # An evaluation: from now on the steps of the modes are distinguished.
         log(tmp_path / "eval", scalars({"loss": [3]}))
         assert trial.modes() == [ModeKeys.TRAIN, ModeKeys.EVAL]
         assert trial.tensor("loss").value(0, ModeKeys.EVAL).item() == 3
@@ -55,7 +55,7 @@ def test_directories_that_come_later_are_found(tmp_path: Path) -> None:
         assert trial.tensor("loss/good").value(1, ModeKeys.TRAIN).item() == 8
 
 
-def test_a_mode_called_something_else_that_comes_later(tmp_path: Path) -> None:
+def test_later_directory_with_another_name_is_a_mode(tmp_path: Path) -> None:
     log(tmp_path / "run" / "Train", scalars({"loss": [1]}))
     with create_trial(tmp_path / "run", live=True) as trial:
         assert trial.modes() == [ModeKeys.TRAIN]
@@ -82,7 +82,7 @@ def test_histograms_as_one_table(tmp_path: Path) -> None:
             assert (mine[0, 0], mine[-1, 1]) == (low, high)
             assert mine[:-1, 1].tolist() == np.clip(limits[:-1], low, high).tolist()
             assert mine[:, 2].tolist() == counts
-        # Of as many buckets they are one array; a damaged one is an error of its own.
+        # Histograms with equal numbers of buckets are one array; a damaged one is a separate error.
         even = [_histogram(step, 3) for step in range(4)]
         log(tmp_path / "even", b"".join(even))
     with create_trial(tmp_path / "even") as trial:
@@ -93,7 +93,7 @@ def test_histograms_as_one_table(tmp_path: Path) -> None:
         whole = bytearray(path.read_bytes())
         whole[len(even[0]) + 40] ^= 0xFF
         path.write_bytes(whole)
-        # What was found sound is held against its checksum whenever it is read.
+        # Data that was valid is verified again at every read.
         found = trial.histograms("h")
         assert found["step"].tolist() == [0, 2, 3]
         [failure] = found.errors
@@ -101,7 +101,7 @@ def test_histograms_as_one_table(tmp_path: Path) -> None:
         assert f"{FILE}, byte {len(even[0])}" in str(failure.error)
         with pytest.raises(CorruptDataError, match=f"{FILE}, byte {len(even[0])}: .*checksum"):
             trial.event("h", 1)
-        # Another sound record in its place is not the one that was read.
+        # Another valid record at the same offset is detected.
         whole[len(even[0]) : len(even[0] + even[1])] = even[3]
         path.write_bytes(whole)
         with pytest.raises(CorruptDataError, match="overwritten"):
@@ -117,7 +117,7 @@ def _histogram(step: int, buckets: int) -> bytes:
     )
 
 
-def test_what_was_read_is_kept_in_a_cache(tmp_path: Path) -> None:
+def test_scanned_logs_are_cached(tmp_path: Path) -> None:
     content = scalars({f"tag{at}": [float(step) for step in range(3000)] for at in range(10)})
     run, cache = log(tmp_path / "run", content), tmp_path / "kept"
     with create_trial(run, cache=cache) as first:
@@ -141,13 +141,13 @@ def test_what_was_read_is_kept_in_a_cache(tmp_path: Path) -> None:
     shutil.rmtree(cache)
     with create_trial(run, cache=cache) as trial:
         assert len(trial.steps()) == 3001
-    # Of another directory it is another log, whatever its content.
+    # A cache file of another directory is ignored, even with equal content.
     copied = shutil.copytree(run, tmp_path / "copy")
     with create_trial(copied, cache=cache) as trial:
         assert trial._run.log.cached_bytes() == 0
 
 
-def test_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_cache_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
     run = log(tmp_path / "run", scalars({"loss": [float(step) for step in range(30_000)]}))
@@ -161,7 +161,7 @@ def test_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert trial._run.log.cached_bytes() > 0
 
 
-def test_many_files_are_merged_in_the_order_of_their_times(tmp_path: Path) -> None:
+def test_many_files_are_merged_by_time(tmp_path: Path) -> None:
     for at in range(12):
         log(tmp_path, scalars({"loss": [float(at)] * 10}, first=10 * at), f"events.out.tfevents.{1700000000 + at}.host")
     with create_trial(tmp_path) as trial:

@@ -1,4 +1,4 @@
-"""Logs as trials: which runs there are, modes, restarts, collections, refreshing, damage."""
+"""Logs as trials: runs, modes, restarts, collections, refreshing and damage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def steps_and_values(trial: TensorBoardTrial, name: str) -> dict[int, float]:
     return {step: one.item() for step, one in trial.tensor(name).values().items()}
 
 
-def test_one_run_below_is_found(tmp_path: Path) -> None:
+def test_single_run_in_a_subdirectory_is_found(tmp_path: Path) -> None:
     log(tmp_path / "lightning_logs" / "version_0", scalars({"train_loss": [3, 2, 1]}))
     with create_trial(tmp_path) as trial:
         assert trial.name == "version_0"
@@ -36,7 +36,7 @@ def test_one_run_below_is_found(tmp_path: Path) -> None:
         assert "version_0" in repr(trial)
 
 
-def test_several_runs_are_named(tmp_path: Path) -> None:
+def test_several_runs_are_listed(tmp_path: Path) -> None:
     for run in ("a", "b/deep"):
         log(tmp_path / run, scalars({"loss": [1, 2]}))
     with pytest.raises(SeveralRuns, match=r"contains 2 runs: 'a', 'b/deep'.*create_trials"):
@@ -47,13 +47,13 @@ def test_several_runs_are_named(tmp_path: Path) -> None:
     assert trials["b/deep"].path == str(tmp_path / "b" / "deep")
 
 
-def test_no_log_is_no_run(tmp_path: Path) -> None:
+def test_directory_without_logs_is_not_a_run(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
     with pytest.raises(RunNotFound):
         create_trial(tmp_path)
 
 
-def test_a_run_of_smdebugs_format_is_none_of_tensorboards(tmp_path: Path) -> None:
+def test_run_of_smdebug_is_not_a_tensorboard_log(tmp_path: Path) -> None:
     from smdwidgets.numpy import Hook
 
     with Hook(tmp_path / "run") as hook:
@@ -63,11 +63,11 @@ def test_a_run_of_smdebugs_format_is_none_of_tensorboards(tmp_path: Path) -> Non
     assert isinstance(create_trial(tmp_path / "run"), LocalTrial)
 
 
-def test_directories_of_keras_are_modes(tmp_path: Path) -> None:
+def test_keras_directories_are_modes(tmp_path: Path) -> None:
     log(tmp_path / "train", scalars({"epoch_loss": [4, 3, 2]}))
     with create_trial(tmp_path) as trial:
         assert trial.modes() == [ModeKeys.TRAIN]
-        # Validation comes only when the first epoch is over.
+        # Validation starts only after the first epoch.
         log(tmp_path / "validation", scalars({"epoch_loss": [5, 6]}))
         assert trial.modes() == [ModeKeys.TRAIN, ModeKeys.EVAL]
         assert trial.steps(ModeKeys.TRAIN) == [0, 1, 2]
@@ -92,7 +92,7 @@ def test_two_directories_of_one_mode_are_two_workers(tmp_path: Path) -> None:
         assert loss.value(0, ModeKeys.EVAL, worker="validation").item() == 3
 
 
-def test_an_estimators_evaluations_are_below_its_training(tmp_path: Path) -> None:
+def test_evaluations_of_an_estimator_are_below_its_training(tmp_path: Path) -> None:
     log(tmp_path, scalars({"loss": [1, 2]}))
     log(tmp_path / "eval", scalars({"loss": [3]}))
     with create_trial(tmp_path) as trial:
@@ -100,7 +100,7 @@ def test_an_estimators_evaluations_are_below_its_training(tmp_path: Path) -> Non
         assert [one.item() for one in trial.tensor("loss").values(ModeKeys.EVAL).values()] == [3]
 
 
-def test_a_restart_voids_what_it_writes_anew(tmp_path: Path) -> None:
+def test_restart_supersedes_the_steps_that_it_repeats(tmp_path: Path) -> None:
     with writer(tmp_path, filename_suffix=".1") as first:
         for step in range(6):
             first.add_scalar("loss", step, step)
@@ -114,7 +114,7 @@ def test_a_restart_voids_what_it_writes_anew(tmp_path: Path) -> None:
         assert steps_and_values(trial, "loss") == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4, 5: 5}
 
 
-def test_values_of_any_kind_that_a_restart_has_made_void(tmp_path: Path) -> None:
+def test_superseded_values_of_all_kinds(tmp_path: Path) -> None:
     def life(begin: int, end: int, number: float) -> bytes:
         return b"".join(
             event(value("t", tensor(np.full(3, float(number + at)), 2), "mine"), at) for at in range(begin, end)
@@ -164,7 +164,7 @@ def test_collections_and_reductions(tmp_path: Path) -> None:
         assert trial.tensor("val/Loss").reduction_value(1, "min").item() == -2
 
 
-def test_reductions_use_the_threads_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reductions_use_the_given_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log(tmp_path, scalars({"loss": [1, 2]}))
     given = []
     values = TensorBoardRun.values
@@ -179,7 +179,7 @@ def test_reductions_use_the_threads_given(tmp_path: Path, monkeypatch: pytest.Mo
     assert given == [3]
 
 
-def test_a_writer_that_is_killed_and_one_that_goes_on(tmp_path: Path) -> None:
+def test_killed_writer_and_its_successor(tmp_path: Path) -> None:
     write = (
         "import os, sys\nfrom tensorboardX import SummaryWriter\n"
         "log = SummaryWriter(sys.argv[1], filename_suffix=sys.argv[2])\n"
@@ -200,7 +200,7 @@ def test_a_writer_that_is_killed_and_one_that_goes_on(tmp_path: Path) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole[:-7])
     with create_trial(tmp_path) as trial:
-        # It is killed before its queue is empty: some steps less than it was given.
+        # The writer is killed before its queue is empty: fewer steps are written than it was given.
         last = trial.steps()[-1]
         assert trial.tensor("loss").steps() == list(range(last + 1))
         assert trial.problems() == []
@@ -213,11 +213,11 @@ def test_a_writer_that_is_killed_and_one_that_goes_on(tmp_path: Path) -> None:
         assert trial.orphans("loss")["step"].tolist()[:11] == list(range(last - 10, last + 1))
 
 
-def test_a_log_that_grows_while_it_is_read(tmp_path: Path) -> None:
+def test_log_that_grows_while_it_is_read(tmp_path: Path) -> None:
     with create_trial(log(tmp_path, scalars({"loss": [0]})), live=True) as trial:
         for step in range(1, 20):
             records = scalars({"loss": [step], f"new{step % 3}": [step]}, first=step)
-            # A few bytes at a time, as a buffer happens to be flushed.
+            # A few bytes at a time, as if a buffer was flushed.
             for at in range(0, len(records), 17):
                 seen = trial.steps()
                 assert seen == list(range(step)) or (seen == list(range(step + 1)) and at > len(records) // 3)
@@ -228,7 +228,7 @@ def test_a_log_that_grows_while_it_is_read(tmp_path: Path) -> None:
         assert trial.problems() == []
 
 
-def test_a_file_that_is_replaced_is_read_anew(tmp_path: Path) -> None:
+def test_replaced_file_is_read_again(tmp_path: Path) -> None:
     log(tmp_path, scalars({"loss": [1, 2, 3]}))
     with create_trial(tmp_path) as trial:
         assert len(trial.steps()) == 3
@@ -239,7 +239,7 @@ def test_a_file_that_is_replaced_is_read_anew(tmp_path: Path) -> None:
         assert steps_and_values(trial, "loss") == {0: 9, 1: 8}
 
 
-def test_damage_is_reported_and_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_reported_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     content = bytearray(scalars({"loss": [0, 1, 2, 3]}, first=1))
     size = len(content) // 4
     content[size + 20] ^= 1
@@ -254,7 +254,7 @@ def test_damage_is_reported_and_passed_over(tmp_path: Path, caplog: pytest.LogCa
         assert "all other records were read" in caplog.text
 
 
-def test_the_storage_protocol_will_do(tmp_path: Path) -> None:
+def test_log_through_the_storage_protocol(tmp_path: Path) -> None:
     with writer(tmp_path / "run" / "train") as out:
         out.add_scalar("loss", 0.5, 3)
         out.add_image("picture", np.zeros((3, 2, 2), np.uint8), 3)
@@ -266,7 +266,7 @@ def test_the_storage_protocol_will_do(tmp_path: Path) -> None:
         assert trial.steps(ModeKeys.TRAIN) == [3, 4]
 
 
-def test_a_link_out_of_the_log_is_not_followed(tmp_path: Path) -> None:
+def test_link_out_of_the_log_is_not_followed(tmp_path: Path) -> None:
     outside = log(tmp_path / "outside", scalars({"secret": [1]}))
     log(tmp_path / "run", scalars({"loss": [1]}))
     (tmp_path / "run" / "events.out.tfevents.2").symlink_to(outside / FILE)
@@ -275,14 +275,14 @@ def test_a_link_out_of_the_log_is_not_followed(tmp_path: Path) -> None:
         assert "points outside" in trial.problems()[0][1]
 
 
-def test_a_trial_can_be_sent_to_another_process(tmp_path: Path) -> None:
+def test_trial_can_be_pickled(tmp_path: Path) -> None:
     log(tmp_path, scalars({"loss": [1, 2]}))
     with create_trial(tmp_path) as trial, pickle.loads(pickle.dumps(trial)) as other:
         assert other == trial
         assert other.tensor("loss").value(1).item() == 2
 
 
-def test_an_old_log_has_ended(tmp_path: Path) -> None:
+def test_old_log_has_ended(tmp_path: Path) -> None:
     log(tmp_path, scalars({"loss": [1]}))
     os.utime(tmp_path / FILE, (1e9, 1e9))
     with create_trial(tmp_path) as trial:
@@ -299,7 +299,7 @@ def encoded(pixels: np.ndarray, kind: str, **options: object) -> bytes:
     return out.getvalue()
 
 
-def test_images_of_every_sort() -> None:
+def test_images_of_all_kinds() -> None:
     rng = np.random.default_rng(1)
     rgba = rng.integers(0, 255, (3, 4, 4), dtype=np.uint8)
     np.testing.assert_array_equal(image(encoded(rgba, "PNG")), rgba)
@@ -318,7 +318,7 @@ def test_images_of_every_sort() -> None:
         image(encoded(rgba, "PNG")[:40])
 
 
-def test_a_bad_image_costs_that_image_alone(tmp_path: Path) -> None:
+def test_bad_image_affects_only_itself(tmp_path: Path) -> None:
     good = field(4, field(4, encoded(np.zeros((2, 2), np.uint8), "PNG")))
     bad = field(4, field(4, b"\x89PNG\r\n\x1a\n none"))
     log(tmp_path, event(value("i", bad), 1) + event(value("i", good), 2))
@@ -329,14 +329,14 @@ def test_a_bad_image_costs_that_image_alone(tmp_path: Path) -> None:
         assert len(trial.values("i").errors) == 1
 
 
-def test_a_graph_is_passed_over(tmp_path: Path) -> None:
+def test_graphs_are_skipped(tmp_path: Path) -> None:
     log(tmp_path, event(field(4, b"\0" * (5 << 20))) + scalars({"loss": [1]}) + event(integer(99, 1)))
     with create_trial(tmp_path) as trial:
         assert trial.tensor_names() == ["loss"]
         assert trial.problems() == []
 
 
-def test_a_loss_rule_judges_a_log(tmp_path: Path) -> None:
+def test_loss_rule_on_a_log(tmp_path: Path) -> None:
     from smdwidgets.exceptions import RuleEvaluationConditionMet
     from smdwidgets.rules.builtin.loss_not_decreasing import LossNotDecreasing
     from smdwidgets.rules.invoke import invoke_rule

@@ -1,4 +1,4 @@
-"""What widgets draw of a log's images and histograms: pixels as they are, and what a histogram counted."""
+"""How widgets draw logged images and histograms."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_image_is_shown_as_it_is(run: Path) -> None:
+def test_image_is_shown_unchanged(run: Path) -> None:
     with create_trial(run) as trial:
         view = TensorView(trial, "picture")
         head, _ = unpack(plan(view, {}))
@@ -50,7 +50,7 @@ def test_an_image_is_shown_as_it_is(run: Path) -> None:
         assert grey is not None
         np.testing.assert_array_equal(grey.codes[..., 1], PICTURES[1][..., 0])
         assert (grey.codes[..., 3] == 255).all()
-        # A part of it, a channel as a matrix, and small.
+        # A part of the image, a channel as a matrix, and a small version.
         head, arrays = unpack(tile(view, 0, {"rows": [5, 15], "cols": [0, 30], "size": [10, 30]}, {}))
         np.testing.assert_array_equal(arrays["image"], PICTURES[0][5:15])
         assert head["exact"]
@@ -63,7 +63,7 @@ def test_an_image_is_shown_as_it_is(run: Path) -> None:
         np.testing.assert_allclose(small.codes[0, 0], PICTURES[0][:10, :10].mean((0, 1)), atol=0.51)
 
 
-def test_pixels_of_deep_images_and_fractions() -> None:
+def test_pixels_of_16_bit_and_float_images() -> None:
     deep = np.array([[[0], [65535]], [[32768], [257]]], np.uint16)
     assert pixels(deep, (2, 2), (0, 2), (0, 2))[..., 0].tolist() == [[0, 255], [128, 1]]
     assert pixels(np.array([[[0.5, 1.0, 7.0]]], np.float32), (1, 1), (0, 1), (0, 1)).tolist() == [
@@ -73,7 +73,7 @@ def test_pixels_of_deep_images_and_fractions() -> None:
 
 @pytest.mark.parametrize("scale", ["linear", "symlog", "log"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_histogram_is_shown_as_what_it_counted(run: Path, scale: str, shared: bool) -> None:
+def test_histogram_shows_the_logged_counts(run: Path, scale: str, shared: bool) -> None:
     with create_trial(run) as trial:
         view = TensorView(trial, "weights")
         head, _ = unpack(plan(view, {}))
@@ -88,7 +88,7 @@ def test_a_histogram_is_shown_as_what_it_counted(run: Path, scale: str, shared: 
             assert frame.hist.sum() + sum(frame.hist_out) == len(value) == frame.counts[0]
             own = np.asarray(edges.edges if edges is not None else frame.edges)
             direct, _ = np.histogram(np.abs(value) if scale == "log" else value, own)
-            # Buckets are as fine as those of TensorBoard's; what one edge cuts is shared out.
+            # Buckets are as fine as TensorBoard's; the count of a bucket with an edge inside is divided.
             assert np.abs(np.cumsum(direct) - np.cumsum(frame.hist) - frame.hist_out[0]).max() < 0.06 * len(value)
             low, high, mean, _, std = frame.stats[:5]
             assert (low, high) == pytest.approx((value.min(), value.max()))
@@ -98,7 +98,7 @@ def test_a_histogram_is_shown_as_what_it_counted(run: Path, scale: str, shared: 
             np.testing.assert_allclose(frame.percentiles[1:-1], np.percentile(value, [5, 25, 50, 75, 95]), atol=0.25)
 
 
-def test_an_empty_histogram_is_no_fault(tmp_path: Path) -> None:
+def test_empty_histogram_is_not_an_error(tmp_path: Path) -> None:
     record = _core.histogram_record("h", 1, 1.0, [1.0], [0.0], min=0, max=0, num=0, sum=0, sum_squares=0)
     (tmp_path / "events.out.tfevents.1.host").write_bytes(record)
     with create_trial(tmp_path) as trial:

@@ -1,4 +1,4 @@
-"""Rules, commands and reports on logs that SummaryWriter wrote: planted faults are found, healthy curves are not blamed."""
+"""Rules, commands and reports on logs of SummaryWriter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def falling(step: int) -> float:
 
 
 def write(path: Path, **curves: Callable[[int], float]) -> Path:
-    """A log of SummaryWriter's; double underscores in names stand for slashes."""
+    """A log written with SummaryWriter; double underscores in names stand for slashes."""
     with writer(path) as out:
         for step in range(STEPS):
             for name, curve in curves.items():
@@ -35,7 +35,7 @@ def write(path: Path, **curves: Callable[[int], float]) -> Path:
 
 
 def fired(path: Path, rule: type[Rule], **parameters: object) -> list[int]:
-    """Steps at which a rule fires on a whole log."""
+    """Return the steps at which a rule fires on a whole log."""
     with create_trial(path, live=False) as trial:
         judge = rule(trial, **parameters)
         steps = []
@@ -48,7 +48,7 @@ def fired(path: Path, rule: type[Rule], **parameters: object) -> list[int]:
         return steps
 
 
-def test_a_loss_that_stops_falling(tmp_path: Path) -> None:
+def test_loss_that_stops_decreasing(tmp_path: Path) -> None:
     stuck = write(tmp_path / "stuck", train__loss=lambda step: falling(min(step, 60)))
     steps = fired(stuck, LossNotDecreasing, num_steps=10)
     assert steps
@@ -56,7 +56,7 @@ def test_a_loss_that_stops_falling(tmp_path: Path) -> None:
     assert not fired(write(tmp_path / "well", train__loss=falling), LossNotDecreasing, num_steps=10)
 
 
-def test_a_spike_in_a_loss_chosen_by_regex(tmp_path: Path) -> None:
+def test_spike_in_a_loss_selected_by_regex(tmp_path: Path) -> None:
     run = write(
         tmp_path,
         generator__objective=lambda step: 40.0 if step == 77 else falling(step),
@@ -70,7 +70,7 @@ def test_a_spike_in_a_loss_chosen_by_regex(tmp_path: Path) -> None:
     ("training", "validation"),
     [("train__loss", "val__loss"), ("train_loss", "val_loss"), ("Loss__train", "Loss__test"), ("loss", "val_loss")],
 )
-def test_a_validation_loss_that_leaves_the_training_loss(tmp_path: Path, training: str, validation: str) -> None:
+def test_validation_loss_that_diverges_from_the_training_loss(tmp_path: Path, training: str, validation: str) -> None:
     over = {training: falling, validation: lambda step: falling(step) * (1 + max(0, step - 50) / 50)}
     steps = fired(write(tmp_path / "over", **over), Overfit, patience=3, ratio_threshold=0.2)
     assert steps
@@ -79,8 +79,8 @@ def test_a_validation_loss_that_leaves_the_training_loss(tmp_path: Path, trainin
     assert not fired(write(tmp_path / "well", **well), Overfit, patience=3, ratio_threshold=0.2)
 
 
-def test_a_validation_loss_that_comes_once_an_epoch(tmp_path: Path) -> None:
-    """As Lightning logs: training every few steps, validation at the end of an epoch, at a step of its own."""
+def test_validation_loss_once_per_epoch(tmp_path: Path) -> None:
+    """As logged by Lightning: validation once per epoch, at other steps than training."""
     for name, gap in (("over", 1.5), ("well", 1.02)):
         with writer(tmp_path / name) as out:
             for step in range(STEPS):
@@ -92,7 +92,7 @@ def test_a_validation_loss_that_comes_once_an_epoch(tmp_path: Path) -> None:
     assert not fired(tmp_path / "well", Overfit, ratio_threshold=0.2)
 
 
-def test_curves_of_add_scalars_and_directories_of_keras(tmp_path: Path) -> None:
+def test_curves_of_add_scalars_and_keras_directories(tmp_path: Path) -> None:
     with writer(tmp_path / "torch") as out:
         for step in range(STEPS):
             out.add_scalars("loss", {"train": falling(step), "val": falling(step) * (1 + step / 100)}, step)
@@ -102,7 +102,7 @@ def test_curves_of_add_scalars_and_directories_of_keras(tmp_path: Path) -> None:
     assert fired(tmp_path / "keras", Overfit, ratio_threshold=0.5)
 
 
-def test_a_training_that_should_have_ended(tmp_path: Path) -> None:
+def test_training_that_should_have_ended(tmp_path: Path) -> None:
     done = write(tmp_path / "done", train__loss=lambda step: falling(min(step, 40)))
     steps = fired(done, Overtraining, patience_train=20)
     assert steps
@@ -110,7 +110,7 @@ def test_a_training_that_should_have_ended(tmp_path: Path) -> None:
     assert not fired(write(tmp_path / "well", train__loss=lambda step: 10 - step / 20), Overtraining, patience_train=20)
 
 
-def test_a_writer_that_has_fallen_silent(tmp_path: Path) -> None:
+def test_writer_that_has_stalled(tmp_path: Path) -> None:
     run = write(tmp_path, loss=falling)
     with create_trial(run, live=True) as trial:
         rule = StalledTrainingRule(trial, threshold=30)
@@ -123,10 +123,10 @@ def test_a_writer_that_has_fallen_silent(tmp_path: Path) -> None:
 def test_commands_on_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write(tmp_path / "run", train__loss=lambda step: falling(min(step, 40)), lr=lambda step: 0.1)
     assert main(["inspect", str(run), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["collections"]["losses"] == 1
-    assert {tensor["name"] for tensor in told["tensors"]} == {"train/loss", "lr"}
-    assert told["steps"]["last"] == STEPS - 1
+    output = json.loads(capsys.readouterr().out)
+    assert output["collections"]["losses"] == 1
+    assert {tensor["name"] for tensor in output["tensors"]} == {"train/loss", "lr"}
+    assert output["steps"]["last"] == STEPS - 1
     assert main(["check", str(run), "--rules", "LossNotDecreasing", "--param", "LossNotDecreasing.num_steps=10"]) == 1
     assert "train/loss" in capsys.readouterr().out
     page = tmp_path / "report.html"

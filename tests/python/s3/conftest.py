@@ -1,4 +1,4 @@
-"""One server of each kind a test session, a bucket a test."""
+"""One server of each kind per session, and one bucket per test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session", autouse=True)
 def credentials() -> Iterator[None]:
-    """Credentials for loopback, and none of this machine's own."""
+    """Credentials for loopback, without those of this machine."""
     patch = pytest.MonkeyPatch()
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         patch.delenv(name)
@@ -35,7 +35,7 @@ def credentials() -> Iterator[None]:
 def endpoint(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, credentials: None
 ) -> Iterator[str]:
-    """The address of a real S3 server; tests that take it run against each."""
+    """The endpoint of a real S3 server; tests that use it run against each server."""
     server = moto_server() if request.param == "moto" else rclone_server(tmp_path_factory.mktemp("rclone"))
     with server as address:
         yield address
@@ -43,14 +43,14 @@ def endpoint(
 
 @pytest.fixture
 def client_for() -> Iterator[Callable[[str], Any]]:
-    """Makes the clients that the package makes, and closes them after the test."""
+    """Create clients as the package does, and close them after the test."""
     with contextlib.ExitStack() as made:
         yield lambda endpoint: made.enter_context(contextlib.closing(connect(endpoint_url=endpoint)))
 
 
 @pytest.fixture
 def raw(endpoint: str, client_for: Callable[[str], Any]) -> Any:
-    """A client that talks to the server itself."""
+    """A client that connects to the server directly."""
     return client_for(endpoint)
 
 
@@ -64,7 +64,7 @@ def bucket(raw: Any) -> str:
 
 @pytest.fixture
 def upload(raw: Any) -> Callable[[Path, str, str], None]:
-    """Copies a run directory below a prefix of a bucket, in the order of its names."""
+    """Copy a run directory to a prefix of a bucket, in the order of names."""
 
     def copy(run: Path, bucket: str, prefix: str) -> None:
         for path in sorted(run.rglob("*")):
@@ -76,9 +76,10 @@ def upload(raw: Any) -> Callable[[Path, str, str], None]:
 
 @pytest.fixture
 def hasty_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
-    """Clients as ours, but that wait a hundredth as long between attempts: a thousand faults then take seconds.
+    """Clients like those of the package, with much shorter waits between retries.
 
-    They repeat in boto3's standard mode: the adaptive mode's own rate limit can't be hurried.
+    A thousand faults then take seconds. The clients retry in boto3's standard mode, because the rate limit of the
+    adaptive mode cannot be shortened.
     """
     import boto3
     import botocore.endpoint

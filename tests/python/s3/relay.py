@@ -1,7 +1,9 @@
-"""A network's latency in front of a server, and nothing else: ``python relay.py PORT SECONDS [close]``; prints its own port.
+"""Add network latency in front of a server.
 
-Answers are held back by so many seconds, whole, and in a process of its own, so that neither side pays for it. With ``close``
-the server is asked to end each connection after its answer.
+Usage: `python relay.py PORT SECONDS [close]`.
+
+Prints its own port. Responses are delayed by so many seconds as a whole. The relay is a separate process, so that its
+CPU time counts for neither side. With ``close`` the server is asked to end each connection after its response.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Answers(asyncio.Protocol):
 
 
 class Questions(asyncio.Protocol):
-    """The connection of whoever asks."""
+    """The connection from the client."""
 
     def __init__(self, port: int, seconds: float, *, close: bool) -> None:
         self.port = port

@@ -1,4 +1,4 @@
-"""Real S3 servers on loopback, and a proxy that plays a bad day in front of one."""
+"""Real S3 servers on loopback, and a proxy that injects faults."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float = 
 
 @contextlib.contextmanager
 def running(command: list[str], port: int) -> Iterator[str]:
-    """A server process for as long as the block lasts; yields its endpoint."""
+    """Run a server process while the block lasts; yield its endpoint."""
     process = subprocess.Popen(
         command, env={**os.environ, **CREDENTIALS}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -58,7 +58,7 @@ def running(command: list[str], port: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def moto_server() -> Iterator[str]:
-    """moto: the breadth of the API, in a process of its own."""
+    """moto, which implements most of the API, in a separate process."""
     port = free_port()
     with running([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port) as endpoint:
         yield endpoint
@@ -66,7 +66,7 @@ def moto_server() -> Iterator[str]:
 
 @contextlib.contextmanager
 def rclone_server(directory: Path) -> Iterator[str]:
-    """rclone's S3 server over a directory: an object store written by others, with ranges and listings of its own."""
+    """rclone's S3 server over a directory: an independent implementation of S3."""
     binary = shutil.which(
         "rclone", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     )
@@ -81,7 +81,7 @@ def rclone_server(directory: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def relay(upstream: str, latency: float, *, close: bool = False) -> Iterator[str]:
-    """The same server, so many seconds further away (see relay.py)."""
+    """The same server with latency (see relay.py)."""
     program = [sys.executable, str(Path(__file__).with_name("relay.py")), str(urlsplit(upstream).port), str(latency)]
     with subprocess.Popen(program + ["close"] * close, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -95,9 +95,9 @@ FAULTS = ("slow_down", "internal_error", "reset_before", "reset_in_body", "short
 
 
 class FaultyProxy:
-    """Stands in front of an S3 server, counts what passes, and breaks some of it by a seeded plan.
+    """A proxy in front of an S3 server that counts requests and injects seeded faults.
 
-    ``share`` of the requests meet a fault while ``faults`` lasts; ``latency`` is added to every answer; ``always`` answers
+    ``share`` of the requests fail while ``faults`` lasts; ``latency`` is added to every response; ``always`` answers
     every request with one S3 error code.
     """
 
@@ -138,7 +138,7 @@ class FaultyProxy:
             request_queue_size = 128
 
             def handle_error(self, request: object, client_address: object) -> None:
-                pass  # connections are broken on purpose
+                pass  # connections are closed on purpose
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -224,6 +224,6 @@ class FaultyProxy:
     @staticmethod
     def _reset(request: BaseHTTPRequestHandler) -> None:
         request.close_connection = True
-        # Linger of zero makes close() send a reset instead of a polite end.
+        # With a linger of zero, close() resets the connection.
         request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         request.connection.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""The caches hold what they were given, never more than their limit, and never what was damaged."""
+"""The caches return what was stored, respect their limit and reject damaged data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ places = st.tuples(st.sampled_from("ab"), st.integers(0, 1900), st.integers(0, 1
 
 
 @given(st.lists(st.tuples(st.booleans(), places)), st.integers(0, 800))
-def test_what_it_answers_is_what_the_object_holds(steps: list[tuple[bool, tuple[str, int, int]]], limit: int) -> None:
+def test_results_equal_the_content_of_the_object(steps: list[tuple[bool, tuple[str, int, int]]], limit: int) -> None:
     cache = MemoryCache(limit)
     for is_put, (key, offset, length) in steps:
         truth = CONTENT[key][offset : offset + length]
@@ -28,7 +28,7 @@ def test_what_it_answers_is_what_the_object_holds(steps: list[tuple[bool, tuple[
         assert cache.info().size <= limit
 
 
-def test_the_longest_unused_piece_goes_first() -> None:
+def test_least_recently_used_piece_is_evicted_first() -> None:
     cache = MemoryCache(200)
     cache.put("a", 0, b"x" * 100)
     cache.put("b", 0, b"y" * 100)
@@ -39,7 +39,7 @@ def test_the_longest_unused_piece_goes_first() -> None:
     assert repr(cache.info()).startswith("67 % of 3 reads from the cache")
 
 
-def test_a_changed_object_is_forgotten() -> None:
+def test_changed_object_is_removed_from_the_cache() -> None:
     cache = MemoryCache(1000)
     cache.put("a", 0, b"old")
     cache.drop("a")
@@ -47,7 +47,7 @@ def test_a_changed_object_is_forgotten() -> None:
     assert cache.info().size == 0
 
 
-def test_a_damaged_or_deleted_piece_on_disk_is_not_believed(tmp_path: Path) -> None:
+def test_damaged_or_deleted_piece_on_disk_is_ignored(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path / "cache", limit=1 << 20)
     wanted = Range("../../etc/passwd", 5, 4)
     cache.put("run", wanted, b"good")
@@ -62,7 +62,7 @@ def test_a_damaged_or_deleted_piece_on_disk_is_not_believed(tmp_path: Path) -> N
     assert cache.get("run", wanted) is None
 
 
-def test_the_directory_is_pruned_to_its_limit(tmp_path: Path) -> None:
+def test_directory_is_pruned_to_its_limit(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, limit=1000)
     cache._PRUNE_EVERY = 500
     for n in range(50):
@@ -70,7 +70,7 @@ def test_the_directory_is_pruned_to_its_limit(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) <= 1000 + 500 + 104
 
 
-def test_a_directory_that_cannot_be_written_is_only_no_cache(tmp_path: Path) -> None:
+def test_unwritable_directory_disables_the_cache(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     cache = DiskCache(tmp_path / "file" / "cache", limit=1000)
     cache.put("run", Range("k", 0, 1), b"x")

@@ -1,4 +1,7 @@
-"""GETs by the short way: the same bytes, the same errors, and boto3 wherever something is out of the ordinary."""
+"""Direct GET requests return the same bytes and errors as boto3.
+
+Unusual cases use boto3.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def objects(raw: Any, bucket: str) -> dict[str, bytes]:
 
 @contextmanager
 def opened(bucket: str, client: Any, **options: Any) -> Iterator[S3Storage]:
-    """A storage whose client is its own, hence may take the short way."""
+    """A storage that owns its client, so that it may send direct requests."""
     store = S3Storage(bucket, "run", client=client, owns_client=True, **options)
     try:
         yield store
@@ -60,7 +63,7 @@ def read_all(store: S3Storage) -> None:
     assert [bytes(a) for a in store.read_ranges(WANTED)] == [CONTENTS[f"run/{r.key}"][100:2600] for r in WANTED]
 
 
-def test_one_request_goes_through_boto3_and_the_others_follow_its_pattern(
+def test_first_request_uses_boto3_and_the_others_its_template(
     endpoint: str, bucket: str, objects: dict[str, bytes]
 ) -> None:
     with FaultyProxy(endpoint) as proxy, opened(bucket, connect(endpoint_url=proxy.endpoint)) as store:
@@ -107,7 +110,7 @@ def test_faults_change_no_byte(
         (404, "NoSuchKey", "no such object"),
     ],
 )
-def test_what_no_retry_can_cure_is_asked_once(
+def test_permanent_errors_are_not_retried(
     endpoint: str, bucket: str, objects: dict[str, bytes], status: int, code: str, says: str
 ) -> None:
     with FaultyProxy(endpoint) as proxy, opened(bucket, connect(endpoint_url=proxy.endpoint)) as store:
@@ -119,7 +122,7 @@ def test_what_no_retry_can_cure_is_asked_once(
         assert proxy.seen["GET"] == 2
 
 
-def test_what_boto3_may_know_a_cure_for_is_asked_of_boto3(
+def test_errors_that_boto3_can_handle_are_repeated_with_boto3(
     endpoint: str, bucket: str, objects: dict[str, bytes]
 ) -> None:
     with FaultyProxy(endpoint) as proxy, opened(bucket, connect(endpoint_url=proxy.endpoint)) as store:
@@ -132,7 +135,7 @@ def test_what_boto3_may_know_a_cure_for_is_asked_of_boto3(
         assert not is_direct(store), "what was refused once is not tried again"
 
 
-def test_where_there_is_a_proxy_boto3_does_it_all(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
+def test_proxy_disables_direct_requests(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
     import boto3
     from botocore.config import Config
 
@@ -144,7 +147,7 @@ def test_where_there_is_a_proxy_boto3_does_it_all(endpoint: str, bucket: str, ob
         assert proxy.seen["GET"] == 60
 
 
-def test_headers_that_somebody_added_go_along(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
+def test_added_headers_disable_direct_requests(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
     client = connect(endpoint_url=endpoint)
     client.meta.events.register(
         "before-call.s3.GetObject", lambda params, **_: params["headers"].update({"x-amz-request-payer": "requester"})
@@ -156,7 +159,7 @@ def test_headers_that_somebody_added_go_along(endpoint: str, bucket: str, object
         assert len(asked) == 60
 
 
-def test_a_client_that_was_brought_is_used_as_it_is(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
+def test_client_of_the_caller_is_used_unchanged(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
     client = connect(endpoint_url=endpoint)
     store = Connection(client=client).storage(f"s3://{bucket}/run")
     asked = asked_of_boto3(store)
@@ -167,7 +170,7 @@ def test_a_client_that_was_brought_is_used_as_it_is(endpoint: str, bucket: str, 
     client.close()
 
 
-def test_credentials_that_run_out_are_renewed(
+def test_expiring_credentials_are_renewed(
     endpoint: str, bucket: str, objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import boto3
@@ -188,7 +191,7 @@ def test_credentials_that_run_out_are_renewed(
         }
 
     inner = get_session()
-    # Five minutes are less than botocore wants to have left: it renews at each use.
+    # Five minutes are less than botocore's minimum remaining lifetime: it renews at each use.
     inner._credentials = RefreshableCredentials.create_from_metadata(renew(), renew, "test")  # type: ignore[attr-defined]
     sent: list[str] = []
     real = direct.compose
@@ -210,7 +213,7 @@ def test_credentials_that_run_out_are_renewed(
 
 
 class Objects(BaseHTTPRequestHandler):
-    """The least of a server: objects below any path, and a word on what was asked."""
+    """A minimal server: objects at any path, and a record of the requests."""
 
     protocol_version = "HTTP/1.1"
     hang_up = False
@@ -254,7 +257,7 @@ def serving(certificate: Path | None = None, *, hang_up: bool = False) -> Iterat
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate for 127.0.0.1, signed by itself."""
+    """A self-signed certificate for 127.0.0.1, and its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -282,9 +285,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_over_tls_with_the_certificates_that_boto3_is_told_of(
-    certificate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tls_with_the_certificates_of_boto3(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
     with (
         serving(certificate) as (port, asked),
@@ -296,7 +297,7 @@ def test_over_tls_with_the_certificates_that_boto3_is_told_of(
         assert {host for host, _ in asked} == {f"127.0.0.1:{port}"}
 
 
-def test_a_certificate_that_is_not_trusted_ends_it(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untrusted_certificate_is_an_error(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
     with (
         serving(certificate) as (port, _),
@@ -313,7 +314,7 @@ def test_a_certificate_that_is_not_trusted_ends_it(certificate: Path, monkeypatc
             pattern.pool.get(direct.compose(pattern.host, "/", {}))
 
 
-def test_buckets_in_the_name_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_virtual_hosted_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     import boto3
     from botocore.config import Config
 
@@ -330,7 +331,7 @@ def test_buckets_in_the_name_of_the_host(monkeypatch: pytest.MonkeyPatch) -> Non
         assert ("bucket.my.store:" + str(port), "/run/events/007") in asked
 
 
-def test_connections_that_the_server_ends_unasked_cost_no_error() -> None:
+def test_connections_closed_by_the_server_cause_no_error() -> None:
     with serving(hang_up=True) as (port, asked), opened("b", connect(endpoint_url=f"http://127.0.0.1:{port}")) as store:
         for key in KEYS:
             assert store.read(key) == CONTENTS[f"run/{key}"]
@@ -351,7 +352,7 @@ def test_connections_that_the_server_ends_unasked_cost_no_error() -> None:
         b"",
     ],
 )
-def test_an_answer_that_makes_no_sense_is_a_broken_connection(answer: bytes) -> None:
+def test_malformed_response_is_a_connection_error(answer: bytes) -> None:
     ours, theirs = socket.socketpair()
     theirs.sendall(answer)
     theirs.shutdown(socket.SHUT_WR)
@@ -371,6 +372,6 @@ def test_an_answer_that_makes_no_sense_is_a_broken_connection(answer: bytes) -> 
     theirs.close()
 
 
-def test_no_header_is_smuggled_in() -> None:
+def test_header_injection_is_rejected() -> None:
     with pytest.raises(ConnectionError, match="line break"):
         direct.compose("host", "/key", {"if-match": "x\r\nX-Other: y"})

@@ -1,4 +1,4 @@
-"""A process forks with a run open: parent and child each go on with connections and threads of their own."""
+"""A process forks with an open run; parent and child use separate connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [
 
 
 def in_child(work: Callable[[], Any], meanwhile: Callable[[], Any], seconds: float = 60) -> tuple[Any, Any]:
-    """What ``work`` says in a forked process, and ``meanwhile`` in this one."""
+    """Return what ``work`` returns in a forked process, and ``meanwhile`` in this one."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -55,7 +55,10 @@ def store(endpoint: str, bucket: str, raw: Any) -> Any:
 
 
 def use(store: S3Storage, folder: str) -> list[int]:
-    """What is wrong with a folder's objects in some rounds of all kinds of requests, and how many there are."""
+    """Make all kinds of requests in a few rounds.
+
+    Return wrong results and their number.
+    """
     found = []
     keys = [f"{folder}/{n:02}" for n in range(20)]
     first = 0 if folder == "a" else 100
@@ -70,9 +73,9 @@ def use(store: S3Storage, folder: str) -> list[int]:
     return found
 
 
-def test_no_answer_goes_to_the_other_process(store: S3Storage) -> None:
+def test_no_response_goes_to_the_other_process(store: S3Storage) -> None:
     use(store, "a")
-    # Connections of boto3's for several threads, and some that are in use at the moment.
+    # Open boto3 connections for several threads, some of them in use.
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: store.exists(f"a/{n:02}"), range(20)))
     there, here = in_child(lambda: use(store, "b"), lambda: use(store, "a"))

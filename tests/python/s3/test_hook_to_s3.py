@@ -1,4 +1,4 @@
-"""A hook writes to a bucket what it would have written to disk, the events of a step before its index."""
+"""A hook writes the same files to a bucket as to disk, with events before index."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def train(url: str, steps: int = 3, **options: Any) -> None:
             hook.step()
 
 
-def test_what_a_hook_wrote_to_a_bucket_is_read_from_it(bucket: str, tmp_path: Path) -> None:
+def test_run_written_to_a_bucket_is_readable(bucket: str, tmp_path: Path) -> None:
     train(f"s3://{bucket}/run")
     train(str(tmp_path / "local"))
     with smdwidgets.create_trial(f"s3://{bucket}/run") as far, smdwidgets.create_trial(tmp_path / "local") as near:
@@ -44,7 +44,7 @@ def test_what_a_hook_wrote_to_a_bucket_is_read_from_it(bucket: str, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["local"], "nothing is left behind on this machine"
 
 
-def test_events_are_there_before_their_index(
+def test_events_are_uploaded_before_their_index(
     endpoint: str, bucket: str, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from smdwidgets.storage.s3 import S3Storage
@@ -62,7 +62,7 @@ def test_events_are_there_before_their_index(
     assert order[-1] == "training_job_end.ts"
 
 
-def test_a_used_prefix_is_refused_overwritten_or_gone_on_with(bucket: str) -> None:
+def test_used_prefix_is_rejected_overwritten_or_continued(bucket: str) -> None:
     url = f"s3://{bucket}/run"
     train(url)
     with pytest.raises(SMDebugError, match=r"s3://.*already contains a run.*overwrite=True.*resume=True"):
@@ -76,7 +76,7 @@ def test_a_used_prefix_is_refused_overwritten_or_gone_on_with(bucket: str) -> No
         assert len(trial.steps()) < count
 
 
-def test_a_bucket_that_refuses_costs_steps_and_not_the_training(
+def test_upload_failures_lose_steps_and_do_not_stop_training(
     endpoint: str, bucket: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FaultyProxy(endpoint) as proxy:
@@ -97,7 +97,7 @@ def test_a_bucket_that_refuses_costs_steps_and_not_the_training(
     assert values == sorted(set(values))
 
 
-def test_large_steps_go_up_in_parts(bucket: str) -> None:
+def test_large_steps_use_multipart_uploads(bucket: str) -> None:
     value = np.random.default_rng(0).normal(size=(1100, 2000))
     with Hook(f"s3://{bucket}/run", save_all=True, save_config=smdwidgets.SaveConfig(save_interval=1)) as hook:
         hook.save_tensor("big", value)
@@ -106,7 +106,7 @@ def test_large_steps_go_up_in_parts(bucket: str) -> None:
         np.testing.assert_array_equal(trial.tensor("big").value(trial.steps()[0]), value)
 
 
-def test_another_scheme_is_refused() -> None:
+def test_other_url_schemes_are_rejected() -> None:
     with pytest.raises(SMDebugError, match=r"invalid out_dir 'gs://"):
         Hook("gs://bucket/run")
 
@@ -143,7 +143,7 @@ main()
 def test_run_of_a_script_that_never_closes_its_hook(
     how: str, status: int, end: str, bucket: str, endpoint: str, tmp_path: Path
 ) -> None:
-    """Uploads at the end of the interpreter: no thread pool can be started there any more."""
+    """Upload at interpreter exit, when no thread pool can be started."""
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     url = f"s3://{bucket}/run"

@@ -1,4 +1,4 @@
-"""Keys are data: whatever a bucket's objects are called and say, nothing but the run's own objects is asked for, and the run is read."""
+"""Hostile object keys and contents: only the run's own objects are requested."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from smdwidgets.storage.s3.cache import DiskCache
 
 DEEP = 100_000
 STEPS = range(3)
-#: Beside the objects of a run, at places that are looked at.
+#: Objects that do not belong to the run, in its directories.
 HOSTILE = [
     "index/000000000/../../../other/secret",
     "index/000000000/..",
@@ -42,7 +42,7 @@ HOSTILE = [
 
 
 def put_what_the_server_takes(raw: Any, bucket: str, contents: dict[str, bytes]) -> list[str]:
-    """A server over a file system takes no key that is no path."""
+    """A server over a file system rejects keys that are not paths."""
     taken = []
     for key, content in contents.items():
         try:
@@ -65,7 +65,7 @@ def hostile(bucket: str, raw: Any, upload: Callable[[Path, str, str], None], tmp
     return put_what_the_server_takes(raw, bucket, contents)
 
 
-def test_no_other_object_is_asked_for_and_the_run_is_read(endpoint: str, bucket: str, hostile: list[str]) -> None:
+def test_only_objects_of_the_run_are_requested(endpoint: str, bucket: str, hostile: list[str]) -> None:
     assert len(hostile) >= 8, "the server took too few for this test to tell anything"
     with (
         FaultyProxy(endpoint) as proxy,
@@ -75,15 +75,15 @@ def test_no_other_object_is_asked_for_and_the_run_is_read(endpoint: str, bucket:
         for step in STEPS:
             for n in range(4):
                 assert float(trial.tensor(f"t{n}").value(step, worker="worker_0")[0]) == step * 100 + n
-        told = []
+        messages = []
         for step in set(trial.steps()) - set(STEPS):
             for name in trial.tensor_names():
                 for worker in trial.tensor(name).workers(step):
                     with pytest.raises(SMDebugError) as caught:
                         trial.tensor(name).value(step, worker=worker)
-                    told.append(str(caught.value))
-        assert any("other/secret" in message for message in told)
-        assert not any(char in message for message in told for char in "\x01\x07\x1b\u202e")
+                    messages.append(str(caught.value))
+        assert any("other/secret" in message for message in messages)
+        assert not any(char in message for message in messages for char in "\x01\x07\x1b\u202e")
         for path in proxy.paths:
             asked = urlsplit(path)
             [prefix] = parse_qs(asked.query).get("prefix", [""])
@@ -93,7 +93,7 @@ def test_no_other_object_is_asked_for_and_the_run_is_read(endpoint: str, bucket:
 
 
 def ask_for_each(store: S3Storage, keys: list[str]) -> list[str]:
-    """Reads keys by every way there is; which of them gave what they hold."""
+    """Read keys in all possible ways; return those that gave their content."""
     read = []
     for key in keys:
         if ".." in key.split("/"):
@@ -109,7 +109,7 @@ def ask_for_each(store: S3Storage, keys: list[str]) -> list[str]:
             continue
         many = dict(store.read_many([key, "plain"]))
         assert many.pop("plain") == b"plain"
-        if many:  # the server kept it under this name
+        if many:  # the server stored it under this name
             content = f"run/{key}".encode()
             assert many == {key: content}
             assert store.read(key) == content
@@ -122,12 +122,12 @@ def ask_for_each(store: S3Storage, keys: list[str]) -> list[str]:
     return read
 
 
-def test_each_key_is_read_as_itself_or_refused(
+def test_each_key_returns_its_own_object_or_is_rejected(
     endpoint: str, bucket: str, raw: Any, client_for: Callable[[str], Any]
 ) -> None:
     taken = put_what_the_server_takes(raw, bucket, {f"run/{key}": f"run/{key}".encode() for key in HOSTILE})
     raw.put_object(Bucket=bucket, Key="run/plain", Body=b"plain")
-    # By boto3, and by the short way.
+    # With boto3, and directly.
     ways: list[dict[str, Any]] = [{"client": client_for(endpoint)}, {"endpoint_url": endpoint}]
     for options in ways:
         with closing(Connection(**options).storage(f"s3://{bucket}/run")) as store:
@@ -136,14 +136,14 @@ def test_each_key_is_read_as_itself_or_refused(
 
 
 def nested(around: str = "{}") -> bytes:
-    """JSON that is deeper than any stack."""
+    """JSON nested deeper than any stack."""
     return around.replace("{}", "[" * DEEP + "]" * DEEP).encode()
 
 
 @pytest.mark.parametrize(
     "around", ["{}", '{"meta": {}}', '{"meta": {"mode": "TRAIN", "mode_step": 3, "other": {}}, "tensor_payload": []}']
 )
-def test_an_index_object_that_is_nested_without_end_is_a_problem_of_its_own(
+def test_deeply_nested_index_object_affects_only_itself(
     endpoint: str, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], tmp_path: Path, around: str
 ) -> None:
     upload(write_run(tmp_path / "run", STEPS), bucket, "run")
@@ -156,7 +156,7 @@ def test_an_index_object_that_is_nested_without_end_is_a_problem_of_its_own(
             assert trial.problems()
 
 
-def test_a_collections_object_that_is_nested_without_end_says_so(
+def test_deeply_nested_collections_object_is_an_error(
     endpoint: str, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:
     upload(write_run(tmp_path / "run", STEPS), bucket, "run")
@@ -180,7 +180,7 @@ def test_cached_files_are_verified_against_the_index(
         trial.tensor("t0").value(1)
     kept = [path for path in (tmp_path / "cache").glob("*/*") if path.is_file()]
     assert len(kept) == 1
-    # Of the right length and with the right checksum.
+    # With the right length and checksum.
     length = kept[0].stat().st_size - DiskCache._HEAD
     monkeypatch.setattr(
         DiskCache,
@@ -194,7 +194,7 @@ def test_cached_files_are_verified_against_the_index(
         pytest.raises(SMDebugError, match=r"000000000001_worker_0\.tfevents"),
     ):
         trial.tensor("t0").value(1)
-    # Junk beside the pieces, and the directory gone in the middle.
+    # Invalid files among the pieces; the directory is deleted in between.
     (tmp_path / "cache" / "ab").mkdir(exist_ok=True)
     (tmp_path / "cache" / "ab" / "..notes").write_bytes(evil)
     monkeypatch.undo()

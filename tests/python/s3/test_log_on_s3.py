@@ -1,4 +1,4 @@
-"""A TensorBoard log in a bucket is a trial, and reads on where the object has grown."""
+"""A TensorBoard log in a bucket is a trial that continues to read grown objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smdwidgets.exceptions import SeveralRuns
 from smdwidgets.trials import TensorBoardTrial
 
 
-def test_a_log_in_a_bucket(
+def test_log_in_a_bucket(
     tmp_path: Path, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], endpoint: str
 ) -> None:
     with writer(tmp_path / "mine" / "train") as log:
@@ -35,7 +35,7 @@ def test_a_log_in_a_bucket(
         assert trial.problems() == []
 
 
-def test_runs_below_a_prefix_and_a_cache_of_what_was_read(
+def test_runs_below_a_prefix_and_the_cache(
     tmp_path: Path, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], endpoint: str
 ) -> None:
     for at, name in enumerate(("a", "b/deep")):
@@ -57,7 +57,7 @@ def test_runs_below_a_prefix_and_a_cache_of_what_was_read(
             trial.close()
 
 
-def test_a_mode_that_comes_later_in_a_bucket(
+def test_mode_that_appears_later_in_a_bucket(
     tmp_path: Path, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], endpoint: str
 ) -> None:
     def write(mode: str) -> None:

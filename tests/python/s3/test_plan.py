@@ -1,4 +1,4 @@
-"""Neighbours travel together, strangers apart, and every range is answered by exactly one request."""
+"""Close ranges are coalesced, and each range is covered by exactly one request."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ ranges = st.lists(st.builds(Range, st.sampled_from("abc"), st.integers(0, 5000),
 
 
 @given(ranges, st.integers(0, 300), st.integers(1, 3000))
-def test_every_range_lies_in_the_one_request_that_answers_it(wanted: list[Range], gap: int, largest: int) -> None:
+def test_every_range_is_inside_its_request(wanted: list[Range], gap: int, largest: int) -> None:
     gets = coalesce(wanted, gap=gap, largest=largest)
     assert sorted(i for get in gets for i in get.answers) == list(range(len(wanted)))
     for get in gets:
@@ -28,12 +28,12 @@ def test_every_range_lies_in_the_one_request_that_answers_it(wanted: list[Range]
             assert get.length <= max(largest, *(wanted[i].length for i in get.answers))
 
 
-def test_the_tensors_of_one_step_are_one_request() -> None:
+def test_tensors_of_one_step_are_one_request() -> None:
     back_to_back = [Range("events/0", 1000 * n, 1000) for n in range(500)]
     assert [(get.offset, get.length) for get in coalesce(back_to_back)] == [(0, 500_000)]
 
 
-def test_a_gap_of_a_mebibyte_is_read_over_and_one_byte_more_is_not() -> None:
+def test_gap_limit_is_one_mebibyte() -> None:
     first = Range("k", 0, 10)
     assert len(coalesce([first, Range("k", 10 + (1 << 20), 1)])) == 1
     assert len(coalesce([first, Range("k", 11 + (1 << 20), 1)])) == 2

@@ -1,4 +1,4 @@
-"""Many objects in one loop: every key is answered once, whatever the server does to its connections."""
+"""Prefetch many objects in one event loop: each key gets exactly one result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ CONTENTS["/empty"] = b""
 
 
 class Server:
-    """Hands each request's path and how many its connection has had to ``play``, which writes an answer or hangs up (False)."""
+    """A server that calls ``play`` for each request.
+
+    ``play`` gets the path and the number of requests on the connection. It writes a response, or returns False to close
+    the connection.
+    """
 
     def __init__(self, play: Callable[[socket.socket, str, int], bool]) -> None:
         self._play = play
@@ -74,7 +78,7 @@ class Server:
 
 
 class Connected:
-    """What the pool need of a connection of urllib3."""
+    """The parts of a urllib3 connection that the pool uses."""
 
     is_closed = False
 
@@ -102,12 +106,14 @@ def served(
         server.close()
 
 
-def asked(pool: ConnectionPool, keys: list[str], most: int = 16, stopped: Callable[[], bool] = lambda: False) -> Any:
+def responses(
+    pool: ConnectionPool, keys: list[str], most: int = 16, stopped: Callable[[], bool] = lambda: False
+) -> Any:
     return prefetch(pool, iter(keys), lambda key: compose("host", key, {}), most, stopped)
 
 
 def contents(answers: Any) -> dict[str, bytes | str]:
-    """What came, and the names of errors."""
+    """Return contents, and names of exceptions."""
     found: dict[str, bytes | str] = {}
     for key, head, content in answers:
         assert key not in found, "answered twice"
@@ -125,40 +131,40 @@ def whole(connection: socket.socket, path: str, _: int) -> bool:
     return True
 
 
-def test_every_object_arrives_over_as_many_connections_as_may_be_and_they_are_kept() -> None:
+def test_objects_are_read_over_the_maximum_of_kept_connections() -> None:
     with served(whole) as (server, pool):
-        assert contents(asked(pool, list(CONTENTS), most=8)) == CONTENTS
+        assert contents(responses(pool, list(CONTENTS), most=8)) == CONTENTS
         assert server.accepted <= 8
         assert sorted(server.asked) == sorted(CONTENTS)
         before = server.accepted
-        assert contents(asked(pool, list(CONTENTS), most=before)) == CONTENTS
+        assert contents(responses(pool, list(CONTENTS), most=before)) == CONTENTS
         assert server.accepted == before, "connections of the first time serve the second"
 
 
 @pytest.mark.parametrize("said", ["Connection: close\r\n", "", "Connection: Keep-Alive\r\n"])
-def test_a_server_that_hangs_up_after_each_answer_costs_no_error(said: str) -> None:
+def test_server_that_closes_after_each_response(said: str) -> None:
     def play(connection: socket.socket, path: str, _: int) -> bool:
         connection.sendall(answer(path, said))
         return False
 
     with served(play) as (_, pool):
-        assert contents(asked(pool, list(CONTENTS))) == CONTENTS
+        assert contents(responses(pool, list(CONTENTS))) == CONTENTS
 
 
-def test_answers_that_dribble_arrive_whole() -> None:
+def test_slow_responses_arrive_complete() -> None:
     def play(connection: socket.socket, path: str, _: int) -> bool:
-        told = answer(path)
+        response = answer(path)
         for at in range(0, 120, 7):
-            connection.sendall(told[at : at + 7])
+            connection.sendall(response[at : at + 7])
             time.sleep(0.0005)
-        connection.sendall(told[at + 7 :])
+        connection.sendall(response[at + 7 :])
         return True
 
     with served(play) as (_, pool):
-        assert contents(asked(pool, list(CONTENTS))) == CONTENTS
+        assert contents(responses(pool, list(CONTENTS))) == CONTENTS
 
 
-def test_what_does_not_come_whole_is_an_error_of_that_object_alone() -> None:
+def test_truncated_response_is_an_error_of_that_object() -> None:
     def play(connection: socket.socket, path: str, _: int) -> bool:
         number = int(path[1:]) if path[1:].isdigit() else 0
         if number % 5 == 1:
@@ -170,7 +176,7 @@ def test_what_does_not_come_whole_is_an_error_of_that_object_alone() -> None:
         return whole(connection, path, 0)
 
     with served(play) as (_, pool):
-        found = contents(asked(pool, list(CONTENTS)))
+        found = contents(responses(pool, list(CONTENTS)))
     broken = {key for key in CONTENTS if key[1:].isdigit() and int(key[1:]) % 5 in (1, 2)}
     assert {key for key, content in found.items() if content == "ConnectionError"} == broken
     assert {key: content for key, content in found.items() if key not in broken} == {
@@ -178,7 +184,7 @@ def test_what_does_not_come_whole_is_an_error_of_that_object_alone() -> None:
     }
 
 
-def test_a_silent_connection_is_given_up_and_the_others_go_on() -> None:
+def test_silent_connection_times_out_and_others_continue() -> None:
     def play(connection: socket.socket, path: str, _: int) -> bool:
         if path == "/007":
             connection.sendall(answer(path)[:100])
@@ -187,19 +193,19 @@ def test_a_silent_connection_is_given_up_and_the_others_go_on() -> None:
         return whole(connection, path, 0)
 
     with served(play, seconds=1.0) as (_, pool):
-        found = contents(asked(pool, list(CONTENTS)))
+        found = contents(responses(pool, list(CONTENTS)))
         assert found.pop("/007") == "TimeoutError"
         assert found == {key: content for key, content in CONTENTS.items() if key != "/007"}
 
 
-def test_a_server_that_is_not_there_is_an_error_of_each() -> None:
+def test_unreachable_server_is_an_error_of_each_key() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     pool = ConnectionPool(lambda: Connected(port), 5.0)
-    assert contents(asked(pool, list(CONTENTS))) == dict.fromkeys(CONTENTS, "ConnectionRefusedError")
+    assert contents(responses(pool, list(CONTENTS))) == dict.fromkeys(CONTENTS, "ConnectionRefusedError")
 
 
-def test_more_than_was_announced_ends_the_connection_and_belongs_to_nobody() -> None:
+def test_excess_data_closes_the_connection() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(answer("/001") + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
@@ -210,9 +216,9 @@ def test_more_than_was_announced_ends_the_connection_and_belongs_to_nobody() -> 
         assert not exchange.reusable
 
 
-def test_who_stops_early_leaves_no_connection_open() -> None:
+def test_early_stop_leaves_no_open_connection() -> None:
     with served(whole) as (server, pool):
-        answers = asked(pool, list(CONTENTS))
+        answers = responses(pool, list(CONTENTS))
         next(answers)
         answers.close()
         pool.close()
@@ -222,13 +228,13 @@ def test_who_stops_early_leaves_no_connection_open() -> None:
         assert server.open == 0
 
 
-def test_it_ends_when_it_is_told_to_and_where_no_request_is_made_any_more() -> None:
+def test_stops_on_cancellation_and_when_no_request_is_made() -> None:
     def silence(connection: socket.socket, path: str, _: int) -> bool:
         connection.recv(1)
         return False
 
     with served(silence) as (_, pool):
-        assert contents(asked(pool, list(CONTENTS), stopped=lambda: True)) == {}
+        assert contents(responses(pool, list(CONTENTS), stopped=lambda: True)) == {}
     with served(whole) as (_, pool):
         keys = iter(CONTENTS)
         made: list[str] = []

@@ -1,4 +1,4 @@
-"""A run in a bucket answers as the same run on disk does, and asks no more of the bucket than it must."""
+"""A run in a bucket gives the same results as on disk, with a minimum of requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def opened(url: str, **options: Any) -> Iterator[S3Trial]:
 
 
 def write_run(root: Path, steps: range, tensors: int = 4, workers: int = 1, size: int = 64) -> Path:
-    """A finished run of plain tensors."""
+    """An ended run of plain tensors."""
     for step in steps:
         for worker in range(workers):
             writer = _core.StepWriter(str(root), step, f"worker_{worker}", 1, step)
@@ -55,15 +55,15 @@ def write_run(root: Path, steps: range, tensors: int = 4, workers: int = 1, size
 
 
 def everything(trial: Any) -> dict[str, Any]:
-    """All that a run says, as plain data."""
-    told: dict[str, Any] = {
+    """Return everything that a run contains, as plain data."""
+    content: dict[str, Any] = {
         "names": trial.tensor_names(),
         "workers": trial.workers(),
         "modes": [mode.name for mode in trial.modes()],
         "collections": sorted(trial.collections()),
     }
     for mode in modes:
-        told[f"steps {mode.name}"] = trial.steps(mode)
+        content[f"steps {mode.name}"] = trial.steps(mode)
     for name in trial.tensor_names():
         tensor = trial.tensor(name)
         for step in tensor.steps():
@@ -77,14 +77,14 @@ def everything(trial: Any) -> dict[str, Any]:
                         answer = {key: np.asarray(value).tobytes() for key, value in answer.items()}
                     elif isinstance(answer, np.ndarray):
                         answer = (answer.dtype.str, answer.shape, answer.tobytes())
-                    told[f"{ask.__name__} {name} {step} {worker}"] = answer
-    return told
+                    content[f"{ask.__name__} {name} {step} {worker}"] = answer
+    return content
 
 
 @pytest.mark.parametrize(
     "golden", ["pt_modes", "pt_reductions", "pt_save_shape", "mw_complete", "gaps", "core_strings"]
 )
-def test_a_golden_run_says_the_same_from_a_bucket(
+def test_golden_runs_give_the_same_results_from_a_bucket(
     golden: str, endpoint: str, bucket: str, upload: Callable[[Path, str, str], None]
 ) -> None:
     run = GOLDEN / golden / "run"
@@ -95,7 +95,7 @@ def test_a_golden_run_says_the_same_from_a_bucket(
         assert everything(far) == everything(near)
 
 
-def test_what_opening_and_reading_cost(
+def test_number_of_requests_for_opening_and_reading(
     endpoint: str,
     bucket: str,
     upload: Callable[[Path, str, str], None],
@@ -119,7 +119,7 @@ def test_what_opening_and_reading_cost(
         assert "LIST" in repr(trial.requests)
 
 
-def test_a_running_job_is_followed_by_one_listing_a_look(
+def test_refresh_of_a_live_run_is_one_listing(
     endpoint: str, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:
     root = write_run(tmp_path / "run", range(3))
@@ -137,7 +137,7 @@ def test_a_running_job_is_followed_by_one_listing_a_look(
         assert float(trial.tensor("t1").value(4)[0]) == 401
 
 
-def test_a_worker_that_comes_late_is_still_seen(
+def test_late_worker_is_seen(
     endpoint: str, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:
     root = write_run(tmp_path / "run", range(4), workers=2)
@@ -155,7 +155,7 @@ def test_a_worker_that_comes_late_is_still_seen(
         assert trial.tensor("t0").workers(1) == ["worker_0", "worker_1"]
 
 
-def test_the_run_of_a_sagemaker_job_is_found_below_it(
+def test_run_below_the_path_of_a_sagemaker_job_is_found(
     endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:
     upload(write_run(tmp_path / "run", range(2)), bucket, "output/job-1/debug-output")
@@ -165,12 +165,12 @@ def test_the_run_of_a_sagemaker_job_is_found_below_it(
         assert trial.steps() == [0, 1]
 
 
-def test_where_there_is_no_run_it_says_what_it_looked_for(endpoint: str, bucket: str) -> None:
+def test_missing_run_error_names_the_searched_prefix(endpoint: str, bucket: str) -> None:
     with pytest.raises(RunNotFound, match=r"nothing/here.*collections/, index/ and events/.*debug-output"):
         smdwidgets.create_trial(f"s3://{bucket}/nothing/here", endpoint_url=endpoint)
 
 
-def test_an_index_before_its_events_waits_and_then_says_so(
+def test_index_without_events_waits_and_then_fails(
     endpoint: str,
     bucket: str,
     upload: Callable[[Path, str, str], None],
@@ -195,7 +195,7 @@ def test_an_index_before_its_events_waits_and_then_says_so(
         arriving.join()
 
 
-def test_going_step_by_step_reads_ahead(
+def test_reading_steps_in_order_prefetches(
     endpoint: str,
     bucket: str,
     client_for: Callable[[str], Any],
@@ -216,7 +216,7 @@ def test_going_step_by_step_reads_ahead(
         assert trial.cache_info().hits >= 25, "later steps were there before they were asked for"
 
 
-def test_many_values_and_reductions_come_in_one_request_a_step(
+def test_bulk_reads_are_one_request_per_step(
     endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:
     upload(write_run(tmp_path / "run", range(40)), bucket, "run")
@@ -231,7 +231,7 @@ def test_many_values_and_reductions_come_in_one_request_a_step(
         assert (trial.requests - before).gets == 0
 
 
-def test_the_cache_directory_serves_another_process(
+def test_cache_directory_is_shared_between_processes(
     endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:
     upload(write_run(tmp_path / "run", range(3)), bucket, "run")
@@ -264,7 +264,7 @@ def test_faults_lose_no_step_and_change_no_value(
         assert sum(proxy.played.values()) == faults
 
 
-def test_one_trial_in_sixteen_threads(
+def test_sixteen_threads_read_one_trial(
     endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:
     upload(write_run(tmp_path / "run", range(20)), bucket, "run")
@@ -274,14 +274,14 @@ def test_one_trial_in_sixteen_threads(
         assert values == [step * 100 + int(name[1]) for name, step in asked]
 
 
-def test_arguments_that_make_no_sense_here_are_named(tmp_path: Path) -> None:
+def test_unsupported_arguments_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="endpoint_url requires a run on S3"):
         smdwidgets.create_trial(tmp_path, endpoint_url="http://127.0.0.1:1")
     with pytest.raises(SMDebugError, match=r"s3://bucket/prefix"):
         smdwidgets.create_trial("s3://")
 
 
-def test_a_pickled_trial_is_the_same_run_opened_again(
+def test_pickled_trial_reopens_the_run(
     endpoint: str, bucket: str, raw: Any, upload: Callable[[Path, str, str], None], tmp_path: Path
 ) -> None:
     upload(write_run(tmp_path / "run", range(3)), bucket, "job/debug-output")
@@ -310,8 +310,8 @@ def test_verify_reads_a_bucket(
     root = write_run(tmp_path / "run", range(8))
     upload(root, bucket, "job/debug-output")
     assert cli.main(["verify", f"s3://{bucket}/job", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["records"], told["steps"], told["faults"]) == (32, 8, [])
+    output = json.loads(capsys.readouterr().out)
+    assert (output["records"], output["steps"], output["faults"]) == (32, 8, [])
     key = "events/000000000005/000000000005_worker_0.tfevents"
     data = bytearray((root / key).read_bytes())
     data[-30] ^= 1
@@ -328,10 +328,10 @@ def test_verify_reads_a_bucket(
 
 
 @pytest.mark.parametrize("size", [1, 64, 25_000, 1 << 18, 1 << 21])
-def test_writing_to_a_value_does_not_change_what_is_cached(
+def test_writing_to_a_value_does_not_change_the_cache(
     endpoint: str, bucket: str, upload: Callable[[Path, str, str], None], tmp_path: Path, size: int
 ) -> None:
-    """In memory or in a directory: the caches hold the records as they were received."""
+    """In memory or in a directory: the caches contain records as they were received."""
     upload(write_run(tmp_path / "run", range(1, 3), tensors=1, size=size), bucket, "run")
     for cache_dir in (None, tmp_path / "cache"):
         with opened(f"s3://{bucket}/run", endpoint_url=endpoint, cache_dir=cache_dir) as trial:

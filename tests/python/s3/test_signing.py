@@ -1,4 +1,4 @@
-"""Our signatures are botocore's."""
+"""Signatures are equal to those of botocore."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ regions = st.sampled_from(["us-east-1", "eu-central-1", ""])
     token=st.none() | words,
     etag=st.none() | st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40),
 )
-def test_the_same_request_has_the_same_signature(
+def test_equal_requests_have_equal_signatures(
     key: str, region: str, secret: str, token: str | None, etag: str | None
 ) -> None:
     credentials = Credentials("AKID", secret, token).get_frozen_credentials()
@@ -37,28 +37,28 @@ def test_the_same_request_has_the_same_signature(
     parts = urlsplit(url)
     ours = signer.headers(credentials, parts.netloc, parts.path, others, sent["x-amz-date"])
     assert ours == {name: value.decode() if isinstance(value, bytes) else value for name, value in sent.items()}
-    told = read_authorization(ours["authorization"])
+    parsed = read_authorization(ours["authorization"])
     if region:
-        assert told is not None
-        assert (told.key_id, told.region) == ("AKID", region)
-        assert {"host", "range", "x-amz-date"} <= told.headers
+        assert parsed is not None
+        assert (parsed.key_id, parsed.region) == ("AKID", region)
+        assert {"host", "range", "x-amz-date"} <= parsed.headers
 
 
-def test_a_new_day_and_new_credentials_have_a_new_key() -> None:
+def test_new_day_or_credentials_change_the_key() -> None:
     signer = Signer("us-east-1", "UNSIGNED-PAYLOAD")
-    told = [
+    signatures = [
         signer.authorization(Credentials("a", secret), "/k", {"host": "h"}, f"{day}T000000Z")
         for secret, day in [("one", "20260101"), ("one", "20260102"), ("two", "20260102"), ("one", "20260101")]
     ]
-    assert len(set(told)) == 3
-    assert told[0] == told[3]
+    assert len(set(signatures)) == 3
+    assert signatures[0] == signatures[3]
 
 
 @pytest.mark.parametrize("text", ["", "AWS test:abc=", "AWS4-ECDSA-P256-SHA256 Credential=a/b", "AWS4-HMAC-SHA256 "])
-def test_another_way_of_signing_is_not_ours(text: str) -> None:
+def test_other_signature_versions_are_not_parsed(text: str) -> None:
     assert read_authorization(text) is None
 
 
-def test_a_body_that_is_there_is_not_ours() -> None:
+def test_signed_body_is_not_supported() -> None:
     with pytest.raises(LookupError):
         Signer("us-east-1", "0" * 64)

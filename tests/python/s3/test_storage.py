@@ -1,4 +1,4 @@
-"""Against real S3 servers over HTTP: what is listed, what is read, what it costs, and what happens on a bad day."""
+"""The S3 storage against real servers: listing, reading, cost and faults."""
 
 from __future__ import annotations
 
@@ -37,16 +37,14 @@ def storage(raw: Any, bucket: str, objects: dict[str, bytes]) -> Any:
     store.close()
 
 
-def test_a_listing_begins_after_the_given_key(storage: S3Storage) -> None:
+def test_listing_starts_after_the_given_key(storage: S3Storage) -> None:
     assert list(storage.list("events/", start_after="events/027")) == ["events/028", "events/029"]
     assert storage.requests.lists == 1
     assert len(list(storage.list("events/"))) == 30
     assert next(iter(storage.listing("events/"))).size == 5000
 
 
-def test_ranges_of_one_object_are_one_request_and_are_then_remembered(
-    storage: S3Storage, objects: dict[str, bytes]
-) -> None:
+def test_ranges_of_one_object_are_one_request_and_are_cached(storage: S3Storage, objects: dict[str, bytes]) -> None:
     wanted = [Range("events/007", at, 100) for at in range(0, 5000, 200)] + [Range("events/008", 0, 0)]
     before = storage.requests
     answers = storage.read_ranges(wanted)
@@ -58,13 +56,13 @@ def test_ranges_of_one_object_are_one_request_and_are_then_remembered(
     assert storage.cache_info().hits == 25
 
 
-def test_many_objects_arrive_whole_and_the_missing_are_left_out(storage: S3Storage, objects: dict[str, bytes]) -> None:
+def test_bulk_read_returns_existing_objects_only(storage: S3Storage, objects: dict[str, bytes]) -> None:
     keys = [f"events/{n:03}" for n in range(30)]
     assert dict(storage.read_many([*keys, "events/missing"])) == {k: objects[f"run/{k}"] for k in keys}
     assert storage.requests.gets == 31
 
 
-def test_what_two_threads_want_at_once_is_fetched_once(
+def test_concurrent_reads_of_one_object_share_a_request(
     endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
 ) -> None:
     with FaultyProxy(endpoint, latency=0.1) as proxy:
@@ -78,26 +76,26 @@ def test_what_two_threads_want_at_once_is_fetched_once(
         store.close()
 
 
-def test_existence_is_of_exactly_that_key(storage: S3Storage) -> None:
+def test_exists_matches_the_exact_key(storage: S3Storage) -> None:
     assert storage.exists("events/001")
     assert not storage.exists("events/00")
 
 
 @pytest.mark.parametrize("key", ["../other/secret", "events/../../other/secret", "./events/001"])
-def test_a_key_reads_no_other_key(storage: S3Storage, key: str) -> None:
+def test_dot_segments_are_rejected(storage: S3Storage, key: str) -> None:
     with pytest.raises(OutsideRunError, match="leads out of the run"):
         storage.read(key)
 
 
 @pytest.mark.parametrize("key", ["events/ü€😀", "events/a b+c%20d&e", "events/quote'\"<b>"])
-def test_keys_are_data(raw: Any, bucket: str, storage: S3Storage, key: str) -> None:
+def test_special_characters_in_keys(raw: Any, bucket: str, storage: S3Storage, key: str) -> None:
     storage.put(key, key.encode())
     assert storage.read(key) == key.encode()
     assert key in storage.list("events/")
     assert raw.get_object(Bucket=bucket, Key=f"run/{key}")["Body"].read() == key.encode()
 
 
-def test_a_range_past_the_end_is_an_error_and_not_a_shorter_value(storage: S3Storage) -> None:
+def test_range_past_the_end_is_an_error(storage: S3Storage) -> None:
     with pytest.raises(
         TruncatedDataError, match=r"events/000', byte 4000: truncated data: expected 2000 bytes, got 1000"
     ):
@@ -106,7 +104,7 @@ def test_a_range_past_the_end_is_an_error_and_not_a_shorter_value(storage: S3Sto
         storage.read_ranges([Range("events/001", 9_000_000, 10)])
 
 
-def test_an_object_too_large_to_be_held_is_refused_before_it_comes(
+def test_too_large_object_is_rejected_before_download(
     endpoint: str, bucket: str, objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [f"events/{n:03}" for n in range(12)]
@@ -122,14 +120,14 @@ def test_an_object_too_large_to_be_held_is_refused_before_it_comes(
         store.close()
 
 
-def test_no_such_bucket_says_so(raw: Any) -> None:
+def test_missing_bucket_is_named_in_the_error(raw: Any) -> None:
     store = S3Storage("no-such-bucket-at-all", "run", client=raw)
     with pytest.raises(RunNotFound, match=r"no-such-bucket-at-all.*no such bucket"):
         list(store.list("index/"))
     store.close()
 
 
-def test_large_objects_go_up_in_parts_and_come_back(storage: S3Storage, tmp_path: Path) -> None:
+def test_multipart_upload_of_large_objects(storage: S3Storage, tmp_path: Path) -> None:
     content = random.Random(1).randbytes(33 << 20)
     storage.put("events/large", content)
     assert storage.read("events/large") == content
@@ -165,7 +163,7 @@ def test_faults_change_no_byte(
         store.close()
 
 
-def test_the_client_that_we_make_survives_a_bad_hour(
+def test_package_client_recovers_from_long_outage(
     endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
 ) -> None:
     with FaultyProxy(endpoint, seed=1, share=0.05, faults=5) as proxy:
@@ -185,7 +183,7 @@ def test_the_client_that_we_make_survives_a_bad_hour(
         (403, "InvalidAccessKeyId", "not accepted"),
     ],
 )
-def test_what_no_retry_can_cure_is_one_clear_error(
+def test_permanent_error_is_reported_once(
     endpoint: str,
     bucket: str,
     objects: dict[str, bytes],
@@ -204,7 +202,7 @@ def test_what_no_retry_can_cure_is_one_clear_error(
         store.close()
 
 
-def test_closing_ends_a_reading_that_waits(
+def test_close_cancels_a_waiting_read(
     endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
 ) -> None:
     with FaultyProxy(endpoint, latency=0.2) as proxy:
@@ -217,7 +215,7 @@ def test_closing_ends_a_reading_that_waits(
     assert threading.active_count() < 50
 
 
-def test_who_gives_up_takes_nobody_along(
+def test_cancelled_read_does_not_cancel_others(
     endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
 ) -> None:
     with FaultyProxy(endpoint, latency=0.3) as proxy, ThreadPoolExecutor(2) as pool:
@@ -234,7 +232,7 @@ def test_who_gives_up_takes_nobody_along(
         store.close()
 
 
-def test_no_attempt_is_made_after_a_long_silence(
+def test_no_retry_after_a_long_timeout(
     endpoint: str,
     bucket: str,
     objects: dict[str, bytes],
@@ -252,14 +250,14 @@ def test_no_attempt_is_made_after_a_long_silence(
 
 
 @pytest.mark.parametrize("token", ["again", None])
-def test_a_listing_that_does_not_go_on_is_an_error(token: str | None) -> None:
+def test_listing_without_progress_is_an_error(token: str | None) -> None:
     page = {"Contents": [{"Key": "run/a", "Size": 1}], "IsTruncated": True, "NextContinuationToken": token}
     store = S3Storage("b", "run", client=SimpleNamespace(list_objects_v2=lambda **_: page))
     with pytest.raises(S3Error, match="invalid continuation token"):
         list(store.list(""))
 
 
-def test_what_was_written_again_is_not_taken_from_the_disk(raw: Any, bucket: str, tmp_path: Path) -> None:
+def test_rewritten_object_is_not_read_from_the_disk_cache(raw: Any, bucket: str, tmp_path: Path) -> None:
     for content in (b"first", b"later"):
         raw.put_object(Bucket=bucket, Key="run/train/events.out.tfevents.1", Body=content)
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""`make clients` on a small clone that the test writes: one row per program, and the exit status."""
+"""`make clients` on a small clone: one row per program, and the exit status."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def clone(tmp_path):
-    """A clone with a library called smdebug, and no client."""
+    """A clone with a library called smdebug and no clients."""
     package = tmp_path / "clone" / "smdebug"
     package.mkdir(parents=True)
     for name, text in (("__init__", ""), ("trials", ""), ("answers", LIBRARY)):
@@ -51,7 +51,7 @@ def clone(tmp_path):
 
 @pytest.fixture
 def clients(repository, tmp_path):
-    """Run the tool; its exit status and what it prints."""
+    """Run the tool; return its exit status and output."""
 
     def run(*arguments):
         env = {
@@ -104,7 +104,7 @@ def test_different_output_fails(clients, clone, tmp_path):
     assert all(Path(log).is_file() for log in logs)
 
 
-def test_an_exception_on_one_side_fails(clients, clone):
+def test_exception_on_one_side_fails(clients, clone):
     add(clone, "raises", RAISES)
     status, output, _ = compared(clients, clone)
     assert status == 1
@@ -118,7 +118,7 @@ def test_hanging_program_times_out(clients, clone):
     assert "differs: time-out: smdebug and smdwidgets" in row(output, "hangs")
 
 
-def test_no_clone_is_skipped(clients):
+def test_missing_clone_is_skipped(clients):
     status, output, _ = clients()
     assert status == 0
     assert output.startswith("skipped: no clone of awslabs/sagemaker-debugger given.")

@@ -1,4 +1,7 @@
-"""The golden runs: runs that smdebug wrote, and what smdebug answers about them (see tests/data/README.md)."""
+"""The golden runs, written by smdebug, and smdebug's results for them.
+
+See tests/data/README.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to write to an array in place, and a check that no such write reaches what a trial returns later."""
+"""Ways to modify an array in place, and a check that later results are unaffected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _stride_tricks(array: Array) -> None:
 
 
 def _ctypes(array: Array) -> None:
-    """What a framework does that takes the address and ignores the read-only flag."""
+    """Modify memory by address and ignore the read-only flag, as some frameworks do."""
     if array.dtype == object:
         _assign(array)
     else:
@@ -43,7 +43,7 @@ WRITES: Mapping[str, Callable[[Array], None]] = {
 
 
 def arrays_in(answer: Any) -> list[Array]:
-    """All arrays in an answer: an array, a mapping (`Columns` too), a list; array elements of object columns too."""
+    """Return all arrays in a result, also those in mappings, lists and object arrays."""
     if isinstance(answer, np.ndarray):
         cells = [cell for cell in answer.flat if isinstance(cell, np.ndarray)] if answer.dtype == object else []
         return cells or [answer]
@@ -55,7 +55,7 @@ def arrays_in(answer: Any) -> list[Array]:
 
 
 def check_writes_do_not_reach(ask: Callable[[], Any], writes: Iterable[str] = WRITES) -> None:
-    """Overwrite everything that `ask` returns, and check that its later answers stay the same and share no memory."""
+    """Overwrite what `ask` returns; check that later results are equal and separate."""
     first = arrays_in(ask())
     assert first
     expected = [array.copy() for array in first]

@@ -1,4 +1,4 @@
-"""Runs made for a test."""
+"""Write small runs for tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smdwidgets.config import CollectionManager
 def collections(
     root: Path, workers: int = 1, given: Iterable[Collection] = (), written: Iterable[int] | None = None
 ) -> Path:
-    """The collection files of a run: of every worker, or of those `written`."""
+    """Write the collection files of a run: of all workers, or of those `written`."""
     manager = CollectionManager()
     for collection in [Collection("default"), *given]:
         manager.add(collection)
@@ -37,7 +37,7 @@ def step(
     mode_step: int | None = None,
     shapes: Mapping[str, Iterable[int]] | None = None,
 ) -> None:
-    """One step of one worker. Without values: the tensor `x`, which holds the step."""
+    """Write one step of one worker; by default the tensor `x` with the step number."""
     with StepWriter(root, step, worker, mode.value, mode_step) as writer:
         for name, value in ({"x": np.full(3, step, np.float32)} if values is None else values).items():
             writer.tensor(name, value)
@@ -46,7 +46,7 @@ def step(
 
 
 def end(root: Path, ago: float = 60.0) -> Path:
-    """The mark of the end, some seconds old: nothing waits for files that may still come."""
+    """Write the end marker, a few seconds old, so that no trial waits for late files."""
     mark = root / "training_job_end.ts"
     mark.touch()
     then = time.time() - ago
@@ -55,7 +55,7 @@ def end(root: Path, ago: float = 60.0) -> Path:
 
 
 def run(root: Path, steps: Iterable[int] = range(5), ended: bool = True, **kwargs: Any) -> Path:
-    """A run of one worker."""
+    """Write a run of one worker."""
     collections(root)
     for number in steps:
         step(root, number, **kwargs)

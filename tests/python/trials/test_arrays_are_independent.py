@@ -1,4 +1,4 @@
-"""Returned arrays are independent: writing to one changes nothing that is returned later."""
+"""Returned arrays are independent: modifying one changes no later result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OPENED = {"local": _local, "in memory": _in_memory}
 
 @pytest.fixture(params=OPENED)
 def opened(request: pytest.FixtureRequest) -> Callable[[Path], Trial]:
-    """Opens a run: from files, or through a storage that returns the same bytes each time."""
+    """Open a run from files, or through a storage that returns the same bytes objects."""
     return OPENED[request.param]
 
 
@@ -84,19 +84,19 @@ def test_values_of_every_dtype_and_rank(
     trial = opened(path)
     check_writes_do_not_reach(lambda: trial.tensor("w").value(0))
     check_writes_do_not_reach(lambda: trial.values(["w"])["value"], ["ctypes"])
-    # CPython shares bytes objects of one byte: memory of a value must never be one of them.
+    # CPython shares bytes objects of length 1: the memory of a value must not be one of them.
     assert bytes([1]) == b"\x01"
     assert b"\x01"[0] == 1
 
 
 @pytest.mark.parametrize("text", [np.array("one"), np.array([["a", "bc"], ["", "日本"]]), np.array(["x" * 5000] * 3)])
-def test_text(tmp_path: Path, opened: Callable[[Path], Trial], text: Any) -> None:
+def test_strings(tmp_path: Path, opened: Callable[[Path], Trial], text: Any) -> None:
     trial = opened(runs.run(tmp_path, [0], values={"t": text}))
     check_writes_do_not_reach(lambda: trial.tensor("t").value(0))
     check_writes_do_not_reach(lambda: trial.values(["t"])["value"], ["ctypes"])
 
 
-def test_text_that_is_too_wide_to_be_padded(tmp_path: Path, opened: Callable[[Path], Trial]) -> None:
+def test_strings_too_wide_for_padding(tmp_path: Path, opened: Callable[[Path], Trial]) -> None:
     text = np.array(["x" * (1 << 20), *["y"] * 40], dtype=object)
     trial = opened(runs.run(tmp_path, [0], values={"t": text}))
     assert trial.tensor("t").value(0).dtype == object
@@ -104,7 +104,7 @@ def test_text_that_is_too_wide_to_be_padded(tmp_path: Path, opened: Callable[[Pa
 
 
 def run_of_everything(path: Path) -> Path:
-    """Two workers, modes, reductions that were saved, labels and predictions; ended."""
+    """An ended run with two workers, modes, saved reductions, labels and predictions."""
     runs.collections(path, workers=2, given=[Collection("inputs", include_regex=["input"])])
     rng = np.random.default_rng(0)
     for step in range(4):
@@ -140,15 +140,13 @@ QUESTIONS: dict[str, Callable[[Trial], Any]] = {
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_every_public_way_to_an_array(tmp_path: Path, opened: Callable[[Path], Trial], question: str) -> None:
+def test_all_public_methods_that_return_arrays(tmp_path: Path, opened: Callable[[Path], Trial], question: str) -> None:
     trial = opened(run_of_everything(tmp_path))
     check_writes_do_not_reach(lambda: QUESTIONS[question](trial))
 
 
 @pytest.mark.parametrize("written", QUESTIONS)
-def test_no_answer_is_changed_by_writing_to_another(
-    tmp_path: Path, opened: Callable[[Path], Trial], written: str
-) -> None:
+def test_modifying_a_result_changes_no_other(tmp_path: Path, opened: Callable[[Path], Trial], written: str) -> None:
     trial = opened(run_of_everything(tmp_path))
     before = {name: [array.copy() for array in arrays_in(ask(trial))] for name, ask in QUESTIONS.items()}
     for array in arrays_in(QUESTIONS[written](trial)):
@@ -168,7 +166,7 @@ def test_saved_reductions(golden_runs: Path) -> None:
     assert trial.tensor(name).reduction_values(trial.steps()[0]) == again
 
 
-def test_a_widget_returns_independent_values(tmp_path: Path) -> None:
+def test_widget_returns_independent_values(tmp_path: Path) -> None:
     explorer = explore(run_of_everything(tmp_path), tensor="w")
     check_writes_do_not_reach(explorer.value)
     values = explorer.trial.tensor("w").value(3).copy()
@@ -178,7 +176,7 @@ def test_a_widget_returns_independent_values(tmp_path: Path) -> None:
 
 
 class Overwriting(Rule):
-    """Overwrites every tensor that it looks at; fires where one was overwritten before it looked."""
+    """Overwrites each tensor that it reads; fires if one was overwritten before."""
 
     def invoke_at_step(self, step: int) -> bool:
         for name in self.base_trial.tensor_names(step=step):
@@ -191,7 +189,7 @@ class Overwriting(Rule):
         return bool(self.findings)
 
 
-def test_a_rule_cannot_change_what_others_see(tmp_path: Path) -> None:
+def test_rule_cannot_change_values_of_others(tmp_path: Path) -> None:
     trial = create_trial(run_of_everything(tmp_path))
     for _ in range(2):
         with pytest.raises(NoMoreData):
@@ -205,7 +203,7 @@ def test_unpacked_frames_are_independent_of_their_packet() -> None:
 
 
 def sound() -> bytes:
-    """A WAV file of three frames."""
+    """A WAV file of three samples."""
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
         file.setnchannels(1)
@@ -216,7 +214,7 @@ def sound() -> bytes:
 
 
 def log_of_everything(path: Path) -> Path:
-    """A log with values of every kind, in the forms of tensorboardX and of TensorFlow 2."""
+    """A log with values of every kind, as written by tensorboardX and TensorFlow 2."""
     rng = np.random.default_rng(0)
     png = io.BytesIO()
     Image.fromarray(rng.integers(1, 255, (6, 5), dtype=np.uint8)).save(png, "PNG")
@@ -260,14 +258,14 @@ LOG_QUESTIONS: dict[str, Callable[[TensorBoardTrial], Any]] = {
 
 @pytest.mark.parametrize("kept", ["on disk", "held", "in memory"])
 @pytest.mark.parametrize("question", LOG_QUESTIONS)
-def test_every_public_way_to_an_array_of_a_log(tmp_path: Path, question: str, kept: str) -> None:
+def test_all_public_methods_of_logs_that_return_arrays(tmp_path: Path, question: str, kept: str) -> None:
     path = log_of_everything(tmp_path)
     options: dict[str, Any] = {"storage": MemoryStorage(path)} if kept == "in memory" else {"dirname": path}
     with TensorBoardTrial(hold=kept == "held", **options) as trial:
         check_writes_do_not_reach(lambda: LOG_QUESTIONS[question](trial))
 
 
-def test_orphans_of_a_log(tmp_path: Path) -> None:
+def test_superseded_values_of_a_log(tmp_path: Path) -> None:
     path = log(tmp_path, scalars({"loss": [1, 2, 3, 4]}))
     log(path, scalars({"loss": [9]}, first=1))
     with TensorBoardTrial(dirname=path) as trial:
@@ -275,7 +273,7 @@ def test_orphans_of_a_log(tmp_path: Path) -> None:
         check_writes_do_not_reach(lambda: trial.orphans("loss"))
 
 
-def test_an_event_returns_independent_arrays(tmp_path: Path) -> None:
+def test_event_returns_independent_arrays(tmp_path: Path) -> None:
     path = log_of_everything(tmp_path)
     with TensorBoardTrial(dirname=path) as trial:
         for name in ("large", "flag", "histogram", "sound"):

@@ -1,4 +1,7 @@
-"""Scripts written for smdebug run as they are. Each in a process of its own: it changes what `import` means."""
+"""Scripts written for smdebug run unchanged.
+
+Each runs in a separate process, because it changes what `import` resolves to.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def script(text: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_notebook_for_smdebug(tmp_path: Path) -> None:
+def test_notebook_for_smdebug(tmp_path: Path) -> None:
     runs.run(tmp_path, range(3))
     said = script(
         """
@@ -59,7 +62,7 @@ except ModuleNotFoundError as error:
     assert said.split() == ["True", "smdwidgets.exceptions", "smdebug.profiler.analysis"]
 
 
-def test_the_real_one_is_not_mixed_in(tmp_path: Path) -> None:
+def test_real_smdebug_is_not_mixed_in(tmp_path: Path) -> None:
     (tmp_path / "smdebug.py").write_text("")
     said = script(
         """
@@ -127,7 +130,7 @@ assert count > 150, count
     }
 
 
-def test_names_that_need_no_framework_are_those_of_the_package() -> None:
+def test_names_without_framework_are_those_of_the_package() -> None:
     script(
         WITHOUT_FRAMEWORKS
         + """
@@ -163,7 +166,7 @@ for module in ("pytorch", "keras", "tensorflow", "xgboost", "mxnet"):
         ("from smdebug.pytorch.hook import Hock", ["Hock"]),
     ],
 )
-def test_a_name_that_is_not_offered_says_why(statement: str, reasons: list[str]) -> None:
+def test_import_of_missing_name_explains_why(statement: str, reasons: list[str]) -> None:
     said = script(
         WITHOUT_FRAMEWORKS
         + f"""

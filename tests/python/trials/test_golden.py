@@ -1,4 +1,7 @@
-"""Every golden run gives what smdebug says of it, but for where smdebug is wrong; there the right answer is asserted."""
+"""Every golden run gives the same results as in smdebug.
+
+Where smdebug is wrong, the correct result is asserted.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from smdwidgets.trials import Tensor
 from smdwidgets.trials.tensor import REDUCTIONS
 
 MODES = [mode.name for mode in modes]
-#: smdebug breaks down with these; what is right instead is asserted below or in tests of its own.
+#: smdebug fails with these; the correct results are asserted below or in separate tests.
 BROKEN = {"KeyError", "NameError", "AttributeError", "IndexError", "UnboundLocalError"}
 OPENED = sorted(set(golden.NAMES) - {"corrupt_index_empty", "corrupt_index_no_meta", "mw_missing_collections"})
 
@@ -46,7 +49,7 @@ def trial(name: str, tmp_path: Path) -> Trial:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What a call gives, in the words of the oracle."""
+    """Convert a call's result to the format of the oracle."""
     try:
         return call()
     except Exception as error:
@@ -54,7 +57,10 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def agrees(got: Any, said: Any, what: str) -> None:
-    """Equal, or raising the same; where smdebug broke down anything but breaking down is right."""
+    """Assert that both are equal or raise the same.
+
+    Any result is correct where smdebug failed.
+    """
     if isinstance(said, dict) and "raises" in said:
         raised = got.get("raises") if isinstance(got, dict) else None
         if said["raises"] in BROKEN:
@@ -66,7 +72,7 @@ def agrees(got: Any, said: Any, what: str) -> None:
 
 
 def summary(value: Any) -> Any:
-    """A value as the oracle keeps it."""
+    """Convert a value to the format of the oracle."""
     if isinstance(value, dict):
         return value
     if value.dtype.kind == "U":
@@ -103,7 +109,7 @@ def test_steps_modes_and_states(trial: Trial, said: dict[str, Any]) -> None:
 
 
 def test_workers(name: str, trial: Trial, said: dict[str, Any]) -> None:
-    # smdebug takes two underscores anywhere in the path for the mark of a TensorFlow device.
+    # smdebug treats two underscores anywhere in the path as the name of a TensorFlow device.
     assert trial.workers() == (["worker_0"] if name == "dunder_path" else said["workers"])
 
 
@@ -161,7 +167,7 @@ def test_waiting(name: str, said: dict[str, Any], tmp_path: Path) -> None:
 
 # -------------------------------------------------------------------------------------------------------------- tensors
 
-#: Where smdebug loses or misreads a value; asserted one by one below.
+#: Where smdebug loses or misreads a value; asserted individually below.
 UNLIKE = {
     ("core_dtypes", "dtype/int8"), ("core_dtypes", "dtype/int16"), ("core_dtypes", "dtype/uint16"),
     ("core_dtypes", "dtype/uint32"), ("core_dtypes", "dtype/uint64"), ("core_dtypes", "dtype/complex64"),
@@ -245,7 +251,7 @@ def check_reductions(run: str, tensor: Tensor, step: int, said: dict[str, Any]) 
                 assert close.all(), f"{reduction} of {tensor.name} at {step}: {got} in place of {want}"
 
 
-# ------------------------------------------------------------------------------- where smdebug is wrong: the right answer
+# ------------------------------------------------------------------------- correct results where smdebug is wrong
 
 
 def opened(name: str, tmp_path: Path) -> Trial:
@@ -260,7 +266,7 @@ def test_dtypes_that_smdebug_writes_but_misreads(dtype: str, tmp_path: Path) -> 
     assert tensor.value(0).shape == tensor.shape(0)
 
 
-def test_a_value_beside_its_shape(tmp_path: Path) -> None:
+def test_value_and_separate_shape(tmp_path: Path) -> None:
     tensor = opened("pt_save_shape", tmp_path).tensor("CrossEntropyLoss_output_0")
     value = tensor.value(0)
     assert value.dtype == np.float32
@@ -284,7 +290,7 @@ def test_true_checksums(tmp_path: Path) -> None:
             assert trial.tensor(name).value(step).size
 
 
-def test_damage_costs_one_value_and_is_named(tmp_path: Path) -> None:
+def test_damage_affects_one_value_and_is_reported(tmp_path: Path) -> None:
     from smdwidgets.exceptions import DataError
 
     trial = opened("corrupt_events", tmp_path)
@@ -318,7 +324,7 @@ def test_norms_are_over_all_elements(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("run", ["corrupt_index_empty", "corrupt_index_no_meta"])
-def test_a_bad_index_file_is_named_and_can_be_passed_over(run: str, tmp_path: Path) -> None:
+def test_bad_index_file_is_reported_and_can_be_skipped(run: str, tmp_path: Path) -> None:
     from smdwidgets.exceptions import IndexReaderException, TensorUnavailableForStep
 
     assert golden.oracle(run)["create_trial"]["raises"] == "IndexReaderException"
@@ -342,7 +348,7 @@ def test_missing_collection_files(tmp_path: Path) -> None:
     assert (raised.value.found, raised.value.expected) == (3, 4)
 
 
-def test_exceptions_are_related_as_in_smdebug() -> None:
+def test_exceptions_have_the_same_base_classes_as_in_smdebug() -> None:
     from smdwidgets import exceptions
 
     for name, bases in golden.oracle("gaps")["exceptions"].items():

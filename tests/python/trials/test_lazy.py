@@ -1,4 +1,4 @@
-"""Opening a long run to look at one step does not read the others' index files."""
+"""Opening a long run to read one step does not read the other index files."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ def test_one_value_reads_one_index_file(path: Path) -> None:
         lambda trial: trial.tensor("x").dtype.name == "float64",
     ],
 )
-def test_questions_about_all_steps_read_them(path: Path, ask: object) -> None:
+def test_queries_over_all_steps_read_all_index_files(path: Path, ask: object) -> None:
     assert ask(create_trial(path, lazy=True))  # type: ignore[operator]
 
 
-def test_what_is_nowhere_is_said_after_reading_all(path: Path) -> None:
+def test_missing_tensor_is_reported_after_reading_all_index_files(path: Path) -> None:
     trial = create_trial(path, lazy=True)
     with pytest.raises(TensorUnavailable, match="'odd'"):
         trial.tensor("od")
     assert unread(trial) == 0
 
 
-def test_long_runs_are_opened_so_by_themselves(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_are_opened_lazily_by_default(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert unread(create_trial(path)) == 0
     monkeypatch.setattr(smdebug_run, "LAZY_ABOVE", 20)
     trial = create_trial(path)
@@ -81,10 +81,10 @@ def test_long_runs_are_opened_so_by_themselves(path: Path, monkeypatch: pytest.M
     trial = create_trial(path)
     runs.step(path, 1000)
     assert trial.steps()[-1] == 1000
-    assert unread(trial) == len(STEPS)  # what comes one by one is read at once
+    assert unread(trial) == len(STEPS)  # new steps are read at once
 
 
-def test_bad_index_files_found_later(path: Path) -> None:
+def test_bad_index_file_that_is_read_later(path: Path) -> None:
     bad = path / "index/000000000/000000000020_worker_0.json"
     bad.write_text("{")
     with pytest.raises(IndexReaderException):

@@ -1,4 +1,7 @@
-"""A writer process and a reader side by side: steps seen in order, none missed, none twice, through kills and restarts."""
+"""A reader sees each step of a live writer once and in order.
+
+This also holds if the writer is killed and restarted.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from smdwidgets.exceptions import NoMoreData
 from smdwidgets.trials import StepState
 
 STEPS = 400
-#: Says "ready" once it writes, and writes on from the first step that has no index file.
+#: Prints "ready" when it starts to write; continues at the first step that has no index file.
 WRITER = """
 import sys
 from pathlib import Path
@@ -54,7 +57,7 @@ def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMDEBUG_TRAINING_END_DELAY_REFRESH", "0")
 
 
-def test_a_reader_follows_a_writer_that_is_killed_and_restarted(tmp_path: Path) -> None:
+def test_reader_follows_a_writer_that_is_killed_and_restarted(tmp_path: Path) -> None:
     runs.collections(tmp_path)
     process = writer(tmp_path, pause=80 + 60)
     trial = create_trial(tmp_path)
@@ -62,10 +65,10 @@ def test_a_reader_follows_a_writer_that_is_killed_and_restarted(tmp_path: Path) 
     kills = 0
     ended = False
     while not ended:
-        ended = trial.loaded_all_steps  # asked first: the end may come while the news are read
+        ended = trial.loaded_all_steps  # checked first: the run may end while steps are read
         steps = trial.steps()
         news = steps[len(seen) :]
-        assert steps[: len(seen)] == seen  # none goes, none moves, none comes before
+        assert steps[: len(seen)] == seen  # no step is removed, moved or inserted before others
         for step in news:
             assert trial.has_passed_step(step) == StepState.AVAILABLE
             x = trial.tensor("x").value(step)
@@ -78,7 +81,7 @@ def test_a_reader_follows_a_writer_that_is_killed_and_restarted(tmp_path: Path) 
             process.wait()
             process.stdin.close()
             kills += 1
-            # What it leaves of a step it was writing is no step.
+            # A step that was not finished is not listed.
             half = tmp_path / f"events/{len(seen) + 7:012d}/{len(seen) + 7:012d}_worker_0.tfevents.tmp"
             half.parent.mkdir(parents=True, exist_ok=True)
             half.write_bytes(b"\x10")
@@ -104,8 +107,8 @@ def test_waiting_for_each_step_of_a_writer(tmp_path: Path) -> None:
     process.stdin.close()
 
 
-def test_a_writer_that_stops_in_mid_record(tmp_path: Path) -> None:
-    """A file that an uploader has copied only half is not yet there; when the rest has come, it is."""
+def test_writer_that_stops_in_the_middle_of_a_record(tmp_path: Path) -> None:
+    """A half-copied file is not available; after the rest has arrived, it is."""
     root = runs.run(tmp_path, range(3), ended=False)
     trial = create_trial(root)
     assert trial.tensor("x").steps() == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""Many tensors and steps in one question, as columns."""
+"""Read many tensors and steps in one call, as columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def trial(tmp_path: Path) -> Trial:
     return create_trial(runs.end(tmp_path))
 
 
-def test_scalars_are_one_column_of_numbers(trial: Trial) -> None:
+def test_scalars_are_one_numeric_column(trial: Trial) -> None:
     table = trial.values("loss")
     assert list(table) == ["name", "step", "mode", "mode_step", "worker", "value"]
     assert table["step"].tolist() == list(range(6))
@@ -55,7 +55,7 @@ def test_names_steps_modes_workers(trial: Trial) -> None:
         trial.values("los")
 
 
-def test_values_name_the_worker_that_has_the_value(tmp_path: Path) -> None:
+def test_values_names_the_worker_of_the_value(tmp_path: Path) -> None:
     runs.collections(tmp_path, workers=2)
     runs.step(tmp_path, 0, {}, "worker_0", shapes={"w": (2,)})
     runs.step(tmp_path, 0, {"w": np.ones(2)}, "worker_1")
@@ -66,7 +66,7 @@ def test_values_name_the_worker_that_has_the_value(tmp_path: Path) -> None:
     assert table["value"].tolist() == [[1, 1], [0, 0]]
 
 
-def test_all_reductions_are_those_of_single_questions(trial: Trial) -> None:
+def test_all_reductions_equal_those_of_single_calls(trial: Trial) -> None:
     table = trial.reductions()
     assert table.num_rows == 12
     for row in range(table.num_rows):
@@ -77,7 +77,7 @@ def test_all_reductions_are_those_of_single_questions(trial: Trial) -> None:
                 assert table[("abs_" if absolute else "") + name][row] == pytest.approx(single)
 
 
-def test_chosen_reductions(trial: Trial) -> None:
+def test_selected_reductions(trial: Trial) -> None:
     table = trial.reductions("w", 2, reductions=["mean", "abs_max"], worker="*", counts=True)
     assert table["mean"].tolist() == [2.0, 1.0]
     assert {"abs_max", "nan", "zero", "size"} <= set(table)
@@ -86,7 +86,7 @@ def test_chosen_reductions(trial: Trial) -> None:
     assert trial.reductions(["loss"], [1], mode=modes.EVAL, reductions="mean")["step"].tolist() == [5]
 
 
-def test_saved_reductions_win(tmp_path: Path) -> None:
+def test_saved_reductions_take_precedence(tmp_path: Path) -> None:
     runs.collections(tmp_path)
     runs.step(tmp_path, 0, {"w": [1.0, 2.0], reduction_name("mean", False, "w"): 99.0})
     runs.step(tmp_path, 1, {reduction_name("mean", False, "w"): 98.0})

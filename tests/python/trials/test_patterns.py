@@ -1,4 +1,4 @@
-"""Patterns mean what they mean in `re`, and end."""
+"""Patterns have the semantics of `re`, and matching is bounded in time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from smdwidgets.exceptions import RegexTooSlow
 from smdwidgets.trials.patterns import Patterns, compile_pattern
 
-#: Pieces in which `re` and `regex` might part ways, and common ones.
+#: Pattern parts for which `re` and `regex` may differ, and common ones.
 PIECES = [
     *"ab.^$|()[]{}*+?\\-:,<=1",
     *(
@@ -73,7 +73,7 @@ NAMES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=6).map("".join))
-def test_patterns_mean_what_they_mean_in_re(pattern: str) -> None:
+def test_patterns_match_as_in_re(pattern: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -95,7 +95,7 @@ def test_patterns_mean_what_they_mean_in_re(pattern: str) -> None:
         ("^[a-zA-z]+-.+(?<!(auc|map))$", {"train-rmse"}),
     ],
 )
-def test_patterns_of_the_frameworks(pattern: str, matches: set[str]) -> None:
+def test_patterns_of_frameworks(pattern: str, matches: set[str]) -> None:
     names = [
         "fc1.weight",
         "gradient/fc1.weight",
@@ -108,19 +108,19 @@ def test_patterns_of_the_frameworks(pattern: str, matches: set[str]) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(a|aa)+$", "(?=(a+))*(a|aa)+$"])
-def test_a_pattern_that_would_never_end_is_given_up(pattern: str) -> None:
+def test_pattern_with_exponential_backtracking_times_out(pattern: str) -> None:
     start = time.monotonic()
     with pytest.raises(RegexTooSlow, match="nested repetitions"):
         Patterns(limit=0.2).matching([pattern], ["b", "a" * 60 + "!"])
-    assert time.monotonic() - start < 60  # in place of centuries
+    assert time.monotonic() - start < 60  # instead of centuries
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(.*a){25}$", r"^(\w+\s?)*$", "(x+x+)+y"])
-def test_patterns_that_are_slow_in_re_alone(pattern: str) -> None:
+def test_patterns_that_are_slow_only_in_re(pattern: str) -> None:
     assert Patterns().matching([pattern], ["a" * 60 + "!", "x" * 60 + "!"]) == set()
 
 
-def test_answers_are_remembered_for_names_seen() -> None:
+def test_results_are_cached_for_known_names() -> None:
     patterns = Patterns()
     names = [f"w{n}" for n in range(1000)]
     assert patterns.matching(["w9"], names) == {name for name in names if "w9" in name}
@@ -130,7 +130,7 @@ def test_answers_are_remembered_for_names_seen() -> None:
     assert len(patterns._known) <= 64
 
 
-def test_bad_patterns() -> None:
+def test_invalid_patterns() -> None:
     with pytest.raises(re.error, match="unterminated character set"):
         Patterns().matching(["["], ["a"])
     with pytest.raises(TypeError, match="int"):

@@ -1,4 +1,4 @@
-"""Random runs, growing while they are asked, against a model of a few dictionaries."""
+"""Query random growing runs and compare with a model of a few dictionaries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ saved = st.sampled_from(["value", "shape", "mean", "value+shape", "value+mean"])
 
 
 class RandomRun(RuleBasedStateMachine):
-    """What each worker wrote at each step, and what must follow from that."""
+    """What each worker wrote at each step, and the expected results."""
 
     @initialize(workers=st.integers(1, 3), lazy=st.sampled_from([None, True]), first=st.none() | st.integers(0, 10))
     def begin(self, workers: int, lazy: bool | None, first: int | None) -> None:
@@ -87,7 +87,7 @@ class RandomRun(RuleBasedStateMachine):
         runs.end(self.root)
         self.ended = True
 
-    # ------------------------------------------------------------------------------------------------ what must follow
+    # ------------------------------------------------------------------------------------------------ expected results
 
     def all_steps(self) -> list[int]:
         return sorted(step for step, by_worker in self.written.items() if by_worker)
@@ -124,7 +124,7 @@ class RandomRun(RuleBasedStateMachine):
     def ask_about_a_step(self, step: int) -> None:
         trial, every, until = self.trial, self.all_steps(), self.until()
         if step not in every:
-            # A step that none wrote is passed over once the next one after it is complete.
+            # A step that no worker wrote is passed once the next step is complete.
             after = [later for later in every if later > step]
             passed = self.ended or bool(after and after[0] <= until)
             want = "UNAVAILABLE" if passed else "NOT_YET_AVAILABLE"

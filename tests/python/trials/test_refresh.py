@@ -1,4 +1,4 @@
-"""When a trial looks for news, and when it does not."""
+"""When a trial checks for new steps, and when it does not."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def sees_news(trial: Trial) -> bool:
     return grow(trial) in trial.steps()
 
 
-def test_news_on_the_next_question(trial: Trial) -> None:
+def test_next_call_sees_new_steps(trial: Trial) -> None:
     assert all(sees_news(trial) for _ in range(5))
 
 
-def test_every_question_sees_news(trial: Trial) -> None:
+def test_every_call_sees_new_steps(trial: Trial) -> None:
     root = Path(trial.path)
     for ask in (
         lambda step: trial.tensor("x").steps()[-1] == step,
@@ -50,7 +50,7 @@ def test_every_question_sees_news(trial: Trial) -> None:
         assert ask(step)
 
 
-def test_held_still_and_back(trial: Trial) -> None:
+def test_no_refresh_and_back(trial: Trial) -> None:
     with no_refresh(trial) as held:
         assert held is trial
         assert not sees_news(trial)
@@ -63,7 +63,7 @@ def test_held_still_and_back(trial: Trial) -> None:
     assert sees_news(trial)
 
 
-def test_back_after_an_exception(trial: Trial) -> None:
+def test_setting_is_restored_after_an_exception(trial: Trial) -> None:
     with pytest.raises(KeyError), no_refresh(trial):
         raise KeyError
     assert sees_news(trial)
@@ -74,7 +74,7 @@ def test_back_after_an_exception(trial: Trial) -> None:
     assert not sees_news(trial)
 
 
-def test_waiting_leaves_it_as_it_was(trial: Trial) -> None:
+def test_waiting_keeps_the_setting(trial: Trial) -> None:
     trial.wait_for_steps([0])
     assert trial.dynamic_refresh
     with no_refresh(trial):
@@ -83,7 +83,7 @@ def test_waiting_leaves_it_as_it_was(trial: Trial) -> None:
         assert not trial.dynamic_refresh
 
 
-def test_setting_it_by_hand_within_a_block_ends_with_the_block(trial: Trial) -> None:
+def test_assignment_within_a_block_ends_with_the_block(trial: Trial) -> None:
     with no_refresh(trial):
         trial.dynamic_refresh = True
         assert trial.dynamic_refresh
@@ -93,13 +93,13 @@ def test_setting_it_by_hand_within_a_block_ends_with_the_block(trial: Trial) -> 
     assert trial.dynamic_refresh
 
 
-def test_several_trials_of_which_one_is_no_trial(trial: Trial) -> None:
+def test_no_refresh_of_several_trials_rejects_other_types(trial: Trial) -> None:
     with pytest.raises(AttributeError), no_refresh([trial, object()]):  # type: ignore[list-item]
         pass
     assert trial.dynamic_refresh
 
 
-def test_blocks_of_threads_overlap_without_harm(trial: Trial) -> None:
+def test_blocks_of_several_threads_may_overlap(trial: Trial) -> None:
     first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
 
     def first() -> None:
@@ -119,18 +119,18 @@ def test_blocks_of_threads_overlap_without_harm(trial: Trial) -> None:
     assert trial.dynamic_refresh
 
 
-def test_a_run_that_has_ended_is_not_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_run_is_not_refreshed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = create_trial(runs.run(tmp_path, range(2)))
     assert not trial.loaded_all_steps
     assert trial.steps() == [0, 1]
     assert trial.loaded_all_steps
     runs.step(tmp_path, 2)
     assert trial.steps() == [0, 1]
-    trial.refresh_data()  # unless it is told to
+    trial.refresh_data()  # except on request
     assert trial.steps(show_incomplete_steps=True) == [0, 1, 2]
 
 
-def test_files_that_come_after_the_mark_of_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_arrive_after_the_end_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMDEBUG_TRAINING_END_DELAY_REFRESH", "0.4")
     trial = create_trial(runs.run(tmp_path, range(2), ended=False))
     runs.end(tmp_path, ago=0)
@@ -141,7 +141,7 @@ def test_files_that_come_after_the_mark_of_the_end(tmp_path: Path, monkeypatch: 
     assert trial.loaded_all_steps
 
 
-def test_an_index_file_repaired_later_is_read(tmp_path: Path) -> None:
+def test_index_file_that_is_repaired_later(tmp_path: Path) -> None:
     trial = create_trial(runs.run(tmp_path, range(2), ended=False))
     good = tmp_path / "index/000000000/000000000001_worker_0.json"
     bad = tmp_path / "index/000000000/000000000002_worker_0.json"
@@ -162,7 +162,7 @@ def test_an_index_file_repaired_later_is_read(tmp_path: Path) -> None:
     assert trial.problems() == []
 
 
-def test_collections_written_again_are_read_again(trial: Trial) -> None:
+def test_rewritten_collections_are_read_again(trial: Trial) -> None:
     from smdwidgets import Collection
 
     assert set(trial.collections()) == {"default"}
@@ -170,15 +170,15 @@ def test_collections_written_again_are_read_again(trial: Trial) -> None:
     assert trial.tensor_names(collection="late") == ["x"]
 
 
-def test_a_step_written_again_is_read_anew(trial: Trial) -> None:
+def test_rewritten_step_is_read_again(trial: Trial) -> None:
     root = Path(trial.path)
     x = trial.tensor("x")
     assert x.value(0).tolist() == [0, 0, 0]
     for step in (0, 1):
         runs.step(root, step, {"before": [1.0, 2.0], "x": [7.0]})
-    # What is held open stays as it was read; place and bytes never come from two different files.
+    # Open files keep their content; offset and bytes never come from two different files.
     assert x.value(0).tolist() in ([0, 0, 0], [7.0])
-    # Elsewhere the old place is gone: the record there is another's, or none.
+    # Otherwise the old record no longer exists at its offset.
     assert x.value(1).tolist() == [7.0]
     assert create_trial(root).tensor("x").value(0).tolist() == [7.0]
 

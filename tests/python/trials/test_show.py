@@ -1,4 +1,4 @@
-"""Trials and tensors show themselves, safely whatever their names hold."""
+"""The text and HTML of trials and tensors, which is safe for all names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smdwidgets import create_trial
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J'\"&"
 
 
-def test_what_a_person_wants_to_know_first(tmp_path: Path) -> None:
+def test_most_important_facts_come_first(tmp_path: Path) -> None:
     trial = create_trial(golden.run("pt_modes", tmp_path))
     text = repr(trial)
     for part in ("LocalTrial 'run'", "ended", "11 steps, 0 to 15", "TRAIN: ", "EVAL: ", "19: ", "worker_0", "losses"):
@@ -21,7 +21,7 @@ def test_what_a_person_wants_to_know_first(tmp_path: Path) -> None:
     assert "float32 (" in repr(trial.tensor("Net_fc1.weight"))
 
 
-def test_nothing_is_waited_for_or_read(tmp_path: Path) -> None:
+def test_display_reads_and_waits_for_nothing(tmp_path: Path) -> None:
     trial = create_trial(runs.run(tmp_path, range(2), ended=False), lazy=True)
     runs.step(tmp_path, 2)
     assert "running" in repr(trial)
@@ -43,7 +43,7 @@ def test_names_are_escaped(tmp_path: Path, show: str) -> None:
             assert "<img" not in text
 
 
-def test_a_damaged_tensor_still_shows(tmp_path: Path) -> None:
+def test_damaged_tensor_is_displayed(tmp_path: Path) -> None:
     trial = create_trial(runs.run(tmp_path, range(1)))
     event = tmp_path / "events/000000000000/000000000000_worker_0.tfevents"
     event.write_bytes(event.read_bytes()[:20])

@@ -1,4 +1,4 @@
-"""The storage protocol on a directory, and a run that is reached through it alone."""
+"""The storage protocol on a directory, and a run read only through it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_listing_and_reading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["../secret", "index/../../secret", "link", "folder/secret", "/etc/hostname"])
-def test_keys_that_lead_out(tmp_path: Path, key: str) -> None:
+def test_keys_outside_the_run(tmp_path: Path, key: str) -> None:
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "secret").write_text("secret")
@@ -67,7 +67,7 @@ def test_keys_that_lead_out(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["pt_modes", "mw_complete", "mw_running", "pt_reductions", "gaps", "many_steps"])
-def test_a_run_through_the_protocol_answers_as_the_fast_way(
+def test_run_through_the_protocol_equals_direct_access(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = golden.run(name, tmp_path)
@@ -98,7 +98,7 @@ def test_a_run_through_the_protocol_answers_as_the_fast_way(
     assert slow.values().num_rows == local.values().num_rows
 
 
-def test_a_live_run_through_the_protocol(tmp_path: Path) -> None:
+def test_live_run_through_the_protocol(tmp_path: Path) -> None:
     runs.collections(tmp_path, workers=2)
     trial = Trial(StorageRun(LocalStorage(tmp_path)), "live")
     for step in range(0, 3000, 500):

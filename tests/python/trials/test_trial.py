@@ -1,4 +1,4 @@
-"""What a person asks of a run."""
+"""The public interface of trials and tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from smdwidgets.trials.resolver import StepResolver
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two modes, several tensors, one of them not in every step."""
+    """A run with two modes and several tensors; one tensor is missing from some steps."""
     root = tmp_path / "mlp"
     runs.collections(root, given=[Collection("weights", ["weight$"], ["odd"]), Collection("empty")])
     for step in range(0, 60, 10):
@@ -48,7 +48,7 @@ def trial(path: Path) -> Trial:
     return create_trial(path)
 
 
-def test_opening_by_every_spelling_of_a_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_forms_of_a_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(path.parent))
     monkeypatch.setenv("USERPROFILE", str(path.parent))
     monkeypatch.chdir(path.parent)
@@ -73,18 +73,20 @@ def test_opening_by_every_spelling_of_a_path(path: Path, monkeypatch: pytest.Mon
         ({"path": "x", "profiler": True}, SMDebugNotImplementedError, "profiler"),
     ],
 )
-def test_what_is_no_run_is_said_at_once(given: dict[str, object], error: type[Exception], said: str) -> None:
+def test_directory_without_a_run_is_rejected_at_once(
+    given: dict[str, object], error: type[Exception], said: str
+) -> None:
     with pytest.raises(error, match=said):
         create_trial(**given)
 
 
-def test_a_missing_run_is_a_file_not_found() -> None:
+def test_missing_run_raises_file_not_found() -> None:
     with pytest.raises(FileNotFoundError):
         create_trial("/no/such/run")
 
 
 @pytest.mark.parametrize("bad", [(2, 1), (2, 2), (-1, 3), (1.5, None), ("1", None), (1, 2, 3), 4, (True, None)])
-def test_ranges_that_make_no_sense(path: Path, bad: object) -> None:
+def test_invalid_ranges(path: Path, bad: object) -> None:
     with pytest.raises(AssertionError, match="range_steps"):
         create_trial(path, range_steps=bad)  # type: ignore[arg-type]
 
@@ -123,7 +125,7 @@ def test_steps_and_modes(trial: Trial) -> None:
         trial.steps(1)  # type: ignore[arg-type]
 
 
-def test_answers_are_ones_own(trial: Trial) -> None:
+def test_results_are_not_shared(trial: Trial) -> None:
     for ask in (trial.steps, trial.tensor_names, trial.tensor("loss").steps, trial.modes, trial.workers):
         before = list(ask())
         ask().clear()
@@ -153,13 +155,11 @@ def test_collections(trial: Trial) -> None:
     assert set(trial.collections()) == {"default", "weights", "empty"}
     assert trial.collection("weights").include_regex == ["weight$"]
     assert trial.tensor_names(collection="empty") == []
-    # Rules ask for what the frameworks call by the same name, saved or not.
+    # Rules request collections that frameworks use, whether they were saved or not.
     assert trial.tensor_names(collection="gradients") == []
 
 
-def test_an_unknown_collection_is_created_empty_and_may_be_filled(
-    trial: Trial, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unknown_collection_is_created_empty_and_can_be_filled(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
     mine = trial.collection("mine")
     assert (mine.name, mine.include_regex, mine.tensor_names) == ("mine", [], set())
     assert trial.tensor_names(collection="mine") == []
@@ -175,7 +175,7 @@ def test_an_unknown_collection_is_created_empty_and_may_be_filled(
     assert caplog.messages == []
 
 
-def test_a_misspelt_collection_is_a_warning(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
+def test_misspelt_collection_is_a_warning(trial: Trial, caplog: pytest.LogCaptureFixture) -> None:
     assert trial.tensor_names(collection="weihgts") == []
     assert trial.collection("weihgts").tensor_names == set()
     with pytest.raises(TypeError, match="coll_name must be a string, got int"):
@@ -183,7 +183,7 @@ def test_a_misspelt_collection_is_a_warning(trial: Trial, caplog: pytest.LogCapt
     assert ["no collection 'weihgts'. Did you mean 'weights'?" in message for message in caplog.messages] == [True]
 
 
-def test_a_collection_that_the_run_gains_replaces_the_empty_one(tmp_path: Path) -> None:
+def test_new_collection_of_the_run_replaces_the_empty_one(tmp_path: Path) -> None:
     hook = Hook(tmp_path)
     hook.save_tensor("a", 1.0)
     hook.step()
@@ -196,13 +196,13 @@ def test_a_collection_that_the_run_gains_replaces_the_empty_one(tmp_path: Path) 
         assert trial.tensor_names(collection="late") == ["b"]
 
 
-def test_modes_of_global_steps_under_smdebugs_name(trial: Trial) -> None:
+def test_modes_of_global_steps_with_the_name_of_smdebug(trial: Trial) -> None:
     expected = {step: (trial.mode(step), trial.mode_step(step)) for step in trial.steps(show_incomplete_steps=True)}
     assert trial._global_to_mode == expected
     assert len(expected) > 2
 
 
-def test_errors_name_the_nearest(trial: Trial) -> None:
+def test_errors_suggest_the_nearest_name(trial: Trial) -> None:
     assert not trial.has_tensor("fc1.wieght")
     with pytest.raises(TensorUnavailable, match=r"Did you mean 'fc1\.weight'"):
         trial.tensor("fc1.wieght")
@@ -257,7 +257,7 @@ def test_arrays_outlive_their_trial(path: Path) -> None:
     assert "closed" in repr(tensor)
 
 
-def test_a_missing_step_is_resolved_once_when_the_run_has_ended(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_step_is_resolved_once_after_the_run_has_ended(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     trial.steps()
     assert trial.loaded_all_steps
     resolved = []
@@ -270,7 +270,7 @@ def test_a_missing_step_is_resolved_once_when_the_run_has_ended(trial: Trial, mo
     assert resolved == [11, 10]
 
 
-def test_what_is_not_there(trial: Trial) -> None:
+def test_missing_tensors_and_steps(trial: Trial) -> None:
     odd = trial.tensor("odd")
     for ask in (odd.value, odd.shape, lambda step: odd.reduction_value(step, "mean"), odd.reduction_values):
         with pytest.raises(TensorUnavailableForStep, match="step 10"):
@@ -284,7 +284,7 @@ def test_what_is_not_there(trial: Trial) -> None:
         odd.step(10)
 
 
-def test_a_step_to_come(tmp_path: Path) -> None:
+def test_future_step(tmp_path: Path) -> None:
     trial = create_trial(runs.run(tmp_path, range(3), ended=False))
     with pytest.raises(StepNotYetAvailable, match="wait_for_steps"):
         trial.tensor("x").value(3)
@@ -292,7 +292,7 @@ def test_a_step_to_come(tmp_path: Path) -> None:
     assert trial.tensor("x").value(3)[0] == 3
 
 
-def test_reductions_saved_and_computed(tmp_path: Path) -> None:
+def test_saved_and_computed_reductions(tmp_path: Path) -> None:
     from smdwidgets._core import reduction_name
 
     value = np.array([[1.0, -2.0], [3.0, 4.0]], np.float32)
@@ -306,7 +306,7 @@ def test_reductions_saved_and_computed(tmp_path: Path) -> None:
     trial = create_trial(runs.end(tmp_path))
     assert trial.tensor_names() == ["full", "only", "shape"]
     full, only, shape = (trial.tensor(name) for name in trial.tensor_names())
-    assert full.reduction_value(0, "l2", abs=True) == 7.0  # as it was saved, whatever it is
+    assert full.reduction_value(0, "l2", abs=True) == 7.0  # as it was saved, without recomputing
     assert full.reduction_value(0, "l2") == pytest.approx(np.sqrt(30))
     assert full.reduction_value(0, "std") == pytest.approx(value.std())
     assert full.reduction_values(0) == {("l2", True): 7.0}
@@ -325,7 +325,7 @@ def test_reductions_saved_and_computed(tmp_path: Path) -> None:
     assert raised.value.tname == "only"
 
 
-def test_text_has_no_mean(tmp_path: Path) -> None:
+def test_strings_have_no_mean(tmp_path: Path) -> None:
     runs.collections(tmp_path)
     runs.step(tmp_path, 0, {"words": np.array(["a", "bc"])})
     words = create_trial(runs.end(tmp_path)).tensor("words")
@@ -358,7 +358,7 @@ def test_pickling(path: Path) -> None:
     assert pickle.loads(pickle.dumps(trial.tensor("odd"))).value(30).tolist() == [0, 1, 2, 3]
 
 
-def test_sixteen_threads_on_one_live_trial(tmp_path: Path) -> None:
+def test_sixteen_threads_read_one_live_trial(tmp_path: Path) -> None:
     trial = create_trial(runs.run(tmp_path, range(3), ended=False))
     wrong: list[BaseException] = []
     stop = threading.Event()
@@ -390,7 +390,7 @@ def test_sixteen_threads_on_one_live_trial(tmp_path: Path) -> None:
     assert trial.loaded_all_steps
 
 
-def test_a_mode_step_that_a_restart_repeated(tmp_path: Path) -> None:
+def test_mode_step_repeated_by_a_restart(tmp_path: Path) -> None:
     runs.collections(tmp_path)
     for step, at in enumerate([0, 1, 0, 1, 2]):
         values = {"x": [float(step)], **({"late": [float(step)]} if step > 2 else {})}
@@ -400,14 +400,14 @@ def test_a_mode_step_that_a_restart_repeated(tmp_path: Path) -> None:
     assert trial.steps(modes.TRAIN) == x.steps(modes.TRAIN) == [0, 1, 2]
     assert trial.steps() == x.steps() == [0, 1, 2, 3, 4]
     assert [trial.global_step(modes.TRAIN, step) for step in range(3)] == [0, 1, 4]
-    assert [x.value(step)[0] for step in range(5)] == [0, 1, 2, 3, 4]  # none hides another
+    assert [x.value(step)[0] for step in range(5)] == [0, 1, 2, 3, 4]  # both are visible
     assert x.value(1, modes.TRAIN)[0] == 1
     assert late.steps(modes.TRAIN) == [1, 2]
     assert late.value(1, modes.TRAIN)[0] == 3
     assert list(late.values(modes.TRAIN)) == [1, 2]
 
 
-def test_a_hostile_index_reads_nothing_outside(tmp_path: Path) -> None:
+def test_hostile_index_reads_nothing_outside_the_run(tmp_path: Path) -> None:
     run = tmp_path / "run"
     runs.run(run, range(2))
     (tmp_path / "secret").write_bytes((run / "events/000000000000/000000000000_worker_0.tfevents").read_bytes())

@@ -1,4 +1,4 @@
-"""Every wait ends: with the thing, with an error that says what was waited for, or with Ctrl-C."""
+"""Every wait ends: with a result, an error that names what is missing, or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def later(seconds: float, do: object, *args: object) -> threading.Timer:
     return timer
 
 
-def test_a_step_that_comes(tmp_path: Path) -> None:
+def test_step_that_arrives(tmp_path: Path) -> None:
     trial = create_trial(runs.run(tmp_path, range(2), ended=False))
     timer = later(0.2, runs.step, tmp_path, 2)
     trial.wait_for_steps([0, 2], timeout=30)
@@ -40,7 +40,7 @@ def test_a_step_that_comes(tmp_path: Path) -> None:
     timer.join()
 
 
-def test_a_step_that_does_not(tmp_path: Path) -> None:
+def test_step_that_does_not_arrive(tmp_path: Path) -> None:
     trial = create_trial(runs.run(tmp_path, [0, 2], ended=False))
     with pytest.raises(WaitTimeout, match=r"step 3 of GLOBAL.*last step so far: 2"):
         trial.wait_for_steps([3], timeout=0.1)
@@ -69,7 +69,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
     assert trial.steps() == [0]
 
 
-def test_polls_seldom_but_at_once_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polling_interval_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     now = [0.0]
     monkeypatch.setattr(wait.time, "monotonic", lambda: now[0])
@@ -87,16 +87,14 @@ def test_polls_seldom_but_at_once_at_first(monkeypatch: pytest.MonkeyPatch) -> N
     assert sum(pauses) == pytest.approx(60)
 
 
-def test_says_after_a_while_what_it_waits_for(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_long_wait_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(wait, "LOG_AFTER", 0.05)
     with caplog.at_level(logging.WARNING, "smdwidgets"), pytest.raises(WaitTimeout):
         wait_until(lambda: False, lambda: "rain", 0.3)
     assert "Still waiting for rain" in caplog.text
 
 
-def test_a_run_about_to_begin(tmp_path: Path) -> None:
+def test_run_that_starts_later(tmp_path: Path) -> None:
     root = tmp_path / "later"
     timer = later(0.2, runs.run, root, range(2))
     trial = create_trial(root, wait=30)
@@ -117,7 +115,7 @@ def test_collection_files_of_all_workers(tmp_path: Path) -> None:
     timer.join()
 
 
-def test_a_run_that_ended_without_them(tmp_path: Path) -> None:
+def test_run_that_ended_without_collection_files(tmp_path: Path) -> None:
     runs.collections(tmp_path, workers=2, written=[1])
     runs.end(tmp_path)
     with pytest.raises(MissingCollectionFiles, match="1 of 2"):
@@ -135,12 +133,12 @@ def test_incomplete_steps(tmp_path: Path) -> None:
         runs.step(tmp_path, step, worker="worker_1", mode=modes.TRAIN, mode_step=step)
     trial = create_trial(tmp_path)
     x = trial.tensor("x")
-    # Step 1 counts as complete: worker_1 has gone past it.
+    # Step 1 counts as complete: worker_1 has a later step.
     assert trial.steps() == x.steps() == x.steps(modes.TRAIN) == trial.steps(modes.TRAIN) == [0, 1, 2]
     assert trial.steps(show_incomplete_steps=True) == x.steps(modes.TRAIN, show_incomplete_steps=True) == [0, 1, 2, 3]
     assert [trial.has_passed_step(step).name for step in range(5)] == ["AVAILABLE"] * 3 + ["NOT_YET_AVAILABLE"] * 2
     assert x.workers(1) == ["worker_0"]
-    assert x.value(3)[0] == 3  # what is there may be read
+    assert x.value(3)[0] == 3  # available data may be read
     assert trial.last_complete_step == 2
     runs.step(tmp_path, 3, worker="worker_1")
     assert trial.has_passed_step(3) == StepState.AVAILABLE
@@ -149,7 +147,9 @@ def test_incomplete_steps(tmp_path: Path) -> None:
     assert trial.steps() == [0, 1, 2, 3, 4]
 
 
-def test_a_worker_that_is_gone_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_that_has_stopped_is_not_waited_for_indefinitely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW", "10")
     runs.collections(tmp_path, workers=2)
     for step in range(10):
@@ -179,7 +179,7 @@ def hide(root: Path, step: int) -> Path:
     return event.rename(event.with_suffix(".hidden"))
 
 
-def test_an_event_file_that_comes_after_its_index(tmp_path: Path) -> None:
+def test_event_file_that_arrives_after_its_index(tmp_path: Path) -> None:
     trial = create_trial(runs.run(tmp_path, range(2), ended=False))
     hidden = hide(tmp_path, 1)
     timer = later(0.2, hidden.rename, hidden.with_suffix(".tfevents"))
@@ -187,7 +187,7 @@ def test_an_event_file_that_comes_after_its_index(tmp_path: Path) -> None:
     timer.join()
 
 
-def test_an_event_file_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_file_that_never_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT", "0")
     trial = create_trial(runs.run(tmp_path, range(4), ended=False))
     x = trial.tensor("x")
@@ -203,10 +203,10 @@ def test_an_event_file_that_never_comes(tmp_path: Path, monkeypatch: pytest.Monk
     runs.end(tmp_path)
     with pytest.raises(TensorUnavailableForStep, match="the run has ended"):
         trial.tensor("x").reduction_value(3, "mean")
-    assert time.monotonic() - start < 100  # of the 200 s that it would wait for a running job
+    assert time.monotonic() - start < 100  # of the 200 s that it would wait for a running training
 
 
-def test_a_run_that_vanishes(tmp_path: Path) -> None:
+def test_run_that_is_deleted(tmp_path: Path) -> None:
     import shutil
 
     root = tmp_path / "run"
@@ -217,15 +217,13 @@ def test_a_run_that_vanishes(tmp_path: Path) -> None:
         trial.tensor("x").value(0)
 
 
-def test_a_directory_without_a_run_is_waited_for_and_soon_said_how_to_wait_less(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_directory_without_a_run_is_waited_for_with_a_hint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(WaitTimeout):
         create_trial(tmp_path, wait=1.2)
     assert "Set the timeout with create_trial(path, wait=seconds), or press Ctrl-C." in caplog.text
 
 
-def test_a_local_trial_of_a_log_says_what_it_is(tmp_path: Path) -> None:
+def test_local_trial_of_a_log_names_the_right_function(tmp_path: Path) -> None:
     (tmp_path / "events.out.tfevents.1.host").touch()
     with pytest.raises(RunNotFound, match="TensorBoard event files"):
         LocalTrial("log", tmp_path)

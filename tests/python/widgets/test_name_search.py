@@ -1,4 +1,4 @@
-"""The tensor tree's regular expressions are matched in the kernel, under a time limit."""
+"""Regular expressions of the tensor tree are matched in the kernel."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def test_matches_ignore_case_and_give_utf16_offsets() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["layer(", "[a", "*", "(?P<x"])
-def test_an_invalid_pattern_is_named(pattern: str) -> None:
+def test_invalid_pattern_is_reported(pattern: str) -> None:
     with pytest.raises(SMDebugValueError, match="invalid pattern") as raised:
         search_names(pattern, ["layer"])
     assert repr(pattern) in str(raised.value)
 
 
-def test_the_limit_covers_all_names() -> None:
+def test_time_limit_covers_all_names() -> None:
     started = time.monotonic()
     with pytest.raises(RegexTooSlow):
         search_names(SLOW[0], SLOW[1] * 100, limit=0.2)
-    assert time.monotonic() - started < 30  # the engine reads the clock about once a second
+    assert time.monotonic() - started < 30  # the engine checks the time about once a second
 
 
-def test_a_cancelled_search_stops() -> None:
+def test_cancelled_search_stops() -> None:
     seen = iter([False, True])
     assert search_names("a", ["a", "a", "a"], lambda: next(seen)) == ([[0, 0, 1]], 1)
 
@@ -50,7 +50,7 @@ def test_matches_are_capped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None
     assert total == 5
 
 
-def test_a_page_searches_the_names_it_has_received(tmp_path: Path) -> None:
+def test_page_searches_the_names_it_has_received(tmp_path: Path) -> None:
     root = begin(tmp_path / "run")
     save(root, 0, {name: np.float32(1) for name in ("fc1.weight", "fc1.bias")})
     widget = smdwidgets.explore(end(root))
@@ -67,7 +67,7 @@ def test_a_page_searches_the_names_it_has_received(tmp_path: Path) -> None:
     widget.close()
 
 
-def test_a_slow_pattern_does_not_delay_other_requests(tmp_path: Path) -> None:
+def test_slow_pattern_does_not_delay_other_requests(tmp_path: Path) -> None:
     root = begin(tmp_path / "run")
     save(root, 0, {SLOW[1][0]: np.float32(1)})
     widget = smdwidgets.explore(end(root))

@@ -647,7 +647,7 @@ def test_sampled_percentiles_are_accurate(shape: tuple[int, ...]) -> None:
 
 
 def test_compared_tensors_share_bins(run: Path, tmp_path: Path) -> None:
-    """The tensors differ in range and steps, and one of them exceeds the bins during the training."""
+    """The tensors differ in range and steps; one exceeds the bins during the training."""
     other = begin(tmp_path / "other")
     for step in (0, 5):
         save(other, step, {"fc1.weight": 40 * weights(step)})
@@ -682,7 +682,7 @@ def test_compared_tensors_share_bins(run: Path, tmp_path: Path) -> None:
 
 
 def test_recomputed_frames_are_streamed(tmp_path: Path) -> None:
-    """Recomputing the frames of a long run must not keep all of them in memory at once."""
+    """Recomputing the frames of a long run does not keep all of them in memory."""
     root = begin(tmp_path / "run")
     for step in range(400):
         save(root, step, {"x": np.full(4000, step % 7, np.float32)})

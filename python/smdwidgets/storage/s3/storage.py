@@ -230,7 +230,7 @@ class S3Storage:
                 yield from self._unless_missing(names[full], content)
 
     def _read_directly(self, todo: Iterator[str]) -> Iterator[tuple[str, bytes | SMDebugError | None]]:
-        """Yield objects read directly, after one read with boto3 as the template if needed."""
+        """Yield objects read directly. If needed, boto3 reads the first one as template."""
         if self._direct is not None and not self._direct.ready:
             for full in islice(todo, 1):
                 try:

@@ -1,4 +1,4 @@
-"""Logs that are held in memory: every value without its files."""
+"""Logs opened with `hold=True`: all values are available without the files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = 12
 
 
 def written(path: Path) -> Path:
-    """A log with every kind of value that tensorboardX has."""
+    """A log with every kind of value of tensorboardX."""
     rng = np.random.default_rng(0)
     edges = np.linspace(-3, 3, 31)
     with writer(path) as out:
@@ -34,7 +34,7 @@ def written(path: Path) -> Path:
 
 
 def newer(path: Path) -> Path:
-    """The same in the forms of TensorFlow 2, and a tensor of somebody's own."""
+    """The same in the format of TensorFlow 2, with a custom tensor."""
     rng = np.random.default_rng(1)
     edges = np.linspace(-3, 3, 31)
     png = io.BytesIO()
@@ -47,8 +47,8 @@ def newer(path: Path) -> Path:
     return path
 
 
-def told(trial: TensorBoardTrial) -> dict[str, list[object]]:
-    """All values in all ways in which they are given."""
+def all_values(trial: TensorBoardTrial) -> dict[str, list[object]]:
+    """Read all values in all ways."""
     found: dict[str, list[object]] = {}
     for name in trial.tensor_names():
         tensor = trial.tensor(name)
@@ -62,19 +62,19 @@ def told(trial: TensorBoardTrial) -> dict[str, list[object]]:
     return found
 
 
-def test_every_value_is_given_without_the_files(tmp_path: Path) -> None:
+def test_every_value_is_available_without_the_files(tmp_path: Path) -> None:
     run = written(tmp_path / "run")
     theirs = accumulated(run)
     newer(run)
     with create_trial(run, live=False) as trial, create_trial(run, live=False, hold=True) as held:
         assert isinstance(trial, TensorBoardTrial)
         assert isinstance(held, TensorBoardTrial)
-        expected = told(trial)
+        expected = all_values(trial)
         for file in run.iterdir():
             file.write_bytes(b"\0" * file.stat().st_size)
-        assert told(held) == expected
+        assert all_values(held) == expected
         shutil.rmtree(run)
-        assert told(held) == expected
+        assert all_values(held) == expected
         for tag, rows in theirs["histograms"].items():
             for step, _, (_, _, num, _, _, limits, counts) in rows:
                 fields = held.event(tag, step).value
@@ -85,7 +85,7 @@ def test_every_value_is_given_without_the_files(tmp_path: Path) -> None:
             trial.tensor("kernel").value(1)
 
 
-def test_what_is_new_is_held_and_a_file_that_is_replaced_is_let_go(tmp_path: Path) -> None:
+def test_new_values_are_added_and_those_of_replaced_files_are_dropped(tmp_path: Path) -> None:
     first, second, third = (event(value("t", tensor(np.full(50, float(at)), 2), "mine"), at) for at in range(3))
     with create_trial(log(tmp_path, first), live=True, hold=True) as trial:
         assert trial.tensor("t").value(0)[7] == 0
@@ -99,7 +99,7 @@ def test_what_is_new_is_held_and_a_file_that_is_replaced_is_let_go(tmp_path: Pat
         assert trial.tensor("t").value(2)[7] == 2
 
 
-def test_a_bad_value_that_is_held_is_an_error_of_its_own(tmp_path: Path) -> None:
+def test_invalid_value_affects_only_its_entry(tmp_path: Path) -> None:
     png = io.BytesIO()
     Image.fromarray(np.zeros((2, 2), np.uint8)).save(png, "PNG")
     images = {1: b"\x89PNG\r\n\x1a\n none", 2: png.getvalue()}
@@ -109,7 +109,7 @@ def test_a_bad_value_that_is_held_is_an_error_of_its_own(tmp_path: Path) -> None
         assert trial.tensor("i").value(2).shape == (2, 2, 1)
 
 
-def test_a_cache_knows_no_values_but_scalars(tmp_path: Path) -> None:
+def test_cache_stores_only_scalars(tmp_path: Path) -> None:
     many = scalars({"loss": [float(step) for step in range(40_000)]})
     picture = event(value("t", tensor(np.arange(9.0), 2), "mine"), 1)
     for run, content in (("scalars", many), ("more", many + picture)):
