@@ -90,13 +90,16 @@ class FileReader:
         while offset < len(data):
             head = data[offset : offset + _HEADER]
             size = _HEADER + int.from_bytes(head[:8], "little") + _FOOTER
-            if len(head) == _HEADER and int.from_bytes(head[8:], "little") != _core.masked_crc(head[:8]):
+            location = f"{shown(str(self._path), 400)}, byte {offset}"
+            stored, computed = int.from_bytes(head[8:], "little"), _core.masked_crc(head[:8])
+            if len(head) == _HEADER and stored != computed:
                 raise CorruptDataError(
-                    f"{shown(str(self._path), 400)}: the record at offset {offset} has a wrong checksum of its length"
+                    f"{location}: record header checksum mismatch: stored {stored:#010x}, computed {computed:#010x}"
                 )
-            if len(head) < _HEADER or offset + size > len(data):
+            expected = size if len(head) == _HEADER else _HEADER
+            if expected > len(data) - offset:
                 raise CorruptDataError(
-                    f"{shown(str(self._path), 400)}: the record at offset {offset} is truncated: {len(data) - offset} bytes left"
+                    f"{location}: truncated data: expected {expected} bytes, got {len(data) - offset}"
                 )
             yield offset, size
             offset += size

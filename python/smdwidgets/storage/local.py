@@ -108,7 +108,7 @@ class LocalStorage:
         inside = os.path.realpath(self._root)
         # `realpath` resolves links, so that links to files outside the run are rejected.
         if not os.path.realpath(path).startswith(inside.rstrip(os.sep) + os.sep):
-            raise OutsideRunError(f"{key!r} leads out of the run directory {self._root!r}")
+            raise OutsideRunError(f"key {key!r} points outside the run {self._root!r}")
         return path
 
 

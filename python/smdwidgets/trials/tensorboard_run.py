@@ -191,7 +191,7 @@ class TensorBoardRun(Run):
         for entry, data in zip(entries, read, strict=True):
             if len(data) < entry.length:
                 raise RunIOError(
-                    f"{entry.event_key}, byte {entry.offset}: expected {entry.length} bytes, got {len(data)}; the file was "
+                    f"{entry.event_key}, byte {entry.offset}: truncated data: expected {entry.length} bytes, got {len(data)}; the file was "
                     "truncated after it was indexed; reopen the run"
                 )
         return [entry.checked(bytes(data)) for entry, data in zip(entries, read, strict=True)]

@@ -36,7 +36,7 @@ impl fmt::Display for Location {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The data ends inside a record or message. In a growing file: retry when there is more.
-    #[error("{location}: unexpected end of data: {needed} bytes needed, {found} available")]
+    #[error("{location}: truncated data: expected {needed} bytes, got {found}")]
     Truncated {
         /// Where the incomplete item starts.
         location: Location,

@@ -104,7 +104,7 @@ def ask_for_each(store: S3Storage, keys: list[str]) -> list[str]:
                 lambda key: list(store.read_many(["plain", key])),
             ]
             for ask in ways:
-                with pytest.raises(OutsideRunError, match="leads out of the run"):
+                with pytest.raises(OutsideRunError, match="points outside the run"):
                     ask(key)
             continue
         many = dict(store.read_many([key, "plain"]))

@@ -83,7 +83,7 @@ def test_exists_matches_the_exact_key(storage: S3Storage) -> None:
 
 @pytest.mark.parametrize("key", ["../other/secret", "events/../../other/secret", "./events/001"])
 def test_dot_segments_are_rejected(storage: S3Storage, key: str) -> None:
-    with pytest.raises(OutsideRunError, match="leads out of the run"):
+    with pytest.raises(OutsideRunError, match="points outside the run"):
         storage.read(key)
 
 

@@ -48,4 +48,4 @@ def test_damaged_tensor_is_displayed(tmp_path: Path) -> None:
     event = tmp_path / "events/000000000000/000000000000_worker_0.tfevents"
     event.write_bytes(event.read_bytes()[:20])
     assert "unreadable" in repr(trial.tensor("x"))
-    assert "unexpected end of data" in trial.tensor("x")._repr_html_()
+    assert "truncated data" in trial.tensor("x")._repr_html_()

@@ -59,7 +59,7 @@ def test_keys_outside_the_run(tmp_path: Path, key: str) -> None:
         (root / "link").write_text("no links on this system")
     storage = LocalStorage(root)
     if (root / key).is_symlink() or ".." in key or key.startswith("folder"):
-        with pytest.raises(OutsideRunError, match="leads out"):
+        with pytest.raises(OutsideRunError, match="points outside the run"):
             storage.read(key)
     else:
         with pytest.raises(SMDebugError):

@@ -21,7 +21,7 @@ from smdwidgets.storage.protocol import Range
 from smdwidgets.storage.s3.cache import CacheInfo, DiskCache, MemoryCache
 from smdwidgets.storage.s3.direct import DirectGets
 from smdwidgets.storage.s3.download import Cancelled, Downloader
-from smdwidgets.storage.s3.errors import S3Error, S3ObjectMissing, from_client_error, from_transport_error, s3_url
+from smdwidgets.storage.s3.errors import S3Error, S3ObjectMissing, from_client_error, from_transport_error
 from smdwidgets.storage.s3.forks import reset_in_forks
 from smdwidgets.storage.s3.plan import Get, coalesce
 from smdwidgets.storage.s3.requests import RequestCount, RequestCounter
@@ -410,7 +410,7 @@ class S3Storage:
         # S3 treats `..` literally, but proxies may not, so such a key could read another object.
         if any(part in {".", ".."} for part in key.split("/")):
             raise OutsideRunError(
-                f"{s3_url(self.bucket, self._below_prefix(key))} leads out of the run: it contains '.' or '..' as a path component"
+                f"key {key!r} points outside the run {self.url!r}: it contains '.' or '..' as a path component"
             )
         return self._below_prefix(key)
 

@@ -132,7 +132,7 @@ fn bad_record_is_one_error() {
     assert_eq!(failed, [0, 2, 5, 6]);
     let says = |at: usize| reduced.failed[at].1.to_string();
     assert!(says(0).contains("in the index file, computed") && says(0).contains(&event_key(0, "w")), "{}", says(0));
-    assert!(says(2).contains("unexpected end of data"), "{}", says(2));
+    assert!(says(2).contains("truncated data"), "{}", says(2));
     let sums = f64s(&reduced.columns[0]);
     assert_eq!((sums[1].is_nan(), sums[3], sums[4]), (false, 150.0, 1.0));
     assert!(sums[0].is_nan() && sums[2].is_nan());
