@@ -26,9 +26,14 @@ SUFFIXES = (".ipynb", ".md", ".mjs", ".py", ".pyi", ".rs", ".sh", ".toml", ".ts"
 
 # Folders and files whose texts are being rewritten. Remove an entry with the last of its offenders.
 NOT_YET_REWRITTEN: tuple[str, ...] = (
+    "docs/diagnosis.md",
+    "python/smdwidgets/cli/diagnose.py",
+    "python/smdwidgets/diagnosis/",
     "python/smdwidgets/hooks/",
+    "tests/diagnosis/",
     "tests/e2e/",
     "tests/frameworks/",
+    "tests/python/diagnosis/",
     "tests/python/hooks/",
 )
 

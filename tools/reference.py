@@ -1,4 +1,6 @@
-"""Write the API reference, docs/reference/, from docstrings and signatures: `python tools/reference.py [--check]`.
+"""Write the API reference, docs/reference/, from docstrings and signatures.
+
+Usage: `python tools/reference.py [--check]`.
 
 The package is parsed, not imported, so neither the compiled extension nor a framework is needed. With `--check` nothing is
 written; the exit status is 1 if a page is out of date or a public name has no docstring.
@@ -129,7 +131,10 @@ class Reference:
                 yield name, target
 
     def _homes(self) -> dict[str, Entry]:
-        """Return the entry of each public object by its path. Its page is that of the nearest module that exports it."""
+        """Return the entry of each public object by its path.
+
+        Its page is that of the nearest module that exports it.
+        """
         homes: dict[str, Entry] = {}
         for module in self.modules:
             for name, target in self.exported[module]:
@@ -287,7 +292,7 @@ class Reference:
     # Docstrings
 
     def _docstring(self, target: griffe.Object, cls: griffe.Class | None = None) -> griffe.Docstring | None:
-        """Return the docstring, for an override also the one of the method that it overrides."""
+        """Return the docstring, for an override also that of the overridden method."""
         if target.docstring or cls is None:
             return target.docstring
         overridden = (base.members.get(target.name) for base in cls.mro())

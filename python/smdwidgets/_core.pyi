@@ -351,7 +351,9 @@ class StepWriter:
         `original` is the framework's name of the tensor.
         """
     def shard(self, name: str, shard: str) -> None:
-        """Record the position of this worker's part of a sharded tensor: a JSON value in ASCII on one line."""
+        """Record the position of this worker's part of a sharded tensor.
+
+        The position is a JSON value in ASCII on one line."""
     def publish(self) -> None:
         """Make the step visible with the tensors written so far.
 
@@ -501,7 +503,10 @@ class Catalog:
     def has_shards(self) -> bool:
         """Whether the index files read contain positions of shards."""
     def shards(self, name: str, step: int) -> list[tuple[str, str, str]]:
-        """The parts of a sharded tensor: (worker, index file, position as JSON), by worker. Empty if it is not sharded."""
+        """The parts of a sharded tensor: (worker, index file, position as JSON).
+
+        They are sorted by worker; empty if the tensor is not sharded.
+        """
     def num_entries(self) -> int: ...
     def memory(self) -> int:
         """Memory in bytes."""

@@ -229,7 +229,9 @@ class TensorUnavailableForStep(SMDebugError):
 
 
 class IncompleteShardsError(TensorUnavailableForStep):
-    """Shards of a sharded tensor are missing at this step, so that the whole tensor cannot be assembled.
+    """Shards of a sharded tensor are missing at this step.
+
+    The whole tensor cannot be assembled.
 
     ``workers`` are workers of the run without a shard, ``ranges`` the missing ranges of indices.
 

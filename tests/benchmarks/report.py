@@ -1,4 +1,4 @@
-"""Write RESULTS.md: one section per benchmark program, replaced when the program has run."""
+"""Write RESULTS.md: one section per benchmark program, replaced by each run."""
 
 from __future__ import annotations
 

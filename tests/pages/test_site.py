@@ -1,4 +1,4 @@
-"""The pages are consistent: links resolve, lists are complete, figures are those that were measured."""
+"""The pages are consistent: links, lists and measured figures."""
 
 from __future__ import annotations
 

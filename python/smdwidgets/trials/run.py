@@ -186,7 +186,7 @@ class Run(ABC):
         """Return values as :func:`smdwidgets._core.values` does."""
 
     def sharded(self, name: str, step: int) -> Sharded | None:
-        """Return the shards of a tensor at a global step, or None if the tensor is not sharded."""
+        """Return the shards of a tensor at a global step, or None if it is not sharded."""
         return None
 
     def is_sharded(self, name: str, step: int) -> bool:

@@ -20,7 +20,10 @@ _Values = tuple["NDArray[Any] | list[NDArray[Any] | None]", list[tuple[int, Base
 
 
 def assembled_values(run: Run, rows: Sequence[Row], read: Callable[[Sequence[Row]], _Values]) -> _Values:
-    """Read values with ``read``, which reads single records; assemble sharded tensors without a worker."""
+    """Read values with ``read``, which reads single records.
+
+    Assemble sharded tensors without a worker.
+    """
     sharded: dict[int, Sharded] = {}
     failed: list[tuple[int, BaseException]] = []
     records: list[Row] = []
@@ -75,7 +78,7 @@ def _stacked(values: list[NDArray[Any] | None]) -> NDArray[Any] | list[NDArray[A
 
 
 def assembled_reductions(run: Run, swept: dict[str, Any]) -> dict[str, Any]:
-    """Replace the rows of sharded tensors, which are those of one shard, by the reductions of the whole tensors."""
+    """Replace the rows of shards by the reductions of the whole tensors."""
     names = [name for name in swept if name not in ("name", "step", "mode", "mode_step", "worker", "error")]
     errors: dict[int, BaseException] = dict(swept["error"])
     columns: dict[str, list[Any]] = {}
@@ -104,7 +107,9 @@ _COUNTS = {"size": "n", "nan": "nan", "pos_inf": "pos_inf", "neg_inf": "neg_inf"
 
 
 def reductions_of(run: Run, sharded: Sharded, names: Sequence[str]) -> dict[str, Any]:
-    """Return reductions and counts of a sharded tensor: of the values if they were saved, else combined from saved ones."""
+    """Return reductions and counts of a sharded tensor.
+
+    They are computed from the values if these were saved, else combined from saved reductions."""
     try:
         value = whole_value(run, sharded)
     except TensorUnavailableForStep:

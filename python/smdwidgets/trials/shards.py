@@ -1,4 +1,6 @@
-"""Assemble sharded tensors: where each worker's shard lies, and the whole tensor or its reductions from all shards.
+"""Assemble sharded tensors from the shards of all workers.
+
+A position says where a worker's shard belongs; reductions are combined, too.
 
 A worker of a sharded training saves its own shard and records the position in its index file (docs/format.md). Positions come
 from files, so they are checked before anything is allocated: a whole tensor takes as much memory as the shards that were read.

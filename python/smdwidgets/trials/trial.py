@@ -556,7 +556,10 @@ class Tensor:
         return any(self._index.find(self.name, sharded.step, worker) for worker in sharded.shards)
 
     def _assembled(self, sharded: Sharded, step_num: int, mode: ModeKeys) -> NDArray[Any]:
-        """Return the value of a sharded tensor; check once for shards that were written since the last refresh."""
+        """Return the value of a sharded tensor.
+
+        Check once for shards that were written since the last refresh.
+        """
 
         def read(worker: str) -> NDArray[Any]:
             return self._read(self._index.find(self.name, sharded.step, worker), step_num, mode)

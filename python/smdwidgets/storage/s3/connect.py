@@ -104,7 +104,9 @@ def connect(*, session: boto3.Session | None = None, endpoint_url: str | None = 
 
 
 def _fast_session() -> Any:
-    """Create a botocore session with a fast timestamp parser and a shared loader of service models.
+    """Create a botocore session with a fast timestamp parser and a shared loader.
+
+    The loader reads service models.
 
     The default parser takes most of the time of a listing, and the models of a new loader most of the time of a connection.
     """
