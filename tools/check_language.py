@@ -31,7 +31,6 @@ NOT_YET_REWRITTEN: tuple[str, ...] = (
     "python/smdwidgets/diagnosis/",
     "python/smdwidgets/hooks/",
     "tests/diagnosis/",
-    "tests/e2e/",
     "tests/frameworks/",
     "tests/python/diagnosis/",
     "tests/python/hooks/",

@@ -1,4 +1,4 @@
-"""Fixtures of the browser tests: `lab`, `notebook7`, and `jupyter` for a test that must hold in both."""
+"""Fixtures of the browser tests: `lab`, `notebook7`, and `jupyter` for both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from e2e.jupyter import Jupyter, Server
 from e2e.training import WRITER
 
 FAILED = pytest.StashKey[bool]()
-# What is expected comes; how soon depends on what else the machine does.
+# The expected result arrives; how soon depends on the load of the machine.
 expect.set_options(timeout=30_000)
 
 
@@ -41,7 +41,7 @@ def browser(playwright: Playwright, repository: Path) -> Iterator[Browser]:
     )
     assert done.returncode == 0, done.stderr
     chromium = json.loads(done.stdout)
-    # Nothing but loopback has an address.
+    # Only loopback addresses resolve.
     args = [*chromium["args"], "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
     browser = playwright.chromium.launch(executable_path=chromium["path"], args=args, headless=True)
     yield browser
@@ -50,7 +50,7 @@ def browser(playwright: Playwright, repository: Path) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def shots(repository: Path) -> Path:
-    """Where screenshots are kept for people to look at."""
+    """The folder of screenshots, for review."""
     return repository / ".cache" / "screenshots"
 
 
@@ -76,7 +76,7 @@ def notebook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
 def _jupyter(request: pytest.FixtureRequest, server: str, browser: Browser, shots: Path) -> Iterator[Jupyter]:
     opened = Jupyter(request.getfixturevalue(server), browser, shots)
     yield opened
-    # A test that failed has said why; errors of the page would only hide it.
+    # A failed test has its own message; errors of the page would hide it.
     opened.close(check=not request.node.stash.get(FAILED, False))
 
 
@@ -100,7 +100,7 @@ def jupyter(request: pytest.FixtureRequest, browser: Browser, shots: Path) -> It
 
 @pytest.fixture
 def writer(tmp_path: Path, repository: Path) -> Iterator[subprocess.Popen[str]]:
-    """A training in another process: saves a step for each line it is sent."""
+    """A training in another process that saves a step for each line of its input."""
     command = [sys.executable, "-c", WRITER, str(tmp_path / "live"), str(repository / "tests")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, bufsize=1) as process:
         assert process.stdin

@@ -1,7 +1,7 @@
-"""A real Jupyter server on loopback, and a notebook of it open in a real browser.
+"""A real Jupyter server on loopback, with a notebook open in a real browser.
 
-The waits here are the ones that matter: a notebook is ready when its kernel's session is, not when an icon says idle,
-and nothing is awaited inside the page, where a promise that never settles has no time limit.
+A notebook is ready when its kernel's session is, not when an icon shows idle. Nothing is awaited inside the page,
+because a promise that never settles has no time limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READY = """(cells) => {
   return session && session.isReady && session.session && session.kernelDisplayStatus === "idle"
     && panel.content.widgets.length === cells;
 }"""
-# The command's promise settles when the cell has run and its outputs are there; it is noted, not awaited.
+# The command's promise settles after the cell has run and its outputs exist; it is recorded, not awaited.
 RUN = """([index, run]) => {
   const content = window.jupyterapp.shell.currentWidget.content;
   content.activeCellIndex = index;
@@ -47,12 +47,12 @@ CLEAR = """(index) => {
 CLEARED = "(index) => window.jupyterapp.shell.currentWidget.content.widgets[index].model.outputs.length === 0"
 THEME = """(name) => { window.jupyterapp.commands.execute("apputils:change-theme", { theme: name }); }"""
 
-# Notebook 7 says this of itself on every page.
+# Notebook 7 logs this on every page.
 KNOWN_NOISE = ("Cannot read properties of undefined (reading 'schema')",)
 
 
 def notebook_json(cells: Sequence[str]) -> dict[str, Any]:
-    """A notebook of these code cells."""
+    """Return a notebook with these code cells."""
     return {
         "cells": [
             {
@@ -72,7 +72,7 @@ def notebook_json(cells: Sequence[str]) -> dict[str, Any]:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """Return a port of this machine on which nothing listens."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
@@ -80,7 +80,7 @@ def free_port() -> int:
 
 
 class Server:
-    """JupyterLab ("lab") or Notebook 7 ("notebook") with a home of its own."""
+    """JupyterLab ("lab") or Notebook 7 ("notebook") with a separate home directory."""
 
     def __init__(self, app: str, root: Path) -> None:
         self.app = app
@@ -92,7 +92,7 @@ class Server:
         self._context: BrowserContext | None = None
 
     def context(self, browser: Browser) -> BrowserContext:
-        """The browser context of this server's pages: what one page has loaded, the next one has in its cache."""
+        """The browser context of this server's pages, which share a cache."""
         if self._context is None:
             self._context = browser.new_context()
         return self._context
@@ -114,7 +114,7 @@ class Server:
         }
         for home in homes.values():
             home.mkdir()
-        # Kernels must meet our warnings as a person does, not as pytest's own environment would have it.
+        # Kernels must have the default warning filters, not those of pytest.
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "JUPYTER_", "PYTHONWARNINGS"))}
         command = [
             sys.executable,
@@ -145,7 +145,7 @@ class Server:
             )
 
     def wait(self, seconds: float = 90) -> None:
-        """Until the server answers."""
+        """Wait until the server replies."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self._process.poll() is not None:
@@ -158,7 +158,7 @@ class Server:
         raise RuntimeError(f"the Jupyter server did not come up:\n{self.log.read_text(errors='replace')[-4000:]}")
 
     def stop(self) -> None:
-        """Ends the server and its kernels, which are its children."""
+        """Stop the server and its kernels, which are its children."""
         if os.name == "nt":
             subprocess.run(["taskkill", "/F", "/T", "/PID", str(self._process.pid)], capture_output=True, check=False)
             self._process.wait(30)
@@ -172,8 +172,8 @@ class Server:
                     continue
 
     def page_of(self, name: str) -> str:
-        """Address of a notebook."""
-        # A workspace of its own: JupyterLab would open the notebooks of earlier tests beside this one.
+        """Return the address of a notebook."""
+        # A separate workspace: JupyterLab would otherwise reopen the notebooks of earlier tests.
         place = f"lab/workspaces/{Path(name).parent}/tree" if self.app == "lab" else "notebooks"
         return f"{self.url}/{place}/{name}?token={TOKEN}"
 
@@ -188,7 +188,7 @@ class Notebook:
         self.foreign: list[str] = []
         self.errors: list[str] = []
         self._runs = 0
-        # Observed, not routed: routing would switch the browser's cache off, and JupyterLab is megabytes.
+        # Observed, not routed: routing would disable the browser's cache, and JupyterLab has megabytes of scripts.
         page.on("request", self._request)
         page.on("pageerror", lambda error: self._error(str(error)))
         page.on("console", self._console)
@@ -206,7 +206,7 @@ class Notebook:
             self.errors.append(text[:500])
 
     def open(self, name: str, cells: int, *, dark: bool = False) -> None:
-        """Shows a notebook and waits for its kernel."""
+        """Open a notebook and wait for its kernel."""
         self.page.goto(self.server.page_of(name), wait_until="domcontentloaded")
         self.page.wait_for_function(READY, arg=cells, timeout=90 * MS)
         light = "false" if dark else "true"
@@ -215,12 +215,12 @@ class Notebook:
             self.page.wait_for_function("(light) => document.body.dataset.jpThemeLight === light", arg=light)
 
     def theme(self, name: str) -> None:
-        """Changes the page's theme, as a person does."""
+        """Change the page's theme in the menu."""
         self.page.evaluate(THEME, name)
         self.page.wait_for_function("(name) => document.body.dataset.jpThemeName === name", arg=name)
 
     def run(self, index: int, *, wait: bool = True, seconds: float = 60) -> Notebook:
-        """Runs a cell; with `wait`, to its end."""
+        """Run a cell; with `wait`, until it has finished."""
         self._runs += 1
         self.page.evaluate(RUN, [index, self._runs])
         if wait:
@@ -228,41 +228,44 @@ class Notebook:
         return self
 
     def clear(self, index: int) -> None:
-        """Clears a cell's output, as a person does."""
+        """Clear a cell's output in the menu."""
         self.page.evaluate(CLEAR, index)
         self.page.wait_for_function(CLEARED, arg=index)
 
     def output(self, index: int) -> Any:
-        """Locator of a cell's output area."""
+        """Return the locator of a cell's output area."""
         return self.page.locator(".jp-Notebook .jp-CodeCell").nth(index).locator(".jp-Cell-outputArea")
 
     def text(self, index: int) -> str:
-        """What a cell printed or showed, as text."""
+        """Return what a cell printed or displayed, as text."""
         text: str = self.output(index).inner_text()
         return text.strip()
 
     def says(self, index: int, ending: str) -> None:
-        """Runs a cell until its output ends so: what a person chose travels beside what they run, and may arrive a moment later."""
+        """Run a cell until its output ends with this text.
+
+        State from the browser is sent separately from the cell, and may arrive later.
+        """
         heard: list[str] = []
         while len(heard) < 100 and not (heard and heard[-1].endswith(ending)):
             heard.append(self.run(index).text(index))
         assert heard[-1].endswith(ending), heard[-1]
 
     def screenshot(self, name: str, index: int | None = None) -> Path:
-        """Keeps a picture of the page, or of one cell's output, for people to look at."""
+        """Save a screenshot of the page, or of one cell's output, for review."""
         self.shots.mkdir(parents=True, exist_ok=True)
         path = self.shots / f"{name}.png"
         (self.page if index is None else self.output(index)).screenshot(path=str(path))
         return path
 
     def check(self) -> None:
-        """Nothing left the machine, and the page had nothing to complain of."""
+        """Assert that there were no requests beyond loopback, and no errors in the page."""
         assert not self.foreign, f"requests beyond loopback: {self.foreign}"
         assert not self.errors, f"errors in the browser's console: {self.errors}"
 
 
 class Jupyter:
-    """A server and a browser: opens notebooks, and checks each when the test is over."""
+    """A server and a browser: opens notebooks, and checks each after the test."""
 
     def __init__(self, server: Server, browser: Browser, shots: Path) -> None:
         self.server = server
@@ -281,7 +284,7 @@ class Jupyter:
         size: tuple[int, int] = (1280, 900),
         prepare: Callable[[Page], None] | None = None,
     ) -> Notebook:
-        """Opens a notebook of these cells (or a copy of this .ipynb) in a new tab.
+        """Open a notebook of these cells (or a copy of this .ipynb) in a new tab.
 
         The kernel's working directory is `folder` below the server's root, a new one by default. `prepare` gets the
         page before anything is loaded, to add init scripts.
@@ -299,7 +302,7 @@ class Jupyter:
         return self._show(page, page, folder, len(content["cells"]), dark)
 
     def reopen(self, folder: str, cells: int) -> Notebook:
-        """Opens a notebook that was opened before once more, with the kernel it has: another tab, of another person even."""
+        """Open a notebook again with its running kernel, as another tab or user does."""
         context = self._browser.new_context(viewport={"width": 1280, "height": 900})
         return self._show(context.new_page(), context, folder, cells, False)
 
@@ -310,7 +313,7 @@ class Jupyter:
         return notebook
 
     def close(self, *, check: bool) -> None:
-        """Closes what was opened and ends its kernels, so that the next test has the machine to itself."""
+        """Close all notebooks and stop their kernels."""
         opened, self._open = self._open, []
         for each, _ in opened:
             each.close()

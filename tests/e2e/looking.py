@@ -1,4 +1,4 @@
-"""What a person sees of a widget and does to it."""
+"""Read a widget in the browser, and use it with mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class Looking:
 
     @classmethod
     def at(cls, notebook: Notebook, cell: int = 0, nth: int = 0) -> Looking:
-        """The widget in a cell's output, once it is there."""
+        """Return the widget in a cell's output, once it is displayed."""
         el = notebook.output(cell).locator(".smdw").nth(nth)
         expect(el).to_be_visible(timeout=30_000)
         return cls(el)
 
     def figure(self, name: str) -> Locator:
-        """The picture of a panel."""
+        """Return the picture of a panel."""
         return self.el.locator(f".smdw-figure-{name}")
 
     def panel(self, name: str) -> Locator:
-        """A whole panel."""
+        """Return a whole panel."""
         return self.el.locator(f".smdw-panel-{name}")
 
     def at_step(self, step: int) -> Looking:
-        """Waits until the slider stands at a step."""
+        """Wait until the slider is at a step."""
         expect(self.box).to_have_value(str(step))
         return self
 
     def drag(self, *shares: float) -> Looking:
-        """Presses the mouse at the first of these places along the track, and moves it over the others."""
+        """Press the mouse at the first of these positions, and drag it over the others."""
         self.track.scroll_into_view_if_needed()
         box = self.track.bounding_box()
         assert box is not None
@@ -54,48 +54,51 @@ class Looking:
         return self.at_rest()
 
     def drawn(self) -> Looking:
-        """Waits until what was done is on the screen."""
+        """Wait until the current state is painted."""
         self.page.evaluate("() => new Promise((on) => requestAnimationFrame(() => requestAnimationFrame(() => on())))")
         return self
 
     def at_rest(self) -> Looking:
-        """Waits until the slider moves no more: a busy machine hands a page the last movements frames later."""
+        """Wait until the slider stops.
+
+        On a busy machine, a page receives the last movements frames later.
+        """
         stood = None
         while stood != (stood := self.drawn().box.input_value()):
             self.page.wait_for_timeout(100)
         return self
 
     def keys(self, *keys: str) -> Looking:
-        """Presses keys with the slider focused."""
+        """Press keys with the slider focused."""
         self.track.focus()
         for key in keys:
             self.page.keyboard.press(key)
         return self
 
     def go(self, step: int) -> Looking:
-        """Goes to a step by the number box."""
+        """Go to a step with the number box."""
         self.box.fill(str(step))
         self.box.press("Enter")
         return self.at_step(step)
 
     def choose(self, label: str, nth: int = 0) -> Looking:
-        """Chooses a tensor in the tree."""
+        """Select a tensor in the tree."""
         self.el.locator(".smdw-row").filter(has_text=label).nth(nth).click()
         return self
 
     def pixels(self, name: str) -> np.ndarray[Any, Any]:
-        """A figure as it is on the screen, [y, x, rgb]."""
+        """Return the pixels of a figure on the screen, [y, x, rgb]."""
         figure = self.figure(name)
-        # In the middle: the slider stays at the top and would lie over it.
+        # In the middle, because the slider stays at the top and would cover it.
         figure.evaluate("(el) => el.scrollIntoView({ block: 'center' })")
         return np.asarray(Image.open(io.BytesIO(figure.screenshot())).convert("RGB"))
 
     def hover(self, name: str, x: float, y: float) -> str:
-        """What a panel says of the place under the pointer."""
+        """Return the readout of a panel for the position of the pointer."""
         figure = self.figure(name)
         figure.hover(position={"x": x, "y": y}, force=True)
         return self.panel(name).locator(".smdw-readout").inner_text()
 
     def leave(self) -> None:
-        """Takes the pointer away from the pictures."""
+        """Move the pointer away from the pictures."""
         self.el.locator(".smdw-name").hover()

@@ -1,4 +1,4 @@
-"""Runs to look at, whose every number is known."""
+"""Runs for the browser tests, with known values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VANISHES_AT = 20
 
 
 def weight(step: int) -> np.ndarray:
-    """Few cells, so that each is seen; at step 7 some of them are no numbers."""
+    """Few cells, so that each is visible; at step 7 some are not finite."""
     value = np.random.default_rng(step).normal(step / 20, 0.5, (12, 16)).astype(np.float32)
     if step == 7:
         value[2, 3], value[4, 5], value[6, 7] = np.nan, np.inf, -np.inf
@@ -24,13 +24,13 @@ def weight(step: int) -> np.ndarray:
 
 
 def gradient(step: int) -> np.ndarray:
-    """Vanishes towards the end."""
+    """A vanishing gradient."""
     size = 1e-12 if step >= VANISHES_AT else 1e-2
     return (np.random.default_rng(1000 + step).normal(0, size, (12, 16))).astype(np.float32)
 
 
 def tensors(step: int) -> dict[str, tuple[Any, str]]:
-    """What is saved at a step: name to value and collection."""
+    """Return what is saved at a step: name to value and collection."""
     return {
         WEIGHT: (weight(step), "weights"),
         GRADIENT: (gradient(step), "gradients"),
@@ -45,7 +45,7 @@ def write(
     *,
     modes: bool = False,
 ) -> Path:
-    """A run that has ended; with `modes`, each fifth step evaluates."""
+    """Write an ended run; with `modes`, each fifth step is an evaluation."""
     with smd.Hook(root) as hook:
         for step in range(steps):
             hook.set_mode(ModeKeys.EVAL if modes and step % 5 == 4 else ModeKeys.TRAIN)

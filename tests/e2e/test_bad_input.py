@@ -1,4 +1,4 @@
-"""Whatever a run holds, and whatever becomes of it while it is looked at: a message in its place, and the rest goes on."""
+"""Damaged runs and runs that change while displayed: errors appear in place."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ODD = {
 
 
 def odd(step: int) -> dict[str, object]:
-    """Each tensor at every step, and one at two of them alone."""
+    """Return each tensor at every step, and one at two of them only."""
     holes = {"holes": (np.full((4, 6), float(step), np.float32), "weights")} if step in {3, 7} else {}
     return {**{name: (value, "weights") for name, value in ODD.items()}, **holes}
 
 
-def test_tensors_of_every_kind_are_shown_by_what_says_something_of_them(lab, tmp_path):
+def test_tensors_of_every_kind_are_displayed_suitably(lab, tmp_path):
     run = runs.write(tmp_path / "odd", 10, odd)
     notebook = lab.open(
         [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='nine')\nw", "w.value().shape"]
@@ -91,7 +91,7 @@ w
 """
 
 
-def test_a_run_that_is_damaged_raises_and_vanishes_while_it_is_on_the_screen(lab, tmp_path):
+def test_run_that_is_damaged_unreadable_and_deleted_while_displayed(lab, tmp_path):
     run = runs.write(tmp_path / "run")
     (run / "training_job_end.ts").unlink()
     notebook = lab.open(
@@ -112,7 +112,7 @@ def test_a_run_that_is_damaged_raises_and_vanishes_while_it_is_on_the_screen(lab
     notebook.run(2)
     expect(message).not_to_contain_text("enough", timeout=20_000)
 
-    # Half of a step's file is overwritten: that step says so, with file and offset, and the others are as they were.
+    # Half of a step's file is overwritten: that step has an error with file and offset; others are unchanged.
     broken = next(run.glob(f"events/*/{12:012}_*.tfevents"))
     content = bytearray(broken.read_bytes())
     content[40 : len(content) // 2] = bytes(len(content) // 2 - 40)

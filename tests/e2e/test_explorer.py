@@ -1,4 +1,4 @@
-"""What a person sees in a real browser is what numpy says of the same run."""
+"""Widgets in a real browser display what NumPy computes for the same run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def shown(number: float) -> str:
-    """Four digits, as the readouts have them."""
+    """Format with four digits, as readouts do."""
     return np.format_float_positional(number, 4, fractional=False, trim="-").replace("-", "−")
 
 
@@ -38,7 +38,7 @@ def expect_histogram_of(look: Looking, value: np.ndarray) -> None:
     expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text(re.compile(r"\s+.*".join(words)))
 
 
-def test_dragging_shows_the_values_that_were_saved(jupyter, run):
+def test_dragging_displays_the_saved_values(jupyter, run):
     notebook = jupyter.open(
         [show(run, "tensor='net/fc.weight', palette='grey', scale_over='step'"), "(w.step, float(w.value().sum()))"]
     )
@@ -77,7 +77,7 @@ def test_dragging_shows_the_values_that_were_saved(jupyter, run):
     assert len(seen) >= 3
 
 
-def test_numbers_that_are_none_are_counted_and_coloured(lab, run):
+def test_non_finite_numbers_are_counted_and_coloured(lab, run):
     notebook = lab.open([show(run, "tensor='net/fc.weight', step=7")]).run(0)
     look = Looking.at(notebook).at_step(7)
     expect(look.el.locator(".smdw-chips")).to_contain_text(re.compile(r"NaN\s*1.*\+Inf\s*1.*−Inf\s*1", re.S))
@@ -100,7 +100,7 @@ def test_keys_move_the_slider_and_not_the_notebook(jupyter, run):
     notebook.screenshot(f"explorer-{jupyter.app}-dark")
 
 
-def test_two_views_move_together(lab, run):
+def test_two_views_are_synchronized(lab, run):
     notebook = lab.open([show(run), "w"])
     notebook.run(0).run(1)
     first, second = Looking.at(notebook, 0), Looking.at(notebook, 1)
@@ -118,7 +118,7 @@ while time.monotonic() < end:
 """
 
 
-def test_a_kernel_that_trains_holds_nothing_up(jupyter, run):
+def test_widget_responds_while_the_kernel_trains(jupyter, run):
     notebook = jupyter.open([show(run, "tensor='net/fc.weight'"), BUSY]).run(0)
     look = Looking.at(notebook)
     expect(look.panel("history")).to_contain_text("30 steps loaded")
@@ -128,7 +128,7 @@ def test_a_kernel_that_trains_holds_nothing_up(jupyter, run):
     for share in (0.8, 0.5, 0.1):
         look.drag(0.9, share)
         expect_histogram_of(look, runs.weight(int(look.box.input_value())))
-    # Another tensor has to come from the kernel, which answers beside the cell.
+    # Another tensor comes from the kernel, which replies while the cell runs.
     look.choose("fc.weight").go(11)
     expect(look.el.locator(".smdw-name")).to_have_text(runs.GRADIENT)
     expect(look.panel("history")).to_contain_text("30 steps loaded")
@@ -137,7 +137,7 @@ def test_a_kernel_that_trains_holds_nothing_up(jupyter, run):
     expect(busy).to_have_text("[*]:", timeout=1)
 
 
-def test_steps_that_another_process_saves_appear(lab, writer, tmp_path):
+def test_steps_of_another_process_appear(lab, writer, tmp_path):
     saved(writer, 3)
     notebook = lab.open([f"import smdwidgets\nt = smdwidgets.create_trial({str(tmp_path / 'live')!r})\nt.wait_for_steps([2])",
                          "w = smdwidgets.explore(t, tensor='net/fc.weight')\nw"])  # fmt: skip
@@ -173,7 +173,7 @@ def expect_regex_filter(look: Looking) -> None:
     expect(footer).to_have_text("3 tensors")
 
 
-def test_a_regex_filters_the_tree_in_the_kernel(lab, run):
+def test_regex_filter_is_evaluated_in_the_kernel(lab, run):
     expect_regex_filter(Looking.at(lab.open([show(run)]).run(0)).at_step(29))
 
 
@@ -187,7 +187,7 @@ print(json.dumps([len(ipywidgets.widgets.widget._instances), threading.active_co
 
 
 def held(notebook: Notebook, cell: int) -> dict[str, float]:
-    """What a kernel and a page hold when all that can be let go of has been."""
+    """Return what a kernel and a page keep after garbage collection."""
     widgets, threads, memory = json.loads(notebook.run(cell).text(cell))
     devtools = notebook.page.context.new_cdp_session(notebook.page)
     devtools.send("HeapProfiler.collectGarbage")
@@ -203,7 +203,7 @@ def held(notebook: Notebook, cell: int) -> dict[str, float]:
     }
 
 
-def test_running_a_cell_again_keeps_the_view_and_leaves_nothing(lab, run):
+def test_running_a_cell_again_keeps_the_view_and_leaks_nothing(lab, run):
     notebook = lab.open([show(run, "rules=['VanishingGradient']"), HELD, "w.step"])
     notebook.run(0)
     look = Looking.at(notebook)
@@ -222,18 +222,22 @@ def test_running_a_cell_again_keeps_the_view_and_leaves_nothing(lab, run):
     after = held(notebook, 1)
     assert notebook.page.locator(".smdw").count() == 1
     assert after["widgets"] == before["widgets"]
-    assert after["threads"] <= before["threads"] + 1, (before, after)  # of the pool that reads, which grows once
+    assert after["threads"] <= before["threads"] + 1, (
+        before,
+        after,
+    )  # threads of the pool that reads, which grows once
     assert after["memory"] <= before["memory"] + 20, (before, after)
-    # What is left, a tenth of a megabyte a run, is JupyterLab's: CommHandler of @jupyterlab/services connects a listener to its
-    # kernel's statusChanged that it never takes off, and through it every model there ever was stays, with its style sheet.
-    # A page never lets go of a module either: one a run would be a megabyte.
+    # The rest, a tenth of a megabyte per run, is a leak of JupyterLab: CommHandler of @jupyterlab/services connects a
+    # listener to
+    # its kernel's statusChanged and never disconnects it, so that every model stays in memory, with its style sheet.
+    # A page never unloads a module either: one per run would be a megabyte.
     assert after["heap"] <= before["heap"] + 40 * 0.25, (before, after)
-    # The browser lets go of what a garbage collector has not looked at when it likes: far less than 40 views.
+    # The browser frees objects at any time after garbage collection: the limit is far below 40 views.
     assert after["nodes"] <= before["nodes"] * 1.5, (before, after)
     assert after["listeners"] <= before["listeners"] * 1.5, (before, after)
 
 
-def test_a_click_on_a_firing_goes_to_its_step_and_tensor(lab, run):
+def test_click_on_a_firing_selects_its_step_and_tensor(lab, run):
     notebook = lab.open([show(run, "tensor='net/fc.weight', step=3, rules=['VanishingGradient']")]).run(0)
     look = Looking.at(notebook).at_step(3)
     rule = look.el.locator(".smdw-rule")
@@ -249,7 +253,7 @@ def test_a_click_on_a_firing_goes_to_its_step_and_tensor(lab, run):
 HOSTILE = '<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>'
 
 
-def test_names_and_texts_that_hold_markup_are_only_text(lab, tmp_path):
+def test_markup_in_names_and_texts_is_text(lab, tmp_path):
     run = runs.write(
         tmp_path / "<b onclick=alert(1)>&amp;",
         3,
@@ -268,7 +272,7 @@ def test_names_and_texts_that_hold_markup_are_only_text(lab, tmp_path):
     assert notebook.page.evaluate("() => window.pwned") is None
 
 
-def test_an_exported_page_moves_under_its_own_policy(browser, run, tmp_path, shots):
+def test_exported_page_works_under_its_content_security_policy(browser, run, tmp_path, shots):
     import smdwidgets
 
     page_file = tmp_path / "page.html"
@@ -291,6 +295,6 @@ def test_an_exported_page_moves_under_its_own_policy(browser, run, tmp_path, sho
     page.screenshot(path=str(shots / "page-light.png"))
     expect_regex_filter(look)
     page.close()
-    # The regex filter's worker comes from a blob of the page.
+    # The worker of the regex filter comes from a blob of the page.
     assert [url for url in asked if not url.startswith("blob:")] == [page_file.as_uri()]
     assert complaints == []

@@ -1,4 +1,4 @@
-"""What a person takes away from a widget, in a real browser: files that download, and a line of Python that runs."""
+"""Exports of a widget in a real browser: downloaded files, and copied Python code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import smdwidgets
 from e2e import runs
 from e2e.looking import Looking
 
-#: What spreadsheets would run, and texts that only look like it.
+#: Formulas for spreadsheets, and texts that resemble formulas.
 FORMULAS = ["=1+1", "-2+3+cmd|' /C calc'!A0", "+SUM(A1:A9)", "@now", "plain, with a comma", "-5"]
 NAME = '=HYPERLINK("http://localhost","loss")'
 
@@ -35,18 +35,18 @@ def run(tmp_path: Path) -> Path:
 
 
 def downloaded(look: Looking, panel: str, what: str) -> bytes:
-    """Chooses an export from a panel's menu, and what the browser then saved."""
+    """Select an export in a panel's menu; return the file that the browser saved."""
     _opened(look, panel)
     with look.page.expect_download() as waiting:
         look.panel(panel).get_by_role("button", name=what, exact=True).click()
     path = waiting.value.path()
-    # A name that no file system and no shell minds.
+    # A name that file systems and shells accept.
     assert waiting.value.suggested_filename.replace("-", "").replace("_", "").replace(".", "").isalnum()
     return Path(path).read_bytes()
 
 
 def copied(look: Looking, panel: str) -> str:
-    """The line that "Copy as Python" leaves in the clipboard."""
+    """Return the line that "Copy as Python" copies to the clipboard."""
     _opened(look, panel)
     look.panel(panel).get_by_role("button", name="Copy as Python", exact=True).click()
     expect(look.panel(panel).locator(".smdw-note")).to_have_text("Copied")
@@ -65,7 +65,7 @@ def rows(data: bytes) -> list[list[str]]:
     return list(csv.reader(io.StringIO(data.decode("utf-8"))))
 
 
-def test_csv_of_what_is_shown_holds_no_formula(lab, run):
+def test_csv_export_contains_no_formula(lab, run):
     notebook = lab.open(
         [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='texts', panels=['values', 'scalars'])\nw"]
     ).run(0)
@@ -85,7 +85,7 @@ def test_csv_of_what_is_shown_holds_no_formula(lab, run):
     ]
 
 
-def test_pictures_and_numbers_of_what_is_shown(lab, run):
+def test_exported_images_and_numbers_equal_the_display(lab, run):
     notebook = lab.open([f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor={runs.WEIGHT!r})\nw"]).run(0)
     look = Looking.at(notebook).go(8)
     value = runs.weight(8)
@@ -103,13 +103,13 @@ def test_pictures_and_numbers_of_what_is_shown(lab, run):
     assert np.array_equal(shown, value[: shown.shape[0], : shown.shape[1]])
 
 
-# The whole expression is the user's own: it is typed into a cell of the notebook as they would, and run there.
+# The whole expression is the user's input: it is typed into a cell of the notebook and run there.
 TYPE = """([index, text]) => {
   window.jupyterapp.shell.currentWidget.content.widgets[index].model.sharedModel.setSource(text);
 }"""
 
 
-def test_the_line_of_python_gives_the_array_that_is_shown(lab, run):
+def test_copied_python_line_returns_the_displayed_array(lab, run):
     show = "import smdwidgets\nw = smdwidgets.explore({!r}, tensor='wide', axes=[3, 1], fixed=[2, 0, 1, 0])\nw"
     notebook = lab.open([show.format(str(run)), ""])
     notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])

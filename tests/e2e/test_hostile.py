@@ -1,4 +1,4 @@
-"""A hostile run in a real browser: nothing of it runs, nothing is asked of the network, and its names are read as they are."""
+"""A hostile run in a real browser: no scripts, no requests, and names as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from e2e.looking import Looking
 from faults.hostile import runs
 from faults.hostile.names import LARGE, MARKUP, PWNED, SPREADSHEET, TERMINAL, UNICODE, acting
 
-#: Notes everything that a script of a run could do: set the variable, open a dialog, break the policy, make an element.
+#: Records everything that a script of a run could do: set the variable, open a dialog, violate the policy, add an
+#: element.
 WATCH = f"""
   window.{PWNED} = undefined;
   window.noticed = [];
@@ -25,7 +26,7 @@ WATCH = f"""
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every hostile name as tensor, collection, worker, value and in what rules say."""
+    """Return every hostile name as tensor, collection, worker, value and finding."""
     root = tmp_path_factory.mktemp("hostile") / "<b onclick=alert(1)>&amp;\u202e"
     names = {**MARKUP, **SPREADSHEET, **TERMINAL, **UNICODE, "large": LARGE["a megabyte of markup"]}
     runs.hostile(root, names, steps=3)
@@ -46,13 +47,13 @@ def nothing_happened(page: Page) -> None:
 
 
 def look_at(look: Looking, query: str, said: str) -> None:
-    """To a tensor through the tree, as a person finds it; its name stands there as text."""
+    """Select a tensor in the tree and check that its name is displayed as text."""
     look.el.locator("input[type=search]").first.fill(query)
     look.el.locator(".smdw-row").filter(has_text=said).first.click()
     expect(look.el.locator(".smdw-name")).to_contain_text(said)
 
 
-def test_a_hostile_run_in_a_notebook(lab, run):
+def test_hostile_run_in_a_notebook(lab, run):
     show = (
         f"import smdwidgets\nt = smdwidgets.create_trial({str(run)!r})\n"
         f"w = smdwidgets.explore(t, tensor={MARKUP['handler']!r}, rules=['ExplodingTensor'],"
@@ -78,7 +79,7 @@ def test_a_hostile_run_in_a_notebook(lab, run):
 
 
 @pytest.mark.parametrize("made_by", ["to_html", "report", "xgboost"])
-def test_a_page_made_of_a_hostile_run_runs_nothing_and_asks_for_nothing(
+def test_exported_page_of_a_hostile_run_executes_and_requests_nothing(
     browser: Browser, run: Path, tmp_path: Path, shots: Path, made_by: str
 ):
     import smdwidgets
@@ -123,7 +124,7 @@ def test_a_page_made_of_a_hostile_run_runs_nothing_and_asks_for_nothing(
     page.screenshot(path=str(shots / f"hostile-{made_by}.png"))
     assert asked == [page_file.as_uri()]
     assert complaints == []
-    # The policy holds against a script that does get in: whoever adds one finds it refused, and so is the network.
+    # The policy also blocks a script that was injected, and its network requests.
     page.evaluate(
         f"""() => {{
           const script = document.createElement('script'); script.textContent = 'window.{PWNED} = 99'; document.body.append(script);
@@ -135,11 +136,11 @@ def test_a_page_made_of_a_hostile_run_runs_nothing_and_asks_for_nothing(
     page.wait_for_function("() => window.noticed.filter((each) => each.startsWith('policy')).length >= 4")
     assert page.evaluate(f"() => window.{PWNED} ?? null") is None
     page.close()
-    # An image that the policy refuses counts as asked for, and as refused.
+    # A blocked image counts both as requested and as blocked.
     assert asked[1:] == refused
 
 
-def test_steps_that_a_browser_has_no_numbers_for_are_said_to_be_missing(lab, tmp_path):
+def test_steps_beyond_the_browser_number_range_are_reported(lab, tmp_path):
     run = runs.plain(tmp_path / "run")
     index = json.loads((run / runs.index_key(1)).read_text())
     for step in (2**53 - 1, 2**53, 2**53 + 1, 10**17 + 1):

@@ -1,4 +1,4 @@
-"""A TensorBoard log in the explorer: every step of its images, histograms over time, smoothed curves."""
+"""A TensorBoard log in the explorer: images, histograms and smoothed curves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = 24
 
 
 def picture(step: int) -> np.ndarray:
-    """A disc that moves over a sky that changes its colour: no two steps are alike."""
+    """A disc that moves over a sky with changing colour: all steps differ."""
     rows, columns = np.mgrid[0:96, 0:128]
     sky = np.stack([np.full_like(rows, 240 - 9 * step), 120 + rows, np.full_like(rows, 10)], axis=-1)
     disc = (rows - 30) ** 2 + (columns - 14 - 4 * step) ** 2 < 144
@@ -36,7 +36,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_a_log_in_the_explorer(lab, log):
+def test_log_in_the_explorer(lab, log):
     show = "import smdwidgets\nw = smdwidgets.explore({!r}, {})\nw"
     notebook = lab.open(
         [
@@ -50,7 +50,7 @@ def test_a_log_in_the_explorer(lab, log):
     panel = look.panel("heatmap")
     expect(panel.locator(".smdw-title")).to_have_text("Image")
     expect(panel.locator(".smdw-readout")).to_have_text("128 × 96 pixels")
-    # Every step, each as the picture that was logged there: three places of it tell which.
+    # Every step shows the image that was logged; three pixels identify it.
     for step in range(STEPS):
         look.go(10 * step).drawn()
         pixels, value = look.pixels("heatmap").astype(int), picture(step)
@@ -79,7 +79,7 @@ def test_a_log_in_the_explorer(lab, log):
     smooth = look.panel("scalars").get_by_label("Smoothing")
     smooth.fill("12")
     expect(look.panel("scalars").locator(".smdw-smoothing")).to_have_text("±12")
-    # Both curves and their means: four lines where two would be.
+    # Two curves and their means: four lines.
     expect(look.figure("scalars").locator("canvas").first).to_have_attribute("aria-label", re.compile("train/loss"))
     notebook.output(2).scroll_into_view_if_needed()
     look.drawn()
@@ -88,13 +88,16 @@ def test_a_log_in_the_explorer(lab, log):
 
 
 def _extent(pixels: np.ndarray) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Rows and columns that the picture covers: its sky has green that paper and axes have not."""
+    """Return the rows and columns of the image.
+
+    Its sky has green, unlike background and axes.
+    """
     sky = (np.ptp(pixels, axis=-1) > 40) & (pixels[..., 1] > 100)
     rows, columns = np.flatnonzero(sky.mean(1) > 0.2), np.flatnonzero(sky.mean(0) > 0.2)
     return (int(rows[0]), int(rows[-1]) + 1), (int(columns[0]), int(columns[-1]) + 1)
 
 
-def test_a_log_at_night(lab, log):
+def test_log_in_the_dark_theme(lab, log):
     notebook = lab.open(
         [f"import smdwidgets\nw = smdwidgets.explore({str(log)!r}, tensor='samples')\nw"], dark=True, size=(1280, 1300)
     ).run(0)

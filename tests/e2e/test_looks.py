@@ -1,4 +1,4 @@
-"""Two runs side by side, in the widths and themes that people have; the screenshots are kept to be looked at."""
+"""Two runs side by side in common widths and themes, with screenshots for review."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ w
 
 
 def other(step: int) -> dict[str, object]:
-    """Saved at each second step alone, and twice as large."""
+    """Saved at each second step only, and twice as large."""
     value, collection = runs.tensors(step)[runs.WEIGHT]
     return {runs.WEIGHT: (2 * value, collection)} if step % 2 == 0 else {}
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """A run, and one that lacks each second step."""
+    """Write a run, and one that lacks each second step."""
     folder = tmp_path_factory.mktemp("two")
     return runs.write(folder / "one", modes=True), runs.write(folder / "two", of_step=other)
 
@@ -45,7 +45,7 @@ def test_two_runs_are_aligned_by_step(lab, two, width, theme):
     look = Looking.at(notebook).go(13)
     histogram = look.panel("histogram").locator(".smdw-readout")
     expect(histogram).to_contain_text(f"max {shown(runs.weight(13).max())}")
-    # The other has no step 13: its latest earlier one stands in, and says so.
+    # The other run has no step 13: its latest earlier step is displayed and labelled.
     expect(look.el.locator(".smdw-from")).to_have_text("two: not saved at this step: showing TRAIN step 12")
     expect(look.el.get_by_label("Compare with")).to_have_value("run:1")
     expect(look.panel("scalars")).to_contain_text("loss")

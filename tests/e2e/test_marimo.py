@@ -1,4 +1,7 @@
-"""The same widget in a real marimo, which runs the module once for all widgets and puts each into a shadow root."""
+"""The widget in a real marimo.
+
+marimo runs the module once for all widgets and puts each into a shadow root.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def marimo(tmp_path: Path) -> Iterator[str]:
-    """Address of a marimo server that shows a run."""
+    """The address of a marimo server that displays a run."""
     run = runs.write(tmp_path / "run")
     app = tmp_path / "app.py"
     app.write_text(APP.format(path=str(run), tensor=runs.WEIGHT), encoding="utf-8")
@@ -90,7 +93,7 @@ def marimo(tmp_path: Path) -> Iterator[str]:
         server.wait(30)
 
 
-def test_marimo_shows_the_widget_and_hears_of_the_slider(marimo: str, browser: Browser, shots: Path) -> None:
+def test_marimo_displays_the_widget_and_receives_slider_changes(marimo: str, browser: Browser, shots: Path) -> None:
     page = browser.new_page(viewport={"width": 1200, "height": 1000})
     foreign: list[str] = []
     errors: list[str] = []
@@ -121,5 +124,5 @@ def test_marimo_shows_the_widget_and_hears_of_the_slider(marimo: str, browser: B
     page.screenshot(path=str(shots / "marimo.png"))
     page.close()
     assert errors == []
-    # What marimo itself would fetch (fonts, an update's notice) is not ours; our part asks its own kernel alone.
+    # Requests of marimo itself (fonts, update notice) are ignored; the widget only contacts its kernel.
     assert [url for url in foreign if "marimo" not in url and "font" not in url] == []

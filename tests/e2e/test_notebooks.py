@@ -1,4 +1,4 @@
-"""The first three notebooks in a real JupyterLab, on a run that has just been written."""
+"""The first three notebooks in a real JupyterLab, on a new run."""
 
 import shutil
 
@@ -20,7 +20,10 @@ def written(tmp_path_factory):
 
 @pytest.fixture
 def opened(lab, written, request):
-    """Opens a notebook beside the run, which it looks at in place of starting one, and runs it from top to bottom."""
+    """Open a notebook next to the run, which it reads instead of starting a training.
+
+    Then run it from top to bottom.
+    """
 
     def open_and_run(name, *, dark=False):
         folder = lab.server.files / request.node.name.translate(str.maketrans("[]", "--"))
@@ -42,7 +45,7 @@ def opened(lab, written, request):
 
 
 def looked_at(notebook, name, nth=0):
-    """A widget of the notebook, drawn; and a picture of it for people to look at."""
+    """Return a widget of the notebook, drawn; save a screenshot for review."""
     widget = notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .smdw").nth(nth)
     widget.wait_for(timeout=20_000)
     widget.scroll_into_view_if_needed()
@@ -57,7 +60,7 @@ def text_of(notebook):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_first_shows_the_run(opened, dark):
+def test_first_notebook_displays_the_run(opened, dark):
     notebook = opened("01_look_around.ipynb", dark=dark)
     look = looked_at(notebook, f"demo-{'dark' if dark else 'light'}")
     assert "changed by 0.0" in text_of(notebook)
@@ -65,16 +68,16 @@ def test_the_first_shows_the_run(opened, dark):
     assert int(look.box.input_value()) < 200
 
 
-def test_the_second_shows_the_training_of_its_own_kernel(opened):
+def test_second_notebook_displays_the_training_of_its_kernel(opened):
     notebook = opened("02_live_training.ipynb")
     look = looked_at(notebook, "live-training")
     expect(look.box).to_have_value("200", timeout=60_000)
     assert "201 steps; loss" in text_of(notebook)
-    # The curve of the loss has grown along: its value at the last step is almost nothing.
+    # The loss curve has grown too: its value at the last step is almost zero.
     expect(look.panel("scalars")).to_contain_text("loss at step 200: 4.264e−15", timeout=60_000)
 
 
-def test_the_third_shows_rules_and_what_they_found(opened):
+def test_third_notebook_displays_rules_and_findings(opened):
     notebook = opened("03_rules.ipynb")
     look = looked_at(notebook, "rules-notebook")
     rules = look.el.locator(".smdw-rule")

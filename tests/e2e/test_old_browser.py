@@ -1,4 +1,4 @@
-"""A browser that cannot run what a page needs says so, in place of a blank."""
+"""A browser without required features shows an explanation, not a blank page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import smdwidgets
 from e2e import runs
 
 
-def test_an_exported_page_without_javascript_says_what_it_needs(browser, tmp_path):
+def test_exported_page_without_javascript_shows_its_requirements(browser, tmp_path):
     run = runs.write(tmp_path / "run", 3)
     widget = smdwidgets.explore(run)
     widget.to_html(tmp_path / "page.html")
@@ -21,7 +21,7 @@ def test_an_exported_page_without_javascript_says_what_it_needs(browser, tmp_pat
     context.close()
 
 
-def test_an_exported_page_in_an_old_browser_says_what_is_missing(browser, tmp_path):
+def test_exported_page_in_an_old_browser_names_the_missing_features(browser, tmp_path):
     run = runs.write(tmp_path / "run", 3)
     widget = smdwidgets.explore(run)
     widget.to_html(tmp_path / "page.html")

@@ -1,4 +1,7 @@
-"""A kernel that restarts, tabs that close, come back and are two, a connection that is lost: what is seen is true, and goes on."""
+"""Kernel restarts, closed and duplicate tabs, and lost connections.
+
+The display stays correct and recovers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ SAVE = "() => { window.jupyterapp.shell.currentWidget.context.save().then(() => 
 
 
 def live(path: Path) -> list[str]:
-    """Cells that show a run which is being written, and what the kernel knows of the widget."""
+    """Cells that display a live run, and the kernel's state of the widget."""
     open_it = (
         f"import smdwidgets\nt = smdwidgets.create_trial({str(path)!r}, wait=60)\nt.wait_for_steps([2], timeout=60)\n"
     )
@@ -27,7 +30,7 @@ def live(path: Path) -> list[str]:
 
 
 class Cable:
-    """The kernel's web socket of a page, which can be pulled out."""
+    """The kernel's web socket of a page, which the test can disconnect."""
 
     def __init__(self, page: Page) -> None:
         self.pulled = False
@@ -51,7 +54,7 @@ class Cable:
         self.pulled = False
 
 
-def test_a_connection_that_is_lost_and_comes_back(lab, writer, tmp_path):
+def test_lost_connection_is_restored(lab, writer, tmp_path):
     saved(writer, 3)
     cables: list[Cable] = []
     notebook = lab.open(live(tmp_path / "live"), prepare=lambda page: cables.append(Cable(page)))
@@ -60,13 +63,13 @@ def test_a_connection_that_is_lost_and_comes_back(lab, writer, tmp_path):
     expect(look.panel("history")).to_contain_text("3 steps loaded")
     cables[0].pull()
     saved(writer, 2)
-    # What is held can be looked at, and the page says that nothing has been heard.
+    # Loaded data can be viewed, and the page reports the lost connection.
     look.keys("ArrowLeft").at_step(1)
     expect_histogram_of(look, runs.weight(1))
     expect(look.el.locator(".smdw-note").first).to_contain_text("Kernel busy", timeout=60_000)
     notebook.screenshot("disconnected-lab")
     cables[0].plug_in()
-    # JupyterLab tries by itself, at longer and longer intervals; a person in a hurry chooses "Reconnect to Kernel".
+    # JupyterLab retries at growing intervals; a user can select "Reconnect to Kernel".
     notebook.page.evaluate(RECONNECT)
     expect(look.el.locator(".smdw-fresh")).to_have_text("2 new steps", timeout=90_000)
     look.keys("End").at_step(4)
@@ -76,7 +79,7 @@ def test_a_connection_that_is_lost_and_comes_back(lab, writer, tmp_path):
     notebook.errors[:] = [error for error in notebook.errors if "WebSocket" not in error and "Connection" not in error]
 
 
-def test_a_kernel_that_is_restarted(lab, tmp_path):
+def test_restarted_kernel(lab, tmp_path):
     run = runs.write(tmp_path / "run")
     notebook = lab.open([f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='net/fc.weight')\nw"])
     notebook.run(0)
@@ -84,7 +87,7 @@ def test_a_kernel_that_is_restarted(lab, tmp_path):
     expect(look.panel("history")).to_contain_text("30 steps loaded")
     notebook.page.evaluate(RESTART)
     notebook.page.wait_for_function("() => window.restarted", timeout=60_000)
-    # What was sent before is still true and still moves; what only a kernel can answer is said to be missing.
+    # Data that was sent is still displayed; parts that need a kernel report that it is missing.
     look.keys("ArrowLeft", "ArrowLeft").at_step(27)
     expect_histogram_of(look, runs.weight(27))
     look.choose("fc.weight").drawn()
@@ -97,7 +100,7 @@ def test_a_kernel_that_is_restarted(lab, tmp_path):
     expect_histogram_of(look, runs.weight(0))
 
 
-def test_tabs_that_are_closed_opened_and_two(lab, writer, tmp_path):
+def test_closed_reopened_and_duplicate_tabs(lab, writer, tmp_path):
     saved(writer, 3)
     notebook = lab.open(live(tmp_path / "live"), folder="tabs")
     notebook.run(0)

@@ -1,17 +1,17 @@
-"""The package can be imported in a real kernel, and the harness sees what it must see."""
+"""The package imports in a real kernel, and the test harness detects failures."""
 
 import pytest
 
 import smdwidgets
 
 
-def test_the_package_tells_its_version_in_a_notebook(jupyter):
+def test_package_version_in_a_notebook(jupyter):
     notebook = jupyter.open(["import smdwidgets\nsmdwidgets.__version__"])
     notebook.run(0)
     assert notebook.text(0).endswith(f"'{smdwidgets.__version__}'")
 
 
-def test_a_request_beyond_loopback_and_an_error_in_the_page_are_noticed(lab):
+def test_external_requests_and_page_errors_are_detected(lab):
     notebook = lab.open(["1"], dark=True)
     notebook.page.evaluate("() => { fetch('http://example.invalid/x').catch(() => {}); }")
     notebook.page.evaluate("() => { setTimeout(() => { throw new Error('noticed'); }); }")

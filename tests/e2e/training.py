@@ -1,4 +1,4 @@
-"""A training in a process of its own, a step at a time."""
+"""A training in a separate process, controlled step by step."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ with smd.Hook(sys.argv[1]) as hook:
 
 
 def saved(writer: subprocess.Popen[str], steps: int) -> None:
-    """Have it save so many more."""
+    """Save so many more steps."""
     assert writer.stdin
     writer.stdin.write("next\n" * steps)
