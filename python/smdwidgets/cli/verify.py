@@ -168,7 +168,7 @@ def _record_fault(
 
 
 def _shard_faults(run: LocalRun | S3Run) -> list[dict[str, Any]]:
-    """Report sharded tensors with missing or contradictory shards, and replicas with different values."""
+    """Report missing or contradictory shards, and replicas with different values."""
     catalog = run.catalog
     faults: list[dict[str, Any]] = []
     for step in catalog.steps() if catalog.has_shards else []:

@@ -73,7 +73,10 @@ class CollectionManager:
 
     @property
     def modules(self) -> dict[str, list[str]]:
-        """Class names of the modules whose inputs or outputs are saved, most derived class first. smdebug ignores them."""
+        """Class names of the modules whose inputs or outputs are saved.
+
+        The most derived class is first. smdebug ignores them.
+        """
         found = self._meta.get("modules")
         return {
             str(name): [str(one) for one in classes]

@@ -37,13 +37,19 @@ class ModuleTensors:
 
 
 def _classes_of(name: str, modules: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    """Return the classes of the module that a tensor belongs to; empty if the run does not know them."""
+    """Return the classes of the module that a tensor belongs to.
+
+    Empty if the run does not know them.
+    """
     match = _TENSOR.match(name)
     return modules.get(match["module"], ()) if match else ()
 
 
 def module_classes(trial: Trial, name: str) -> Sequence[str]:
-    """Return the classes of the module that a tensor of a run belongs to, as its hook recorded them; empty if unknown."""
+    """Return the classes of a tensor's module, as recorded by the hook.
+
+    The result is empty if they are unknown.
+    """
     return _classes_of(name, trial.modules())
 
 

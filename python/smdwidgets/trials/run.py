@@ -190,7 +190,10 @@ class Run(ABC):
         return None
 
     def is_sharded(self, name: str, step: int) -> bool:
-        """Return whether a tensor is sharded at a global step. Does not check the positions of its shards."""
+        """Return whether a tensor is sharded at a global step.
+
+        Does not check the positions of its shards.
+        """
         return False
 
     def kind_of(self, name: str) -> str:

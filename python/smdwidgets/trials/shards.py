@@ -256,7 +256,10 @@ class Sharded:
         return IncompleteShardsError(self.name, self.step, [*absent, *empty], missing)
 
     def replicas(self) -> Iterator[tuple[str, str]]:
-        """Yield pairs of workers that hold copies of the same shard; the first of each pair holds the first copy."""
+        """Yield pairs of workers that hold copies of the same shard.
+
+        The first of each pair holds the first copy.
+        """
         first: dict[tuple[int, _Box], str] = {}
         for worker, shard in sorted(self.shards.items(), key=lambda one: one[1].replica):
             if shard.size:

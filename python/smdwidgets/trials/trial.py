@@ -401,7 +401,9 @@ class Trial(RunQueries):
         return {**self._created, **self.collection_manager.collections, **filled}
 
     def modules(self) -> dict[str, list[str]]:
-        """Return the class names of the model's modules, most derived class first, by the module's name in tensor names.
+        """Return the class names of the model's modules, by the module's name.
+
+        The most derived class is first. The names are those in tensor names.
 
         PyTorch hooks record the modules whose inputs or outputs they save. Other runs have none.
 

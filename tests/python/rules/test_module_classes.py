@@ -1,4 +1,4 @@
-"""DeadRelu and SaturatedActivation find layers by the classes of modules that the hook recorded."""
+"""DeadRelu and SaturatedActivation find layers by recorded module classes."""
 
 from __future__ import annotations
 

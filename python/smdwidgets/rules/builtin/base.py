@@ -172,7 +172,10 @@ def regex_parameter(default: Iterable[str] = (), documented: str | None = None) 
 
 
 def unless_given(rule: BuiltinRule, modules: ModuleTensors) -> ModuleTensors | None:
-    """Return ``modules``, or None if `tensor_regex` or `collection_names` of the rule select other tensors."""
+    """Return ``modules``, or None if the rule selects other tensors.
+
+    A rule selects tensors with `tensor_regex` or `collection_names`.
+    """
     given = any(
         getattr(rule, name) != parameter.default
         for name, parameter in rule._parameters.items()
