@@ -45,20 +45,28 @@ class Blocks:
         count = len(values) // length
         if length != self._length or count != known:
             new = values[known * length : count * length].reshape(-1, length)
-            fresh = new[:, 0].copy() if length == 1 else np.median(new, axis=1)
+            fresh = new[:, 0].copy() if length == 1 else medians(new)
             self._full = fresh if not known else np.concatenate([self._full, fresh])
             self._length = length
         rest = len(values) - count * length
         if not rest:
             return length, self._full
         begin = count * length if 2 * rest >= length or not count else (count - 1) * length
-        last = _median(values[begin:])
+        last = medians(values[None, begin:])
         kept = self._full if begin == count * length else self._full[:-1]
-        return length, np.append(kept, last)
+        return length, np.concatenate([kept, last])
 
 
-def _median(values: Floats) -> float:
-    """Return the median. For a few values this is faster than np.median."""
-    ordered = np.sort(values)
-    middle = len(ordered) // 2
-    return float(ordered[middle] if len(ordered) % 2 else 0.5 * (ordered[middle - 1] + ordered[middle]))
+def medians(rows: Floats) -> Floats:
+    """Return the median of each row. For few values this is several times faster than np.median.
+
+    >>> medians(np.array([[3.0, 1.0, 2.0], [5.0, 6.0, 4.0]])).tolist()
+    [2.0, 5.0]
+    """
+    middle = rows.shape[1] // 2
+    if rows.shape[1] % 2:
+        odd: Floats = np.partition(rows, middle, axis=1)[:, middle]
+        return odd
+    parted = np.partition(rows, (middle - 1, middle), axis=1)
+    even: Floats = 0.5 * parted[:, middle - 1] + 0.5 * parted[:, middle]
+    return even

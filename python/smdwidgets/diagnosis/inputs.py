@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -185,6 +186,15 @@ class RunData:
     def training_losses(self) -> list[Series]:
         """Return the losses that were not measured on validation data."""
         return [one for one in self.of(Kind.LOSS) if one.role is not Role.VALIDATION]
+
+    @cached_property
+    def training_by_words(self) -> dict[tuple[Kind, tuple[str, ...]], list[Series]]:
+        """The series that were not measured on validation data, by kind and words."""
+        found: dict[tuple[Kind, tuple[str, ...]], list[Series]] = {}
+        for one in self.series:
+            if one.role is not Role.VALIDATION:
+                found.setdefault((one.kind, one.stem), []).append(one)
+        return found
 
     def _all(self) -> Iterator[Series | TensorColumn]:
         yield from (one for one in self.series if len(one))

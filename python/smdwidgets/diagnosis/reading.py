@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smdwidgets._text import shown
 from smdwidgets.diagnosis.arrays import Floats, Steps
-from smdwidgets.diagnosis.inputs import Kind, Series
+from smdwidgets.diagnosis.inputs import Kind, Role, Series
 from smdwidgets.diagnosis.series import SeriesBuilder
 from smdwidgets.diagnosis.tags import Context, role_of, stem_of, words_of
 from smdwidgets.diagnosis.trends import trends
@@ -67,6 +67,9 @@ def source_of(run: Trial | Arrays) -> Source:
 @dataclass
 class _Read:
     builder: SeriesBuilder
+    kind: Kind = Kind.UNKNOWN
+    role: Role = Role.NONE
+    stem: tuple[str, ...] = ()
     series: Series | None = None
 
 
@@ -84,19 +87,26 @@ class ScalarReader:
     def update(self, progress: Progress | None = None) -> list[Series]:
         """Read new rows and return all series, in the order in which they first appeared."""
         changed: set[Key] = set()
+        replaced = False
         for key, rows in self._source.new_rows(progress):
             steps, values, whole = self._cut(rows)
             read = self._read.get(key)
             if read is None or whole:
                 superseded = read.builder.superseded if read is not None else 0
                 read = self._read[key] = _Read(SeriesBuilder(superseded))
+                replaced = True
             read.builder.append(steps, values)
             changed.add(key)
-        names = {key.name for key in self._read}
-        if names != self._names:
+        new = {key.name for key in changed} - self._names
+        if new:
             # A new name may change what the others mean, such as losses of a run with rewards.
-            self._names, self._context = names, Context(sorted(names))
+            self._names |= new
+            self._context = Context(sorted(self._names))
             changed = set(self._read)
+        if new or replaced:
+            for key, read in self._read.items():
+                words = words_of(key.name)
+                read.kind, read.role, read.stem = self._kind(key.name), role_of(words, key.mode), stem_of(words)
         self._renew(changed)
         return [read.series for read in self._read.values() if read.series is not None]
 
@@ -107,23 +117,15 @@ class ScalarReader:
         return Rows(rows.steps[kept], rows.values[kept], rows.whole)
 
     def _renew(self, changed: set[Key]) -> None:
-        judged: list[tuple[_Read, Series, tuple[int, Floats]]] = []
+        """Make the series that changed anew, with the trends of those that are judged by it."""
+        blocks = {key: found for key in changed if (found := self._blocks(self._read[key])) is not None}
+        of_key = dict(zip(blocks, trends(list(blocks.values())), strict=True))
         for key in changed:
             read = self._read[key]
-            series = self._described(key, read)
-            read.series = series
-            blocks = read.builder.oriented_blocks(series.kind)
-            if blocks is not None:
-                judged.append((read, series, blocks))
-        for (read, series, _), trend in zip(judged, trends([blocks for _, _, blocks in judged]), strict=True):
-            read.series = replace(series, trend=trend)
+            read.series = read.builder.series(*key, read.kind, read.role, read.stem, of_key.get(key))
 
-    def _described(self, key: Key, read: _Read) -> Series:
-        known = read.series
-        if known is not None and len(known.stem) and self._context is not None and known.kind is self._kind(key.name):
-            return read.builder.series(*key, known.kind, known.role, known.stem)
-        words = words_of(key.name)
-        return read.builder.series(*key, self._kind(key.name), role_of(words, key.mode), stem_of(words))
+    def _blocks(self, read: _Read) -> tuple[int, Floats] | None:
+        return read.builder.oriented_blocks(read.kind)
 
     def _kind(self, name: str) -> Kind:
         given = self._kinds.get(name)

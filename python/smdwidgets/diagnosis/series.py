@@ -8,6 +8,7 @@ from smdwidgets.diagnosis.arrays import Floats, Growing, Steps
 from smdwidgets.diagnosis.blocks import Blocks
 from smdwidgets.diagnosis.inputs import Kind, Role, Series
 from smdwidgets.diagnosis.spikes import SpikeScan
+from smdwidgets.diagnosis.trends import Trend
 
 #: Kinds that are judged by their trend, and whether they should rise.
 JUDGED = {Kind.LOSS: False, Kind.REWARD: True, Kind.METRIC: True}
@@ -75,8 +76,17 @@ class SeriesBuilder:
         self.superseded += int(len(last) - np.count_nonzero(last))
         return steps[last], values[last]
 
-    def series(self, name: str, mode: str, worker: str, kind: Kind, role: Role, stem: tuple[str, ...]) -> Series:
-        """Return the series so far, without its trend."""
+    def series(
+        self,
+        name: str,
+        mode: str,
+        worker: str,
+        kind: Kind,
+        role: Role,
+        stem: tuple[str, ...],
+        trend: Trend | None = None,
+    ) -> Series:
+        """Return the series so far."""
         values = self._values.view
         return Series(
             name,
@@ -90,7 +100,8 @@ class SeriesBuilder:
             self._lost_steps.view,
             self._lost_values.view,
             self.superseded,
-            rises=self.scan.update(values) if kind is Kind.LOSS else None,
+            trend,
+            self.scan.update(values) if kind is Kind.LOSS else None,
         )
 
     def oriented_blocks(self, kind: Kind) -> tuple[int, Floats] | None:

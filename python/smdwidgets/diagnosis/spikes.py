@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from smdwidgets.diagnosis.arrays import Floats, Steps
+from smdwidgets.diagnosis.arrays import Floats, Growing, Steps
 
 WINDOW = 50
 #: Points before the first that is tested.
@@ -33,6 +33,7 @@ class Rises:
     Attributes:
         at: index of the point.
         height: value minus the median of the window.
+        least: least height of a spike there.
         level: median of the window.
         spread: robust standard deviation of the window.
         upper: upper decile of the window.
@@ -40,6 +41,7 @@ class Rises:
 
     at: Steps
     height: Floats
+    least: Floats
     level: Floats
     spread: Floats
     upper: Floats
@@ -50,40 +52,50 @@ class SpikeScan:
 
     def __init__(self) -> None:
         self._tested = 0
-        self._found: list[tuple[int, float, float, float, float]] = []
+        #: What a point of a block must exceed to be tested, by block.
+        self._limits = Growing(np.empty(0))
+        self._rises = Rises(np.empty(0, np.int64), *(np.empty(0) for _ in range(5)))
 
     def update(self, values: Floats) -> Rises:
         """Test the points that were appended, and return all rises."""
-        begin = max(self._tested, FIRST)
-        if begin < len(values):
-            candidates = begin + np.flatnonzero(values[begin:] > self._thresholds(values, begin))
-            self._found += _tested(values, candidates)
-        self._tested = len(values)
-        columns = np.array(self._found, dtype=np.float64).reshape(-1, 5).T
-        return Rises(columns[0].astype(np.int64), *columns[1:])
+        begin, self._tested = max(self._tested, FIRST), len(values)
+        if begin >= len(values):
+            return self._rises
+        self._extend_limits(values)
+        limits = self._limits.view
+        if len(values) - begin == 1:  # the usual update of a live run
+            candidates = np.arange(begin, begin + int(values[begin] > limits[begin // BLOCK]))
+        else:
+            candidates = begin + np.flatnonzero(values[begin:] > limits[np.arange(begin, len(values)) // BLOCK])
+        found = _tested(values, candidates) if len(candidates) else []
+        if found:
+            columns = np.array(found, dtype=np.float64).T
+            known = vars(self._rises).values()
+            at, *others = (np.concatenate([old, new]) for old, new in zip(known, columns, strict=True))
+            self._rises = Rises(at.astype(np.int64), *others)
+        return self._rises
 
-    def _thresholds(self, values: Floats, begin: int) -> Floats:
-        """Return what the points must exceed to be tested: less than the least rise above the blocks before them."""
-        first = max(0, begin // BLOCK - 2)
-        last = max(first, (len(values) - 1) // BLOCK)
-        whole = values[first * BLOCK : last * BLOCK].reshape(-1, BLOCK)
-        if first == 0:
-            # Before block 0 and block 1 there is only the start.
+    def _extend_limits(self, values: Floats) -> None:
+        """Compute the limits of blocks that have begun: less than the least rise above the two blocks before them."""
+        known, count = len(self._limits.view), (len(values) - 1) // BLOCK + 1
+        if known == count:
+            return
+        first = max(0, known - 2)
+        whole = values[first * BLOCK : (count - 1) * BLOCK].reshape(-1, BLOCK)
+        if known < 2:
+            # Before the first two blocks there is only the start.
             start = np.resize(values[:FIRST], BLOCK)
-            whole = np.concatenate([[start, start], whole])
+            whole = np.concatenate([[start] * (2 - known), whole])
         middle = np.partition(whole, BLOCK // 2, axis=1)[:, BLOCK // 2]
         spread = np.partition(np.abs(whole - middle[:, None]), BLOCK // 2, axis=1)[:, BLOCK // 2]
         # Of the two blocks before: the lower level, half of the lesser spread.
         level = np.minimum(middle[:-1], middle[1:])
         spread = 0.5 * 1.4826 * np.minimum(spread[:-1], spread[1:])
-        rise = MILD * np.maximum(0.9 * LEAST_RISE * np.abs(level), LEAST_DEVIATIONS * spread)
-        of_point = np.arange(begin, len(values)) // BLOCK - (0 if first == 0 else first + 2)
-        thresholds: Floats = (level + rise)[of_point]
-        return thresholds
+        self._limits.extend(level + MILD * np.maximum(0.9 * LEAST_RISE * np.abs(level), LEAST_DEVIATIONS * spread))
 
 
-def _tested(values: Floats, candidates: Steps) -> list[tuple[int, float, float, float, float]]:
-    rows: list[tuple[int, float, float, float, float]] = []
+def _tested(values: Floats, candidates: Steps) -> list[tuple[float, ...]]:
+    rows: list[tuple[float, ...]] = []
     early, full = candidates[candidates < WINDOW], candidates[candidates >= WINDOW]
     for at in early.tolist():
         rows += _measured(values, np.array([at]), values[None, :at])
@@ -95,7 +107,7 @@ def _tested(values: Floats, candidates: Steps) -> list[tuple[int, float, float, 
     return rows
 
 
-def _measured(values: Floats, at: Steps, windows: Floats) -> list[tuple[int, float, float, float, float]]:
+def _measured(values: Floats, at: Steps, windows: Floats) -> list[tuple[float, ...]]:
     windows = np.sort(windows, axis=1)
     count = windows.shape[1]
     level = windows[:, count // 2]
@@ -104,6 +116,7 @@ def _measured(values: Floats, at: Steps, windows: Floats) -> list[tuple[int, flo
     spread = np.maximum(spread, 1e-3 * np.abs(level))
     height = values[at] - level
     upper = windows[:, round(0.9 * (count - 1))]
-    kept = (height > MILD * LEAST_DEVIATIONS * spread) & (height > MILD * LEAST_RISE * np.abs(level)) & (height > 0)
-    columns = (at, height, level, spread, upper)
+    least = np.maximum(LEAST_DEVIATIONS * spread, LEAST_RISE * np.abs(level))
+    kept = (height > MILD * least) & (height > 0)
+    columns = (at, height, least, level, spread, upper)
     return list(zip(*(column[kept].tolist() for column in columns), strict=True))

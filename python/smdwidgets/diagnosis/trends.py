@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from smdwidgets.diagnosis.arrays import Floats
+from smdwidgets.diagnosis.blocks import medians
 
 #: Scale that makes a median of absolute deviations estimate the standard deviation of a normal distribution.
 _MAD = 1.4826
@@ -65,9 +66,9 @@ def trends(series: Sequence[tuple[int, Floats]]) -> list[Trend]:
 
 def _rows(table: Floats) -> list[tuple[float, float, float, int, float, float, float, float]]:
     count = table.shape[1]
-    start = np.median(table[:, : max(1, count // 10)], axis=1)
-    end = np.median(table[:, -max(2, count // 5) :], axis=1)
-    median = np.median(table, axis=1)
+    start = medians(table[:, : max(1, count // 10)])
+    end = medians(table[:, -max(2, count // 5) :])
+    median = medians(table)
     smooth = _running_median(table, 3)
     best_at = smooth.argmin(axis=1)
     best = smooth.min(axis=1)
@@ -101,7 +102,7 @@ def _noise(table: Floats) -> Floats:
     if table.shape[1] < 3:
         return np.zeros(len(table))
     bend = np.abs(table[:, 1:-1] - 0.5 * (table[:, :-2] + table[:, 2:]))
-    deviation: Floats = _MAD * np.median(bend, axis=1) / np.sqrt(1.5)
+    deviation: Floats = _MAD * medians(bend) / np.sqrt(1.5)
     return deviation
 
 
@@ -121,7 +122,7 @@ def mann_kendall(table: Floats) -> Floats:
     larger = table[:, None, :] > table[:, :, None]
     later = np.triu(np.ones((count, count), dtype=bool), 1)
     score = np.count_nonzero(larger & later, axis=(1, 2)) - np.count_nonzero(larger & later.T, axis=(1, 2))
-    slope = np.median(table[:, half:] - table[:, : count - half], axis=1) / half
+    slope = medians(table[:, half:] - table[:, : count - half]) / half
     rest = table - slope[:, None] * np.arange(count)
     rest -= rest.mean(axis=1, keepdims=True)
     largest = np.abs(rest).max(axis=1, keepdims=True)

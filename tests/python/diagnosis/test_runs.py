@@ -84,19 +84,19 @@ def test_restarted_log_is_judged_by_the_values_written_last(tmp_path):
 
 
 def test_live_log_equals_one_call_at_every_update(tmp_path):
-    columns, at = {"loss": curves.rising_after(0.5, height=3)}, curves.steps()
-    with SummaryWriter(str(tmp_path), flush_secs=3600) as writer:
-        live, trial = None, None
-        for begin in range(0, 400, 80):
+    at, values = curves.steps(), curves.rising_after(0.5, height=3)
+    live = None
+    for begin in range(0, 400, 80):
+        # A closed writer has written everything; the next one continues in a file of its own.
+        with SummaryWriter(str(tmp_path), filename_suffix=f".{begin:03d}") as writer:
             for index in range(begin, begin + 80):
-                writer.add_scalar("loss", columns["loss"][index], int(at[index]))
-            writer.flush()
-            if live is None:
-                trial = create_trial(tmp_path, live=True)
-                live = Diagnoser(trial)
-            assert live.update() == diagnose(create_trial(tmp_path))
-        assert [one.kind for one in live.update()] == ["diverged"]
-        trial.close()
+                writer.add_scalar("loss", values[index], int(at[index]))
+        if live is None:
+            live = Diagnoser(create_trial(tmp_path, live=True))
+        result = live.update()
+        assert result == diagnose(create_trial(tmp_path))
+        assert result.judged[0].points == begin + 80
+    assert [one.kind for one in result] == ["diverged"]
 
 
 def test_live_update_reads_no_row_twice(log, monkeypatch):

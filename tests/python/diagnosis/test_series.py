@@ -71,7 +71,7 @@ def test_blocks_and_rises_do_not_depend_on_portions(count, sizes, seed):
     assert found_length == length == block_length(count)
     np.testing.assert_array_equal(found, expected)
     assert len(expected) <= MOST + 1
-    for attribute in ("at", "height", "level", "spread", "upper"):
+    for attribute in ("at", "height", "least", "level", "spread", "upper"):
         np.testing.assert_array_equal(getattr(found_rises, attribute), getattr(rises, attribute))
 
 

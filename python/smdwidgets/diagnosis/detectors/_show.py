@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.blocks import block_length
 from smdwidgets.diagnosis.findings import Curve, Evidence
 from smdwidgets.diagnosis.inputs import Series
@@ -23,15 +24,18 @@ def evidence(series: Series, text: str, begin: int | None = None, end: int | Non
 
     Extremes are kept: each stretch contributes its smallest and largest value.
     """
-    count = len(series)
-    at = np.arange(count)
-    if count > _POINTS:
-        edges = np.linspace(0, count, _POINTS // 2 + 1).astype(np.intp)
-        pairs = (
-            sorted((first + int(part.argmin()), first + int(part.argmax())))
-            for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-            if len(part := series.values[first:last])
-        )
-        at = np.unique([point for pair in pairs for point in pair])
+    at = _extremes(series.values)
     curve = Curve(series.name, tuple(series.steps[at].tolist()), tuple(series.values[at].tolist()), begin, end)
     return Evidence(text, series.name, curve)
+
+
+def _extremes(values: Floats) -> Steps:
+    """Return the indices of the smallest and largest value of each stretch, and of the first and last value."""
+    count = len(values)
+    if count <= _POINTS:
+        return np.arange(count)
+    length = -(-count // (_POINTS // 2))
+    whole = count // length
+    stretches = values[: whole * length].reshape(whole, length)
+    begins = np.arange(whole) * length
+    return np.unique([*begins + stretches.argmin(axis=1), *begins + stretches.argmax(axis=1), 0, count - 1])

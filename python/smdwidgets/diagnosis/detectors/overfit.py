@@ -32,13 +32,12 @@ def overfit(data: RunData) -> Iterator[Candidate]:
 
 def partner(data: RunData, validation: Series) -> Series | None:
     """Return the training series of a validation series: the same words, else a tag without a role."""
-    same = [
-        one
-        for one in data.series
-        if one.kind is validation.kind and one.role is not Role.VALIDATION and one.stem == validation.stem
-    ]
-    same.sort(key=lambda one: (one.role is not Role.TRAINING, one.worker != validation.worker, -len(one), one.name))
-    return same[0] if same else None
+    same = data.training_by_words.get((validation.kind, validation.stem), [])
+    return min(
+        same,
+        key=lambda one: (one.role is not Role.TRAINING, one.worker != validation.worker, -len(one), one.name),
+        default=None,
+    )
 
 
 def _judge(

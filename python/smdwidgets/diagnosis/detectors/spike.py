@@ -11,7 +11,7 @@ from smdwidgets.diagnosis.arrays import Steps
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.findings import Candidate
 from smdwidgets.diagnosis.inputs import RunData, Series
-from smdwidgets.diagnosis.spikes import LEAST_DEVIATIONS, LEAST_RISE, MILD, Rises
+from smdwidgets.diagnosis.spikes import MILD, Rises
 
 #: Rises within this many points of each other are one spike.
 JOINED = 10
@@ -48,8 +48,7 @@ def spike(data: RunData) -> Iterator[Candidate]:
 
 
 def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
-    least = np.maximum(LEAST_DEVIATIONS * rises.spread, LEAST_RISE * np.abs(rises.level))
-    least = np.maximum(least, LEAST_OF_LEARNED * (start - rises.level))
+    least = np.maximum(rises.least, LEAST_OF_LEARNED * (start - rises.level))
     kept = rises.height > least
     at = rises.at[kept]
     if not len(at):
