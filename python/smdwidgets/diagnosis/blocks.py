@@ -40,7 +40,7 @@ class Blocks:
 
         A rest of less than half a block is part of the last block.
         """
-        length = block_length(len(values))
+        length = self._length if len(values) <= MOST * self._length else block_length(len(values))
         known = len(self._full) if length == self._length else 0
         count = len(values) // length
         if length != self._length or count != known:

@@ -189,7 +189,8 @@ class _ArrayScalars:
         """Return new rows of each series."""
         found = []
         for name, (given_steps, given_values) in self._arrays.items():
-            steps, values = np.asarray(given_steps, dtype=np.int64), np.asarray(given_values, dtype=np.float64)
+            steps = np.ascontiguousarray(given_steps, dtype=np.int64)
+            values = np.ascontiguousarray(given_values, dtype=np.float64)
             if steps.shape != values.shape or steps.ndim != 1:
                 raise SMDebugValueError(
                     f"series {shown(name)} must have equally many steps and values, got shapes {steps.shape} and "
@@ -215,14 +216,14 @@ class _Taken:
             return 0, False
         count = len(known[0])
         same = count <= len(columns[0]) and all(
-            np.array_equal(_bits(before), _bits(now[:count])) for before, now in zip(known, columns, strict=True)
+            bool((_bits(before) == _bits(now[:count])).all()) for before, now in zip(known, columns, strict=True)
         )
         return (count, False) if same else (0, True)
 
 
 def _bits(column: NDArray[Any]) -> NDArray[Any]:
     """Return floats as integers, so that NaN equals NaN."""
-    return np.ascontiguousarray(column).view(np.int64) if column.dtype.kind == "f" else column
+    return column.view(np.int64) if column.dtype == np.float64 else column
 
 
 class _SavedScalars:

@@ -33,10 +33,11 @@ def overfit(data: RunData) -> Iterator[Candidate]:
 def partner(data: RunData, validation: Series) -> Series | None:
     """Return the training series of a validation series: the same words, else a tag without a role."""
     same = data.training_by_words.get((validation.kind, validation.stem), [])
+    if len(same) < 2:
+        return same[0] if same else None
     return min(
         same,
         key=lambda one: (one.role is not Role.TRAINING, one.worker != validation.worker, -len(one), one.name),
-        default=None,
     )
 
 

@@ -21,6 +21,10 @@ AFTER = 10
 LEAST_OF_LEARNED = 0.3
 #: Recovered spikes from which on they are a warning.
 REPEATED = 3
+#: How spikes occur, the gravest first.
+MANNERS = ("lasting", "repeated", "single")
+#: Series that are shown as evidence.
+SHOWN = 6
 #: Spikes at more than this share of the points are noise.
 RARE = 0.02
 
@@ -35,39 +39,52 @@ class _Spike(NamedTuple):
 
 def spike(data: RunData) -> Iterator[Candidate]:
     """Yield a lasting rise as a warning, repeated ones as a warning, single ones as a note."""
+    found = []
     for series in data.training_losses():
         if series.rises is not None and len(series.rises.at) and series.trend is not None:
-            found = _spikes(series, series.rises, series.trend.start)
-            lasting = [one for one in found if one.lasting]
+            spikes = _spikes(series, series.rises, series.trend.start)
+            lasting = [one for one in spikes if one.lasting]
             if lasting:
-                yield _candidate(series, lasting, "lasting")
-            elif len(found) >= REPEATED and sum(one.last - one.first + 1 for one in found) <= RARE * len(series):
-                yield _candidate(series, found, "repeated")
-            elif found and len(found) < REPEATED:
-                yield _candidate(series, found, "single")
+                found.append((series, lasting, "lasting"))
+            elif len(spikes) >= REPEATED and sum(one.last - one.first + 1 for one in spikes) <= RARE * len(series):
+                found.append((series, spikes, "repeated"))
+            elif spikes and len(spikes) < REPEATED:
+                found.append((series, spikes, "single"))
+    found.sort(key=lambda one: MANNERS.index(one[2]))
+    for at, (series, spikes, manner) in enumerate(found):
+        yield _candidate(series, spikes, manner, shown=at < SHOWN)
 
 
 def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
     least = np.maximum(rises.least, LEAST_OF_LEARNED * (start - rises.level))
     kept = rises.height > least
-    at = rises.at[kept]
-    if not len(at):
+    if not kept.any():
         return []
-    mild = rises.at[~kept & (rises.height > MILD * least)]
+    at = rises.at[kept]
     begins = np.flatnonzero(np.diff(at, prepend=at[0] - JOINED - 1) > JOINED)
-    ends = np.append(begins[1:], len(at)) - 1
-    if np.count_nonzero(_distance(mild, at) > JOINED) >= len(begins):
+    mild = rises.at[~kept & (rises.height > MILD * least)]
+    if len(mild) >= len(begins) and np.count_nonzero(_distance(mild, at) > JOINED) >= len(begins):
         return []  # noise with heavy tails
-    spikes = []
-    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        first, last = int(at[begin]), int(at[end])
-        level, spread, upper = (float(column[kept][begin]) for column in (rises.level, rises.spread, rises.upper))
-        after = series.values[last + 1 : last + 1 + AFTER]
-        lasting = len(after) == AFTER and float(np.median(after)) > max(
-            level + max(0.2 * abs(level), 3 * spread), upper
+    firsts, lasts = at[begins].tolist(), at[np.append(begins[1:], len(at)) - 1].tolist()
+    levels, spreads, uppers = (column[kept][begins].tolist() for column in (rises.level, rises.spread, rises.upper))
+    return [
+        _Spike(
+            first,
+            last,
+            float(series.values[first : last + 1].max()),
+            level,
+            _lasts(
+                series.values[last + 1 : last + 1 + AFTER].tolist(),
+                max(level + max(0.2 * abs(level), 3 * spread), upper),
+            ),
         )
-        spikes.append(_Spike(first, last, float(series.values[first : last + 1].max()), level, lasting))
-    return spikes
+        for first, last, level, spread, upper in zip(firsts, lasts, levels, spreads, uppers, strict=True)
+    ]
+
+
+def _lasts(after: list[float], limit: float) -> bool:
+    """Whether the values after a spike are still high, by their median."""
+    return len(after) == AFTER and sum(value > limit for value in after) > AFTER // 2
 
 
 def _distance(points: Steps, to: Steps) -> Steps:
@@ -77,7 +94,7 @@ def _distance(points: Steps, to: Steps) -> Steps:
     return distance
 
 
-def _candidate(series: Series, spikes: list[_Spike], manner: str) -> Candidate:
+def _candidate(series: Series, spikes: list[_Spike], manner: str, shown: bool) -> Candidate:
     highest = max(spikes, key=lambda one: one.top - one.level)
     first, last = int(series.steps[spikes[0].first]), int(series.steps[spikes[-1].last])
     title = {
@@ -94,5 +111,5 @@ def _candidate(series: Series, spikes: list[_Spike], manner: str) -> Candidate:
         last,
         (series.name,),
         facts,
-        (evidence(series, f"{series.name} {highest.level:.4g} → {highest.top:.4g}", first, last),),
+        (evidence(series, f"{series.name} {highest.level:.4g} → {highest.top:.4g}", first, last),) if shown else (),
     )
