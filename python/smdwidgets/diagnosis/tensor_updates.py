@@ -36,7 +36,7 @@ EXPLODING, MOVING = 100, 1e-3
 #: Share of the saves after the first large gradient at which it is large or lost.
 LASTING = 0.2
 #: RMS of the gradient of the first layer relative to the last.
-VANISHING = 1e-3
+VANISHING = 1e-2
 #: Share of the saves that count as the first ones.
 EARLY = 0.1
 #: Share of its first norm to which a decaying weight shrinks.
