@@ -16,6 +16,8 @@ from smdwidgets.diagnosis.trends import Trend, mann_kendall
 LEAST_BLOCKS = 5
 #: Share of the run after the best.
 LEAST_SHARE = 0.2
+#: Rise in units of the noise that needs no trend.
+CLEAR = 30
 
 
 def overfit(data: RunData) -> Iterator[Candidate]:
@@ -53,7 +55,9 @@ def _judge(
         return
     rise, z = trend.end - trend.best, _z(after)
     falls = _after(training, training_trend, keep)
-    if z <= 2 or len(falls) < 4 or _z(falls) >= -2 or not _drops(falls):
+    # A rise that flattens is no line, so its z is low however clear it is.
+    rises = z > 2 or rise > CLEAR * trend.noise
+    if not rises or len(falls) < 4 or _z(falls) >= -2 or not _drops(falls):
         return
     still_improves = _metric_improves(data, validation, keep) and rise <= 0.5 * abs(trend.best)
     level = 0 if z > 3 and rise > 0.25 * abs(trend.best) and len(validation) >= 20 else 1
