@@ -45,7 +45,10 @@ class Captured:
 
 
 class Recorder:
-    """Writes the steps of one worker in sequence. Not thread-safe."""
+    """Writes the steps of one worker. Not thread-safe.
+
+    Steps are written one after the other, except that an evaluation may be written while a training step is unfinished.
+    """
 
     def __init__(
         self,
@@ -68,9 +71,10 @@ class Recorder:
         self._lost = lost
         self._gone = False
         self._content = ""
-        self._writer: _core.StepWriter | None = None
+        self._writers: dict[StepKey, _core.StepWriter] = {}
         self._key: StepKey | None = None
-        self._failed = False
+        #: Unfinished steps that could not be written.
+        self._failed: set[StepKey] = set()
         self._warned = False
         #: Number of saved steps, and of dropped steps.
         self.saved = 0
@@ -80,31 +84,33 @@ class Recorder:
         """Write tensors of a step, or their reductions and shapes."""
         if key != self._key:
             self._key = key
-            self._failed = self._gone = self._gone or self._check_directory()
+            self._gone = self._gone or self._check_directory()
         try:
-            if not self._failed:
+            if not self._gone and key not in self._failed:
                 self._write(key, captured)
         except OSError as error:
-            self._drop(error)
+            self._drop(key, error)
         finally:
             for one in captured:
                 if one.copy is not None and one.copy.slab is not None:
                     self._staging.release(one.copy.slab)
 
-    def publish(self) -> None:
-        """Make the current step visible to readers.
+    def publish(self, key: StepKey) -> None:
+        """Make a step visible to readers.
 
         More tensors may follow until :meth:`finish`.
         """
-        if self._writer is not None and self._send is None:
+        writer = self._writers.get(key)
+        if writer is not None and self._send is None:
             try:
-                self._writer.publish()
+                writer.publish()
             except OSError as error:
-                self._drop(error)
+                self._drop(key, error)
 
-    def finish(self) -> None:
-        """Complete the current step and make it visible to readers atomically."""
-        writer, self._writer = self._writer, None
+    def finish(self, key: StepKey) -> None:
+        """Complete a step and make it visible to readers atomically."""
+        self._failed.discard(key)
+        writer = self._writers.pop(key, None)
         if writer is None:
             return
         try:
@@ -113,10 +119,10 @@ class Recorder:
                 self._send(event_key, index_key)
             self.saved += 1
             if self._warned:
-                logger.warning("saving works again from step %d", self._number)
+                logger.warning("saving works again from step %d", key[0])
                 self._warned = False
         except OSError as error:
-            self._drop(error)
+            self._drop(key, error)
 
     def collections(self, content: str) -> None:
         """Write the collection file atomically."""
@@ -141,8 +147,9 @@ class Recorder:
         return -1 if self._key is None else self._key[0]
 
     def close(self) -> None:
-        """Finish the current step and close all files."""
-        self.finish()
+        """Finish the unfinished steps and close all files."""
+        for key in list(self._writers):
+            self.finish(key)
         if self._tensorboard is not None:
             self._tensorboard.close()
 
@@ -165,10 +172,12 @@ class Recorder:
         return lost not in (None, "removed")
 
     def _step_writer(self, key: StepKey) -> _core.StepWriter:
-        if self._writer is None:
+        writer = self._writers.get(key)
+        if writer is None:
             step, mode, mode_step = key
-            self._writer = _core.StepWriter(self._root, step, self._worker, mode.value, mode_step, fsync=self._fsync)
-        return self._writer
+            writer = _core.StepWriter(self._root, step, self._worker, mode.value, mode_step, fsync=self._fsync)
+            self._writers[key] = writer
+        return writer
 
     def _write(self, key: StepKey, captured: Sequence[Captured]) -> None:
         writer = self._step_writer(key)
@@ -198,15 +207,13 @@ class Recorder:
         for (raw, reductions), ready in alike.items():
             writer.tensors(ready, raw, reductions)
 
-    def _drop(self, error: OSError) -> None:
-        writer, self._writer = self._writer, None
-        self._failed = True
+    def _drop(self, key: StepKey, error: OSError) -> None:
+        writer = self._writers.pop(key, None)
+        self._failed.add(key)
         self.dropped += 1
         if writer is not None:
             writer.discard()
-        self._warn(
-            f"cannot save step {self._number}: {error}; the training continues, and later steps are saved if possible"
-        )
+        self._warn(f"cannot save step {key[0]}: {error}; the training continues, and later steps are saved if possible")
 
     def _warn(self, message: str) -> None:
         if not self._warned:

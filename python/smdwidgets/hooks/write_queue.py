@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from smdwidgets.hooks.arrays import Staging, TensorCopy
@@ -17,10 +18,20 @@ from smdwidgets.hooks.save_spec import SaveSpec
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 from smdwidgets.modes import ModeKeys
 
-__all__ = ["WriteQueue"]
+__all__ = ["SuspendedStep", "WriteQueue"]
 
 #: Bytes of copied tensors in a batch. A smaller batch is queued at the end of the step.
 _BATCH_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedStep:
+    """A step that was set aside: its tensors that are not queued yet, and whether any were queued."""
+
+    key: StepKey
+    batch: list[Captured]
+    nbytes: int
+    begun: bool
 
 
 class WriteQueue:
@@ -82,6 +93,20 @@ class WriteQueue:
         self._key = key
         self._begun = self._settled = False
 
+    def suspend(self) -> SuspendedStep:
+        """Set the current step aside, so that another one can be queued before it ends."""
+        with self._lock:
+            state = SuspendedStep(self._key, self._batch, self._bytes, self._begun)
+            self._batch, self._bytes = [], 0
+            self._begun, self._settled, self._published = False, False, True
+        return state
+
+    def resume(self, state: SuspendedStep) -> None:
+        """Continue a step that was set aside. The step before has ended."""
+        with self._lock:
+            self._key, self._batch, self._bytes, self._begun = state.key, state.batch, state.nbytes, state.begun
+            self._settled, self._published = False, not state.batch
+
     def shape(self, name: str, shape: tuple[int, ...], spec: SaveSpec) -> None:
         """Add the shape of a tensor, without its value."""
         if self._recorder is not None:
@@ -114,7 +139,7 @@ class WriteQueue:
         if self._recorder is not None and not self.empty:
             with self._lock:
                 self._queue_batch()
-            self._background.put(self._recorder.finish)
+            self._background.put(self._recorder.finish, self._key)
 
     def publish(self) -> None:
         """Make the current step visible to readers, although more tensors may follow."""
@@ -122,7 +147,7 @@ class WriteQueue:
             with self._lock:
                 self._queue_batch()
                 self._published = True
-            self._background.put(self._recorder.publish)
+            self._background.put(self._recorder.publish, self._key)
 
     def collections(self, content: str) -> None:
         """Write the collection file if its content has changed."""
@@ -160,7 +185,7 @@ class WriteQueue:
         # This runs on the writer's thread, so batches that the training queues meanwhile are written after this one.
         if batch:
             recorder.write(key, batch)
-        recorder.publish()
+        recorder.publish(key)
 
     def _queue_batch(self) -> None:
         if self._recorder is not None and self._batch:
