@@ -159,6 +159,7 @@ def test_shared_frozen_and_thawed_weights(run):
         "Tied_frozen.weight",
         "Tied_frozen.bias",
         "gradient/Tied_embed.weight",
+        "loss_output_0",
     ]
     assert set(names_at(run, 1)) - set(names_at(run, 0)) == {"gradient/Tied_frozen.weight", "gradient/Tied_frozen.bias"}
     assert (value(run, "gradient/Tied_embed.weight", 0) == tied.numpy()).all()
@@ -216,7 +217,7 @@ def test_gradients_are_listened_to_at_saved_steps_alone(run):
     hook.close()
     assert listened == [True, True, False, True, False]
     for step in (0, 1, 3):
-        assert len(names_at(run, step)) == 4
+        assert len([name for name in names_at(run, step) if name.startswith("gradient/")]) == 4
         assert (value(run, "gradient/Net_fc2.weight", step) == seen[step]).all()
 
 
@@ -239,8 +240,8 @@ def test_with_the_optimizer_gradients_are_those_that_it_uses(run):
             scaler.update()
             optimizer.zero_grad()
     hook.close()
-    assert not list(run.glob("index/*/000000000000_*"))
-    for step, gradient in zip((1, 3), seen, strict=True):
+    assert len(list(run.glob("index/*/*"))) == 2  # an update is a step
+    for step, gradient in enumerate(seen):
         assert (value(run, "gradient/Net_fc1.weight", step) == gradient).all()
 
 

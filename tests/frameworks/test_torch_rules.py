@@ -226,7 +226,8 @@ def test_similar_across_runs(trained):
     base, again, other = trained({}), trained({"change": {99: faster}}), trained({"change": {6: faster}})
     for library in LIBRARIES:
         told = {"other_trials": str(base(library))}
-        assert first_firing(other(library), "SimilarAcrossRuns", **told) == 7
+        # Only our hook saves the learning rate, which differs a step before the weights do.
+        assert first_firing(other(library), "SimilarAcrossRuns", **told) == {"smdebug": 7, "smdwidgets": 6}[library]
         assert first_firing(again(library), "SimilarAcrossRuns", **told) is None
     # What the two hooks save of one training is the same to the last bit.
     assert first_firing(base("smdebug"), "SimilarAcrossRuns", other_trials=str(base("smdwidgets"))) is None

@@ -20,6 +20,9 @@ class CollectionKeys:
     METRICS: Final = "metrics"
     SM_METRICS: Final = "sm_metrics"
     OPTIMIZER_VARIABLES: Final = "optimizer_variables"
+    #: Collections of the PyTorch hook. smdebug does not have them.
+    OPTIMIZER_STATE: Final = "optimizer_state"
+    UPDATES: Final = "updates"
     TENSORFLOW_SUMMARIES: Final = "tensorflow_summaries"
     #: Collection of `hook.save_scalar`. smdebug does not have it.
     SCALARS: Final = "scalars"
@@ -38,7 +41,7 @@ BUILT_IN: Final = frozenset(value for key, value in vars(CollectionKeys).items()
 
 #: Collections of scalars, which are not reduced and have no histograms.
 SCALAR_COLLECTIONS: Final = frozenset(
-    {"losses", "metrics", "feature_importance", "average_shap", "sm_metrics", "scalars"}
+    {"losses", "metrics", "feature_importance", "average_shap", "sm_metrics", "scalars", "updates"}
 )
 #: Collections of summaries instead of tensors.
 SUMMARIES_COLLECTIONS: Final = frozenset({"tensorflow_summaries"})

@@ -22,10 +22,11 @@ from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingS
 from smdwidgets.hooks import process
 from smdwidgets.hooks.arrays import TensorCopy, as_array, copy_tensor
 from smdwidgets.hooks.json_config import HookFile
+from smdwidgets.hooks.losses import is_loss
 from smdwidgets.hooks.plan import Plan
 from smdwidgets.hooks.run_dir import DirectoryInUse, RunDirectory
 from smdwidgets.hooks.save_spec import WHOLE, SaveSpec
-from smdwidgets.hooks.write_queue import WriteQueue
+from smdwidgets.hooks.write_queue import SuspendedStep, WriteQueue
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.run_end import RunEnd
 from smdwidgets.stop import STOP_FILE, StopRequest, stop_requested
@@ -170,7 +171,9 @@ class Hook:
         self.tensorboard_dir = self._tensorboard_dir(export_tensorboard, tensorboard_dir)
 
         self.mode = ModeKeys.GLOBAL
-        self._step = -1
+        #: Number of the current step, and of the latest one.
+        self._step = self._last_step = -1
+        self._suspended: tuple[ModeKeys, int, SuspendedStep] | None = None
         self._mode_steps: dict[ModeKeys, int] = {}
         self._is_open = False
         #: Nothing more is saved; everything that was saved is written.
@@ -199,7 +202,7 @@ class Hook:
             self._closed, self._inactive = True, str(error)
             logger.error("nothing is recorded: %s", error)
             return
-        self._step = resumed.step
+        self._step = self._last_step = resumed.step
         self._mode_steps.update(resumed.mode_steps)
         send = None if directory.bucket is None else directory.bucket.send
         self._write_queue.open(
@@ -353,7 +356,8 @@ class Hook:
             self.run_dir.withdraw_end()
         if not self._plan.prepared:
             self._prepare()
-        self._step += 1
+        self._last_step += 1
+        self._step = self._last_step
         if self.mode is not ModeKeys.GLOBAL:
             self._mode_steps[self.mode] = self._mode_steps.get(self.mode, -1) + 1
         self._is_open = True
@@ -361,9 +365,7 @@ class Hook:
         self._write_queue.begin((self._step, self.mode, self.mode_step))
         if saves:
             self._export()
-        pending, self._script_tensors = self._script_tensors, []
-        for one in pending:
-            self._queue_script_tensor(*one)
+        self._add_script_tensors()
         return saves
 
     def _end_step(self) -> None:
@@ -375,6 +377,29 @@ class Hook:
         if not self._write_queue.empty:
             self._export()
             self._write_queue.end()
+
+    def _suspend_step(self) -> None:
+        """Set the current step aside, so that another step can be saved before it ends."""
+        if self._is_open:
+            self._suspended = (self.mode, self.mode_step, self._write_queue.suspend())
+            self._is_open = False
+            self._plan.end()
+
+    def _resume_step(self) -> None:
+        """Continue the step that was set aside. The step after it has ended."""
+        if self._suspended is not None:
+            (self.mode, mode_step, state), self._suspended = self._suspended, None
+            self._step = state.key[0]
+            self._is_open = True
+            self._plan.begin(self.mode, mode_step)
+            self._write_queue.resume(state)
+            self._add_script_tensors()
+
+    def _add_script_tensors(self) -> None:
+        """Add the tensors that the script saved between steps."""
+        pending, self._script_tensors = self._script_tensors, []
+        for one in pending:
+            self._queue_script_tensor(*one)
 
     def _export(self, last: bool = False) -> None:
         """Write the collection file if collections have changed."""
@@ -405,7 +430,8 @@ class Hook:
     def save_scalar(self, name: str, value: object, sm_metric: bool = False, timestamp: float | None = None) -> None:
         """Save a number as ``scalar/<name>``, regardless of the save interval.
 
-        The scalar becomes a member of the collection ``scalars``.
+        The scalar becomes a member of the collection ``scalars``, and of ``losses`` if its name is that of a loss, such as
+        ``loss``, ``val_loss`` or ``train/loss``.
 
         Args:
             name: name of the scalar.
@@ -422,6 +448,8 @@ class Hook:
         if copy.array.size != 1 or copy.dtype == "str":
             raise SMDebugTypeError(f"scalar {shown(name)} must be one number, got {_described(copy)}")
         self._configured(CollectionKeys.SCALARS).add_tensor_name(full)
+        if is_loss(name):
+            self._add_loss(full)
         self._save_script_tensor(full, copy, _SCALAR, time.time() if timestamp is None else float(timestamp), ())
 
     @guarded
@@ -450,6 +478,10 @@ class Hook:
             tensor_name, self._copy(tensor_name, tensor_value), None, time.time(), tuple(collections)
         )
 
+    def _add_loss(self, name: str) -> None:
+        """Make a scalar a member of the collection ``losses``."""
+        self._configured(CollectionKeys.LOSSES).add_tensor_name(name)
+
     def _configured(self, name: str) -> Collection:
         """Return the collection of this name; create and configure it if necessary."""
         collection = self.get_collection(name)
@@ -466,7 +498,12 @@ class Hook:
             self._script_tensors.append((name, *rest))
 
     def _queue_script_tensor(
-        self, name: str, copy: TensorCopy, spec: SaveSpec | None, timestamp: float, collections: tuple[Collection, ...]
+        self,
+        name: str,
+        copy: TensorCopy,
+        spec: SaveSpec | None,
+        timestamp: float | None,
+        collections: tuple[Collection, ...],
     ) -> None:
         if spec is None:
             due = self._plan.due(collections)

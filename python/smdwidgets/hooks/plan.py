@@ -27,7 +27,11 @@ logger = logging.getLogger("smdwidgets.hooks")
 
 #: Modes in which gradients and optimizer variables are stale and are not saved.
 _MODES_WITHOUT_GRADIENTS = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
-_GRADIENT_COLLECTIONS = frozenset({CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES})
+_GRADIENT_COLLECTIONS = frozenset(
+    {CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES, CollectionKeys.OPTIMIZER_STATE}
+)
+#: How many numbered inputs and outputs of a module are matched one by one.
+_PROBED = 32
 
 
 class Collections(CollectionManager):
@@ -83,6 +87,9 @@ class Plan:
         self._specs: dict[tuple[str, ...], dict[str, SaveSpec | None]] = {}
         self._now: dict[str, SaveSpec | None] = {}
         self._seen: tuple[int, ...] = ()
+        #: Collections of which a tensor was saved, and of which one was due, by name.
+        self._came: set[str] = set()
+        self._due: set[str] = set()
         for name in self.included:
             self._warn_if_misspelt(name)
 
@@ -201,6 +208,7 @@ class Plan:
             members = [one for one in self.saving if self._patterns.match(one, name)]
             for collection in members:
                 collection.add_tensor_name(name)
+                self._came.add(collection.name)
             found = self._now[name] = save_spec(members, self._tensorboard) if members else None
             return found
 
@@ -216,6 +224,10 @@ class Plan:
         matched = [one for one in self.saving if one not in due and self._patterns.match(one, name)]
         return save_spec([*due, *matched], self._tensorboard)
 
+    def has_saved(self, name: str) -> bool:
+        """Whether a tensor of this collection was saved."""
+        return name in self._came
+
     def matches(self, collection: Collection, name: str) -> bool:
         """Whether a collection contains a tensor of this name."""
         return self._patterns.match(collection, name)
@@ -223,6 +235,12 @@ class Plan:
     def wants_any(self, names: Sequence[str]) -> bool:
         """Whether any of these names may be saved at any step."""
         return any(self._patterns.match(one, name) for one in self.saved() for name in names)
+
+    def wants_numbered(self, prefix: str) -> bool:
+        """Whether any tensor whose name is the prefix and a number may be saved at any step."""
+        if self.wants_any([f"{prefix}{index}" for index in range(_PROBED)]):
+            return True
+        return any(self._patterns.match_numbered(one, prefix) for one in self.saved())
 
     def _saves(self, collection: Collection, mode: ModeKeys, mode_step: int) -> bool:
         config = self.save_config if collection.save_config is None else collection.save_config

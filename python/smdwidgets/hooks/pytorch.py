@@ -8,8 +8,9 @@
     hook.register_module(model)
     hook.register_loss(criterion)
 
-A step starts with a forward pass of the registered module and ends before the next one. Tensor names are the same as in
-smdebug: ``Net_fc1.weight``, ``gradient/Net_fc1.weight``, ``fc1_input_0``, ``CrossEntropyLoss_output_0``.
+A step ends with an update of the model by its optimizers, or where the script calls :meth:`Hook.step`; in a training without
+optimizers it is a forward pass. Tensor names are the same as in smdebug: ``Net_fc1.weight``, ``gradient/Net_fc1.weight``,
+``fc1_input_0``, ``CrossEntropyLoss_output_0``.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
 from smdwidgets._text import shown
@@ -34,14 +35,17 @@ from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
 from smdwidgets.hooks.torch_copy import copy_from_torch
+from smdwidgets.hooks.torch_events import listen
 from smdwidgets.hooks.torch_modules import BUFFERS, ModuleSelection, NamedModule, class_names, persistent_buffers
+from smdwidgets.hooks.torch_optimizers import unwrapped
 from smdwidgets.hooks.torch_script import hide_from_script
 from smdwidgets.hooks.torch_shards import ShardFinder
+from smdwidgets.hooks.torch_training import EVALUATIONS, ModelHook, TrainingLoop, is_passive
+from smdwidgets.modes import ModeKeys, as_mode
 
 __all__ = ["Collection", "Hook"]
 
-#: How many numbered inputs and outputs of a module are matched against the patterns to decide whether to observe it.
-_PROBED = 32
+_T = TypeVar("_T")
 
 
 class Collection(BaseCollection):
@@ -122,24 +126,35 @@ class _ModuleCallback(_Callback):
 hide_from_script(_ModuleCallback)
 
 
-class Hook(BaseHook):
+class Hook(ModelHook):
     """Save tensors of PyTorch modules."""
 
-    __doc__ += "\n\n    " + "".join((BaseHook.__doc__ or "").partition("Args:")[1:])
+    __doc__ += (
+        "\n\n    "
+        + "".join((BaseHook.__doc__ or "").partition("Args:")[1:]).rstrip()
+        + """
+        step_on: what a training step is: ``"optimizer"``, an update of the model; ``"forward"``, a forward pass, as in smdebug;
+            ``"manual"``, what lies between two calls of :meth:`step`; ``"auto"``: the first of these that the training shows,
+            in the order manual, optimizer, forward.
+        clipped_gradients: whether the gradients that are saved are those after clipping.
+    """
+    )
 
     built_in: ClassVar[Mapping[str, Sequence[str]]] = {
         CollectionKeys.ALL: (),
         CollectionKeys.DEFAULT: (),
-        CollectionKeys.WEIGHTS: ("^(?!gradient).*weight",),
-        CollectionKeys.BIASES: ("^(?!gradient).*bias",),
+        CollectionKeys.WEIGHTS: ("^(?!gradient|optimizer/).*weight",),
+        CollectionKeys.BIASES: ("^(?!gradient|optimizer/).*bias",),
         CollectionKeys.GRADIENTS: ("^gradient",),
         CollectionKeys.LOSSES: ("[Ll]oss_(?!input).*output",),
         BUFFERS: (),
+        CollectionKeys.UPDATES: (r"^optimizer/[^/]+/(learning_rate_\d+|gradient_norm|skipped)",),
+        CollectionKeys.OPTIMIZER_STATE: ("^optimizer/",),
     }
-    always_saved: ClassVar[tuple[str, ...]] = (CollectionKeys.LOSSES,)
+    always_saved: ClassVar[tuple[str, ...]] = (CollectionKeys.LOSSES, CollectionKeys.UPDATES)
     collection_class: ClassVar[type[BaseCollection]] = Collection
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, step_on: str = "auto", clipped_gradients: bool = True, **options: Any) -> None:
         # An open hook lives until the process ends. Weak references let models be freed before that.
         self._names: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._input_taps: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -147,13 +162,18 @@ class Hook(BaseHook):
         self._handles: list[Any] = []
         # By id of the parameter: the parameter, its gradient's name, the handle of its callback.
         self._watched: dict[int, tuple[weakref.ref[nn.Parameter], str, Any]] = {}
-        self._counts: dict[str, int] = {}
-        self._from_optimizer = False
+        self._loss_modules: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._loop = TrainingLoop(self, step_on, bool(clipped_gradients))
         self._tapped = False
         self._shards = ShardFinder()
         self._shards_sought = False
         #: The registered modules with their wrappers.
         self._outer: list[weakref.ref[nn.Module]] = []
+        self._tapped_modules: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        #: Ids of the modules that had callbacks when a step began last.
+        self._seen_modules: tuple[int, ...] = ()
+        #: Callbacks on submodules, where the script calls them without calling the model.
+        self._parts: WeakIdKeyDictionary = WeakIdKeyDictionary()
         super().__init__(*args, **options)
 
     def _worker(self) -> tuple[str, int]:
@@ -166,8 +186,7 @@ class Hook(BaseHook):
     def register_module(self, module: nn.Module) -> None:
         """Register a model, to save its parameters, gradients, inputs and outputs.
 
-        Each forward pass of the model starts a step. For a model wrapped by DistributedDataParallel or torch.compile, the
-        tensor names are those of the inner model.
+        For a model wrapped by DistributedDataParallel or torch.compile, the tensor names are those of the inner model.
         """
         if not isinstance(module, nn.Module):
             raise SMDebugTypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
@@ -184,38 +203,106 @@ class Hook(BaseHook):
         self._shards_sought = False
         self._tapped = False
         if len(self._models) == 1:
-            self._handles.append(register_optimizer_step_post_hook(_Callback(self, Hook._after_update)))
-        # Register on the outermost module: a callback on the inner one would split the graph that torch.compile made. Register
-        # before other callbacks: that of FSDP gathers the parameters.
-        first = _ModuleCallback(self, Hook._before_forward)
-        self._handles.append(module.register_forward_pre_hook(first, with_kwargs=True, prepend=True))
+            self._listen()
+        # Register on the outermost module: a callback on the inner one would split the graph that torch.compile made.
+        self._handles += self._follow_calls(module)
+
+    def _listen(self) -> None:
+        """Listen to the events of the training."""
+
+        def on(method: Callable[..., None]) -> _Callback:
+            return _Callback(self, lambda hook, *args: method(hook._loop, *args))
+
+        self._handles += [
+            register_optimizer_step_pre_hook(on(TrainingLoop.before_update)),
+            register_optimizer_step_post_hook(on(TrainingLoop.after_update)),
+            listen(
+                {
+                    "backward_begins": on(TrainingLoop.backward_begins),
+                    "backward_ends": on(TrainingLoop.backward_ends),
+                    "clips": on(TrainingLoop.clips),
+                    "clipped": on(TrainingLoop.clipped),
+                    "scaled": on(TrainingLoop.scaled),
+                    "scaler_begins": on(TrainingLoop.scaler_begins),
+                    "scaler_ends": on(TrainingLoop.scaler_ends),
+                }
+            ),
+        ]
+
+    def _follow_calls(self, module: nn.Module) -> list[Any]:
+        """Register callbacks for the beginning and the end of a module's forward pass.
+
+        The first one runs before other callbacks, because that of FSDP gathers the parameters.
+        """
+        before = _ModuleCallback(self, Hook._before_forward)
+        return [
+            module.register_forward_pre_hook(before, with_kwargs=True, prepend=True),
+            module.register_forward_hook(_ModuleCallback(self, Hook._after_forward), always_call=True),
+        ]
 
     def register_loss(self, loss_module: nn.Module) -> None:
         """Save the outputs of a loss module, such as ``nn.CrossEntropyLoss()``.
 
-        For a loss function that is not a module, use :meth:`record_tensor_value`.
+        For a loss function that is not a module, use :meth:`loss`.
         """
         if not isinstance(loss_module, nn.Module):
             raise SMDebugTypeError(
                 f"loss_module must be a torch.nn.Module, got {type(loss_module).__name__}; for a function, pass its result "
-                "to record_tensor_value(name, value)"
+                "to loss(value)"
             )
-        if loss_module in self._names:
+        if loss_module in self._loss_modules:
             return
-        self._set_name(loss_module, type(loss_module).__name__)
-        self._tap(loss_module, inputs=True, outputs=True)
+        name = self._names.get(loss_module) or type(loss_module).__name__
+        self._loss_modules[loss_module] = name
+        self._loop.losses_are_named()
+        if loss_module not in self._names:
+            self._set_name(loss_module, name)
+            self._tap(loss_module, inputs=True, outputs=False)
+        self._handles.append(loss_module.register_forward_hook(_ModuleCallback(self, Hook._after_loss)))
 
+    @guarded
     def register_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Save the gradients that the optimizer uses.
+        """Register an optimizer: a step is one update by it, or by each of several registered optimizers.
 
-        These are accumulated, averaged over workers, unscaled and clipped.
-
-        Without a registered optimizer, the value of ``parameter.grad`` after each backward pass is saved.
+        The hook sees optimizers by itself when they step. A registered one counts from the first step on. The gradients that are
+        saved are those that the optimizers use: accumulated, averaged over workers, unscaled and clipped.
         """
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise SMDebugTypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
-        self._from_optimizer = True
-        self._handles.append(optimizer.register_step_pre_hook(_Callback(self, Hook._before_update)))
+        self._loop.register(unwrapped(optimizer))
+
+    @guarded
+    def step(self) -> None:
+        """End the step. From the first call on, a step is what lies between two calls."""
+        if not self._alive():
+            self._warn_inactive()
+            return
+        self._loop.steps.step()
+
+    @guarded
+    def loss(self, value: _T, name: str = "loss") -> _T:
+        """Save a loss, for example the result of a function, as ``<name>_output_0``, and return it."""
+        self._check_name(name)
+        if not isinstance(value, torch.Tensor):
+            raise SMDebugTypeError(f"value must be a torch.Tensor, got {type(value).__name__}")
+        if self._alive():
+            self._loop.loss(name, value)
+        else:
+            self._warn_inactive()
+        return value
+
+    @guarded
+    def set_mode(self, mode: ModeKeys | str) -> None:
+        """Set the mode of the next steps: ``modes.TRAIN``, ``EVAL`` or ``PREDICT``.
+
+        A training step whose update has not come yet is continued after the evaluation. Without a call, the mode is that of
+        the model: ``module.training``.
+        """
+        mode = as_mode(mode)
+        if mode is not self.mode and self._alive():
+            self._loop.steps.mode_changed(training=mode not in EVALUATIONS)
+        self.mode = mode
+        self._mode_told = True
 
     def collection(
         self,
@@ -259,14 +346,17 @@ class Hook(BaseHook):
 
     @guarded
     def record_tensor_value(self, tensor_name: str, tensor_value: torch.Tensor) -> None:
-        """Save a value, such as the result of a loss function, as ``<name>_output_0``."""
+        """Save a value as ``<name>_output_0``. A value of one element is a loss."""
         self._check_name(tensor_name)
         if not isinstance(tensor_value, torch.Tensor):
             raise SMDebugTypeError(f"tensor_value must be a torch.Tensor, got {type(tensor_value).__name__}")
         if not self._alive():
             self._warn_inactive()
             return
-        self._capture_all(tensor_name, "output", tensor_value)
+        if tensor_value.numel() == 1:
+            self._loop.loss(tensor_name, tensor_value)
+        else:
+            self._capture_all(tensor_name, "output", tensor_value)
 
     def _set_name(self, module: nn.Module, name: str) -> None:
         self._names[module] = name
@@ -275,6 +365,10 @@ class Hook(BaseHook):
     def _roots(self) -> Iterator[tuple[str, nn.Module]]:
         """The registered models that still exist, with their names."""
         return ((name, module) for name, model in self._models if (module := model()) is not None)
+
+    @property
+    def _number_of_models(self) -> int:
+        return len(self._models)
 
     # -------------------------------------------------------------------------------------------------------- steps
 
@@ -306,28 +400,72 @@ class Hook(BaseHook):
                 yield f"{root}_{_plain_name(name)}", buffer
 
     def _before_forward(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
-        if torch.jit.is_tracing():
-            return
+        tapped = self._tapped
+        self._loop.enter(module)
+        if self._tapped is not tapped and module in self._input_taps:  # its callback comes too late for this call
+            self._before_call(module, inputs, named_inputs)
+
+    def _after_forward(self, module: nn.Module, *_: object) -> None:
+        self._loop.leave(module)
+
+    def _follow_parts(self) -> None:
+        """Listen to calls of submodules, because the script never calls the model itself (a ``training_step`` of Lightning).
+
+        A compiled module is followed, its submodules are not: a callback would split its graph.
+        """
+        pending = [root for _, root in self._roots]
+        while pending:
+            module = pending.pop()
+            for part in module.children():
+                if part not in self._parts:
+                    self._parts[part] = self._follow_calls(part)
+                if not (hasattr(part, "_orig_mod") or part.__dict__.get("_compiled_call_impl")):
+                    pending.append(part)
+
+    def _follow_less(self, outermost: WeakIdKeyDictionary) -> None:
+        """Stop listening to submodules that other modules call."""
+        for part, handles in list(self._parts.items()):
+            if part not in outermost:
+                for handle in self._parts.pop(part, handles):
+                    handle.remove()
+
+    def _begin_recording(self) -> None:
+        """Begin a step: save the parameters, and listen to what the step's collections contain."""
         if not self._shards_sought:
             self._seek_shards()
-        self._counts.clear()
         saves = self._begin_step()
+        if saves:
+            self._name_new_modules()
         if not self._tapped:
             self._tap_modules()
-            if module in self._input_taps:  # its callback for inputs comes too late for the call that registered it
-                self._before_call(module, inputs, named_inputs)
         if saves:
+            watches = self._loop.watches_gradients
             with torch.no_grad():
                 for name, parameter in self._parameters():
                     if not is_lazy(parameter):
                         self._capture(name, parameter)
-                    if parameter.requires_grad:
+                    if watches and parameter.requires_grad:
                         self._watch(name, parameter)
                 for name, buffer in self._buffers():
                     if not is_lazy(buffer):
                         self._capture(name, buffer)
+            if not watches:
+                self._watch_none()
         elif self._watched:
             self._watch_none()
+
+    def _name_new_modules(self) -> None:
+        """Name modules that were added to a model since the last saved step."""
+        roots = list(self._roots)
+        seen = tuple(id(part) for _, root in roots for part in root.modules())
+        if seen == self._seen_modules:
+            return
+        self._seen_modules = seen
+        for root, module in roots:
+            for name, part in module.named_modules():
+                if part not in self._names:
+                    self._set_name(part, _plain_name(name) or root)
+                    self._tapped = False
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield every parameter once, with its first name."""
@@ -349,11 +487,9 @@ class Hook(BaseHook):
             inside = {id(_wrapped_by(module)) for module in root.modules()}
             for module in root.modules():
                 name = self._names.get(module)
-                if name is not None and id(module) not in inside:
-                    inputs, outputs = (
-                        self._plan.wants_any([f"{name}_{kind}_{i}" for i in range(_PROBED)])
-                        for kind in ("input", "output")
-                    )
+                if name is not None and id(module) not in inside and module not in self._tapped_modules:
+                    self._tapped_modules[module] = True
+                    inputs, outputs = (self._plan.wants_numbered(f"{name}_{kind}_") for kind in ("input", "output"))
                     self._tap(module, inputs, outputs)
                     if inputs or outputs:
                         self.collection_manager.add_modules({name: class_names(module)})
@@ -371,12 +507,20 @@ class Hook(BaseHook):
             self._handles.append(module.register_forward_hook(_ModuleCallback(self, Hook._after_call)))
 
     def _before_call(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
-        if self._saving and not torch.jit.is_tracing():
+        if self._saving and self._loop.recorded and not is_passive():
             self._capture_all(self._names[module], "input", (inputs, named_inputs))
 
     def _after_call(self, module: nn.Module, _inputs: object, outputs: object) -> None:
-        if self._saving and not torch.jit.is_tracing():
+        if self._saving and self._loop.recorded and module not in self._loss_modules and not is_passive():
             self._capture_all(self._names[module], "output", outputs)
+
+    def _after_loss(self, module: nn.Module, _inputs: object, outputs: object) -> None:
+        if is_passive() or not self._loop.takes_losses:
+            return
+        name = self._loss_modules[module]
+        alone = list(self._loss_modules.values()).count(name) == 1
+        for tensor in _tensors(outputs):
+            self._loop.loss(name, tensor, averages=alone)
 
     def _capture_all(self, module: str, kind: str, value: object) -> None:
         """Capture the tensors in a module's input or output.
@@ -385,9 +529,7 @@ class Hook(BaseHook):
         """
         prefix = f"{module}_{kind}_"
         for tensor in _tensors(value):
-            index = self._counts.get(prefix, 0)
-            self._counts[prefix] = index + 1
-            self._capture(f"{prefix}{index}", tensor)
+            self._capture(f"{prefix}{self._loop.next_index(prefix)}", tensor)
 
     # ---------------------------------------------------------------------------------------------------- gradients
 
@@ -402,7 +544,7 @@ class Hook(BaseHook):
         gradient = f"gradient/{name}"
         if is_lazy(parameter):  # a lazy parameter has no shape before the first forward pass
             return
-        if not self._from_optimizer and parameter.is_leaf and self._save_spec(gradient) is not None:
+        if parameter.is_leaf and self._save_spec(gradient) is not None:
             handle = parameter.register_post_accumulate_grad_hook(_Callback(self, Hook._after_gradient))
             self._watched[id(parameter)] = weakref.ref(parameter), gradient, handle
 
@@ -412,25 +554,27 @@ class Hook(BaseHook):
         self._watched.clear()
 
     def _after_gradient(self, parameter: torch.Tensor) -> None:
-        if self._saving and parameter.grad is not None and not self._from_optimizer:
-            self._capture(self._watched[id(parameter)][1], parameter.grad)
+        if self._saving and parameter.grad is not None and self._loop.watches_gradients:
+            self._loop.gradient(self._watched[id(parameter)][1], parameter.grad)
 
-    def _before_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if self._saving:
-            updated_ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
-            for name, parameter in self._parameters():
-                if id(parameter) in updated_ids and parameter.grad is not None:
-                    self._capture(f"gradient/{name}", parameter.grad)
+    # ---------------------------------------------------------------------------------------------------------- values
 
-    def _after_update(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        """Publish the step after an optimizer has updated a registered model.
+    def _wants_optimizer_state(self) -> bool:
+        """Whether a collection of this step names the optimizer's state. A pattern such as ``fc1`` alone does not."""
+        return any(
+            one.name in (CollectionKeys.ALL, CollectionKeys.OPTIMIZER_STATE)
+            or any("optim" in pattern for pattern in one.include_regex)
+            for one in self._saving
+            if one.name != CollectionKeys.UPDATES
+        )
 
-        The step is then most likely complete.
-        """
-        if self._saving:
-            updated = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
-            if any(updated is parameter for _, parameter in self._parameters()):
-                self._write_queue.settle()
+    def _add_loss(self, name: str) -> None:
+        self._loop.losses_are_named()
+        super()._add_loss(name)
+
+    def _save_script_tensor(self, name: str, *rest: Any) -> None:
+        self._loop.steps.value_arrives()
+        super()._save_script_tensor(name, *rest)
 
     # ------------------------------------------------------------------------------------------------------ copying
 
@@ -495,9 +639,11 @@ class Hook(BaseHook):
     # ------------------------------------------------------------------------------------------------------ closing
 
     def _detach(self) -> None:
-        for handle in self._handles:
+        self._loop.steps.close()
+        for handle in [*self._handles, *(each for handles in self._parts.values() for each in handles)]:
             handle.remove()
         self._handles.clear()
+        self._parts = WeakIdKeyDictionary()
         self._watch_none()
         self._models.clear()
         self._outer.clear()

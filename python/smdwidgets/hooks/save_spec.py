@@ -5,6 +5,7 @@ The result is the union of the configurations of all collections that contain th
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,20 @@ def save_spec(collections: Sequence[Collection], tensorboard: bool) -> SaveSpec:
     return SaveSpec(raw, shape, tuple(reductions), histogram, scalar)
 
 
+#: A pattern that may match some numbers and not others.
+_DEPENDS_ON_NUMBER = re.compile(r"\d|\\[dDwWsS]|\[|\.\.")
+_NUMBER = re.compile(r"\d{1,9}")
+
+
+@functools.cache
+def _sample(pattern: str) -> tuple[int, ...]:
+    numbers = [*range(128), *range(128, 1024, 37)]
+    for digits in _NUMBER.findall(pattern):
+        number = int(digits)
+        numbers += [number, number * 100, *range(number * 10, number * 10 + 10)]
+    return tuple(dict.fromkeys(numbers))
+
+
 class Patterns:
     """A cache of compiled collection patterns."""
 
@@ -69,6 +84,19 @@ class Patterns:
     def match(self, collection: Collection, name: str) -> bool:
         """Whether the collection contains a tensor of this name."""
         return name in collection.tensor_names or self.any(collection.name, collection.include_regex, name)
+
+    def match_numbered(self, collection: Collection, prefix: str) -> bool:
+        """Whether the collection may contain a tensor whose name is the prefix and a number.
+
+        A sample of numbers is tried, and those in the pattern. A pattern without digits and classes matches each number or none.
+        """
+        if any(name.startswith(prefix) for name in collection.tensor_names):
+            return True
+        return any(
+            _DEPENDS_ON_NUMBER.search(pattern)
+            and any(self._compile(collection.name, pattern).search(f"{prefix}{number}") for number in _sample(pattern))
+            for pattern in collection.include_regex
+        )
 
     def any(self, collection: str, patterns: Iterable[str], name: str) -> bool:
         """Whether any of the patterns matches the name."""

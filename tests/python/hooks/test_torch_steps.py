@@ -1,0 +1,285 @@
+"""The state machine that decides when a step of a PyTorch training begins and ends. It needs no PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+
+from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.hooks.torch_steps import Level, Steps
+
+
+class Log:
+    """Notes what the state machine does: T and E begin a training or an evaluation step."""
+
+    def __init__(self, optimizers=False):
+        self.events = ""
+        self.messages = []
+        self.optimizers = optimizers
+
+    def begin(self, training):
+        self.events += "T" if training else "E"
+
+    def end(self):
+        self.events += "."
+
+    def settle(self):
+        self.events += "!"
+
+    def suspend(self):
+        self.events += "("
+
+    def resume(self):
+        self.events += ")"
+
+    def updates_expected(self):
+        self.events += "?"
+        return self.optimizers
+
+    def say(self, message):
+        self.messages.append(message)
+
+
+@pytest.fixture
+def log():
+    return Log()
+
+
+def forward(steps, **how):
+    recorded = steps.forward(**{"training": True, **how})
+    steps.forward_ended()
+    return recorded
+
+
+def backward(steps):
+    steps.backward_begins()
+    steps.backward_ends()
+
+
+def update(steps, *optimizers):
+    for optimizer in optimizers:
+        steps.update_begins(optimizer)
+        steps.update_ends(optimizer)
+
+
+def learn(steps, *optimizers, batches=1):
+    for _ in range(batches):
+        forward(steps)
+        backward(steps)
+    update(steps, *optimizers)
+
+
+def test_invalid_choice():
+    with pytest.raises(SMDebugValueError, match="choose from auto, optimizer, forward, manual"):
+        Steps(Log(), "epoch")
+
+
+def test_plain_loop(log):
+    steps = Steps(log)
+    for _ in range(3):
+        learn(steps, "a")
+    steps.close()
+    assert log.events == "T!.T!.T!."
+
+
+def test_forward_passes_without_optimizers(log):
+    steps = Steps(log)
+    for _ in range(3):
+        forward(steps)
+    for _ in range(2):
+        forward(steps)
+        backward(steps)
+    assert log.events == "T?.T.T.T.T"
+
+
+def test_siamese_passes_whose_updates_are_not_seen():
+    log = Log(optimizers=True)
+    steps = Steps(log)
+    for _ in range(66):
+        forward(steps)
+        forward(steps)
+        backward(steps)
+    assert steps.level is Level.FORWARD
+    assert log.events.replace("?", "") == "T.T.T"
+
+
+@pytest.mark.parametrize("known", ["registered", "existing"])
+def test_accumulation_from_the_first_step_on(known):
+    log = Log(optimizers=known == "existing")
+    steps = Steps(log)
+    if known == "registered":
+        steps.register("a")
+    for _ in range(2):
+        learn(steps, "a", batches=4)
+    assert log.events.replace("?", "") == "T!.T!"
+
+
+def test_accumulation_of_more_micro_batches_than_are_waited_for():
+    log = Log(optimizers=True)
+    steps = Steps(log)
+    learn(steps, "a", batches=100)
+    assert steps.level is Level.OPTIMIZER
+    assert len(log.messages) == 1
+    log.events = ""
+    for _ in range(3):
+        learn(steps, "a", batches=100)  # which are known now
+    assert log.events == ".T!.T!.T!"
+    assert len(log.messages) == 1
+
+
+def test_registered_optimizers_make_a_round(log):
+    steps = Steps(log)
+    for optimizer in "dg":
+        steps.register(optimizer)
+    for _ in range(3):
+        for _ in range(5):
+            learn(steps, "d")
+        learn(steps, "g")
+    assert log.events == "T!.T!.T!"
+
+
+def test_optimizer_that_no_longer_steps_is_not_waited_for(log):
+    steps = Steps(log)
+    for optimizer in "ab":
+        steps.register(optimizer)
+    learn(steps, "a", "b")
+    for _ in range(100):
+        learn(steps, "a")
+    assert log.events.count("!") == 1 + 100 - 63
+
+
+def test_deleted_optimizer_is_not_waited_for(log):
+    steps = Steps(log)
+    for optimizer in "ab":
+        steps.register(optimizer)
+    learn(steps, "a", "b")
+    steps.forget("b")
+    learn(steps, "a")
+    assert log.events == "T!.T!"
+
+
+def test_optimizer_that_is_first_seen_completes_the_round_before(log):
+    steps = Steps(log)
+    for _ in range(3):
+        learn(steps, "a", "b")
+    assert log.events == "T!.T!.T!"
+
+
+def test_many_optimizers_one_of_each_parameter(log):
+    steps = Steps(log)
+    for _ in range(3):
+        forward(steps)
+        steps.backward_begins()
+        update(steps, *range(300))
+        steps.backward_ends()
+    assert log.events == "T!.T!.T!"
+
+
+def test_closure_with_several_passes(log):
+    steps = Steps(log)
+    for _ in range(2):
+        steps.update_begins("lbfgs")
+        for _ in range(4):
+            forward(steps)
+            backward(steps)
+        steps.update_ends("lbfgs")
+    assert log.events == "T!.T!"
+
+
+def test_updates_without_a_pass_of_the_model(log):
+    steps = Steps(log)
+    for _ in range(3):
+        backward(steps)
+        update(steps, "a")
+    assert log.events == "T!.T!.T!"
+
+
+def test_rollouts_are_not_recorded(log):
+    steps = Steps(log)
+    steps.register("a")
+    for _ in range(2):
+        assert not forward(steps, gradients=False)
+        learn(steps, "a")
+    assert log.events == "T!.T!"
+
+
+def test_first_evaluation_pass_is_recorded_and_others_with_a_value(log):
+    steps = Steps(log)
+    learn(steps, "a")
+    assert [forward(steps, training=False) for _ in range(3)] == [True, False, False]
+    assert log.events == "T!.E."
+    steps.value_arrives()
+    steps.value_arrives()
+    forward(steps, training=False)
+    learn(steps, "a")
+    assert log.events == "T!.E.E.T!"
+
+
+def test_evaluation_by_set_mode_is_a_step_each_pass(log):
+    steps = Steps(log)
+    learn(steps, "a")
+    steps.mode_changed(training=False)
+    assert [forward(steps, training=False, told=True) for _ in range(3)] == [True] * 3
+    assert log.events == "T!.E.E.E"
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_evaluation_between_micro_batches(log, told):
+    steps = Steps(log)
+    steps.register("a")
+    forward(steps)
+    backward(steps)
+    if told:
+        steps.mode_changed(training=False)
+    forward(steps, training=False, told=told)
+    if told:
+        steps.mode_changed(training=True)
+    learn(steps, "a")
+    learn(steps, "a")
+    assert log.events == "T(E.)!.T!"
+
+
+def test_training_that_ends_in_an_evaluation_between_micro_batches(log):
+    steps = Steps(log)
+    steps.register("a")
+    forward(steps)
+    forward(steps, training=False)
+    steps.close()
+    assert log.events == "T(E.)."
+
+
+def test_manual_steps_rise_above_updates(log):
+    steps = Steps(log)
+    learn(steps, "a")
+    steps.step()
+    for _ in range(2):
+        learn(steps, "a")
+        learn(steps, "a")
+        steps.step()
+    steps.step()  # without a pass: counted, to keep the numbers of the script
+    assert log.events == "T!.T.T.T."
+
+
+def test_evaluation_between_manual_steps(log):
+    steps = Steps(log, "manual")
+    for _ in range(2):
+        learn(steps, "a")
+        assert [forward(steps, training=False) for _ in range(2)] == [True, False]
+        steps.step()
+    assert log.events == "T(E.).T(E.)."
+
+
+def test_fixed_forward_level(log):
+    steps = Steps(log, "forward")
+    steps.register("a")
+    for _ in range(2):
+        learn(steps, "a", batches=2)
+    assert log.events == "T.T!.T.T!"
+
+
+def test_fixed_optimizer_level_waits_without_end(log):
+    steps = Steps(log, "optimizer")
+    for _ in range(200):
+        forward(steps)
+        backward(steps)
+    assert log.events == "T"
+    assert not log.messages
