@@ -6,7 +6,7 @@ Examples:
   smdwidgets check s3://bucket/job/debug-output --config rules.json --junit rules.xml
 
 Exit codes: 0 no rule fired, 1 a rule fired, 2 an error occurred (no such run or rule, an invalid parameter, a rule that
-raised, a timeout, or a rule requested by name that found nothing to judge)
+raised, a timeout, a run without a step, or a rule requested by name that found nothing to judge)
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from smdwidgets.rules.evaluation import Evaluation
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial, create_trial
 
+_EMPTY = "The run has no step, so that no rule could judge anything"
 #: How many seconds `--follow` waits for the run to start, unless --timeout is given.
 WAIT_TO_BEGIN = 600.0
 
@@ -67,7 +68,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--stop-training", action="store_true", help="request that training stops when a rule fires")
     parser.add_argument(
-        "--allow-unjudged", action="store_true", help="do not fail if a named rule finds nothing to judge"
+        "--allow-unjudged",
+        action="store_true",
+        help="do not fail if the run has no step or a named rule finds nothing to judge",
     )
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="write the result as JSON to FILE or to standard output"
@@ -96,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         for evaluation in runner:
             evaluation.rule.actions = Actions(*evaluation.rule.actions, StopTraining())
     in_time = _wait(runner, args.timeout)
-    result = Result(runner, named and not args.allow_unjudged, in_time)
+    result = Result(runner, named, args.allow_unjudged, in_time)
     if args.json is not None:
         _write(args.json, json.dumps(result.to_json(), indent=2) + "\n")
     if args.junit is not None:
@@ -178,11 +181,15 @@ def _wait(runner: RuleRunner, timeout: float | None) -> bool:
 class Result:
     """The result of all rules, as text, JSON or JUnit XML."""
 
-    def __init__(self, runner: RuleRunner, must_judge: bool, in_time: bool) -> None:
+    def __init__(self, runner: RuleRunner, named: bool, allow_unjudged: bool, in_time: bool) -> None:
         self.trial = runner.trial
         self.evaluations = runner.evaluations
         self.summary = runner.summary()
-        self.must_judge = must_judge
+        self.must_judge = named and not allow_unjudged
+        #: Whether the run has no step although it must have one.
+        self.empty = not allow_unjudged and not self.trial.steps(show_incomplete_steps=True)
+        #: What the hook was asked to save and did not get.
+        self.notes = list(dict.fromkeys(text for _, text in self.trial.notes()))
         self.in_time = in_time
 
     def unjudged(self, evaluation: Evaluation) -> bool:
@@ -194,8 +201,10 @@ class Result:
         """Exit code: 0 no rule fired, 1 a rule fired, 2 an error occurred."""
         if any(each.fired for each in self.evaluations):
             return 1
-        if not self.in_time or any(
-            each.errors or self.unjudged(each) or each.status == "Error" for each in self.evaluations
+        if (
+            not self.in_time
+            or self.empty
+            or any(each.errors or self.unjudged(each) or each.status == "Error" for each in self.evaluations)
         ):
             return 2
         return 0
@@ -207,6 +216,8 @@ class Result:
             "exit_code": self.exit_code,
             "ended": bool(self.trial.loaded_all_steps),
             "in_time": self.in_time,
+            "empty": self.empty,
+            "notes": self.notes,
             "rules": [
                 {
                     **{
@@ -234,9 +245,9 @@ class Result:
         suite = ElementTree.Element(
             "testsuite",
             name=_xml(f"smdwidgets check {self.trial.path}"),
-            tests=str(len(cases)),
+            tests=str(len(cases) + self.empty),
             failures=str(sum(each.fired for each in cases)),
-            errors=str(sum(not each.fired and (each.errors > 0 or self.unjudged(each)) for each in cases)),
+            errors=str(self.empty + sum(not each.fired and (each.errors > 0 or self.unjudged(each)) for each in cases)),
             skipped=str(
                 sum(
                     not each.judged and not each.errors and not self.unjudged(each) and not each.fired for each in cases
@@ -255,6 +266,11 @@ class Result:
                 ElementTree.SubElement(case, "error", message=message).text = details
             elif not evaluation.judged:
                 ElementTree.SubElement(case, "skipped", message=message)
+        if self.empty:
+            case = ElementTree.SubElement(suite, "testcase", classname="run", name="steps")
+            ElementTree.SubElement(case, "error", message=_xml(_EMPTY)).text = _xml("\n".join(self.notes))
+        if self.notes:
+            ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(self.notes))
         ElementTree.indent(suite)
         return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
@@ -275,6 +291,9 @@ class Result:
         fired = sum(each.fired for each in self.evaluations)
         steps = max(each.done for each in self.evaluations)
         lines.append(f"{fired} of {len(self.evaluations)} rules fired over {steps} steps of {self.trial.path}")
+        lines += [f"Note: {note}" for note in self.notes]
+        if self.empty:
+            lines.append(f"{_EMPTY} (--allow-unjudged accepts this).")
         if not self.in_time:
             lines.append("Timed out before all steps were judged.")
         return "\n".join(plain(line, 4000) for line in lines)

@@ -16,6 +16,8 @@ from smdwidgets.exceptions import CollectionFileError, SMDebugError, SMDebugType
 
 #: Directory of collection files in a run.
 COLLECTIONS_PREFIX = "collections/000000000"
+#: Notes of a worker that are read at most.
+_MOST_NOTES = 100
 
 
 class CollectionManager:
@@ -89,6 +91,24 @@ class CollectionManager:
         if modules:
             self._meta["modules"] = {**self.modules, **modules}
 
+    @property
+    def notes(self) -> dict[str, list[str]]:
+        """What a worker's hook was to save and did not get, as texts by worker.
+
+        smdebug ignores them.
+        """
+        found = self._meta.get("notes")
+        return {
+            str(worker): [str(text) for text in texts[:_MOST_NOTES] if isinstance(text, str)]
+            for worker, texts in (found.items() if isinstance(found, dict) else ())
+            if isinstance(texts, list)
+        }
+
+    def set_notes(self, worker: str, notes: list[str]) -> None:
+        """Set the notes of a worker."""
+        if notes or "notes" in self._meta:
+            self._meta["notes"] = {**self.notes, worker: list(notes)}
+
     def update_meta(self, meta: Mapping[str, Any]) -> None:
         """Update the metadata of the file."""
         if not isinstance(meta, Mapping):
@@ -108,6 +128,8 @@ class CollectionManager:
             new = [regex for regex in collection.include_regex if regex not in existing.include_regex]
             existing.include_regex += new
         self.add_modules(other.modules)
+        for worker, notes in other.notes.items():
+            self.set_notes(worker, notes)
         self.set_num_workers(max(self.get_num_workers(), other.get_num_workers()))
 
     def to_json_dict(self) -> dict[str, object]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
-from smdwidgets._text import shown
+from smdwidgets._text import listed, shown
 from smdwidgets.config import Collection, CollectionKeys, CollectionManager, ReductionConfig, SaveConfig
 from smdwidgets.config._parse import texts
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
@@ -39,6 +39,8 @@ logger = logging.getLogger("smdwidgets.hooks")
 SCALAR_PREFIX = "scalar/"
 _SCALAR = SaveSpec(raw=True, scalar=True)
 
+#: After this many steps the hook says what was to be saved and did not come.
+_STEPS_BEFORE_REPORT = 20
 #: A tensor that the script passed between two steps: name, copy, what to save (None: decide at the step), time, collections.
 _ScriptTensor = tuple[str, TensorCopy, SaveSpec | None, float, tuple[Collection, ...]]
 
@@ -155,6 +157,7 @@ class Hook:
             self.collection_class,
             self.meets_tensors,
             bool(export_tensorboard) or tensorboard_dir is not None,
+            texts(named, "include_collections"),
         )
         if include_regex is not None:
             self._plan.include(CollectionKeys.DEFAULT, include_regex)
@@ -175,6 +178,8 @@ class Hook:
         self._step = self._last_step = -1
         self._suspended: tuple[ModeKeys, int, SuspendedStep] | None = None
         self._mode_steps: dict[ModeKeys, int] = {}
+        #: Number of steps that this hook has ended.
+        self._ended_steps = 0
         self._is_open = False
         #: Nothing more is saved; everything that was saved is written.
         self._closed = self._finished = False
@@ -184,7 +189,9 @@ class Hook:
         self._script_tensors: list[_ScriptTensor] = []
         #: What was warned of already.
         self._warned: set[str] = set()
-        self._exported: tuple[int, ...] | None = None
+        #: What was to be saved and did not come.
+        self._notes: list[str] = []
+        self._exported: tuple[object, ...] | None = None
         self._stop_seen = False
         self._write_queue = WriteQueue(queue_bytes, float(flush_seconds))
         if not self.dry_run and self._writes_here():
@@ -374,9 +381,52 @@ class Hook:
             return
         self._is_open = False
         self._plan.end()
+        self._ended_steps += 1
+        if self._ended_steps == _STEPS_BEFORE_REPORT:
+            self._report_missing()
         if not self._write_queue.empty:
             self._export()
             self._write_queue.end()
+
+    # --------------------------------------------------------------------------------------- what was asked for and did not come
+
+    def _report_missing(self, end: RunEnd | None = None) -> None:
+        """Log what was to be saved and did not come, and note it in the run. Each collection is logged once.
+
+        ``end``: how the training ended, if it has. Until then, a collection that was not due at any step may still come.
+        """
+        if not self._write_queue.writes:
+            return
+        steps = f"{self._ended_steps} step{'s' if self._ended_steps != 1 else ''}"
+        notes = []
+        if not self._ended_steps:
+            if end is not None and end.how == "completed":
+                notes.append(("steps", f"no step was recorded: {self._why_no_step()}"))
+        else:
+            for name, due in self._plan.missing().items():
+                what = f"collection {shown(name)} {'is included' if name in self._plan.asked else 'is saved by default'}, but"
+                if due:
+                    notes.append((name, f"{what} nothing was saved for it in {steps}: {self._why_missing(name)}"))
+                elif end is not None:
+                    notes.append((name, f"{what} its save_config selected none of the {steps} of its modes"))
+        for name, note in notes:
+            if name != "steps" and self._plan.is_empty(name):
+                continue  # which was logged when the first step began
+            self._warn_once(f"missing {name}", "%s: %s", shown(self.out_dir, 200), note)
+        self._notes = [note for _, note in notes]
+
+    def _why_no_step(self) -> str:
+        """Return why no step may have been recorded."""
+        return "the training did not reach the hook"
+
+    def _why_missing(self, name: str) -> str:
+        """Return why nothing may have been saved for a collection, although steps were."""
+        patterns = self.get_collection(name).include_regex
+        if patterns:
+            return f"no tensor matched {listed([shown(pattern) for pattern in patterns], 4)}"
+        return (
+            "no tensor was saved to it, and it has no patterns" if self.meets_tensors else "no tensor was saved to it"
+        )
 
     def _suspend_step(self) -> None:
         """Set the current step aside, so that another step can be saved before it ends."""
@@ -403,10 +453,11 @@ class Hook:
 
     def _export(self, last: bool = False) -> None:
         """Write the collection file if collections have changed."""
-        state = (*self._plan.state(), len(self.collection_manager.modules))
+        state = (*self._plan.state(), len(self.collection_manager.modules), *self._notes)
         if self._write_queue.writes and (last or state != self._exported):
             self._exported = state
             self.collection_manager.set_num_workers(self._saving_workers)
+            self.collection_manager.set_notes(self.worker, self._notes)
             self._write_queue.collections(self.collection_manager.to_json())
 
     # ------------------------------------------------------------------------------------------------------ stopping
@@ -448,6 +499,7 @@ class Hook:
         if copy.array.size != 1 or copy.dtype == "str":
             raise SMDebugTypeError(f"scalar {shown(name)} must be one number, got {_described(copy)}")
         self._configured(CollectionKeys.SCALARS).add_tensor_name(full)
+        self._plan.mark_saved(CollectionKeys.SCALARS)
         if is_loss(name):
             self._add_loss(full)
         self._save_script_tensor(full, copy, _SCALAR, time.time() if timestamp is None else float(timestamp), ())
@@ -481,6 +533,7 @@ class Hook:
     def _add_loss(self, name: str) -> None:
         """Make a scalar a member of the collection ``losses``."""
         self._configured(CollectionKeys.LOSSES).add_tensor_name(name)
+        self._plan.mark_saved(CollectionKeys.LOSSES)
 
     def _configured(self, name: str) -> Collection:
         """Return the collection of this name; create and configure it if necessary."""
@@ -607,6 +660,7 @@ class Hook:
             self._detach,
             self._save_leftovers,
             self._end_step,
+            functools.partial(self._report_missing, end),
             functools.partial(self._export, last=True),
             self._write_queue.close,
             functools.partial(self.run_dir.close, end),

@@ -30,6 +30,8 @@ _MODES_WITHOUT_GRADIENTS = frozenset({ModeKeys.EVAL, ModeKeys.PREDICT})
 _GRADIENT_COLLECTIONS = frozenset(
     {CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES, CollectionKeys.OPTIMIZER_STATE}
 )
+#: What `save_all` saves of every model that trains.
+_OF_MODELS = (CollectionKeys.WEIGHTS, CollectionKeys.GRADIENTS)
 #: How many numbered inputs and outputs of a module are matched one by one.
 _PROBED = 32
 
@@ -57,6 +59,7 @@ class Plan:
         kind: the class of collections.
         meets_tensors: whether the hook captures tensors itself, so that collections must select the tensors to save.
         tensorboard: whether scalars and histograms are exported.
+        asked: names of the collections that the script has included itself.
     """
 
     def __init__(
@@ -68,12 +71,15 @@ class Plan:
         kind: type[Collection] = Collection,
         meets_tensors: bool = True,
         tensorboard: bool = False,
+        asked: Iterable[str] = (),
     ) -> None:
         self.collections: CollectionManager = Collections(kind)
         for name, patterns in built_in.items():
             self.collections.create_collection(name)
             self.collections.get(name).include(list(patterns))
         self.included = list(dict.fromkeys(included))
+        #: The collections that the script has included.
+        self.asked = tuple(asked)
         self.save_config = SaveConfig() if save_config is None else save_config
         self.reduction_config = reduction_config
         #: The collections that are saved at the current step.
@@ -184,6 +190,7 @@ class Plan:
         self._at = (mode, mode_step)
         self.saving = self.at(mode, mode_step)
         if self.saving:
+            self._due.update(collection.name for collection in self.saving)
             # Scripts may add patterns and tensors to collections during the training; that invalidates cached decisions.
             if (seen := self.state()) != self._seen:
                 self._seen = seen
@@ -222,11 +229,35 @@ class Plan:
     def spec_of_script_tensor(self, name: str, due: Sequence[Collection]) -> SaveSpec:
         """Return what to save of a tensor that the script passes explicitly."""
         matched = [one for one in self.saving if one not in due and self._patterns.match(one, name)]
+        self._came.update(collection.name for collection in (*due, *matched))
         return save_spec([*due, *matched], self._tensorboard)
 
     def has_saved(self, name: str) -> bool:
         """Whether a tensor of this collection was saved."""
         return name in self._came
+
+    def missing(self) -> dict[str, bool]:
+        """Return the collections that were to be saved but got nothing, and whether any of their steps came.
+
+        Of those that are always saved only losses count, and with ``save_all`` weights and gradients too: not every model has the
+        rest.
+        """
+        expected = [*self.asked]
+        if CollectionKeys.LOSSES in self.included:
+            expected.append(CollectionKeys.LOSSES)
+        if CollectionKeys.ALL in self.included:
+            expected += [name for name in _OF_MODELS if self._built_in.get(name)]
+        missing = dict.fromkeys(name for name in expected if name not in self._came)
+        return {name: name in self._due for name in missing}
+
+    def is_empty(self, name: str) -> bool:
+        """Whether a collection of a hook that captures tensors has no patterns and no tensors."""
+        collection = self.collections.get(name)
+        return self._meets_tensors and not (collection.include_regex or collection.tensor_names)
+
+    def mark_saved(self, name: str) -> None:
+        """Note that a tensor of this collection was saved."""
+        self._came.add(name)
 
     def matches(self, collection: Collection, name: str) -> bool:
         """Whether a collection contains a tensor of this name."""

@@ -576,6 +576,40 @@ class Hook(ModelHook):
         self._loop.steps.value_arrives()
         super()._save_script_tensor(name, *rest)
 
+    def _why_no_step(self) -> str:
+        if not self._models:
+            return "no model was registered; call hook.register_module(model) before the training"
+        if self._loop.ignored_passes:
+            return (
+                f"the model was called {self._loop.ignored_passes} times in training mode without gradients, and nothing updated "
+                "it; call model.eval() or hook.set_mode(modes.EVAL) before an evaluation"
+            )
+        return "the registered model was not called, and no optimizer of PyTorch updated it"
+
+    def _why_missing(self, name: str) -> str:
+        of_models = (
+            CollectionKeys.WEIGHTS,
+            CollectionKeys.BIASES,
+            CollectionKeys.GRADIENTS,
+            CollectionKeys.OPTIMIZER_STATE,
+        )
+        if name in of_models and not self._models:
+            return "no model was registered; call hook.register_module(model)"
+        if name == CollectionKeys.GRADIENTS:
+            if not self._loop.steps.backwards:
+                return "no backward pass was seen"
+            if not any(parameter.requires_grad for _, parameter in self._parameters()):
+                return "no parameter of the registered models requires gradients"
+            return "no backward pass reached a parameter of a registered model, or no registered optimizer used its gradients"
+        if name == CollectionKeys.LOSSES:
+            return (
+                "no loss was registered with register_loss, hook.loss or record_tensor_value, and backward() was not called on a "
+                "tensor of one element; evaluation passes alone have no loss that the hook can see"
+            )
+        if name == CollectionKeys.OPTIMIZER_STATE:
+            return "no optimizer of PyTorch updated a registered model, or it keeps no state"
+        return super()._why_missing(name)
+
     # ------------------------------------------------------------------------------------------------------ copying
 
     def _copy(self, name: str, value: object) -> TensorCopy:

@@ -135,6 +135,8 @@ class TrainingLoop:
         self._pending: list[tuple[str | None, Any]] = []
         self._unscaled: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._pre_hooks = 0
+        #: Number of passes in training mode that belong to no step.
+        self.ignored_passes = 0
         self._by_update = False
         self._begun_by_update = False
         #: Modules that were outermost in a pass, and the number of updates when submodules were followed.
@@ -224,6 +226,7 @@ class TrainingLoop:
         self._backward_in_eval = False
         self.recorded = self.steps.forward(training, gradients, hook._mode_told)
         self._passes += 1
+        self.ignored_passes += training and not self.recorded
 
     def leave(self, module: nn.Module) -> None:
         """A registered model has returned, or raised."""

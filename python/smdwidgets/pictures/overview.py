@@ -69,6 +69,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
             message = (
                 message or f"{beyond:,} steps beyond 2^53 are not shown: browser numbers are not exact beyond 2^53"
             )
+        message = message or "; ".join(dict.fromkeys(text for _, text in trial.notes()))[:2000]
         names = trial.tensor_names()
         status = status or status_of(trial)
         first = sent.status == ("", "")

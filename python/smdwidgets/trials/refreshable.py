@@ -229,6 +229,17 @@ class RefreshableTrial:
         """
         return self._run.index.problems()
 
+    def notes(self) -> list[tuple[str, str]]:
+        """Return what the hook was asked to save and did not get, as (worker, text).
+
+        A hook notes this after 20 steps, and again when it is closed.
+        """
+        self.maybe_refresh()
+        self._read_collections()
+        return [
+            (worker, visible(text, 1000)) for worker, texts in self.collection_manager.notes.items() for text in texts
+        ]
+
     @property
     def last_complete_step(self) -> int:
         """The last global step that all workers have written; -1 if there is none."""

@@ -54,6 +54,7 @@ def _trial_facts(trial: RefreshableTrial) -> list[tuple[str, str]]:
     facts.append(("workers", f"{len(workers)}: {listed(workers)}" if workers else "none yet"))
     collections = sorted(trial.collection_manager.collections)
     facts.append(("collections", listed(collections, 12) if collections else "none"))
+    facts += [("note", text) for texts in trial.collection_manager.notes.values() for text in texts[:4]]
     problems = index.problems()
     if problems:
         facts.append(("problems", f"{len(problems)} {run.damage}: see trial.problems()"))

@@ -184,6 +184,7 @@ def test_empty_collection_logs_warning(written, caplog):
         "collection 'mine' has no patterns and no tensors",
         "collection 'third' is not saved",
         "collection 'other' has no patterns and no tensors",
+        f"'{written.root}': collection 'mine' is included",
     ]
     assert saved(written) == {0: ["loss"]}
 
@@ -360,7 +361,10 @@ def test_saving_after_close_logs_one_warning(written, caplog):
     for _ in range(3):
         hook.save_scalar("loss", 0.5)
         hook.save_tensor("x", np.zeros(3))
-    assert [record.getMessage() for record in caplog.records] == [f"not saved ('{written.root}'): the hook is closed"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"'{written.root}': no step was recorded: the training did not reach the hook",
+        f"not saved ('{written.root}'): the hook is closed",
+    ]
 
 
 def test_exception_handled_before_hook_creation_is_ignored(written):
