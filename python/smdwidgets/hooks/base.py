@@ -395,7 +395,7 @@ class Hook:
 
         ``end``: how the training ended, if it has. Until then, a collection that was not due at any step may still come.
         """
-        if not self._write_queue.writes:
+        if not self._write_queue.writes or self._only_shards:
             return
         steps = f"{self._ended_steps} step{'s' if self._ended_steps != 1 else ''}"
         notes = []

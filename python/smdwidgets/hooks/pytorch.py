@@ -232,7 +232,7 @@ class Hook(ModelHook):
     def _follow_calls(self, module: nn.Module) -> list[Any]:
         """Register callbacks for the beginning and the end of a module's forward pass.
 
-        The first one runs before other callbacks, because that of FSDP gathers the parameters.
+        They run before other callbacks, because that of FSDP gathers the parameters.
         """
         before = _ModuleCallback(self, Hook._before_forward)
         return [
@@ -631,11 +631,15 @@ class Hook(ModelHook):
         return copy
 
     def _capture(self, name: str, value: Any) -> None:
-        if self._only_shards:
-            shard = self._shards.find(name, value) if isinstance(value, torch.Tensor) else None
-            if shard is None or shard.replica or shard.position is None:
-                return
-        super()._capture(name, value)
+        if self._is_mine(name, value):
+            super()._capture(name, value)
+
+    def _is_mine(self, name: str, value: object) -> bool:
+        """Whether this worker saves a tensor: one that saves shards only leaves the rest to others."""
+        if not self._only_shards:
+            return True
+        shard = self._shards.find(name, value) if isinstance(value, torch.Tensor) else None
+        return not (shard is None or shard.replica or shard.position is None)
 
     def _seek_shards(self) -> None:
         """Find sharded parameters before the first step. With ``include_workers="one"``, let every worker save its shards."""

@@ -75,6 +75,10 @@ class ModelHook(Hook):
         """Begin a step: save the parameters, and listen to what the step's collections contain."""
 
     @abstractmethod
+    def _is_mine(self, name: str, value: object) -> bool:
+        """Whether this worker saves a tensor."""
+
+    @abstractmethod
     def _wants_optimizer_state(self) -> bool:
         """Whether a collection of this step names the optimizer's state."""
 
@@ -258,13 +262,19 @@ class TrainingLoop:
         elif len(self._pending) < _MOST_PENDING:
             self._pending.append((name, value.detach()))
 
+    @property
+    def _saves_losses(self) -> bool:
+        hook = self._hook
+        saves = hook._write_queue.writes and not hook._only_shards
+        return saves and bool(hook._plan.due(hook._collections_of_losses()))
+
     def losses_are_named(self) -> None:
         """The script saves its losses itself."""
         self._names_losses = True
 
     def _save_loss(self, name: str, value: Any, averages: bool = True) -> None:
         hook = self._hook
-        if not hook._write_queue.writes or not hook._plan.due(hook._collections_of_losses()):
+        if not self._saves_losses:
             return
         try:
             copy = hook._copy(name, value)
@@ -291,7 +301,7 @@ class TrainingLoop:
 
     def _observe(self, value: torch.Tensor) -> None:
         hook = self._hook
-        if hook._write_queue.writes and hook._plan.due(hook._collections_of_losses()):
+        if self._saves_losses:
             self._now.observed.append(hook._copy("loss", value))
 
     def scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
@@ -334,7 +344,7 @@ class TrainingLoop:
         """A backward pass has added to a gradient."""
         hook = self._hook
         spec = hook._plan.spec(name)
-        if spec is None or not hook._write_queue.writes:
+        if spec is None or not hook._write_queue.writes or not hook._is_mine(name, gradient):
             return
         if not spec.needs_value:
             hook._capture(name, gradient)
@@ -462,7 +472,10 @@ class TrainingLoop:
                     continue
                 full = f"gradient/{name}"
                 self._drop_gradient(full)
-                if scale is not None and not hasattr(gradient, "_local_tensor"):
+                if scale is not None and hasattr(gradient, "_local_tensor"):
+                    self.say("sharded gradients of a fused optimizer with a GradScaler are not saved")
+                    continue
+                if scale is not None:
                     if not wants_norm and hook._plan.spec(full) is None:
                         continue
                     gradient = gradient / scale.to(gradient.device)
