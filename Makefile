@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .PHONY: audit sbom help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench bench-hooks fuzz faults soak memcheck docs \
-	conformance test-frameworks clients pictures fixtures clean
+	diagnosis-report conformance test-frameworks clients pictures fixtures clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 18
@@ -57,6 +57,10 @@ bench-hooks:  ## Measure what the PyTorch hook adds to a training step, beside s
 	@$(PYTHON) tools/setup.py python front-end extension
 	@$(PYTHON) tools/frameworks.py --only-environment torch
 	@PYTHONPATH=python .venv-torch/bin/python tests/benchmarks/bench_hooks.py $(ARGS)
+
+diagnosis-report:  ## Measure the diagnosis on planted faults; write docs/diagnosis-figures.md (ARGS="--logs DIRECTORY": public logs too)
+	@$(PYTHON) tools/setup.py python front-end extension
+	@$(BIN)/python tests/diagnosis/report.py --write $(ARGS)
 
 fuzz:  ## Run each fuzz target for 30 seconds (SECONDS=300: longer); needs nightly Rust and cargo-fuzz
 	@$(PYTHON) tools/fuzz.py $(or $(SECONDS),30)

@@ -119,6 +119,7 @@ SUITES = (
     Suite("rust", "rust", ("cargo", "test", "--workspace", "--locked", "--no-fail-fast"), (), _cargo, lock="cargo"),
     pytest("e2e", "tests/e2e", needs=(*EXTENSION, "browser"), lock="browser"),
     pytest("python", "tests/python", workers=4),
+    pytest("diagnosis", "tests/diagnosis", workers=4, OPENBLAS_NUM_THREADS="1"),
     pytest("endings", "tests/endings", workers=4, needs=(*EXTENSION, "peers")),
     pytest("soak", "tests/faults/test_soak.py"),
     pytest("faults", "tests/faults", "--ignore=tests/faults/test_soak.py", workers=4),
