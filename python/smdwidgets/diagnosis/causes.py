@@ -59,6 +59,8 @@ _ORDER = (
     Cause("constant"),
 )
 
+#: Facts that one finding shows.
+MOST_EVIDENCE = 6
 #: How much earlier than its cause a symptom may begin, as a share of the run.
 EARLIER = 0.1
 
@@ -116,7 +118,7 @@ def _merged(candidates: Iterable[Candidate]) -> list[Candidate]:
         if same:
             names = dict.fromkeys(name for one in same for name in one.series)
             evidence = tuple(each for one in same for each in one.evidence)
-            merged.append(replace(same[0], series=tuple(names), evidence=evidence))
+            merged.append(replace(same[0], series=tuple(names), evidence=evidence[:MOST_EVIDENCE]))
     return merged
 
 

@@ -12,7 +12,7 @@ from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.findings import Finding
 from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series, TensorColumns
 from smdwidgets.diagnosis.reading import Arrays, Progress, ScalarReader, source_of
-from smdwidgets.diagnosis.result import Diagnosis, Judged, Unjudged
+from smdwidgets.diagnosis.result import TENSOR, Diagnosis, Judged, Unjudged
 from smdwidgets.diagnosis.series import LEAST_POINTS
 from smdwidgets.diagnosis.tags import checked_kinds
 from smdwidgets.diagnosis.tensor_columns import tensor_reader
@@ -102,7 +102,7 @@ def _coverage(data: RunData, kinds: Mapping[str, Kind]) -> tuple[tuple[Judged, .
     for tensor in data.tensors:
         known = tensors.get(tensor.name)
         points = len(tensor) + (known.points if known is not None else 0)
-        tensors[tensor.name] = Judged(tensor.name, tensor.role or "tensor", "", points)
+        tensors[tensor.name] = Judged(tensor.name, TENSOR, tensor.role, points)
     judged += tensors.values()
     present = {series.name for series in data.series}
     unjudged += [Unjudged(name, "no series of this name, given in kinds") for name in kinds if name not in present]

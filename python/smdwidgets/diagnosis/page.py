@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from smdwidgets._text import markup
+from smdwidgets._text import markup, visible
 from smdwidgets.diagnosis.findings import Curve, Evidence, Finding, about
 
 _WIDTH, _HEIGHT, _MARGIN = 240, 72, 4
@@ -17,6 +17,7 @@ _STYLE = """<style>
 .smd-diagnosis{--smd-fg:var(--jp-ui-font-color1,CanvasText);--smd-soft:var(--jp-ui-font-color2,GrayText);
 --smd-line:var(--jp-brand-color1,#1976d2);--smd-problem:var(--jp-error-color1,#d32f2f);
 --smd-warning:var(--jp-warn-color1,#ef6c00);color:var(--smd-fg);color-scheme:light dark;font-size:13px;max-width:60em}
+@media (prefers-color-scheme:dark){.smd-diagnosis{--smd-line:var(--jp-brand-color1,#64b5f6)}}
 .smd-diagnosis section{border-left:3px solid var(--smd-warning);margin:.8em 0;padding:0 0 0 .8em}
 .smd-diagnosis section.problem{border-color:var(--smd-problem)}
 .smd-diagnosis p{margin:.2em 0}
@@ -75,7 +76,7 @@ def _code(text: str) -> str:
 
 def _figure(evidence: Evidence) -> str:
     plot = _plot(evidence.curve) if evidence.curve is not None else ""
-    return f"<figure>{plot}<figcaption><small>{markup(evidence.text, 120)}</small></figcaption></figure>"
+    return f"<figure>{plot}<figcaption><small>{_code(visible(evidence.text, 120))}</small></figcaption></figure>"
 
 
 def _plot(curve: Curve) -> str:

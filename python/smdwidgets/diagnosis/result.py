@@ -14,6 +14,8 @@ from smdwidgets.diagnosis.page import page
 if TYPE_CHECKING:
     import pandas
 
+#: Kind of what is no series.
+TENSOR = "tensor"
 #: Characters per line of the text form.
 _WIDTH = 100
 
@@ -23,8 +25,8 @@ class Judged(NamedTuple):
 
     Attributes:
         name: the tag, or the name of the tensor.
-        kind: what it measures; give another with ``diagnose(run, kinds={name: kind})``.
-        role: training, validation, or empty.
+        kind: what it measures, or ``"tensor"``; give another with ``diagnose(run, kinds={name: kind})``.
+        role: training, validation, or empty; of a tensor ``"weight"``, ``"gradient"`` and the like.
         points: number of values.
         partner: training series that a validation series was compared with.
         superseded: values that were written again, such as by a resumed run.
@@ -104,8 +106,11 @@ class Diagnosis:
         return f"Nothing wrong seen in {self._extent()}."
 
     def _extent(self) -> str:
-        count = len(self.judged)
-        return f"{count:,} series, steps {self.steps[0]:,} to {self.steps[1]:,}"
+        tensors = sum(one.kind == TENSOR for one in self.judged)
+        count = f"{len(self.judged) - tensors:,} series" + (
+            f" and {tensors:,} tensor{'s' if tensors > 1 else ''}" if tensors else ""
+        )
+        return f"{count}, steps {self.steps[0]:,} to {self.steps[1]:,}"
 
     def _reason(self) -> str:
         if not self.unjudged:

@@ -68,6 +68,7 @@ def test_run_of_a_hook_pairs_modes_and_counts_global_steps(tmp_path):
     [one] = result.findings
     assert one.kind == "overfit"
     assert abs(one.onset - 200) <= 20
+    assert result.summary == "1 finding in 2 series and 1 tensor, steps 0 to 399."
     assert [(each.name, each.role) for each in result.judged[:2]] == [
         ("net_loss", "training"),
         ("net_loss", "validation"),
