@@ -22,7 +22,7 @@ sys.path.insert(0, sys.argv[3])
 
 import numpy as np
 import smdwidgets, smdwidgets.cli
-from smdwidgets.cli import inspect, show, verify, check, report
+from smdwidgets.cli import inspect, show, verify, check, diagnose, report
 from smdwidgets.rules.report import XgboostReport
 from smdwidgets.hooks.json_config import read
 import smdwidgets.widgets, smdwidgets.trials.tensorboard, ipywidgets
@@ -30,6 +30,7 @@ import smdwidgets.widgets, smdwidgets.trials.tensorboard, ipywidgets
 # Whatever is loaded at first use is loaded now, over a run with nothing wrong.
 def everything(path, page):
     for arguments in (["inspect", path], ["verify", path], ["show", path, "w"], ["check", path], ["check", path, "--json"],
+                      ["diagnose", path, "--notes"], ["diagnose", path, "--json"],
                       ["report", path, "-o", page]):
         smdwidgets.cli.main(arguments)
     with smdwidgets.create_trial(path, skip_bad_index=True) as trial:

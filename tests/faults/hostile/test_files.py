@@ -213,7 +213,7 @@ def test_commands_do_not_block_on_a_pipe(run: Path) -> None:
     for key in (runs.event_key(0), runs.index_key(1)):
         (run / key).unlink()
         os.mkfifo(run / key)
-    for command in (["inspect"], ["verify"], ["check"], ["show", "w"]):
+    for command in (["inspect"], ["verify"], ["check"], ["diagnose"], ["show", "w"]):
         arguments = [sys.executable, "-m", "smdwidgets", command[0], str(run), *command[1:]]
         done = subprocess.run(
             arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False

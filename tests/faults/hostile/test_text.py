@@ -57,7 +57,13 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 @pytest.mark.parametrize("kind", ["run", "log"])
 def test_commands_escape_names_for_the_terminal(request, capsys, tmp_path, kind: str) -> None:
     path = request.getfixturevalue(kind)
-    for arguments in (["inspect"], ["inspect", "--all"], ["check"], ["report", "-o", tmp_path / "page.html"]):
+    for arguments in (
+        ["inspect"],
+        ["inspect", "--all"],
+        ["check"],
+        ["diagnose", "--notes"],
+        ["report", "-o", tmp_path / "page.html"],
+    ):
         said = command(capsys, arguments[0], path, *arguments[1:])
         assert max(map(len, said.splitlines())) < 4000
     if kind == "run":
@@ -67,7 +73,7 @@ def test_commands_escape_names_for_the_terminal(request, capsys, tmp_path, kind:
         said = command(capsys, "show", path, text)
         assert max(map(len, said.splitlines())) < 4000
         command(capsys, "show", path, f"no {text}")
-    for arguments in (["inspect", "--json"], ["check", "--json"], ["check", "--junit"]):
+    for arguments in (["inspect", "--json"], ["check", "--json"], ["diagnose", "--json"], ["check", "--junit"]):
         said = command(capsys, arguments[0], path, *arguments[1:])
         json.loads(said) if "--json" in arguments else ElementTree.fromstring(said)
 

@@ -273,7 +273,7 @@ def test_closed_pipe_is_not_an_error(run):
 # ---------------------------------------------------------------------------------------------------- common mistakes
 
 
-@pytest.mark.parametrize("command", ["inspect", "verify", "report", "check"])
+@pytest.mark.parametrize("command", ["inspect", "verify", "report", "check", "diagnose"])
 def test_missing_directory(run, capsys, command):
     code, out, err = run_command(capsys, command, run.with_name(run.name + "s"))
     assert (code, out) == (2, "")
@@ -281,7 +281,7 @@ def test_missing_directory(run, capsys, command):
     assert "wait=" not in err  # the hint at create_trial's argument is for Python only
 
 
-@pytest.mark.parametrize("command", ["inspect", "verify", "report", "check"])
+@pytest.mark.parametrize("command", ["inspect", "verify", "report", "check", "diagnose"])
 def test_empty_directory_fails_immediately(tmp_path, capsys, command):
     code, _, err = run_command(capsys, command, tmp_path)
     assert code == 2
@@ -310,10 +310,10 @@ def log(tmp_path):
     return tmp_path / "log"
 
 
-@pytest.mark.parametrize("command", ["inspect", "check", "report", "show", "verify"])
+@pytest.mark.parametrize("command", ["inspect", "check", "diagnose", "report", "show", "verify"])
 def test_commands_accept_tensorboard_logs(log, tmp_path, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)
-    more = ["loss"] if command == "show" else []
+    more = {"show": ["loss"], "diagnose": ["--allow-unjudged"]}.get(command, [])
     code, _, err = run_command(capsys, command, log, *more)
     assert (code, err) == (0, "")
 
