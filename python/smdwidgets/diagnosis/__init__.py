@@ -23,10 +23,11 @@ from typing import Literal, overload
 from smdwidgets.diagnosis.diagnoser import Diagnoser
 from smdwidgets.diagnosis.findings import Curve, Evidence, Finding
 from smdwidgets.diagnosis.follow import following
-from smdwidgets.diagnosis.reading import Arrays, Progress
+from smdwidgets.diagnosis.reading import Arrays
 from smdwidgets.diagnosis.result import Diagnosis, Judged, Unjudged
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.trials import Trial, create_trial
+from smdwidgets.trials.run import Progress
 
 __all__ = ["Curve", "Diagnoser", "Diagnosis", "Evidence", "Finding", "Judged", "Unjudged", "diagnose"]
 

@@ -11,7 +11,7 @@ from smdwidgets.diagnosis.detectors import SCALAR_DETECTORS
 from smdwidgets.diagnosis.detectors.overfit import partner
 from smdwidgets.diagnosis.findings import Finding
 from smdwidgets.diagnosis.inputs import Kind, Role, RunData, Series, TensorColumns
-from smdwidgets.diagnosis.reading import Arrays, Progress, ScalarReader, source_of
+from smdwidgets.diagnosis.reading import Arrays, ScalarReader, source_of
 from smdwidgets.diagnosis.result import TENSOR, Diagnosis, Judged, Unjudged
 from smdwidgets.diagnosis.series import LEAST_POINTS
 from smdwidgets.diagnosis.tags import checked_kinds
@@ -19,6 +19,7 @@ from smdwidgets.diagnosis.tensor_columns import tensor_reader
 from smdwidgets.diagnosis.tensor_detectors import DETECTORS as TENSOR_DETECTORS
 from smdwidgets.diagnosis.words import finding
 from smdwidgets.trials import Trial
+from smdwidgets.trials.run import Progress
 
 #: Findings that are shown; the others become notes.
 MOST = 3
@@ -47,27 +48,39 @@ class Diagnoser:
     """
 
     def __init__(self, run: Trial | Arrays, kinds: Mapping[str, str] | None = None, until: int | None = None) -> None:
-        self._path = str(run.path) if isinstance(run, Trial) else ""
+        self._run = run
         self._kinds = checked_kinds(kinds)
-        self._scalars = ScalarReader(source_of(run), self._kinds, until)
-        self._tensors = tensor_reader(run, until) if isinstance(run, Trial) else None
+        self._until = until
+        self._start()
+
+    def _start(self) -> None:
+        self._scalars = ScalarReader(source_of(self._run), self._kinds, self._until)
+        self._tensors = tensor_reader(self._run, self._until)
 
     def update(self, progress: Progress | None = None) -> Diagnosis:
-        """Read what is new and return the diagnosis of the run so far."""
-        # Differences of extreme values overflow. Comparisons with infinity then decide, as they should.
-        with np.errstate(all="ignore"):
-            return self._update(progress)
+        """Read what is new and return the diagnosis of the run so far.
+
+        After an error, such as an interruption, the next call reads the whole run again.
+        """
+        try:
+            # Differences of extreme values overflow. Comparisons with infinity then decide, as they should.
+            with np.errstate(all="ignore"):
+                return self._update(progress)
+        except BaseException:
+            self._start()
+            raise
 
     def _update(self, progress: Progress | None) -> Diagnosis:
         series = self._scalars.update(progress)
-        data = RunData(series, TensorColumns() if self._tensors is None else self._tensors.update())
+        data = RunData(series, TensorColumns() if self._tensors is None else self._tensors.update(progress))
         detectors = (*SCALAR_DETECTORS, *TENSOR_DETECTORS) if data.tensors else SCALAR_DETECTORS
         candidates = [found for detector in detectors for found in detector(data)]
         first, last = data.first_step, data.last_step
         stands = [finding(one) for one in explained(candidates, first, last)]
         findings, notes = _chosen(stands)
+        path = str(self._run.path) if isinstance(self._run, Trial) else ""
         judged, unjudged = _coverage(data, self._kinds)
-        return Diagnosis(self._path, findings, notes, judged, unjudged, (first, last))
+        return Diagnosis(path, findings, notes, judged, unjudged, (first, last))
 
 
 def _chosen(stands: list[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:

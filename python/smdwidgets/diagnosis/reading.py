@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -18,8 +18,7 @@ from smdwidgets.diagnosis.trends import trends
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.trials import TensorBoardTrial, Trial
-
-Progress = Callable[[int, int], object]
+from smdwidgets.trials.run import Progress
 
 
 class Key(NamedTuple):

@@ -21,6 +21,7 @@ from smdwidgets.diagnosis.inputs import TensorColumn, TensorColumns
 from smdwidgets.diagnosis.tensor_roles import TensorRole, tensor_roles
 from smdwidgets.trials import Trial
 from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.run import Progress
 from smdwidgets.trials.tensorboard import TensorBoardTrial
 
 __all__ = ["TensorReader", "read_tensors", "tensor_reader"]
@@ -104,8 +105,11 @@ class TensorReader:
         self._signs = np.empty(0, np.float32)
         self.missing: dict[str, str] = {}
 
-    def update(self) -> TensorColumns:
-        """Read the steps that were saved since the last call; return the statistics of all steps."""
+    def update(self, progress: Progress | None = None) -> TensorColumns:
+        """Read the steps that were saved since the last call; return the statistics of all steps.
+
+        ``progress`` is called with the number of records read and their total, first for reductions, then for values.
+        """
         new = [step for step in self._trial.steps() if step > self._last]
         if self._until is not None:
             new = [step for step in new if step <= self._until]
@@ -113,12 +117,12 @@ class TensorReader:
             self._last = new[-1]
             self._roles = tensor_roles(self._trial)
             if self._roles:
-                self._read(new)
+                self._read(new, progress)
         return self._columns()
 
-    def _read(self, steps: Sequence[int]) -> None:
+    def _read(self, steps: Sequence[int], progress: Progress | None) -> None:
         names = list(self._roles)
-        found = self._trial.reductions(names, steps, worker="*", reductions=REDUCTIONS, counts=True)
+        found = self._trial.reductions(names, steps, worker="*", reductions=REDUCTIONS, counts=True, progress=progress)
         for failure in found.errors:
             self.missing[failure.name] = f"unreadable at step {failure.step}: {failure.error}"
         whole = found["size"] >= 0
@@ -135,8 +139,13 @@ class TensorReader:
             if not whole[rows].any():
                 self.missing[key[0]] = "only reductions were saved"
         added: dict[Key, dict[str, Floats]] = defaultdict(dict)
-        for portion in self._portions(found, whole):
+        portions = list(self._portions(found, whole))
+        done, total = 0, sum(len(steps) for portion in portions for steps in portion.values())
+        for portion in portions:
             self._read_values(portion, at_step, added)
+            done += sum(len(steps) for steps in portion.values())
+            if progress is not None:
+                progress(done, total)
         for key, at in at_step.items():
             mine = self._rows[key]
             for column in set(mine.columns) | set(added[key]):

@@ -109,6 +109,25 @@ def test_live_update_reads_no_row_twice(log, monkeypatch):
     assert live.update() == before
 
 
+def test_update_after_an_interruption_reads_everything_again(tmp_path):
+    live = Diagnoser(create_trial(write_run(tmp_path / "run")))
+
+    def interrupted(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        live.update(interrupted)
+    assert live.update() == diagnose(tmp_path / "run")
+
+
+def test_progress_reaches_its_total(tmp_path, log):
+    for run in (write_run(tmp_path / "run"), log):
+        calls = []
+        diagnose(run, progress=lambda done, total, calls=calls: calls.append((done, total)))
+        assert calls
+        assert all(0 <= done <= total for done, total in calls)
+
+
 def test_following_ends_with_the_run(tmp_path):
     results = list(diagnose(write_run(tmp_path / "run"), follow=True))
     assert [one.kind for one in results[-1]] == ["overfit"]
