@@ -1,4 +1,4 @@
-"""Write a self-contained HTML report with curves, tensors and rule findings.
+"""Write a self-contained HTML report with a diagnosis, curves and rule findings.
 
 The step slider works without a network connection, a server or Python, so the file can be shared or archived.
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from smdwidgets._text import byte_size, listed
 from smdwidgets.cli._run import open_run, plain
 from smdwidgets.cli.check import _by_default
+from smdwidgets.diagnosis import diagnose
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.rules import RuleRunner
 from smdwidgets.rules.progress import Progress
@@ -66,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
                 if args.tensors
                 else "the run has no tensors yet"
             )
+        with Progress("diagnosis") as progress:
+            diagnosis = diagnose(trial, progress=progress.update)
         runner = None if args.no_rules else _run_rules(trial, args.rules)
         # Without --tensors, keep the widget's default selection, which is a weight.
         chosen = {"tensor": names[0]} if args.tensors else {}
@@ -74,10 +77,11 @@ def run(args: argparse.Namespace) -> int:
         if explorer.tensor not in names:
             explorer.tensor = names[0]
         try:
-            size = explorer.to_html(args.output, tensors=names, limit=int(args.limit_mb * 1e6))
+            size = explorer.to_html(args.output, tensors=names, limit=int(args.limit_mb * 1e6), diagnosis=diagnosis)
         finally:
             explorer.close()
         print(f"{plain(args.output)}: {byte_size(size)}, {len(names)} tensors ({plain(listed(names))})")
+        print(plain(diagnosis.summary, 4000))
         if runner is not None:
             fired = [each.name for each in runner if each.fired]
             print(f"{len(fired)} of {len(runner)} rules fired" + (f": {', '.join(fired)}" if fired else ""))

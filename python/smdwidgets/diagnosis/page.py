@@ -12,22 +12,20 @@ _WIDTH, _HEIGHT, _MARGIN = 240, 72, 4
 #: Plots per finding.
 _PLOTS = 3
 
-#: Colours come from the notebook's theme; without one, from the preference of the browser.
-_STYLE = """<style>
-.smd-diagnosis{--smd-fg:var(--jp-ui-font-color1,CanvasText);--smd-soft:var(--jp-ui-font-color2,GrayText);
---smd-line:var(--jp-brand-color1,#1976d2);--smd-problem:var(--jp-error-color1,#d32f2f);
---smd-warning:var(--jp-warn-color1,#ef6c00);color:var(--smd-fg);color-scheme:light dark;font-size:13px;max-width:60em}
-@media (prefers-color-scheme:dark){.smd-diagnosis{--smd-line:var(--jp-brand-color1,#64b5f6)}}
+#: Text has the colour of the page around it, so that it is readable on light and dark pages alike.
+STYLE = """
+.smd-diagnosis{--smd-line:var(--jp-brand-color1,#1e88e5);--smd-problem:var(--jp-error-color1,#d32f2f);
+--smd-warning:var(--jp-warn-color1,#ef6c00);font-size:13px;max-width:60em}
 .smd-diagnosis section{border-left:3px solid var(--smd-warning);margin:.8em 0;padding:0 0 0 .8em}
 .smd-diagnosis section.problem{border-color:var(--smd-problem)}
 .smd-diagnosis p{margin:.2em 0}
-.smd-diagnosis small{color:var(--smd-soft)}
+.smd-diagnosis small{opacity:.75}
 .smd-diagnosis figure{display:inline-block;margin:.4em 1em .2em 0}
 .smd-diagnosis svg{display:block;overflow:visible}
 .smd-diagnosis polyline{fill:none;stroke:var(--smd-line);stroke-width:1.3;stroke-linejoin:round}
 .smd-diagnosis rect{fill:var(--smd-warning);opacity:.18}
 .smd-diagnosis section.problem rect{fill:var(--smd-problem)}
-</style>"""
+"""
 
 
 def page(
@@ -39,7 +37,7 @@ def page(
     not_judged: str,
 ) -> str:
     """Return the parts of a diagnosis as HTML."""
-    parts = [_STYLE, f"<p><b>{markup(summary)}</b></p>"]
+    parts = [f"<style>{STYLE}</style>", f"<p><b>{markup(summary)}</b></p>"]
     parts += [_section(one) for one in findings]
     parts += [f"<p>Withdrawn: {_code(one.title)}</p>" for one in withdrawn]
     parts += [_list("Notes", [_code(one.text) for one in notes])] if notes else []

@@ -14,6 +14,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from smdwidgets.diagnosis import Diagnosis
 from smdwidgets.exceptions import SMDebugError, SMDebugTypeError
 from smdwidgets.rules import RuleRunner
 from smdwidgets.trials import Trial, create_trial
@@ -121,7 +122,12 @@ class RunWidget(anywidget.AnyWidget, RunView):
         )
 
     def to_html(
-        self, path: str | os.PathLike[str], *, tensors: Iterable[str] | None = None, limit: int = 20_000_000
+        self,
+        path: str | os.PathLike[str],
+        *,
+        tensors: Iterable[str] | None = None,
+        limit: int = 20_000_000,
+        diagnosis: Diagnosis | None = None,
     ) -> int:
         """Write a self-contained HTML page with a working step slider.
 
@@ -131,11 +137,13 @@ class RunWidget(anywidget.AnyWidget, RunView):
             path: the output file, which is overwritten.
             tensors: the tensors that the page contains; by default the displayed one.
             limit: maximum size in bytes. To stay below it, steps are omitted at regular intervals.
+            diagnosis: a diagnosis of the run, which is shown above the widget.
 
         Returns:
             the size of the page in bytes.
         """
-        return page.write_page(self, os.fspath(path), list(tensors) if tensors is not None else None, limit)
+        chosen = list(tensors) if tensors is not None else None
+        return page.write_page(self, os.fspath(path), chosen, limit, diagnosis)
 
     def close(self) -> None:
         """Remove the widget's views, and stop its rules and threads. The trials stay open."""

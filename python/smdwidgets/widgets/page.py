@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from smdwidgets._text import byte_size, markup
+from smdwidgets.diagnosis import Diagnosis
+from smdwidgets.diagnosis.page import STYLE
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.pictures import details
 from smdwidgets.pictures.edges import Bins
@@ -32,9 +34,11 @@ _TOO_OLD = (
 )
 
 
-def write_page(widget: RunView, path: str, tensors: list[str] | None, limit: int) -> int:
+def write_page(
+    widget: RunView, path: str, tensors: list[str] | None, limit: int, diagnosis: Diagnosis | None = None
+) -> int:
     """Write the page of a widget atomically, and return its size in bytes."""
-    text = make_page(widget, tensors, limit).encode("utf-8")
+    text = make_page(widget, tensors, limit, diagnosis).encode("utf-8")
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -45,10 +49,11 @@ def write_page(widget: RunView, path: str, tensors: list[str] | None, limit: int
     return len(text)
 
 
-def make_page(widget: RunView, tensors: list[str] | None, limit: int) -> str:
-    """Return the page of a widget as HTML."""
+def make_page(widget: RunView, tensors: list[str] | None, limit: int, diagnosis: Diagnosis | None = None) -> str:
+    """Return the page of a widget as HTML, below the diagnosis of its run if one is given."""
     script, style = bundle.text("widget.js"), bundle.text("widget.css")
-    room = limit - len(script.encode()) - len(style.encode()) - 4096
+    above = "" if diagnosis is None else f"{diagnosis._repr_html_()}\n"
+    room = limit - len(script.encode()) - len(style.encode()) - len(above.encode()) - 4096
     packets = _packets(widget, tensors, room * 3 // 4)
     # A browser that does not run the script shows this text after 3 s; otherwise the script replaces it before that.
     page_style = (
@@ -58,7 +63,7 @@ def make_page(widget: RunView, tensors: list[str] | None, limit: int) -> str:
     policy = (
         "default-src 'none'; "
         f"script-src 'sha256-{_digest(script)}'; "
-        f"style-src 'sha256-{_digest(style)}' 'sha256-{_digest(page_style)}'; "
+        f"style-src 'sha256-{_digest(style)}' 'sha256-{_digest(page_style)}' 'sha256-{_digest(STYLE)}'; "
         "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
     )
     title = markup(f"{widget.trial.name}: smdwidgets", 200)
@@ -70,7 +75,7 @@ def make_page(widget: RunView, tensors: list[str] | None, limit: int) -> str:
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n'
-        f"<style>{style}</style>\n<style>{page_style}</style>\n</head>\n<body>\n"
+        f"<style>{style}</style>\n<style>{page_style}</style>\n</head>\n<body>\n{above}"
         f'<div class="smdw-page"><p class="late">{_TOO_OLD}</p></div>\n{blocks}\n<script type="module">{script}</script>\n</body>\n</html>\n'
     )
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 import subprocess
 import sys
 
@@ -194,6 +197,18 @@ def run_command(capsys, *arguments):
     code = cli.main(["diagnose", *map(str, arguments)])
     result = capsys.readouterr()
     return code, result.out, result.err
+
+
+def test_report_shows_the_diagnosis_and_its_policy_permits_the_style(tmp_path, capsys):
+    page = tmp_path / "report.html"
+    assert cli.main(["report", str(write_run(tmp_path / "run")), "-o", str(page), "--no-rules"]) == 0
+    assert "1 finding in 2 series and 1 tensor" in capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    body = text[text.index("<body>") :]
+    assert "Validation loss rises since step" in body
+    [style] = re.findall(r"<style>(.*?)</style>", body, re.DOTALL)
+    assert f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'" in text
+    assert " style=" not in body[: body.index("smdw-page")]
 
 
 def test_exit_codes(log, tmp_path, capsys):
