@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from smdwidgets.diagnosis.arrays import Floats
 from smdwidgets.diagnosis.blocks import medians
@@ -87,15 +86,25 @@ def _rows(table: Floats) -> list[tuple[float, float, float, int, float, float, f
 
 
 def _running_median(table: Floats, width: int) -> Floats:
-    """Return medians of neighbouring blocks; near the ends, those of the first and last full window."""
+    """Return medians of 3 or 5 neighbouring blocks.
+
+    Those of 5 are as many as the blocks: near the ends they are those of the first and last full window.
+    """
     if table.shape[1] < width:
         return table
     if width == 3:
-        before, here, after = table[:, :-2], table[:, 1:-1], table[:, 2:]
-        return np.maximum(np.minimum(before, here), np.minimum(np.maximum(before, here), after))
-    inner = np.sort(sliding_window_view(table, width, axis=1), axis=2)[:, :, width // 2]
-    left, right = np.repeat(inner[:, :1], width // 2, axis=1), np.repeat(inner[:, -1:], width // 2, axis=1)
-    return np.concatenate([left, inner, right], axis=1)
+        return _median_of_three(table[:, :-2], table[:, 1:-1], table[:, 2:])
+    a, b, c, d, e = (table[:, at : table.shape[1] - 4 + at] for at in range(5))
+    # The median of five is that of one and of the inner two of the other four, up to their order.
+    lower = np.maximum(np.minimum(a, b), np.minimum(c, d))
+    upper = np.minimum(np.maximum(a, b), np.maximum(c, d))
+    inner = _median_of_three(e, lower, upper)
+    return np.concatenate([inner[:, :1], inner[:, :1], inner, inner[:, -1:], inner[:, -1:]], axis=1)
+
+
+def _median_of_three(a: Floats, b: Floats, c: Floats) -> Floats:
+    middle: Floats = np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+    return middle
 
 
 def _noise(table: Floats) -> Floats:

@@ -13,7 +13,7 @@ from smdwidgets.diagnosis.inputs import Kind, Role
 from smdwidgets.diagnosis.series import SeriesBuilder
 from smdwidgets.diagnosis.spikes import SpikeScan
 from smdwidgets.diagnosis.tags import Context, checked_kinds, role_of, stem_of, words_of
-from smdwidgets.diagnosis.trends import mann_kendall, trends
+from smdwidgets.diagnosis.trends import _running_median, mann_kendall, trends
 from smdwidgets.exceptions import SMDebugValueError
 
 
@@ -94,6 +94,14 @@ def test_trend_of_noise_is_none_and_of_a_fall_is_clear():
     [trend] = trends([(1, curves.falling(40))])
     assert trend.z < -2.5
     assert trend.best_at > 30
+
+
+def test_running_medians_are_medians():
+    table = np.random.default_rng(0).normal(size=(20, 30)).round(1)
+    for width in (3, 5):
+        windows = np.lib.stride_tricks.sliding_window_view(table, width, axis=1)
+        found = _running_median(table, width)
+        np.testing.assert_array_equal(found if width == 3 else found[:, 2:-2], np.median(windows, axis=2))
 
 
 def test_noise_is_measured_about_the_trend():

@@ -30,7 +30,7 @@ def not_learning(data: RunData) -> Iterator[Candidate]:
         trend = series.trend
         if trend is None:
             continue
-        if len(series) >= LEAST_POINTS and series.values.min() == series.values.max():
+        if len(series) >= LEAST_POINTS and _is_constant(series, trend):
             yield _candidate("constant", series, "low", {"value": trend.median})
         if not improves and _is_level(trend, len(series)):
             yield _of_loss(series, trend, _classes(data))
@@ -40,6 +40,11 @@ def not_learning(data: RunData) -> Iterator[Candidate]:
             text = f"`{series.name}` {start:.4g} → {end:.4g}"
             facts = {"series": series.name, "detail": text, "guessing": "", "what": "reward", "verb": "rise"}
             yield _candidate("not_learning", series, "low", facts)
+
+
+def _is_constant(series: Series, trend: Trend) -> bool:
+    # Blocks first: they are few.
+    return bool((trend.blocks == trend.blocks[0]).all() and (series.values == series.values[0]).all())
 
 
 def _improves(trend: Trend) -> bool:
