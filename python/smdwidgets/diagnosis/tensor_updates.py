@@ -41,8 +41,8 @@ VANISHING = 1e-2
 EARLY = 0.1
 #: Share of its first norm to which a decaying weight shrinks.
 SHRUNK = 0.3
-#: Cosine of update and gradient; cosine of successive gradients.
-ALONG, TURN = 0.5, 0.9
+#: Cosine of update and gradient: along it, and against it; cosine of successive gradients.
+ALONG, AGAINST, TURN = 0.5, -0.3, 0.9
 #: Distance of two workers' weights, relative to their norm.
 APART = 1e-3
 #: Fewest saves of a frozen layer.
@@ -353,13 +353,11 @@ def loss_sign(data: RunData) -> Iterator[Candidate]:
     steps, cosine = _overall(every, along)
     # Later, the training has diverged and its gradients are noise.
     value = _median(cosine[: max(5, len(cosine) // 10)])
-    if not value > ALONG:
-        return
-    loss = training_loss(data)
-    before = loss_between(loss, int(steps[0]), int(steps[0]))
-    after = loss_between(loss, int(steps[0]) + 1, data.last_step)
-    lost = loss is not None and bool(len(loss.lost_steps))
-    if not lost and not (len(before) and len(after) and np.median(after) > before[0]):
+    if value > ALONG and _rises(data, int(steps[0])):
+        what = "The weights move along the gradient instead of against it"
+    elif value < AGAINST and _only_rises(data, every):
+        what = "The weights follow the gradient, but the loss rises from the first step on"
+    else:
         return
     yield Candidate(
         "loss_sign",
@@ -368,9 +366,28 @@ def loss_sign(data: RunData) -> Iterator[Candidate]:
         int(steps[0]),
         None,
         (every[0].name,),
-        {"tensor": every[0].name, "cosine": value},
+        {"what": what, "tensor": every[0].name, "cosine": value},
         (Evidence(f"cosine of update and gradient {value:.2f}", every[0].name, curve(every[0].weight, steps, cosine)),),
     )
+
+
+def _rises(data: RunData, first: int) -> bool:
+    """Whether the training loss is lost, or higher than at the first step."""
+    loss = training_loss(data)
+    before, after = loss_between(loss, first, first), loss_between(loss, first + 1, data.last_step)
+    lost = loss is not None and bool(len(loss.lost_steps))
+    return lost or bool(len(before) and len(after) and np.median(after) > before[0])
+
+
+def _only_rises(data: RunData, every: list[Layer]) -> bool:
+    """Whether the training loss never falls below its start and rises, although updates are moderate at first."""
+    loss = training_loss(data)
+    if loss is None or len(loss) < 4 or not loss.values[0] > 0:
+        return False
+    start = loss.values[:10]
+    small = median_of(layer.least for layer in every)[:2]
+    rising = (np.diff(start) > 0).mean() >= 0.6 and loss.values.min() >= 0.9 * start[0]
+    return bool(rising and start[-1] > 1.5 * start[0] and np.nanmax(small, initial=0) < HIGH_AND_DYING)
 
 
 def adding_up(data: RunData) -> Iterator[Candidate]:

@@ -24,7 +24,7 @@ TEXTS: dict[str, Text] = {
         "Check the data loader: create its iterator once per epoch.",
     ),
     "loss_sign": Text(
-        "The weights move along the gradient instead of against it",
+        "{what}",
         "cosine of update and gradient {cosine:.2f} in `{tensor}`, and the loss rises",
         "Probably the sign of the loss or of the update is wrong.",
         "Check the sign of the loss, and whether the optimizer maximizes.",
