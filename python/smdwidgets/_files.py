@@ -18,7 +18,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path).expanduser()
     if target.is_dir():
         raise SMDebugValueError(f"cannot write {shown(os.fspath(path), 400)}: it is a directory; pass a file name")
-    partial = _beside(target)
+    partial = _temporary_sibling(target)
     try:
         yield partial
         partial.replace(target)
@@ -32,7 +32,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary directory that replaces ``path`` if the block succeeds."""
     target = Path(path).expanduser()
-    partial, old = _beside(target), _beside(target, "old")
+    partial, old = _temporary_sibling(target), _temporary_sibling(target, "old")
     try:
         partial.mkdir()
         yield partial
@@ -48,7 +48,7 @@ def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _beside(target: Path, ending: str = "tmp") -> Path:
+def _temporary_sibling(target: Path, ending: str = "tmp") -> Path:
     return target.with_name(f".{target.name}.{os.getpid()}.{ending}")
 
 

@@ -342,16 +342,16 @@ class CollectionFileError(SMDebugValueError):
 class RunNotFound(SMDebugError, FileNotFoundError):
     """No run was found at the given path."""
 
-    def __init__(self, path: str, reason: str = "", beside: Iterable[str] = ()) -> None:
+    def __init__(self, path: str, reason: str = "", siblings: Iterable[str] = ()) -> None:
         super().__init__(path, reason)
         self.path = path
         self.reason = reason
-        self._beside = list(beside)
+        self._siblings = list(siblings)
 
     @property
     def what(self) -> str:
         """The path and the reason, without advice."""
-        hint = did_you_mean(PurePath(self.path).name, self._beside)
+        hint = did_you_mean(PurePath(self.path).name, self._siblings)
         return f"no run at {shown(self.path, 400)}: {self.reason or 'no such directory'}.{hint}"
 
     def _message(self) -> str:

@@ -5,7 +5,7 @@ mistakes, which rules detect. Ctrl-C stops the training and JupyterLab.
 
 Examples:
   smdwidgets demo
-  smdwidgets demo --no-browser --port 8899 --out ~/look
+  smdwidgets demo --no-browser --port 8899 --out ~/demo
   smdwidgets demo --headless-check
 
 Exit codes: 0 stopped by Ctrl-C or check passed, 1 check failed, 2 the demo could not be started
@@ -92,7 +92,7 @@ def _show(out: Path, port: int, args: argparse.Namespace) -> int:
 
 
 def _check(out: Path, port: int, args: argparse.Namespace) -> int:
-    def look(lab: Lab, training: demo.TrainingProcess) -> int:
+    def check_notebook(lab: Lab, training: demo.TrainingProcess) -> int:
         lab.wait_until_up()
         print(f"JupyterLab serves {lab.notebook}\n", flush=True)
         os.environ[demo.RUN_VARIABLE] = training.directory
@@ -106,7 +106,7 @@ def _check(out: Path, port: int, args: argparse.Namespace) -> int:
         return _rules_find_the_mistakes(training.directory)
 
     seconds = CHECK_SECONDS if args.seconds is None else args.seconds
-    return _with_both(out, port, seconds, look, browser=False)
+    return _with_both(out, port, seconds, check_notebook, browser=False)
 
 
 def _rules_find_the_mistakes(run: str) -> int:

@@ -14,7 +14,7 @@ from typing import Protocol
 from smdwidgets._files import whole_file, whole_folder
 from smdwidgets._text import did_you_mean, shown
 from smdwidgets.exceptions import SMDebugValueError
-from smdwidgets.exports.records import Record, Wanted, global_steps, records
+from smdwidgets.exports.records import Record, Selection, global_steps, records
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.trials.columns import Failure
 from smdwidgets.trials.extensions import Exported
@@ -87,18 +87,18 @@ def export(
     target = Path(default_name(trial, to) if out is None else out).expanduser()
     _check_target(target, to, force=force)
     trial.maybe_refresh()
-    wanted = Wanted.of(trial, tensors, steps, as_mode(mode), workers)
-    at = global_steps(trial, wanted)
+    selection = Selection.of(trial, tensors, steps, as_mode(mode), workers)
+    at = global_steps(trial, selection)
     if not at:
         raise SMDebugValueError(
-            f"no saved step of run {shown(trial.name)} matches mode={wanted.mode.name} and the given steps"
+            f"no saved step of run {shown(trial.name)} matches mode={selection.mode.name} and the given steps"
         )
     failed: list[Failure] = []
     written, seen, stepped = 0, set[str](), set[int]()
     with whole(target) as partial:
-        writer = make(partial, len(wanted.workers or trial.workers()))
+        writer = make(partial, len(selection.workers or trial.workers()))
         try:
-            for batch in records(trial, at, wanted, failed):
+            for batch in records(trial, at, selection, failed):
                 writer.write(batch)
                 written += len(batch)
                 seen.update(record.tensor for record in batch)

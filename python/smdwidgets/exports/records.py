@@ -46,7 +46,7 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """Selection of tensors, steps and workers.
 
     ``steps`` are mode steps of ``mode``; None selects all.
@@ -65,7 +65,7 @@ class Wanted:
         steps: range | Iterable[int] | None,
         mode: ModeKeys,
         workers: str | Sequence[str] | None,
-    ) -> Wanted:
+    ) -> Selection:
         """Resolve the arguments of an export for a run."""
         names = trial.tensor_names(mode=mode, regex=tensors)
         if not names:
@@ -83,19 +83,19 @@ class Wanted:
         return cls(frozenset(names), at, mode, chosen)
 
 
-def global_steps(trial: Trial, wanted: Wanted) -> list[int]:
+def global_steps(trial: Trial, selection: Selection) -> list[int]:
     """Return the selected global steps in ascending order."""
     index = trial._run.index
     trial._run.load()
-    steps = index.steps(wanted.mode.value)
-    if wanted.steps is None:
+    steps = index.steps(selection.mode.value)
+    if selection.steps is None:
         return steps
-    if wanted.mode == ModeKeys.GLOBAL:
-        return [step for step in steps if step in wanted.steps]
-    return [step for step in steps if (index.mode_of(step) or (0, step))[1] in wanted.steps]
+    if selection.mode == ModeKeys.GLOBAL:
+        return [step for step in steps if step in selection.steps]
+    return [step for step in steps if (index.mode_of(step) or (0, step))[1] in selection.steps]
 
 
-def records(trial: Trial, steps: Iterable[int], wanted: Wanted, failed: list[Failure]) -> Iterator[list[Record]]:
+def records(trial: Trial, steps: Iterable[int], selection: Selection, failed: list[Failure]) -> Iterator[list[Record]]:
     """Yield batches of records.
 
     Records that cannot be read are appended to ``failed``.
@@ -107,16 +107,16 @@ def records(trial: Trial, steps: Iterable[int], wanted: Wanted, failed: list[Fai
     size = 0
     for step in steps:
         for name in index.names_at(step):
-            if name not in wanted.names:
+            if name not in selection.names:
                 continue
             workers: list[str | None] = list(index.workers_of(name, step))
             places = [index.find(name, step, worker) for worker in workers]
-            if wanted.workers is None and run.is_sharded(name, step):
+            if selection.workers is None and run.is_sharded(name, step):
                 workers, lengths = [None], [sum(int(place.length) for place in places if place is not None)]
             else:
                 lengths = [0 if place is None else int(getattr(place, "length", _UNKNOWN)) for place in places]
             for worker, length in zip(workers, lengths, strict=True):
-                if wanted.workers is not None and worker not in wanted.workers:
+                if selection.workers is not None and worker not in selection.workers:
                     continue
                 if batch and (size + length > BATCH_BYTES or len(batch) >= BATCH_ROWS):
                     yield _read(trial, batch, failed, times)

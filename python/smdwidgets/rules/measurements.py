@@ -374,11 +374,11 @@ def measurements_of(trial: Trial) -> Measurements:
             return known[1]
         key = id(trial)
         found = Measurements(trial)
-        _all[key] = weakref.ref(trial, lambda reference: _forget(key, reference)), found
+        _all[key] = weakref.ref(trial, lambda reference: _remove(key, reference)), found
         return found
 
 
-def _forget(key: int, reference: weakref.ref[Trial]) -> None:
+def _remove(key: int, reference: weakref.ref[Trial]) -> None:
     known = _all.get(key)
     if known is not None and known[0] is reference:
         del _all[key]

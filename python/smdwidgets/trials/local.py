@@ -28,7 +28,7 @@ from smdwidgets.trials.trial import Trial
 _SIGNS = ("collections", "index", "events", END_FILE, "claim.smd", "tensorboard")
 
 
-def _beside(path: str) -> list[str]:
+def _sibling_directories(path: str) -> list[str]:
     """Return the names of sibling directories, candidates for a misspelled path."""
     try:
         with os.scandir(os.path.dirname(path)) as entries:
@@ -56,7 +56,7 @@ class LocalRun(SmdebugRun):
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
-            raise RunNotFound(self.path, beside=_beside(self.path)) from None
+            raise RunNotFound(self.path, siblings=_sibling_directories(self.path)) from None
         except NotADirectoryError:
             raise RunNotFound(self.path, "the path is a file, not a directory") from None
         except OSError as error:

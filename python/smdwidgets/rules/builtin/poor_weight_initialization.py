@@ -68,7 +68,7 @@ class PoorWeightInitialization(BuiltinRule):
     def judge(self, step: int) -> None:
         if self.measurements.mode(step) in (ModeKeys.EVAL, ModeKeys.PREDICT):
             raise NothingToJudge(f"steps of mode {self.measurements.mode(step).name} do not train")
-        if not self._holds_any(step):
+        if not self._has_data(step):
             raise NothingToJudge("no activation inputs, gradients or losses at this step")
         key = ("initialization", self.activations, self.steps)
         state = self.measurements.fold(key, step, _State(), self._add, self.needs())
@@ -80,14 +80,14 @@ class PoorWeightInitialization(BuiltinRule):
             if since >= self.patience and name in losses_at(self.measurements, LOSSES, step):
                 self.blame(name, step, since, self.patience, f"loss not below {number(best)} for {since} saved steps")
 
-    def _holds_any(self, step: int) -> bool:
+    def _has_data(self, step: int) -> bool:
         return any(self.measurements.names(each, step) for each in (self.activations, GRADIENTS, LOSSES))
 
     def _add(self, state: _State, step: int) -> _State:
         # After the first steps, no more data is read.
         if state.count > self.steps or self.measurements.mode(step) in (ModeKeys.EVAL, ModeKeys.PREDICT):
             return state
-        if not self._holds_any(step):
+        if not self._has_data(step):
             return state
         losses = dict(state.losses)
         for name, loss in losses_at(self.measurements, LOSSES, step).items():

@@ -66,7 +66,7 @@ class MemoryCache:
             self._misses += 1
             return None
 
-    def holds(self, wanted: Range) -> bool:
+    def contains(self, wanted: Range) -> bool:
         """Return whether a range is cached, without counting a hit or miss."""
         with self._lock:
             offsets = self._offsets.get(wanted.key, ())
@@ -92,7 +92,7 @@ class MemoryCache:
             while self._size > self._limit:
                 (dropped, at), piece = self._pieces.popitem(last=False)
                 self._size -= len(piece)
-                self._forget_offset(dropped, at)
+                self._remove_offset(dropped, at)
 
     def drop(self, key: str) -> None:
         """Remove an object that was overwritten."""
@@ -112,7 +112,7 @@ class MemoryCache:
         with self._lock:
             return CacheInfo(self._hits, self._misses, self._size, self._limit)
 
-    def _forget_offset(self, key: str, at: int) -> None:
+    def _remove_offset(self, key: str, at: int) -> None:
         offsets = self._offsets[key]
         offsets.remove(at)
         if not offsets:

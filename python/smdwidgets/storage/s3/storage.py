@@ -271,12 +271,12 @@ class S3Storage:
 
     def prefetch(self, ranges: Sequence[Range]) -> None:
         """Start reading ranges into the cache in the background. Errors are ignored."""
-        for get in coalesce([wanted for wanted in ranges if not self._memory.holds(wanted)]):
+        for get in coalesce([wanted for wanted in ranges if not self._memory.contains(wanted)]):
             with suppress(RuntimeError):  # the storage is being closed
                 self._ahead.submit(self._fetch_quietly, get)
 
     def _fetch_quietly(self, get: Get) -> None:
-        if not self._memory.holds(Range(get.key, get.offset, get.length)):
+        if not self._memory.contains(Range(get.key, get.offset, get.length)):
             with suppress(SMDebugError, Cancelled):
                 self._fetch(get, self._closed)
 
