@@ -48,7 +48,7 @@ def test_queue_size_in_bytes_is_bounded():
 
 
 def test_queue_age_is_bounded():
-    """While the first item is stuck, an item is accepted before the time limit, and blocks after it."""
+    """While the first item is stuck, items are accepted up to the time limit."""
     gate = threading.Event()
     background = Background(limit=1 << 30, seconds=0.05)
     background.put(gate.wait, nbytes=1)

@@ -1,4 +1,4 @@
-"""The base hook, tested with a minimal framework: which tensors are saved, when, and how."""
+"""The base hook with a minimal framework: which tensors are saved, when, and how."""
 
 from __future__ import annotations
 
@@ -478,7 +478,7 @@ for name in ("torch", "keras", "tensorflow", "xgboost", "mxnet", "boto3", "matpl
 
 
 def test_collection_manager_can_be_replaced(written):
-    """Scripts for smdebug build one of their own and assign it."""
+    """Scripts for smdebug create a collection manager and assign it."""
     manager = CollectionManager()
     manager.create_collection("relu")
     manager.get("relu").include("relu")

@@ -1,4 +1,4 @@
-"""The NumPy hook for custom loops: the run contains the tensors that the loop saved."""
+"""The NumPy hook for custom loops: the run contains the tensors that were saved."""
 
 from __future__ import annotations
 

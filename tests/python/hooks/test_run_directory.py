@@ -1,4 +1,4 @@
-"""The run directory: new, existing, resumed, shared or not writable, and after a process dies."""
+"""The run directory: new, existing, resumed, shared, unwritable, or abandoned."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ def small_disk(folder):
 @pytest.mark.skipif(os.name == "nt", reason="there is neither a small disk nor a limit to a file's size")
 @pytest.mark.parametrize("how", ["disk", "limit"])
 def test_full_disk_drops_only_the_affected_steps(written, tmp_path, how):
-    """The file system is full in the middle of a step, or a file exceeds the kernel's size limit."""
+    """The file system is full within a step, or a file exceeds the size limit."""
     folder = tmp_path / "disk"
     folder.mkdir()
     prefix = small_disk(folder) if how == "disk" else []
@@ -353,7 +353,7 @@ def test_full_disk_drops_only_the_affected_steps(written, tmp_path, how):
 
 @pytest.mark.skipif(os.name == "nt", reason="there is neither a small disk nor a limit to a file's size")
 def test_disk_is_full_at_close(written, tmp_path):
-    """The last step is lost with a warning, the run ends, and the training does not fail."""
+    """The last step is lost with a warning; run and training end normally."""
     folder = tmp_path / "disk"
     folder.mkdir()
     prefix = small_disk(folder)
