@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Counting, held, smdebug};
+use common::{Counting, peak_memory_of, smdebug};
 use proptest::prelude::*;
 use smdwidgets_core::error::Error;
 use smdwidgets_core::record::{self, FOOTER, Footer, HEADER, Next};
@@ -89,7 +89,7 @@ proptest! {
     #[test]
     fn wrong_length_does_not_allocate(length: u64, rest in prop::collection::vec(any::<u8>(), 0..40)) {
         let file = [&record::header(length)[..], &rest].concat();
-        let (step, bytes) = held(|| record::next(&file, 0));
+        let (step, bytes) = peak_memory_of(|| record::next(&file, 0));
         prop_assert!(bytes < 512, "{} bytes", bytes);
         match step {
             Next::Record(record) => prop_assert_eq!(record.payload.len() as u64, length),

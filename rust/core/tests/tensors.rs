@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Counting, bytes, held, int, message, shape, smdebug, tensor};
+use common::{Counting, bytes, int, message, peak_memory_of, shape, smdebug, tensor};
 use proptest::prelude::*;
 use smdwidgets_core::error::Error;
 use smdwidgets_core::proto::{Content, Event, Kind, encode};
@@ -21,7 +21,7 @@ fn view(fields: &[Vec<u8>]) -> (DType, Vec<u64>, Vec<u8>) {
 
 fn refused(fields: &[Vec<u8>]) -> Error {
     let payload = tensor(fields);
-    let (result, most) = held(|| tensor_event(&payload).map(drop));
+    let (result, most) = peak_memory_of(|| tensor_event(&payload).map(drop));
     assert!(most <= 9 * payload.len() + 4096, "{most} bytes for {}", payload.len());
     result.unwrap_err()
 }
@@ -343,7 +343,7 @@ proptest! {
     #[test]
     fn nested_garbage_is_bounded(fields in prop::collection::vec(garbage(), 0..5)) {
         let record = smdebug(&tensor(&fields));
-        let (result, most) = held(|| decode_record(&record).map(|event| (event.tensor.len(), event.tensor.data)));
+        let (result, most) = peak_memory_of(|| decode_record(&record).map(|event| (event.tensor.len(), event.tensor.data)));
         match result {
             Ok((count, Data::Strings(strings))) => prop_assert_eq!(strings.len() as u64, count),
             Ok((_, Data::Owned(bytes))) => prop_assert!(bytes.len() as u64 <= MAX_FILLED.max(8 * record.len() as u64)),
@@ -359,7 +359,7 @@ proptest! {
     #[test]
     fn event_garbage_is_bounded(fields in prop::collection::vec(garbage(), 0..6)) {
         let payload = fields.concat();
-        let (_, most) = held(|| {
+        let (_, most) = peak_memory_of(|| {
             let event = Event::parse(&payload)?;
             for value in event.values() {
                 if let Some(metadata) = value?.metadata {
@@ -376,7 +376,7 @@ proptest! {
         let mut record = smdebug(&sound_payload());
         let bit = bit.index(record.len() * 8);
         record[bit / 8] ^= 1 << (bit % 8);
-        let (result, most) = held(|| decode_record(&record).map(|event| event.tensor.len()));
+        let (result, most) = peak_memory_of(|| decode_record(&record).map(|event| event.tensor.len()));
         prop_assert!(most <= 9 * record.len() + 4096);
         if bit / 8 < record::HEADER || bit / 8 >= record.len() - record::FOOTER {
             prop_assert!(matches!(result, Err(Error::Corrupt { .. })), "{:?}", result);

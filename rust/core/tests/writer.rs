@@ -1,4 +1,4 @@
-//! A step that was written reads back; one that failed was never there.
+//! Written steps are read back; failed steps leave no files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn positions_of_shards_are_in_the_index_file() {
         assert!(matches!(step.shard("w", bad), Err(Error::Invalid(_))), "{bad:?}");
     }
     step.shard("w", r#"{"offsets": [0]}"#).unwrap();
-    // A worker whose part is empty writes its position only.
+    // A worker with an empty part writes only its position.
     assert_eq!(step.finish().unwrap().event_key, None);
     assert_eq!(
         json(run.path(), INDEX)["shard_payload"],
@@ -80,7 +80,7 @@ fn reductions_are_separate_tensors() {
 }
 
 #[test]
-fn a_step_reads_back_value_for_value() {
+fn values_of_a_step_round_trip() {
     let run = tempfile::tempdir().unwrap();
     let mut step = writer(run.path());
     let big: Vec<u8> = (0..400_000u32).flat_map(|i| (i as f32).to_le_bytes()).collect();
@@ -134,7 +134,7 @@ fn a_step_reads_back_value_for_value() {
 }
 
 #[test]
-fn step_zero_is_left_out_on_the_wire_and_reads_as_zero() {
+fn step_zero_is_not_encoded_and_is_read_as_zero() {
     let run = tempfile::tempdir().unwrap();
     let mut step = StepWriter::new(run.path(), 0, "worker_0", Mode::Global, 0, true).unwrap();
     step.tensor("x", DType::U8, &[1], &[7]).unwrap();
@@ -144,7 +144,7 @@ fn step_zero_is_left_out_on_the_wire_and_reads_as_zero() {
 }
 
 #[test]
-fn a_step_of_shapes_has_no_event_file_and_a_step_of_nothing_no_file() {
+fn step_of_shapes_has_no_event_file_and_empty_step_no_file() {
     let run = tempfile::tempdir().unwrap();
     assert_eq!(writer(run.path()).finish().unwrap(), Written::default());
     assert!(files(run.path()).is_empty());
@@ -156,7 +156,7 @@ fn a_step_of_shapes_has_no_event_file_and_a_step_of_nothing_no_file() {
 }
 
 #[test]
-fn a_name_saved_twice_has_two_entries() {
+fn repeated_name_has_two_entries() {
     let run = tempfile::tempdir().unwrap();
     let mut step = writer(run.path());
     step.tensor("loss", DType::U8, &[], &[1]).unwrap();
@@ -168,7 +168,7 @@ fn a_name_saved_twice_has_two_entries() {
 }
 
 #[test]
-fn nothing_has_its_final_name_before_the_end_and_a_dropped_step_leaves_nothing() {
+fn files_are_renamed_at_the_end_and_dropped_step_leaves_no_files() {
     let run = tempfile::tempdir().unwrap();
     let mut step = writer(run.path());
     step.tensor("x", DType::U8, &[1 << 20], &vec![1; 1 << 20]).unwrap();
@@ -178,7 +178,7 @@ fn nothing_has_its_final_name_before_the_end_and_a_dropped_step_leaves_nothing()
 }
 
 #[test]
-fn a_published_step_is_readable_and_grows_until_it_is_finished() {
+fn published_step_is_readable_and_grows_until_it_is_finished() {
     let root = tempfile::tempdir().unwrap();
     let mut step = writer(root.path());
     step.tensor("loss", DType::F32, &[1], &0.5f32.to_le_bytes()).unwrap();
@@ -204,7 +204,7 @@ fn a_published_step_is_readable_and_grows_until_it_is_finished() {
 }
 
 #[test]
-fn a_step_dropped_after_it_was_published_stays_as_it_was_published() {
+fn dropped_step_keeps_its_published_state() {
     let root = tempfile::tempdir().unwrap();
     let mut step = writer(root.path());
     step.publish().unwrap();
@@ -219,7 +219,7 @@ fn a_step_dropped_after_it_was_published_stays_as_it_was_published() {
 }
 
 #[test]
-fn what_a_crash_left_behind_is_written_over() {
+fn leftover_files_of_a_crash_are_overwritten() {
     let run = tempfile::tempdir().unwrap();
     for key in [EVENTS, INDEX] {
         let path = run.path().join(format!("{key}.tmp"));
@@ -237,7 +237,7 @@ fn what_a_crash_left_behind_is_written_over() {
 }
 
 #[test]
-fn a_leftover_link_is_replaced_not_followed() {
+fn leftover_link_is_replaced_and_not_followed() {
     let (run, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let victim = elsewhere.path().join("victim");
     fs::write(&victim, b"precious").unwrap();
@@ -252,7 +252,7 @@ fn a_leftover_link_is_replaced_not_followed() {
 }
 
 #[test]
-fn an_index_that_cannot_take_its_name_is_an_error_that_names_it() {
+fn index_that_cannot_be_renamed_is_named_in_the_error() {
     let run = tempfile::tempdir().unwrap();
     let in_the_way: PathBuf = run.path().join(INDEX).join("a directory");
     fs::create_dir_all(&in_the_way).unwrap();
@@ -264,7 +264,7 @@ fn an_index_that_cannot_take_its_name_is_an_error_that_names_it() {
 }
 
 #[test]
-fn content_that_is_not_of_its_shape_is_refused_and_the_step_goes_on() {
+fn wrong_content_size_is_rejected_and_the_step_continues() {
     let run = tempfile::tempdir().unwrap();
     let mut step = writer(run.path());
     for (dtype, shape, content) in [

@@ -7,7 +7,7 @@ const SOUND: &str = concat!(
     r#""shape_payload": [{"tensorname": "w", "originalname": "w:0", "shape": [32, 10]}]}"#
 );
 
-fn refused(text: &str) -> (u64, String) {
+fn rejected(text: &str) -> (u64, String) {
     match Index::parse(text.as_bytes(), "index/f.json") {
         Err(Error::Index { location, what }) => {
             assert_eq!(location.file, "index/f.json");
@@ -56,9 +56,9 @@ fn position_of_a_shard_is_kept_as_it_is() {
         assert_eq!(Index::parse(&bytes, "f").unwrap(), index);
     }
     assert!(is_ascii_json("[1]") && !is_ascii_json("[1") && !is_ascii_json("\"é\"") && !is_ascii_json("[\n1]"));
-    refused(&sharded("{"));
-    refused(&SOUND.replace("}]}", r#"}], "shard_payload": [7]}"#));
-    refused(&SOUND.replace("}]}", r#"}], "shard_payload": [{"tensorname": "w"}]}"#));
+    rejected(&sharded("{"));
+    rejected(&SOUND.replace("}]}", r#"}], "shard_payload": [7]}"#));
+    rejected(&SOUND.replace("}]}", r#"}], "shard_payload": [{"tensorname": "w"}]}"#));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn one_payload_is_required() {
     assert_eq!((parsed.mode, parsed.mode_step), (Mode::Global, 7));
     let shapes = r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "shape_payload": []}"#;
     assert_eq!(Index::parse(shapes.as_bytes(), "f").unwrap().event_file, None);
-    assert!(refused(r#"{"meta": {"mode": "EVAL", "mode_step": 0}}"#).1.contains("missing tensor_payload"));
+    assert!(rejected(r#"{"meta": {"mode": "EVAL", "mode_step": 0}}"#).1.contains("missing tensor_payload"));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn malformed_files_report_fault_and_offset() {
         ),
         (r#"{"meta": {"mode": "EVAL", "mode_step": 0}, "tensor_payload": []} x"#, "trailing"),
     ] {
-        let (_, what) = refused(text);
+        let (_, what) = rejected(text);
         assert!(what.contains(expected), "{text}: {what}");
         assert!(!what.contains("line"), "{what}");
     }
@@ -116,21 +116,21 @@ fn malformed_files_report_fault_and_offset() {
         r#"{"tensorname": "\ud800", "start_idx": 0, "length": 1}"#,
     ] {
         let head = r#"{"meta": {"mode": "EVAL", "mode_step": 0, "event_file_name": "e"}, "tensor_payload": ["#;
-        let (offset, _) = refused(&format!("{head}{entry}]}}"));
+        let (offset, _) = rejected(&format!("{head}{entry}]}}"));
         assert!(offset >= head.len() as u64, "{entry}: {offset}");
     }
-    assert_eq!(refused("{\n\n  !").0, 5);
+    assert_eq!(rejected("{\n\n  !").0, 5);
     assert!(matches!(Index::parse(b"{\"meta\xff", "f"), Err(Error::Index { location, .. }) if location.offset == 6));
 }
 
 #[test]
 fn deep_nesting_does_not_overflow_the_stack() {
     let deep = if cfg!(miri) { 1_000 } else { 100_000 };
-    refused(&"[".repeat(deep));
-    refused(&r#"{"meta":"#.repeat(deep));
-    refused(&format!(r#"{{"meta": {{"mode": "EVAL", "mode_step": {}"#, "[".repeat(deep)));
+    rejected(&"[".repeat(deep));
+    rejected(&r#"{"meta":"#.repeat(deep));
+    rejected(&format!(r#"{{"meta": {{"mode": "EVAL", "mode_step": {}"#, "[".repeat(deep)));
     // Under an unknown key it is skipped, or rejected if unterminated.
-    refused(&format!(r#"{{"ours": {}"#, "[".repeat(deep)));
+    rejected(&format!(r#"{{"ours": {}"#, "[".repeat(deep)));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn shape_with_too_many_dimensions_is_an_error() {
     let text = format!(
         r#"{{"meta": {{"mode": "EVAL", "mode_step": 0}}, "shape_payload": [{{"tensorname": "w", "originalname": "w", "shape": [{shape}]}}]}}"#
     );
-    assert!(refused(&text).1.contains("at most 64 dimensions"));
+    assert!(rejected(&text).1.contains("at most 64 dimensions"));
 }
 
 fn value() -> impl Strategy<Value = serde_json::Value> {
@@ -175,7 +175,7 @@ fn value() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// Reentries the value at a path of a valid file.
+/// Replaces the value at a path of a valid file.
 fn mutate(into: &mut serde_json::Value, path: &[usize], with: serde_json::Value) {
     let Some((first, rest)) = path.split_first() else {
         *into = with;

@@ -218,7 +218,7 @@ fn tag_with_two_classes_has_two_names() {
 }
 
 #[test]
-fn kept_values_need_no_file() {
+fn stored_values_need_no_file() {
     let histogram = |step: u8| {
         let mut of = Vec::new();
         encode::double(&mut of, 2, 500.0);

@@ -17,7 +17,7 @@ fn exact_sum(values: impl Iterator<Item = f64>) -> f64 {
     sum.total(0).to_f64()
 }
 
-/// Within one unit in the last location.
+/// Within one unit in the last place.
 fn near(ours: f64, exact: f64, epsilon: f64) -> bool {
     ours == exact || (ours - exact).abs() <= exact.abs() * epsilon
 }

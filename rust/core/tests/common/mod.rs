@@ -1,4 +1,4 @@
-//! What the tests of the readers share: messages made by hand, and a watch on what reading allocates.
+//! Helpers of the reader tests: encoded messages, and a counter of allocated bytes.
 #![allow(dead_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,14 +13,14 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Counts what the current thread holds.
+/// Counts the bytes that the current thread has allocated.
 pub struct Counting;
 
-// SAFETY: everything is left to the system's allocator; counting touches no memory but this thread's own cells.
+// SAFETY: all calls go to the system allocator; counting only accesses cells of this thread.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller promises for this layout what the system's allocator asks for.
+        // SAFETY: the caller guarantees what the system allocator requires of this layout.
         unsafe { System.alloc(layout) }
     }
 
@@ -38,27 +38,27 @@ fn count(change: isize) {
     });
 }
 
-/// What `work` returns, and the most bytes it held at once.
-pub fn held<T>(work: impl FnOnce() -> T) -> (T, usize) {
+/// The result of `work`, and the peak of allocated bytes.
+pub fn peak_memory_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE.with(Cell::get);
     PEAK.with(|peak| peak.set(before));
     let result = work();
     (result, (PEAK.with(Cell::get) - before) as usize)
 }
 
-/// A field that holds a message.
+/// A field with a message.
 pub fn message(number: u32, fields: &[Vec<u8>]) -> Vec<u8> {
     let mut field = Vec::new();
     encode::bytes(&mut field, number, &fields.concat());
     field
 }
 
-/// A field that holds bytes.
+/// A field with bytes.
 pub fn bytes(number: u32, value: &[u8]) -> Vec<u8> {
     message(number, &[value.to_vec()])
 }
 
-/// A field that holds an integer.
+/// A field with an integer.
 pub fn int(number: u32, value: i64) -> Vec<u8> {
     let mut field = Vec::new();
     encode::int(&mut field, number, value.cast_unsigned());
@@ -76,7 +76,7 @@ pub fn tensor(fields: &[Vec<u8>]) -> Vec<u8> {
     message(5, &[message(1, &[bytes(1, b"x"), message(8, fields)])])
 }
 
-/// A record around a payload, as smdebug writes it.
+/// A record with a payload, as smdebug writes it.
 pub fn smdebug(payload: &[u8]) -> Vec<u8> {
     let footer = MaskedCrc::SMDEBUG_CONSTANT.0.to_le_bytes();
     [&record::header(payload.len() as u64)[..], payload, &footer].concat()
