@@ -33,7 +33,7 @@ ALLOWED = frozenset(
 )  # fmt: skip
 #: Licences of requirements that are not shipped, in addition. Changes to these would have to be
 #: published; use has no conditions.
-BESIDE = ALLOWED | {"MPL-2.0"}
+ALLOWED_REQUIREMENTS = ALLOWED | {"MPL-2.0"}
 #: Packages whose metadata name their licence in free text.
 KNOWN = {"BSD": "BSD-3-Clause", "BSD License": "BSD-3-Clause", "Apache License 2.0": "Apache-2.0", "Apache 2.0": "Apache-2.0",
          "MIT License": "MIT", "Apache Software License": "Apache-2.0", "BSD-3-Clause License": "BSD-3-Clause", "BSD 3-Clause": "BSD-3-Clause",
@@ -157,7 +157,7 @@ def _holds(words: list[str]) -> bool:
 def problems(components: Iterable[Component]) -> Iterator[str]:
     """Yield problems: licences that are not allowed, and crates not from crates.io."""
     for one in components:
-        if not permits(one.licence, BESIDE if one.kind == "pypi" else ALLOWED):
+        if not permits(one.licence, ALLOWED_REQUIREMENTS if one.kind == "pypi" else ALLOWED):
             yield f"{one.url}: licence {one.licence!r} is not allowed"
         if one.kind == "cargo" and one.source != CRATES_IO:
             yield f"{one.url}: source is {one.source} instead of crates.io"

@@ -191,7 +191,7 @@ def test_full_disk(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------ permissions
 
 #: Root drops its privileges.
-NOBODY = """
+DROP_PRIVILEGES = """
 import json, os, sys
 import numpy as np
 import smdwidgets, smdwidgets.trials.wait, smdwidgets.cli
@@ -234,7 +234,7 @@ def test_unreadable_files_are_reported(opened: Path) -> None:
                       ask(lambda: create_trial(sys.argv[1]).steps()), [str(e.error) for e in trial.values("x").errors]]))
     """
     try:
-        right, refused, problems, strict, swept = json.loads(python(NOBODY + textwrap.dedent(code), root))
+        right, refused, problems, strict, swept = json.loads(python(DROP_PRIVILEGES + textwrap.dedent(code), root))
     finally:
         event.chmod(0o644)
         index.chmod(0o644)
@@ -255,7 +255,7 @@ def test_directories_without_permission(opened: Path, folder: str) -> None:
     print(json.dumps(ask(lambda: create_trial(sys.argv[1]).tensor("x").value(1).tolist())))
     """
     try:
-        said = json.loads(python(NOBODY + textwrap.dedent(code), root))
+        said = json.loads(python(DROP_PRIVILEGES + textwrap.dedent(code), root))
     finally:
         (root / folder).chmod(0o755)
     assert isinstance(said[0], str), said
@@ -270,7 +270,7 @@ def test_run_without_write_permission(opened: Path) -> None:
     under = ask(lambda: Hook(sys.argv[1] + "/deeper"))
     print(json.dumps([hook, under]))
     """
-    for name, said in json.loads(python(NOBODY + textwrap.dedent(code), root)):
+    for name, said in json.loads(python(DROP_PRIVILEGES + textwrap.dedent(code), root)):
         assert name == "RunIOError"
         assert str(root) in said
         assert "ermission denied" in said

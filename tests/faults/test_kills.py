@@ -21,7 +21,7 @@ from faults import campaign
 from smdwidgets import create_trial
 from smdwidgets.trials import Trial
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked there, and nobody sends SIGKILL")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="requires fork and SIGKILL")
 
 #: Kills per run; a resumed run becomes slow, because resuming reads all steps.
 OF_A_RUN = 40

@@ -40,7 +40,7 @@ def run_session(example: Example) -> None:
         if line == "echo $?":
             said, code = f"{code}\n", 0
         else:
-            assert code == 0, f"the command before `{line}` ended with {code}, which nobody asked for"
+            assert code == 0, f"the command before `{line}` ended with unexpected exit status {code}"
             code, said = _run(line)
         same = OutputChecker().check_output(expected.rstrip() + "\n", said.rstrip() + "\n", ELLIPSIS)
         assert same, f"`{line}` printed\n{said}\nand not\n{expected}"
@@ -97,4 +97,4 @@ def _look_at(words: list[str]) -> None:
 
             cli.parser().parse_args(arguments)
         case _:
-            raise AssertionError(f"nobody knows how to look at `{' '.join(words)}`")
+            raise AssertionError(f"no check is defined for `{' '.join(words)}`")

@@ -29,7 +29,7 @@ from smdwidgets.demo.lab import Lab, executed, free_port, require_lab
 from smdwidgets.exceptions import RunIOError, SMDebugValueError
 
 FIRST = "01_look_around.ipynb"
-#: Nobody watches the headless check, so it uses a shorter training.
+#: The headless check needs no time for a user, so its training is shorter.
 CHECK_SECONDS = 15.0
 
 

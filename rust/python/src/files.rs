@@ -122,7 +122,7 @@ impl Files {
                 if size > if cache { LARGEST_CACHED } else { SMALL } {
                     return Ok(value);
                 }
-                // Memory in the cache is never handed out.
+                // Memory in the cache is never returned to the caller.
                 self.recent.put(record, expected, size, &value);
                 numpy::copy(&value)
             }

@@ -129,12 +129,12 @@ SCALAR, TENSOR, BLOB_SEQUENCE = 1, 2, 3
 def test_data_class_determines_the_kind_for_unknown_plugins(tmp_path: Path) -> None:
     number, row = np.float32(0.5).reshape(()), np.arange(3, dtype=np.float32)
     written = {
-        ("mine/number", "somebody's plugin", SCALAR): (tensor(number, 1), "scalars"),
+        ("mine/number", "custom plugin", SCALAR): (tensor(number, 1), "scalars"),
         ("no plugin/number", "", SCALAR): (tensor(number, 1), "scalars"),
-        ("mine/row", "somebody's plugin", TENSOR): (tensor(row, 1), "tensors"),
-        ("mine/blobs", "somebody's plugin", BLOB_SEQUENCE): (strings(b"\x00\xff", b"b"), "tensors"),
-        ("mine/unsaid", "somebody's plugin", 0): (tensor(number, 1), "tensors"),
-        ("mine/unknown", "somebody's plugin", 9): (tensor(number, 1), "tensors"),
+        ("mine/row", "custom plugin", TENSOR): (tensor(row, 1), "tensors"),
+        ("mine/blobs", "custom plugin", BLOB_SEQUENCE): (strings(b"\x00\xff", b"b"), "tensors"),
+        ("mine/unsaid", "custom plugin", 0): (tensor(number, 1), "tensors"),
+        ("mine/unknown", "custom plugin", 9): (tensor(number, 1), "tensors"),
         ("scalars/number", "scalars", SCALAR): (tensor(number, 1), "scalars"),
         ("scalars/row", "scalars", TENSOR): (tensor(row, 1), "tensors"),
         ("histograms", "histograms", TENSOR): (tensor(np.ones((2, 3)), 2), "histograms"),

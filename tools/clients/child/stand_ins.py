@@ -175,7 +175,7 @@ def _distribution_named_xgboost(scratch: Path) -> None:
 
 @cache
 def _torchvision() -> Any:
-    """The module beside this one, which can only be imported where torch is installed."""
+    """Return the neighbouring module, which requires torch."""
     file = Path(__file__).with_name("torchvision_stand_in.py")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
