@@ -124,10 +124,10 @@ def permits(expression: str, allowed: frozenset[str] = ALLOWED) -> bool:
     joined = " ".join(
         word if word in "()" else {"AND": "and", "OR": "or"}.get(word, str(word in allowed)) for word in words
     )
-    return _holds(joined.split())
+    return _evaluate(joined.split())
 
 
-def _holds(words: list[str]) -> bool:
+def _evaluate(words: list[str]) -> bool:
     """Evaluate an expression such as `( True or False ) and True`."""
 
     def either(at: int) -> tuple[bool, int]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import report
 import trials
-from clock import once, said
+from clock import once, print_result
 from run import Row, ask, times
 
 from smdwidgets import create_trial
@@ -86,7 +86,7 @@ def judge(run: str) -> None:
     cpu, wall = once(work)
     fired = {each.name: [step for step, outcome in each.outcomes.items() if outcome == 2] for each in runner}
     assert not any(each.errors for each in runner)
-    said({"cpu": cpu, "wall": wall, "again": once(again)[1], "fired": fired})
+    print_result({"cpu": cpu, "wall": wall, "again": once(again)[1], "fired": fired})
 
 
 def main() -> int:

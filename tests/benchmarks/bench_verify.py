@@ -41,8 +41,8 @@ def the_command(path: str) -> float:
 
     begin = spent()
     command = [sys.executable, "-m", "smdwidgets", "verify", path, "--json", "--threads", "1"]
-    said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert said["footer_crc"] == said["records"] > 0
+    counts = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert counts["footer_crc"] == counts["records"] > 0
     return spent() - begin
 
 

@@ -90,7 +90,7 @@ def held():
 
 widget = smdwidgets.explore(sys.argv[1], tensor="small")
 page = Page(widget)
-def look(name):
+def display(name):
     size = 0
     number = page.start("frames", role="main", run=0, tensor=name, worker="", near=199, want=bench_widgets.WANT)
     while True:
@@ -99,9 +99,9 @@ def look(name):
         del packets
         if message["kind"] == "answer":
             return size / 2**20
-look("small")
+display("small")
 before = held()
-size = look("w")
+size = display("w")
 print(held() - before, size)
 """
 

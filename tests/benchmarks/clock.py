@@ -26,6 +26,6 @@ def best(works, count):
     return [statistics.median(column) for column in zip(*taken)]  # noqa: B905 - also read by old Pythons
 
 
-def said(result):
+def print_result(result):
     """Print the result for the calling program."""
     print("RESULT " + json.dumps(result), flush=True)

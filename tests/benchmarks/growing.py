@@ -65,8 +65,8 @@ class Growing:
         name = f"{self.next:012d}"
         event = self.root / f"events/{name}/{name}_worker_0.tfevents"
         event.parent.mkdir(parents=True, exist_ok=True)
-        said = step_field(self.next)
-        event.write_bytes(b"".join(before + said + behind for before, behind in self.parts))
+        field = step_field(self.next)
+        event.write_bytes(b"".join(before + field + behind for before, behind in self.parts))
         index = self.root / folder_of(self.next) / f"{name}_worker_0.json"
         index.parent.mkdir(parents=True, exist_ok=True)
         text = self.index.replace(STEP, name).replace('"mode_step": 0', f'"mode_step": {self.next}')

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from clock import best, rounds, said
+from clock import best, print_result, rounds
 
 from smdwidgets import create_trial
 from smdwidgets._core import Catalog, Files, sweep, verify
@@ -145,4 +145,4 @@ if __name__ == "__main__":
         "check": check,
         "memory": memory,
     }
-    said(what[sys.argv[1]](sys.argv[2]))
+    print_result(what[sys.argv[1]](sys.argv[2]))

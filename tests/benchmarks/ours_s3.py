@@ -10,7 +10,7 @@ import time
 
 # smdebug imports it too, before its clock starts.
 import boto3  # noqa: F401
-from clock import said
+from clock import print_result
 
 from smdwidgets import create_trial
 
@@ -43,4 +43,4 @@ def reading(url: str, count: str) -> dict[str, float]:
         return {"read": one_by_one, "bulk": time.perf_counter() - begin}
 
 
-said({"open": opening, "read": reading}[sys.argv[1]](*sys.argv[2:]))
+print_result({"open": opening, "read": reading}[sys.argv[1]](*sys.argv[2:]))

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from clock import rounds, said
+from clock import print_result, rounds
 
 OPS = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
 
@@ -78,4 +78,4 @@ def reductions(run, sample):
 
 if __name__ == "__main__":
     what = {"open": open_run, "json": parse_json, "value": values, "reductions": reductions}
-    said(what[sys.argv[1]](sys.argv[2], int(sys.argv[3]) if sys.argv[3:] else None))
+    print_result(what[sys.argv[1]](sys.argv[2], int(sys.argv[3]) if sys.argv[3:] else None))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
-from clock import once, said
+from clock import once, print_result
 
 os.environ["SMDEBUG_LOG_LEVEL"] = "off"
 from smdebug.exceptions import NoMoreData, RuleEvaluationConditionMet
@@ -134,7 +134,7 @@ def main(run, steps):
 
         times[name] = once(work)[0]
         fired[name] = rule.steps
-    said({"cpu": sum(times.values()), "each": times, "fired": fired})
+    print_result({"cpu": sum(times.values()), "each": times, "fired": fired})
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from clock import said
+from clock import print_result
 
 os.environ["SMDEBUG_LOG_LEVEL"] = "off"
 from smdebug.trials import create_trial
@@ -24,7 +24,7 @@ def main(url: str, values: int) -> None:
     opened = time.perf_counter()
     for n in range(values):
         trial.tensor(f"t{n % 10}").value(steps[n // 10])
-    said({"open": opened - begin, "read": time.perf_counter() - opened, "steps": len(steps)})
+    print_result({"open": opened - begin, "read": time.perf_counter() - opened, "steps": len(steps)})
 
 
 main(sys.argv[1], int(sys.argv[2]))

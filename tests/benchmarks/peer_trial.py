@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from clock import once, said
+from clock import once, print_result
 from growing import Growing
 
 
@@ -24,7 +24,7 @@ def main(template, steps):
             step = run.grow()
             taken.append(once(trial.refresh_data)[0])
             assert trial.has_passed_step(step).name == "AVAILABLE"
-        said({"refresh": statistics.median(taken)})
+        print_result({"refresh": statistics.median(taken)})
 
 
 if __name__ == "__main__":

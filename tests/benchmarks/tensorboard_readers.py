@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from clock import once, said
+from clock import once, print_result
 
 UNLIMITED = dict.fromkeys(
     (
@@ -134,4 +134,4 @@ kept = []
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    said(globals()[sys.argv[1]](sys.argv[2]))
+    print_result(globals()[sys.argv[1]](sys.argv[2]))

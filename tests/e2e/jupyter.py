@@ -241,7 +241,7 @@ class Notebook:
         text: str = self.output(index).inner_text()
         return text.strip()
 
-    def says(self, index: int, ending: str) -> None:
+    def expect_output(self, index: int, ending: str) -> None:
         """Run a cell until its output ends with this text.
 
         State from the browser is sent separately from the cell, and may arrive later.

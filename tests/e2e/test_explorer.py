@@ -186,7 +186,7 @@ print(json.dumps([len(ipywidgets.widgets.widget._instances), threading.active_co
 """
 
 
-def held(notebook: Notebook, cell: int) -> dict[str, float]:
+def object_counts(notebook: Notebook, cell: int) -> dict[str, float]:
     """Return what a kernel and a page keep after garbage collection."""
     widgets, threads, memory = json.loads(notebook.run(cell).text(cell))
     devtools = notebook.page.context.new_cdp_session(notebook.page)
@@ -208,7 +208,7 @@ def test_running_a_cell_again_keeps_the_view_and_leaks_nothing(lab, run):
     notebook.run(0)
     look = Looking.at(notebook)
     look.choose("fc.weight", nth=1).go(13)
-    notebook.says(2, "13")
+    notebook.expect_output(2, "13")
     before: dict[str, float] = {}
     for round_ in range(50):
         if round_ % 2:
@@ -216,10 +216,10 @@ def test_running_a_cell_again_keeps_the_view_and_leaks_nothing(lab, run):
         notebook.run(0)
         if round_ == 9:
             Looking.at(notebook).at_step(13)
-            before = held(notebook, 1)
+            before = object_counts(notebook, 1)
     look = Looking.at(notebook).at_step(13)
     expect(look.el.locator(".smdw-name")).to_have_text(runs.WEIGHT)
-    after = held(notebook, 1)
+    after = object_counts(notebook, 1)
     assert notebook.page.locator(".smdw").count() == 1
     assert after["widgets"] == before["widgets"]
     assert after["threads"] <= before["threads"] + 1, (

@@ -75,7 +75,7 @@ def test_lost_connection_is_restored(lab, writer, tmp_path):
     look.keys("End").at_step(4)
     expect_histogram_of(look, runs.weight(4))
     expect(look.el.locator(".smdw-note").first).not_to_contain_text("busy", timeout=30_000)
-    notebook.says(1, "4")
+    notebook.expect_output(1, "4")
     notebook.errors[:] = [error for error in notebook.errors if "WebSocket" not in error and "Connection" not in error]
 
 
@@ -125,7 +125,7 @@ def test_closed_reopened_and_duplicate_tabs(lab, writer, tmp_path):
     look.keys("ArrowRight").at_step(1)
     other.at_step(1)
     expect_histogram_of(other, runs.weight(1))
-    beside.says(1, "1")
+    beside.expect_output(1, "1")
     saved(writer, 1)
     for each in (look, other):
         expect(each.el).to_contain_text("5 steps", timeout=30_000)

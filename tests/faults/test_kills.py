@@ -47,7 +47,7 @@ class Reader:
         self.trial: Trial | None = None
         self.seen: list[int] = []
 
-    def look(self) -> None:
+    def poll(self) -> None:
         if self.trial is None:
             if not (self.root / "collections").exists():
                 return
@@ -64,7 +64,7 @@ class Reader:
 
     def finish(self, known: Path) -> None:
         """All recorded steps are readable, also in a newly opened trial."""
-        self.look()
+        self.poll()
         acknowledged = {int(line) for line in known.read_text().split()} if known.exists() else set()
         assert self.seen == list(range(len(self.seen)))
         assert acknowledged <= set(self.seen)
@@ -101,7 +101,7 @@ def kill_one(writers: subprocess.Popen[str], reader: Reader, known: Path, seed: 
     child = int(writers.stdout.readline())
     deadline = time.monotonic() + after
     while time.monotonic() < deadline:
-        reader.look()
+        reader.poll()
     os.kill(child, signal.SIGKILL)
     assert writers.stdout.readline().strip() == f"signal {int(signal.SIGKILL)}"
 
@@ -118,6 +118,6 @@ def test_reader_polls_a_writer_that_is_killed(writers: subprocess.Popen[str], tm
                 after = chance.choice([0.02, 0.1, 0.3]) * chance.random()
                 kill_one(writers, reader, known, f"{campaign.SEED}-{kill}", after)
                 counts["kills"] += 1
-                reader.look()
+                reader.poll()
             reader.finish(known)
     assert counts["steps seen"]

@@ -34,7 +34,7 @@ def values(
         raise InvalidWorker(worker)
     trial.maybe_refresh()
     rows: list[Row] = []
-    for name, steps in _wanted(trial, wanted).items():
+    for name, steps in _steps_by_name(trial, wanted).items():
         for step in _global_steps(trial, name, steps, mode):
             rows += _rows(trial, name, step, worker)
     index = trial._run.index
@@ -73,7 +73,7 @@ def reductions(
     if worker is not None and not is_text(worker):
         raise InvalidWorker(worker)
     trial.maybe_refresh()
-    chosen = list(_wanted(trial, names))
+    chosen = list(_steps_by_name(trial, names))
     at = None if steps is None else [steps] if isinstance(steps, int) else list(steps)
     if at is not None and mode != ModeKeys.GLOBAL:
         at = [step for step in (trial._global_step(mode, one) for one in at) if step is not None]
@@ -95,7 +95,7 @@ def reductions(
     return Columns(columns, errors)
 
 
-def _wanted(
+def _steps_by_name(
     trial: RunQueries, wanted: Mapping[str, Iterable[int] | None] | Iterable[str] | str | None
 ) -> dict[str, Iterable[int] | None]:
     """Return the requested steps by name; raise for unknown names."""

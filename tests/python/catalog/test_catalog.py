@@ -223,7 +223,7 @@ def test_catalog_is_consistent_under_threads_while_the_run_grows(run, write):
     catalog, files = _core.Catalog(), _core.Files(str(run))
     done, wrong = threading.Event(), []
 
-    def look() -> None:
+    def poll() -> None:
         try:
             while not done.is_set():
                 catalog.list_local(str(run))
@@ -237,7 +237,7 @@ def test_catalog_is_consistent_under_threads_while_the_run_grows(run, write):
         except BaseException as error:
             wrong.append(error)
 
-    threads = [threading.Thread(target=look) for _ in range(16)]
+    threads = [threading.Thread(target=poll) for _ in range(16)]
     for thread in threads:
         thread.start()
     for step in range(150):

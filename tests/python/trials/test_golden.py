@@ -39,7 +39,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def said(name: str) -> dict[str, Any]:
+def oracle(name: str) -> dict[str, Any]:
     return golden.oracle(name)
 
 
@@ -56,19 +56,19 @@ def outcome(call: Callable[[], Any]) -> Any:
         return {"raises": type(error).__name__}
 
 
-def agrees(got: Any, said: Any, what: str) -> None:
+def agrees(got: Any, oracle: Any, what: str) -> None:
     """Assert that both are equal or raise the same.
 
     Any result is correct where smdebug failed.
     """
-    if isinstance(said, dict) and "raises" in said:
+    if isinstance(oracle, dict) and "raises" in oracle:
         raised = got.get("raises") if isinstance(got, dict) else None
-        if said["raises"] in BROKEN:
+        if oracle["raises"] in BROKEN:
             assert raised not in BROKEN, what
         else:
-            assert raised == said["raises"], f"{what}: {got} in place of {said}"
+            assert raised == oracle["raises"], f"{what}: {got} in place of {oracle}"
     else:
-        assert got == said, what
+        assert got == oracle, what
 
 
 def summary(value: Any) -> Any:
@@ -81,40 +81,40 @@ def summary(value: Any) -> Any:
     return [value.dtype.name, list(value.shape), hashlib.sha256(little.tobytes()).hexdigest()]
 
 
-def in_short(said: dict[str, Any]) -> Any:
-    return said if "raises" in said else [said["dtype"], said["shape"], said["sha256"]]
+def in_short(oracle: dict[str, Any]) -> Any:
+    return oracle if "raises" in oracle else [oracle["dtype"], oracle["shape"], oracle["sha256"]]
 
 
-def number(said: dict[str, Any]) -> float:
-    return float(said["number"])
+def number(oracle: dict[str, Any]) -> float:
+    return float(oracle["number"])
 
 
 # ------------------------------------------------------------------------------------------------ steps, modes, names
 
 
-def test_steps_modes_and_states(trial: Trial, said: dict[str, Any]) -> None:
+def test_steps_modes_and_states(trial: Trial, oracle: dict[str, Any]) -> None:
     for mode in MODES:
-        agrees(trial.steps(mode=modes[mode]), said["steps"][mode], mode)
-        agrees(trial.steps(mode=modes[mode], show_incomplete_steps=True), said["all_steps"][mode], mode)
-        for step, state in said["has_passed_step"][mode].items():
+        agrees(trial.steps(mode=modes[mode]), oracle["steps"][mode], mode)
+        agrees(trial.steps(mode=modes[mode], show_incomplete_steps=True), oracle["all_steps"][mode], mode)
+        for step, state in oracle["has_passed_step"][mode].items():
             got = outcome(lambda step=step, mode=mode: trial.has_passed_step(int(step), modes[mode]).name)
             agrees(got, state, f"has_passed_step({step}, {mode})")
-    assert [mode.name for mode in sorted(trial.modes(), key=lambda mode: mode.name)] == said["modes"]
-    for step, (mode, mode_step) in said["mode_of"].items():
+    assert [mode.name for mode in sorted(trial.modes(), key=lambda mode: mode.name)] == oracle["modes"]
+    for step, (mode, mode_step) in oracle["mode_of"].items():
         found = trial.mode(int(step))
         assert [found and found.name, trial.mode_step(int(step))] == [mode, mode_step]
-    for mode, steps in said["global_step_of"].items():
+    for mode, steps in oracle["global_step_of"].items():
         for mode_step, step in steps.items():
             assert trial.global_step(modes[mode], int(mode_step)) == step
 
 
-def test_workers(name: str, trial: Trial, said: dict[str, Any]) -> None:
+def test_workers(name: str, trial: Trial, oracle: dict[str, Any]) -> None:
     # smdebug treats two underscores anywhere in the path as the name of a TensorFlow device.
-    assert trial.workers() == (["worker_0"] if name == "dunder_path" else said["workers"])
+    assert trial.workers() == (["worker_0"] if name == "dunder_path" else oracle["workers"])
 
 
-def test_names(trial: Trial, said: dict[str, Any]) -> None:
-    names = said["tensor_names"]
+def test_names(trial: Trial, oracle: dict[str, Any]) -> None:
+    names = oracle["tensor_names"]
     assert trial.tensor_names() == names["all"]
     for mode in MODES:
         agrees(outcome(lambda mode=mode: trial.tensor_names(mode=modes[mode])), names["mode"][mode], mode)
@@ -132,10 +132,10 @@ def test_names(trial: Trial, said: dict[str, Any]) -> None:
     agrees(outcome(lambda: trial.tensor_names(collection=3)), names["collection of a wrong type"], "type")  # type: ignore[arg-type]
 
 
-def test_collections(trial: Trial, said: dict[str, Any]) -> None:
-    assert set(trial.collections()) == set(said["collections"])
+def test_collections(trial: Trial, oracle: dict[str, Any]) -> None:
+    assert set(trial.collections()) == set(oracle["collections"])
     for name, collection in trial.collections().items():
-        there = said["collections"][name]
+        there = oracle["collections"][name]
         assert isinstance(collection, Collection)
         assert collection.include_regex == there["include_regex"]
         assert sorted(collection.tensor_names) == there["tensor_names"]
@@ -145,9 +145,9 @@ def test_collections(trial: Trial, said: dict[str, Any]) -> None:
         assert (reduction and reduction.to_json_dict()) == there["reduction_config"]
 
 
-def test_ranges(name: str, said: dict[str, Any], tmp_path: Path) -> None:
+def test_ranges(name: str, oracle: dict[str, Any], tmp_path: Path) -> None:
     path = golden.run(name, tmp_path)
-    for written, there in said["range_steps"].items():
+    for written, there in oracle["range_steps"].items():
         begin, end = (None if part == "None" else int(part) for part in written.split(":"))
 
         def ask(begin: int | None = begin, end: int | None = end) -> dict[str, Any]:
@@ -158,9 +158,9 @@ def test_ranges(name: str, said: dict[str, Any], tmp_path: Path) -> None:
         agrees(outcome(ask), there, written)
 
 
-def test_waiting(name: str, said: dict[str, Any], tmp_path: Path) -> None:
+def test_waiting(name: str, oracle: dict[str, Any], tmp_path: Path) -> None:
     path = golden.run(name, tmp_path)
-    for step, there in said["wait_for_steps"].items():
+    for step, there in oracle["wait_for_steps"].items():
         waited = outcome(lambda step=step: create_trial(path).wait_for_steps([int(step)]) or "ok")
         agrees(waited, there, step)
 
@@ -183,8 +183,8 @@ def unlike(run: str, tensor: str) -> bool:
     )
 
 
-def test_tensors(name: str, trial: Trial, said: dict[str, Any]) -> None:
-    for tensor_name, there in said["tensors"].items():
+def test_tensors(name: str, trial: Trial, oracle: dict[str, Any]) -> None:
+    for tensor_name, there in oracle["tensors"].items():
         tensor = trial.tensor(tensor_name)
         assert tensor.name == there["name"]
         for mode, steps in there["steps"].items():
@@ -198,8 +198,8 @@ def test_tensors(name: str, trial: Trial, said: dict[str, Any]) -> None:
             check_values(name, tensor, there)
 
 
-def check_values(run: str, tensor: Tensor, said: dict[str, Any]) -> None:
-    for written, there in said["at"].items():
+def check_values(run: str, tensor: Tensor, oracle: dict[str, Any]) -> None:
+    for written, there in oracle["at"].items():
         step = int(written)
         what = f"{tensor.name} at {step}"
         if run != "dunder_path":
@@ -209,33 +209,33 @@ def check_values(run: str, tensor: Tensor, said: dict[str, Any]) -> None:
         check_reductions(run, tensor, step, there)
         for worker, of_worker in there.get("worker", {}).items():
             assert summary(tensor.value(step, worker=worker)) == in_short(of_worker["value"])
-    for mode, by_step in said["by_mode"].items():
+    for mode, by_step in oracle["by_mode"].items():
         for mode_step, there in by_step.items():
             got = outcome(lambda s=mode_step, mode=mode: summary(tensor.value(int(s), modes[mode])))
             agrees(got, in_short(there["value"]), f"{tensor.name} at {mode_step} of {mode}")
-    if "raises" in said["values"]:
-        agrees(outcome(tensor.values), said["values"], "values")
+    if "raises" in oracle["values"]:
+        agrees(outcome(tensor.values), oracle["values"], "values")
     else:
-        assert {str(step): summary(value)[2] for step, value in tensor.values().items()} == said["values"]
-    last = (said["all_steps"]["GLOBAL"] or [0])[-1]
-    bad = said["bad"]
+        assert {str(step): summary(value)[2] for step, value in tensor.values().items()} == oracle["values"]
+    last = (oracle["all_steps"]["GLOBAL"] or [0])[-1]
+    bad = oracle["bad"]
     agrees(outcome(lambda: tensor.value(last, worker="no such worker")), bad["worker"], "worker")
     agrees(outcome(lambda: tensor.reduction_value(last, "median")), bad["reduction"], "reduction")
 
 
-def check_reductions(run: str, tensor: Tensor, step: int, said: dict[str, Any]) -> None:
+def check_reductions(run: str, tensor: Tensor, step: int, oracle: dict[str, Any]) -> None:
     stored = outcome(lambda: tensor.reduction_values(step))
-    if "raises" in said["reduction_values"]:
-        agrees(stored, said["reduction_values"], "reduction_values")
+    if "raises" in oracle["reduction_values"]:
+        agrees(stored, oracle["reduction_values"], "reduction_values")
         return
     named = {("abs_" if absolute else "") + name: value for (name, absolute), value in stored.items()}
-    assert set(named) == set(said["reduction_values"])
-    for name, there in said["reduction_values"].items():
+    assert set(named) == set(oracle["reduction_values"])
+    for name, there in oracle["reduction_values"].items():
         assert named[name].dtype.name == there["dtype"]
         np.testing.assert_allclose(named[name].reshape(-1)[0], number(there), rtol=1e-6)
     for reduction in REDUCTIONS:
         for absolute in (False, True):
-            there = said["reduction_value"][("abs_" if absolute else "") + reduction]
+            there = oracle["reduction_value"][("abs_" if absolute else "") + reduction]
             computed = ("abs_" if absolute else "") + reduction not in named
             got = outcome(lambda r=reduction, a=absolute: tensor.reduction_value(step, r, abs=a))
             # Computed norms are over all elements; smdebug takes matrix norms of two dimensions and none of other ranks.
