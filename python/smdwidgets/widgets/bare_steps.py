@@ -37,6 +37,10 @@ class BareSteps(Trial):
         """Return an empty dictionary."""
         return {}
 
+    def notes(self) -> list[tuple[str, str]]:
+        """Return an empty list."""
+        return []
+
     def mode_modestep(self, global_step: int) -> tuple[ModeKeys, int]:
         """Return the global step as a step of mode GLOBAL."""
         return ModeKeys.GLOBAL, global_step
