@@ -31,6 +31,7 @@ from smdwidgets._text import shown
 from smdwidgets.config import Collection as BaseCollection
 from smdwidgets.config import CollectionKeys
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
+from smdwidgets.hooks import torch_graph
 from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
@@ -114,13 +115,44 @@ class _Callback:
 
 
 class _ModuleCallback(_Callback):
-    """A module callback, which torch.compile must call as it is instead of tracing it."""
+    """A callback of a module that is called outside of compiled graphs."""
 
     __slots__ = ()
 
     @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
     def __call__(self, *args: Any) -> None:
         super().__call__(*args)
+
+
+class _GraphCallback(_ModuleCallback):
+    """A callback with the inputs or outputs of a module. In a compiled model the graph calls it."""
+
+    __slots__ = ("_module", "_number", "_of_outputs")
+
+    def __init__(
+        self,
+        hook: Hook | None,
+        call: Callable[..., None] | None,
+        module: nn.Module | None = None,
+        of_outputs: bool = False,
+    ) -> None:
+        super().__init__(hook, call)
+        self._module = None if module is None else weakref.ref(module)
+        self._number = -1 if module is None else torch_graph.number_of(self)
+        self._of_outputs = of_outputs
+
+    def __call__(self, *args: Any) -> None:
+        if torch_graph.AVAILABLE and torch.compiler.is_compiling():
+            if self._number >= 0:
+                torch_graph.call_in_graph(args[2] if self._of_outputs else args[1:], self._number)
+        else:
+            _ModuleCallback.__call__(self, *args)
+
+    def called_by_graph(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        """Call back with the tensors that the module is called with, or returns, in a graph of torch.compile."""
+        module = None if self._module is None else self._module()
+        if module is not None:
+            _ModuleCallback.__call__(self, module, *(((), tensors) if self._of_outputs else (tensors, {})))
 
 
 hide_from_script(_ModuleCallback)
@@ -235,9 +267,12 @@ class Hook(ModelHook):
         They run before other callbacks, because that of FSDP gathers the parameters.
         """
         before = _ModuleCallback(self, Hook._before_forward)
+        after = _ModuleCallback(self, Hook._after_forward)
+        if torch_graph.is_compiled_in_place(module):  # a graph contains the callbacks of such a module
+            return [torch_graph.around_compiled_calls(module, before, after)]
         return [
             module.register_forward_pre_hook(before, with_kwargs=True, prepend=True),
-            module.register_forward_hook(_ModuleCallback(self, Hook._after_forward), always_call=True),
+            module.register_forward_hook(after, always_call=True),
         ]
 
     def register_loss(self, loss_module: nn.Module) -> None:
@@ -402,7 +437,8 @@ class Hook(ModelHook):
     def _before_forward(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         tapped = self._tapped
         self._loop.enter(module)
-        if self._tapped is not tapped and module in self._input_taps:  # its callback comes too late for this call
+        newly = self._tapped is not tapped and module in self._input_taps
+        if newly and not torch_graph.is_compiled_in_place(module):  # its callback comes too late for this call
             self._before_call(module, inputs, named_inputs)
 
     def _after_forward(self, module: nn.Module, *_: object) -> None:
@@ -482,6 +518,7 @@ class Hook(ModelHook):
         Other modules get no callback, because each one costs time.
         """
         self._tapped = True
+        before = len(self._handles)
         for _, root in self._roots:
             # A wrapper has the name of the module inside and is called once, also if the module is called again to recompute.
             inside = {id(_wrapped_by(module)) for module in root.modules()}
@@ -494,6 +531,12 @@ class Hook(ModelHook):
                     if inputs or outputs:
                         self.collection_manager.add_modules({name: class_names(module)})
 
+        if len(self._handles) > before and any(torch_graph.forget_compiled_code(one) for one in self._outer_models()):
+            self._warn_once(
+                "compiled",
+                "the model had been compiled before the hook saw it: torch.compile compiles it once more, with the hook's callbacks",
+            )
+
     def _tap(self, module: nn.Module, inputs: bool, outputs: bool) -> None:
         """Register callbacks on a module.
 
@@ -501,10 +544,21 @@ class Hook(ModelHook):
         """
         if inputs:
             self._input_taps[module] = True
-            before = _ModuleCallback(self, Hook._before_call)
+            before = self._callback_of(module, Hook._before_call)
             self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
         if outputs:
-            self._handles.append(module.register_forward_hook(_ModuleCallback(self, Hook._after_call)))
+            after = self._callback_of(module, Hook._after_call, of_outputs=True)
+            self._handles.append(module.register_forward_hook(after))
+
+    def _callback_of(self, module: nn.Module, call: Callable[..., None], of_outputs: bool = False) -> _ModuleCallback:
+        """Return a callback with a module's inputs or outputs.
+
+        That of a registered model is called outside of the graph that torch.compile makes of the model; if traced, it would be a graph
+        of its own.
+        """
+        if any(module is root for _, root in self._roots):
+            return _ModuleCallback(self, call)
+        return _GraphCallback(self, call, module, of_outputs)
 
     def _before_call(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         if self._saving and self._loop.recorded and not is_passive():
@@ -659,12 +713,14 @@ class Hook(ModelHook):
                 if torch.distributed.get_rank() in ranks | {0}:
                     self._save_shards(len(ranks | {0}))
 
+    def _outer_models(self) -> Iterator[nn.Module]:
+        """The registered models with their wrappers, and the models inside."""
+        yield from (model for outer in self._outer if (model := outer()) is not None)
+        yield from (model for _, model in self._roots)
+
     def _all_modules(self) -> Iterator[nn.Module]:
-        for _, root in self._roots:
-            yield from root.modules()
-        for outer in self._outer:
-            if (module := outer()) is not None:
-                yield from module.modules()
+        for model in self._outer_models():
+            yield from model.modules()
 
     def _warn_of_failure(self, error: Exception) -> None:
         """Log a failure to record, once per kind of failure. The training continues."""

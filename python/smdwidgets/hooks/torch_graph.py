@@ -1,0 +1,156 @@
+"""Call back from a graph that torch.compile made, without splitting the graph.
+
+torch.compile traces the callbacks of modules. Python code that it cannot trace splits the graph, which ``fullgraph=True`` turns
+into an exception in the training. So a callback that is being traced leaves an operator in the graph, with the tensors that it was
+called with and its number; the operator calls the callback when the graph runs. Operators with the effect ``ORDERED`` are neither
+removed nor reordered. Registering the effect is a private function of PyTorch: without it callbacks split the graph.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = [
+    "AVAILABLE",
+    "around_compiled_calls",
+    "call_in_graph",
+    "flat_tensors",
+    "forget_compiled_code",
+    "is_compiled_in_place",
+    "number_of",
+]
+
+logger = logging.getLogger("smdwidgets.hooks")
+
+_numbers = itertools.count()
+#: The callbacks by number. A graph may outlive them.
+_callbacks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def number_of(callback: Any) -> int:
+    """Return a number by which a graph can refer to a callback: an object with a method ``called_by_graph(tensors)``."""
+    number = next(_numbers)
+    _callbacks[number] = callback
+    return number
+
+
+def _run(tensors: list[torch.Tensor], number: int) -> None:
+    callback = _callbacks.get(number)
+    if callback is None or (any(tensor.is_cuda for tensor in tensors) and torch.cuda.is_current_stream_capturing()):
+        return
+    with torch.no_grad():
+        callback.called_by_graph(tuple(tensors))
+
+
+def _define() -> Callable[[list[torch.Tensor], int], None] | None:
+    """Define the operator; None if this version of PyTorch cannot keep it in a graph."""
+    try:
+        from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+
+        # CUDA graphs replay without running Python, so the operator has to stay outside of them.
+        unsafe = getattr(torch.Tag, "cudagraph_unsafe", None)
+        library = torch.library.Library("smdwidgets", "DEF")
+        library.define("call(Tensor[] tensors, int number) -> ()", tags=() if unsafe is None else (unsafe,))
+        library.impl("call", _run, "CompositeExplicitAutograd")
+        library.impl("call", lambda tensors, number: None, "Meta")
+        operator = torch.ops.smdwidgets.call
+        _register_effectful_op(operator.default, _EffectType.ORDERED)
+    except Exception as error:
+        logger.debug("callbacks split the graphs of torch.compile: %s", error)
+        return None
+    _define.library = library  # type: ignore[attr-defined]  # the operator lives as long as the library
+    return operator  # type: ignore[no-any-return]
+
+
+_operator = _define()
+AVAILABLE = _operator is not None
+
+
+def call_in_graph(value: object, number: int) -> None:
+    """Leave the operator in the graph that is being traced."""
+    tensors: list[torch.Tensor] = []
+    flat_tensors(value, tensors)
+    if tensors:
+        torch.ops.smdwidgets.call(tensors, number)
+
+
+def flat_tensors(value: Any, found: list[torch.Tensor]) -> None:
+    """Add the tensors in nested containers and data classes to a list, in order. Written so that torch.compile can trace it."""
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+    elif isinstance(value, dict):
+        for item in value.values():
+            flat_tensors(item, found)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            flat_tensors(item, found)
+    elif hasattr(value, "__dataclass_fields__"):
+        for name in value.__dataclass_fields__:
+            flat_tensors(getattr(value, name), found)
+
+
+class _Restored:
+    """A handle that removes a wrapper of a module's compiled call."""
+
+    def __init__(self, module: nn.Module, wrapper: Any, original: Any) -> None:
+        self._module = weakref.ref(module)
+        self._wrapper = wrapper
+        self._original = original
+
+    def remove(self) -> None:
+        """Restore the compiled call, unless the module was compiled again."""
+        module = self._module()
+        if module is not None and module.__dict__.get("_compiled_call_impl") is self._wrapper:
+            module.__dict__["_compiled_call_impl"] = self._original
+
+
+def is_compiled_in_place(module: nn.Module) -> bool:
+    """Return whether ``module.compile()`` was called."""
+    return module.__dict__.get("_compiled_call_impl") is not None
+
+
+def around_compiled_calls(module: nn.Module, before: Callable[..., None], after: Callable[..., None]) -> Any:
+    """Call back before and after each call of a module that is compiled in place, as callbacks of the module would be.
+
+    Returns a handle that removes both.
+    """
+    original: Any = module.__dict__["_compiled_call_impl"]
+    weak = weakref.ref(module)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before(weak(), args, kwargs)
+        result = None
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            after(weak(), args, result)
+        return result
+
+    module.__dict__["_compiled_call_impl"] = call
+    return _Restored(module, call, original)
+
+
+def forget_compiled_code(model: nn.Module) -> bool:
+    """Have torch.compile trace a model again, so that it sees callbacks that were registered after a call.
+
+    Does nothing if the model is not compiled, or nothing was compiled yet. Returns whether code was discarded.
+    """
+    compiled = any("_orig_mod" in part._modules or is_compiled_in_place(part) for part in model.modules())
+    if not compiled:
+        return False
+    try:
+        from torch._dynamo.convert_frame import output_codes
+
+        if not output_codes.seen:
+            return False
+    except (ImportError, AttributeError):  # private, so it may be missing: then assume that the model was compiled
+        pass
+    torch._dynamo.reset()
+    return True
