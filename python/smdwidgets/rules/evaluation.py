@@ -74,6 +74,7 @@ class Snapshot(NamedTuple):
     restarts: int
     status: Status
     active: bool
+    paused: bool
     message: str
     first: int
     steps: array[int]
@@ -96,6 +97,7 @@ class Evaluation:
         self.rule = rule
         self.status = Status.IN_PROGRESS
         self.active = True
+        self.paused = False
         #: Message of the latest firing, else of the latest error, else the reason why no step was judged.
         self.message = ""
         self.details = ""
@@ -160,7 +162,7 @@ class Evaluation:
         Without `status`, the status follows from the outcomes.
         """
         with self._lock:
-            self.active = False
+            self.active = self.paused = False
             if status is not None:
                 self.status = status
             elif self._first_firing:
@@ -180,7 +182,26 @@ class Evaluation:
             self.status = status
             self.modified = datetime.now(UTC)
 
+    def set_paused(self, paused: bool) -> None:
+        """Pause or resume the rule, if it has not finished."""
+        with self._lock:
+            self.paused = paused and self.active
+            self.modified = datetime.now(UTC)
+
+    def unstop(self) -> None:
+        """Continue the rule where it was stopped; do nothing if it was not stopped."""
+        with self._lock:
+            if self.status in (Status.STOPPING, Status.STOPPED):
+                self.status = Status.ISSUES_FOUND if self._first_firing else Status.IN_PROGRESS
+                self.active = True
+                self.modified = datetime.now(UTC)
+
     # ---------------------------------------------------------------------------------------------------- public API
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether the rule has not finished, is not paused, and is not to be stopped."""
+        return self.active and not self.paused and self.status != Status.STOPPING
 
     @property
     def judged(self) -> int:
@@ -231,6 +252,7 @@ class Evaluation:
                 self.restarts,
                 self.status,
                 self.active,
+                self.paused,
                 self.message,
                 after,
                 self._steps[after:],

@@ -73,8 +73,6 @@ class RuleRunner:
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._changed = threading.Event()
-        self._stop = threading.Event()
-        self._paused = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
         self._thread: threading.Thread | None = None
@@ -180,15 +178,16 @@ class RuleRunner:
     # ----------------------------------------------------------------------------------------------------- evaluation
 
     def start(self) -> Self:
-        """Start the background thread. Does nothing if the runner is running."""
+        """Start the background thread, or continue rules that were stopped.
+
+        Rules that are running are not affected.
+        """
         with self._lock:
+            for evaluation in self._evaluations.values():
+                evaluation.unstop()
+            self._changed.set()
             if self._idle.is_set():
-                self._stop.clear()
-                self._paused.clear()
-                for evaluation in self._evaluations.values():
-                    if evaluation.status == Status.STOPPED:
-                        evaluation.set_status(Status.ISSUES_FOUND if evaluation.fired else Status.IN_PROGRESS)
-                        evaluation.active = True
+                self.resume()
                 self._begin()
         return self
 
@@ -198,19 +197,54 @@ class RuleRunner:
         self._thread.start()
 
     def pause(self) -> None:
-        """Pause after the current step."""
-        self._paused.set()
-        self._changed.set()
+        """Pause all rules after the current step."""
+        for evaluation in self.evaluations:
+            self.pause_rule(evaluation.name)
 
     def resume(self) -> None:
-        """Resume after a pause."""
-        self._paused.clear()
+        """Resume all rules after a pause."""
+        for evaluation in self.evaluations:
+            evaluation.set_paused(False)
+        self._changed.set()
         self._wake.set()
+
+    def start_rule(self, name: str) -> None:
+        """Start one rule, or continue it after a pause or a stop.
+
+        Does nothing if the rule has finished; see `rerun`.
+        """
+        with self._lock:
+            evaluation = self[name]
+            evaluation.unstop()
+            evaluation.set_paused(False)
+            self._changed.set()
+            self._wake.set()
+            if evaluation.active and self._idle.is_set():
+                self._begin()
+
+    def pause_rule(self, name: str) -> None:
+        """Pause one rule after the current step; the others continue."""
+        self[name].set_paused(True)
+        self._changed.set()
+
+    def stop_rule(self, name: str) -> None:
+        """Stop one rule after the current step; the others continue.
+
+        Its status stays Stopping until it returns.
+        """
+        with self._lock:
+            if self[name].active:
+                self[name].set_status(Status.STOPPING)
+            if self._idle.is_set():
+                self._end_stopping()  # the runner was not started
+            self._changed.set()
+            self._wake.set()
 
     @property
     def paused(self) -> bool:
-        """Whether the runner is paused."""
-        return self._paused.is_set()
+        """Whether all rules that have not finished are paused."""
+        active = self._active()
+        return bool(active) and all(evaluation.paused for evaluation in active)
 
     @property
     def running(self) -> bool:
@@ -223,19 +257,17 @@ class RuleRunner:
         Returns False if a rule has not returned within `timeout` seconds. Its status stays Stopping until it returns.
         """
         with self._lock:
-            self._stop.set()
+            if not self._idle.is_set():
+                for evaluation in self._active():
+                    evaluation.set_status(Status.STOPPING)
             self._changed.set()
             self._wake.set()
-            if not self._idle.is_set():
-                for evaluation in self._evaluations.values():
-                    if evaluation.active:
-                        evaluation.set_status(Status.STOPPING)
         if threading.current_thread() is self._thread:  # a listener, or a rule, stops its own runner
             return False
         return self._idle.wait(timeout)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all rules have finished or the runner was stopped.
+        """Wait until all rules have finished or were stopped.
 
         Returns False after `timeout` seconds. Ctrl-C interrupts the wait.
         """
@@ -247,29 +279,35 @@ class RuleRunner:
 
     def _work(self) -> None:
         try:
-            while not self._stop.is_set():
+            while self._active():
                 self._changed.clear()
                 self._wake.clear()
-                if self._paused.is_set():
+                self._end_stopping()
+                if self.paused:
                     self._wake.wait(0.5)
                     continue
                 self._poll()
                 if self._judge_some():
                     continue
-                if self._is_complete():
-                    break
-                self._while_waiting()
-                if not self._is_complete():
-                    self._wake.wait(self._poller.pause)
+                if self._poller.ended or not self.follow:
+                    self._end_complete()
+                else:
+                    self._while_waiting()
+                    if self._active():
+                        self._wake.wait(self._poller.pause)
         except Exception as error:
             # The run itself failed, for example because it was deleted. All active rules end with this error.
             _log.exception("cannot evaluate the rules of run %s", shown(self.trial.name))
-            for evaluation in self.evaluations:
-                if evaluation.active:
-                    evaluation.end(Status.ERROR, f"{type(error).__name__}: {error}")
-                    self._publish_end(evaluation)
+            for evaluation in self._active():
+                evaluation.end(Status.ERROR, f"{type(error).__name__}: {error}")
+                self._publish_end(evaluation)
         finally:
-            self._finish()
+            with self._lock:
+                if self._active():  # a rule was added or started just now
+                    self._begin()  # stays non-idle, so that `wait` does not return
+                else:
+                    self._idle.set()
+                    self._publisher.publish_idle()
 
     def _poll(self) -> None:
         if not self._poller.ended and not (self._seen and not self.follow):
@@ -280,11 +318,9 @@ class RuleRunner:
     def _active(self) -> list[Evaluation]:
         return [evaluation for evaluation in self.evaluations if evaluation.active]
 
-    def _is_complete(self) -> bool:
-        """Return whether all steps are evaluated and no more steps will come."""
-        with self._lock:
-            behind = any(self._at[each.name] < len(self._seen) for each in self._active())
-        return not behind and (self._poller.ended or not self.follow or not self._evaluations)
+    def _evaluating(self) -> list[Evaluation]:
+        """Return the rules that evaluate steps as they come."""
+        return [each for each in self.evaluations if each.evaluating]
 
     def _judge_some(self) -> bool:
         """Evaluate a portion of steps with the rules that are furthest behind.
@@ -293,7 +329,7 @@ class RuleRunner:
         """
         with self._lock:
             behind = {
-                each.name: self._at[each.name] for each in self._active() if self._at[each.name] < len(self._seen)
+                each.name: self._at[each.name] for each in self._evaluating() if self._at[each.name] < len(self._seen)
             }
             if not behind:
                 return False
@@ -313,16 +349,16 @@ class RuleRunner:
         return True
 
     def _interrupted(self) -> bool:
-        return self._stop.is_set() or self._changed.is_set()
+        return self._changed.is_set()
 
     def _judge(self, step: int, rules: Sequence[tuple[Evaluation, Rule, int]]) -> bool:
         """Evaluate one step with a group of rules; return False if interrupted."""
         trials = list({id(trial): trial for _, rule, _ in rules for trial in rule.trials}.values())
+        together = True
         with no_refresh(trials):
             for evaluation, rule, restarts in rules:
-                if self._stop.is_set():
-                    return False
-                if not evaluation.active:
+                if not evaluation.evaluating:
+                    together = False  # it continues at this step when it is started, and must not skip it
                     continue
                 outcome, message = _evaluate(rule, step)
                 with self._lock:
@@ -338,10 +374,10 @@ class RuleRunner:
                     if self.stop_at_first:
                         evaluation.end()
                         self._publish_end(evaluation)
-        return not self._interrupted()
+        return together and not self._interrupted()
 
     def _while_waiting(self) -> None:
-        for evaluation in self._active():
+        for evaluation in self._evaluating():
             rule = evaluation.rule
             try:
                 fired = rule.while_waiting(self._poller.last_step, self._poller.silence)
@@ -353,28 +389,32 @@ class RuleRunner:
                 self._publish(evaluation.note_silence(step, rule.explain(step), tuple(rule.findings)))
                 rule.act(step)
 
-    def _finish(self) -> None:
-        stopped = self._stop.is_set()
-        if not stopped and not self.follow and not self._poller.ended:
-            self._while_waiting()
-        last = self._seen[-1] if self._seen else None
+    def _end_stopping(self) -> None:
+        """End the rules that are to be stopped."""
         for evaluation in self._active():
-            if not stopped and self._at.get(evaluation.name, 0) < len(self._seen):
-                continue  # the rule was added or restarted just now; the thread is restarted below
-            try:
-                evaluation.rule.finish(last)
-            except Exception as error:
-                _log.debug("%s", evaluation.name, exc_info=True)
-                evaluation.end(Status.ERROR, f"{type(error).__name__}: {error}")
-            else:
-                evaluation.end(Status.STOPPED if stopped else None)
-            self._publish_end(evaluation)
+            if evaluation.status == Status.STOPPING:
+                self._end(evaluation, Status.STOPPED)
+
+    def _end_complete(self) -> None:
+        """End the rules that have evaluated all steps; no more steps will come."""
+        if not self.follow and not self._poller.ended:
+            self._while_waiting()
+        for evaluation in self._evaluating():
+            if self._at.get(evaluation.name, 0) >= len(self._seen):
+                self._end(evaluation)
+
+    def _end(self, evaluation: Evaluation, status: Status | None = None) -> None:
+        rule, stopping, details = evaluation.rule, evaluation.status == Status.STOPPING, ""
+        try:
+            rule.finish(self._seen[-1] if self._seen else None)
+        except Exception as error:
+            _log.debug("%s", evaluation.name, exc_info=True)
+            status, details = Status.ERROR, f"{type(error).__name__}: {error}"
         with self._lock:
-            if not stopped and any(each.active for each in self._evaluations.values()):
-                self._begin()  # stays non-idle, so that `wait` does not return
-            else:
-                self._idle.set()
-                self._publisher.publish_idle()
+            if evaluation.rule is not rule or (evaluation.status == Status.STOPPING) != stopping:
+                return  # the rule was restarted, stopped or started again meanwhile
+            evaluation.end(status, details)
+        self._publish_end(evaluation)
 
     # --------------------------------------------------------------------------------------------------------- events
 

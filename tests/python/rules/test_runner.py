@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -339,6 +340,130 @@ def test_pause_and_resume() -> None:
     runner.resume()
     assert runner.wait(30)
     assert evaluated == [step * 10 for step in range(20)]
+
+
+class Gated(Rule):
+    """Waits for a permit at every step."""
+
+    def __init__(self, base_trial: Any, permits: threading.Semaphore) -> None:
+        super().__init__(base_trial)
+        self.permits = permits
+        self.judged: list[int] = []
+
+    def invoke_at_step(self, step: int) -> bool:
+        assert self.permits.acquire(timeout=60)
+        self.judged.append(step)
+        return False
+
+
+class Counted(Gated):
+    """A second rule that waits for permits."""
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def two_gated_rules() -> tuple[RuleRunner, Gated, Counted]:
+    trial = losses(*range(20))
+    first, second = Gated(trial, threading.Semaphore(0)), Counted(trial, threading.Semaphore(0))
+    runner = RuleRunner(trial, [first, second]).start()
+    return runner, first, second
+
+
+def test_stopping_a_rule_leaves_the_others_running() -> None:
+    runner, first, second = two_gated_rules()
+    runner.stop_rule("Gated")
+    for _ in range(20):
+        first.permits.release()
+        second.permits.release()
+    assert runner.wait(60)
+    assert runner.status == {"Gated": "Stopped", "Counted": "NoIssuesFound"}
+    assert len(first.judged) <= 1
+    assert len(second.judged) == 20
+
+
+def test_pausing_a_rule_leaves_the_others_running_until_it_is_started() -> None:
+    runner, first, second = two_gated_rules()
+    runner.pause_rule("Gated")
+    for _ in range(20):
+        first.permits.release()
+        second.permits.release()
+    until(lambda: runner.status["Counted"] == "NoIssuesFound")
+    assert len(first.judged) <= 1
+    assert runner["Gated"].paused
+    assert runner["Gated"].active
+    assert not runner.wait(0.1), "a paused rule has not finished"
+    runner.start_rule("Gated")
+    assert runner.wait(60)
+    assert first.judged == [step * 10 for step in range(20)]
+    assert runner.status["Gated"] == "NoIssuesFound"
+
+
+def test_a_stopped_rule_continues_when_it_is_started() -> None:
+    runner, first, second = two_gated_rules()
+    first.permits.release()
+    until(lambda: runner["Gated"].done == 1)
+    runner.stop_rule("Gated")
+    second.permits.release()
+    until(lambda: runner.status["Gated"] == "Stopped")
+    runner.start_rule("Gated")
+    for _ in range(20):
+        first.permits.release()
+        second.permits.release()
+    assert runner.wait(60)
+    assert first.judged == [step * 10 for step in range(20)]
+
+
+def test_a_rule_of_a_paused_runner_can_be_started_alone() -> None:
+    runner, first, second = two_gated_rules()
+    runner.pause()
+    assert runner.paused
+    for _ in range(20):
+        first.permits.release()
+        second.permits.release()
+    runner.start_rule("Counted")
+    until(lambda: runner.status["Counted"] == "NoIssuesFound")
+    assert runner["Gated"].paused
+    runner.resume()
+    assert runner.wait(60)
+    assert len(first.judged) == 20
+
+
+def test_start_right_after_stop_is_not_lost() -> None:
+    runner, first, second = two_gated_rules()
+    runner.stop(timeout=0)
+    runner.start()
+    for _ in range(20):
+        first.permits.release()
+        second.permits.release()
+    assert runner.wait(60)
+    assert runner.status == {"Gated": "NoIssuesFound", "Counted": "NoIssuesFound"}
+    assert len(first.judged) == len(second.judged) == 20
+
+
+def test_a_finished_rule_neither_pauses_nor_stops() -> None:
+    runner = finished(RuleRunner(losses(0.1, 0.9), [Threshold]))
+    runner.pause_rule("Threshold")
+    runner.stop_rule("Threshold")
+    runner.start_rule("Threshold")
+    assert runner.wait(60)
+    assert not runner["Threshold"].paused
+    assert runner.status == {"Threshold": "IssuesFound"}
+    assert runner["Threshold"].done == 2
+
+
+def test_changed_parameters_start_a_paused_rule() -> None:
+    runner, first, second = two_gated_rules()
+    runner.pause_rule("Gated")
+    first.permits.release(40)
+    second.permits.release(20)
+    runner.rerun("Gated")
+    assert runner.wait(60)
+    assert runner["Gated"].done == 20
 
 
 def test_changed_parameters_rerun_the_rule_without_reading(trained: Any) -> None:
