@@ -84,8 +84,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
         self._own_layout = "layout" not in state
         self.on_msg(_on_message)
         slot.attach(self)
-        if self._rule_controller is not None:
-            self._rule_controller.start()
+        self._rule_controller.start()
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Apply state from the browser."""
@@ -117,9 +116,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
 
         See :class:`~smdwidgets.rules.RuleRunner`.
         """
-        return (
-            None if self._rule_controller is None else self._rule_controller.runners.get(self.trials.index(self.trial))
-        )
+        return self._rule_controller.runners.get(self.trials.index(self.trial))
 
     def to_html(
         self,
@@ -150,8 +147,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
         handler = getattr(self, "_request_handler", None)
         if handler is not None:
             handler.close()
-            if self._rule_controller is not None:
-                self._rule_controller.stop()
+            self._rule_controller.stop()
         layout = self.layout if self._own_layout and self.comm is not None else None
         super().close()
         if layout is not None:  # the layout is a separate model, which ipywidgets keeps until it is closed
@@ -198,9 +194,9 @@ def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
     return trials, ""
 
 
-def _make_controller(trials: list[Trial], rules: Any) -> RuleController | None:
+def _make_controller(trials: list[Trial], rules: Any) -> RuleController:
     if rules is None:
-        return None
+        return RuleController(trials)
     if isinstance(rules, RuleRunner):
         return RuleController(trials, runner=rules)
     return RuleController(trials, [rules] if isinstance(rules, (str, type)) else rules)

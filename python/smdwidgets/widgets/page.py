@@ -90,9 +90,7 @@ def _packets(widget: RunView, tensors: list[str] | None, room: int) -> list[byte
     packets = [pack({"kind": "page", "traits": traits})]
     for run, trial in enumerate(widget.trials):
         packets += overview(trial, SentState(run))
-    controller = widget._rule_controller
-    if controller is not None:
-        packets += controller.full_update()
+    packets += widget._rule_controller.packets()
     for line in widget.series[:100]:
         packets += _curves(widget, line)
     names = tensors if tensors is not None else [widget.tensor] if widget.tensor else []

@@ -18,6 +18,7 @@ from smdwidgets.pictures.overview import SHOWN_NAME, SentState, overview, status
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials.trial import Trial
+from smdwidgets.widgets.command_queue import CommandQueue
 from smdwidgets.widgets.lines import Line, Lines
 from smdwidgets.widgets.name_search import search_names
 from smdwidgets.widgets.poller import poller, workers
@@ -43,30 +44,30 @@ class Reply:
 
     def __init__(self, queue: SendQueue, request_id: str, cancelled: threading.Event) -> None:
         self._queue = queue
-        self._id = request_id
+        self.id = request_id
         self.cancelled = cancelled
 
     def part(self, packets: Sequence[bytes]) -> None:
         """Send a part of the reply; raise :class:`Cancelled` if the request was cancelled."""
         self._check()
         for group in grouped(packets):
-            self._queue.post({"kind": "part", "id": self._id}, group)
+            self._queue.post({"kind": "part", "id": self.id}, group)
 
     def progress(self, done: int, total: int) -> None:
         """Send the number of steps done and their total."""
         self._check()
-        self._queue.post({"kind": "progress", "id": self._id, "done": done, "total": total})
+        self._queue.post({"kind": "progress", "id": self.id, "done": done, "total": total})
 
     def answer(self, packets: Sequence[bytes] = (), **fields: Any) -> None:
         """Send the last part of the reply."""
         groups = list(grouped(packets)) or [[]]
         for group in groups[:-1]:
-            self._queue.post({"kind": "part", "id": self._id}, group)
-        self._queue.post({"kind": "answer", "id": self._id, **fields}, groups[-1])
+            self._queue.post({"kind": "part", "id": self.id}, group)
+        self._queue.post({"kind": "answer", "id": self.id, **fields}, groups[-1])
 
     def error(self, kind: str, message: str) -> None:
         """Send an error as the last part of the reply."""
-        self._queue.post({"kind": "error", "id": self._id, "error": {"type": kind, "message": message}})
+        self._queue.post({"kind": "error", "id": self.id, "error": {"type": kind, "message": message}})
 
     def _check(self) -> None:
         if self.cancelled.is_set():
@@ -94,10 +95,11 @@ def grouped(packets: Iterable[bytes]) -> Iterator[list[bytes]]:
 class RequestHandler:
     """Handles the requests of a widget's open pages. Thread-safe."""
 
-    def __init__(self, trials: Sequence[Trial], rules: RuleController | None, send: Send) -> None:
+    def __init__(self, trials: Sequence[Trial], rules: RuleController, send: Send) -> None:
         self.trials = list(trials)
         self.rules = rules
         self._queue = SendQueue(send)
+        self._commands = CommandQueue(rules.execute)
         self._lock = threading.Lock()
         self._pending: dict[str, threading.Event] = {}
         self._sent = [SentState(run) for run in range(len(self.trials))]
@@ -136,12 +138,15 @@ class RequestHandler:
                 cancelled.set()
         elif message.get("kind") == "ask":
             cancelled = threading.Event()
-            with self._lock:
-                self._pending[request_id] = cancelled
+            is_command = message.get("what") == "rule"
+            if not is_command:  # commands cannot be cancelled
+                with self._lock:
+                    self._pending[request_id] = cancelled
             # Enter here and not in the worker, which would otherwise wait for the GIL before it starts.
             with ExitStack() as interval:
                 interval.enter_context(short_switch_interval)
-                workers.submit(self._answer, request_id, message, cancelled, interval.pop_all())
+                submit = self._commands.submit if is_command else workers.submit
+                submit(self._answer, request_id, message, cancelled, interval.pop_all())
 
     def _answer(
         self, request_id: str, request: dict[str, Any], cancelled: threading.Event, interval: ExitStack
@@ -175,9 +180,10 @@ class RequestHandler:
             sent = list(self._sent)
         for trial, state in zip(self.trials, sent, strict=True):
             reply.part(overview(trial, state))
-        rules = [] if self.rules is None else self.rules.full_update()
         live = self._is_live()
-        reply.answer(rules, live=self._queue.push_mode, heartbeat=HEARTBEAT if live else 0)
+        with self.rules.in_order():
+            rules = self.rules.full_update()
+            reply.answer(rules, live=self._queue.push_mode, heartbeat=HEARTBEAT if live else 0)
         if live:
             poller.add(self)
 
@@ -244,16 +250,16 @@ class RequestHandler:
         reply.answer()
 
     def _rule(self, request: dict[str, Any], reply: Reply) -> None:
-        controller = self._rules()
-        controller.execute(request)
-        reply.answer(controller.full_update())
+        self._commands.execute(reply.id, request)
+        with self.rules.in_order():
+            reply.answer(self.rules.updates())
         poller.add(self)
 
     def _firing(self, request: dict[str, Any], reply: Reply) -> None:
-        reply.answer(firings=self._rules().firings_at(str(request.get("rule")), int(request.get("step", -1))))
+        reply.answer(firings=self.rules.firings_at(str(request.get("rule")), int(request.get("step", -1))))
 
     def _classes(self, request: dict[str, Any], reply: Reply) -> None:
-        reply.answer(classes=self._rules().classes())
+        reply.answer(classes=self.rules.classes())
 
     def _match(self, request: dict[str, Any], reply: Reply) -> None:
         number = int(request.get("run", 0) or 0)
@@ -267,11 +273,6 @@ class RequestHandler:
         if reply.cancelled.is_set():
             raise Cancelled
         reply.answer(matches=matches, total=total)
-
-    def _rules(self) -> RuleController:
-        if self.rules is None:
-            self.rules = RuleController(self.trials)
-        return self.rules
 
     def _view(self, request: dict[str, Any]) -> TensorView:
         number = int(request.get("run", 0) or 0)
@@ -293,9 +294,7 @@ class RequestHandler:
     # ------------------------------------------------------------------------------------------------------------- updates
 
     def _is_live(self) -> bool:
-        return any(not trial.loaded_all_steps for trial in self.trials) or (
-            self.rules is not None and self.rules.active
-        )
+        return any(not trial.loaded_all_steps for trial in self.trials) or self.rules.active
 
     def poll(self) -> bool:
         """Send what is new since the last poll; return whether more may follow."""
@@ -307,6 +306,10 @@ class RequestHandler:
                 return False
             self._queue.post({"kind": "news"}, group)
             posted = True
+        with self.rules.in_order():
+            for group in grouped(self.rules.updates()):
+                self._queue.post({"kind": "news"}, group)
+                posted = True
         now = time.monotonic()
         if not posted and now - self._last_update >= HEARTBEAT:
             self._queue.post({"kind": "news"}, [])
@@ -326,8 +329,6 @@ class RequestHandler:
             yield from lines.updates(last=all(trial.loaded_all_steps for trial in self.trials))
         except Exception:  # the run's status packet contains the error, and must be sent
             logger.debug("cannot update frames and curves", exc_info=True)
-        if self.rules is not None:
-            yield from self.rules.updates()
 
     @staticmethod
     def _poll_trial(trial: Trial, sent: SentState) -> list[bytes]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.exceptions import SMDebugError
+from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.rules import RuleRunner, describe
 from smdwidgets.rules.builtin import BUILTIN
@@ -22,47 +23,60 @@ from smdwidgets.trials.trial import Trial
 _FIRINGS = 200
 
 
+class _Sent(NamedTuple):
+    """What the pages know of a rule."""
+
+    evaluation: Evaluation
+    restarts: int
+    done: int
+    state: tuple[str, bool, bool, str]
+
+
 class RuleController:
-    """The rules of one widget: a :class:`RuleRunner` for each run that has any."""
+    """The rules of one widget, with a :class:`RuleRunner` per run. Thread-safe."""
 
     def __init__(self, trials: Sequence[Trial], rules: Iterable[Any] = (), runner: RuleRunner | None = None) -> None:
         self._trials = list(trials)
         self._runners: dict[int, RuleRunner] = {}
-        self._sent: dict[str, tuple[int, int, str, str]] = {}
-        self._lock = threading.Lock()
+        self._sent: dict[str, _Sent] = {}
+        self._lock = threading.RLock()
         if runner is not None:
             self._runners[0] = runner
         for rule in rules:
             self._runner(0).add(rule)
 
     def _runner(self, run: int) -> RuleRunner:
-        if run not in self._runners:
-            self._runners[run] = RuleRunner(self._trials[run])
-        return self._runners[run]
+        if not 0 <= run < len(self._trials):
+            raise SMDebugValueError(f"run index {run} is out of range; the widget has {len(self._trials)} runs")
+        with self._lock:
+            if run not in self._runners:
+                self._runners[run] = RuleRunner(self._trials[run])
+            return self._runners[run]
 
     @property
     def runners(self) -> dict[int, RuleRunner]:
         """The runner of each run that has rules."""
-        return dict(self._runners)
+        with self._lock:
+            return dict(self._runners)
 
     @property
     def active(self) -> bool:
         """Whether rules are running, so that more results may follow."""
-        return any(runner.running for runner in self._runners.values())
+        return any(runner.running for runner in self.runners.values())
 
     def start(self) -> None:
         """Start all runners."""
-        for runner in self._runners.values():
+        for runner in self.runners.values():
             runner.start()
 
     def stop(self) -> None:
         """Stop all runners."""
-        for runner in self._runners.values():
+        for runner in self.runners.values():
             runner.stop(timeout=0)
 
     def firing_steps(self, run: int = 0) -> list[int]:
         """Return the steps at which any rule fired."""
-        runner = self._runners.get(run)
+        runner = self.runners.get(run)
         if runner is None:
             return []
         return sorted({e.step for evaluation in runner for e in evaluation.firings if e.step is not None})
@@ -72,46 +86,38 @@ class RuleController:
     def execute(self, request: dict[str, Any]) -> None:
         """Execute a command of the user: add, start, pause, stop, rerun, set or remove."""
         what = str(request.get("do"))
-        run = int(request.get("run", 0) or 0)
         if what == "add":
-            self._runner(run).add(str(request.get("class")), **_parameters(request))
-            self._runner(run).start()
+            runner = self._runner(_run_of(request))
+            runner.add(str(request.get("class")), **_parameters(request))
+            runner.start()
             return
         number, name = self._find(str(request.get("rule", "")))
-        runners = [self._runners[number]] if name else list(self._runners.values())
-        for runner in runners:
-            if what == "start":
-                runner.resume() if runner.paused else runner.start()
-            elif what == "pause":
-                runner.pause()
-            elif what == "stop":
-                runner.stop(timeout=0)
-            elif what == "rerun" and name:
-                runner.rerun(name)
-                runner.start()
-            elif what == "set" and name:
-                runner.set_parameters(name, **_parameters(request))
-                runner.start()
-            elif what == "remove" and name:
-                runner.remove(name)
-                with self._lock:
-                    self._sent.pop(_id(number, name), None)
-            else:
-                raise SMDebugError(f"unknown rule command {what!r}")
+        runner = self.runners[number]
+        commands: dict[str, Callable[[], object]] = {
+            "start": lambda: runner.start_rule(name),
+            "pause": lambda: runner.pause_rule(name),
+            "stop": lambda: runner.stop_rule(name),
+            "rerun": lambda: runner.rerun(name),
+            "set": lambda: runner.set_parameters(name, **_parameters(request)),
+            "remove": lambda: runner.remove(name),
+        }
+        if what not in commands:
+            raise SMDebugError(f"unknown rule command {what!r}; choose from add, {', '.join(commands)}")
+        commands[what]()
+        if what in {"rerun", "set"}:
+            runner.start_rule(name)
 
     def _find(self, rule_id: str) -> tuple[int, str]:
-        if not rule_id:
-            return 0, ""
         run, _, name = rule_id.partition("/")
-        number = int(run) if run.isdigit() else -1
-        if number not in self._runners or name not in {e.name for e in self._runners[number]}:
-            raise SMDebugError(f"rule {name!r} does not exist; it may have been removed")
-        return number, name
+        runner = self.runners.get(int(run)) if run.isdecimal() else None
+        if runner is None or name not in {evaluation.name for evaluation in runner}:
+            raise SMDebugError(f"rule {name or rule_id!r} does not exist; it may have been removed")
+        return int(run), name
 
     def firings_at(self, rule_id: str, step: int) -> list[dict[str, Any]]:
         """Return the findings of a rule at one step."""
         number, name = self._find(rule_id)
-        firings = self._runners[number][name].firings
+        firings = self.runners[number][name].firings
         return [finding for event in firings if event.step == step for finding in _findings(event)]
 
     def classes(self) -> list[dict[str, Any]]:
@@ -132,68 +138,99 @@ class RuleController:
 
     # --------------------------------------------------------------------------------------------------------- packets
 
+    @contextmanager
+    def in_order(self) -> Iterator[None]:
+        """Lock the packets: a page must receive them in the order in which they were made."""
+        with self._lock:
+            yield
+
+    def packets(self) -> list[bytes]:
+        """Return packets with all rules, for an exported page."""
+        return [_pack(list(self._all()), {}, append=False)]
+
     def full_update(self) -> list[bytes]:
         """Return packets with all rules, for a page that opens."""
         with self._lock:
             self._sent.clear()
-            return [self._pack(list(self._all()), append=False)]
+            return [_pack(list(self._all()), self._sent, append=False)]
 
     def updates(self) -> list[bytes]:
         """Return packets with the rules that changed since the last packet."""
         with self._lock:
-            changed = []
-            for run, evaluation in self._all():
-                now = evaluation.snapshot(after=evaluation.done, firings=0)
-                sent = self._sent.get(_id(run, evaluation.name))
-                if sent != (now.restarts, now.done, str(now.status), now.message):
-                    changed.append((run, evaluation))
-            return [self._pack(changed, append=True)] if changed else []
+            rules = list(self._all())
+            known = {sent.evaluation for sent in self._sent.values()}
+            if known - {
+                evaluation for _, _, evaluation in rules
+            }:  # the page removes the rules that are not in a full list
+                return self.full_update()
+            changed = [rule for rule in rules if self._has_changed(rule[0], rule[2])]
+            return [_pack(changed, self._sent, append=True)] if changed else []
 
-    def _all(self) -> Iterable[tuple[int, Evaluation]]:
-        for run, runner in self._runners.items():
+    def _has_changed(self, run: int, evaluation: Evaluation) -> bool:
+        sent = self._sent.get(_id(run, evaluation.name))
+        return sent != _sent(evaluation, evaluation.snapshot(after=evaluation.done, firings=0))
+
+    def _all(self) -> Iterable[tuple[int, RuleRunner, Evaluation]]:
+        for run, runner in self.runners.items():
             for evaluation in runner:
-                yield run, evaluation
+                yield run, runner, evaluation
 
-    def _pack(self, evaluations: Sequence[tuple[int, Evaluation]], *, append: bool) -> bytes:
-        rules: list[dict[str, Any]] = []
-        arrays: dict[str, NDArray[Any]] = {}
-        for i, (run, evaluation) in enumerate(evaluations):
-            rule_id = _id(run, evaluation.name)
-            sent = self._sent.get(rule_id)
-            now = evaluation.snapshot(after=sent[1] if sent else 0)
-            restarted = sent is not None and sent[0] != now.restarts
-            if restarted:
-                now = evaluation.snapshot()
-            rules.append(self._describe(run, evaluation, now, restarted=restarted))
-            steps = np.array(now.steps, np.int64)
-            arrays[f"{i}.outcome"] = np.frombuffer(now.outcomes, np.uint8)[steps <= LARGEST_STEP]
-            arrays[f"{i}.step"] = steps[steps <= LARGEST_STEP].astype(np.float64)
-            self._sent[rule_id] = (now.restarts, now.done, str(now.status), now.message)
-        return pack({"kind": "rules", "append": append, "rules": rules}, arrays)
 
-    def _describe(self, run: int, evaluation: Evaluation, now: Snapshot, *, restarted: bool) -> dict[str, Any]:
-        rule = evaluation.rule
-        shown = [event for event in now.firings if event.step is None or event.step <= LARGEST_STEP]
-        firings = [finding for event in shown[-_FIRINGS:] for finding in _findings(event)][-_FIRINGS:]
-        described = {
-            "id": _id(run, evaluation.name),
-            "name": evaluation.name,
-            "class": type(rule).__name__,
-            "run": run,
-            "status": str(now.status),
-            "active": now.active,
-            "done": now.done,
-            "total": max(now.done, self._runners[run].steps_seen),
-            "message": now.message[:2000],
-            "params": [parameter.state(rule) for parameter in parameters_of(type(rule)).values()],
-            "firings": firings,
-            "firings_total": now.firings_total,
-        }
-        return {**described, "restarted": True} if restarted else described
+def _pack(rules: Sequence[tuple[int, RuleRunner, Evaluation]], known: dict[str, _Sent], *, append: bool) -> bytes:
+    """Pack what the pages do not know of rules, and add it to what they know."""
+    heads: list[dict[str, Any]] = []
+    arrays: dict[str, NDArray[Any]] = {}
+    for i, (run, runner, evaluation) in enumerate(rules):
+        sent = known.get(_id(run, evaluation.name))
+        now = evaluation.snapshot(after=sent.done if sent else 0)
+        restarted = sent is not None and sent.restarts != now.restarts
+        if restarted:
+            now = evaluation.snapshot()
+        heads.append(_describe(run, runner, evaluation, now, restarted=restarted))
+        steps = np.array(now.steps, np.int64)
+        arrays[f"{i}.outcome"] = np.frombuffer(now.outcomes, np.uint8)[steps <= LARGEST_STEP]
+        arrays[f"{i}.step"] = steps[steps <= LARGEST_STEP].astype(np.float64)
+        known[_id(run, evaluation.name)] = _sent(evaluation, now)
+    return pack({"kind": "rules", "append": append, "rules": heads}, arrays)
+
+
+def _sent(evaluation: Evaluation, now: Snapshot) -> _Sent:
+    return _Sent(evaluation, now.restarts, now.done, (str(now.status), now.active, now.paused, now.message))
+
+
+def _describe(
+    run: int, runner: RuleRunner, evaluation: Evaluation, now: Snapshot, *, restarted: bool
+) -> dict[str, Any]:
+    rule = evaluation.rule
+    shown = [event for event in now.firings if event.step is None or event.step <= LARGEST_STEP]
+    firings = [finding for event in shown[-_FIRINGS:] for finding in _findings(event)][-_FIRINGS:]
+    described = {
+        "id": _id(run, evaluation.name),
+        "name": evaluation.name,
+        "class": type(rule).__name__,
+        "run": run,
+        "status": str(now.status),
+        "active": now.active,
+        "paused": now.paused,
+        "done": now.done,
+        "total": max(now.done, runner.steps_seen),
+        "message": now.message[:2000],
+        "params": [parameter.state(rule) for parameter in parameters_of(type(rule)).values()],
+        "firings": firings,
+        "firings_total": now.firings_total,
+    }
+    return {**described, "restarted": True} if restarted else described
 
 
 def _id(run: int, name: str) -> str:
     return f"{run}/{name}"
+
+
+def _run_of(request: dict[str, Any]) -> int:
+    number = request.get("run", 0)
+    if not isinstance(number, int):
+        raise SMDebugValueError(f"run index must be an integer, got {number!r:.50}")
+    return number
 
 
 def _parameters(request: dict[str, Any]) -> dict[str, Any]:

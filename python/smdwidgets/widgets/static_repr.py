@@ -43,10 +43,8 @@ def text(widget: RunView) -> str:
     ]
     if widget.tensor:
         lines.append(_about_tensor(widget))
-    controller = widget._rule_controller
-    if controller is not None:
-        for runner in controller.runners.values():
-            lines += [f"rule {evaluation.name}: {evaluation.status}" for evaluation in runner]
+    for runner in widget._rule_controller.runners.values():
+        lines += [f"rule {evaluation.name}: {evaluation.status}" for evaluation in runner]
     return "\n".join(lines)
 
 

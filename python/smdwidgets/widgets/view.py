@@ -24,7 +24,7 @@ class RunView(ViewState):
     KIND: ClassVar[str] = "explorer"
 
     trials: list[Trial]
-    _rule_controller: RuleController | None
+    _rule_controller: RuleController
 
     @property
     def trial(self) -> Trial:

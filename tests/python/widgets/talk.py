@@ -38,9 +38,9 @@ class Page:
             waiting = self._replies.setdefault(message["id"], queue.Queue())
         waiting.put((message, packets))
 
-    def start(self, what: str, **arguments: Any) -> str:
+    def start(self, what: str, number: str = "", **arguments: Any) -> str:
         """Send a request without waiting for the reply; return its id."""
-        number = f"t{next(self._numbers)}"
+        number = number or f"t{next(self._numbers)}"
         with self._lock:
             self._replies.setdefault(number, queue.Queue())
         self._widget._request_handler.handle_message({"kind": "ask", "id": number, "what": what, **arguments})
