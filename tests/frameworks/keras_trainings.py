@@ -1,4 +1,7 @@
-"""Trainings with Keras that every backend must get right; imported by the tests of the backends."""
+"""Trainings with Keras that every backend must get right.
+
+Imported by the tests of the backends.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,7 @@ def test_by_default_losses_and_metrics_alone(run):
     assert {key.split("|", 2)[2] for key in reading.by_us(run) if "|" in key} == {"loss", "batch_loss", "mae"}
 
 
-def test_nothing_of_the_hook_stays_on_the_model(run):
+def test_closed_hook_leaves_the_model_unchanged(run):
     net = model()
     x, y = data()
     hook = smd.Hook(run, save_all=True, save_config=EVERY)

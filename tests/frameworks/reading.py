@@ -1,4 +1,7 @@
-"""A run read back twice: by this package's Trial, and by smdebug 1.0.34 in an environment of its own."""
+"""Read a run twice: with Trial, and with smdebug 1.0.34.
+
+smdebug has a separate environment.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,10 @@ def by_us(run: Path) -> dict[str, Any]:
 
 
 def check(run: Path, expected: dict[str, Any], scratch: Path) -> dict[str, Any]:
-    """Both readers find these values, bit for bit; returns what this package's reader found."""
+    """Both readers find these values, bit for bit.
+
+    Returns what this package's reader found.
+    """
     ours, theirs = by_us(run), by_smdebug(run, scratch)
     for key, value in expected.items():
         value = np.asarray(value)
@@ -76,7 +82,7 @@ def check(run: Path, expected: dict[str, Any], scratch: Path) -> dict[str, Any]:
 
 
 def tensorboard(directory: Path) -> tuple[dict[str, list[tuple[int, float]]], dict[str, int]]:
-    """Scalars (step, value) and the numbers of histograms, as TensorBoard's own loader finds them."""
+    """Scalars (step, value) and numbers of histograms, as TensorBoard loads them."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     loader = EventAccumulator(str(directory), size_guidance={"scalars": 0, "histograms": 0, "tensors": 0})

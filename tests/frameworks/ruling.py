@@ -24,7 +24,7 @@ def hooks_of(library: str, framework: str) -> ModuleType:
 
 
 class Trainings:
-    """Trainings by what they are given, each done once for a library's hook that saves it."""
+    """Trainings by their arguments; each runs once per library's hook."""
 
     def __init__(self, folder: Callable[[str], Path]) -> None:
         self._folder = folder
@@ -41,7 +41,10 @@ class Trainings:
 
 
 def first_firing(run: Path, rule: str, **parameters: Any) -> int | None:
-    """The first step at which a rule fires. A rule that judged nothing is a failure, not silence."""
+    """The first step at which a rule fires.
+
+    A rule that judged nothing is a failure, not silence.
+    """
     runner = RuleRunner(create_trial(run))
     evaluation = runner.add(rule, **parameters)
     runner.start()

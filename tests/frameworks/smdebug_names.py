@@ -1,4 +1,7 @@
-"""Every module and name of smdebug that `smdwidgets.compat` maps, imported with a framework installed."""
+"""Import every smdebug name that `smdwidgets.compat` maps.
+
+The framework is installed.
+"""
 
 from __future__ import annotations
 

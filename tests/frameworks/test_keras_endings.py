@@ -1,4 +1,4 @@
-"""However a script that trains with Keras, or with a tape, ends, it leaves a complete run."""
+"""A script with Keras or a tape leaves a complete run, however it ends."""
 
 from endings.scripts import HOLDS, KERAS, TAPE
 from endings.table import smdebug, table  # noqa: F401  # a fixture

@@ -1,4 +1,6 @@
-"""Rules on real trainings of Gluon blocks: a fault planted in each, and a healthy one; each saved by our hook and by smdebug's own.
+"""Rules on real trainings of Gluon blocks, with planted faults and healthy.
+
+Each training is saved by our hook and by smdebug's.
 
 SageMaker's default patterns are made for MXNet's names. Weights are left out of what is compared: smdebug's hook saves them as
 a step leaves them, ours as it finds them, as every other hook does.
@@ -67,26 +69,26 @@ def first_not_finite(path):
 
 
 @pytest.mark.parametrize(
-    ("rule", "faults", "told"),
+    ("rule", "faults", "reported"),
     [
         ("VanishingGradient", {"depth": 16, "activation": "sigmoid", "steps": 3}, {}),
         ("DeadRelu", {"bias": -30.0, "steps": 3}, {}),
         ("AllZero", {"bias": -30.0, "steps": 3}, {"tensor_regex": "relu.*output"}),
     ],
 )
-def test_a_planted_fault(trained, rule, faults, told):
-    assert on_both(trained(**faults), rule, **told) == both(0)
+def test_a_planted_fault(trained, rule, faults, reported):
+    assert on_both(trained(**faults), rule, **reported) == both(0)
 
 
 def test_exploding_tensor(trained, tmp_path):
     faults = {"rate": 1e15}
-    told = {"tensor_regex": "output"}
+    reported = {"tensor_regex": "output"}
     expected = first_not_finite(train(tmp_path / "run", "smdwidgets", **faults))
-    assert on_both(trained(**faults), "ExplodingTensor", **told) == both(expected)
+    assert on_both(trained(**faults), "ExplodingTensor", **reported) == both(expected)
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "reported"),
     [
         ("VanishingGradient", {}),
         ("DeadRelu", {}),
@@ -96,5 +98,5 @@ def test_exploding_tensor(trained, tmp_path):
         ("GradientNormSpike", {}),
     ],
 )
-def test_silence_on_a_healthy_training(trained, rule, told):
-    assert on_both(trained(), rule, **told) == both(None)
+def test_silence_on_a_healthy_training(trained, rule, reported):
+    assert on_both(trained(), rule, **reported) == both(None)

@@ -1,4 +1,6 @@
-"""Rules on real trainings with PyTorch: a fault planted in each, and a healthy one; each saved by our hook and by smdebug's own.
+"""Rules on real trainings with PyTorch, with planted faults and healthy.
+
+Each training is saved by our hook and by smdebug's.
 
 Where the first firing is not where the fault was planted by construction, it is worked out with plain numpy.
 """
@@ -26,7 +28,7 @@ from smdwidgets.rules import RuleRunner
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A training by name of the function and its faults, saved by a library's hook, done once."""
+    """Return a training by function name and faults; train it once."""
     trainings = Trainings(tmp_path_factory.mktemp)
     return lambda faults, training=train: trainings(training, faults)
 
@@ -141,16 +143,16 @@ def weights(tensors: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("rule", "faults", "told", "step"), FAULTS, ids=[f"{case[0]}-{'-'.join(case[1])}" for case in FAULTS]
+    ("rule", "faults", "reported", "step"), FAULTS, ids=[f"{case[0]}-{'-'.join(case[1])}" for case in FAULTS]
 )
-def test_a_planted_fault(trained, rule, faults, told, step):
+def test_a_planted_fault(trained, rule, faults, reported, step):
     training = trained(faults)
     if callable(step):
         if not START:
             torch.manual_seed(0)
             START.update((tuple(p.shape), rms(p.detach().numpy())) for p in Net().parameters() if p.ndim == 2)
         step = first(training("smdwidgets"), step)
-    assert on_both(training, rule, **told) == both(step)
+    assert on_both(training, rule, **reported) == both(step)
 
 
 HEALTHY = [
@@ -174,10 +176,10 @@ HEALTHY = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "told"), HEALTHY, ids=[rule for rule, _ in HEALTHY])
-def test_silence_on_a_healthy_training(trained, rule, told):
+@pytest.mark.parametrize(("rule", "reported"), HEALTHY, ids=[rule for rule, _ in HEALTHY])
+def test_silence_on_a_healthy_training(trained, rule, reported):
     healthy = trained({"samples": 512, "evaluate": 5, "rate": 0.3, "schedule": (0.97).__pow__})
-    assert on_both(healthy, rule, **told) == both(None)
+    assert on_both(healthy, rule, **reported) == both(None)
 
 
 def test_silence_on_a_healthy_training_with_tanh(trained):
@@ -225,10 +227,10 @@ def test_similar_across_runs(trained):
 
     base, again, other = trained({}), trained({"change": {99: faster}}), trained({"change": {6: faster}})
     for library in LIBRARIES:
-        told = {"other_trials": str(base(library))}
+        reported = {"other_trials": str(base(library))}
         # Only our hook saves the learning rate, which differs a step before the weights do.
-        assert first_firing(other(library), "SimilarAcrossRuns", **told) == {"smdebug": 7, "smdwidgets": 6}[library]
-        assert first_firing(again(library), "SimilarAcrossRuns", **told) is None
+        assert first_firing(other(library), "SimilarAcrossRuns", **reported) == {"smdebug": 7, "smdwidgets": 6}[library]
+        assert first_firing(again(library), "SimilarAcrossRuns", **reported) is None
     # What the two hooks save of one training is the same to the last bit.
     assert first_firing(base("smdebug"), "SimilarAcrossRuns", other_trials=str(base("smdwidgets"))) is None
 
@@ -237,7 +239,7 @@ def test_similar_across_runs(trained):
 
 
 @pytest.mark.parametrize(
-    ("rule", "training", "faults", "told", "step"),
+    ("rule", "training", "faults", "reported", "step"),
     [
         ("ClassImbalance", classes, {"rare": 0.03}, {"argmax": "True"}, 7),  # 512 labels
         (
@@ -251,9 +253,9 @@ def test_similar_across_runs(trained):
         ("NLPSequenceRatio", sentences, {"padded_from": 5}, {}, 5),
     ],
 )
-def test_faults_in_the_data(trained, rule, training, faults, told, step):
-    assert on_both(trained(faults, training), rule, **told) == both(step)
-    assert on_both(trained({}, training), rule, **told) == both(None)
+def test_faults_in_the_data(trained, rule, training, faults, reported, step):
+    assert on_both(trained(faults, training), rule, **reported) == both(step)
+    assert on_both(trained({}, training), rule, **reported) == both(None)
 
 
 @pytest.mark.timeout(900)  # processes that import two libraries are slow to start on a busy machine

@@ -185,7 +185,10 @@ def test_wrong_arguments(run):
 
 
 def test_estimator_with_the_hook_can_be_cloned_and_cross_validated(run):
-    """`sklearn.base.clone` copies an estimator's callbacks: the copy of a hook is the hook, and each fold is recorded."""
+    """`sklearn.base.clone` copies an estimator's callbacks, but not the hook.
+
+    Each fold is recorded.
+    """
     from sklearn.base import clone
     from sklearn.model_selection import cross_val_score
 

@@ -1,4 +1,7 @@
-"""Rules on real boostings: a fault planted in each, and a healthy one; each saved by our hook and by smdebug's own."""
+"""Rules on real boostings: a fault planted in each, and a healthy one.
+
+Each saved by our hook and by smdebug's own.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,14 @@ from smdwidgets.rules.report import XgboostReport
 
 @pytest.fixture(scope="module", autouse=True)
 def a_distribution_called_xgboost(tmp_path_factory):
-    """smdebug asks the packaging system for the version of "xgboost"; the one without a GPU's libraries is called "xgboost-cpu"."""
+    """smdebug asks the packaging system for the version of "xgboost".
+
+    The one without a GPU's libraries is called "xgboost-cpu".
+    """
     folder = tmp_path_factory.mktemp("packages")
-    told = folder / f"xgboost-{xgboost.__version__}.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: xgboost\nVersion: {xgboost.__version__}\n")
+    distribution = folder / f"xgboost-{xgboost.__version__}.dist-info"
+    distribution.mkdir()
+    (distribution / "METADATA").write_text(f"Metadata-Version: 2.1\nName: xgboost\nVersion: {xgboost.__version__}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         yield
@@ -38,20 +44,25 @@ def boost(path, library, *, rounds=12, noise=0.1, leak=False, task="binary:logis
     train, validation = (
         xgboost.DMatrix(x[part], np.asarray(y[part], float)) for part in (slice(0, 250), slice(250, None))
     )
-    told = {"objective": task, "seed": 0, "nthread": 1, "max_depth": 3, **parameters}
+    reported = {"objective": task, "seed": 0, "nthread": 1, "max_depth": 3, **parameters}
     if task.startswith("multi"):
-        told["num_class"] = 3
+        reported["num_class"] = 3
     smd = hooks_of(library, "xgboost")
     hook = smd.Hook(
         out_dir=str(path),
         save_all=True,
         save_config=smd.SaveConfig(save_interval=1),
-        hyperparameters=told,
+        hyperparameters=reported,
         train_data=train,
         validation_data=validation,
     )
     xgboost.train(
-        told, train, rounds, evals=[(train, "train"), (validation, "validation")], callbacks=[hook], verbose_eval=False
+        reported,
+        train,
+        rounds,
+        evals=[(train, "train"), (validation, "validation")],
+        callbacks=[hook],
+        verbose_eval=False,
     )
     hook.close()
     return path
@@ -93,8 +104,8 @@ def test_a_feature_that_leaks_the_label(boosted):
         return max(gains) / sum(gains) if len(gains) > 1 else 0.0
 
     expected = next(step for step in trial.steps() if share(step) > 0.5)
-    told = {"nfeatures": 1, "threshold": 0.5, "tensor_regex": "feature_importance/gain"}
-    assert on_both(leaking, "FeatureImportanceOverweight", **told) == both(expected)
+    reported = {"nfeatures": 1, "threshold": 0.5, "tensor_regex": "feature_importance/gain"}
+    assert on_both(leaking, "FeatureImportanceOverweight", **reported) == both(expected)
     assert on_both(boosted(max_depth=5), "FeatureImportanceOverweight", nfeatures="1") == both(None)
 
 
@@ -145,19 +156,19 @@ def test_confusion(boosted):
 
     rates = [worst(step) for step in trial.steps()]
     for floor in (min(rates) - 0.01, rates[0] + 0.01):
-        told = {"min_diag": floor, "max_off_diag": 1 - floor}
+        reported = {"min_diag": floor, "max_off_diag": 1 - floor}
         below = next((step for step, rate in enumerate(rates) if rate < floor), None)
-        assert on_both(learning, "Confusion", **told) == both(below)
+        assert on_both(learning, "Confusion", **reported) == both(below)
 
 
 def test_class_imbalance(boosted):
-    def told(limit):
+    def reported(limit):
         return {"samples": 150, "threshold_imbalance": limit, "threshold_misprediction": 1, "argmax": "False"}
 
     labels = create_trial(boosted()("smdwidgets")).tensor("labels").value(0)
     ratio = max(labels.mean(), 1 - labels.mean()) / min(labels.mean(), 1 - labels.mean())
-    assert on_both(boosted(), "ClassImbalance", **told(ratio * 0.99)) == both(0)
-    assert on_both(boosted(), "ClassImbalance", **told(ratio * 1.01)) == both(None)
+    assert on_both(boosted(), "ClassImbalance", **reported(ratio * 0.99)) == both(0)
+    assert on_both(boosted(), "ClassImbalance", **reported(ratio * 1.01)) == both(None)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

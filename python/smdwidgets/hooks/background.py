@@ -1,4 +1,4 @@
-"""A thread that executes queued calls in order, with a limit on the queue's size and age.
+"""A thread that executes queued calls in order; the queue is bounded.
 
 The training queues calls and continues. It waits when more than ``limit`` bytes are queued, or when the oldest call is older
 than ``seconds``. A disk that is slower than the training therefore slows the training down but does not fill the memory, and
@@ -110,7 +110,10 @@ class Background:
                 self._changed.wait()
 
     def close(self) -> None:
-        """Finish the queued calls, then stop the thread. May be called again after an interrupt."""
+        """Finish the queued calls, then stop the thread.
+
+        May be called again after an interrupt.
+        """
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -122,7 +125,10 @@ class Background:
         self._thread.join()
 
     def _wait_for_room(self, nbytes: int) -> None:
-        """Wait until the item fits and no queued call is too old. The age is ignored while the writer is stuck."""
+        """Wait until the item fits and no queued call is too old.
+
+        The age is ignored while the writer is stuck.
+        """
         while self._bytes:
             now = time.monotonic()
             if self._bytes + nbytes > self._limit:
@@ -149,7 +155,7 @@ class Background:
             self._thread = thread
 
     def _run_inline(self) -> None:
-        """Execute the queued calls on the calling thread, because no thread can be started."""
+        """Execute the queued calls on this thread, because no other can be started."""
         while self._waiting:
             self._do(self._waiting[0])
 

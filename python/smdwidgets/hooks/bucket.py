@@ -1,4 +1,4 @@
-"""Write runs to S3: steps are written to a local folder and then uploaded one by one.
+"""Write runs to S3: write each step to a local folder, then upload it.
 
 The event object is uploaded before its index object, so that a reader that finds an index object can read the events. If the
 network is down, the training loses steps but does not wait.
@@ -22,7 +22,7 @@ __all__ = ["Bucket"]
 
 
 class Bucket:
-    """A run at ``s3://bucket/prefix``, and the local folder from which its files are uploaded."""
+    """A run at ``s3://bucket/prefix``, and the local folder of its new files."""
 
     def __init__(self, url: str, client: Any = None) -> None:
         self._storage = Connection(client=client, cache_bytes=0).storage(url)

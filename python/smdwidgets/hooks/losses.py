@@ -38,7 +38,7 @@ def is_loss(name: str) -> bool:
 
 
 class Losses:
-    """Scalar losses by name, and their means where a name has several values in a step."""
+    """Scalar losses by name, and the means of several values in a step."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[Any]] = {}
@@ -52,7 +52,10 @@ class Losses:
         self._values.setdefault(name, []).append(np.array(value).reshape(()))
 
     def means(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Yield names and means, in the type of the values; those that have changed since the last call."""
+        """Yield names and means, in the type of the values.
+
+        Those that have changed since the last call.
+        """
         for name, values in self._values.items():
             if len(values) > 1:
                 self._several.add(name)

@@ -112,7 +112,10 @@ class Plan:
             )
 
     def replace_collections(self, manager: CollectionManager) -> None:
-        """Use other collections from the next step on. Those of the framework that are missing are created."""
+        """Use other collections from the next step on.
+
+        Those of the framework that are missing are created.
+        """
         for name, patterns in self._built_in.items():
             if name not in manager.get_collections():
                 manager.create_collection(name)
@@ -237,7 +240,9 @@ class Plan:
         return name in self._came
 
     def missing(self) -> dict[str, bool]:
-        """Return the collections that were to be saved but got nothing, and whether any of their steps came.
+        """Return the included collections without a tensor.
+
+        The second value is whether any of their steps was reached.
 
         Of those that are always saved only losses count, and with ``save_all`` weights and gradients too: not every model has the
         rest.
@@ -251,7 +256,7 @@ class Plan:
         return {name: name in self._due for name in missing}
 
     def is_empty(self, name: str) -> bool:
-        """Whether a collection of a hook that captures tensors has no patterns and no tensors."""
+        """Whether a collection can never contain a captured tensor."""
         collection = self.collections.get(name)
         return self._meets_tensors and not (collection.include_regex or collection.tensor_names)
 
@@ -268,7 +273,7 @@ class Plan:
         return any(self._patterns.match(one, name) for one in self.saved() for name in names)
 
     def wants_numbered(self, prefix: str) -> bool:
-        """Whether any tensor whose name is the prefix and a number may be saved at any step."""
+        """Whether a tensor named by the prefix and a number may ever be saved."""
         if self.wants_any([f"{prefix}{index}" for index in range(_PROBED)]):
             return True
         return any(self._patterns.match_numbered(one, prefix) for one in self.saved())

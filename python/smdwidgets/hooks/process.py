@@ -1,11 +1,11 @@
-"""Open hooks of this process, and what happens to them when the process ends, forks or receives a signal.
+"""Close the open hooks when the process ends, forks or receives a signal.
 
 Open hooks are held strongly: a hook that lives only in a function, or only in a model's callbacks, still records until it is
 closed. At the end of the process every open hook is closed, however the process ends:
 
 * end of the script, uncaught exception, ``sys.exit``, Ctrl-C: ``atexit``;
 * end of a ``multiprocessing`` child, which skips ``atexit``: a finalizer of ``multiprocessing``;
-* SIGTERM and SIGHUP: a signal handler, where the process has none of its own. A handler that the script had installed before
+* SIGTERM and SIGHUP: a signal handler, where the process has no other handler. A handler that the script had installed before
   is called after the hooks are flushed; one that it installs later replaces ours;
 * ``os._exit``, SIGKILL: nothing can run. The writer's thread bounds what is lost (``flush_seconds``).
 
@@ -53,7 +53,10 @@ _finalized_by_multiprocessing = False
 
 
 class Gate:
-    """A re-entrant lock around a hook's state. A signal that arrives while the main thread holds it is handled afterwards."""
+    """A re-entrant lock around a hook's state.
+
+    A signal that arrives while the main thread holds it is handled afterwards.
+    """
 
     __slots__ = ("_lock",)
 
@@ -138,7 +141,7 @@ def _uncaught() -> BaseException | None:
 
 
 def _install_handlers() -> None:
-    """Handle the signals that end a process, if nobody ignores them and this is the thread that may."""
+    """Install the signal handlers, on the main thread and unless ignored."""
     if threading.get_ident() != _main_thread:
         return
     for number in _SIGNALS:
@@ -186,7 +189,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 def _in_child() -> None:
-    """A forked child starts without open hooks and with the signal handlers that it would have without them."""
+    """Give a forked child no open hooks and its original signal handlers."""
     global _inside, _main_thread, _finalized_by_multiprocessing
     _main_thread = threading.get_ident()
     _inside = 0

@@ -1,4 +1,4 @@
-"""The run directory of a hook: claim it, detect an earlier run in it, and write the end marker.
+"""The run directory of a hook: claim, earlier run, end marker.
 
 Each writing process has a claim: a small file with its process id, which it deletes when the hook closes. Claims serve three
 purposes: a second process detects that another one writes the same worker's files; the last worker to close knows that it must
@@ -184,7 +184,10 @@ class RunDirectory:
         raise DirectoryInUse(f"{self.path}: other processes keep creating and deleting {self._claim.name}")
 
     def touch(self) -> None:
-        """Touch the claim if the last touch was some seconds ago, to show other machines that it is in use."""
+        """Show other machines that the claim is in use.
+
+        Touches the file if the last touch was some seconds ago.
+        """
         if self._claimed and time.monotonic() - self._touched > _TOUCH_EVERY:
             self._touched = time.monotonic()
             with suppress(OSError):
@@ -258,7 +261,7 @@ class RunDirectory:
                 note.unlink(missing_ok=True)
 
     def _last_steps(self, next_step: int | None) -> Resumed:
-        """Delete this worker's steps from ``next_step`` on, and return the last remaining steps."""
+        """Delete this worker's steps from ``next_step`` on; return the last left."""
         if next_step is not None:
             for path in list(self._files_of(lambda worker: worker == self.worker)):
                 name = _STEP_FILE.match(path.name)
@@ -288,7 +291,10 @@ class RunDirectory:
         self._entered = False
 
     def mark_end(self, end: RunEnd) -> None:
-        """Write the end marker while the hook stays open, because the process may end at any moment."""
+        """Write the end marker early.
+
+        The hook stays open, but the process may end at any moment.
+        """
         if not self._claimed or not self._ends_run():
             return
         if self.bucket is not None:
@@ -305,7 +311,10 @@ class RunDirectory:
                 (self.path / END_FILE).unlink()
 
     def _ends_run(self) -> bool:
-        """Whether this worker may write the end marker. In SageMaker the service writes it."""
+        """Whether this worker may write the end marker.
+
+        In SageMaker the service writes it.
+        """
         return _SAGEMAKER_JOB not in os.environ and (self.bucket is None or self.worker == "worker_0")
 
     def _others(self) -> list[Path]:
@@ -356,7 +365,10 @@ class RunDirectory:
 
 
 def _joined(ends: dict[str, RunEnd]) -> RunEnd:
-    """Return how a run of several workers ended: the worst end, where an exception is worse than a signal."""
+    """Return the worst end of several workers.
+
+    An exception is worse than a signal.
+    """
     order = ("exception", "signal", "completed", "ended")
     worst = min(ends.values(), key=lambda end: order.index(end.how))
     if len(ends) == 1 or worst.how in ("completed", "ended"):
@@ -401,7 +413,10 @@ class _Exists(FileExistsError):
 
 
 def _create_whole(path: Path, content: str) -> None:
-    """Create a file with its content atomically, so that a killed process leaves no empty claim."""
+    """Create a file with its content atomically.
+
+    A killed process then leaves no empty claim.
+    """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_text(content, encoding="utf-8")
     now = unfinished.stat().st_mtime
@@ -421,7 +436,10 @@ def _create_whole(path: Path, content: str) -> None:
 
 
 def _now_there(folder: Path) -> float:
-    """Return the current time of the folder's file system, which may be on a server with another clock."""
+    """Return the current time of the folder's file system.
+
+    It may be on a server with another clock.
+    """
     probe = folder / f".now.{os.getpid()}"
     try:
         probe.touch()
@@ -457,7 +475,9 @@ def _read_claim(path: Path) -> dict[str, object]:
 
 
 def _is_alive(claim: dict[str, object], age: float) -> bool:
-    """Whether the claim's process still runs. ``age`` is the time since the claim was touched.
+    """Whether the claim's process still runs.
+
+    ``age`` is the time since the claim was touched.
 
     A claim of another machine is alive until it is too old. An incomplete claim is alive, and so is the claim of a version that
     does not touch its claims.

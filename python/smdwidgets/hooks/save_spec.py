@@ -86,7 +86,7 @@ class Patterns:
         return name in collection.tensor_names or self.any(collection.name, collection.include_regex, name)
 
     def match_numbered(self, collection: Collection, prefix: str) -> bool:
-        """Whether the collection may contain a tensor whose name is the prefix and a number.
+        """Whether the collection may contain a tensor named by prefix and number.
 
         A sample of numbers is tried, and those in the pattern. A pattern without digits and classes matches each number or none.
         """

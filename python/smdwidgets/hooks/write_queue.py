@@ -1,4 +1,4 @@
-"""The queue between a training and the writer's thread: the tensors of each step, in batches.
+"""The queue between a training and the writer's thread.
 
 Tensors are queued in batches, because waking the writer for each tensor would cost more than copying most of them.
 """
@@ -26,7 +26,7 @@ _BATCH_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class SuspendedStep:
-    """A step that was set aside: its tensors that are not queued yet, and whether any were queued."""
+    """A step that was set aside, with its tensors that are not queued yet."""
 
     key: StepKey
     batch: list[Captured]
@@ -124,7 +124,10 @@ class WriteQueue:
                     self._queue_batch()
 
     def settle(self) -> None:
-        """Mark the step as probably complete: it is published unless more tensors follow within ``flush_seconds``."""
+        """Mark the step as probably complete.
+
+        It is published unless more tensors follow within ``flush_seconds``.
+        """
         self._settled = True
         if not self.empty:
             self._background.start()
@@ -172,7 +175,10 @@ class WriteQueue:
         self._last_put = time.monotonic()
 
     def _idle(self) -> None:
-        """Publish a settled step. Runs on the writer's thread every ``flush_seconds`` while nothing is queued."""
+        """Publish a settled step.
+
+        Runs on the writer's thread every ``flush_seconds`` while nothing is queued.
+        """
         self._touch()
         recorder = self._recorder
         with self._lock:
