@@ -57,7 +57,7 @@ def draw(model, number, generator):
     return inputs, labels
 
 
-#: Expected first findings of each fault; several where one run does not tell them apart.
+#: The expected first finding of each fault; none for a healthy training.
 FAULTS = {
     "": (),
     "rate too high": ("rate_too_high",),

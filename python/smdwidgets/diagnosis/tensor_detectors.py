@@ -22,6 +22,8 @@ __all__ = ["DETECTORS"]
 UNSCALED, SPREAD = 20, 100
 #: Standard deviation of a batch relative to the median of those before it.
 BURST = 8
+#: Fewest saves before it.
+FEWEST_BEFORE = 5
 #: Saves with the same batch, and the least share of the run.
 SAME_SAVES, SAME_SHARE = 10, 0.2
 #: Share of dead units, and of saturated values.
@@ -56,7 +58,11 @@ def bad_batch(data: RunData) -> Iterator[Candidate]:
     """Find single batches whose inputs are far larger than those before."""
     for tensor in training(data, "input"):
         deviation = tensor["std"]
-        for at in range(5, len(deviation)):
+        # Few saves exceed even the smallest one before them so far; only those are compared with the median.
+        least = np.fmin.accumulate(deviation)
+        for at in np.flatnonzero(deviation > BURST * least):
+            if at < FEWEST_BEFORE:
+                continue
             usual = np.nanmedian(deviation[max(0, at - 50) : at])
             if usual > 0 and deviation[at] > BURST * usual:
                 step = int(tensor.steps[at])
