@@ -173,6 +173,13 @@ def test_loss_at_the_level_of_guessing():
     assert found(level, "not_learning").confidence == "low"
 
 
+def test_level_losses_of_fine_tuned_models_rarely_look_like_guessing():
+    random = np.random.default_rng(0)
+    levels = np.linspace(0.5, 4, 200)
+    runs = [level * (1 + random.uniform(0.01, 0.1) * random.normal(size=200)) for level in levels]
+    assert np.mean([bool(diagnose({"loss": (curves.steps(200), values)}).findings) for values in runs]) < 0.05
+
+
 def test_level_loss_is_not_judged_where_a_metric_rises():
     at = curves.steps(100)
     values = np.log(10) + 0.01 * np.random.default_rng(0).normal(size=100)

@@ -15,10 +15,13 @@ from smdwidgets.diagnosis.trends import Trend
 LEAST_POINTS = 20
 #: A drop below this share of the first loss is no improvement.
 LEAST_DROP = 0.03
-#: Numbers of classes whose guessing loss, their logarithm, is recognized.
-CLASSES = (2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 50, 100, 1000)
-#: Relative distance to the guessing loss.
-GUESSING = 0.02
+#: Numbers of classes whose guessing loss, their logarithm, is recognized if the outputs were not saved. With all numbers, a
+#: third of the level losses of fine-tuned models would look like guessing.
+CLASSES = (2, 10, 100, 1000)
+#: Limits relative to the guessing loss, which is a little lower where classes are not balanced.
+GUESSING = (0.965, 1.015)
+#: Standard deviation of the values, relative to their level, that guessing does not exceed: each sample costs about the same.
+EVEN = 0.04
 #: A series that stays this close to its start is level, also with few points.
 LEVEL = 0.005
 
@@ -74,8 +77,16 @@ def _classes(data: RunData) -> tuple[int, ...]:
     return tuple(sorted(saved - {0, 1})) or CLASSES
 
 
+def _noise(series: Series) -> float:
+    """Return the robust standard deviation of the values about their neighbours."""
+    return float(1.4826 * np.median(np.abs(np.diff(series.values))) / math.sqrt(2))
+
+
 def _of_loss(series: Series, trend: Trend, known: tuple[int, ...]) -> Candidate:
-    classes = next((k for k in known if abs(trend.median - math.log(k)) <= GUESSING * math.log(k)), None)
+    low, high = GUESSING
+    classes = next((k for k in known if low * math.log(k) <= trend.median <= high * math.log(k)), None)
+    if _noise(series) > EVEN * abs(trend.median):
+        classes = None
     guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
     detail = f"`{series.name}` {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
     facts = {"series": series.name, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}
