@@ -9,6 +9,8 @@ from smdwidgets._text import markup, visible
 from smdwidgets.diagnosis.findings import Curve, Evidence, Finding, about
 
 _WIDTH, _HEIGHT, _MARGIN = 240, 72, 4
+#: Entries of a list.
+_ITEMS = 100
 #: Plots per finding.
 _PLOTS = 3
 
@@ -47,7 +49,8 @@ def page(
 
 
 def _list(title: str, items: Sequence[str]) -> str:
-    listed = "".join(f"<li>{one}</li>" for one in items)
+    listed = "".join(f"<li>{one}</li>" for one in items[:_ITEMS])
+    listed += f"<li>… and {len(items) - _ITEMS:,} more</li>" if len(items) > _ITEMS else ""
     return f"<details><summary>{title}: {len(items)}</summary><ul>{listed}</ul></details>"
 
 

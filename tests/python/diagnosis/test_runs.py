@@ -177,6 +177,14 @@ def test_html_form_plots_the_evidence_and_escapes_names(tmp_path):
     assert "nan" not in page.lower()
 
 
+def test_forms_of_many_series_stay_small():
+    run = {f"group{at}/loss": (curves.steps(20), curves.falling(20)) for at in range(1000)}
+    result = diagnose(run)
+    assert "and 900 more" in result._repr_html_()
+    assert len(result._repr_html_()) < 20_000
+    assert len(repr(result)) < 200
+
+
 def test_json_and_table_forms_hold_every_finding(log):
     pytest.importorskip("pandas")
     result = diagnose(log)
