@@ -16,7 +16,7 @@ import numpy as np
 
 from diagnosis.trainings import SAVE_EVERY, STEPS, Setup, train, train_bandit, train_gan, train_rnn
 
-REPORT_SEEDS = 1000
+REPORT_SEEDS = 2000
 
 
 def seeds(number, report):

@@ -24,10 +24,10 @@ from diagnosis.evaluate import CUTS, NOISES, false_alarms_of_noise, run_tasks, t
 #: Seeds of each group, and the views in which its runs are diagnosed.
 GROUPS = {
     "planted": (6, ("fifth", "scalars")),
-    "healthy": (6, ("fifth", "cuts")),
-    "drawn": (5, ()),
-    "drawn healthy": (70, ("fifth",)),
-    "dose": (3, ()),
+    "healthy": (4, ("fifth", "cuts")),
+    "drawn": (3, ()),
+    "drawn healthy": (50, ("fifth",)),
+    "dose": (2, ()),
 }
 NULL_SERIES = 300
 
@@ -178,7 +178,7 @@ def document(figures, logs):
         "",
         "## Doses",
         "",
-        "Four strengths of a fault, three seeds each. \"Harmless\": nothing was found, and the outcome is as without the fault.",
+        "Four strengths of a fault, two seeds each. \"Harmless\": nothing was found, and the outcome is as without the fault.",
         "",
         *figures.doses(),
         "",

@@ -32,6 +32,8 @@ DEAD, SATURATED = 0.7, 0.7
 ONE_CLASS = 0.9
 #: Loss relative to guessing: of training that learned, and of validation that did not.
 LEARNED, GUESSING = 0.88, 0.93
+#: Training loss at the step of the best validation loss, relative to guessing, above which training has hardly learned.
+UNLEARNED = 0.62
 
 
 def input_not_scaled(data: RunData) -> Iterator[Candidate]:
@@ -229,9 +231,9 @@ def labels_unrelated(data: RunData) -> Iterator[Candidate]:
     part = max(1, len(loss) // 10)
     first, end = float(np.median(loss.values[:part])), float(np.median(loss.values[-part:]))
     level = float(validation.values.min())
-    # Few samples are learned by heart so fast that a validation afterwards cannot tell them from wrong labels.
-    halfway = np.interp(validation.steps, loss.steps, loss.values) / chance
-    if not ((halfway > 0.4) & (halfway < 0.95)).any():
+    # Few samples are learned by heart too, but then training has learned when the validation loss is lowest.
+    at_best = np.interp(validation.steps[validation.values.argmin()], loss.steps, loss.values)
+    if at_best < UNLEARNED * chance:
         return
     if end < LEARNED * chance and end < 0.9 * first and level > GUESSING * chance:
         yield Candidate(

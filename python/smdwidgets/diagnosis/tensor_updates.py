@@ -42,7 +42,7 @@ EARLY = 0.1
 #: Share of its first norm to which a decaying weight shrinks.
 SHRUNK = 0.3
 #: Cosine of update and gradient: along it, and against it; cosine of successive gradients.
-ALONG, AGAINST, TURN = 0.5, -0.3, 0.9
+ALONG, AGAINST, TURN = 0.3, -0.3, 0.9
 #: Distance of two workers' weights, relative to their norm.
 APART = 1e-3
 #: Fewest saves of a frozen layer.
