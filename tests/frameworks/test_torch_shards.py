@@ -90,6 +90,8 @@ def test_names_are_those_of_one_process(trained, world, training):
     with create_trial(trained(2, "plain:all") / "run") as trial:
         expected = trial.tensor_names()
     assert "body_output_0" in expected
+    if not training.startswith(("plain", "ddp")):  # no norm is computed of shards
+        expected.remove("optimizer/SGD/gradient_norm")
     with create_trial(trained(world, training) / "run") as trial:
         assert trial.tensor_names() == expected
 

@@ -688,6 +688,9 @@ class Hook(ModelHook):
         if self._is_mine(name, value):
             super()._capture(name, value)
 
+    def _is_sharded(self, name: str, value: torch.Tensor) -> bool:
+        return self._shards.find(name, value) is not None
+
     def _is_mine(self, name: str, value: object) -> bool:
         """Whether this worker saves a tensor: one that saves shards only leaves the rest to others."""
         if not self._only_shards:

@@ -79,6 +79,10 @@ class ModelHook(Hook):
         """Whether this worker saves a tensor."""
 
     @abstractmethod
+    def _is_sharded(self, name: str, value: torch.Tensor) -> bool:
+        """Whether this worker has a part of a tensor only."""
+
+    @abstractmethod
     def _wants_optimizer_state(self) -> bool:
         """Whether a collection of this step names the optimizer's state."""
 
@@ -460,15 +464,15 @@ class TrainingLoop:
         if isinstance(found_inf, torch.Tensor) and bool(found_inf.item()):
             self._mark_skipped(optimizer)
             return
-        names = self._names_of(optimizer)
+        updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         label = f"{PREFIX}{self._optimizers.label(optimizer)}/"
         norm_name = f"{label}gradient_norm"
         wants_norm = hook._plan.spec(norm_name) is not None
-        gradients = []
+        gradients: list[torch.Tensor] = []
         with torch.no_grad():
             for name, parameter in hook._parameters():
                 gradient = parameter.grad
-                if id(parameter) not in names or gradient is None:
+                if id(parameter) not in updated or gradient is None:
                     continue
                 full = f"gradient/{name}"
                 self._drop_gradient(full)
@@ -481,13 +485,14 @@ class TrainingLoop:
                     gradient = gradient / scale.to(gradient.device)
                 if name not in self._now.before_clipping:
                     hook._capture(full, gradient)
+                wants_norm = wants_norm and not hook._is_sharded(full, gradient)
                 gradients.append(gradient)
             if wants_norm:
                 norm = gradient_norm(gradients)
                 if norm is not None:
                     hook._capture(norm_name, norm)
                 for ids, before in self._now.norms:
-                    if not ids.isdisjoint(names):
+                    if not ids.isdisjoint(updated):
                         hook._capture(f"{norm_name}_before_clipping", before)
 
     def _save_state(self, optimizer: Optimizer) -> None:
