@@ -110,6 +110,11 @@ def test_one_failing_hook_leaves_the_other_shards(trained):
         weight = trial.tensor("Net_body.weight")
         with pytest.raises(IncompleteShardsError, match=r"\[5:10, 0:4\] missing; no shard of worker_1"):
             weight.value(1)
+        # One warning, for the first tensor; the run contains it.
+        assert [(worker, text) for worker, text in trial.notes() if "not saved" in text] == [
+            ("worker_1", "tensor not saved: Net_scale: Net_scale")
+        ]
+        assert (folder.parent / "stderr").read_text().count("tensor not saved") == 1
         reference = np.load(folder / "reference.npz")["1/Net_body.weight"]
         np.testing.assert_array_equal(weight.value(1, worker="worker_0"), reference[:5])
 

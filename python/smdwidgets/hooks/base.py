@@ -39,6 +39,8 @@ logger = logging.getLogger("smdwidgets.hooks")
 SCALAR_PREFIX = "scalar/"
 _SCALAR = SaveSpec(raw=True, scalar=True)
 
+#: Failures that a hook notes in the run at most.
+_MOST_FAILURES = 50
 #: After this many steps the hook says what was to be saved and did not come.
 _STEPS_BEFORE_REPORT = 20
 #: A tensor that the script passed between two steps: name, copy, what to save (None: decide at the step), time, collections.
@@ -191,6 +193,8 @@ class Hook:
         self._warned: set[str] = set()
         #: What was to be saved and did not come.
         self._notes: list[str] = []
+        #: Failures to save something, one of each kind.
+        self._failures: list[str] = []
         self._exported: tuple[object, ...] | None = None
         self._stop_seen = False
         self._write_queue = WriteQueue(queue_bytes, float(flush_seconds))
@@ -453,11 +457,11 @@ class Hook:
 
     def _export(self, last: bool = False) -> None:
         """Write the collection file if collections have changed."""
-        state = (*self._plan.state(), len(self.collection_manager.modules), *self._notes)
+        state = (*self._plan.state(), len(self.collection_manager.modules), *self._notes, *self._failures)
         if self._write_queue.writes and (last or state != self._exported):
             self._exported = state
             self.collection_manager.set_num_workers(self._saving_workers)
-            self.collection_manager.set_notes(self.worker, self._notes)
+            self.collection_manager.set_notes(self.worker, [*self._failures, *self._notes])
             self._write_queue.collections(self.collection_manager.to_json())
 
     # ------------------------------------------------------------------------------------------------------ stopping
@@ -580,11 +584,19 @@ class Hook:
         try:
             copy = self._copy(name, value)
         except Exception as error:
-            # The script did not choose this tensor, so warn once and continue the training.
-            why = error if isinstance(error, SMDebugTypeError) else f"{name}: {error}"
-            self._warn_once(f"tensor {name}", "tensor not saved: %s", why)
+            # The script did not choose this tensor, so the training continues.
+            why = str(error) if isinstance(error, SMDebugTypeError) else f"{name}: {error}"
+            self._report_failure(f"{type(error).__name__}: {error}".replace(name, ""), f"tensor not saved: {why}")
             return
         self._write_queue.tensor(name, copy, spec)
+
+    def _report_failure(self, kind: str, message: str) -> None:
+        """Log the first failure of a kind, and note it in the run."""
+        kind = f"failure {kind[:300]}"
+        if kind not in self._warned:
+            self._warn_once(kind, "%s; further failures of this kind are not logged", message)
+            if len(self._failures) < _MOST_FAILURES:
+                self._failures.append(message[:1000])
 
     def _copy(self, name: str, value: object) -> TensorCopy:
         """Return a copy of a tensor in host memory. Frameworks with tensor classes override this."""

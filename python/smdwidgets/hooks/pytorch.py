@@ -727,8 +727,8 @@ class Hook(ModelHook):
 
     def _warn_of_failure(self, error: Exception) -> None:
         """Log a failure to record, once per kind of failure. The training continues."""
-        kind = f"{type(error).__name__}: {error}"[:300]
-        self._warn_once(kind, "recording failed; the training continues: %s", kind)
+        kind = f"{type(error).__name__}: {error}"
+        self._report_failure(kind, f"recording failed, and the training continues: {kind[:300]}")
 
     def _plain(self, value: object) -> object:
         return np.empty(0) if isinstance(value, torch.Tensor) else value
