@@ -9,10 +9,12 @@ import type {
   ErrorInfo,
   HistogramRequest,
   HistogramScale,
+  KernelCommand,
   KernelRequest,
   KernelResponse,
   Param,
   ParamSpec,
+  Params,
   Pool,
   RuleClass,
   RuleInfo,
@@ -533,17 +535,18 @@ export const CLASSES: RuleClass[] = [
   { name: "MyRule", builtin: false, help: "defined in a cell", params: [] },
 ];
 
-interface Canned {
+export interface CannedRule {
   info: RuleInfo;
   outcome(step: number): number;
   tensor: string;
   message(step: number): string;
 }
 
-export function cannedRules(last = LAST): Canned[] {
+export function cannedRules(last = LAST): CannedRule[] {
   const base = {
     run: 0,
     active: false,
+    paused: false,
     done: last / 10 + 1,
     total: last / 10 + 1,
     message: "",
@@ -555,7 +558,7 @@ export function cannedRules(last = LAST): Canned[] {
     {
       info: {
         ...base,
-        id: "0",
+        id: "0/ExplodingTensor",
         name: "ExplodingTensor",
         class: "ExplodingTensor",
         status: "IssuesFound",
@@ -568,7 +571,7 @@ export function cannedRules(last = LAST): Canned[] {
     {
       info: {
         ...base,
-        id: "1",
+        id: "0/VanishingGradient",
         name: "VanishingGradient",
         class: "VanishingGradient",
         status: "InProgress",
@@ -583,7 +586,7 @@ export function cannedRules(last = LAST): Canned[] {
     {
       info: {
         ...base,
-        id: "2",
+        id: "0/Overfit",
         name: "Overfit",
         class: "Overfit",
         status: "NoIssuesFound",
@@ -596,7 +599,7 @@ export function cannedRules(last = LAST): Canned[] {
     {
       info: {
         ...base,
-        id: "3",
+        id: "0/MyRule",
         name: "MyRule",
         class: "MyRule",
         status: "Error",
@@ -632,14 +635,102 @@ export function rules(list = cannedRules(), append = false): ArrayBuffer {
   return encode({ kind: "rules", append, classes: CLASSES, rules: infos }, arrays);
 }
 
+type Progression = Pick<RuleInfo, "status" | "active" | "paused">;
+
+/** The state of a rule after a command, before its next step, as in `RuleRunner`. */
+export function afterCommand(rule: Progression, command: "start" | "pause" | "stop" | "rerun" | "set"): Progression {
+  const running: Progression = { status: "InProgress", active: true, paused: false };
+  const { status, active, paused } = rule;
+  switch (command) {
+    case "rerun":
+    case "set":
+      return running;
+    case "start":
+      return status === "Stopping" || status === "Stopped" ? running : { status, active, paused: false };
+    case "pause":
+      return { status, active, paused: active };
+    case "stop":
+      return active ? { status: "Stopping", active, paused } : { status, active, paused };
+  }
+}
+
+function setParams(rule: CannedRule, params: Params) {
+  for (const { name, kind } of rule.info.params) {
+    const value = params[name];
+    if (kind === "real" && value !== undefined && Number.isNaN(Number(value)))
+      throw new RequestError({ type: "ValueError", message: `could not convert string to float: '${value}'` });
+  }
+  const changed = rule.info.params.map((param) => ({ ...param, value: params[param.name] ?? param.value }));
+  rule.info = { ...rule.info, params: changed };
+}
+
 /** Responds like a kernel, with `delay` milliseconds per part. */
 export class CannedClient implements Client {
   requests: KernelRequest[] = [];
-  #rules = cannedRules();
+  readonly #rules: CannedRule[];
   constructor(
     private readonly store: Store,
-    private readonly options: { delay?: number; runs?: number; extra?: number } = {},
-  ) {}
+    private readonly options: { delay?: number; runs?: number; extra?: number; rules?: CannedRule[] } = {},
+  ) {
+    this.#rules = options.rules ?? cannedRules();
+  }
+
+  commands: KernelCommand[] = [];
+  resendCommands(): void {}
+
+  async command(command: KernelCommand): Promise<KernelResponse> {
+    this.commands.push(command);
+    const at = command.do === "add" ? -1 : this.#rules.findIndex((rule) => rule.info.id === command.rule);
+    const rule = this.#rules[at];
+    if (command.do === "add") this.#rules.push(this.#added(command.class, command.run));
+    else if (!rule)
+      throw new RequestError({
+        type: "SMDebugError",
+        message: `rule '${command.rule.replace(/^\d+\//, "")}' does not exist; it may have been removed`,
+      });
+    else if (command.do === "remove") this.#rules.splice(at, 1);
+    else {
+      if (command.do === "set") setParams(rule, command.params ?? {});
+      rule.info = { ...rule.info, ...afterCommand(rule.info, command.do) };
+      if (command.do === "rerun" || command.do === "set") rule.outcome = () => 0;
+    }
+    this.store.addPackets([rules(this.#rules)]);
+    if (rule && command.do === "stop") setTimeout(() => this.#stopped(rule));
+    return {};
+  }
+
+  /** The step during which the rule was stopped has been judged. */
+  #stopped(rule: CannedRule) {
+    if (rule.info.status !== "Stopping") return;
+    rule.info = { ...rule.info, status: "Stopped", active: false, paused: false };
+    this.store.addPackets([rules(this.#rules)]);
+  }
+
+  #added(name: string, run: number): CannedRule {
+    const found = CLASSES.find((each) => each.name === name);
+    if (!found) throw new RequestError({ type: "UnknownRule", message: `unknown rule '${name}'` });
+    if (run < 0 || run >= (this.options.runs ?? 1))
+      throw new RequestError({ type: "SMDebugValueError", message: `run index ${run} is out of range` });
+    const names = new Set(this.#rules.filter(({ info }) => info.run === run).map(({ info }) => info.name));
+    let unique = name;
+    for (let i = 2; names.has(unique); i++) unique = `${name}-${i}`;
+    const info: RuleInfo = {
+      id: `${run}/${unique}`,
+      name: unique,
+      class: name,
+      run,
+      status: "InProgress",
+      active: true,
+      paused: false,
+      done: 0,
+      total: 100,
+      message: "",
+      params: defaults(found),
+      firings: [],
+      firings_total: 0,
+    };
+    return { info, outcome: () => 0, tensor: "", message: () => "" };
+  }
 
   async request(question: KernelRequest, signal: AbortSignal, progress?: Progress): Promise<KernelResponse> {
     this.requests.push(question);
@@ -672,44 +763,6 @@ export class CannedClient implements Client {
       return {
         firings: [{ step: question.step, tensor: "gradient/fc1.weight", worker: "", message: "fired", value: null }],
       };
-    if (question.what === "rule") {
-      const at = question.do === "add" ? -1 : this.#rules.findIndex((rule) => rule.info.id === question.rule);
-      const rule = this.#rules[at];
-      if (question.do === "add")
-        this.#rules.push({
-          info: {
-            id: String(Math.random()),
-            name: question.class,
-            class: question.class,
-            run: 0,
-            status: "InProgress",
-            active: true,
-            done: 0,
-            total: 100,
-            message: "",
-            params: defaults(CLASSES.find((c) => c.name === question.class)),
-            firings: [],
-            firings_total: 0,
-          },
-          outcome: () => 0,
-          tensor: "",
-          message: () => "",
-        });
-      else if (question.do === "remove") this.#rules.splice(at, 1);
-      else if (rule && question.do === "set")
-        rule.info = {
-          ...rule.info,
-          params: rule.info.params.map((p) => ({ ...p, value: question.params?.[p.name] ?? p.value })),
-        };
-      else if (rule)
-        rule.info = {
-          ...rule.info,
-          active: question.do !== "stop" && question.do !== "pause",
-          status: question.do === "stop" ? "Stopped" : rule.info.status,
-        };
-      this.store.addPackets([rules(this.#rules)]);
-      return {};
-    }
     if (question.what === "series") {
       for (const line of question.lines) {
         const tensor = TENSORS.find((each) => each.name === line.tensor);

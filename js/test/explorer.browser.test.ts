@@ -99,11 +99,31 @@ describe("rules", () => {
     expect(input.getAttribute("aria-invalid")).toBe("true");
     input.value = "1e-3";
     input.dispatchEvent(new Event("change"));
-    await until(() =>
-      source.requests.some(
-        (question) => question.what === "rule" && question.do === "set" && question.params?.threshold === 0.001,
-      ),
-    );
+    await until(() => source.commands.some((command) => command.do === "set" && command.params?.threshold === 0.001));
+  });
+
+  test("a rule pauses, resumes and stops, and the others are not affected", async () => {
+    shown = open({ _kind: "rules" });
+    const { el } = shown;
+    await until(() => el.querySelectorAll(".smdw-rule").length === 4);
+    const labels = () => [...el.querySelectorAll<HTMLElement>(".smdw-status")].map((each) => each.dataset.status);
+    const others = labels().toSpliced(1, 1);
+    const row = el.querySelectorAll<HTMLElement>(".smdw-rule")[1] as HTMLElement;
+    for (const [click, label, visible] of [
+      ["Pause rule", "Paused", "Run rule"],
+      ["Run rule", "Running", "Pause rule"],
+      ["Stop rule", "Stopped", "Run rule"],
+      ["Run rule", "Running", "Pause rule"],
+    ] as const) {
+      button(row, click).click();
+      await until(() => labels()[1] === label);
+      expect(button(row, visible).hidden).toBe(false);
+      expect(button(row, visible).matches(":disabled")).toBe(false);
+      expect(labels().toSpliced(1, 1)).toEqual(others);
+    }
+    const finished = el.querySelectorAll<HTMLElement>(".smdw-rule")[0] as HTMLElement;
+    expect(button(finished, "Run rule").matches(":disabled")).toBe(true);
+    expect(button(finished, "Stop rule").matches(":disabled")).toBe(true);
   });
 
   test("rules can be removed and added, including rules defined in the notebook", async () => {

@@ -167,12 +167,12 @@ describe("a run", () => {
   test("a rules packet adds outcomes and findings, and a restart clears them", () => {
     const store = new Store();
     store.addPackets([rules()]);
-    expect(store.rules.get("0")?.outcomes.get(700)).toBe(2);
-    expect(store.rules.get("0")?.findings.get(720)?.[0]?.message).toMatch(/infinite/);
-    const info = store.rules.get("0")?.info;
+    expect(store.rules.get("0/ExplodingTensor")?.outcomes.get(700)).toBe(2);
+    expect(store.rules.get("0/ExplodingTensor")?.findings.get(720)?.[0]?.message).toMatch(/infinite/);
+    const info = store.rules.get("0/ExplodingTensor")?.info;
     if (!info) throw new Error("no rule");
     store.addPackets([encode({ kind: "rules", append: true, rules: [{ ...info, firings: [], restarted: true }] })]);
-    expect(store.rules.get("0")?.outcomes.size).toBe(0);
+    expect(store.rules.get("0/ExplodingTensor")?.outcomes.size).toBe(0);
     expect(store.rules.size).toBe(4);
   });
 });

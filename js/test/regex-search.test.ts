@@ -15,6 +15,8 @@ function search() {
   const session = new Session(new State(new LocalModel({}), control.signal), control.signal);
   const sent: { pattern: string; respond: Respond; signal: AbortSignal }[] = [];
   const client: Client = {
+    command: () => Promise.resolve({}),
+    resendCommands: () => {},
     request: (request: KernelRequest, signal: AbortSignal) =>
       new Promise((resolve, reject) => {
         if (request.what !== "match") return resolve({});

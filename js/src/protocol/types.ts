@@ -157,11 +157,14 @@ export type KernelRequest =
   | ({ what: "tile"; pool: Pool; size: [number, number] } & Slice)
   | ({ what: "values" } & Slice)
   | { what: "series"; lines: Required<Line>[] }
-  | { what: "rule"; do: "start" | "pause" | "stop" | "rerun" | "set" | "remove"; rule: string; params?: Params }
-  | { what: "rule"; do: "add"; class: string; run: number; params: Params }
   | { what: "firing"; rule: string; step: number }
   | { what: "classes" }
   | { what: "match"; run: number; pattern: string };
+
+/** Changes something in the kernel: executed in order, never cancelled or superseded. */
+export type KernelCommand =
+  | { what: "rule"; do: "start" | "pause" | "stop" | "rerun" | "set" | "remove"; rule: string; params?: Params }
+  | { what: "rule"; do: "add"; class: string; run: number; params: Params };
 
 export type Params = Record<string, number | string | boolean | null>;
 
@@ -170,7 +173,7 @@ export interface ErrorInfo {
   message: string;
 }
 
-export type ToKernel = ({ kind: "ask"; id: string } & KernelRequest) | { kind: "cancel"; id: string };
+export type ToKernel = ({ kind: "ask"; id: string } & (KernelRequest | KernelCommand)) | { kind: "cancel"; id: string };
 export type FromKernel =
   | { kind: "part"; id: string }
   | { kind: "progress"; id: string; done: number; total: number }
@@ -307,7 +310,9 @@ export interface RuleInfo {
   class: string;
   run: number;
   status: RuleStatus;
+  /** whether the rule has neither finished nor been stopped */
   active: boolean;
+  paused: boolean;
   done: number;
   total: number;
   message: string;

@@ -1,8 +1,8 @@
 /**
- * Requests over msg:custom, each with an id and cancellable. There is no time limit: a kernel that runs a cell
+ * Requests over msg:custom, each with an id and cancellable, and commands, which are not cancellable. There is no time limit: a kernel that runs a cell
  * responds late. `Session` reports how long it has been silent.
  */
-import type { ErrorInfo, FromKernel, KernelRequest, KernelResponse, ToKernel } from "../protocol/types";
+import type { ErrorInfo, FromKernel, KernelCommand, KernelRequest, KernelResponse, ToKernel } from "../protocol/types";
 import type { Model } from "./state";
 
 /** Message for a widget whose kernel is gone. */
@@ -23,12 +23,18 @@ export type Progress = (done: number, total: number) => void;
 export interface Client {
   readonly exported?: boolean;
   request(request: KernelRequest, signal: AbortSignal, progress?: Progress): Promise<KernelResponse>;
+  /** Resolves when the kernel has executed the command. */
+  command(command: KernelCommand): Promise<KernelResponse>;
+  /** Sends the commands without a reply again, in order. The kernel executes each once. */
+  resendCommands(): void;
 }
 
 interface OpenRequest {
   resolve(response: KernelResponse): void;
   reject(error: Error): void;
-  progress: Progress | undefined;
+  progress?: Progress | undefined;
+  /** the message of a command */
+  command?: ToKernel;
 }
 
 export class KernelClient implements Client {
@@ -82,9 +88,26 @@ export class KernelClient implements Client {
         },
         progress,
       });
-      if (!this.#post({ kind: "ask", id, ...request }))
-        this.#open.get(id)?.reject(new RequestError({ type: "Lost", message: NO_KERNEL }));
+      this.#send(id, { kind: "ask", id, ...request });
     });
+  }
+
+  command(command: KernelCommand): Promise<KernelResponse> {
+    const id = `${this.#prefix}-${++this.#last}`;
+    const message: ToKernel = { kind: "ask", id, ...command };
+    return new Promise<KernelResponse>((resolve, reject) => {
+      this.#open.set(id, { resolve, reject, command: message });
+      this.#send(id, message);
+    }).finally(() => this.#open.delete(id));
+  }
+
+  resendCommands(): void {
+    for (const [id, { command }] of this.#open) if (command) this.#send(id, command);
+  }
+
+  /** Sends the message of an open request, or rejects the request. */
+  #send(id: string, message: ToKernel) {
+    if (!this.#post(message)) this.#open.get(id)?.reject(new RequestError({ type: "Lost", message: NO_KERNEL }));
   }
 
   /** Returns whether the message was sent. `send` throws after the kernel was restarted. */
@@ -113,12 +136,10 @@ export class KernelClient implements Client {
 export class ExportedPageClient implements Client {
   readonly exported = true;
   request(request: KernelRequest): Promise<KernelResponse> {
-    if (request.what === "hello") return Promise.resolve({});
-    return Promise.reject(
-      new RequestError({
-        type: "NoKernel",
-        message: "Not in this exported page",
-      }),
-    );
+    return request.what === "hello" ? Promise.resolve({}) : this.command();
   }
+  command(): Promise<KernelResponse> {
+    return Promise.reject(new RequestError({ type: "NoKernel", message: "Not in this exported page" }));
+  }
+  resendCommands(): void {}
 }

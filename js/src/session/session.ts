@@ -3,6 +3,7 @@ import { lastAtOrBefore } from "../data/frames";
 import { type Axis, type Run, Store } from "../data/store";
 import type { TensorView } from "../data/tensor-view";
 import {
+  type KernelCommand,
   type KernelRequest,
   type KernelResponse,
   MODES,
@@ -11,7 +12,7 @@ import {
   type Role,
   type Traits,
 } from "../protocol/types";
-import { type Client, RequestError } from "./client";
+import { type Client, type Progress, RequestError } from "./client";
 import type { State } from "./state";
 
 /** A consistent snapshot of traits and data for one redraw. */
@@ -37,6 +38,8 @@ export interface RequestStatus {
   errorType: string;
 }
 
+const newStatus = (): RequestStatus => ({ done: 0, total: 0, busy: false, silent: false, error: "", errorType: "" });
+
 const BUSY_AFTER = 1000;
 const SILENT_AFTER = 120_000;
 
@@ -45,6 +48,8 @@ export class Session {
   /** By slot: "hello", "frames/main", "frames/compare", "tile", … */
   readonly requests = new Map<string, RequestStatus>();
   readonly #controllers = new Map<string, AbortController>();
+  /** Commands without a reply, and those that failed since the last new command. */
+  readonly #commands = new Set<RequestStatus>();
   #client: Client | undefined;
   /** How often the connection was restored. Pushed data may have been lost meanwhile, so it is requested again. */
   reconnections = 0;
@@ -76,6 +81,7 @@ export class Session {
   }
 
   async #hello(again: boolean): Promise<void> {
+    if (again) this.#client?.resendCommands();
     const response = await this.request("hello", { what: "hello", protocol: PROTOCOL, again });
     if (response && again) {
       this.reconnections++;
@@ -119,8 +125,43 @@ export class Session {
     if (!this.#client || this.signal.aborted) return undefined;
     const control = new AbortController();
     this.#controllers.set(slot, control);
-    const status: RequestStatus = { done: 0, total: 0, busy: false, silent: false, error: "", errorType: "" };
+    const status = newStatus();
     this.requests.set(slot, status);
+    const client = this.#client;
+    const response = await this.#track(status, (progress) => client.request(request, control.signal, progress));
+    if (control.signal.aborted || !status.error) if (this.requests.get(slot) === status) this.requests.delete(slot);
+    if (this.#controllers.get(slot) === control) this.#controllers.delete(slot);
+    this.store.notify();
+    return response;
+  }
+
+  /**
+   * Sends a command. Commands are executed in the order of the calls; none is cancelled or superseded. Resolves to
+   * undefined if it fails; a failure stays in `commandStatus` until the next command.
+   */
+  async command(command: KernelCommand): Promise<KernelResponse | undefined> {
+    const client = this.#client;
+    if (!client || this.signal.aborted) return undefined;
+    for (const each of this.#commands) if (each.error) this.#commands.delete(each);
+    const status = newStatus();
+    this.#commands.add(status);
+    const response = await this.#track(status, () => client.command(command));
+    if (!status.error) this.#commands.delete(status);
+    this.store.notify();
+    return response;
+  }
+
+  /** The first failed command, else the oldest one without a reply. */
+  get commandStatus(): RequestStatus | undefined {
+    const all = [...this.#commands];
+    return all.find((each) => each.error) ?? all[0];
+  }
+
+  /** Keeps a status up to date while a request is running. Resolves to undefined if it is cancelled or fails. */
+  async #track(
+    status: RequestStatus,
+    send: (progress: Progress) => Promise<KernelResponse>,
+  ): Promise<KernelResponse | undefined> {
     let timers: ReturnType<typeof setTimeout>[] = [];
     const stopTimers = () => {
       for (const timer of timers) clearTimeout(timer);
@@ -138,27 +179,20 @@ export class Session {
     };
     startTimers();
     try {
-      const response = await this.#client.request(request, control.signal, (done, total) => {
+      return await send((done, total) => {
         startTimers();
         status.done = done;
         status.total = total;
         this.store.notify();
       });
-      if (this.requests.get(slot) === status) this.requests.delete(slot);
-      return response;
     } catch (error) {
-      const type = error instanceof RequestError ? error.type : "";
-      if (control.signal.aborted || type === "Cancelled") {
-        if (this.requests.get(slot) === status) this.requests.delete(slot);
-      } else {
-        status.error = error instanceof Error ? error.message : String(error);
-        status.errorType = type;
-      }
+      const cancelled = error instanceof DOMException && error.name === "AbortError";
+      if (cancelled || (error instanceof RequestError && error.type === "Cancelled")) return undefined;
+      status.error = error instanceof Error ? error.message : String(error);
+      status.errorType = error instanceof RequestError ? error.type : "";
       return undefined;
     } finally {
       stopTimers();
-      if (this.#controllers.get(slot) === control) this.#controllers.delete(slot);
-      this.store.notify();
     }
   }
 

@@ -23,7 +23,7 @@ export class RulePanel extends Panel {
       "Add rule",
       (name) => {
         if (name)
-          void session.request("rules", {
+          void session.command({
             what: "rule",
             do: "add",
             class: name,
@@ -45,7 +45,7 @@ export class RulePanel extends Panel {
     this.#scene = scene;
     const { session } = this.context;
     const { rules, classes, runs } = session.store;
-    this.note(session.requests.get("rules") ?? session.requests.get("hello"));
+    this.note(session.commandStatus ?? session.requests.get("hello"));
     setVisible(this.#add.el, !session.exported);
     const groups = [...classes].sort((a, b) => Number(a.builtin) - Number(b.builtin) || a.name.localeCompare(b.name));
     this.#add.update(

@@ -48,7 +48,7 @@ export class RuleRow {
       this.#figure.el,
     );
     const act = (what: "start" | "pause" | "stop" | "rerun" | "remove") => () =>
-      void session.request("rules", { what: "rule", do: what, rule: id });
+      void session.command({ what: "rule", do: what, rule: id });
     this.#go = iconButton("play", "Run rule", act("start"), signal);
     this.#pause = iconButton("pause", "Pause rule", act("pause"), signal);
     this.#stop = iconButton("stop", "Stop rule", act("stop"), signal);
@@ -57,7 +57,7 @@ export class RuleRow {
     const controls = h("div", { class: "smdw-rule-controls" }, this.#go, this.#pause, this.#stop, again, away);
     setVisible(controls, !session.exported);
     this.#params = new ParamFields(
-      (params) => void session.request("rules", { what: "rule", do: "set", rule: id, params }),
+      (params) => void session.command({ what: "rule", do: "set", rule: id, params }),
       context,
       signal,
     );
@@ -110,9 +110,12 @@ export class RuleRow {
       value: info.done,
       title: `${count(info.done)} of ${count(info.total)} steps`,
     });
-    setVisible(this.#go, !info.active);
-    setVisible(this.#pause, info.active);
-    setAttributes(this.#stop, { disabled: info.status === "Stopped" });
+    const running = info.active && !info.paused;
+    setVisible(this.#go, !running);
+    setVisible(this.#pause, running);
+    // A rule that has finished can only be rerun.
+    setAttributes(this.#go, { disabled: !info.paused && info.status !== "Stopped" });
+    setAttributes(this.#stop, { disabled: !info.active });
     const steps = session.store.axis(info.run, "").steps;
     const range = [steps[0] ?? 0, Math.max((steps[0] ?? 0) + 1, steps[steps.length - 1] ?? 1)] as const;
     const step = other ? Number.NaN : scene.step;

@@ -47,7 +47,7 @@ class RuleController:
 
     def _runner(self, run: int) -> RuleRunner:
         if not 0 <= run < len(self._trials):
-            raise SMDebugValueError(f"run index {run} is out of range; the widget has {len(self._trials)} runs")
+            raise SMDebugValueError(f"run index {run} is out of range")
         with self._lock:
             if run not in self._runners:
                 self._runners[run] = RuleRunner(self._trials[run])
@@ -88,8 +88,8 @@ class RuleController:
         what = str(request.get("do"))
         if what == "add":
             runner = self._runner(_run_of(request))
-            runner.add(str(request.get("class")), **_parameters(request))
-            runner.start()
+            added = runner.add(str(request.get("class")), **_parameters(request))
+            runner.start_rule(added.name)  # rules that were stopped stay stopped
             return
         number, name = self._find(str(request.get("rule", "")))
         runner = self.runners[number]
