@@ -32,12 +32,14 @@ class Key(NamedTuple):
 class Rows(NamedTuple):
     """New rows of one series, in the order in which they were written.
 
-    ``whole`` means that they replace what was read before.
+    ``whole`` means that they replace what was read before. ``superseded`` rows were written as well, but a restart from an
+    earlier step made them void.
     """
 
     steps: Steps
     values: Floats
     whole: bool = False
+    superseded: int = 0
 
 
 class Source(Protocol):
@@ -88,11 +90,10 @@ class ScalarReader:
         changed: set[Key] = set()
         replaced = False
         for key, rows in self._source.new_rows(progress):
-            steps, values, whole = self._cut(rows)
+            steps, values = self._cut(rows)
             read = self._read.get(key)
-            if read is None or whole:
-                superseded = read.builder.superseded if read is not None else 0
-                read = self._read[key] = _Read(SeriesBuilder(superseded))
+            if read is None or rows.whole:
+                read = self._read[key] = _Read(SeriesBuilder(rows.superseded))
                 replaced = True
             read.builder.append(steps, values)
             changed.add(key)
@@ -109,11 +110,11 @@ class ScalarReader:
         self._renew(changed)
         return [read.series for read in self._read.values() if read.series is not None]
 
-    def _cut(self, rows: Rows) -> Rows:
+    def _cut(self, rows: Rows) -> tuple[Steps, Floats]:
         if self._until is None:
-            return rows
+            return rows.steps, rows.values
         kept = rows.steps <= self._until
-        return Rows(rows.steps[kept], rows.values[kept], rows.whole)
+        return rows.steps[kept], rows.values[kept]
 
     def _renew(self, changed: set[Key]) -> None:
         """Make the series that changed anew, with the trends of those that are judged by it."""
@@ -169,8 +170,13 @@ class _LogScalars:
             for lane in (np.unique(lanes[begin:]) if len(directories) > 1 else lanes[-1:]).tolist():
                 worker, mode = directories[lane]
                 mine = slice(begin, None) if len(directories) == 1 else begin + np.flatnonzero(lanes[begin:] == lane)
-                found.append((Key(name, mode, worker), Rows(steps[mine], values[mine], whole)))
+                superseded = self._superseded(name, lane) if begin == 0 else 0
+                found.append((Key(name, mode, worker), Rows(steps[mine], values[mine], whole, superseded)))
         return found
+
+    def _superseded(self, name: str, lane: int) -> int:
+        """Return the number of rows of a directory that restarts made void."""
+        return int(np.count_nonzero(self._log.course(name, None, True)[4] == lane))
 
 
 class _ArrayScalars:

@@ -29,7 +29,7 @@ class Judged(NamedTuple):
         role: training, validation, or empty; of a tensor ``"weight"``, ``"gradient"`` and the like.
         points: number of values.
         partner: training series that a validation series was compared with.
-        superseded: values that were written again, such as by a resumed run.
+        superseded: values that a restart made void, or that were written again.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Judged(NamedTuple):
     def __str__(self) -> str:
         about = [f"{self.role} {self.kind}".strip(), f"{self.points:,} values"]
         about += [f"compared with {self.partner}"] if self.partner else []
-        about += [f"{self.superseded:,} written again"] if self.superseded else []
+        about += [f"{self.superseded:,} superseded"] if self.superseded else []
         return f"{self.name}: {', '.join(about)}"
 
 

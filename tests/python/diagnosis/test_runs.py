@@ -84,7 +84,9 @@ def test_restarted_log_is_judged_by_the_values_written_last(tmp_path):
     with SummaryWriter(str(tmp_path / "log"), filename_suffix=".later") as writer:
         for step, value in zip(resumed.tolist(), curves.falling()[240:].tolist(), strict=True):
             writer.add_scalar("train/loss", value, step)
-    assert not diagnose(tmp_path / "log").findings
+    result = diagnose(tmp_path / "log")
+    assert not result.findings
+    assert str(result.judged[0]) == "train/loss: training loss, 400 values, 160 superseded"
 
 
 def test_live_log_equals_one_call_at_every_update(tmp_path):
