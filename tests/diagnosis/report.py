@@ -1,4 +1,4 @@
-"""Measure the diagnosis on the proving ground: `python tests/diagnosis/report.py [--logs LOGS] [--write]`.
+"""Measure the diagnosis on the proving ground: `python tests/diagnosis/report.py [--logs LOGS] [--short] [--write]`.
 
 Prints recall, false alarms, onset error and cause accuracy by fault beside their targets, on seeds that no limit was tuned
 on. --write also writes docs/diagnosis-figures.md. LOGS is the directory of the public logs: see real.py.
@@ -24,11 +24,13 @@ from diagnosis.evaluate import CUTS, NOISES, false_alarms_of_noise, run_tasks, t
 #: Seeds of each group, and the views in which its runs are diagnosed.
 GROUPS = {
     "planted": (6, ("fifth", "scalars")),
-    "healthy": (4, ("fifth", "cuts")),
-    "drawn": (3, ()),
-    "drawn healthy": (50, ("fifth",)),
-    "dose": (2, ()),
+    "healthy": (6, ("fifth", "cuts")),
+    "drawn": (5, ()),
+    "drawn healthy": (70, ("fifth",)),
+    "dose": (3, ()),
 }
+#: Seeds of each group with --short.
+SHORT = {"planted": 4, "healthy": 2, "drawn": 2, "drawn healthy": 24, "dose": 1}
 NULL_SERIES = 300
 
 
@@ -140,10 +142,11 @@ def _row(name, count, total, limit):
     return name, f"{count} of {total} ({share:.1%})", f"{'≥' if limit > 0 else '≤'} {abs(limit):.0%}", reached
 
 
-def measure(progress):
+def measure(progress, short=False):
     """Run everything on the seeds for reporting."""
     outcomes = []
     for group, (number, wanted) in GROUPS.items():
+        number = SHORT[group] if short else number
         outcomes += run_tasks(
             tasks_of(group, number, True, wanted),
             progress=lambda done, total, group=group: progress(group, done, total),
@@ -178,7 +181,7 @@ def document(figures, logs):
         "",
         "## Doses",
         "",
-        "Four strengths of a fault, two seeds each. \"Harmless\": nothing was found, and the outcome is as without the fault.",
+        "Four strengths of a fault. \"Harmless\": nothing was found, and the outcome is as without the fault.",
         "",
         *figures.doses(),
         "",
@@ -202,6 +205,7 @@ def document(figures, logs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--logs", type=Path, help="directory of the public logs")
+    parser.add_argument("--short", action="store_true", help="use fewer seeds, for a busy machine")
     parser.add_argument("--write", action="store_true", help="write docs/diagnosis-figures.md")
     args = parser.parse_args()
     start = time.monotonic()
@@ -210,7 +214,7 @@ def main():
         if done in (1, total) or done % 20 == 0:
             print(f"{time.monotonic() - start:6.0f} s  {group}: {done} of {total}", file=sys.stderr, flush=True)
 
-    text = document(measure(progress), args.logs)
+    text = document(measure(progress, args.short), args.logs)
     print(text)
     if args.write:
         (ROOT / "docs" / "diagnosis-figures.md").write_text(text, encoding="utf-8")
