@@ -93,7 +93,9 @@ def test_names_are_those_of_one_process(trained, world, training):
     if not training.startswith(("plain", "ddp")):  # no norm is computed of shards
         expected.remove("optimizer/SGD/gradient_norm")
     with create_trial(trained(world, training) / "run") as trial:
-        assert trial.tensor_names() == expected
+        # The norm over all shards would take a collective.
+        whole = training.startswith(("plain", "ddp"))
+        assert trial.tensor_names() == [name for name in expected if whole or "gradient_norm" not in name]
 
 
 def test_shards_are_stored_once_with_their_positions(trained):

@@ -52,12 +52,12 @@ class ShardFinder:
         """Return the shard of a tensor, or None if it is not sharded.
 
         Args:
-            name: name of the tensor: of a parameter, or ``gradient/`` and the name of a parameter.
+            name: name of the tensor: that of a parameter, or ``gradient/<parameter>``, or ``optimizer/Adam/<parameter>/exp_avg``.
             value: the tensor.
         """
         if is_sharded(value):
             return self._of_dtensor(value)
-        flat = self._flat.get(name.removeprefix("gradient/")) if self._flat else None
+        flat = next((self._flat[part] for part in name.split("/") if part in self._flat), None) if self._flat else None
         # In a forward pass the parameter is whole.
         return LocalShard(value, flat[0], flat[1]) if flat is not None and tuple(value.shape) == (flat[2],) else None
 

@@ -230,9 +230,10 @@ class RefreshableTrial:
         return self._run.index.problems()
 
     def notes(self) -> list[tuple[str, str]]:
-        """Return what the hook was asked to save and did not get, or failed to save, as (worker, text).
+        """Return what the hook did not get or failed to save, as (worker, text).
 
-        A hook notes what it did not get after 20 steps, and again when it is closed. It notes the first failure of each kind.
+        A hook notes what it was asked to save and did not get after 20 steps, and again when it is closed. It notes the first
+        failure of each kind.
         """
         self.maybe_refresh()
         self._read_collections()
