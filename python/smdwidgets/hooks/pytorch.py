@@ -145,7 +145,8 @@ class _GraphCallback(_ModuleCallback):
         if torch_graph.AVAILABLE and torch.compiler.is_compiling():
             if self._number >= 0:
                 torch_graph.call_in_graph(args[2] if self._of_outputs else args[1:], self._number)
-        else:
+        elif (hook := None if self._hook is None else self._hook()) is not None and hook._saving:
+            # Most steps are not saved. The rest of the call takes ten times as long as this test.
             _ModuleCallback.__call__(self, *args)
 
     def called_by_graph(self, tensors: tuple[torch.Tensor, ...]) -> None:
