@@ -60,6 +60,37 @@ def test_rising_validation_loss_alone_is_not_called_overfitting():
     assert "overfit" not in kinds_of(diagnose({"train/loss": (at, rising), "val/loss": (at, rising)}))
 
 
+def test_both_losses_after_a_jump_are_not_called_overfitting():
+    """Losses of a training whose learning rate was far too high at step 200."""
+    before = [
+        1.59,
+        1.42,
+        1.28,
+        1.16,
+        1.05,
+        0.96,
+        0.88,
+        0.82,
+        0.76,
+        0.7,
+        0.67,
+        0.63,
+        0.6,
+        0.56,
+        0.56,
+        0.53,
+        0.51,
+        0.5,
+        0.48,
+        0.46,
+    ]
+    validation = np.array([*before, 3.63, 2.34, 1.69, 1.39, 1.27, 1.19, 1.14, 1.1, 1.07, 1.04])
+    at = np.arange(300)
+    training = np.interp(at, at[::10], validation) * (1 + 0.1 * np.random.default_rng(0).normal(size=300))
+    run = {"train/loss": (at, training), "val/loss": (at[::10], validation)}
+    assert "overfit" not in kinds_of(diagnose(run))
+
+
 def test_improving_accuracy_lowers_the_confidence_of_overfitting():
     at = curves.steps()
     noise = 1 + 0.01 * np.random.default_rng(4).normal(size=400)

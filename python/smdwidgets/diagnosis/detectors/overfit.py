@@ -55,9 +55,13 @@ def _judge(
         return
     rise, z = trend.end - trend.best, _z(after)
     falls = _after(training, training_trend, keep)
+    before = training_trend.blocks[: len(training_trend.blocks) - len(falls)]
     # A rise that flattens is no line, so its z is low however clear it is.
     rises = z > 2 or rise > CLEAR * trend.noise
     if not rises or len(falls) < 4 or _z(falls) >= -2 or not _drops(falls):
+        return
+    # A training loss that recovers from a jump falls, too, but the jump also raised the validation loss.
+    if len(before) and np.median(falls[-max(1, len(falls) // 5) :]) >= np.median(before[-3:]):
         return
     still_improves = _metric_improves(data, validation, keep) and rise <= 0.5 * abs(trend.best)
     level = 0 if z > 3 and rise > 0.25 * abs(trend.best) and len(validation) >= 20 else 1
