@@ -1,6 +1,6 @@
 """Detectors of faults in tensors: inputs, activations, outputs and values that are not finite.
 
-`DETECTORS` lists all detectors that read tensors, with those of `tensor_updates`.
+`DETECTORS` lists all detectors that read tensors, with those of `tensor_updates` and `tensor_gradients`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.diagnosis import tensor_updates
+from smdwidgets.diagnosis import tensor_gradients, tensor_updates
 from smdwidgets.diagnosis.findings import Candidate, Evidence
 from smdwidgets.diagnosis.inputs import Kind, Role, RunData, TensorColumn
-from smdwidgets.diagnosis.tensor_layers import not_finite, training, training_loss
-from smdwidgets.diagnosis.tensor_updates import curve
+from smdwidgets.diagnosis.tensor_layers import curve, not_finite, training, training_loss
 
 __all__ = ["DETECTORS"]
 
@@ -297,15 +296,15 @@ DETECTORS: tuple[Callable[[RunData], Iterable[Candidate]], ...] = (
     input_not_scaled,
     tensor_updates.workers_apart,
     same_batch,
-    tensor_updates.loss_sign,
-    tensor_updates.adding_up,
+    tensor_gradients.loss_sign,
+    tensor_gradients.adding_up,
     bad_batch,
-    tensor_updates.exploding,
+    tensor_gradients.exploding,
     tensor_updates.strong_decay,
     tensor_updates.rate_too_high,
     saturated,
     dead,
-    tensor_updates.vanishing,
+    tensor_gradients.vanishing,
     tensor_updates.rate_too_low,
     tensor_updates.rate_zero,
     first_not_finite,

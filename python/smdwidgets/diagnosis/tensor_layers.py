@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats, Steps
+from smdwidgets.diagnosis.findings import Curve
 from smdwidgets.diagnosis.inputs import RunData, Series, TensorColumn
 
-__all__ = ["Layer", "layers", "loss_between", "not_finite", "training", "training_loss"]
+__all__ = [
+    "Layer",
+    "curve",
+    "layers",
+    "loss_between",
+    "median",
+    "median_of",
+    "not_finite",
+    "training",
+    "training_loss",
+]
 
 
 def training(data: RunData, role: str, having: str | None = None) -> list[TensorColumn]:
@@ -107,3 +120,28 @@ def loss_between(series: Series | None, begin: int, end: int) -> Floats:
     if series is None:
         return np.empty(0)
     return series.values[(series.steps >= begin) & (series.steps <= end)]
+
+
+def curve(column: TensorColumn, steps: Steps, values: Floats, begin: int | None = None) -> Curve:
+    """Return at most 60 points of a statistic of a tensor."""
+    finite = np.flatnonzero(np.isfinite(values))
+    at = finite[np.unique(np.linspace(0, len(finite) - 1, min(60, len(finite))).astype(int))] if len(finite) else finite
+    return Curve(column.name, tuple(steps[at].tolist()), tuple(values[at].tolist()), begin)
+
+
+def median_of(rows: Iterable[Floats]) -> Floats:
+    """Return the median over layers at each save, ignoring NaN."""
+    table = list(rows)
+    length = min((len(row) for row in table), default=0)
+    if not length:
+        return np.empty(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found: Floats = np.nanmedian([row[:length] for row in table], axis=0)
+    return found
+
+
+def median(values: Floats) -> float:
+    """Return the median of the finite values; NaN without any."""
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if len(finite) else float("nan")
