@@ -181,11 +181,12 @@ class TensorReader:
         for key, rows in _groups(found):
             if key not in at_step:
                 continue
-            values, steps = [np.asarray(found["value"][row]) for row in rows], found["step"][rows]
-            if values[0].dtype.kind not in "fV" or not values[0].size:
+            kept = [(np.asarray(found["value"][row]), row) for row in rows]
+            kept = [(value, row) for value, row in kept if value.dtype.kind in "fV" and value.size]
+            if not kept:
                 continue
-            if values[0].dtype.kind == "V" or values[0].dtype.itemsize == 2:
-                values = [value.astype(np.float32) for value in values]
+            values = [value if value.dtype.itemsize > 2 else value.astype(np.float32) for value, _ in kept]
+            steps = found["step"][[row for _, row in kept]]
             role = self._roles[key[0]]
             columns: dict[str, Floats] = {}
             if role.role in ("weight", "bias", "gradient"):

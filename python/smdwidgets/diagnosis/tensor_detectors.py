@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from smdwidgets.diagnosis import tensor_gradients, tensor_updates
 from smdwidgets.diagnosis.findings import Candidate, Evidence
 from smdwidgets.diagnosis.inputs import Kind, Role, RunData, TensorColumn
-from smdwidgets.diagnosis.tensor_layers import curve, not_finite, training, training_loss
+from smdwidgets.diagnosis.tensor_layers import curve, median, not_finite, training, training_loss
 
 __all__ = ["DETECTORS"]
 
@@ -38,7 +38,7 @@ UNLEARNED = 0.62
 def input_not_scaled(data: RunData) -> Iterator[Candidate]:
     """Find inputs with a large mean or deviation, or features of very different scale."""
     for tensor in training(data, "input", having="spread"):
-        mean, deviation = (float(np.nanmedian(np.abs(tensor[column]))) for column in ("mean", "std"))
+        mean, deviation = (median(np.abs(tensor[column])) for column in ("mean", "std"))
         spread = tensor["spread"][np.isfinite(tensor["spread"])]
         ratio = float(np.median(spread)) if len(spread) else 1.0
         if max(mean, deviation) > UNSCALED or ratio > SPREAD:
@@ -64,7 +64,7 @@ def bad_batch(data: RunData) -> Iterator[Candidate]:
         for at in np.flatnonzero(deviation > BURST * least):
             if at < FEWEST_BEFORE:
                 continue
-            usual = np.nanmedian(deviation[max(0, at - 50) : at])
+            usual = median(deviation[max(0, at - 50) : at])
             if usual > 0 and deviation[at] > BURST * usual:
                 step = int(tensor.steps[at])
                 yield Candidate(
@@ -115,7 +115,7 @@ def dead(data: RunData) -> Iterator[Candidate]:
     found = []
     for tensor in training(data, "activation", having="dead"):
         known = np.flatnonzero(np.isfinite(tensor["dead"]))
-        if not len(known) or np.nanmin(tensor["min"]) < 0:
+        if not len(known) or (tensor["min"] < 0).any():
             continue
         share = tensor["dead"][known]
         if not np.median(share[-max(1, len(share) // 5) :]) >= DEAD:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -135,9 +134,10 @@ def median_of(rows: Iterable[Floats]) -> Floats:
     length = min((len(row) for row in table), default=0)
     if not length:
         return np.empty(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        found: Floats = np.nanmedian([row[:length] for row in table], axis=0)
+    columns = np.array([row[:length] for row in table])
+    known = np.isfinite(columns).any(axis=0)
+    found: Floats = np.full(length, np.nan)
+    found[known] = np.nanmedian(columns[:, known], axis=0)
     return found
 
 
