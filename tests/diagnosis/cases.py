@@ -172,7 +172,7 @@ def drawn_fault(name):
     expected, onset, change = FAULTS[name]
 
     def run(directory, seed, save_every=SAVE_EVERY, *, healthy=False):
-        rng = np.random.default_rng([seed, 11])
+        rng = np.random.default_rng([seed, 11, list(FAULTS).index(name)])
         setup = draw_setup(rng)
         if "bias" in name:
             setup = replace(setup, activation="relu")
