@@ -579,6 +579,7 @@ class Hook:
         if spec is None or not self._write_queue.writes:
             return
         if not spec.needs_value and (shape := getattr(value, "shape", None)) is not None:
+            self._plan.mark_captured(name)
             self._write_queue.shape(name, tuple(shape), spec)
             return
         try:
@@ -588,6 +589,7 @@ class Hook:
             why = str(error) if isinstance(error, SMDebugTypeError) else f"{name}: {error}"
             self._report_failure(f"{type(error).__name__}: {error}".replace(name, ""), f"tensor not saved: {why}")
             return
+        self._plan.mark_captured(name)
         self._write_queue.tensor(name, copy, spec)
 
     def _report_failure(self, kind: str, message: str) -> None:

@@ -90,8 +90,9 @@ class Plan:
         self._tensorboard = tensorboard
         self._at = (ModeKeys.GLOBAL, -1)
         self._patterns = Patterns()
-        self._specs: dict[tuple[str, ...], dict[str, SaveSpec | None]] = {}
-        self._now: dict[str, SaveSpec | None] = {}
+        self._specs: dict[tuple[str, ...], dict[str, tuple[SaveSpec | None, frozenset[str]]]] = {}
+        #: What to save of each tensor at this step, and the names of its collections.
+        self._now: dict[str, tuple[SaveSpec | None, frozenset[str]]] = {}
         self._seen: tuple[int, ...] = ()
         #: Collections of which a tensor was saved, and of which one was due, by name.
         self._came: set[str] = set()
@@ -213,14 +214,18 @@ class Plan:
     def spec(self, name: str) -> SaveSpec | None:
         """Return what to save of a tensor at this step, or None."""
         try:
-            return self._now[name] if self.saving else None
+            return self._now[name][0] if self.saving else None
         except KeyError:
             members = [one for one in self.saving if self._patterns.match(one, name)]
             for collection in members:
                 collection.add_tensor_name(name)
-                self._came.add(collection.name)
-            found = self._now[name] = save_spec(members, self._tensorboard) if members else None
-            return found
+            spec = save_spec(members, self._tensorboard) if members else None
+            self._now[name] = spec, frozenset(collection.name for collection in members)
+            return spec
+
+    def mark_captured(self, name: str) -> None:
+        """Note that a tensor was captured at this step, for which :meth:`spec` was called."""
+        self._came |= self._now[name][1]
 
     def due(self, collections: Iterable[Collection]) -> list[Collection]:
         """Return those of the collections that are saved at this step, included or not.
