@@ -85,6 +85,20 @@ def test_failure_in_a_callback_is_a_warning(run, caplog, monkeypatch):
             model(torch.ones(2, 4)).sum().backward()
     assert model[0].weight.grad is not None
     assert [record.getMessage() for record in caplog.records] == [
-        "recording failed; the training continues: ZeroDivisionError: division by zero"
+        (
+            "recording failed, and the training continues: ZeroDivisionError: division by zero; "
+            "further failures of this kind are not logged"
+        )
     ]
     hook.close()
+
+
+def test_report_at_close_knows_the_registered_model(run, caplog):
+    hook = Hook(run, include_collections=["gradients"], save_config=EVERY)
+    model = nn.Linear(4, 3)
+    hook.register_module(model)
+    for _ in range(3):
+        model(torch.ones(2, 4))
+    hook.close()
+    assert "no backward pass was seen" in caplog.text
+    assert "no model was registered" not in caplog.text

@@ -15,7 +15,6 @@ optimizers it is a forward pass. Tensor names are the same as in smdebug: ``Net_
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -30,16 +29,18 @@ from torch.utils.weak import WeakIdKeyDictionary
 from smdwidgets._text import shown
 from smdwidgets.config import Collection as BaseCollection
 from smdwidgets.config import CollectionKeys
-from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError, TrainingStopped
+from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks import torch_graph
 from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
+from smdwidgets.hooks.torch_callbacks import Callback, GraphCallback, ModuleCallback
+from smdwidgets.hooks.torch_collection import Collection
 from smdwidgets.hooks.torch_copy import copy_from_torch
 from smdwidgets.hooks.torch_events import listen
 from smdwidgets.hooks.torch_modules import BUFFERS, ModuleSelection, NamedModule, class_names, persistent_buffers
+from smdwidgets.hooks.torch_names import class_name, plain_name, tensors_in, unwrapped_module, wrapped_by
 from smdwidgets.hooks.torch_optimizers import unwrapped
-from smdwidgets.hooks.torch_script import hide_from_script
 from smdwidgets.hooks.torch_shards import ShardFinder
 from smdwidgets.hooks.torch_training import EVALUATIONS, ModelHook, TrainingLoop, is_passive
 from smdwidgets.modes import ModeKeys, as_mode
@@ -47,116 +48,6 @@ from smdwidgets.modes import ModeKeys, as_mode
 __all__ = ["Collection", "Hook"]
 
 _T = TypeVar("_T")
-
-
-class Collection(BaseCollection):
-    """A collection to which modules can be added, to save their inputs and outputs."""
-
-    _modules: list[tuple[nn.Module, bool, bool]]
-    _selections: list[ModuleSelection]
-
-    def add_module_tensors(self, module: nn.Module, inputs: bool = False, outputs: bool = True) -> None:
-        """Add the inputs or outputs of a submodule of the registered module."""
-        if not isinstance(module, nn.Module):
-            raise SMDebugTypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
-        self.__dict__.setdefault("_modules", []).append((module, inputs, outputs))
-
-    def select(self, selection: ModuleSelection) -> None:
-        """Add the tensors of modules of some classes, or trainable parameters. See :meth:`Hook.collection`."""
-        self.__dict__.setdefault("_selections", []).append(selection)
-
-    def add_selected(self, modules: Iterable[NamedModule], parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Add the selected tensors of the registered models, once the hook knows their names."""
-        for selection in self.__dict__.get("_selections", ()):
-            selection.add_to(self, modules, parameters)
-
-    def take_module_names(self, name_of: Callable[[nn.Module], str | None]) -> None:
-        """Convert the added modules to patterns, once the hook knows their names."""
-        for module, inputs, outputs in self.__dict__.pop("_modules", []):
-            name = name_of(module)
-            if name is None:
-                raise SMDebugValueError(
-                    f"collection {shown(self.name)} contains a {type(module).__name__} that is not part of a registered "
-                    "module; call register_module first"
-                )
-            start = "^" + "".join(f"\\{c}" if not (c.isalnum() or c == "_") else c for c in name)
-            self.include([f"{start}_{kind}_" for kind, wanted in (("input", inputs), ("output", outputs)) if wanted])
-
-
-class _Callback:
-    """A callback registered on a module, parameter or optimizer.
-
-    It refers to the hook weakly. Copying or pickling it yields an empty callback, because a copy of the model is not part of
-    the training.
-    """
-
-    __slots__ = ("__weakref__", "_call", "_hook")
-
-    def __init__(self, hook: Hook | None, call: Callable[..., None] | None) -> None:
-        self._hook = None if hook is None else weakref.ref(hook)
-        self._call = call
-
-    def __call__(self, *args: Any) -> None:
-        hook = None if self._hook is None else self._hook()
-        if hook is not None and self._call is not None and hook._alive():
-            with hook._gate:
-                try:
-                    self._call(hook, *args)
-                except TrainingStopped:
-                    raise
-                except Exception as error:  # a failure of the hook must not stop the training
-                    hook._warn_of_failure(error)
-
-    def __deepcopy__(self, memo: object) -> _Callback:
-        return type(self)(None, None)
-
-    def __reduce__(self) -> tuple[type[_Callback], tuple[None, None]]:
-        return type(self), (None, None)
-
-
-class _ModuleCallback(_Callback):
-    """A callback of a module that is called outside of compiled graphs."""
-
-    __slots__ = ()
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
-    def __call__(self, *args: Any) -> None:
-        super().__call__(*args)
-
-
-class _GraphCallback(_ModuleCallback):
-    """A callback with the inputs or outputs of a module. In a compiled model the graph calls it."""
-
-    __slots__ = ("_module", "_number", "_of_outputs")
-
-    def __init__(
-        self,
-        hook: Hook | None,
-        call: Callable[..., None] | None,
-        module: nn.Module | None = None,
-        of_outputs: bool = False,
-    ) -> None:
-        super().__init__(hook, call)
-        self._module = None if module is None else weakref.ref(module)
-        self._number = -1 if module is None else torch_graph.number_of(self)
-        self._of_outputs = of_outputs
-
-    def __call__(self, *args: Any) -> None:
-        if torch_graph.AVAILABLE and torch.compiler.is_compiling():
-            if self._number >= 0:
-                torch_graph.call_in_graph(args[2] if self._of_outputs else args[1:], self._number)
-        elif (hook := None if self._hook is None else self._hook()) is not None and hook._saving:
-            # Most steps are not saved. The rest of the call takes ten times as long as this test.
-            _ModuleCallback.__call__(self, *args)
-
-    def called_by_graph(self, tensors: tuple[torch.Tensor, ...]) -> None:
-        """Call back with the tensors that the module is called with, or returns, in a graph of torch.compile."""
-        module = None if self._module is None else self._module()
-        if module is not None:
-            _ModuleCallback.__call__(self, module, *(((), tensors) if self._of_outputs else (tensors, {})))
-
-
-hide_from_script(_ModuleCallback)
 
 
 class Hook(ModelHook):
@@ -223,14 +114,14 @@ class Hook(ModelHook):
         """
         if not isinstance(module, nn.Module):
             raise SMDebugTypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
-        inner = _unwrapped(module)
+        inner = unwrapped_module(module)
         if inner in self._names:
             raise SMDebugValueError(
                 f"this {type(inner).__name__}, or a module that contains it, is already registered; register a module once"
             )
-        root = _class_name(inner)
+        root = class_name(inner)
         for name, part in inner.named_modules():
-            self._set_name(part, _plain_name(name) or root)
+            self._set_name(part, plain_name(name) or root)
         self._models.append((root, weakref.ref(inner)))
         self._outer.append(weakref.ref(module))
         self._shards_sought = False
@@ -243,8 +134,8 @@ class Hook(ModelHook):
     def _listen(self) -> None:
         """Listen to the events of the training."""
 
-        def on(method: Callable[..., None]) -> _Callback:
-            return _Callback(self, lambda hook, *args: method(hook._loop, *args))
+        def on(method: Callable[..., None]) -> Callback:
+            return Callback(self, lambda hook, *args: method(hook._loop, *args))
 
         self._handles += [
             register_optimizer_step_pre_hook(on(TrainingLoop.before_update)),
@@ -267,8 +158,8 @@ class Hook(ModelHook):
 
         They run before other callbacks, because that of FSDP gathers the parameters.
         """
-        before = _ModuleCallback(self, Hook._before_forward)
-        after = _ModuleCallback(self, Hook._after_forward)
+        before = ModuleCallback(self, Hook._before_forward)
+        after = ModuleCallback(self, Hook._after_forward)
         if torch_graph.is_compiled_in_place(module):  # a graph contains the callbacks of such a module
             return [torch_graph.around_compiled_calls(module, before, after)]
         return [
@@ -294,13 +185,13 @@ class Hook(ModelHook):
         if loss_module not in self._names:
             self._set_name(loss_module, name)
             self._tap(loss_module, inputs=True, outputs=False)
-        self._handles.append(loss_module.register_forward_hook(_ModuleCallback(self, Hook._after_loss)))
+        self._handles.append(loss_module.register_forward_hook(ModuleCallback(self, Hook._after_loss)))
 
     @guarded
     def register_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Register an optimizer: a step is one update by it, or by each of several registered optimizers.
+        """Register an optimizer, whose updates are the steps.
 
-        The hook sees optimizers by itself when they step. A registered one counts from the first step on. The gradients that are
+        With several registered optimizers, a step is complete when each has updated its parameters. The hook sees optimizers by itself when they step. A registered one counts from the first step on. The gradients that are
         saved are those that the optimizers use: accumulated, averaged over workers, unscaled and clipped.
         """
         if not isinstance(optimizer, torch.optim.Optimizer):
@@ -317,7 +208,10 @@ class Hook(ModelHook):
 
     @guarded
     def loss(self, value: _T, name: str = "loss") -> _T:
-        """Save a loss, for example the result of a function, as ``<name>_output_0``, and return it."""
+        """Save a loss as ``<name>_output_0``, and return it.
+
+        >>> loss = hook.loss(F.cross_entropy(model(x), y))     # doctest: +SKIP
+        """
         self._check_name(name)
         if not isinstance(value, torch.Tensor):
             raise SMDebugTypeError(f"value must be a torch.Tensor, got {type(value).__name__}")
@@ -338,7 +232,7 @@ class Hook(ModelHook):
         if mode is not self.mode and self._alive():
             self._loop.steps.mode_changed(training=mode not in EVALUATIONS)
         self.mode = mode
-        self._mode_told = True
+        self._mode_is_set = True
 
     def collection(
         self,
@@ -350,7 +244,7 @@ class Hook(ModelHook):
         outputs: bool = True,
         parameters: bool = True,
     ) -> Collection:
-        """Return a collection that is saved; add the tensors of modules of some classes, or trainable parameters, to it.
+        """Return a collection that is saved, with the selected tensors added to it.
 
         The modules are those of the registered models when the first step begins.
 
@@ -424,16 +318,19 @@ class Hook(ModelHook):
             buffers.add_tensor_name(name)
 
     def _named_modules(self) -> Iterator[NamedModule]:
-        """Yield the modules of the registered models: name in tensor names, prefix of parameter names, module."""
+        """Yield the modules of the registered models.
+
+        Each has its name in tensor names and the prefix of its parameters' names.
+        """
         for root, model in self._roots:
             for path, module in model.named_modules():
-                name = _plain_name(path)
+                name = plain_name(path)
                 yield name or root, f"{root}_{name}." if name else f"{root}_", module
 
     def _buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
         for root, model in self._roots:
             for name, buffer in persistent_buffers(model):
-                yield f"{root}_{_plain_name(name)}", buffer
+                yield f"{root}_{plain_name(name)}", buffer
 
     def _before_forward(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         tapped = self._tapped
@@ -446,9 +343,9 @@ class Hook(ModelHook):
         self._loop.leave(module)
 
     def _follow_parts(self) -> None:
-        """Listen to calls of submodules, because the script never calls the model itself (a ``training_step`` of Lightning).
+        """Listen to calls of submodules, because the script never calls the model.
 
-        A compiled module is followed, its submodules are not: a callback would split its graph.
+        An example is a ``training_step`` of Lightning. A compiled module is followed, its submodules are not: a callback would split its graph.
         """
         pending = [root for _, root in self._roots]
         while pending:
@@ -467,7 +364,7 @@ class Hook(ModelHook):
                     handle.remove()
 
     def _begin_recording(self) -> None:
-        """Begin a step: save the parameters, and listen to what the step's collections contain."""
+        """Begin a step: save the parameters, and register the callbacks that it needs."""
         if not self._shards_sought:
             self._seek_shards()
         saves = self._begin_step()
@@ -501,7 +398,7 @@ class Hook(ModelHook):
         for root, module in roots:
             for name, part in module.named_modules():
                 if part not in self._names:
-                    self._set_name(part, _plain_name(name) or root)
+                    self._set_name(part, plain_name(name) or root)
                     self._tapped = False
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -511,7 +408,7 @@ class Hook(ModelHook):
             for name, parameter in module.named_parameters():
                 if id(parameter) not in seen:
                     seen.add(id(parameter))
-                    yield f"{root}_{_plain_name(name)}", parameter
+                    yield f"{root}_{plain_name(name)}", parameter
 
     def _tap_modules(self) -> None:
         """Register callbacks on the modules whose inputs or outputs may be saved.
@@ -522,7 +419,7 @@ class Hook(ModelHook):
         before = len(self._handles)
         for _, root in self._roots:
             # A wrapper has the name of the module inside and is called once, also if the module is called again to recompute.
-            inside = {id(_wrapped_by(module)) for module in root.modules()}
+            inside = {id(wrapped_by(module)) for module in root.modules()}
             for module in root.modules():
                 name = self._names.get(module)
                 if name is not None and id(module) not in inside and module not in self._tapped_modules:
@@ -551,15 +448,15 @@ class Hook(ModelHook):
             after = self._callback_of(module, Hook._after_call, of_outputs=True)
             self._handles.append(module.register_forward_hook(after))
 
-    def _callback_of(self, module: nn.Module, call: Callable[..., None], of_outputs: bool = False) -> _ModuleCallback:
+    def _callback_of(self, module: nn.Module, call: Callable[..., None], of_outputs: bool = False) -> ModuleCallback:
         """Return a callback with a module's inputs or outputs.
 
-        That of a registered model is called outside of the graph that torch.compile makes of the model; if traced, it would be a graph
-        of its own.
+        The callback of a registered model runs outside of the graph that torch.compile makes of the model. If it were traced, it
+        would be a separate graph.
         """
         if any(module is root for _, root in self._roots):
-            return _ModuleCallback(self, call)
-        return _GraphCallback(self, call, module, of_outputs)
+            return ModuleCallback(self, call)
+        return GraphCallback(self, call, module, of_outputs)
 
     def _before_call(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         if self._saving and self._loop.recorded and not is_passive():
@@ -574,7 +471,7 @@ class Hook(ModelHook):
             return
         name = self._loss_modules[module]
         alone = list(self._loss_modules.values()).count(name) == 1
-        for tensor in _tensors(outputs):
+        for tensor in tensors_in(outputs):
             self._loop.loss(name, tensor, averages=alone)
 
     def _capture_all(self, module: str, kind: str, value: object) -> None:
@@ -583,7 +480,7 @@ class Hook(ModelHook):
         Numbering continues if the module is called again in the same step.
         """
         prefix = f"{module}_{kind}_"
-        for tensor in _tensors(value):
+        for tensor in tensors_in(value):
             self._capture(f"{prefix}{self._loop.next_index(prefix)}", tensor)
 
     # ---------------------------------------------------------------------------------------------------- gradients
@@ -600,7 +497,7 @@ class Hook(ModelHook):
         if is_lazy(parameter):  # a lazy parameter has no shape before the first forward pass
             return
         if parameter.is_leaf and self._save_spec(gradient) is not None:
-            handle = parameter.register_post_accumulate_grad_hook(_Callback(self, Hook._after_gradient))
+            handle = parameter.register_post_accumulate_grad_hook(Callback(self, Hook._after_gradient))
             self._watched[id(parameter)] = weakref.ref(parameter), gradient, handle
 
     def _watch_none(self) -> None:
@@ -615,7 +512,10 @@ class Hook(ModelHook):
     # ---------------------------------------------------------------------------------------------------------- values
 
     def _wants_optimizer_state(self) -> bool:
-        """Whether a collection of this step names the optimizer's state. A pattern such as ``fc1`` alone does not."""
+        """Whether a collection of this step names the optimizer's state.
+
+        A pattern such as ``fc1`` does not.
+        """
         return any(
             one.name in (CollectionKeys.ALL, CollectionKeys.OPTIMIZER_STATE)
             or any("optim" in pattern for pattern in one.include_regex)
@@ -653,7 +553,9 @@ class Hook(ModelHook):
         if name == CollectionKeys.GRADIENTS:
             if not self._loop.steps.backwards:
                 return "no backward pass was seen"
-            if not any(parameter.requires_grad for _, parameter in self._parameters()):
+            if not any(parameter.requires_grad for _, parameter in self._parameters()) and any(
+                True for _ in self._roots
+            ):
                 return "no parameter of the registered models requires gradients"
             return "no backward pass reached a parameter of a registered model, or no registered optimizer used its gradients"
         if name == CollectionKeys.LOSSES:
@@ -693,14 +595,20 @@ class Hook(ModelHook):
         return self._shards.find(name, value) is not None
 
     def _is_mine(self, name: str, value: object) -> bool:
-        """Whether this worker saves a tensor: one that saves shards only leaves the rest to others."""
+        """Whether this worker saves a tensor.
+
+        A worker that saves only shards leaves other tensors to the first worker.
+        """
         if not self._only_shards:
             return True
         shard = self._shards.find(name, value) if isinstance(value, torch.Tensor) else None
         return not (shard is None or shard.replica or shard.position is None)
 
     def _seek_shards(self) -> None:
-        """Find sharded parameters before the first step. With ``include_workers="one"``, let every worker save its shards."""
+        """Find sharded parameters before the first step.
+
+        With ``include_workers="one"``, every worker saves its shards.
+        """
         self._shards_sought = True
         if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
             return
@@ -726,11 +634,6 @@ class Hook(ModelHook):
         for model in self._outer_models():
             yield from model.modules()
 
-    def _warn_of_failure(self, error: Exception) -> None:
-        """Log a failure to record, once per kind of failure. The training continues."""
-        kind = f"{type(error).__name__}: {error}"
-        self._report_failure(kind, f"recording failed, and the training continues: {kind[:300]}")
-
     def _plain(self, value: object) -> object:
         return np.empty(0) if isinstance(value, torch.Tensor) else value
 
@@ -743,64 +646,6 @@ class Hook(ModelHook):
         self._handles.clear()
         self._parts = WeakIdKeyDictionary()
         self._watch_none()
-        self._models.clear()
         self._outer.clear()
         self._shards.clear()
         self._names = WeakIdKeyDictionary()
-
-
-def _unwrapped(module: nn.Module) -> nn.Module:
-    """Return the model inside wrappers such as DistributedDataParallel."""
-    while True:
-        if isinstance(module, nn.parallel.DistributedDataParallel | nn.DataParallel):
-            module = module.module
-        elif (inner := _wrapped_by(module)) is not None:
-            module = inner
-        else:
-            return module
-
-
-#: Components that wrappers add to the names of the inner model: FSDP1, torch.compile and checkpoint_wrapper.
-_WRAPPERS = frozenset({"_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"})
-
-
-def _wrapped_by(module: nn.Module) -> nn.Module | None:
-    """Return the module inside a wrapper, or None for other modules."""
-    children = module.__dict__.get("_modules", {})
-    return next((children[name] for name in _WRAPPERS if isinstance(children.get(name), nn.Module)), None)
-
-
-def _plain_name(name: str) -> str:
-    """Return the name of a module or parameter without wrapper components.
-
-    >>> _plain_name("_fsdp_wrapped_module.body._checkpoint_wrapped_module.weight")
-    'body.weight'
-    """
-    if not any(wrapper in name for wrapper in _WRAPPERS):  # of every parameter at every saved step
-        return name
-    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
-
-
-def _class_name(module: nn.Module) -> str:
-    """Return the name of the model's class.
-
-    ``fully_shard`` replaces the class by a subclass, which is skipped.
-    """
-    classes = type(module).__mro__
-    made = any(base.__name__ == "FSDPModule" for base in classes[0].__bases__)
-    return next(each for each in classes[int(made) :] if each.__name__ != "FSDPModule").__name__
-
-
-def _tensors(value: object) -> Iterator[torch.Tensor]:
-    """Yield the tensors in nested containers and data classes, in order."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif dataclasses.is_dataclass(value) and not isinstance(value, Mapping):
-        for field in dataclasses.fields(value):
-            yield from _tensors(getattr(value, field.name, None))
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, Iterable) and isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)

@@ -54,7 +54,7 @@ class ModelHook(Hook):
     """A hook with registered models, as the training loop needs it."""
 
     #: Whether the script has set the mode.
-    _mode_told = False
+    _mode_is_set = False
 
     @property
     @abstractmethod
@@ -158,7 +158,7 @@ class TrainingLoop:
     def begin(self, training: bool) -> None:
         """Begin a step of the hook."""
         hook = self._hook
-        if not hook._mode_told:
+        if not hook._mode_is_set:
             hook.mode = ModeKeys.TRAIN if training else ModeKeys.EVAL
         self._now.losses.clear()
         self._now = _Step(losses=self._now.losses)
@@ -227,12 +227,12 @@ class TrainingLoop:
         hook = self._hook
         self._outermost[module] = True
         gradients = torch.is_grad_enabled()
-        if hook._mode_told:
+        if hook._mode_is_set:
             training = hook.mode not in EVALUATIONS
         else:
             training = any(root.training for _, root in hook._roots) or (self._trains_in_eval and gradients)
         self._backward_in_eval = False
-        self.recorded = self.steps.forward(training, gradients, hook._mode_told)
+        self.recorded = self.steps.forward(training, gradients, hook._mode_is_set)
         self._passes += 1
         self.ignored_passes += training and not self.recorded
 
@@ -319,7 +319,7 @@ class TrainingLoop:
         """``backward()`` is called."""
         steps = self.steps
         steps.backward_begins()
-        if steps.training is False and not self._hook._mode_told and torch.is_grad_enabled():
+        if steps.training is False and not self._hook._mode_is_set and torch.is_grad_enabled():
             self._backward_in_eval = True
         if self._names_losses:
             return
@@ -355,6 +355,7 @@ class TrainingLoop:
             return
         self._drop_gradient(name)
         self._now.gradients[name] = hook._copy(name, gradient), spec
+        hook._plan.mark_captured(name)
 
     def _drop_gradient(self, name: str) -> None:
         copy, _ = self._now.gradients.pop(name, (None, None))
