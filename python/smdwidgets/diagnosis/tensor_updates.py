@@ -177,12 +177,13 @@ def strong_decay(data: RunData) -> Iterator[Candidate]:
         return
     layer, ratio = min(zip(every, ratios, strict=True), key=lambda one: one[1])
     norm = layer.weight["l2"]
-    onset = int(layer.weight.steps[np.flatnonzero(norm < max(SHRUNK, ratio) * norm[0])[0]]) if ratio < SHRUNK else None
+    # It shrinks from where its norm was last near the first one.
+    onset = int(layer.weight.steps[np.flatnonzero(norm >= 0.95 * norm[0])[-1]])
     yield Candidate(
         "decay_too_strong",
         "problem",
         "high",
-        int(layer.weight.steps[0]) if onset is None or onset < data.last_step / 10 else onset,
+        onset,
         int(layer.weight.steps[-1]),
         (layer.name,),
         {"tensor": layer.name, "ratio": ratio},
