@@ -11,6 +11,8 @@ from smdwidgets.trials import Trial
 __all__ = ["TensorRole", "tensor_roles"]
 
 _GRADIENT = re.compile(r"^gradients?([/_.]|$)", re.I)
+#: State of an optimizer, whose names contain those of parameters.
+_OPTIMIZER = re.compile(r"^optimizer/")
 #: The end of a parameter's name that is not its layer's name.
 _PARAMETER = re.compile(r"[/._]?(weights?|kernel|biase?s?|gamma|beta)(:\d+)?$", re.I)
 _BIAS = re.compile(r"(^|[/._])(bias(es)?|beta)([/._:\d]|_(ih|hh)_l\d+|$)", re.I)
@@ -85,6 +87,7 @@ def _role(name: str, members: Mapping[str, set[str]]) -> str:
         if name in members.get(collection, ()):
             return role
     for pattern, role in (
+        (_OPTIMIZER, ""),
         (_GRADIENT, "gradient"),
         (_LABEL, "label"),
         (_BIAS, "bias"),
