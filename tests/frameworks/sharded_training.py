@@ -1,6 +1,7 @@
-"""Sharded trainings in several processes: `python sharded_training.py WORLD FOLDER STACK:WORKERS ...`.
+"""Sharded trainings in several processes.
 
-Each training runs twice, without and with a hook, and leaves in a folder of its own: the run; `rank_<n>.json` with losses and
+Usage: `python sharded_training.py WORLD FOLDER STACK:WORKERS ...`.
+Each training runs twice, without and with a hook, and leaves in a separate folder: the run; `rank_<n>.json` with losses and
 collectives of both; `reference.npz`, the whole weights and gradients of each step, gathered by PyTorch. WORKERS is the hook's
 `include_workers`, or `raising`: all workers save, and the hook of rank 1 fails at every tensor.
 """

@@ -206,7 +206,7 @@ def test_gradients_are_listened_to_at_saved_steps_alone(run):
     hook.register_module(net)
     seen, listened = [], []
     for step in range(5):
-        if step == 1:  # one that the step before knew nothing of
+        if step == 1:  # one that did not exist at the step before
             net.fc2.weight = nn.Parameter(torch.ones(3, 8))
         net.zero_grad()
         x, y = batch(step)
@@ -308,7 +308,7 @@ def test_a_compiled_model_stays_one_graph_where_no_inner_module_is_listened_to(r
     assert not any("fc1_output" in name for name in names_at(run, 0))
 
 
-def test_nothing_of_the_hook_stays_on_the_model_after_close(run):
+def test_no_callback_stays_on_the_model_after_close(run):
     net, criterion = Net(), nn.CrossEntropyLoss()
     hook = smd.Hook(run, save_all=True, save_config=EVERY)
     hook.register_module(net)
@@ -479,7 +479,7 @@ def test_distributed_data_parallel(run, tmp_path, include):
 
 
 def test_keras_on_the_torch_backend(tmp_path):
-    """In a process of its own: Keras chooses its backend once."""
+    """Run in a separate process, because Keras chooses its backend once."""
     import subprocess
 
     code = "import os; os.environ['KERAS_BACKEND'] = 'torch'; import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
@@ -522,7 +522,10 @@ def test_a_log_of_summary_writer_is_a_trial(tmp_path):
 @pytest.mark.parametrize("size", [1, 64, 25_000, 1 << 18, 1 << 21])
 @pytest.mark.parametrize("dtype", [np.float32, np.bool_])
 def test_writing_to_a_tensor_made_of_a_value_does_not_change_the_trial(tmp_path, size, dtype):
-    """`torch.from_numpy` shares the array's memory, whatever its flags; it warns of read-only arrays."""
+    """`torch.from_numpy` shares the array's memory, whatever its flags.
+
+    It warns of read-only arrays.
+    """
     from smdwidgets import create_trial, explore
     from smdwidgets.numpy import Hook
 

@@ -1,4 +1,7 @@
-"""Compiled models: the graph stays whole, the training is that without a hook, and every tensor is recorded."""
+"""Test hooks on compiled models.
+
+The graph stays whole, the training is that without a hook, and every tensor is recorded.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,10 @@ class Net(nn.Module):
 
 
 def train(folder, compiled, warm_up=0, recompute=False, steps=2, calls=None, register=None):
-    """Train; return the losses. `compiled` compiles the model, or is None; without a folder there is no hook."""
+    """Train; return the losses.
+
+    `compiled` compiles the model, or is None; without a folder there is no hook.
+    """
     torch.manual_seed(0)
     model = Net(recompute)
     inner = model
@@ -183,8 +189,11 @@ def test_inference_mode_and_no_grad(tmp_path):
         assert torch.equal(found["Net_input_0", last], x)
 
 
-def test_functional_call_is_not_recorded_as_a_step_of_its_own_values(tmp_path):
-    """`functional_call` with tensors, and under `torch.func.grad`: the result is that without the hook."""
+def test_functional_call_does_not_record_the_values_passed_to_it(tmp_path):
+    """`functional_call` returns the same with and without a hook.
+
+    It is called with tensors, alone and under `torch.func.grad`.
+    """
     torch.manual_seed(0)
     model = Net()
     x = torch.randn(3, 4)

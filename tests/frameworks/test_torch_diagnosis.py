@@ -1,4 +1,7 @@
-"""The diagnosis of PyTorch trainings with planted faults: convolutions, attention, bfloat16 autocast."""
+"""Diagnose PyTorch trainings with planted faults.
+
+They use convolutions, attention and bfloat16 autocast.
+"""
 
 from __future__ import annotations
 

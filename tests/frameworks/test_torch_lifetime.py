@@ -1,4 +1,7 @@
-"""Copies, pickles, TorchScript, DataLoader workers and memory of a PyTorch hook and its model."""
+"""Test copies, pickles and memory of a PyTorch hook and its model.
+
+Also TorchScript and DataLoader workers.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +139,7 @@ if __name__ == "__main__":
 
 
 def test_complete_step_is_on_disk_before_the_next_begins(run, tmp_path):
-    """A process that is killed during validation has saved the training step before it."""
+    """A process killed during validation has saved the training step before it."""
     done = run_script(
         """
 import os, signal, sys, time, torch

@@ -1,4 +1,7 @@
-"""A hook changes no training and ends none: what it cannot record it warns of, and what it records is right."""
+"""Test that a hook neither changes nor ends a training.
+
+It warns of what it cannot record, and what it records is right.
+"""
 
 from __future__ import annotations
 

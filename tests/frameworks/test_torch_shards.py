@@ -1,4 +1,7 @@
-"""Sharded models: the training is that without a hook, and the run has the whole tensors, bit for bit."""
+"""Test hooks on sharded models.
+
+The training is that without a hook, and the run has the whole tensors, bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ FIRST_COPIES = {"fsdp1": 2, "fsdp2": 2, "hybrid": 2, "fsdp1_hybrid": 4, "fsdp2_t
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Return a function that returns the folder of a training. All trainings of a world run in the same processes."""
+    """Return a function that returns the folder of a training.
+
+    All trainings of a world run in the same processes.
+    """
     folders: dict[int, Path] = {}
 
     def of(world, training):

@@ -1,4 +1,7 @@
-"""What a step is in training loops of all kinds. Each script notes the values itself; the run must hold the same bits."""
+"""What a step is in training loops of all kinds.
+
+Each script notes the values itself; the run must hold the same bits.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ np.savez("seen.npz", **{str(i): value for i, value in enumerate(seen.values())},
 
 @pytest.fixture
 def train(tmp_path):
-    """Run a script with the arguments ``run`` and others; check its values; return the trial and the script's output."""
+    """Run a script with the arguments ``run`` and others.
+
+    Check its values; return the trial and the script's output.
+    """
     trials = []
 
     def call(script, *arguments, values=True):
@@ -458,12 +464,12 @@ for epoch in range(2):
     assert not names(trial, 4, "^Sequential_output")  # whole tensors of the first evaluation pass only
 
 
-@pytest.mark.parametrize("told", ["told", "found"])
-def test_evaluation_between_micro_batches(train, told):
+@pytest.mark.parametrize("chosen_by", ["set_mode", "model"])
+def test_evaluation_between_micro_batches(train, chosen_by):
     """The training step is set aside, and continued."""
     trial, _ = train(
         """
-told = sys.argv[2] == "told"
+mode_is_set = sys.argv[2] == "set_mode"
 model = Net()
 criterion = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -473,7 +479,7 @@ hook.register_loss(criterion)
 hook.register_optimizer(optimizer)
 for update in range(4):
     step = 2 * update
-    if told: hook.set_mode(smd.modes.TRAIN)
+    if mode_is_set: hook.set_mode(smd.modes.TRAIN)
     optimizer.zero_grad()
     note_weights(step, model)
     for micro in range(4):
@@ -483,16 +489,16 @@ for update in range(4):
         note(step, **{f"CrossEntropyLoss_output_{micro}": loss, f"body_input_{micro}": x})
         if micro == 1:
             model.eval()
-            if told: hook.set_mode(smd.modes.EVAL)
+            if mode_is_set: hook.set_mode(smd.modes.EVAL)
             with torch.no_grad():
                 x, y = batch()
                 note(step + 1, CrossEntropyLoss_output_0=criterion(model(x), y), Net_input_0=x)
             model.train()
-            if told: hook.set_mode(smd.modes.TRAIN)
+            if mode_is_set: hook.set_mode(smd.modes.TRAIN)
     note_gradients(step, model)
     optimizer.step()
 """,
-        told,
+        chosen_by,
     )
     assert trial.steps() == list(range(8))
     assert trial.steps(mode=modes.TRAIN) == trial.steps(mode=modes.EVAL) == list(range(4))
@@ -757,7 +763,7 @@ assert not model.other._forward_hooks
     assert trial.tensor_names() == [*(f"cell_output_{i}" for i in (40, 41, 42, 43)), "cell_output_57"]
 
 
-def test_nothing_of_the_hook_stays_behind(train):
+def test_close_removes_all_callbacks(train):
     train("""
 functions = [lambda: torch.autograd.backward, lambda: torch.amp.GradScaler.step, lambda: torch.amp.GradScaler.scale,
              lambda: torch.nn.utils.clip_grad._clip_grads_with_norm_, lambda: torch.nn.utils.clip_grad_value_]

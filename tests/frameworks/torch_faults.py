@@ -1,4 +1,7 @@
-"""Small PyTorch networks with planted faults: convolutions, attention and bfloat16 autocast."""
+"""Small PyTorch networks with planted faults.
+
+They use convolutions, attention and bfloat16 autocast.
+"""
 
 from __future__ import annotations
 

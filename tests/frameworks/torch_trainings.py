@@ -1,4 +1,7 @@
-"""Small trainings with PyTorch, each of which either library's hook can save: same seed, same numbers."""
+"""Small trainings with PyTorch, each of which either library's hook can save.
+
+The same seed gives the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +150,10 @@ def learn(path: Path, library: str, model: nn.Module, batches: list[tuple[torch.
 
 
 def classes(path: Path, library: str, *, rare: float = 1 / 3, swapped: int | None = None, steps: int = 16) -> Path:
-    """Three classes that lie far apart; the last has the share `rare`, and from step `swapped` on the last two change labels."""
+    """Three classes that lie far apart.
+
+    The last has the share `rare`, and from step `swapped` on the last two change labels.
+    """
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
     with torch.no_grad():
@@ -203,8 +209,9 @@ def _worker(rank: int, runs: list[tuple[Path, str, int]], store: Path, count: in
 
 
 def train_workers(runs: list[tuple[Path, str, int]], store: Path, count: int = 2) -> None:
-    """Trainings of several processes, one after the other, that from a step on forget to average their gradients.
+    """Train in several processes that stop averaging their gradients at some step.
 
+    Trainings run one after the other.
     Each has its path, its library and that step. The processes are the same for all: starting them is what takes long.
     """
     torch.multiprocessing.spawn(_worker, (runs, store, count), nprocs=count)

@@ -1,5 +1,6 @@
-"""The base class of all hooks: count steps, decide what to save, and queue copies for the writer's thread.
+"""The base class of all hooks.
 
+It counts steps, decides what to save, and queues copies for the writer's thread.
 A framework's hook reports when a step begins and which tensors occur in it. The base class does not depend on any framework.
 """
 
@@ -66,8 +67,9 @@ _T = TypeVar("_T")
 
 
 def guarded(method: Callable[Concatenate[_H, _P], _T]) -> Callable[Concatenate[_H, _P], _T]:
-    """Let one thread at a time run a method, without interruption by the hook's signal handlers.
+    """Let one thread at a time run a method.
 
+    The hook's signal handlers do not interrupt it.
     In a forked process the hook is not alive, and the method must do nothing.
     """
 
@@ -205,7 +207,10 @@ class Hook:
         set_current_hook(self)
 
     def _open(self, overwrite: bool, resume: bool | int, fsync: bool) -> None:
-        """Claim the directory. If another process writes to it, the training continues without being recorded."""
+        """Claim the directory.
+
+        If another process writes to it, the training continues without being recorded.
+        """
         directory = self.run_dir
         try:
             resumed = directory.open(overwrite=overwrite, resume=resume)
@@ -221,8 +226,9 @@ class Hook:
         )
 
     def _save_shards(self, workers: int) -> None:
-        """Save this worker's shards of sharded tensors, as one of several workers that do so.
+        """Save this worker's shards of sharded tensors.
 
+        ``workers`` is the number of workers that save shards.
         A worker that saves nothing else opens the directory now.
         """
         self._saving_workers = self.run_dir.num_workers = workers
@@ -232,7 +238,10 @@ class Hook:
             self._open(*self._open_options)
 
     def _close_predecessor(self) -> None:
-        """Close an open hook on the same directory, which exists if a notebook cell was run again."""
+        """Close an open hook on the same directory.
+
+        There is one if a notebook cell was run again.
+        """
         for other in process.open_hooks():
             if other._write_queue.writes and other.worker == self.worker and other.run_dir.same_as(self.run_dir):
                 logger.warning(
@@ -341,7 +350,10 @@ class Hook:
 
     @guarded
     def set_mode(self, mode: ModeKeys | str) -> None:
-        """End the current step, and set the mode of the next: ``modes.TRAIN``, ``EVAL`` or ``PREDICT``."""
+        """End the current step, and set the mode of the next one.
+
+        The modes are ``modes.TRAIN``, ``EVAL`` and ``PREDICT``.
+        """
         mode = as_mode(mode)
         if mode is not self.mode:
             if self._alive():
@@ -349,7 +361,7 @@ class Hook:
             self.mode = mode
 
     def should_save_step(self) -> bool:
-        """Whether anything is saved at the current step or, between steps, at the next one."""
+        """Whether anything is saved at the current step, or at the next between steps."""
         if not self._alive():
             return False
         if self._is_open:
@@ -395,7 +407,9 @@ class Hook:
     # --------------------------------------------------------------------------------------- what was asked for and did not come
 
     def _report_missing(self, end: RunEnd | None = None) -> None:
-        """Log what was to be saved and did not come, and note it in the run. Each collection is logged once.
+        """Log what was to be saved and did not come, and note it in the run.
+
+        Each collection is logged once.
 
         ``end``: how the training ended, if it has. Until then, a collection that was not due at any step may still come.
         """
@@ -468,7 +482,10 @@ class Hook:
 
     @property
     def stop_requested(self) -> StopRequest | None:
-        """The request to stop the training, or None. The action StopTraining of a rule writes it as a file of the run."""
+        """The request to stop the training, or None.
+
+        The action StopTraining of a rule writes it as a file of the run.
+        """
         # This runs at every step; pathlib would be slower.
         return stop_requested(self.run_dir.path) if os.path.exists(self._stop_file) else None  # noqa: PTH110
 
@@ -512,7 +529,7 @@ class Hook:
     def save_tensor(
         self, tensor_name: str, tensor_value: object, collections_to_write: str | Iterable[str] = CollectionKeys.DEFAULT
     ) -> None:
-        """Save a tensor at the current step, if one of its collections is saved at this step.
+        """Save a tensor if one of its collections is saved at the current step.
 
         Args:
             tensor_name: name of the tensor.
@@ -547,7 +564,7 @@ class Hook:
         return collection
 
     def _save_script_tensor(self, name: str, *rest: Any) -> None:
-        """Add a tensor of the script to the current step or, between steps, to the next one."""
+        """Add a tensor of the script to the current step, or to the next between steps."""
         if self._is_open:
             self._queue_script_tensor(name, *rest)
         else:
@@ -601,11 +618,17 @@ class Hook:
                 self._failures.append(message[:1000])
 
     def _copy(self, name: str, value: object) -> TensorCopy:
-        """Return a copy of a tensor in host memory. Frameworks with tensor classes override this."""
+        """Return a copy of a tensor in host memory.
+
+        Frameworks with tensor classes override this.
+        """
         return copy_tensor(name, value, self._write_queue.staging)
 
     def _plain(self, value: object) -> object:
-        """Return an object that NumPy can convert, to check the type of a framework's tensor."""
+        """Return an object that NumPy can convert.
+
+        It serves to check the type of a framework's tensor.
+        """
         return value
 
     @staticmethod
@@ -654,7 +677,9 @@ class Hook:
 
     @guarded
     def close(self) -> None:
-        """End the run: end the current step, write what is queued, write the end marker. Idempotent.
+        """End the run: end the current step, write what is queued, write the end marker.
+
+        Calling it again does nothing.
 
         A hook that is still open when the process ends is closed then.
         """
@@ -688,7 +713,10 @@ class Hook:
 
     @guarded
     def _interrupted(self, end: RunEnd) -> None:
-        """Write everything before the script's own signal handler runs, which may end the process or return."""
+        """Write everything before the script's own signal handler runs.
+
+        The handler may end the process or return.
+        """
         if self._alive():
             self._export()
             self._write_queue.publish()
@@ -701,7 +729,7 @@ class Hook:
         self.close()
 
     def _save_leftovers(self) -> None:
-        """Save tensors that the script passed after the last step in a step of their own."""
+        """Save tensors that the script passed after the last step in a separate step."""
         if self._script_tensors and not self._is_open:
             self._stop_seen = True  # the training ends anyway
             self._begin_step()
@@ -718,7 +746,10 @@ class Hook:
         self._close(RunEnd.of(error))
 
     def __copy__(self) -> Self:
-        """Return the hook itself: ``sklearn.base.clone`` copies an estimator's callbacks, and one run has one hook."""
+        """Return the hook itself, since one run has one hook.
+
+        ``sklearn.base.clone`` copies an estimator's callbacks.
+        """
         return self
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -738,7 +769,10 @@ class Hook:
 
 
 def _in_flight() -> tuple[int, type[BaseException]] | None:
-    """Identify the exception being handled, without a reference to its traceback, which keeps tensors alive."""
+    """Identify the exception being handled.
+
+    No reference to its traceback is kept, since that keeps tensors alive.
+    """
     error = sys.exc_info()[1]
     return None if error is None else (id(error), type(error))
 

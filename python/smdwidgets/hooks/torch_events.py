@@ -1,5 +1,6 @@
-"""Events of a PyTorch training for which PyTorch has no hooks: backward passes, gradient clipping, loss scaling.
+"""Events of a PyTorch training for which PyTorch has no hooks.
 
+They are backward passes, gradient clipping and loss scaling.
 The functions are wrapped while somebody listens. A wrapper calls the original with the same arguments and returns its result.
 """
 
@@ -97,7 +98,10 @@ def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _clip_with_norm(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`_clip_grads_with_norm_(parameters, max_norm, total_norm, foreach)`, which all gradient clipping by norm calls."""
+    """Wrapper of `_clip_grads_with_norm_(parameters, max_norm, total_norm, foreach)`.
+
+    All gradient clipping by norm calls this function.
+    """
     signature = inspect.signature(original)
 
     def clip(*args: Any, **kwargs: Any) -> Any:
@@ -115,7 +119,10 @@ def _clip_with_norm(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _clip(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`clip_grad_norm_` and `clip_grad_value_` of releases or calls that do not go through the function above."""
+    """Wrapper of `clip_grad_norm_` and `clip_grad_value_`.
+
+    For releases and calls that do not go through `_clip_grads_with_norm_`.
+    """
 
     def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(parameters, torch.Tensor):

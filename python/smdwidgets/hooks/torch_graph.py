@@ -35,7 +35,10 @@ _callbacks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary(
 
 
 def number_of(callback: Any) -> int:
-    """Return a number by which a graph can refer to a callback: an object with a method ``called_by_graph(tensors)``."""
+    """Return a number by which a graph can refer to a callback.
+
+    A callback is an object with a method ``called_by_graph(tensors)``.
+    """
     number = next(_numbers)
     _callbacks[number] = callback
     return number
@@ -82,7 +85,10 @@ def call_in_graph(value: object, number: int) -> None:
 
 
 def flat_tensors(value: Any, found: list[torch.Tensor]) -> None:
-    """Add the tensors in nested containers and data classes to a list, in order. Written so that torch.compile can trace it."""
+    """Add the tensors in nested containers and data classes to a list, in order.
+
+    Written so that torch.compile can trace it.
+    """
     if isinstance(value, torch.Tensor):
         found.append(value)
     elif isinstance(value, dict):
@@ -117,7 +123,9 @@ def is_compiled_in_place(module: nn.Module) -> bool:
 
 
 def around_compiled_calls(module: nn.Module, before: Callable[..., None], after: Callable[..., None]) -> Any:
-    """Call back before and after each call of a module that is compiled in place, as callbacks of the module would be.
+    """Call back before and after each call of a module that is compiled in place.
+
+    ``before`` and ``after`` get the arguments that callbacks of the module get.
 
     Returns a handle that removes both.
     """
@@ -138,8 +146,9 @@ def around_compiled_calls(module: nn.Module, before: Callable[..., None], after:
 
 
 def forget_compiled_code(model: nn.Module) -> bool:
-    """Have torch.compile trace a model again, so that it sees callbacks that were registered after a call.
+    """Have torch.compile trace a model again.
 
+    It then sees callbacks that were registered after a call.
     Does nothing if the model is not compiled, or nothing was compiled yet. Returns whether code was discarded.
     """
     compiled = any("_orig_mod" in part._modules or is_compiled_in_place(part) for part in model.modules())

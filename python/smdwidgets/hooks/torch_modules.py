@@ -1,4 +1,7 @@
-"""Select tensors by the modules that they belong to: by class, by whether they are trained, and buffers."""
+"""Select tensors by the modules that they belong to.
+
+Criteria are the class, whether the module is trained, and buffers.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class ModuleSelection:
         modules: Iterable[NamedModule],
         parameters: Iterable[tuple[str, torch.Tensor]],
     ) -> None:
-        """Add the selected tensors of a model to a collection: parameters by name, inputs and outputs by one pattern."""
+        """Add the selected tensors of a model to a collection.
+
+        Parameters are added by name, inputs and outputs by one pattern.
+        """
         chosen = [(name, prefix) for name, prefix, module in modules if isinstance(module, self.classes)]
         kinds = [kind for kind, wanted in (("input", self.inputs), ("output", self.outputs)) if wanted]
         if chosen and kinds:
@@ -71,7 +77,7 @@ def persistent_buffers(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def class_names(module: nn.Module) -> list[str]:
-    """Return the names of a module's class and of its base classes, without ``Module``.
+    """Return the names of a module's class and its base classes, without ``Module``.
 
     >>> class_names(nn.ReLU6())
     ['ReLU6', 'Hardtanh']

@@ -1,4 +1,7 @@
-"""The optimizers of a training: which ones update the registered models, their names, and the values to save of them."""
+"""The optimizers of a training.
+
+The module finds those that update the registered models, their names, and the values to save.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ class _Known:
 
 
 class Optimizers:
-    """The optimizers that have been seen. An optimizer may be deleted, and its id used again."""
+    """The optimizers that have been seen.
+
+    An optimizer may be deleted, and its id used again.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
@@ -44,7 +50,10 @@ class Optimizers:
         self._labels: dict[str, int] = {}
 
     def updates(self, optimizer: Optimizer, parameters: Iterable[tuple[str, torch.Tensor]], models: int) -> bool:
-        """Whether an optimizer updates any of the parameters. ``models``: their number when ``parameters`` changes."""
+        """Whether an optimizer updates any of the parameters.
+
+        ``models``: their number when ``parameters`` changes.
+        """
         state = (len(optimizer.param_groups), models)
         known = self._known.get(id(optimizer))
         if known is None or known.optimizer() is not optimizer or known.state != state:
@@ -79,14 +88,20 @@ class Optimizers:
 
 
 def unwrapped(optimizer: Any) -> Any:
-    """Return the optimizer inside a wrapper such as that of Accelerate: the one whose ``step`` calls hooks."""
+    """Return the optimizer inside a wrapper such as that of Accelerate.
+
+    It is the one whose ``step`` calls hooks.
+    """
     while isinstance(inner := getattr(optimizer, "optimizer", None), Optimizer):
         optimizer = inner
     return optimizer
 
 
 def exists_for(parameters: Iterable[tuple[str, torch.Tensor]]) -> bool:
-    """Whether any optimizer of this process updates any of the parameters. Takes about 0.1 s."""
+    """Whether any optimizer of this process updates any of the parameters.
+
+    Takes about 0.1 s.
+    """
     ids = {id(parameter) for _, parameter in parameters}
     # `isinstance` would run code of lazy objects.
     found = [each for each in gc.get_objects() if issubclass(type(each), Optimizer)]
@@ -99,12 +114,18 @@ def _ids_of(optimizer: Optimizer) -> Iterator[int]:
 
 
 def takes_closure(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether ``optimizer.step`` was called with a closure, so that gradients are computed during the call."""
+    """Whether ``optimizer.step`` was called with a closure.
+
+    Gradients are then computed during the call.
+    """
     return any(callable(each) for each in (*args[1:], *kwargs.values()))
 
 
 def gradient_norm(gradients: list[torch.Tensor]) -> torch.Tensor | None:
-    """Return the l2 norm over all gradients, computed as ``clip_grad_norm_`` does; None for sharded or sparse gradients."""
+    """Return the l2 norm over all gradients, computed as ``clip_grad_norm_`` does.
+
+    Return None for sharded or sparse gradients.
+    """
     if not gradients or any(hasattr(one, "_local_tensor") or one.layout is not torch.strided for one in gradients):
         return None
     total = getattr(torch.nn.utils, "get_total_norm", None)

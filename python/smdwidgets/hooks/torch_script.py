@@ -1,6 +1,6 @@
 """Lets ``torch.jit.script`` compile a model that is hooked.
 
-TorchScript compiles the forward hooks of a module with it, and fails on those that are not plain functions. Callbacks of ours
+TorchScript compiles the forward hooks of a module with it, and fails on those that are not plain functions. The hook's callbacks
 are left out: the scripted copy of a model is not recorded, the model itself still is.
 """
 

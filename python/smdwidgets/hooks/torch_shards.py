@@ -102,7 +102,10 @@ class ShardFinder:
         return is_sharded(parameter) or name in self._flat
 
     def writers(self, parameters: Iterable[tuple[str, torch.Tensor]]) -> set[int]:
-        """Return the ranks that hold the first copy of a shard of any of these parameters. Empty if none is sharded."""
+        """Return the ranks that hold the first copy of a shard of any of these parameters.
+
+        The result is empty if none is sharded.
+        """
         ranks: set[int] = set()
         seen: set[Any] = set()
         for name, parameter in parameters:
@@ -122,7 +125,10 @@ def _may_be_flattened() -> bool:
 
 
 def _flat_positions(module: Any, flat: Any) -> Iterator[tuple[int, tuple[str, int, int]]]:
-    """Yield the parameters of a FlatParameter, by id: position, replica and number of elements."""
+    """Yield position, replica and number of elements of a FlatParameter's parameters.
+
+    Each comes with the id of the parameter.
+    """
     replicas = getattr(module, "_inter_node_pg", None)
     replica = 0 if replicas is None else torch.distributed.get_rank(replicas)
     for parameter, info, shape in zip(flat._params, flat._shard_param_infos, flat._shapes, strict=True):
@@ -134,7 +140,7 @@ def _flat_positions(module: Any, flat: Any) -> Iterator[tuple[int, tuple[str, in
 
 
 def _first_copies(spec: Any) -> Iterator[int]:
-    """Yield the ranks whose coordinates along all replicated dimensions of the mesh are 0."""
+    """Yield the ranks that have coordinate 0 along all replicated dimensions."""
     ranks = spec.mesh.mesh
     for dimension, placement in reversed(list(enumerate(spec.placements))):
         if placement.is_replicate():
@@ -176,7 +182,7 @@ def _position(value: Any, local_shape: tuple[int, ...]) -> tuple[str | None, int
 
 
 def _index(mesh: Any, coordinate: list[int], dimensions: list[int]) -> int:
-    """Return the number of a coordinate among all coordinates along some dimensions of the mesh."""
+    """Return the number of a coordinate among all along some dimensions of the mesh."""
     index = 0
     for at in dimensions:
         index = index * mesh.size(at) + coordinate[at]

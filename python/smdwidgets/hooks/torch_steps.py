@@ -6,7 +6,7 @@ A step is, in order of precedence:
 2. what leads to one update of the model: with several optimizers a *round*, in which each of them has stepped at least once;
 3. one forward pass in training mode, as in smdebug, where no optimizer updates the model.
 
-An evaluation pass is a step of its own. Between two updates only the first is recorded whole; the others become steps when they
+An evaluation pass is a separate step. Between two updates only the first is recorded whole; the others become steps when they
 have a loss, so that ``generate()`` does not fill the run.
 
 >>> class Print:
@@ -55,7 +55,10 @@ _PATIENCE = 64
 
 
 class Level(IntEnum):
-    """What ends a training step. The level only rises, with one exception: no update comes."""
+    """What ends a training step.
+
+    The level only rises, with one exception: no update comes.
+    """
 
     FORWARD = 0
     OPTIMIZER = 1
@@ -72,7 +75,10 @@ class Recording(Protocol):
         """End the current step."""
 
     def settle(self) -> None:
-        """The current step is complete, although values such as a scalar may still be added to it."""
+        """Mark the current step as complete.
+
+        Values such as a scalar may still be added to it.
+        """
 
     def suspend(self) -> None:
         """Set the current step aside; an evaluation follows."""
@@ -148,7 +154,10 @@ class Steps:
 
     @property
     def takes_gradients_from_backward(self) -> bool:
-        """Whether gradients are those that a backward pass leaves, because no optimizer is known to use them."""
+        """Whether gradients are those that a backward pass leaves.
+
+        This is so if no optimizer is known to use them.
+        """
         return self.level is Level.FORWARD or not (self.updates or self._registered)
 
     # ---------------------------------------------------------------------------------------------------- optimizers
@@ -170,17 +179,17 @@ class Steps:
 
     # --------------------------------------------------------------------------------------------------------- events
 
-    def forward(self, training: bool, gradients: bool = True, told: bool = False) -> bool:
+    def forward(self, training: bool, gradients: bool = True, mode_is_set: bool = False) -> bool:
         """The outermost module is called; return whether its tensors are recorded.
 
         Args:
             training: whether the model trains.
             gradients: whether gradients are enabled.
-            told: whether ``set_mode`` chose the mode.
+            mode_is_set: whether ``set_mode`` chose the mode.
         """
         if not training:
-            return self._evaluate(told)
-        if not gradients and not (told and self.level is Level.FORWARD):
+            return self._evaluate(mode_is_set)
+        if not gradients and not (mode_is_set and self.level is Level.FORWARD):
             return False  # a rollout, or generated text
         self._quiet = False
         if self._updating and self.training:  # a closure
@@ -196,15 +205,18 @@ class Steps:
         return True
 
     def _next_forward_begins(self) -> bool:
-        """At forward level each pass begins a step. Where updates are not seen, passes that share a backward pass share a step."""
+        """At forward level each pass begins a step.
+
+        Where updates are not seen, passes that share a backward pass share a step.
+        """
         return self.level is Level.FORWARD and (self._backwards_in_step > 0 or not self._fell_back)
 
-    def _evaluate(self, told: bool) -> bool:
+    def _evaluate(self, mode_is_set: bool) -> bool:
         self._set_aside()
         by_forward = self.level is Level.FORWARD
         if self.level is Level.MANUAL and self.training is False:
-            return told
-        if told or by_forward or not self._evaluated:
+            return mode_is_set
+        if mode_is_set or by_forward or not self._evaluated:
             self._evaluated = True
             self._begin(training=False)
             return True
@@ -294,7 +306,10 @@ class Steps:
             self._recording.settle()
 
     def step(self) -> None:
-        """``hook.step()`` is called: end the step. Without a step there was nothing to record, and it is counted."""
+        """End the step, because ``hook.step()`` is called.
+
+        Without a step there was nothing to record, and it is counted.
+        """
         counts = self.level is Level.MANUAL
         if not self._fixed:
             self.level = Level.MANUAL
@@ -313,7 +328,10 @@ class Steps:
             self._end()
 
     def value_arrives(self) -> None:
-        """A loss or a scalar belongs to the last evaluation pass, which is therefore a step."""
+        """Make the last evaluation pass a step, because a value belongs to it.
+
+        The value is a loss or a scalar.
+        """
         if self.deferred:
             self._begin(training=False)
             self.complete = True

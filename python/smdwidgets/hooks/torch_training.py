@@ -1,4 +1,4 @@
-"""What happens between the beginning and the end of a PyTorch step: passes, losses, gradients, updates.
+"""Events of a PyTorch step: passes, losses, gradients, updates.
 
 The hook passes the events of PyTorch on; :class:`~smdwidgets.hooks.torch_steps.Steps` decides which step they belong to.
 """
@@ -42,7 +42,10 @@ _BFLOAT16_BITS = 16
 
 
 def is_passive() -> bool:
-    """Whether a module is called for another reason than a pass: tracing, recomputation in a backward pass, functorch."""
+    """Whether a module is called for another reason than a pass.
+
+    Reasons are tracing, recomputation in a backward pass, and functorch.
+    """
     return bool(
         torch.jit.is_tracing()
         or torch._C._current_graph_task_id() != -1
@@ -72,7 +75,7 @@ class ModelHook(Hook):
 
     @abstractmethod
     def _begin_recording(self) -> None:
-        """Begin a step: save the parameters, and listen to what the step's collections contain."""
+        """Begin a step: save the parameters, and listen to the tensors to save."""
 
     @abstractmethod
     def _is_mine(self, name: str, value: object) -> bool:
@@ -193,7 +196,10 @@ class TrainingLoop:
         self._hook._resume_step()
 
     def updates_expected(self) -> bool:
-        """Whether an optimizer of the registered models exists, although none was registered and none has stepped."""
+        """Whether an optimizer of the registered models exists.
+
+        Called only if none was registered and none has stepped.
+        """
         return exists_for(self._hook._parameters())
 
     def say(self, message: str) -> None:
@@ -246,7 +252,10 @@ class TrainingLoop:
 
     @property
     def takes_losses(self) -> bool:
-        """Whether a loss that is computed now belongs to a step. That of a pass that is not recorded does not."""
+        """Whether a loss that is computed now belongs to a step.
+
+        That of a pass that is not recorded does not.
+        """
         return self.recorded or self.steps.deferred or self.steps.training is False
 
     def next_index(self, prefix: str) -> int:
@@ -258,7 +267,10 @@ class TrainingLoop:
     # --------------------------------------------------------------------------------------------------------- losses
 
     def loss(self, name: str, value: Any, averages: bool = True) -> None:
-        """A loss that the script names. ``averages``: whether values of this name are of one kind."""
+        """Save a loss that the script names.
+
+        ``averages``: whether values of this name are of one kind.
+        """
         self._names_losses = True
         self.steps.value_arrives()
         if self._hook._is_open:
@@ -341,7 +353,10 @@ class TrainingLoop:
 
     @property
     def watches_gradients(self) -> bool:
-        """Whether gradients are taken from backward passes, because no optimizer is known to use them."""
+        """Whether gradients are taken from backward passes.
+
+        This is so if no optimizer is known to use them.
+        """
         return self.steps.takes_gradients_from_backward
 
     def gradient(self, name: str, gradient: torch.Tensor) -> None:

@@ -114,7 +114,7 @@ def test_training_that_fails_before_its_first_step_says_so_itself(run, caplog):
     assert not caplog.messages
 
 
-def test_dry_run_says_nothing(run, caplog):
+def test_dry_run_logs_nothing(run, caplog):
     with Hook(run, include_collections=["gradients"], dry_run=True) as hook:
         train(hook, 30, w="weights")
     assert not caplog.messages

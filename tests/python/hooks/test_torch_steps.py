@@ -1,4 +1,7 @@
-"""The state machine that decides when a step of a PyTorch training begins and ends. It needs no PyTorch."""
+"""Test the state machine that decides when a PyTorch step begins and ends.
+
+It needs no PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from smdwidgets.hooks.torch_steps import Level, Steps
 
 
 class Log:
-    """Notes what the state machine does: T and E begin a training or an evaluation step."""
+    """Record what the state machine does.
+
+    T and E begin a training and an evaluation step.
+    """
 
     def __init__(self, optimizers=False):
         self.events = ""
@@ -218,20 +224,20 @@ def test_evaluation_by_set_mode_is_a_step_each_pass(log):
     steps = Steps(log)
     learn(steps, "a")
     steps.mode_changed(training=False)
-    assert [forward(steps, training=False, told=True) for _ in range(3)] == [True] * 3
+    assert [forward(steps, training=False, mode_is_set=True) for _ in range(3)] == [True] * 3
     assert log.events == "T!.E.E.E"
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_evaluation_between_micro_batches(log, told):
+@pytest.mark.parametrize("mode_is_set", [True, False])
+def test_evaluation_between_micro_batches(log, mode_is_set):
     steps = Steps(log)
     steps.register("a")
     forward(steps)
     backward(steps)
-    if told:
+    if mode_is_set:
         steps.mode_changed(training=False)
-    forward(steps, training=False, told=told)
-    if told:
+    forward(steps, training=False, mode_is_set=mode_is_set)
+    if mode_is_set:
         steps.mode_changed(training=True)
     learn(steps, "a")
     learn(steps, "a")
