@@ -1,4 +1,4 @@
-"""Execute the commands of a widget's pages in the order in which they arrive, each once.
+"""Execute the commands of a widget's pages in order of arrival, each once.
 
 A request may be superseded by a newer one, and then its reply is not needed. A command changes something, so it is neither
 cancelled nor reordered. A page that gets no reply sends a command again with the same id.
@@ -15,7 +15,7 @@ KNOWN = 1000
 
 
 class CommandQueue:
-    """A queue of commands with a thread of its own, which long requests do not occupy."""
+    """A queue of commands with a separate thread, which long requests do not occupy."""
 
     def __init__(self, execute: Callable[[dict[str, Any]], None]) -> None:
         self._execute = execute
@@ -27,7 +27,9 @@ class CommandQueue:
         self._thread.submit(task, *arguments)
 
     def execute(self, command_id: str, command: dict[str, Any]) -> None:
-        """Execute a command unless it was executed before; raise the exception that it raised.
+        """Execute a command unless it was executed before.
+
+        Raises the exception that the command raised.
 
         Call this only on the queue's thread.
         """

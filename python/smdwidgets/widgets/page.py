@@ -50,7 +50,10 @@ def write_page(
 
 
 def make_page(widget: RunView, tensors: list[str] | None, limit: int, diagnosis: Diagnosis | None = None) -> str:
-    """Return the page of a widget as HTML, below the diagnosis of its run if one is given."""
+    """Return the page of a widget as HTML.
+
+    The diagnosis of the run comes first if one is given.
+    """
     script, style = bundle.text("widget.js"), bundle.text("widget.css")
     above = "" if diagnosis is None else f"{diagnosis._repr_html_()}\n"
     room = limit - len(script.encode()) - len(style.encode()) - len(above.encode()) - 4096

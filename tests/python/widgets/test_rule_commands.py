@@ -129,11 +129,11 @@ def test_pausing_is_pushed_to_every_page(panel: tuple[Any, Page]) -> None:
     page.updates.clear()
     widget.rules.pause()
 
-    def told() -> bool:
+    def all_are_paused() -> bool:
         latest = {rule["id"]: rule for head, _ in page.updates if head["kind"] == "rules" for rule in head["rules"]}
         return set(latest) == {"0/Gated", "0/Gated-2"} and all(rule["paused"] for rule in latest.values())
 
-    until(told)
+    until(all_are_paused)
 
 
 def test_a_rule_removed_in_python_is_removed_from_the_page(panel: tuple[Any, Page]) -> None:
@@ -153,7 +153,10 @@ def test_a_rule_removed_in_python_is_removed_from_the_page(panel: tuple[Any, Pag
 def test_commands_are_executed_in_order_and_none_is_dropped(
     panel: tuple[Any, Page], gates: dict[str, threading.Event]
 ) -> None:
-    """A page sends commands without waiting, and cancels requests that a newer one replaces."""
+    """A page sends commands without waiting.
+
+    It cancels requests that a newer one replaces.
+    """
     _, page = panel
     first = page.start("rule", do="add", **{"class": "Slow"}, params={}, run=0)
     rest = [

@@ -1,4 +1,6 @@
-"""Record conversations between a page and the kernel. The tests of the front end replay them.
+"""Record conversations between a page and the kernel.
+
+The tests of the front end replay them.
 
 The kernel must still say what tests/transcripts/ contains. After an intended change, write the file with::
 
@@ -65,7 +67,10 @@ def gates() -> Iterator[dict[str, threading.Event]]:
 
 
 class Recorder(Page):
-    """A page that records what it sends and receives, and the rules that it must show afterwards."""
+    """A page that records what it sends and receives.
+
+    It also records the rules that it must show afterwards.
+    """
 
     def __init__(self, widget: Any) -> None:
         super().__init__(widget)
