@@ -25,8 +25,7 @@ SUMMARY_LENGTH = 80
 SUFFIXES = (".ipynb", ".md", ".mjs", ".py", ".pyi", ".rs", ".sh", ".toml", ".ts")
 
 # Folders and files whose texts are being rewritten. Remove an entry with the last of its offenders.
-NOT_YET_REWRITTEN: tuple[str, ...] = (
-)
+NOT_YET_REWRITTEN: tuple[str, ...] = ()
 
 # Files that quote the words, and words of other projects. Each entry says why.
 EXEMPT: dict[tuple[str, str], str] = {}

@@ -1,5 +1,6 @@
-"""The trainings of the proving ground: planted faults, healthy trainings, faults on drawn networks, and doses.
+"""The trainings of the proving ground.
 
+There are planted faults, healthy trainings, faults on drawn networks, and doses.
 A case trains one network from a seed. What is drawn (a rate, a number of layers) comes from the same seed.
 
 Seeds below `REPORT_SEEDS` are for tuning limits, those from it on for reporting only. `seeds` is the one place that draws
@@ -65,7 +66,10 @@ def jump(at, factor, step, steps):
 
 
 def supervised(make):
-    """Turn a function from (setup, random generator) to a setup into the training of a case."""
+    """Turn a function that changes a setup into the training of a case.
+
+    The function takes a setup and a random generator, and returns a setup.
+    """
 
     def run(directory, seed, save_every=SAVE_EVERY, base=None):
         return train(directory, make(base or Setup(), np.random.default_rng([seed, 7])), seed, save_every)
@@ -193,7 +197,10 @@ DRAWN_HEALTHY = Case("healthy", (), train_drawn_healthy)
 
 
 def is_healthy(losses):
-    """Whether a training went well by its outcome: it learned, and ended near its best validation loss."""
+    """Whether a training went well by its outcome.
+
+    It did if it learned and ended near its best validation loss.
+    """
     return bool(np.isfinite(losses).all()) and losses[-1] < 1.1 * min(losses) and losses[-1] < 0.9 * losses[0]
 
 

@@ -1,4 +1,7 @@
-"""Train networks with one thread: theirs are too small for more, and tests run side by side."""
+"""Train networks with one thread.
+
+They are too small for more, and tests run side by side.
+"""
 
 import os
 

@@ -1,4 +1,7 @@
-"""Train the cases of the proving ground, diagnose each run in several views, and count what the diagnosis gets right."""
+"""Train the cases of the proving ground, and evaluate the diagnosis of each run.
+
+Each run is diagnosed in several views. The counts show what the diagnosis gets right.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class Said:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One training and its diagnoses by view: "all", "fifth", "scalars", and cuts by share."""
+    """One training and its diagnoses by view.
+
+    Views are "all", "fifth", "scalars", and cuts by share.
+    """
 
     group: str
     case: str
@@ -47,7 +53,10 @@ class Outcome:
     harmed: bool = True
 
     def right(self, view="all"):
-        """Whether the first finding is the cause; for a healthy training, whether there is none."""
+        """Whether the first finding is the cause.
+
+        For a healthy training, whether there is none.
+        """
         said = self.said[view]
         return said.first in self.expected if self.expected else not said.kinds
 
@@ -89,7 +98,10 @@ def diagnosed(run, wanted):
 
 @dataclass(frozen=True)
 class Task:
-    """One training to do: the place of its case in a group, the seed, and the views to diagnose."""
+    """One training to do.
+
+    It has the place of its case in a group, the seed, and the views to diagnose.
+    """
 
     group: str
     at: int
@@ -160,7 +172,10 @@ NOISES = ("independent", "AR 0.9", "AR 0.98", "t2", "log-normal")
 
 
 def null_series(noise, seed, length=400):
-    """Return a decaying loss with noise, and a validation loss that decays with it: nothing is wrong with either."""
+    """Return a decaying loss with noise, and a validation loss that decays with it.
+
+    Nothing is wrong with either.
+    """
     rng = np.random.default_rng([seed, NOISES.index(noise)])
     steps = np.arange(length) * 10
     decay = rng.uniform(0.5, 2) + rng.uniform(1, 3) * np.exp(-steps / rng.uniform(200, 1500))

@@ -1,4 +1,7 @@
-"""A small NumPy network library: dense layers, optimizers and losses, fast enough to train in half a second."""
+"""A small NumPy network library: dense layers, optimizers and losses.
+
+It is fast enough to train a network in half a second.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ ACTIVATIONS = {
 
 
 class Network:
-    """Dense layers. All parameters are views of one vector, so an optimizer updates them in a few calls."""
+    """Dense layers.
+
+    All parameters are views of one vector, so an optimizer updates them in a few calls.
+    """
 
     def __init__(self, rng, sizes, activation="relu", bias=0.0):
         self.activation, self.slope = ACTIVATIONS[activation]
@@ -43,7 +49,7 @@ class Network:
         return weights, biases
 
     def forward(self, x, dropout=0.0, rng=None):
-        """Return the input, the output of each hidden layer, and the output of the network."""
+        """Return the input, the output of each hidden layer, and the network's output."""
         outputs, self.dropped = [x], []
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             y = self.activation(outputs[-1] @ weight + bias)
@@ -55,7 +61,10 @@ class Network:
         return [*outputs, outputs[-1] @ self.weights[-1] + self.biases[-1]]
 
     def backward(self, outputs, slope):
-        """Compute the gradients from the loss's slope at the output; return the slope at the input."""
+        """Compute the gradients from the loss's slope at the output.
+
+        Return the slope at the input.
+        """
         for at in range(len(self.weights) - 1, -1, -1):
             np.matmul(outputs[at].T, slope, out=self.weight_gradients[at])
             self.bias_gradients[at][:] = slope.sum(axis=0)
@@ -112,7 +121,10 @@ def cross_entropy(logits, labels):
 
 
 def half_cross_entropy(logits, labels):
-    """Return the loss as a script in half precision computes it: the logarithm of probabilities that underflow to 0."""
+    """Return the loss as a script in half precision computes it.
+
+    It takes the logarithm of probabilities that underflow to 0.
+    """
     half = logits.astype(np.float16)
     exp = np.exp(half - half.max(axis=1, keepdims=True))
     chances = exp / exp.sum(axis=1, keepdims=True)

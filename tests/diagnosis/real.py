@@ -1,5 +1,6 @@
-"""Evaluate the diagnosis on public logs that were labelled by eye: `python tests/diagnosis/real.py LOGS`.
+"""Evaluate the diagnosis on public logs that were labelled by eye.
 
+Usage: `python tests/diagnosis/real.py LOGS`.
 The logs are not part of the repository. LOGS is a directory with one subdirectory per entry of real_labels.json, named
 after it. Logs with an even number were used for tuning, the others only for reporting.
 """

@@ -1,5 +1,6 @@
-"""Measure the diagnosis on the proving ground: `python tests/diagnosis/report.py [--logs LOGS] [--short] [--write]`.
+"""Measure the diagnosis on the proving ground.
 
+Usage: `python tests/diagnosis/report.py [--logs LOGS] [--short] [--write]`.
 Prints recall, false alarms, onset error and cause accuracy by fault beside their targets, on seeds that no limit was tuned
 on. --write also writes docs/diagnosis-figures.md. LOGS is the directory of the public logs: see real.py.
 """
@@ -47,7 +48,7 @@ class Figures:
         return sum(map(right, some)), len(some)
 
     def onset_errors(self):
-        """Return the distances of the first finding from the planted step, as shares of the run."""
+        """Return the onset errors of the first findings, as shares of the run."""
         dated = [one for one in self.groups["planted"] if one.fault_at is not None and one.right()]
         return [abs((one.said["all"].onsets[0] or 0) - one.fault_at) / one.length for one in dated]
 
@@ -122,7 +123,7 @@ class Figures:
         return lines + [f"| {name} | {' | '.join(row)} |" for name, row in cells.items()]
 
     def wrong(self):
-        """Return a line for each first finding that is not the cause, and each false alarm."""
+        """Return a line for each wrong first finding and each false alarm."""
         lines = []
         for group in GROUPS:
             for one in self.groups[group]:

@@ -1,5 +1,6 @@
-"""Networks with a planted fault, and healthy ones: the first finding is the cause, or there is none.
+"""Diagnose networks with a planted fault, and healthy ones.
 
+The first finding is the cause; healthy networks have no finding.
 One seed of each, which is one of those for tuning. `make diagnosis-report` measures all cases on other seeds.
 """
 

@@ -1,4 +1,7 @@
-"""Statistics of tensors that the diagnosis reads: right numbers, from values or reductions, in one call or many."""
+"""Test the statistics of tensors that the diagnosis reads.
+
+They are right, from values or reductions, in one call or in many.
+"""
 
 import numpy as np
 import pytest

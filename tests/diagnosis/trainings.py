@@ -1,5 +1,6 @@
-"""Trainings that save real runs through the NumPy hook: supervised networks, an RNN, a GAN and a bandit.
+"""Trainings that save real runs through the NumPy hook.
 
+There are supervised networks, an RNN, a GAN and a bandit.
 Every training is deterministic: the same setup and seed save the same run.
 """
 
@@ -26,7 +27,10 @@ def constant(step, steps):
 
 @dataclass(frozen=True)
 class Setup:
-    """The description of a supervised training: the healthy default, and what a fault changes."""
+    """The description of a supervised training.
+
+    The defaults are a healthy training; a fault changes them.
+    """
 
     widths: tuple[int, ...] = (64, 64, 64)
     activation: str = "relu"
@@ -192,7 +196,10 @@ def _step(opened, nets, optimizers, setup, data, rng, step):
 
 
 def save(hook, net, activation, outputs, prefix=""):
-    """Save what users save: the input, parameters, outputs of layers and gradients, in forward order."""
+    """Save what users save, in forward order.
+
+    That is the input, parameters, outputs of layers and gradients.
+    """
     last = len(net.weights) - 1
     if not prefix:
         hook.save_tensor("input", outputs[0], "inputs")
@@ -271,7 +278,10 @@ def train_rnn(directory, radius, clip, seed, save_every=SAVE_EVERY, steps=STEPS,
 
 
 def train_gan(directory, seed, save_every=SAVE_EVERY, steps=STEPS):
-    """Train a generator against a discriminator on a ring of points; their losses do not fall."""
+    """Train a generator against a discriminator on a ring of points.
+
+    Their losses do not fall.
+    """
     rng = np.random.default_rng(seed)
     generator, discriminator = Network(rng, (4, 32, 32, 2)), Network(rng, (2, 32, 32, 2))
     optimizers = Optimizer("adam"), Optimizer("adam")
@@ -301,7 +311,10 @@ def train_gan(directory, seed, save_every=SAVE_EVERY, steps=STEPS):
 
 
 def train_bandit(directory, seed, save_every=SAVE_EVERY, steps=STEPS):
-    """Train a policy on a contextual bandit; its loss says nothing about progress, its reward does."""
+    """Train a policy on a contextual bandit.
+
+    Its reward shows progress; its loss does not.
+    """
     rng = np.random.default_rng(seed)
     net, optimizer = Network(rng, (INPUTS, 64, CLASSES)), Optimizer("adam")
     truth = rng.normal(size=(INPUTS, CLASSES)).astype(np.float32) / np.float32(np.sqrt(INPUTS))

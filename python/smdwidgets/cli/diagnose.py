@@ -70,7 +70,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def exit_code(results: list[Diagnosis], fail_on: str, allow_unjudged: bool) -> int:
-    """Return 1 for a finding that counts, else 2 if a run has nothing to judge, else 0."""
+    """Return the exit code: 1 for a finding that counts, 2 if nothing can be judged.
+
+    Otherwise 0. A finding that counts takes precedence over a run that cannot be judged.
+    """
     counts = {"high": ("high",), "medium": ("high", "medium"), "low": ("high", "medium", "low")}[fail_on]
     for one in results:
         listed = (*one.findings, *one.notes) if fail_on == "low" else one.findings

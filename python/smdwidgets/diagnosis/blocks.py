@@ -58,7 +58,9 @@ class Blocks:
 
 
 def medians(rows: Floats) -> Floats:
-    """Return the median of each row. For few values this is several times faster than np.median.
+    """Return the median of each row.
+
+    For few values this is several times faster than np.median.
 
     >>> medians(np.array([[3.0, 1.0, 2.0], [5.0, 6.0, 4.0]])).tolist()
     [2.0, 5.0]

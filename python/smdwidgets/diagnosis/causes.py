@@ -108,7 +108,10 @@ def explained(candidates: Iterable[Candidate], first_step: int, last_step: int) 
 
 
 def _merged(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return one candidate per kind, in the order of the taxonomy: the gravest, then the earliest."""
+    """Return one candidate per kind, in the order of the taxonomy.
+
+    The gravest candidate of a kind is kept; of equally grave ones, the earliest.
+    """
     by_kind: dict[str, list[Candidate]] = {}
     for one in candidates:
         by_kind.setdefault(one.kind, []).append(one)

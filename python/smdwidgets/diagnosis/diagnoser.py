@@ -84,7 +84,10 @@ class Diagnoser:
 
 
 def _chosen(stands: list[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Return the findings to show, problems first, then by onset; and the others as notes."""
+    """Return the findings to show, problems first, then by onset.
+
+    The other findings become notes.
+    """
     sure = [one for one in stands if one.severity != "note" and one.confidence != "low"]
     sure.sort(key=lambda one: (one.severity != "problem", one.onset or 0))
     shown = sure[:MOST]

@@ -39,7 +39,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a detector sees, before causes and symptoms are told apart.
+    """What a detector sees, before causes and symptoms are distinguished.
 
     Attributes:
         kind: key of `causes.TAXONOMY`.

@@ -1,4 +1,7 @@
-"""Follow a live run: confirm findings before they are shown, and say when one no longer holds."""
+"""Follow a live run: confirm findings before they are shown.
+
+A finding that no longer holds is withdrawn.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Confirmation:
         self._shown: dict[str, Finding] = {}
 
     def update(self, diagnosis: Diagnosis, ended: bool = False) -> Diagnosis:
-        """Return a diagnosis with the findings that are confirmed, and those that were withdrawn.
+        """Return a diagnosis with the confirmed and the withdrawn findings.
 
         Once the run has ended, nothing is held back.
         """
@@ -47,7 +50,10 @@ class Confirmation:
 
 
 def following(trial: Trial, kinds: Mapping[str, str] | None = None, until: int | None = None) -> Iterator[Diagnosis]:
-    """Yield the diagnosis of a run at first, whenever its findings change, and when the run ends."""
+    """Yield the diagnosis of a run whenever its findings change.
+
+    The first diagnosis comes at once, the last one when the run ends.
+    """
     live, confirmation = Diagnoser(trial, kinds, until), Confirmation()
     said: object = None
     while True:

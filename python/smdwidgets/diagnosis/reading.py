@@ -117,7 +117,7 @@ class ScalarReader:
         return rows.steps[kept], rows.values[kept]
 
     def _renew(self, changed: set[Key]) -> None:
-        """Make the series that changed anew, with the trends of those that are judged by it."""
+        """Rebuild the series that changed, and the trends of those judged by their trend."""
         blocks = {key: found for key in changed if (found := self._blocks(self._read[key])) is not None}
         of_key = dict(zip(blocks, trends(list(blocks.values())), strict=True))
         for key in changed:
@@ -214,7 +214,10 @@ class _Taken:
         self._columns: dict[str, tuple[NDArray[Any], ...]] = {}
 
     def grown(self, name: str, *columns: NDArray[Any]) -> tuple[int, bool]:
-        """Return where new rows begin, and whether a restart changed earlier ones; remember the columns."""
+        """Return where new rows begin, and whether a restart changed earlier ones.
+
+        The columns are kept for the next call.
+        """
         known = self._columns.get(name)
         self._columns[name] = columns
         if known is None:

@@ -93,7 +93,7 @@ class Diagnosis:
 
     @property
     def summary(self) -> str:
-        """One sentence: the number of findings, that there are none, or why the run cannot be judged.
+        """One sentence: the number of findings, or why the run cannot be judged.
 
         >>> Diagnosis("runs/mlp").summary
         'Cannot tell: the run has no scalars.'
@@ -138,7 +138,10 @@ class Diagnosis:
         return self.text()
 
     def text(self, notes: bool = False) -> str:
-        """Return the diagnosis as lines of text; with notes, also what each series was taken for."""
+        """Return the diagnosis as lines of text.
+
+        Notes also state what kind each series was taken for.
+        """
         lines = [self.summary]
         for number, one in enumerate(self.findings, 1):
             lines += ["", *_lines(f"{number}. ", one.text), *_lines("   Try: ", one.try_), f"   {about(one)}"]

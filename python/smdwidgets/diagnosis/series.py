@@ -17,8 +17,9 @@ LEAST_POINTS = 10
 
 
 class SeriesBuilder:
-    """One scalar of one mode and worker: sorted by step, the value written last for each step.
+    """One scalar of one mode and worker, sorted by step.
 
+    Of several values for a step, the one written last counts.
     Values that are not finite are set aside. Appending later steps costs time proportional to their number.
     """
 
@@ -105,7 +106,10 @@ class SeriesBuilder:
         )
 
     def oriented_blocks(self, kind: Kind) -> tuple[int, Floats] | None:
-        """Return block length and medians, negated if the series should rise; None if it is not judged by its trend."""
+        """Return block length and medians, negated if the series should rise.
+
+        Return None if the series is not judged by its trend.
+        """
         values = self._values.view
         if kind not in JUDGED or len(values) < LEAST_POINTS:
             return None

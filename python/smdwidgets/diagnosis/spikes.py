@@ -76,7 +76,10 @@ class SpikeScan:
         return self._rises
 
     def _extend_limits(self, values: Floats) -> None:
-        """Compute the limits of blocks that have begun: less than the least rise above the two blocks before them."""
+        """Compute the limits of the blocks that have begun.
+
+        A limit is less than the least rise above the two blocks before.
+        """
         known, count = len(self._limits.view), (len(values) - 1) // BLOCK + 1
         if known == count:
             return

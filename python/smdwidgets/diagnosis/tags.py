@@ -43,7 +43,9 @@ _RL_RUN = _REWARD | _words("rollout rollouts epsilon episode")
 
 @lru_cache(maxsize=65536)
 def words_of(name: str) -> tuple[str, ...]:
-    """Return the words of a name in lower case, split at punctuation and at changes of case.
+    """Return the words of a name in lower case.
+
+    Names are split at punctuation and at changes of case.
 
     >>> words_of("Losses/valLoss_epoch")
     ('losses', 'val', 'loss', 'epoch')
@@ -52,7 +54,9 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def role_of(words: Iterable[str], mode: str = "") -> Role:
-    """Return the data that a series was measured on; the mode decides if the name does not.
+    """Return the data that a series was measured on.
+
+    The mode decides if the name does not.
 
     >>> role_of(("val", "loss")), role_of(("loss",), "TRAIN")
     (<Role.VALIDATION: 'validation'>, <Role.TRAINING: 'training'>)
@@ -75,7 +79,7 @@ def stem_of(words: Iterable[str]) -> tuple[str, ...]:
 
 
 class Context:
-    """What the names of a run say together: reinforcement learning and adversarial training.
+    """What all names of a run show: reinforcement learning, adversarial training.
 
     >>> Context(["train/loss", "rollout/ep_rew_mean"]).kind("train/loss")
     <Kind.RL: 'RL quantity'>
@@ -115,7 +119,10 @@ class Context:
 
 @lru_cache(maxsize=65536)
 def _known(word: str) -> str:
-    """Return a word without its trailing number, unless the number is part of a known word."""
+    """Return a word without its trailing number.
+
+    The number stays if it is part of a known word.
+    """
     if word in _METRIC or word in _RL:
         return word
     return word.rstrip("0123456789") or word

@@ -51,7 +51,10 @@ def read_tensors(run: object, until: int | None = None) -> TensorColumns:
 
 
 def tensor_reader(run: object, until: int | None = None) -> TensorReader | None:
-    """Return a reader of the tensors of a run that a hook wrote; None for logs and series in memory."""
+    """Return a reader of the tensors of a run that a hook wrote.
+
+    Return None for logs and series in memory.
+    """
     return TensorReader(run, until) if isinstance(run, Trial) and not isinstance(run, TensorBoardTrial) else None
 
 
@@ -63,7 +66,10 @@ class _Window:
     samples: int = 0
 
     def add(self, samples: int, parts: list[NDArray[Any]]) -> list[list[NDArray[Any]]] | None:
-        """Add a save; return the parts of the last saves with enough samples, or None if there are too few."""
+        """Add a save, and return the parts of the last saves.
+
+        The parts have enough samples together. Return None if there are too few.
+        """
         if self.saves and [one.shape for one in self.saves[-1][1]] != [one.shape for one in parts]:
             self.saves.clear()
             self.samples = 0
@@ -76,7 +82,10 @@ class _Window:
 
 @dataclass
 class _Rows:
-    """The columns of one tensor of a mode and worker, in portions, and what the next portion continues."""
+    """The columns of one tensor of a mode and worker, in portions.
+
+    Also holds what the next portion continues.
+    """
 
     steps: list[Steps] = field(default_factory=list)
     mode_steps: list[Steps] = field(default_factory=list)
@@ -106,7 +115,9 @@ class TensorReader:
         self.missing: dict[str, str] = {}
 
     def update(self, progress: Progress | None = None) -> TensorColumns:
-        """Read the steps that were saved since the last call; return the statistics of all steps.
+        """Read the steps that were saved since the last call.
+
+        Return the statistics of all steps.
 
         ``progress`` is called with the number of records read and their total, first for reductions, then for values.
         """
@@ -319,7 +330,10 @@ def _spread(value: NDArray[Any]) -> float:
 
 
 def _unit_columns(role: TensorRole, values: list[NDArray[Any]], window: _Window) -> dict[str, Floats]:
-    """Return the shares of dead units, saturated values and the most frequent class at each save."""
+    """Return the shares of dead units, saturated values and the most frequent class.
+
+    Each has one value per save.
+    """
     dead, saturated, majority, classes, saves = (np.full(len(values), np.nan) for _ in range(5))
     for row, value in enumerate(values):
         if value.ndim < 2 or value.shape[1] < 2 or value.shape[1] > UNITS or value.shape[-1] > UNITS:
@@ -351,7 +365,10 @@ def _unit_columns(role: TensorRole, values: list[NDArray[Any]], window: _Window)
 
 
 def _saturated(value: NDArray[Any], module: str) -> float:
-    """Return the share of values at the limits of a tanh or sigmoid; NaN for other activations."""
+    """Return the share of values at the limits of a tanh or sigmoid.
+
+    The share is NaN for other activations.
+    """
     low, high = float(value.min()), float(value.max())
     if module != "Sigmoid" and -1 <= low < 0 and high <= 1:
         return float((np.abs(value) > 0.99).mean())

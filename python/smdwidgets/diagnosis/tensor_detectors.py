@@ -1,4 +1,4 @@
-"""Detectors of faults in tensors: inputs, activations, outputs and values that are not finite.
+"""Detectors of faults in inputs, activations, outputs and non-finite values.
 
 `DETECTORS` lists all detectors that read tensors, with those of `tensor_updates` and `tensor_gradients`.
 """
@@ -217,7 +217,10 @@ def one_class(data: RunData) -> Iterator[Candidate]:
 
 
 def labels_unrelated(data: RunData) -> Iterator[Candidate]:
-    """Find a training loss that falls below guessing while the validation loss never does."""
+    """Find a validation loss that never falls below guessing.
+
+    The training loss does fall below it.
+    """
     classes = [one["classes"] for one in training(data, "output", having="classes")]
     loss = training_loss(data)
     validation = max(data.of(Kind.LOSS, role=Role.VALIDATION), key=len, default=None)

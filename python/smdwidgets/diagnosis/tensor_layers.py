@@ -25,7 +25,10 @@ __all__ = [
 
 
 def training(data: RunData, role: str, having: str | None = None) -> list[TensorColumn]:
-    """Return the tensors of a role that the first worker saved in training, in forward order."""
+    """Return the tensors of a role in training, in forward order.
+
+    Only those of the first worker that saved any.
+    """
     found = [one for one in data.tensors.select(role, having=having) if one.mode in ("TRAIN", "GLOBAL")]
     first = min((one.worker for one in found), default="")
     return [one for one in found if one.worker == first]
@@ -66,8 +69,9 @@ class Layer:
 
     @property
     def least(self) -> Floats:
-        """Smallest possible mean of the updates in each interval: they all had one direction.
+        """Smallest possible mean of the updates in each interval.
 
+        The updates reach it if they all had one direction.
         NaN where the weight only shrank, which is the work of decay.
         """
         norm, change = self.weight["l2"], self.weight["update"][1:]
@@ -81,7 +85,10 @@ class Layer:
 
     @property
     def relative_gradient(self) -> Floats:
-        """Norm of the gradient relative to the weight's, at the saves of the gradient; empty without one."""
+        """Norm of the gradient relative to the weight's, at the saves of the gradient.
+
+        Empty if the weight has no gradient.
+        """
         if self.gradient is None:
             return np.empty(0)
         at = np.searchsorted(self.weight.steps, self.gradient.steps)
@@ -92,7 +99,10 @@ class Layer:
 
 
 def layers(data: RunData) -> list[Layer]:
-    """Return the layers of a run in forward order; those with at least two whole values saved."""
+    """Return the layers of a run in forward order.
+
+    Layers with fewer than two whole saved values are left out.
+    """
     gradients = {one.order: one for one in training(data, "gradient")}
     return [
         Layer(weight, gradients.get(weight.order))
@@ -102,7 +112,10 @@ def layers(data: RunData) -> list[Layer]:
 
 
 def not_finite(column: TensorColumn) -> Floats:
-    """Return the number of values that are not finite at each save; 0 where that is unknown."""
+    """Return the number of values that are not finite at each save.
+
+    The number is 0 where it is unknown.
+    """
     count = np.nan_to_num(column["nan"]) + np.nan_to_num(column["pos_inf"]) + np.nan_to_num(column["neg_inf"])
     only_reductions = np.isnan(column["size"]) & ~np.isfinite(column["l2"])
     found: Floats = count + only_reductions

@@ -1,4 +1,4 @@
-"""Tell from its collection and its name what a tensor is, and which layer it belongs to."""
+"""Infer the role and the layer of a tensor from its collection and its name."""
 
 from __future__ import annotations
 
@@ -121,7 +121,10 @@ def _module(name: str) -> str:
 
 
 def _with_model_input(found: dict[str, TensorRole]) -> dict[str, TensorRole]:
-    """Keep the first input in forward order; the inputs of later layers are activations."""
+    """Keep the first input in forward order.
+
+    The inputs of later layers are activations.
+    """
     inputs = sorted((one.order, name) for name, one in found.items() if one.role == "input")
     plain = {name for _, name in inputs if not _IN_OR_OUTPUT.search(name)}
     for at, (_, name) in enumerate(inputs):
@@ -132,7 +135,10 @@ def _with_model_input(found: dict[str, TensorRole]) -> dict[str, TensorRole]:
 
 
 def _with_model_output(found: dict[str, TensorRole]) -> dict[str, TensorRole]:
-    """Mark the last activation in forward order as the output of the model, unless it is one of a hidden layer."""
+    """Mark the last activation in forward order as the output of the model.
+
+    It is not marked if it belongs to a hidden layer.
+    """
     activations = sorted((one.order, name) for name, one in found.items() if one.role == "activation")
     outputs = [
         name

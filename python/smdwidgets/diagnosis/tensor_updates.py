@@ -1,4 +1,7 @@
-"""Detectors of faults in updates of weights: rates, decay, frozen layers, workers that train apart."""
+"""Detectors of faults in updates of weights.
+
+They cover rates, decay, frozen layers, and workers that train apart.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ FROZEN_SAVES = 5
 
 
 def rate_too_high(data: RunData) -> Iterator[Candidate]:
-    """Find updates that are large for the weights: from the start, in a jump, or while units die."""
+    """Find updates that are large for the weights.
+
+    They are large from the start, in a jump, or while units die.
+    """
     every = layers(data)
     found = [one for one in (_high_at_start(every, data), _jump(every)) if one is not None]
     if not found:
@@ -81,7 +87,10 @@ def _jump(every: list[Layer]) -> tuple[int, Layer, float] | None:
 
 
 def rate_too_low(data: RunData) -> Iterator[Candidate]:
-    """Find weights that hardly move although their gradients are large enough, while the loss stays."""
+    """Find weights that hardly move although their gradients are large enough.
+
+    The loss stays where it is.
+    """
     every = layers(data)
     typical = [median(layer.typical) for layer in every]
     if not typical or not all(0 < one < LOW_IN_ALL for one in typical) or np.median(typical) >= LOW:
@@ -169,6 +178,99 @@ def _still(layer: Layer) -> bool:
     return not moved.any() and (gradient is None or bool((gradient["l2"] > 0).mean() > 0.5))
 
 
+<<<<<<< HEAD
+=======
+def vanishing(data: RunData) -> Iterator[Candidate]:
+    """Find gradients that shrink from layer to layer towards the input."""
+    every = [layer for layer in layers(data) if layer.gradient is not None and layer.weight["std"][0] > 0]
+    # Where the optimizer makes up for it, gradients vanish at first only.
+    found = [one for share in (1.0, EARLY) if (one := _vanishing(every, share)) is not None]
+    if found:
+        yield found[0]
+
+
+def _vanishing(every: list[Layer], share: float) -> Candidate | None:
+    rms = [_rms(layer, share) for layer in every]
+    kept = [(layer, one) for layer, one in zip(every, rms, strict=True) if np.isfinite(one) and one > 0]
+    if len(kept) < 3:
+        return None
+    (first, low), (last, high) = kept[0], kept[-1]
+    steps = np.diff(np.log([one for _, one in kept]))
+    if low / high >= VANISHING or (steps > 0).mean() < 0.7:
+        return None
+    return Candidate(
+        "vanishing",
+        "problem",
+        "high",
+        int(first.weight.steps[0]),
+        int(first.weight.steps[-1]),
+        tuple(layer.gradient.name for layer, _ in kept if layer.gradient is not None),
+        {
+            "tensor": first.gradient.name if first.gradient is not None else first.name,
+            "other": last.gradient.name if last.gradient is not None else last.name,
+            "ratio": low / high,
+        },
+        tuple(
+            Evidence(f"RMS of the gradient of `{layer.name}`: {one:.2g}", layer.name)
+            for layer, one in (kept[0], kept[-1])
+        ),
+    )
+
+
+def _rms(layer: Layer, share: float) -> float:
+    gradient = layer.gradient
+    if gradient is None:
+        return float("nan")
+    size = np.where(np.isnan(gradient["size"]), layer.weight["size"][0], gradient["size"])
+    with np.errstate(all="ignore"):
+        return _median((gradient["l2"] / np.sqrt(size))[: max(2, int(share * len(gradient)))])
+
+
+def exploding(data: RunData) -> Iterator[Candidate]:
+    """Find gradients that are far larger than their weights.
+
+    Gradients after large updates do not count, because the updates may be the reason.
+    """
+    found = []
+    every = layers(data)
+    for layer in every:
+        large = np.flatnonzero(layer.relative_gradient > EXPLODING)
+        if len(large) and layer.gradient is not None and _stays_large(layer, int(large[0])):
+            found.append((int(layer.gradient.steps[large[0]]), layer, float(layer.relative_gradient[large[0]])))
+    if not found:
+        return
+    onset, layer, ratio = min(found, key=lambda one: one[0])
+    if any((one.least[one.starts < onset] > HIGH_AT_START).any() for one in every):
+        return
+    assert layer.gradient is not None
+    yield Candidate(
+        "exploding",
+        "problem",
+        "high",
+        onset,
+        None,
+        (layer.gradient.name,),
+        {"tensor": layer.name, "ratio": ratio},
+        (
+            Evidence(
+                f"norm of the gradient of `{layer.name}` {ratio:.3g} times that of the weights",
+                layer.gradient.name,
+                curve(layer.gradient, layer.gradient.steps, layer.relative_gradient, onset),
+            ),
+        ),
+    )
+
+
+def _stays_large(layer: Layer, first: int) -> bool:
+    """Whether a gradient stays large or is lost.
+
+    A gradient that is large once and then clipped does not count.
+    """
+    ratio = layer.relative_gradient[first:]
+    return bool((~(ratio <= EXPLODING)).mean() > LASTING)
+
+
+>>>>>>> a6a3edb (Shorten docstrings of the diagnosis and its tests)
 def strong_decay(data: RunData) -> Iterator[Candidate]:
     """Find weights that shrink towards 0."""
     every = [layer for layer in layers(data) if layer.weight["std"][0] > 0]
@@ -197,6 +299,117 @@ def strong_decay(data: RunData) -> Iterator[Candidate]:
     )
 
 
+<<<<<<< HEAD
+=======
+def _overall(every: Iterable[Layer], cosine: Callable[[Layer], tuple[Steps, Floats, Floats]]) -> tuple[Steps, Floats]:
+    """Return the cosine of all layers together at each step.
+
+    It is the mean of their cosines, weighted by the products of norms.
+    """
+    total: dict[int, tuple[float, float]] = {}
+    for layer in every:
+        for step, one, weight in zip(*(part.tolist() for part in cosine(layer)), strict=True):
+            if np.isfinite(one) and np.isfinite(weight):
+                dots, norms = total.get(step, (0.0, 0.0))
+                total[step] = dots + one * weight, norms + weight
+    steps = np.array(sorted(total), dtype=np.int64)
+    return steps, np.array([total[step][0] / total[step][1] if total[step][1] else np.nan for step in steps.tolist()])
+
+
+def loss_sign(data: RunData) -> Iterator[Candidate]:
+    """Find weights that move along their gradients while the loss rises."""
+    every = [layer for layer in layers(data) if layer.gradient is not None and "along" in layer.weight]
+    if not every:
+        return
+
+    def along(layer: Layer) -> tuple[Steps, Floats, Floats]:
+        assert layer.gradient is not None
+        at = np.searchsorted(layer.gradient.steps, layer.starts)
+        norm = layer.gradient["l2"][np.minimum(at, len(layer.gradient) - 1)]
+        with np.errstate(all="ignore"):
+            return layer.starts, layer.weight["along"][1:], layer.weight["update"][1:] * norm
+
+    steps, cosine = _overall(every, along)
+    # Later, the training has diverged and its gradients are noise.
+    value = _median(cosine[: max(5, len(cosine) // 10)])
+    if value > ALONG and _rises(data, int(steps[0])):
+        what = "The weights move along the gradient instead of against it"
+    elif value < AGAINST and _only_rises(data, every):
+        what = "The weights follow the gradient, but the loss rises from the first step on"
+    else:
+        return
+    yield Candidate(
+        "loss_sign",
+        "problem",
+        "high",
+        int(steps[0]),
+        None,
+        (every[0].name,),
+        {"what": what, "tensor": every[0].name, "cosine": value},
+        (Evidence(f"cosine of update and gradient {value:.2f}", every[0].name, curve(every[0].weight, steps, cosine)),),
+    )
+
+
+def _rises(data: RunData, first: int) -> bool:
+    """Whether the training loss is lost, or higher than at the first step."""
+    loss = training_loss(data)
+    before, after = loss_between(loss, first, first), loss_between(loss, first + 1, data.last_step)
+    lost = loss is not None and bool(len(loss.lost_steps))
+    return lost or bool(len(before) and len(after) and np.median(after) > before[0])
+
+
+def _only_rises(data: RunData, every: list[Layer]) -> bool:
+    """Whether the training loss rises and never falls below its start.
+
+    Updates must be moderate at first.
+    """
+    loss = training_loss(data)
+    if loss is None or len(loss) < 4 or not loss.values[0] > 0:
+        return False
+    start = loss.values[:10]
+    small = median_of(layer.least for layer in every)[:2]
+    rising = (np.diff(start) > 0).mean() >= 0.6 and loss.values.min() >= 0.9 * start[0]
+    return bool(rising and start[-1] > 1.5 * start[0] and np.nanmax(small, initial=0) < HIGH_AND_DYING)
+
+
+def adding_up(data: RunData) -> Iterator[Candidate]:
+    """Find successive gradients that are almost the same and grow.
+
+    This happens if they are never reset.
+    """
+    every = [layer for layer in layers(data) if layer.gradient is not None and "turn" in layer.gradient]
+    if not every:
+        return
+
+    def turn(layer: Layer) -> tuple[Steps, Floats, Floats]:
+        assert layer.gradient is not None
+        norm = layer.gradient["l2"]
+        with np.errstate(all="ignore"):
+            return layer.gradient.steps[1:], layer.gradient["turn"][1:], norm[1:] * norm[:-1]
+
+    steps, cosine = _overall(every, turn)
+    if len(cosine) < 3 or _median(cosine) <= TURN:
+        return
+    norms = median_of(layer.gradient["l2"] for layer in every if layer.gradient is not None)
+    norms = norms[np.isfinite(norms)]
+    if len(norms) < 3 or np.median(norms[1:]) < 3 * norms[0]:
+        return
+    value = _median(cosine)
+    gradient = every[0].gradient
+    assert gradient is not None
+    yield Candidate(
+        "gradients_add_up",
+        "problem",
+        "medium",
+        int(gradient.steps[0]),
+        None,
+        (gradient.name,),
+        {"tensor": gradient.name, "cosine": value},
+        (Evidence(f"cosine of successive gradients {value:.2f}", gradient.name, curve(gradient, steps, cosine)),),
+    )
+
+
+>>>>>>> a6a3edb (Shorten docstrings of the diagnosis and its tests)
 def workers_apart(data: RunData) -> Iterator[Candidate]:
     """Find weights that differ between workers."""
     found = []

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Text:
-    """What is said about a kind of finding; each part has placeholders for facts of the candidate.
+    """What is said about a kind of finding.
+
+    Each part has placeholders for facts of the candidate.
 
     Attributes:
         title: the fact, one sentence without a full stop.

@@ -1,4 +1,7 @@
-"""Diagnoses of runs on disk: logs, runs of hooks, live runs, and their forms of output."""
+"""Test the diagnosis of runs on disk.
+
+The runs are logs, runs of hooks and live runs. All forms of output are tested.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ def test_live_log_equals_one_call_at_every_update(tmp_path):
     at, values = curves.steps(), curves.rising_after(0.5, height=3)
     live = None
     for begin in range(0, 400, 80):
-        # A closed writer has written everything; the next one continues in a file of its own.
+        # A closed writer has written everything; the next one continues in a new file.
         with SummaryWriter(str(tmp_path), filename_suffix=f".{begin:03d}") as writer:
             for index in range(begin, begin + 80):
                 writer.add_scalar("loss", values[index], int(at[index]))

@@ -30,7 +30,10 @@ def evidence(series: Series, text: str, begin: int | None = None, end: int | Non
 
 
 def _extremes(values: Floats) -> Steps:
-    """Return the indices of the smallest and largest value of each stretch, and of the first and last value."""
+    """Return the indices of the smallest and largest value of each stretch.
+
+    The first and the last value are always included.
+    """
     count = len(values)
     if count <= _POINTS:
         return np.arange(count)

@@ -72,7 +72,10 @@ def _never_rose(trend: Trend) -> bool:
 
 
 def _classes(data: RunData) -> tuple[int, ...]:
-    """Return the number of classes of the saved outputs; all usual ones if none were saved."""
+    """Return the number of classes of the saved outputs.
+
+    If none were saved, return all usual numbers.
+    """
     saved = {int(np.nanmax(one["classes"], initial=0)) for one in data.tensors.select("output", having="classes")}
     return tuple(sorted(saved - {0, 1})) or CLASSES
 

@@ -33,7 +33,10 @@ def overfit(data: RunData) -> Iterator[Candidate]:
 
 
 def partner(data: RunData, validation: Series) -> Series | None:
-    """Return the training series of a validation series: the same words, else a tag without a role."""
+    """Return the training series that belongs to a validation series.
+
+    It has the same kind and words. Training series are preferred to those without a role.
+    """
     same = data.training_by_words.get((validation.kind, validation.stem), [])
     if len(same) < 2:
         return same[0] if same else None

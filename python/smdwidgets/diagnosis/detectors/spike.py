@@ -38,7 +38,7 @@ class _Spike(NamedTuple):
 
 
 def spike(data: RunData) -> Iterator[Candidate]:
-    """Yield a lasting rise as a warning, repeated ones as a warning, single ones as a note."""
+    """Yield lasting and repeated rises as warnings, single ones as notes."""
     found = []
     for series in data.training_losses():
         if series.rises is not None and len(series.rises.at) and series.trend is not None:
