@@ -203,6 +203,7 @@ export function catalog(
       message: "",
       workers: ["worker_0", "worker_1"],
       last_write: null,
+      restarted_at: null,
       append,
       tensors,
       collections,

@@ -13,8 +13,8 @@ import { resolveAxes, resolveFixed } from "../src/data/matrix";
 import { Store } from "../src/data/store";
 import { colourPixels } from "../src/draw/heatmap";
 import { table } from "../src/lib/colour";
-import { encode } from "../src/protocol/packet";
-import type { FramesHead, SectionRequest } from "../src/protocol/types";
+import { decode, encode } from "../src/protocol/packet";
+import type { CatalogHead, FramesHead, SectionRequest } from "../src/protocol/types";
 import { sliceText } from "../src/session/python-code";
 import { resolveStep } from "../src/session/session";
 
@@ -201,4 +201,24 @@ test("the slice in view as Python code", () => {
   expect(sliceText(2, [0, 1], [0, 0], [3, 9, 0, 4])).toBe("[3:9, 0:4]");
   expect(sliceText(3, [2, 1], [5, 0, 0])).toBe("[5].T");
   expect(sliceText(1, [0], [0])).toBe("");
+});
+
+test("a run that was started again replaces what was loaded of the earlier one", () => {
+  const store = new Store();
+  const weight = TENSORS.find((tensor) => tensor.name === "fc1.weight");
+  if (!weight) throw new Error("no tensor");
+  const again = (buffer: ArrayBuffer, restarted_at: number | null) => {
+    const { head, arrays } = decode(buffer);
+    store.addPacket({ head: { ...head, restarted_at } as CatalogHead, arrays });
+  };
+  again(catalog(0), null);
+  again(catalog(1), null);
+  store.addPackets([plan(weight, 0, ""), plan(weight, 1, "")]);
+  again(catalog(0, { append: true, from: 1200, last: 1210 }), null);
+  expect(store.findFrames(0, "fc1.weight", "")).toBeDefined();
+  again(catalog(0, { last: 50 }), 1.7e9);
+  expect(store.findFrames(0, "fc1.weight", "")).toBeUndefined();
+  expect(store.findFrames(1, "fc1.weight", "")).toBeDefined();
+  expect([...(store.runs.get(0)?.steps ?? [])]).toEqual([0, 10, 20, 30, 40, 50]);
+  expect(store.restarts).toBe(1);
 });

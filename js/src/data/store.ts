@@ -79,8 +79,10 @@ export class Store {
   /** Message of the last packet that could not be decoded. */
   packetError = "";
   version = 0;
-  readonly #tiles: Tile[] = [];
-  readonly #values: Values[] = [];
+  /** How often a run was replaced by another one in the same place; its data was dropped. */
+  restarts = 0;
+  #tiles: Tile[] = [];
+  #values: Values[] = [];
   readonly #listeners = new Set<() => void>();
   readonly #axes = new Map<string, { version: number; axis: Axis }>();
 
@@ -190,8 +192,19 @@ export class Store {
     return { mode: found.modes[i] as number, modeStep: found.modeSteps[i] as number };
   }
 
+  /** Drops the data of a run. */
+  #drop(run: number) {
+    for (const key of [...this.tensors.keys()]) if (key.startsWith(`${run}\n`)) this.tensors.delete(key);
+    for (const key of [...this.series.keys()]) if (key.startsWith(`${run}\n`)) this.series.delete(key);
+    this.#tiles = this.#tiles.filter(({ head }) => head.run !== run);
+    this.#values = this.#values.filter(({ head }) => head.run !== run);
+    this.restarts++;
+  }
+
   #catalog(head: CatalogHead, arrays: Blocks) {
-    const before = head.append ? this.runs.get(head.run) : undefined;
+    const earlier = this.runs.get(head.run);
+    if (earlier && earlier.head.restarted_at !== head.restarted_at) this.#drop(head.run);
+    const before = head.append ? earlier : undefined;
     const names = before?.names ?? [];
     // A spread would exceed the argument limit for a long list.
     for (const name of head.tensors) names.push(name);

@@ -96,3 +96,10 @@ export function compactCount(n: number): string {
     if (Math.abs(n) >= size) return `${Number((n / size).toPrecision(2))}${unit}`;
   return String(Number(n.toPrecision(3)));
 }
+
+/** The local time of day of a Unix time, with the date if it is another day. */
+export function clockTime(seconds: number, now = new Date()): string {
+  const date = new Date(seconds * 1000);
+  const time = date.toTimeString().slice(0, 8);
+  return date.toDateString() === now.toDateString() ? time : `${date.toDateString()} ${time}`;
+}

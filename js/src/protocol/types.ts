@@ -203,6 +203,8 @@ export interface CatalogHead {
   message: string;
   workers: string[];
   last_write: number | null;
+  /** when another run was started in the same place, in Unix seconds */
+  restarted_at: number | null;
   append: boolean;
   tensors: string[];
   collections: Record<string, number[]>;

@@ -35,12 +35,15 @@ export class DataRequester {
   readonly #requested = new Map<Role, string>();
   #series = "";
   #reconnections = 0;
+  #restarts = 0;
 
   constructor(private readonly session: Session) {}
 
   update(scene: Scene): void {
-    if (this.#reconnections !== this.session.reconnections) {
-      this.#reconnections = this.session.reconnections;
+    const { store, reconnections } = this.session;
+    if (this.#reconnections !== reconnections || this.#restarts !== store.restarts) {
+      this.#reconnections = reconnections;
+      this.#restarts = store.restarts;
       this.#requested.clear();
       this.#series = "";
     }

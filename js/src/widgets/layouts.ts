@@ -2,7 +2,7 @@
 
 import { isScalar } from "../data/tensor-view";
 import { h, Select, setAttributes, setText, setVisible, Toggle } from "../lib/dom";
-import { count, plural, truncate } from "../lib/format";
+import { clockTime, count, plural, truncate } from "../lib/format";
 import type { Kind, PanelName } from "../protocol/types";
 import { NO_KERNEL } from "../session/client";
 import type { Scene } from "../session/session";
@@ -146,6 +146,7 @@ class RunBar implements Part {
       ? [
           plural(run.steps.length, "step"),
           plural(run.names.length, "tensor"),
+          head?.restarted_at ? `Run restarted at ${clockTime(head.restarted_at)}` : "",
           head && head.workers.length > 1 ? `${count(head.workers.length)} workers` : "",
         ]
       : [];

@@ -29,6 +29,12 @@ class SentState:
     names: list[str] = field(default_factory=list)
     workers: list[str] = field(default_factory=list)
     status: tuple[str, str] = ("", "")
+    restarts: int = 0
+
+    def start_over(self, restarts: int) -> None:
+        """Forget what was sent of an earlier run in the same place."""
+        self.steps, self.names, self.workers, self.status = array("q"), [], [], ("", "")
+        self.restarts = restarts
 
     def unsent_steps(self, steps: list[int]) -> list[int]:
         """Return the steps that were not sent yet. ``steps`` are ascending."""
@@ -62,6 +68,8 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
     The list is empty if nothing changed.
     """
     with no_refresh(trial):
+        if sent.restarts != trial.restarts:
+            sent.start_over(trial.restarts)
         steps = trial.steps(show_incomplete_steps=True)
         if steps and steps[-1] > LARGEST_STEP:
             beyond = sum(step > LARGEST_STEP for step in steps)
@@ -88,6 +96,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
             "message": message,
             "workers": trial.workers(),
             "last_write": None,
+            "restarted_at": trial.restarted_at,
         }
         sent.workers = head["workers"]
         collections = _collections(trial, [*sent.names, *new_names], len(sent.names)) if new_names else {}
@@ -143,6 +152,7 @@ def status_packets(trial: Trial, sent: SentState, status: str, message: str) -> 
         "message": message[:2000],
         "workers": sent.workers,
         "last_write": None,
+        "restarted_at": trial.restarted_at,
         "append": True,
         "tensors": [],
         "collections": {},

@@ -52,6 +52,8 @@ class Measurements:
     def __init__(self, trial: Trial, cache_bytes: int = CACHE_BYTES) -> None:
         # A weak reference, because the global registry of measurements must not keep the trial alive.
         self._trial = weakref.ref(trial)
+        #: `trial.restarts` of the run that was measured.
+        self.restarts = trial.restarts
         self._lock = threading.RLock()
         self._tables: OrderedDict[tuple[Selector, int], StepTable] = OrderedDict()
         self._derived: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
@@ -370,7 +372,7 @@ def measurements_of(trial: Trial) -> Measurements:
     """
     with _all_lock:
         known = _all.get(id(trial))
-        if known is not None and known[0]() is trial:
+        if known is not None and known[0]() is trial and known[1].restarts == trial.restarts:
             return known[1]
         key = id(trial)
         found = Measurements(trial)

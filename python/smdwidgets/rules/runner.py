@@ -64,7 +64,10 @@ class RuleRunner:
         self.trial = trial
         self.follow = follow
         self.stop_at_first = stop_at_first
+        self._range = start_step, end_step
         self._poller = StepPoller(trial, start_step, end_step)
+        #: `trial.restarts` of the run that is evaluated.
+        self._restarts = trial.restarts
         #: Steps seen so far. Only the background thread appends.
         self._seen = array("q")
         #: Number of evaluated steps for each rule.
@@ -279,6 +282,8 @@ class RuleRunner:
 
     def _work(self) -> None:
         try:
+            if self.trial.restarts != self._restarts:
+                self._start_over()
             while self._active():
                 self._changed.clear()
                 self._wake.clear()
@@ -309,9 +314,33 @@ class RuleRunner:
                     self._idle.set()
                     self._publisher.publish_idle()
 
+    def check_replaced(self) -> None:
+        """Evaluate all steps again if another run was started in the directory of the run.
+
+        A runner that is running checks this itself.
+        """
+        with self._lock:
+            if self.trial.restarts != self._restarts and self._thread is not None and self._idle.is_set():
+                self._begin()
+
+    def _start_over(self) -> None:
+        """Discard the results of the earlier run, and the state that rules hold of it."""
+        with self._lock:
+            self._restarts = self.trial.restarts
+            self._poller = StepPoller(self.trial, *self._range)
+            self._seen = array("q")
+            for evaluation in self._evaluations.values():
+                evaluation.restart(recreate_rule(evaluation.rule, {}))
+                self._at[evaluation.name] = 0
+                self._publish(RuleEvent(evaluation.name, None, "restarted"))
+
     def _poll(self) -> None:
         if not self._poller.ended and not (self._seen and not self.follow):
-            self._seen.extend(self._poller.poll())
+            new = self._poller.poll()
+            if self.trial.restarts != self._restarts:
+                self._start_over()
+                new = self._poller.poll()
+            self._seen.extend(new)
             for trial in {id(each): each for rule in self._active() for each in rule.rule.other_trials or ()}.values():
                 trial.steps()  # refreshes the other trials, which are not refreshed while a step is judged
 

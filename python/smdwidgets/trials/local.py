@@ -19,6 +19,7 @@ from smdwidgets import _core
 from smdwidgets.exceptions import RunNotFound
 from smdwidgets.run_end import END_FILE
 from smdwidgets.storage.local import LocalStorage
+from smdwidgets.trials.first_files import FirstFiles
 from smdwidgets.trials.run import Getter
 from smdwidgets.trials.smdebug_run import SmdebugRun
 from smdwidgets.trials.tensorboard_layout import is_event_file
@@ -48,7 +49,6 @@ class LocalRun(SmdebugRun):
         lazy: bool | None = None,
     ) -> None:
         super().__init__(LocalStorage(root), first_step, end_step, lazy)
-        self.files = _core.Files(self.path)
         self._collections_dir = os.path.join(self.path, "collections", "000000000")
         self._end = os.path.join(self.path, END_FILE)
 
@@ -68,7 +68,20 @@ class LocalRun(SmdebugRun):
                 )
             raise RunNotFound(self.path, "the directory contains none of collections/, index/ and events/")
 
+    def start_over(self) -> None:
+        super().start_over()
+        self.files = _core.Files(self.path)
+        self._first_files = FirstFiles(self.path)
+        self._workers = -1
+
+    def replaced_at(self) -> float | None:
+        return self._first_files.replaced_at()
+
     def _list(self) -> int:
+        workers = len(self.catalog.workers())
+        if workers != self._workers or not workers:
+            self._workers = workers
+            self._first_files.remember()
         return self.catalog.list_local(self.path)
 
     def _load(self, steps: Sequence[int] | None) -> None:

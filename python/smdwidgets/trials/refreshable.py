@@ -26,6 +26,8 @@ T = TypeVar("T")
 WAIT_FOR_COLLECTIONS = 600.0
 #: Seconds after which that wait is logged.
 _LOG_WAIT_AFTER = 1.0
+#: Seconds between two checks of an ended run for another run in the same place.
+_CHECK_ENDED_EVERY = 1.0
 
 
 class RefreshableTrial:
@@ -47,6 +49,11 @@ class RefreshableTrial:
         self.logger: logging.Logger = logger
         #: Whether the run has ended and all steps are known. If so, refreshing stops.
         self.loaded_all_steps = False
+        #: Number of times that another run was found in the same place; everything read before was dropped.
+        self.restarts = 0
+        #: When the latest of these runs started, in Unix seconds, or None.
+        self.restarted_at: float | None = None
+        self._next_check = 0.0
         self.num_workers = 1
         self.collection_manager = CollectionManager()
         self._run = run
@@ -176,10 +183,34 @@ class RefreshableTrial:
         """Check for new steps unless refreshing is off or all steps are known."""
         if self._closed:
             self._refuse()
-        if self.loaded_all_steps or not self.dynamic_refresh:
+        if not self.dynamic_refresh:
             return
+        if self.loaded_all_steps:
+            if time.monotonic() < self._next_check:
+                return
+            self._next_check = time.monotonic() + _CHECK_ENDED_EVERY
+            if self._run.replaced_at() is None:
+                return
         with self._refreshing:
+            self._check_replaced()
             self._refresh_or_finish()
+
+    def _check_replaced(self) -> None:
+        """Drop everything that was read if another run was written to the same place."""
+        at = self._run.replaced_at()
+        if at is None:
+            return
+        self.logger.info("%s: another run was started in %s; reading it", shown(self.name), shown(self.path))
+        self._run.start_over()
+        self._complete = Completeness()
+        self._memo = {}
+        self._logged_problems = set()
+        self.collection_manager = CollectionManager()
+        self._collection_workers = frozenset()
+        self.num_workers = 1
+        self.loaded_all_steps = False
+        self.restarted_at = at
+        self.restarts += 1
 
     def _refresh_or_finish(self) -> None:
         # Another thread may have finished meanwhile; an extra refresh of an ended run is harmless.
@@ -202,6 +233,7 @@ class RefreshableTrial:
         with self._refreshing:
             if self._closed:
                 self._refuse()
+            self._check_replaced()
             self._read_collections()
             self._run.refresh()
             self._after_refresh()
@@ -249,7 +281,7 @@ class RefreshableTrial:
     def _cached(self, key: object, make: Callable[[], T]) -> T:
         """Return ``make()``, cached until the run grows."""
         # Read before calling make, so that steps added meanwhile invalidate the result.
-        now = (self._run.index.generation, self._complete.until)
+        now = (self.restarts, self._run.index.generation, self._complete.until)
         known = self._memo.get(key)
         if known is not None and known[0] == now:
             answer: T = known[1]

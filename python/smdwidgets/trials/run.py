@@ -136,6 +136,14 @@ class Run(ABC):
         """Return how the run ended, or None if it has not ended."""
         return None if self.end_age() is None else RunEnd()
 
+    def replaced_at(self) -> float | None:
+        """Return when another run started in the same place, in Unix seconds, or None if it is the same run."""
+        return None
+
+    def start_over(self) -> None:
+        """Forget everything that was read. ``index`` and ``getter`` are new objects afterwards."""
+        raise NotImplementedError
+
     @abstractmethod
     def collections(self) -> CollectionFiles | None:
         """Return the merged collection files, or None if nothing is new."""

@@ -44,11 +44,16 @@ class SmdebugRun(Run):
     ) -> None:
         self.path = storage.url
         self.storage = storage
-        self.catalog = _core.Catalog(first_step, end_step)
-        self.index = self.catalog
+        self._range = first_step, end_step
         self._lazy = lazy
-        self._partly_read = False
         self._loading = threading.Lock()
+        self.start_over()
+
+    def start_over(self) -> None:
+        self.catalog = _core.Catalog(*self._range)
+        self.index = self.catalog
+        self.settled = -1
+        self._partly_read = False
         self._collections_read: object = None
         #: The workers that have written a collection file.
         self._known_workers: frozenset[str] = frozenset()

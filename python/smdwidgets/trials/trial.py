@@ -81,6 +81,13 @@ class Trial(RunQueries):
             tensor._close()
         super().close()
 
+    def _check_replaced(self) -> None:
+        before = self.restarts
+        super()._check_replaced()
+        if self.restarts != before:
+            for tensor in list(self._tensors.values()):
+                tensor._bind()
+
     def run_end(self) -> RunEnd | None:
         """Return how the training ended, or None while there is no end marker.
 
@@ -487,9 +494,13 @@ class Tensor:
     def __init__(self, name: str, trial: Trial) -> None:
         self.name = name
         self.trial = trial
-        self._index = trial._run.index
-        self._resolver = StepResolver(trial, name)
-        self._fetch = trial._run.getter()
+        self._bind()
+
+    def _bind(self) -> None:
+        """Read from the trial's current index."""
+        self._index = self.trial._run.index
+        self._resolver = StepResolver(self.trial, self.name)
+        self._fetch = self.trial._run.getter()
 
     def passing(self) -> Tensor:
         """Return a tensor that does not cache, for values that are read once."""

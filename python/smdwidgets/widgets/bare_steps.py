@@ -17,6 +17,8 @@ class BareSteps(Trial):
     def __init__(self, steps: Iterable[int]) -> None:
         self.name = self.path = "steps"
         self.loaded_all_steps = True
+        self.restarts = 0
+        self.restarted_at = None
         self._steps = sorted({int(step) for step in steps})
         if self._steps and self._steps[0] < 0:
             raise ValueError(f"invalid step {self._steps[0]}; steps must not be negative")

@@ -29,9 +29,7 @@ class CommandQueue:
     def execute(self, command_id: str, command: dict[str, Any]) -> None:
         """Execute a command unless it was executed before.
 
-        Raises the exception that the command raised.
-
-        Call this only on the queue's thread.
+        Raises the exception that the command raised. Call this only on the queue's thread.
         """
         if command_id not in self._outcomes:
             try:

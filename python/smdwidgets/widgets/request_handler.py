@@ -106,6 +106,8 @@ class RequestHandler:
         self._streams: dict[str, FrameStream] = {}
         self._bins: dict[Any, Bins] = {}
         self._lines = Lines([])
+        #: `Trial.restarts` of the runs of which the pages know.
+        self._restarts = [trial.restarts for trial in self.trials]
         self._last_update = 0.0
         self._closed = threading.Event()
         self._handlers: dict[str, Callable[[dict[str, Any], Reply], None]] = {
@@ -184,8 +186,7 @@ class RequestHandler:
         with self.rules.in_order():
             rules = self.rules.full_update()
             reply.answer(rules, live=self._queue.push_mode, heartbeat=HEARTBEAT if live else 0)
-        if live:
-            poller.add(self)
+        poller.add(self)
 
     def _frames(self, request: dict[str, Any], reply: Reply) -> None:
         role = "compare" if request.get("role") == "compare" else "main"
@@ -297,7 +298,10 @@ class RequestHandler:
         return any(not trial.loaded_all_steps for trial in self.trials) or self.rules.active
 
     def poll(self) -> bool:
-        """Send what is new since the last poll; return whether more may follow."""
+        """Send what is new since the last poll; return whether more may follow.
+
+        Another run can start in the directory of a run that has ended.
+        """
         if self._closed.is_set():
             return False
         posted = False
@@ -311,16 +315,21 @@ class RequestHandler:
                 self._queue.post({"kind": "news"}, group)
                 posted = True
         now = time.monotonic()
-        if not posted and now - self._last_update >= HEARTBEAT:
+        live = self._is_live()
+        if live and not posted and now - self._last_update >= HEARTBEAT:
             self._queue.post({"kind": "news"}, [])
             posted = True
         if posted:
             self._last_update = now
-        return self._is_live()
+        return True
 
     def _updates(self) -> Iterator[bytes]:
         for trial, sent in zip(self.trials, list(self._sent), strict=True):
-            yield from self._poll_trial(trial, sent)
+            packets = self._poll_trial(trial, sent)
+            if sent.restarts != self._restarts[sent.run]:
+                self._restarts[sent.run] = sent.restarts
+                self._start_over()
+            yield from packets
         with self._lock:
             streams, lines = list(self._streams.values()), self._lines
         try:
@@ -330,6 +339,14 @@ class RequestHandler:
         except Exception:  # the run's status packet contains the error, and must be sent
             logger.debug("cannot update frames and curves", exc_info=True)
 
+    def _start_over(self) -> None:
+        """Drop what was made of an earlier run; the page sends its requests again."""
+        with self._lock:
+            for cancelled in self._pending.values():
+                cancelled.set()
+            self._streams, self._bins, self._lines = {}, {}, Lines([])
+        self.rules.check_replaced()
+
     @staticmethod
     def _poll_trial(trial: Trial, sent: SentState) -> list[bytes]:
         try:
@@ -337,8 +354,9 @@ class RequestHandler:
             if path.is_absolute() and not path.exists():
                 # A refresh alone would not fail, because data that was read before is still in memory.
                 return status_packets(trial, sent, "gone", "the directory no longer exists")
-            if not trial.loaded_all_steps:
-                trial.maybe_refresh()
+            trial.maybe_refresh()
+            if sent.status == ("ended", "") and trial.loaded_all_steps and sent.restarts == trial.restarts:
+                return []
             return overview(trial, sent)
         except FileNotFoundError as error:
             return status_packets(trial, sent, "gone", str(error))

@@ -74,6 +74,11 @@ class RuleController:
         for runner in self.runners.values():
             runner.stop(timeout=0)
 
+    def check_replaced(self) -> None:
+        """Evaluate runs again that another run has replaced."""
+        for runner in self.runners.values():
+            runner.check_replaced()
+
     def firing_steps(self, run: int = 0) -> list[int]:
         """Return the steps at which any rule fired."""
         runner = self.runners.get(run)

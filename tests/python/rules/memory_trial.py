@@ -66,6 +66,7 @@ class MemoryTrial:
     def __init__(self, **collections: Sequence[str]) -> None:
         self.name, self.path = "memory", "memory://run"
         self.loaded_all_steps = True
+        self.restarts = 0
         self.data: dict[int, dict[str, dict[str, Any]]] = {}
         self._modes: dict[int, tuple[modes, int]] = {}
         self._collections = {name: list(members) for name, members in collections.items()}

@@ -17,7 +17,7 @@ from smdwidgets.rules import Rule
 from smdwidgets.widgets.rule_controller import RuleController
 
 
-class Gated(Rule):
+class Waiting(Rule):
     """Waits at every step until its gate is open."""
 
     gates: dict[str, threading.Event] = {}
@@ -36,7 +36,7 @@ class Slow(Rule):
 
     def __init__(self, base_trial: Any, gate: str = "slow") -> None:
         super().__init__(base_trial)
-        assert Gated.gates[gate].wait(60)
+        assert Waiting.gates[gate].wait(60)
 
     def invoke_at_step(self, step: int) -> bool:
         return False
@@ -44,9 +44,9 @@ class Slow(Rule):
 
 @pytest.fixture(autouse=True)
 def gates() -> Iterator[dict[str, threading.Event]]:
-    Gated.gates = {name: threading.Event() for name in ("a", "b", "slow")}
-    yield Gated.gates
-    for gate in Gated.gates.values():
+    Waiting.gates = {name: threading.Event() for name in ("a", "b", "slow")}
+    yield Waiting.gates
+    for gate in Waiting.gates.values():
         gate.set()
 
 
@@ -74,40 +74,40 @@ def shown(page: Page) -> dict[str, dict[str, Any]]:
 @pytest.fixture
 def panel(run: Path) -> Iterator[tuple[Any, Page]]:
     trial = smdwidgets.create_trial(run)
-    widget = smdwidgets.RulePanel(trial, [Gated(trial, "a"), Gated(trial, "b")])
+    widget = smdwidgets.RulePanel(trial, [Waiting(trial, "a"), Waiting(trial, "b")])
     yield widget, Page(widget)
     widget.close()
 
 
 def test_stop_and_pause_act_on_one_rule(panel: tuple[Any, Page], gates: dict[str, threading.Event]) -> None:
     _, page = panel
-    assert page.ask("rule", do="stop", rule="0/Gated")[0]["kind"] == "answer"
+    assert page.ask("rule", do="stop", rule="0/Waiting")[0]["kind"] == "answer"
     for gate in gates.values():
         gate.set()
-    until(lambda: shown(page)["0/Gated-2"]["status"] == "NoIssuesFound")
+    until(lambda: shown(page)["0/Waiting-2"]["status"] == "NoIssuesFound")
     rules = shown(page)
-    assert (rules["0/Gated"]["status"], rules["0/Gated"]["active"]) == ("Stopped", False)
-    assert rules["0/Gated"]["done"] <= 1
-    assert rules["0/Gated-2"]["done"] == 20
+    assert (rules["0/Waiting"]["status"], rules["0/Waiting"]["active"]) == ("Stopped", False)
+    assert rules["0/Waiting"]["done"] <= 1
+    assert rules["0/Waiting-2"]["done"] == 20
 
 
 def test_a_paused_rule_is_shown_as_paused_and_resumes(
     panel: tuple[Any, Page], gates: dict[str, threading.Event]
 ) -> None:
     _, page = panel
-    page.ask("rule", do="pause", rule="0/Gated")
+    page.ask("rule", do="pause", rule="0/Waiting")
     rules = shown(page)
-    assert rules["0/Gated"]["paused"]
-    assert not rules["0/Gated-2"]["paused"]
+    assert rules["0/Waiting"]["paused"]
+    assert not rules["0/Waiting-2"]["paused"]
     for gate in gates.values():
         gate.set()
-    until(lambda: shown(page)["0/Gated-2"]["status"] == "NoIssuesFound")
-    assert shown(page)["0/Gated"]["status"] == "InProgress"
-    page.ask("rule", do="start", rule="0/Gated")
-    until(lambda: shown(page)["0/Gated"]["status"] == "NoIssuesFound")
+    until(lambda: shown(page)["0/Waiting-2"]["status"] == "NoIssuesFound")
+    assert shown(page)["0/Waiting"]["status"] == "InProgress"
+    page.ask("rule", do="start", rule="0/Waiting")
+    until(lambda: shown(page)["0/Waiting"]["status"] == "NoIssuesFound")
     rules = shown(page)
-    assert rules["0/Gated"]["done"] == 20
-    assert not rules["0/Gated"]["paused"]
+    assert rules["0/Waiting"]["done"] == 20
+    assert not rules["0/Waiting"]["paused"]
 
 
 def test_a_runner_paused_in_python_resumes_from_the_panel(
@@ -118,9 +118,9 @@ def test_a_runner_paused_in_python_resumes_from_the_panel(
     assert all(rule["paused"] for rule in shown(page).values())
     for gate in gates.values():
         gate.set()
-    page.ask("rule", do="start", rule="0/Gated-2")
-    until(lambda: shown(page)["0/Gated-2"]["status"] == "NoIssuesFound")
-    assert shown(page)["0/Gated"]["paused"]
+    page.ask("rule", do="start", rule="0/Waiting-2")
+    until(lambda: shown(page)["0/Waiting-2"]["status"] == "NoIssuesFound")
+    assert shown(page)["0/Waiting"]["paused"]
 
 
 def test_pausing_is_pushed_to_every_page(panel: tuple[Any, Page]) -> None:
@@ -131,7 +131,7 @@ def test_pausing_is_pushed_to_every_page(panel: tuple[Any, Page]) -> None:
 
     def all_are_paused() -> bool:
         latest = {rule["id"]: rule for head, _ in page.updates if head["kind"] == "rules" for rule in head["rules"]}
-        return set(latest) == {"0/Gated", "0/Gated-2"} and all(rule["paused"] for rule in latest.values())
+        return set(latest) == {"0/Waiting", "0/Waiting-2"} and all(rule["paused"] for rule in latest.values())
 
     until(all_are_paused)
 
@@ -140,10 +140,10 @@ def test_a_rule_removed_in_python_is_removed_from_the_page(panel: tuple[Any, Pag
     widget, page = panel
     page.ask("hello", protocol=1, again=False)
     page.updates.clear()
-    widget.rules.remove("Gated")
+    widget.rules.remove("Waiting")
     until(
         lambda: any(
-            not head["append"] and [rule["id"] for rule in head["rules"]] == ["0/Gated-2"]
+            not head["append"] and [rule["id"] for rule in head["rules"]] == ["0/Waiting-2"]
             for head, _ in page.updates
             if head["kind"] == "rules"
         )
@@ -163,7 +163,7 @@ def test_commands_are_executed_in_order_and_none_is_dropped(
         page.start("rule", do="pause", rule="0/Slow"),
         page.start("rule", do="start", rule="0/Slow"),
         page.start("rule", do="stop", rule="0/Slow"),
-        page.start("rule", do="remove", rule="0/Gated-2"),
+        page.start("rule", do="remove", rule="0/Waiting-2"),
     ]
     for number in [first, *rest]:
         page.cancel(number)
@@ -173,7 +173,7 @@ def test_commands_are_executed_in_order_and_none_is_dropped(
     gates["a"].set()
     gates["b"].set()
     until(lambda: {id: rule["status"] for id, rule in shown(page).items()}.get("0/Slow") == "Stopped")
-    assert sorted(shown(page)) == ["0/Gated", "0/Slow"]
+    assert sorted(shown(page)) == ["0/Slow", "0/Waiting"]
 
 
 def test_a_command_does_not_wait_for_requests(panel: tuple[Any, Page], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_a_command_does_not_wait_for_requests(panel: tuple[Any, Page], monkeypat
     for _ in range(8):  # more than there are threads
         page.start("values")
     try:
-        assert page.ask("rule", do="pause", rule="0/Gated")[0]["kind"] == "answer"
+        assert page.ask("rule", do="pause", rule="0/Waiting")[0]["kind"] == "answer"
     finally:
         busy.set()
 
@@ -244,13 +244,13 @@ def test_a_run_that_does_not_exist_is_an_error(run: Path, number: object) -> Non
 def test_rules_added_from_the_panel_end_with_the_widget(run: Path, gates: dict[str, threading.Event]) -> None:
     widget = smdwidgets.explore(run, rules=None)
     page = Page(widget)
-    page.ask("rule", do="add", **{"class": "Gated"}, run=0)
+    page.ask("rule", do="add", **{"class": "Waiting"}, run=0)
     runner = widget.rules
-    assert [each.name for each in runner] == ["Gated"]
+    assert [each.name for each in runner] == ["Waiting"]
     widget.close()
     gates["a"].set()
     assert runner.wait(60)
-    assert runner.status == {"Gated": "Stopped"}
+    assert runner.status == {"Waiting": "Stopped"}
 
 
 def test_an_export_does_not_hide_outcomes_from_the_page(

@@ -136,6 +136,8 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Record
     monkeypatch.setattr(request_handler.poller, "add", lambda widget: None)  # `news` polls
     monkeypatch.setattr(request_handler, "HEARTBEAT", 1e9)
     trial = smdwidgets.create_trial(end(root))
+    trial.maybe_refresh()
+    assert trial.loaded_all_steps
     widget = smdwidgets.RulePanel(trial, [Gated(trial, "first"), Gated(trial, "second"), "LossNotDecreasing"])
     yield Recorder(widget)
     widget.close()
