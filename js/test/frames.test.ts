@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { catalog, counts, frames, plan, rules, TENSORS, values } from "../demo/canned";
+import { cannedRules, catalog, counts, frames, plan, rules, TENSORS, values } from "../demo/canned";
 import {
   type Image,
   imageKey,
@@ -221,4 +221,25 @@ test("a run that was started again replaces what was loaded of the earlier one",
   expect(store.findFrames(1, "fc1.weight", "")).toBeDefined();
   expect([...(store.runs.get(0)?.steps ?? [])]).toEqual([0, 10, 20, 30, 40, 50]);
   expect(store.restarts).toBe(1);
+});
+
+test("fired steps are those of one run, also if another run has as many changes", () => {
+  const store = new Store();
+  const [rule] = cannedRules();
+  if (!rule) throw new Error("no rule");
+  const other = { ...rule, info: { ...rule.info, id: "1/ExplodingTensor", run: 1 } };
+  const at = (step: number) => (each: number) => (each === step ? 2 : 1);
+  store.addPackets([
+    rules([
+      { ...rule, outcome: at(100) },
+      { ...other, outcome: at(200) },
+    ]),
+  ]);
+  const [first, second] = [store.firedSteps(0), store.firedSteps(1)];
+  expect(first.key).not.toBe(second.key);
+  expect([[...first.steps()], [...second.steps()]]).toEqual([[100], [200]]);
+  store.addPackets([rules([other])]);
+  store.addPackets([rules([{ ...rule, outcome: at(300) }, other])]);
+  expect(store.firedSteps(0).key).not.toBe(first.key);
+  expect([...store.firedSteps(0).steps()]).toEqual([300]);
 });

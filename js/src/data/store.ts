@@ -81,6 +81,7 @@ export class Store {
   version = 0;
   /** How often a run was replaced by another one in the same place; its data was dropped. */
   restarts = 0;
+  #ruleChanges = 0;
   #tiles: Tile[] = [];
   #values: Values[] = [];
   readonly #listeners = new Set<() => void>();
@@ -154,6 +155,18 @@ export class Store {
 
   findFrames(run: number, tensor: string, worker: string): TensorFrames | undefined {
     return this.tensors.get(tensorKey(run, tensor, worker));
+  }
+
+  /** The steps at which rules of a run fired, ascending, and a key that changes with them. */
+  firedSteps(run: number): { key: string; steps(): Float64Array } {
+    const rules = [...this.rules].filter(([, rule]) => rule.info.run === run);
+    return {
+      key: JSON.stringify([run, rules.map(([id, rule]) => [id, rule.version])]),
+      steps: () => {
+        const fired = rules.flatMap(([, rule]) => [...rule.outcomes].filter(([, outcome]) => outcome === 2));
+        return Float64Array.from(new Set(fired.map(([step]) => step))).sort();
+      },
+    };
   }
 
   tile(fits: (head: TileHead) => boolean): Tile | undefined {
@@ -253,7 +266,7 @@ export class Store {
       const fresh = new Map<number, Finding[]>();
       for (const finding of info.firings) fresh.set(finding.step, [...(fresh.get(finding.step) ?? []), finding]);
       for (const [step, list] of fresh) findings.set(step, list);
-      this.rules.set(info.id, { info, outcomes, findings, judged, version: (before?.version ?? 0) + 1 });
+      this.rules.set(info.id, { info, outcomes, findings, judged, version: ++this.#ruleChanges });
     });
   }
 }

@@ -32,7 +32,7 @@ export class StepSlider implements Part {
   #state = new Uint8Array(0);
   #stateKey = "";
   #firedSteps: Float64Array = new Float64Array(0);
-  #firedStepsVersion = -1;
+  #firedKey = "";
   /** latest step when following stopped */
   #lastSeenStep = Number.NaN;
   #playing = false;
@@ -175,7 +175,7 @@ export class StepSlider implements Part {
     if (!Number.isNaN(label) && width)
       this.#thumb.style.transform = `translateX(${trackScale(axis.labels, width)(label)}px)`;
     setVisible(this.#thumb, !Number.isNaN(label));
-    const stateKey = `${traits.run}/${traits.tensor}/${traits.worker}/${main?.frames.version}/${axis.steps.length}/${traits.mode}`;
+    const stateKey = `${traits.run}/${traits.tensor}/${traits.worker}/${main?.frames.version}/${scene.run?.version}/${store.restarts}/${traits.mode}`;
     if (stateKey !== this.#stateKey) {
       this.#stateKey = stateKey;
       const has = main ? new Set(main.frames.steps) : undefined;
@@ -183,19 +183,14 @@ export class StepSlider implements Part {
         !has ? 1 : main?.frames.frames.has(step) ? 2 : has.has(step) ? 1 : 0,
       );
     }
-    let version = 0;
-    for (const rule of store.rules.values()) version += rule.version;
-    if (version !== this.#firedStepsVersion) {
-      this.#firedStepsVersion = version;
-      const fired = new Set<number>();
-      for (const rule of store.rules.values())
-        if (rule.info.run === traits.run)
-          for (const [step, outcome] of rule.outcomes) if (outcome === 2) fired.add(step);
-      this.#firedSteps = Float64Array.from(fired).sort();
+    const fired = store.firedSteps(traits.run);
+    if (fired.key !== this.#firedKey) {
+      this.#firedKey = fired.key;
+      this.#firedSteps = fired.steps();
     }
     const compare = traits.compare.step;
     // The canvas does not depend on the thumb, so a drag only moves one element.
-    const key = [stateKey, version, width, this.#hover, compare, JSON.stringify(theme)].join("|");
+    const key = [stateKey, fired.key, width, this.#hover, compare, JSON.stringify(theme)].join("|");
     if (key === this.#drawn) return;
     this.#drawn = key;
     const toLabel = (step: number) => {
