@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +16,23 @@ from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.trial import Trial
 
 SHOWN_NAME = 2000
-"""Names sent to the browser are truncated to this length; a name can be as long as a megabyte."""
+"""Names sent to the browser have at most this length; a name can be as long as a megabyte."""
 _STEPS_A_PACKET = 20_000
 _NAME_BYTES_A_PACKET = 500_000
+
+
+def shown_name(name: str) -> str:
+    """Return the name that is sent to the browser; a long name ends with a hash, so that it stays unique.
+
+    >>> shown_name("fc1.weight")
+    'fc1.weight'
+    >>> shown_name("w" * 3000 + ".a") == shown_name("w" * 3000 + ".b")
+    False
+    """
+    if len(name) <= SHOWN_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{name[: SHOWN_NAME - 18]}… {digest}"
 
 
 @dataclass
@@ -117,7 +132,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
                 {
                     **head,
                     "append": not (first and i == 0),
-                    "tensors": [name[:SHOWN_NAME] for name in named],
+                    "tensors": [shown_name(name) for name in named],
                     "collections": {collection: indices for collection, indices in mine.items() if indices},
                 },
                 {
@@ -164,11 +179,11 @@ def _cut_names(names: list[str]) -> list[list[str]]:
     parts: list[list[str]] = []
     size = _NAME_BYTES_A_PACKET
     for name in names:
-        if size + len(name[:SHOWN_NAME]) * 4 > _NAME_BYTES_A_PACKET:
+        if size + min(len(name), SHOWN_NAME) * 4 > _NAME_BYTES_A_PACKET:
             parts.append([])
             size = 0
         parts[-1].append(name)
-        size += len(name[:SHOWN_NAME]) * 4 + 8
+        size += min(len(name), SHOWN_NAME) * 4 + 8
     return parts
 
 
@@ -184,5 +199,5 @@ def _collections(trial: Trial, names: list[str], since: int) -> dict[str, list[i
             continue  # a pattern that times out matches nothing
         indices = sorted(number[name] for name in members if number.get(name, -1) >= since)
         if indices:
-            found[collection[:SHOWN_NAME]] = indices
+            found[shown_name(collection)] = indices
     return found

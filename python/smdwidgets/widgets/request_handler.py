@@ -14,7 +14,7 @@ from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures import details
 from smdwidgets.pictures.edges import Bins
 from smdwidgets.pictures.frames import Wanted
-from smdwidgets.pictures.overview import SHOWN_NAME, SentState, overview, status_packets
+from smdwidgets.pictures.overview import SHOWN_NAME, SentState, overview, shown_name, status_packets
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials.trial import Trial
@@ -269,7 +269,7 @@ class RequestHandler:
         with self._lock:
             sent = self._sent[number]
         # Indices count the names in the order in which the page received them.
-        names = [name[:SHOWN_NAME] for name in sent.names]
+        names = [shown_name(name) for name in sent.names]
         matches, total = search_names(str(request.get("pattern", "")), names, reply.cancelled.is_set)
         if reply.cancelled.is_set():
             raise Cancelled
@@ -280,8 +280,8 @@ class RequestHandler:
         if not 0 <= number < len(self.trials):
             raise ValueError(f"run index {number} is out of range")
         trial, name = self.trials[number], str(request.get("tensor", ""))
-        if len(name) >= SHOWN_NAME:  # the browser has a truncated name
-            name = next((full for full in trial.tensor_names() if full.startswith(name)), name)
+        if len(name) == SHOWN_NAME and not trial.has_tensor(name):  # the browser has a shortened name
+            name = next((full for full in trial.tensor_names() if shown_name(full) == name), name)
         return TensorView(trial, name, str(request.get("worker", "") or ""))
 
     @staticmethod

@@ -717,3 +717,18 @@ def test_unsent_steps() -> None:
     assert sent.unsent_steps([2, 3, 5, 9, 11]) == [3, 11]  # step 3 was added late
     sent.mark_sent([3, 11])
     assert sent.unsent_steps([3, 5, 9, 11, 12]) == [12]  # step 2 was removed
+
+
+def test_long_names_with_the_same_beginning_are_different_tensors(tmp_path: Path) -> None:
+    names = ["w" * 3000 + end for end in ("a", "b", "c")]
+    root = begin(tmp_path / "long")
+    save(root, 0, {name: np.full((2, 2), i, np.float32) for i, name in enumerate(names)})
+    widget = smdwidgets.explore(end(root))
+    page = Page(widget)
+    _, packets = page.ask("hello", protocol=1, again=False)
+    shown = packets[0][0]["tensors"]
+    assert len(set(shown)) == 3
+    assert max(map(len, shown)) <= 2000
+    means = [page.frames(name, want=WANT)[0]["stats"][2] for name in shown]
+    assert means == [0, 1, 2]
+    widget.close()
