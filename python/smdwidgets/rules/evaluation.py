@@ -204,6 +204,18 @@ class Evaluation:
         return self.active and not self.paused and self.status != Status.STOPPING
 
     @property
+    def label(self) -> str:
+        """The status in words: Found, Clear, Not judged, Running, Paused, Stopped or Failed.
+
+        The rule panel shows the same words. A rule that judged no step has the status NoIssuesFound, as in SageMaker.
+        """
+        if self.status == Status.IN_PROGRESS:
+            return "Paused" if self.paused else "Running"
+        if self.status == Status.NO_ISSUES_FOUND:
+            return "Clear" if self.judged else "Not judged"
+        return {Status.ISSUES_FOUND: "Found", Status.ERROR: "Failed"}.get(self.status, "Stopped")
+
+    @property
     def judged(self) -> int:
         """Number of steps that passed or fired."""
         return self._counts[Outcome.PASSED] + self._counts[Outcome.FIRED]

@@ -500,7 +500,7 @@ class RuleRunner:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td style='text-align:left'>{markup(each.name)}</td><td>{each.status}</td><td>{each.done}</td>"
+            f"<tr><td style='text-align:left'>{markup(each.name)}</td><td>{each.label}</td><td>{each.done}</td>"
             f"<td style='text-align:left'>{markup(each.message)}</td></tr>"
             for each in self.evaluations
         )

@@ -44,7 +44,7 @@ def text(widget: RunView) -> str:
     if widget.tensor:
         lines.append(_about_tensor(widget))
     for runner in widget._rule_controller.runners.values():
-        lines += [f"rule {evaluation.name}: {evaluation.status}" for evaluation in runner]
+        lines += [f"rule {evaluation.name}: {evaluation.label}" for evaluation in runner]
     return "\n".join(lines)
 
 

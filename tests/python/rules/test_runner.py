@@ -609,3 +609,19 @@ def test_describe_user_defined_rules() -> None:
     for rule in rule_classes().values():
         for parameter in parameters_of(rule).values():
             parameter.parse(parameter.format(parameter.default))  # the formatted value round-trips
+
+
+def test_a_rule_that_judged_no_step_is_not_clear() -> None:
+    class NeverJudges(Rule):
+        def invoke_at_step(self, step: int) -> bool:
+            raise TensorUnavailable("missing")
+
+    trial = losses(0.1, 0.2)
+    runner = finished(RuleRunner(trial, [NeverJudges, Threshold, Broken]))
+    assert {each.name: each.label for each in runner} == {
+        "NeverJudges": "Not judged",
+        "Threshold": "Clear",
+        "Broken": "Failed",
+    }
+    assert "<td>Not judged</td>" in runner._repr_html_()
+    assert "NoIssuesFound" not in runner._repr_html_()
