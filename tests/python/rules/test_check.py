@@ -12,6 +12,7 @@ import pytest
 
 from python.rules.trainings import History
 from smdwidgets.cli import main
+from smdwidgets.rules import VanishingGradient
 
 Trained = Callable[..., History]
 
@@ -117,6 +118,25 @@ def test_json_and_junit_files(healthy: str, tmp_path: Path, capsys: pytest.Captu
     assert [[child.tag for child in case] for case in suite] == [["failure"], ["error"], []]
     assert suite[0][0].get("message", "").startswith("fired at step 0 (30 of 30 judged steps): gradient/")
     assert "judged no step" in suite[1][0].get("message", "")
+
+
+def test_a_rule_that_raises_midway_has_not_passed(
+    healthy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raises(rule: object, step: int) -> bool:
+        if step > 10:
+            raise ZeroDivisionError("midway")
+        return False
+
+    monkeypatch.setattr(VanishingGradient, "evaluate", raises)
+    assert main(["check", healthy, "--rules", "VanishingGradient", "--junit", str(tmp_path / "out.xml")]) == 2
+    out = capsys.readouterr().out
+    assert "! VanishingGradient" in out
+    assert "✓" not in out
+    suite = ElementTree.parse(tmp_path / "out.xml").getroot()
+    assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
+    assert [child.tag for child in suite[0]] == ["error"]
+    assert "midway" in suite[0][0].get("message", "")
 
 
 def test_step_range_and_stop_training(sick: str, tmp_path: Path, trained: Trained) -> None:
