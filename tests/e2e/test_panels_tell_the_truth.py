@@ -1,4 +1,4 @@
-"""The rule panel acts on one rule, and a run that is trained again replaces the earlier one."""
+"""The rule panel acts on one rule; a new run in the same place is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Detectors of faults in gradients: vanishing, exploding, added up, or followed in the wrong direction."""
+"""Detectors of faults in gradients.
+
+They cover gradients that vanish, explode, add up, or are followed in the wrong direction.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,10 @@ def _rms(layer: Layer, share: float) -> float:
 
 
 def exploding(data: RunData) -> Iterator[Candidate]:
-    """Find gradients that are far larger than their weights, before large updates could be the reason."""
+    """Find gradients that are far larger than their weights.
+
+    They are so before large updates could be the reason.
+    """
     found = []
     every = layers(data)
     for layer in every:
@@ -105,13 +111,19 @@ def exploding(data: RunData) -> Iterator[Candidate]:
 
 
 def _stays_large(layer: Layer, first: int) -> bool:
-    """Whether a gradient stays large, or is lost, rather than being large once and clipped."""
+    """Whether a gradient stays large or is lost.
+
+    A gradient that is large once is clipped.
+    """
     ratio = layer.relative_gradient[first:]
     return bool((~(ratio <= EXPLODING)).mean() > LASTING)
 
 
 def _overall(every: Iterable[Layer], cosine: Callable[[Layer], tuple[Steps, Floats, Floats]]) -> tuple[Steps, Floats]:
-    """Return the cosine of all layers together at each step: their cosines, weighted by the products of norms."""
+    """Return the cosine of all layers together at each step.
+
+    It is the mean of their cosines, weighted by the products of norms.
+    """
     total: dict[int, tuple[float, float]] = {}
     for layer in every:
         for step, one, weight in zip(*(part.tolist() for part in cosine(layer)), strict=True):
@@ -165,7 +177,10 @@ def _rises(data: RunData, first: int) -> bool:
 
 
 def _only_rises(data: RunData, every: list[Layer]) -> bool:
-    """Whether the training loss never falls below its start and rises, although updates are moderate at first."""
+    """Whether the training loss rises and never falls below its start.
+
+    The updates must be moderate at first.
+    """
     loss = training_loss(data)
     if loss is None or len(loss) < 4 or not loss.values[0] > 0:
         return False
@@ -176,7 +191,7 @@ def _only_rises(data: RunData, every: list[Layer]) -> bool:
 
 
 def adding_up(data: RunData) -> Iterator[Candidate]:
-    """Find successive gradients that are almost the same and grow, as if they were never reset."""
+    """Find successive gradients that are similar and grow, as if never reset."""
     every = [layer for layer in layers(data) if layer.gradient is not None and "turn" in layer.gradient]
     if not every:
         return

@@ -22,7 +22,9 @@ _NAME_BYTES_A_PACKET = 500_000
 
 
 def shown_name(name: str) -> str:
-    """Return the name that is sent to the browser; a long name ends with a hash, so that it stays unique.
+    """Return the name that is sent to the browser.
+
+    A long name ends with a hash, so that it stays unique.
 
     >>> shown_name("fc1.weight")
     'fc1.weight'

@@ -205,7 +205,7 @@ class Evaluation:
 
     @property
     def label(self) -> str:
-        """The status in words: Found, Clear, Not judged, Running, Paused, Stopped or Failed.
+        """The status: Found, Clear, Not judged, Running, Paused, Stopped or Failed.
 
         The rule panel shows the same words. A rule that judged no step has the status NoIssuesFound, as in SageMaker.
         """

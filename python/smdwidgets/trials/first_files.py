@@ -10,7 +10,10 @@ from pathlib import Path
 
 
 class FirstFiles:
-    """The index files of the first step of a local run, by path: time of modification in nanoseconds, and size."""
+    """Modification time and size of the first step's index files, by path.
+
+    The time is in nanoseconds.
+    """
 
     def __init__(self, path: str) -> None:
         self._index = Path(path, "index")
@@ -26,7 +29,10 @@ class FirstFiles:
                 self._known.setdefault(path, _identity(path))
 
     def replaced_at(self) -> float | None:
-        """Return when another run wrote its first step, in Unix seconds, or None if it is the same run."""
+        """Return when another run wrote its first step.
+
+        The result is in Unix seconds, or None if it is the same run.
+        """
         missing = False
         for path, known in self._known.items():
             try:

@@ -137,11 +137,17 @@ class Run(ABC):
         return None if self.end_age() is None else RunEnd()
 
     def replaced_at(self) -> float | None:
-        """Return when another run started in the same place, in Unix seconds, or None if it is the same run."""
+        """Return when another run started in the same place.
+
+        The result is in Unix seconds, or None if it is the same run.
+        """
         return None
 
     def start_over(self) -> None:
-        """Forget everything that was read. ``index`` and ``getter`` are new objects afterwards."""
+        """Forget everything that was read.
+
+        ``index`` and ``getter`` are new objects afterwards.
+        """
         raise NotImplementedError
 
     @abstractmethod
