@@ -1,4 +1,4 @@
-"""A hook for Keras 3 with the TensorFlow or PyTorch backend.
+"""A hook for Keras 3 with the TensorFlow, PyTorch or JAX backend.
 
 The hook is a callback for ``fit``, ``evaluate`` and ``predict``.
 
@@ -222,12 +222,10 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             self._prepare()
         if self._tapped.get(function) is model:
             return
-        if getattr(model, "jit_compile", False) and self._taps.in_graph and not getattr(model, "run_eagerly", False):
-            if not self._tapped:
-                logger.warning(
-                    "model compiled with jit_compile=True: gradients, batch_loss and layer inputs and outputs are not "
-                    "saved; compile with jit_compile=False to save them"
-                )
+        if (reason := self._why_untapped(model)) is not None:
+            self._warn_once(
+                "untapped", "gradients, batch_loss, and inputs and outputs of layers are not saved: %s", reason
+            )
             self._tapped[function] = model
             return
         if model not in self._tapped.values():
@@ -237,6 +235,22 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         if self._taps.in_graph:
             # A function that was traced earlier does not contain the listeners.
             getattr(model, f"make_{function}_function")(force=True)
+
+    def _why_untapped(self, model: Any) -> str | None:
+        """Return why tensors cannot be captured inside the step function of a model, or None."""
+        if not self._taps.observes:
+            return (
+                "Keras compiles the training step on the JAX backend; weights, losses and metrics are saved; use the "
+                "TensorFlow or PyTorch backend to save the rest"
+            )
+        if getattr(model, "jit_compile", False) and self._taps.in_graph and not getattr(model, "run_eagerly", False):
+            return "the model is compiled with jit_compile=True; compile it with jit_compile=False"
+        return None
+
+    def _why_missing(self, name: str) -> str:
+        if name in (CollectionKeys.GRADIENTS, CollectionKeys.INPUTS, CollectionKeys.OUTPUTS) and self.model is not None:
+            return self._why_untapped(self.model) or super()._why_missing(name)
+        return super()._why_missing(name)
 
     def _tap_model(self, model: Any) -> None:
         outermost = (f"{model.name}/inputs", f"{model.name}/outputs")
@@ -353,6 +367,10 @@ def _taps() -> Any:
         from smdwidgets.hooks.keras_taps import GraphTaps
 
         return GraphTaps()
+    if backend == "jax":
+        from smdwidgets.hooks.keras_taps import CompiledTaps
+
+        return CompiledTaps()
     from smdwidgets.hooks.keras_taps import EagerTaps
 
     return EagerTaps(backend)

@@ -13,7 +13,7 @@ import numpy as np
 
 from smdwidgets.hooks.arrays import Staging, TensorCopy, copy_tensor
 
-__all__ = ["EagerTaps", "GraphTaps", "leaves"]
+__all__ = ["CompiledTaps", "EagerTaps", "GraphTaps", "leaves"]
 
 TensorCallback = Callable[[str, Any], None]
 
@@ -33,6 +33,7 @@ def leaves(value: Any) -> Iterator[Any]:
 class EagerTaps:
     """Taps for backends that run eagerly (PyTorch)."""
 
+    observes = True
     in_graph = False
 
     def __init__(self, backend: str) -> None:
@@ -65,9 +66,27 @@ class EagerTaps:
         return None
 
 
+class CompiledTaps:
+    """Taps for JAX, which compiles the training step and passes no tensors on."""
+
+    observes = False
+    in_graph = False
+
+    def open(self, saving: bool) -> None:
+        """Do nothing: no tensors are passed on."""
+
+    def wait(self) -> None:
+        """Do nothing: no tensors are passed on."""
+
+    def copy(self, name: str, value: Any, staging: Staging) -> TensorCopy | None:
+        """Return None: NumPy converts the arrays of JAX."""
+        return None
+
+
 class GraphTaps:
     """Taps for TensorFlow, inside and outside ``tf.function``."""
 
+    observes = True
     in_graph = True
 
     def __init__(self) -> None:
