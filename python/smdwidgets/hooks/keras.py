@@ -237,7 +237,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             getattr(model, f"make_{function}_function")(force=True)
 
     def _why_untapped(self, model: Any) -> str | None:
-        """Return why tensors cannot be captured inside the step function of a model, or None."""
+        """Return why no tensor can be captured in a model's step function, or None."""
         if not self._taps.observes:
             return (
                 "Keras compiles the training step on the JAX backend; weights, losses and metrics are saved; use the "
@@ -249,7 +249,8 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
 
     def _why_missing(self, name: str) -> str:
         if name in (CollectionKeys.GRADIENTS, CollectionKeys.INPUTS, CollectionKeys.OUTPUTS) and self.model is not None:
-            return self._why_untapped(self.model) or super()._why_missing(name)
+            if (reason := self._why_untapped(self.model)) is not None:
+                return reason.partition(";")[0]  # the advice was logged when the training began
         return super()._why_missing(name)
 
     def _tap_model(self, model: Any) -> None:
