@@ -110,8 +110,9 @@ def _coverage(data: RunData, kinds: Mapping[str, Kind]) -> tuple[tuple[Judged, .
                     series.kind.value,
                     series.role.value,
                     points,
-                    other.name if other else "",
+                    other.label if other else "",
                     series.superseded,
+                    series.shown_mode,
                 )
             )
     tensors: dict[str, Judged] = {}

@@ -95,6 +95,15 @@ class Finding:
     url: str
 
 
+def labelled(name: str, mode: str) -> str:
+    """Return a name, followed by the mode in parentheses if there is one.
+
+    >>> labelled("loss", ""), labelled("loss", "EVAL")
+    ('loss', 'loss (EVAL)')
+    """
+    return f"{name} ({mode})" if mode else name
+
+
 def about(one: Finding) -> str:
     """Return severity, confidence, interval and section of a finding in one line."""
     interval = "" if one.onset is None else f" · step {one.onset:,}"

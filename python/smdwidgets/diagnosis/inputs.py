@@ -11,9 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets._text import visible
 from smdwidgets.diagnosis.arrays import Floats, Steps
+from smdwidgets.diagnosis.findings import labelled
 from smdwidgets.diagnosis.spikes import Rises
 from smdwidgets.diagnosis.trends import Trend
+
+#: Characters of a name in a sentence.
+_LONGEST_NAME = 160
+
+
+def quoted(name: str) -> str:
+    """Return a name between backquotes, escaped and truncated."""
+    return f"`{visible(name, _LONGEST_NAME)}`"
 
 
 class Kind(Enum):
@@ -56,6 +66,7 @@ class Series:
         superseded: number of values that a restart made void or that were written again.
         trend: trend of the values, for kinds that are judged by it.
         rises: points far above those before them, for losses.
+        shares_name: whether series of other modes have the same name.
     """
 
     name: str
@@ -71,6 +82,27 @@ class Series:
     superseded: int = 0
     trend: Trend | None = None
     rises: Rises | None = None
+    shares_name: bool = False
+
+    @property
+    def shown_mode(self) -> str:
+        """The mode if the name alone is ambiguous, otherwise empty."""
+        return self.mode if self.shares_name else ""
+
+    @property
+    def label(self) -> str:
+        """The name in texts, with the mode if the name alone is ambiguous.
+
+        >>> none = np.empty(0)
+        >>> Series("loss", "EVAL", "", Kind.LOSS, Role.VALIDATION, (), none, none, shares_name=True).label
+        'loss (EVAL)'
+        """
+        return labelled(self.name, self.shown_mode)
+
+    @property
+    def quoted(self) -> str:
+        """The label with the name between backquotes."""
+        return labelled(quoted(self.name), self.shown_mode)
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -103,6 +135,11 @@ class TensorColumn:
     steps: Steps
     mode_steps: Steps
     columns: Mapping[str, NDArray[Any]]
+
+    @property
+    def quoted(self) -> str:
+        """The name between backquotes, for texts."""
+        return quoted(self.name)
 
     def __len__(self) -> int:
         return len(self.steps)

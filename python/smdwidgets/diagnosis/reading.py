@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -83,27 +84,31 @@ class ScalarReader:
         self._until = until
         self._read: dict[Key, _Read] = {}
         self._context: Context | None = None
-        self._names: set[str] = set()
+        self._modes: defaultdict[str, set[str]] = defaultdict(set)
 
     def update(self, progress: Progress | None = None) -> list[Series]:
         """Read new rows and return all series, in the order in which they first appeared."""
         changed: set[Key] = set()
         replaced = False
+        names, appeared = len(self._modes), set[str]()
         for key, rows in self._source.new_rows(progress):
             steps, values = self._cut(rows)
             read = self._read.get(key)
+            if read is None:
+                self._modes[key.name].add(key.mode)
+                appeared.add(key.name)
             if read is None or rows.whole:
                 read = self._read[key] = _Read(SeriesBuilder(rows.superseded))
                 replaced = True
             read.builder.append(steps, values)
             changed.add(key)
-        new = {key.name for key in changed} - self._names
-        if new:
+        # A new mode of a name changes how the series of its other modes are shown.
+        changed |= {key for key in self._read if key.name in appeared}
+        if len(self._modes) > names:
             # A new name may change what the others mean, such as losses of a run with rewards.
-            self._names |= new
-            self._context = Context(sorted(self._names))
+            self._context = Context(sorted(self._modes))
             changed = set(self._read)
-        if new or replaced:
+        if replaced:
             for key, read in self._read.items():
                 words = words_of(key.name)
                 read.kind, read.role, read.stem = self._kind(key.name), role_of(words, key.mode), stem_of(words)
@@ -122,7 +127,9 @@ class ScalarReader:
         of_key = dict(zip(blocks, trends(list(blocks.values())), strict=True))
         for key in changed:
             read = self._read[key]
-            read.series = read.builder.series(*key, read.kind, read.role, read.stem, of_key.get(key))
+            read.series = read.builder.series(
+                *key, read.kind, read.role, read.stem, of_key.get(key), len(self._modes[key.name]) > 1
+            )
 
     def _blocks(self, read: _Read) -> tuple[int, Floats] | None:
         return read.builder.oriented_blocks(read.kind)

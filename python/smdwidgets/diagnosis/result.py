@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smdwidgets._text import listed, visible
-from smdwidgets.diagnosis.findings import Finding, about
+from smdwidgets.diagnosis.findings import Finding, about, labelled
 from smdwidgets.diagnosis.page import page
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ class Judged(NamedTuple):
         kind: what it measures, or ``"tensor"``; give another with ``diagnose(run, kinds={name: kind})``.
         role: training, validation, or empty; of a tensor ``"weight"``, ``"gradient"`` and the like.
         points: number of values.
-        partner: training series that a validation series was compared with.
+        partner: training series that a validation series was compared with, such as ``"loss (TRAIN)"`` if its name is ambiguous.
         superseded: values that a restart made void, or that were written again.
+        mode: mode of the series, if series of other modes have the same name.
     """
 
     name: str
@@ -38,12 +39,13 @@ class Judged(NamedTuple):
     points: int = 0
     partner: str = ""
     superseded: int = 0
+    mode: str = ""
 
     def __str__(self) -> str:
         about = [f"{self.role} {self.kind}".strip(), f"{self.points:,} values"]
         about += [f"compared with {self.partner}"] if self.partner else []
         about += [f"{self.superseded:,} superseded"] if self.superseded else []
-        return f"{self.name}: {', '.join(about)}"
+        return f"{labelled(self.name, self.mode)}: {', '.join(about)}"
 
 
 class Unjudged(NamedTuple):
@@ -116,7 +118,7 @@ class Diagnosis:
         if not self.unjudged:
             return "the run has no scalars"
         reasons = self._reasons()
-        return "; ".join(f"{reason} ({listed(names, 3)})" for reason, names in reasons.items())
+        return "; ".join(f"{reason} ({listed(list(dict.fromkeys(names)), 3)})" for reason, names in reasons.items())
 
     def _reasons(self) -> dict[str, list[str]]:
         reasons: dict[str, list[str]] = {}

@@ -86,6 +86,7 @@ class SeriesBuilder:
         role: Role,
         stem: tuple[str, ...],
         trend: Trend | None = None,
+        shares_name: bool = False,
     ) -> Series:
         """Return the series so far."""
         values = self._values.view
@@ -103,6 +104,7 @@ class SeriesBuilder:
             self.superseded,
             trend,
             self.scan.update(values) if kind is Kind.LOSS else None,
+            shares_name,
         )
 
     def oriented_blocks(self, kind: Kind) -> tuple[int, Floats] | None:

@@ -246,8 +246,8 @@ def labels_unrelated(data: RunData) -> Iterator[Candidate]:
             int(loss.steps[-1]),
             (loss.name, validation.name),
             {
-                "training": loss.name,
-                "validation": validation.name,
+                "training": loss.quoted,
+                "validation": validation.quoted,
                 "first": first,
                 "end": end,
                 "level": level,
@@ -284,7 +284,7 @@ def first_not_finite(data: RunData) -> Iterator[Candidate]:
         None,
         (tensor.name,),
         {
-            "series": tensor.name,
+            "series": tensor.quoted,
             "what": "not finite",
             "when": f"since step {step:,}",
             "count": count,

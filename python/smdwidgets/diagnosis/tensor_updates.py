@@ -146,7 +146,7 @@ def rate_zero(data: RunData) -> Iterator[Candidate]:
         onset,
         last,
         tuple(layer.name for layer in every),
-        {"series": every[0].name, "when": f"since step {onset:,}", "count": len(still) - first},
+        {"series": every[0].weight.quoted, "when": f"since step {onset:,}", "count": len(still) - first},
         (Evidence(f"no weight changes since step {onset:,}", every[0].name),),
     )
 

@@ -85,7 +85,7 @@ TEXTS: dict[str, Text] = {
     ),
     "labels_unrelated": Text(
         "The training loss falls but the validation loss never leaves chance",
-        "`{training}` {first:.3g} → {end:.3g}; `{validation}` stays at {level:.3g}, guessing {classes} classes gives {chance:.3g}",
+        "{training} {first:.3g} → {end:.3g}; {validation} stays at {level:.3g}, guessing {classes} classes gives {chance:.3g}",
         "Probably the labels do not belong to the inputs, and the model learns them by heart.",
         "Check that shuffling keeps inputs and labels together, and how the labels are read.",
     ),

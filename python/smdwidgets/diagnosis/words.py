@@ -13,7 +13,7 @@ PAGE = "diagnosis.md"
 
 _SCALAR_TEXTS: dict[str, Text] = {
     "not_finite": Text(
-        "`{series}` is {what} {when}",
+        "{series} is {what} {when}",
         "{count:,} of {total:,} values",
         "A value overflowed, or an operation such as log(0) or 0/0 is undefined.",
         "Find the first tensor that is not finite; reduce the learning rate, clip gradients, or add a small constant where "
@@ -27,13 +27,13 @@ _SCALAR_TEXTS: dict[str, Text] = {
         "a few samples first.",
     ),
     "constant": Text(
-        "`{series}` has the same value at every step",
+        "{series} has the same value at every step",
         "{value:.6g}",
         "Perhaps it is not computed from the model, or it is logged once and repeated.",
         "Check what is logged under this name.",
     ),
     "diverged": Text(
-        "`{series}` rises since step {onset:,} and stays up",
+        "{series} rises since step {onset:,} and stays up",
         "{best:.3g} → {end:.3g}",
         "The training diverged; often the learning rate is too high.",
         "Go back to a checkpoint before step {onset:,}; reduce the learning rate, warm it up, or clip gradients.",
@@ -46,12 +46,12 @@ _SCALAR_TEXTS: dict[str, Text] = {
     ),
     "overfit": Text(
         "Validation loss rises since step {onset:,}",
-        "`{series}` {best:.3g} → {end:.3g}; `{training}` still falls",
+        "{series} {best:.3g} → {end:.3g}; {training} still falls",
         "Probably overfitting.{accuracy}",
         "Keep the checkpoint of step {keep:,}; try more data, augmentation or weight decay.",
     ),
     "collapsed": Text(
-        "`{series}` fell from {best:.3g} to {end:.3g} at step {onset:,} and has not come back so far",
+        "{series} fell from {best:.3g} to {end:.3g} at step {onset:,} and has not come back so far",
         "",
         "The policy lost what it had learned; often the steps are too large, or the environment or the exploration changed.",
         "Go back to a checkpoint before step {onset:,}; reduce the learning rate or the size of policy updates, and check what "
@@ -59,13 +59,13 @@ _SCALAR_TEXTS: dict[str, Text] = {
     ),
     "rate_zero": Text(
         "The learning rate is 0 {when}",
-        "`{series}`",
+        "{series}",
         "Nothing is learned at a rate of 0.",
         "Check the length of the schedule against the number of steps.",
     ),
     "rate_rise": Text(
         "The learning rate jumps at step {onset:,}",
-        "`{series}` {before:.3g} → {after:.3g}",
+        "{series} {before:.3g} → {after:.3g}",
         "What follows is probably its effect.",
         "Check the schedule; after a restart, check that its state was restored.",
     ),

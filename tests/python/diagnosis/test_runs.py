@@ -20,6 +20,7 @@ from python.diagnosis import curves
 from smdwidgets import Diagnosis, cli, create_trial, diagnose
 from smdwidgets.diagnosis import Diagnoser
 from smdwidgets.diagnosis.follow import Confirmation
+from smdwidgets.diagnosis.reading import Key, Rows, ScalarReader
 from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
 
@@ -79,6 +80,55 @@ def test_run_of_a_hook_pairs_modes_and_counts_global_steps(tmp_path):
         ("net_loss", "training"),
         ("net_loss", "validation"),
     ]
+
+
+def test_texts_name_the_mode_of_series_that_share_a_name(tmp_path):
+    result = diagnose(create_trial(write_run(tmp_path / "run")))
+    [one] = result.findings
+    assert one.text.startswith(one.title + " (`net_loss` (EVAL) ")
+    assert "; `net_loss` (TRAIN) still falls)" in one.text
+    assert [each.text.split(" 0.")[0] for each in one.evidence] == ["net_loss (EVAL)", "net_loss (TRAIN)"]
+    assert one.series == ("net_loss",)
+    assert [str(each).partition(", ")[0] for each in result.judged[:2]] == [
+        "net_loss (TRAIN): training loss",
+        "net_loss (EVAL): validation loss",
+    ]
+    assert str(result.judged[1]).endswith("compared with net_loss (TRAIN)")
+    assert "<code>net_loss</code> (EVAL)" in result._repr_html_()
+
+
+def test_texts_omit_the_mode_of_a_series_whose_name_is_unique(tmp_path):
+    with Hook(tmp_path / "run") as hook:
+        hook.set_mode(ModeKeys.TRAIN)
+        for value in curves.rising_after(0.5, height=3):
+            hook.save_tensor("net_loss", np.float32(value), "losses")
+            hook.step()
+    result = diagnose(create_trial(tmp_path / "run"))
+    assert result.findings[0].title.startswith("`net_loss` rises since step ")
+    assert str(result.judged[0]).startswith("net_loss: training loss, ")
+
+
+def test_reason_lists_a_name_of_several_modes_once(tmp_path):
+    for mode in ("train", "validation"):
+        write_log(tmp_path / "run" / mode, {"loss": np.ones(4)}, np.arange(4))
+    assert diagnose(tmp_path / "run").summary == "Cannot tell: fewer than 10 values (loss)."
+
+
+def test_mode_that_appears_later_is_shown_for_the_earlier_series():
+    class Source:
+        mode = "TRAIN"
+
+        def is_loss(self, name):
+            return False
+
+        def new_rows(self, progress):
+            return [(Key("loss", self.mode, ""), Rows(np.arange(20), np.ones(20)))]
+
+    source = Source()
+    reader = ScalarReader(source, {})
+    assert [one.label for one in reader.update()] == ["loss"]
+    source.mode = "EVAL"
+    assert [one.label for one in reader.update()] == ["loss (TRAIN)", "loss (EVAL)"]
 
 
 def test_restarted_log_is_judged_by_the_values_written_last(tmp_path):
@@ -202,6 +252,7 @@ def test_json_and_table_forms_hold_every_finding(log):
         "points": 400,
         "partner": "",
         "superseded": 0,
+        "mode": "",
     }
     assert result.to_pandas()["kind"].tolist() == ["overfit"]
 

@@ -25,7 +25,7 @@ def evidence(series: Series, text: str, begin: int | None = None, end: int | Non
     Extremes are kept: each stretch contributes its smallest and largest value.
     """
     at = _extremes(series.values)
-    curve = Curve(series.name, tuple(series.steps[at].tolist()), tuple(series.values[at].tolist()), begin, end)
+    curve = Curve(series.label, tuple(series.steps[at].tolist()), tuple(series.values[at].tolist()), begin, end)
     return Evidence(text, series.name, curve)
 
 

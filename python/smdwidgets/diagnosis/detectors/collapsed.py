@@ -42,7 +42,7 @@ def _judge(series: Series, trend: Trend) -> Iterator[Candidate]:
     if len(good) < NEAR_BEST or len(blocks) - 1 - good[-1] < LEAST_SHARE * len(blocks):
         return
     onset, last = step_of_block(series, int(good[-1]) + 1), int(series.steps[-1])
-    facts = {"series": series.name, "best": 0.0 - best, "end": 0.0 - level}
+    facts = {"series": series.quoted, "best": 0.0 - best, "end": 0.0 - level}
     yield Candidate(
         "collapsed",
         "problem",
@@ -51,5 +51,5 @@ def _judge(series: Series, trend: Trend) -> Iterator[Candidate]:
         last,
         (series.name,),
         facts,
-        (evidence(series, f"{series.name} {-best:.4g} → {-level:.4g}", onset, last),),
+        (evidence(series, f"{series.label} {-best:.4g} → {-level:.4g}", onset, last),),
     )

@@ -30,7 +30,7 @@ def diverged(data: RunData) -> Iterator[Candidate]:
             continue
         near = np.flatnonzero(blocks <= trend.best + max(3 * noise, rise / 4))
         onset, last = step_of_block(series, int(near[-1])), int(series.steps[-1])
-        facts = {"series": series.name, "best": trend.best, "end": trend.end}
+        facts = {"series": series.quoted, "best": trend.best, "end": trend.end}
         yield Candidate(
             "diverged",
             "problem",
@@ -39,5 +39,5 @@ def diverged(data: RunData) -> Iterator[Candidate]:
             last,
             (series.name,),
             facts,
-            (evidence(series, f"{series.name} {trend.best:.4g} → {trend.end:.4g}", onset, last),),
+            (evidence(series, f"{series.label} {trend.best:.4g} → {trend.end:.4g}", onset, last),),
         )

@@ -38,7 +38,7 @@ def _zero(series: Series) -> Iterator[Candidate]:
         return
     onset, last = int(steps[first]), int(steps[-1])
     when = f"since step {onset:,}" if first else "at every step"
-    facts = {"series": series.name, "when": when, "count": len(series) - first}
+    facts = {"series": series.quoted, "when": when, "count": len(series) - first}
     yield Candidate(
         "rate_zero",
         "warning" if first else "problem",
@@ -47,7 +47,7 @@ def _zero(series: Series) -> Iterator[Candidate]:
         last,
         (series.name,),
         facts,
-        (evidence(series, f"{series.name} is 0 {when}", onset, last),),
+        (evidence(series, f"{series.label} is 0 {when}", onset, last),),
     )
 
 
@@ -64,7 +64,7 @@ def _jump(series: Series) -> Iterator[Candidate]:
     low = values[at - WITHIN]
     at = next(one for one in range(at - WITHIN + 1, at + 1) if values[one] >= JUMP * low or one == at)
     onset, last = int(series.steps[at]), int(series.steps[-1])
-    facts = {"series": series.name, "before": float(low), "after": float(values[at])}
+    facts = {"series": series.quoted, "before": float(low), "after": float(values[at])}
     yield Candidate(
         "rate_rise",
         "problem",
@@ -73,5 +73,5 @@ def _jump(series: Series) -> Iterator[Candidate]:
         last,
         (series.name,),
         facts,
-        (evidence(series, f"{series.name} {low:.3g} → {values[at]:.3g}", onset, last),),
+        (evidence(series, f"{series.label} {low:.3g} → {values[at]:.3g}", onset, last),),
     )

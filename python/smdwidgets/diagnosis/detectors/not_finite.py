@@ -47,7 +47,7 @@ def _candidate(series: Series, lost: np.ndarray, severity: str) -> Candidate:
     what = "NaN" if np.isnan(values).all() else "infinite" if np.isinf(values).all() else "NaN or infinite"
     first, last = int(lost[0]), int(lost[-1])
     facts = {
-        "series": series.name,
+        "series": series.quoted,
         "what": what,
         "when": f"since step {first:,}"
         if for_good
@@ -57,7 +57,7 @@ def _candidate(series: Series, lost: np.ndarray, severity: str) -> Candidate:
         "count": len(lost),
         "total": len(series) + len(series.lost_steps),
     }
-    text = f"{series.name}: {what} {facts['when']}"
+    text = f"{series.label}: {what} {facts['when']}"
     return Candidate(
         "not_finite",
         "problem" if for_good else "warning",

@@ -40,8 +40,8 @@ def not_learning(data: RunData) -> Iterator[Candidate]:
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
             start, end = -series.trend.start, -series.trend.end
-            text = f"`{series.name}` {start:.4g} → {end:.4g}"
-            facts = {"series": series.name, "detail": text, "guessing": "", "what": "reward", "verb": "rise"}
+            text = f"{series.quoted} {start:.4g} → {end:.4g}"
+            facts = {"series": series.quoted, "detail": text, "guessing": "", "what": "reward", "verb": "rise"}
             yield _candidate("not_learning", series, "low", facts)
 
 
@@ -91,15 +91,15 @@ def _of_loss(series: Series, trend: Trend, known: tuple[int, ...]) -> Candidate:
     if _noise(series) > EVEN * abs(trend.median):
         classes = None
     guessing = f"Guessing one of {classes} classes gives {math.log(classes):.4g}. " if classes else ""
-    detail = f"`{series.name}` {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
-    facts = {"series": series.name, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}
+    detail = f"{series.quoted} {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
+    facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}
     return _candidate("not_learning", series, "medium" if classes else "low", facts)
 
 
 def _candidate(kind: str, series: Series, confidence: Confidence, facts: Mapping[str, object]) -> Candidate:
     first, last = int(series.steps[0]), int(series.steps[-1])
-    shown = evidence(series, str(facts.get("detail", series.name)).replace("`", ""), first, last)
+    shown = evidence(series, str(facts.get("detail", series.label)).replace("`", ""), first, last)
     severity: Severity = "note" if kind == "constant" else "problem"
     return Candidate(
-        kind, severity, confidence, first, last, (series.name,), {"series": series.name, **facts}, (shown,)
+        kind, severity, confidence, first, last, (series.name,), {"series": series.quoted, **facts}, (shown,)
     )

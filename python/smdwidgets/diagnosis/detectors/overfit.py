@@ -74,8 +74,8 @@ def _judge(
     low = best_at + int(np.flatnonzero(after <= trend.best + max(2 * trend.noise, 0.1 * rise))[-1])
     onset = step_of_block(validation, low)
     facts = {
-        "series": validation.name,
-        "training": training.name,
+        "series": validation.quoted,
+        "training": training.quoted,
         "best": best,
         "keep": keep,
         "end": trend.end,
@@ -90,8 +90,8 @@ def _judge(
         (validation.name, training.name),
         facts,
         (
-            evidence(validation, f"{validation.name} {best:.4g} → {trend.end:.4g}", onset, last),
-            evidence(training, f"{training.name} {falls[0]:.4g} → {falls[-1]:.4g}", onset, last),
+            evidence(validation, f"{validation.label} {best:.4g} → {trend.end:.4g}", onset, last),
+            evidence(training, f"{training.label} {falls[0]:.4g} → {falls[-1]:.4g}", onset, last),
         ),
     )
 

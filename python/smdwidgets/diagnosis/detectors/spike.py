@@ -98,11 +98,11 @@ def _candidate(series: Series, spikes: list[_Spike], manner: str, shown: bool) -
     highest = max(spikes, key=lambda one: one.top - one.level)
     first, last = int(series.steps[spikes[0].first]), int(series.steps[spikes[-1].last])
     title = {
-        "lasting": f"`{series.name}` jumps at step {first:,} and does not come back soon",
-        "repeated": f"`{series.name}` jumps {len(spikes)} times and recovers",
-        "single": f"`{series.name}` jumps at step {first:,} and recovers",
+        "lasting": f"{series.quoted} jumps at step {first:,} and does not come back soon",
+        "repeated": f"{series.quoted} jumps {len(spikes)} times and recovers",
+        "single": f"{series.quoted} jumps at step {first:,} and recovers",
     }[manner]
-    facts = {"series": series.name, "title": title, "level": highest.level, "top": highest.top}
+    facts = {"series": series.quoted, "title": title, "level": highest.level, "top": highest.top}
     return Candidate(
         "spike",
         "note" if manner == "single" else "warning",
@@ -111,5 +111,5 @@ def _candidate(series: Series, spikes: list[_Spike], manner: str, shown: bool) -
         last,
         (series.name,),
         facts,
-        (evidence(series, f"{series.name} {highest.level:.4g} → {highest.top:.4g}", first, last),) if shown else (),
+        (evidence(series, f"{series.label} {highest.level:.4g} → {highest.top:.4g}", first, last),) if shown else (),
     )
