@@ -78,7 +78,7 @@ def _rms(layer: Layer, share: float) -> float:
 def exploding(data: RunData) -> Iterator[Candidate]:
     """Find gradients that are far larger than their weights.
 
-    They are so before large updates could be the reason.
+    Gradients after large updates do not count, because the updates may be the reason.
     """
     found = []
     every = layers(data)
@@ -113,7 +113,7 @@ def exploding(data: RunData) -> Iterator[Candidate]:
 def _stays_large(layer: Layer, first: int) -> bool:
     """Whether a gradient stays large or is lost.
 
-    A gradient that is large once is clipped.
+    A gradient that is large once and then clipped does not count.
     """
     ratio = layer.relative_gradient[first:]
     return bool((~(ratio <= EXPLODING)).mean() > LASTING)
