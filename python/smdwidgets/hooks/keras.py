@@ -248,10 +248,10 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         return None
 
     def _why_missing(self, name: str) -> str:
-        if name in (CollectionKeys.GRADIENTS, CollectionKeys.INPUTS, CollectionKeys.OUTPUTS) and self.model is not None:
-            if (reason := self._why_untapped(self.model)) is not None:
-                return reason.partition(";")[0]  # the advice was logged when the training began
-        return super()._why_missing(name)
+        inside_step = name in (CollectionKeys.GRADIENTS, CollectionKeys.INPUTS, CollectionKeys.OUTPUTS)
+        reason = self._why_untapped(self.model) if inside_step and self.model is not None else None
+        # The advice after the semicolon was logged when the training began.
+        return super()._why_missing(name) if reason is None else reason.partition(";")[0]
 
     def _tap_model(self, model: Any) -> None:
         outermost = (f"{model.name}/inputs", f"{model.name}/outputs")
