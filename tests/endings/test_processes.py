@@ -122,6 +122,8 @@ def test_handlers_are_given_back_when_the_last_hook_closes(tmp_path):
         before = signal.getsignal(signal.SIGTERM)
         hook = make_hook()
         assert signal.getsignal(signal.SIGTERM) is not before
+        hook.save_scalar("loss", 1)
+        hook.step()
         hook.close()
         assert signal.getsignal(signal.SIGTERM) is before
         """,
