@@ -537,7 +537,7 @@ class Hook(ModelHook):
         if self._loop.ignored_passes:
             return (
                 f"the model was called {self._loop.ignored_passes} times in training mode without gradients, and nothing updated "
-                "it; call model.eval() or hook.set_mode(modes.EVAL) before an evaluation"
+                "it; call model.train(False) or hook.set_mode(modes.EVAL) before an evaluation"
             )
         return "the registered model was not called, and no optimizer of PyTorch updated it"
 
