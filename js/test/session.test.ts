@@ -205,3 +205,26 @@ test("trait changes are saved once per interval", () => {
     vi.useRealTimers();
   }
 });
+
+test("the echo of an earlier save does not overwrite a newer value that is not saved yet", () => {
+  vi.useFakeTimers();
+  try {
+    const model = new FakeModel({ step: 0 });
+    const saved: unknown[] = [];
+    model.save_changes = () => {
+      saved.push(model.get("step"));
+    };
+    const state = new State(model, never);
+    state.set({ step: 1 });
+    vi.advanceTimersByTime(100);
+    state.set({ step: 4 });
+    model.set("step", 1); // the kernel's echo
+    expect(state.get("step")).toBe(4);
+    vi.advanceTimersByTime(100);
+    expect(saved).toEqual([1, 4]);
+    model.set("step", 9); // set in Python
+    expect(state.get("step")).toBe(9);
+  } finally {
+    vi.useRealTimers();
+  }
+});

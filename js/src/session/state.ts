@@ -25,6 +25,8 @@ const DRAG_PAUSE = 250;
 export class State {
   /** Traits that this widget class lacks (a slider has no colour map), kept while the page is open. */
   readonly #own: Partial<Traits> = {};
+  /** Traits that were set here and not saved yet. */
+  readonly #unsaved = new Map<keyof Traits, unknown>();
   readonly #listeners = new Set<() => void>();
   readonly #pointer: PointerTracker;
   #saving: ReturnType<typeof setTimeout> | undefined;
@@ -33,7 +35,10 @@ export class State {
     readonly model: Model,
     signal: AbortSignal,
   ) {
-    const changed = () => this.#notify();
+    const changed = () => {
+      this.#keepUnsaved();
+      this.#notify();
+    };
     for (const name of Object.keys(DEFAULTS)) model.on(`change:${name}`, changed);
     this.#pointer = new PointerTracker(signal, () => this.#flush());
     signal.addEventListener("abort", () => {
@@ -54,7 +59,10 @@ export class State {
       if (jsonEqual(this.get(name), value)) continue;
       changed = true;
       if (this.model.get(name) === undefined) Object.assign(this.#own, { [name]: value });
-      else this.model.set(name, value);
+      else {
+        this.#unsaved.set(name, value);
+        this.model.set(name, value);
+      }
     }
     if (!changed) return;
     if (this.#pointer.down) {
@@ -75,6 +83,11 @@ export class State {
     signal.addEventListener("abort", () => this.#listeners.delete(callback));
   }
 
+  /** Restores values that an echo of an earlier save has overwritten before they were saved themselves. */
+  #keepUnsaved() {
+    for (const [name, value] of this.#unsaved) if (!jsonEqual(this.model.get(name), value)) this.model.set(name, value);
+  }
+
   #notify() {
     for (const listener of this.#listeners) listener();
   }
@@ -83,6 +96,7 @@ export class State {
     if (this.#saving === undefined) return;
     clearTimeout(this.#saving);
     this.#saving = undefined;
+    this.#unsaved.clear();
     try {
       this.model.save_changes();
     } catch {
