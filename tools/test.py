@@ -240,8 +240,7 @@ def _line(result: Result) -> str:
 def run_all(suites: list[Suite]) -> list[Result]:
     """Run suites side by side, in their order as far as locks allow."""
     waiting, running, results = list(suites), dict[Future[Result], Suite](), list[Result]()
-    # Suites wait for browsers, servers and processes, so one more than there are cores keeps the cores busy.
-    places = max(3, CORES // 2 + 1)
+    places = max(2, CORES // 2)
     with ThreadPoolExecutor(max_workers=places) as pool:
         while waiting or running:
             held = {suite.lock for suite in running.values() if suite.lock}

@@ -110,16 +110,14 @@ def test_two_views_are_synchronized(lab, run):
     first.at_step(29)
 
 
-BUSY = """
-import time
-end = time.monotonic() + 10
-while time.monotonic() < end:
-    sum(range(1000))
-"""
+def busy_until(stop: Path) -> str:
+    """Return a cell that computes until the file exists."""
+    return f"import os\nwhile not os.path.exists({str(stop)!r}):\n    sum(range(1000))"
 
 
-def test_widget_responds_while_the_kernel_trains(jupyter, run):
-    notebook = jupyter.open([show(run, "tensor='net/fc.weight'"), BUSY]).run(0)
+def test_widget_responds_while_the_kernel_trains(jupyter, run, tmp_path):
+    stop = tmp_path / "stop"
+    notebook = jupyter.open([show(run, "tensor='net/fc.weight'"), busy_until(stop)]).run(0)
     look = Looking.at(notebook)
     expect(look.panel("history")).to_contain_text("30 steps loaded")
     notebook.run(1, wait=False)
@@ -135,6 +133,8 @@ def test_widget_responds_while_the_kernel_trains(jupyter, run):
     words = look.panel("histogram").locator(".smdw-readout")
     expect(words).to_contain_text(f"max {shown(runs.gradient(11).max())}")
     expect(busy).to_have_text("[*]:", timeout=1)
+    stop.touch()
+    expect(busy).to_have_text("[2]:")
 
 
 def test_steps_of_another_process_appear(lab, writer, tmp_path):
