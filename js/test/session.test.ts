@@ -222,7 +222,8 @@ test("the echo of an earlier save does not overwrite a newer value that is not s
     expect(state.get("step")).toBe(4);
     vi.advanceTimersByTime(100);
     expect(saved).toEqual([1, 4]);
-    model.set("step", 9); // set in Python
+    state.set({ step: 5 });
+    model.set("step", 9); // set in Python, or by another view of the widget
     expect(state.get("step")).toBe(9);
   } finally {
     vi.useRealTimers();

@@ -27,6 +27,8 @@ export class State {
   readonly #own: Partial<Traits> = {};
   /** Traits that were set here and not saved yet. */
   readonly #unsaved = new Map<keyof Traits, unknown>();
+  /** The values that were saved last. */
+  readonly #saved = new Map<keyof Traits, unknown>();
   readonly #listeners = new Set<() => void>();
   readonly #pointer: PointerTracker;
   #saving: ReturnType<typeof setTimeout> | undefined;
@@ -83,9 +85,17 @@ export class State {
     signal.addEventListener("abort", () => this.#listeners.delete(callback));
   }
 
-  /** Restores values that an echo of an earlier save has overwritten before they were saved themselves. */
+  /**
+   * Restores values that an echo of the last save has overwritten before they were saved themselves. Any other value was
+   * set by another view or in Python, and stays.
+   */
   #keepUnsaved() {
-    for (const [name, value] of this.#unsaved) if (!jsonEqual(this.model.get(name), value)) this.model.set(name, value);
+    for (const [name, value] of this.#unsaved) {
+      const current = this.model.get(name);
+      if (jsonEqual(current, value)) continue;
+      if (this.#saved.has(name) && jsonEqual(current, this.#saved.get(name))) this.model.set(name, value);
+      else this.#unsaved.delete(name);
+    }
   }
 
   #notify() {
@@ -96,6 +106,7 @@ export class State {
     if (this.#saving === undefined) return;
     clearTimeout(this.#saving);
     this.#saving = undefined;
+    for (const [name, value] of this.#unsaved) this.#saved.set(name, value);
     this.#unsaved.clear();
     try {
       this.model.save_changes();
