@@ -1,7 +1,7 @@
 """Events of a PyTorch training for which PyTorch has no hooks.
 
 They are backward passes, gradient clipping and loss scaling.
-The functions are wrapped while somebody listens. A wrapper calls the original with the same arguments and returns its result.
+The functions are wrapped while a hook listens. A wrapper calls the original with the same arguments and returns its result.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _tell(event: str, *args: object) -> None:
 
 
 class _Wrapper:
-    """A function of a module or class that is replaced while somebody listens."""
+    """A function of a module or class that is replaced while a hook listens."""
 
     def __init__(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         self._owner = owner
