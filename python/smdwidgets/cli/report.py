@@ -17,8 +17,8 @@ import contextlib
 from pathlib import Path
 
 from smdwidgets._text import byte_size, listed
+from smdwidgets.cli._check_rules import without_required_parameters
 from smdwidgets.cli._run import open_run, plain
-from smdwidgets.cli.check import _by_default
 from smdwidgets.diagnosis import diagnose
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.rules import RuleRunner
@@ -102,7 +102,7 @@ def _default_tensors(trial: Trial) -> list[str]:
 
 def _run_rules(trial: Trial, requested: str | None) -> RuleRunner:
     """Evaluate the rules on the steps saved so far and return the runner."""
-    names = [name.strip() for name in (requested or "").split(",") if name.strip()] or _by_default({})
+    names = [name.strip() for name in (requested or "").split(",") if name.strip()] or without_required_parameters({})
     runner = RuleRunner(trial, names, follow=False)
     with Progress("rules") as progress:
         runner.start()

@@ -49,21 +49,25 @@ class Confirmation:
         return replace(diagnosis, findings=tuple(confirmed.values()), withdrawn=withdrawn)
 
 
-def following(trial: Trial, kinds: Mapping[str, str] | None = None, until: int | None = None) -> Iterator[Diagnosis]:
+def following(
+    trial: Trial, kinds: Mapping[str, str] | None = None, until: int | None = None, timeout: float | None = None
+) -> Iterator[Diagnosis]:
     """Yield the diagnosis of a run whenever its findings change.
 
-    The first diagnosis comes at once, the last one when the run ends.
+    The first diagnosis comes at once, the last one when the run ends, or after ``timeout`` seconds.
     """
     live, confirmation = Diagnoser(trial, kinds, until), Confirmation()
+    deadline = None if timeout is None else time.monotonic() + timeout
     said: object = None
     while True:
         # Before the update, so that values written just before the end are read.
         ended = trial.loaded_all_steps
+        late = deadline is not None and time.monotonic() >= deadline
         diagnosis = confirmation.update(live.update(), ended)
         now = [(one.kind, one.confidence) for one in diagnosis.findings]
-        if now != said or diagnosis.withdrawn or ended:
+        if now != said or diagnosis.withdrawn or ended or late:
             said = now
             yield diagnosis
-        if ended:
+        if ended or late:
             return
-        time.sleep(PAUSE)
+        time.sleep(PAUSE if deadline is None else min(PAUSE, max(0.0, deadline - time.monotonic())))

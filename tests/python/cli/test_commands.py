@@ -313,7 +313,7 @@ def log(tmp_path):
 @pytest.mark.parametrize("command", ["inspect", "check", "diagnose", "report", "show", "verify"])
 def test_commands_accept_tensorboard_logs(log, tmp_path, monkeypatch, capsys, command):
     monkeypatch.chdir(tmp_path)
-    more = {"show": ["loss"], "diagnose": ["--allow-unjudged"]}.get(command, [])
+    more = {"show": ["loss"], "diagnose": ["--allow-unjudged"], "check": ["--allow-unjudged"]}.get(command, [])
     code, _, err = run_command(capsys, command, log, *more)
     assert (code, err) == (0, "")
 

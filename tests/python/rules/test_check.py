@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 
 from python.rules.trainings import History
 from smdwidgets.cli import main
+from smdwidgets.numpy import Hook
 from smdwidgets.rules import VanishingGradient
 
 Trained = Callable[..., History]
@@ -36,8 +40,53 @@ def test_exit_codes(healthy: str, sick: str, capsys: pytest.CaptureFixture[str])
     assert main(["check", healthy, "--rules", "TreeDepth"]) == 2
     assert "judged no step" in capsys.readouterr().out
     assert main(["check", healthy, "--rules", "TreeDepth", "--allow-unjudged"]) == 0
-    assert main(["check", healthy]) in (0, 1)
-    assert main(["check", sick]) == 1
+    assert main(["check", sick, "--rules", "all"]) == 1
+    assert "rules fired over 30 steps" in capsys.readouterr().out
+
+
+def test_without_rules_the_run_is_diagnosed(
+    healthy: str, sick: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", healthy]) == 0
+    assert re.match(r"✓ Nothing wrong seen in \d+ series and \d+ tensors", capsys.readouterr().out)
+    results = ["--json", str(tmp_path / "out.json"), "--junit", str(tmp_path / "out.xml")]
+    assert main(["check", sick, *results]) == 1
+    out = capsys.readouterr().out
+    result: dict[str, Any] = json.loads((tmp_path / "out.json").read_text())
+    (finding, *_) = result["diagnosis"]["findings"]
+    assert (result["exit_code"], result["rules"], finding["title"] in out) == (1, [], True)
+    suite = ElementTree.parse(tmp_path / "out.xml").getroot()
+    assert suite.get("failures") == suite.get("tests") == str(len(result["diagnosis"]["findings"]))
+    assert (suite[0].get("name"), suite[0][0].get("message")) == (finding["kind"], finding["title"])
+
+
+def test_diagnosis_that_cannot_tell_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Hook(tmp_path / "run") as hook:
+        hook.save_scalar("loss", 1.0)
+        hook.step()
+    assert main(["check", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().out.startswith("! Cannot tell")
+    assert main(["check", str(tmp_path / "run"), "--allow-unjudged"]) == 0
+    assert capsys.readouterr().out.startswith("- Cannot tell")
+    assert main(["check", str(tmp_path / "run"), "--junit"]) == 2
+    assert '<error message="Cannot tell' in capsys.readouterr().out
+
+
+def test_diagnosis_follows_a_run_until_it_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, time\n"
+        "from smdwidgets.numpy import Hook\n"
+        "with Hook(sys.argv[1]) as hook:\n"
+        "    for step in range(60):\n"
+        "        hook.save_scalar('loss', float('nan') if step > 30 else 1 / (1 + step))\n"
+        "        hook.step()\n"
+        "        time.sleep(0.01)\n"
+    )
+    with subprocess.Popen([sys.executable, str(script), str(tmp_path / "run")]) as training:
+        assert main(["check", str(tmp_path / "run"), "--follow"]) == 1
+    assert training.returncode == 0
+    assert "step 31" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -54,6 +103,10 @@ def test_exit_codes(healthy: str, sick: str, capsys: pytest.CaptureFixture[str])
         (["--rules", "AllZero"], "tensor_regex"),
         (["--config", "/no/such/file.json"], "cannot read rule configuration"),
         (["--json", "--junit"], "cannot both write to standard output"),
+        (["--param", "VanishingGradient.threshold=1"], "--param needs --rules or --config"),
+        (["--start-step", "5"], "--start-step needs --rules or --config"),
+        (["--stop-training"], "--stop-training needs --rules or --config"),
+        (["--rules", ""], "name at least one"),
     ],
 )
 def test_invalid_arguments_are_reported(
@@ -174,6 +227,8 @@ def test_follow_ends_at_the_timeout(tmp_path: Path, capsys: pytest.CaptureFixtur
     hook.step()
     create_trial(tmp_path / "run", wait=30).wait_for_steps([0], timeout=30)
     assert main(["check", str(tmp_path / "run"), "--rules", "LossSpike", "--follow", "--timeout", "0.5"]) == 2
+    assert "Timed out" in capsys.readouterr().out
+    assert main(["check", str(tmp_path / "run"), "--follow", "--timeout", "0.5"]) == 2
     assert "Timed out" in capsys.readouterr().out
     hook.close()
 

@@ -1,0 +1,210 @@
+"""Evaluate the rules named on the command line, and format their results."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from smdwidgets._text import did_you_mean, shown
+from smdwidgets.cli._check_run import closing_lines, empty_case, marks_for, notes_of, without_step
+from smdwidgets.cli._junit import Case, Outcome, junit
+from smdwidgets.cli._run import plain
+from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.rules import BUILTIN, Rule, RuleRunner
+from smdwidgets.rules.actions import Actions, StopTraining
+from smdwidgets.rules.builtin import CreateXgboostReport, SelectingRule, SimilarAcrossRuns, StalledTrainingRule
+from smdwidgets.rules.creation import make_rule
+from smdwidgets.rules.evaluation import Evaluation
+from smdwidgets.rules.progress import Progress
+from smdwidgets.trials import Trial
+
+#: What `--rules` takes for every built-in rule that needs no parameters.
+ALL = "all"
+#: Outcome and type of a test case, by the outcome of the rule.
+_OUTCOMES: dict[str, tuple[Outcome, str]] = {
+    "fired": ("failure", "RuleEvaluationConditionMet"),
+    "error": ("error", ""),
+    "nothing": ("skipped", ""),
+    "passed": ("passed", ""),
+}
+
+
+def check_rules(trial: Trial, args: argparse.Namespace) -> RuleResult:
+    """Evaluate the requested rules over the run."""
+    runner = RuleRunner(trial, start_step=args.start_step, end_step=args.end_step, follow=args.follow)
+    named = _add_rules(runner, trial, args)
+    if not len(runner):
+        raise SMDebugValueError("no rules to evaluate; name at least one with --rules or --config")
+    if args.stop_training:
+        for evaluation in runner:
+            evaluation.rule.actions = Actions(*evaluation.rule.actions, StopTraining())
+    return RuleResult(runner, named, args.allow_unjudged, _wait(runner, args.timeout))
+
+
+def _add_rules(runner: RuleRunner, trial: Trial, args: argparse.Namespace) -> bool:
+    """Add the requested rules to the runner.
+
+    Returns whether each was requested by its own name, so that it must find something to judge.
+    """
+    parameters = _parameters(args.param)
+    if args.config:
+        configured = RuleRunner.from_json(trial, args.config, allow_custom=args.allow_custom)
+        for evaluation in configured:
+            changed = parameters.pop(evaluation.name, {})
+            runner.add(make_rule(evaluation.rule, trial, changed), name=evaluation.name)
+    names = [name.strip() for name in (args.rules or "").split(",") if name.strip()]
+    every = ALL in names
+    for name in without_required_parameters(parameters) if every else names:
+        runner.add(name, **parameters.pop(name, {}))
+    if parameters:
+        wrong = next(iter(parameters))
+        known = [evaluation.name for evaluation in runner]
+        raise SMDebugValueError(
+            f"invalid --param: rule {wrong!r} is not among the rules to evaluate.{did_you_mean(wrong, known)} "
+            f"Rules to evaluate: {', '.join(known)}"
+        )
+    return not every
+
+
+def without_required_parameters(parameters: dict[str, dict[str, str]]) -> list[str]:
+    """Return the names of the rules that need no parameters or were given some."""
+    configured = {name for name in parameters if name in BUILTIN}
+    required = {name for name, rule in BUILTIN.items() if issubclass(rule, SelectingRule) and rule.needs_selector}
+    required |= {SimilarAcrossRuns.__name__, CreateXgboostReport.__name__, StalledTrainingRule.__name__}
+    return [name for name in BUILTIN if name in configured or name not in required]
+
+
+def _parameters(given: Sequence[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for each in given:
+        path, equals, value = each.partition("=")
+        rule, dot, name = path.rpartition(".")
+        if not equals or not dot or not rule or not name:
+            raise SMDebugValueError(f"invalid --param {shown(each)}; expected RULE.NAME=VALUE")
+        found.setdefault(rule.strip(), {})[name.strip()] = value
+    return found
+
+
+def _wait(runner: RuleRunner, timeout: float | None) -> bool:
+    """Evaluate all steps and show progress; return False on timeout."""
+    end = None if timeout is None else time.monotonic() + timeout
+    with Progress("rules") as progress:
+        runner.start()
+        try:
+            while not runner.wait(0.2):
+                progress.update(*runner.progress)
+                if end is not None and time.monotonic() >= end:
+                    runner.stop(timeout=5.0)
+                    return False
+        except KeyboardInterrupt:
+            runner.stop(timeout=5.0)
+            raise
+    return True
+
+
+class RuleResult:
+    """The result of all rules, as text, JSON or JUnit XML."""
+
+    def __init__(self, runner: RuleRunner, must_judge: bool, allow_unjudged: bool, in_time: bool) -> None:
+        self.trial = runner.trial
+        self.evaluations = runner.evaluations
+        self.summary = runner.summary()
+        self.must_judge = must_judge and not allow_unjudged
+        self.empty = not allow_unjudged and without_step(self.trial)
+        self.notes = notes_of(self.trial)
+        self.in_time = in_time
+
+    def unjudged(self, evaluation: Evaluation) -> bool:
+        """Whether a rule that must judge found nothing to judge."""
+        return self.must_judge and not evaluation.judged and not evaluation.fired
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code: 0 no rule fired, 1 a rule fired, 2 an error occurred."""
+        if any(each.fired for each in self.evaluations):
+            return 1
+        if (
+            not self.in_time
+            or self.empty
+            or any(each.errors or self.unjudged(each) or each.status == "Error" for each in self.evaluations)
+        ):
+            return 2
+        return 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON-serializable objects."""
+        return {
+            "run": str(self.trial.path),
+            "exit_code": self.exit_code,
+            "ended": bool(self.trial.loaded_all_steps),
+            "in_time": self.in_time,
+            "empty": self.empty,
+            "notes": self.notes,
+            "diagnosis": None,
+            "rules": [
+                {
+                    **{
+                        key: value
+                        for key, value in summary.items()
+                        if key not in ("LastModifiedTime", "RuleEvaluationJobArn")
+                    },
+                    "parameters": _plain(evaluation.rule),
+                    "steps": evaluation.done,
+                    "judged": evaluation.judged,
+                    "errors": evaluation.errors,
+                    "fired": evaluation.snapshot().firings_total,
+                    "first_fired": evaluation.first_firing.step if evaluation.first_firing else None,
+                    "findings": [finding.to_json() for finding in evaluation.first_firing.findings[:100]]
+                    if evaluation.first_firing
+                    else [],
+                }
+                for evaluation, summary in zip(self.evaluations, self.summary, strict=True)
+            ],
+        }
+
+    def to_junit(self) -> str:
+        """Return the result as JUnit XML, with one test case per rule."""
+        cases = [self._case(each) for each in self.evaluations]
+        if self.empty:
+            cases.append(empty_case(self.notes))
+        return junit(f"smdwidgets check {self.trial.path}", cases, self.notes)
+
+    def _case(self, evaluation: Evaluation) -> Case:
+        kind, message = self._outcome(evaluation)
+        details = evaluation.status_details() if kind in ("fired", "error") else ""
+        outcome, type_ = _OUTCOMES[kind]
+        return Case("rules", evaluation.name, outcome, message, details, type_)
+
+    def text(self, encoding: str | None) -> str:
+        """Return the result as text, with one line per rule."""
+        marks = marks_for(encoding)
+        width = max(len(each.name) for each in self.evaluations)
+        lines = []
+        for evaluation in self.evaluations:
+            kind, message = self._outcome(evaluation)
+            lines.append(f"{marks[kind]} {evaluation.name:<{width}}  {message}")
+            for action, why in evaluation.rule.actions.failures:
+                lines.append(f"  {'':<{width}}  action {action.name} failed: {why}")
+        fired = sum(each.fired for each in self.evaluations)
+        steps = max(each.done for each in self.evaluations)
+        lines.append(f"{fired} of {len(self.evaluations)} rules fired over {steps} steps of {self.trial.path}")
+        lines += closing_lines(self.notes, self.empty, self.in_time)
+        return "\n".join(plain(line, 4000) for line in lines)
+
+    def _outcome(self, evaluation: Evaluation) -> tuple[str, str]:
+        """Return the key of the mark, and the message."""
+        if first := evaluation.first_firing:
+            total = evaluation.snapshot().firings_total
+            return "fired", f"fired at step {first.step} ({total} of {evaluation.judged} judged steps): {first.message}"
+        if evaluation.errors:
+            return "error", evaluation.message
+        if not evaluation.judged:
+            return ("error" if self.unjudged(evaluation) else "nothing"), evaluation.message
+        return "passed", f"{evaluation.judged} steps judged"
+
+
+def _plain(rule: Rule) -> dict[str, Any]:
+    formatted = getattr(rule, "formatted", None)
+    return dict(formatted()) if formatted is not None else {}
