@@ -84,7 +84,7 @@ class Slab:
     def __init__(self, size: int) -> None:
         self.memory = np.empty(size, np.uint8)
         self.used = 0
-        #: Number of tensors in the slab that are not written yet.
+        #: Number of tensors in the slab that are still needed.
         self.tensors = 0
 
 
@@ -119,6 +119,11 @@ class Staging:
             slab.used = at + size + -size % _ALIGN
             slab.tensors += 1
         return np.ndarray(shape, dtype, slab.memory, at), slab
+
+    def retain(self, slab: Slab) -> None:
+        """Keep a tensor of a slab for one more :meth:`release`."""
+        with self._lock:
+            slab.tensors += 1
 
     def release(self, slab: Slab) -> None:
         """Release one tensor of a slab; after the last one, the slab is reused."""

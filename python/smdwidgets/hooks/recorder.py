@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +15,13 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
-from smdwidgets.hooks.arrays import Staging, TensorCopy
-from smdwidgets.hooks.save_spec import SaveSpec
+from smdwidgets.hooks.arrays import Staging
+from smdwidgets.hooks.captured import Captured, StepKey, StepObserver
 from smdwidgets.hooks.tensorboard import TensorBoardExport
-from smdwidgets.modes import ModeKeys
 
-__all__ = ["Captured", "Recorder", "StepKey"]
+__all__ = ["Recorder"]
 
 logger = logging.getLogger("smdwidgets.hooks")
-
-
-#: A step: its global step number, its mode, its step number in that mode.
-StepKey = tuple[int, ModeKeys, int]
-
-
-@dataclass(slots=True)
-class Captured:
-    """A captured tensor that is not written yet.
-
-    ``copy`` is None if only the shape is saved.
-    """
-
-    name: str
-    copy: TensorCopy | None
-    shape: tuple[int, ...]
-    spec: SaveSpec
-    time: float
 
 
 class Recorder:
@@ -59,6 +39,7 @@ class Recorder:
         fsync: bool,
         send: Callable[..., object] | None = None,
         lost: Callable[[], str | None] = lambda: None,
+        observers: Sequence[StepObserver] = (),
     ) -> None:
         self._root = str(root)
         self._worker = worker
@@ -69,6 +50,7 @@ class Recorder:
         self._send = send
         #: Returns the reason if this writer no longer owns the directory, else None.
         self._lost = lost
+        self._observers = list(observers)
         self._gone = False
         self._content = ""
         self._writers: dict[StepKey, _core.StepWriter] = {}
@@ -85,6 +67,7 @@ class Recorder:
         if key != self._key:
             self._key = key
             self._gone = self._gone or self._check_directory()
+        self._tell(lambda observer: observer.tensors(key, captured))
         try:
             if not self._gone and key not in self._failed:
                 self._write(key, captured)
@@ -109,6 +92,7 @@ class Recorder:
 
     def finish(self, key: StepKey) -> None:
         """Complete a step and make it visible to readers atomically."""
+        self._tell(lambda observer: observer.finished(key))
         self._failed.discard(key)
         writer = self._writers.pop(key, None)
         if writer is None:
@@ -154,6 +138,15 @@ class Recorder:
             self._tensorboard.close()
 
     # ------------------------------------------------------------------------------------------------------- inside
+
+    def _tell(self, what: Callable[[StepObserver], None]) -> None:
+        """Call every observer. One that fails is removed, so that steps are still written."""
+        for observer in list(self._observers):
+            try:
+                what(observer)
+            except Exception:
+                logger.exception("%s failed and is called no more", type(observer).__name__)
+                self._observers.remove(observer)
 
     def _check_directory(self) -> bool:
         """Return whether another process took over the directory.

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from smdwidgets.hooks.arrays import Staging, TensorCopy
 from smdwidgets.hooks.background import Background
-from smdwidgets.hooks.recorder import Captured, Recorder, StepKey
+from smdwidgets.hooks.captured import Captured, StepKey, StepObserver
+from smdwidgets.hooks.recorder import Recorder
 from smdwidgets.hooks.save_spec import SaveSpec
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 from smdwidgets.modes import ModeKeys
@@ -60,6 +61,11 @@ class WriteQueue:
         self._last_put = 0.0
         self._lock = threading.Lock()
         self._collections: str | None = None
+        self._observers: list[StepObserver] = []
+
+    def observe(self, observer: StepObserver) -> None:
+        """Report every step to an observer. Must be called before :meth:`open`."""
+        self._observers.append(observer)
 
     @property
     def writes(self) -> bool:
@@ -82,7 +88,7 @@ class WriteQueue:
         number of queued bytes.
         """
         export = None if tensorboard is None else TensorBoardExport(tensorboard)
-        self._recorder = Recorder(root, worker, self.staging, export, fsync, send, lost)
+        self._recorder = Recorder(root, worker, self.staging, export, fsync, send, lost, self._observers)
         self._touch = touch
         self._background = Background(
             self._queue_bytes, self._flush_seconds if send is None else None, self._idle if send is None else None
