@@ -29,7 +29,7 @@ WIDTH = 88  # columns of a signature
 
 #: The public modules by topic. Each becomes a page.
 TOPICS: dict[str, tuple[str, ...]] = {
-    "Runs and tensors": ("trials", "modes", "analysis.utils", "exceptions", "run_end"),
+    "Runs and tensors": ("trials", "modes", "analysis.utils", "exceptions", "incident", "run_end"),
     "Widgets and plots": ("widgets", "plots", "pictures", "demo"),
     "Diagnosis and rules": ("diagnosis", "rules", "rules.actions", "stop"),
     "Hooks": ("config", "hooks.base", "numpy", "pytorch", "keras", "tensorflow", "xgboost", "mxnet"),

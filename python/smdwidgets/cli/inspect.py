@@ -56,6 +56,7 @@ def facts(trial: Trial, regex: str | None = None) -> dict[str, Any]:
         "workers": sorted(trial.workers(), key=natural),
         "collections": members,
         "bytes": _size_on_disk(str(trial.path)),
+        "incidents": [{"step": one.step, "text": str(one)} for one in trial.incidents()],
         "notes": [{"worker": worker, "message": message} for worker, message in trial.notes()],
         "problems": [{"file": key, "message": message} for key, message in trial.problems()] + problems,
         "tensors": [_tensor(trial, name) for name in trial.tensor_names(regex=regex)],
@@ -134,6 +135,7 @@ def text(summary: dict[str, Any], most: int | None) -> str:
     ]
     if summary["bytes"] is not None:
         rows.append(("on disk", byte_size(summary["bytes"])))
+    rows += [("incident", each["text"]) for each in summary["incidents"][:SHOWN]]
     rows += [("note", text) for text in dict.fromkeys(each["message"] for each in summary["notes"])]
     rows += [("problem", f"{each['file']}: {each['message']}") for each in summary["problems"][:10]]
     lines = [f"{label:<12} {plain(value, 1000)}" for label, value in rows]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets.exceptions import RunNotFound
+from smdwidgets.incident import INCIDENTS_PREFIX
 from smdwidgets.run_end import END_FILE
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.trials.first_files import FirstFiles
@@ -50,6 +51,7 @@ class LocalRun(SmdebugRun):
     ) -> None:
         super().__init__(LocalStorage(root), first_step, end_step, lazy)
         self._collections_dir = os.path.join(self.path, "collections", "000000000")
+        self._incidents_dir = os.path.join(self.path, INCIDENTS_PREFIX)
         self._end = os.path.join(self.path, END_FILE)
 
     def check(self) -> None:
@@ -86,6 +88,21 @@ class LocalRun(SmdebugRun):
 
     def _load(self, steps: Sequence[int] | None) -> None:
         self.catalog.load_local(self.path, steps)
+
+    def refresh(self) -> None:
+        super().refresh()
+        self.incidents()
+
+    def _incidents_version(self) -> object:
+        found = []
+        try:
+            with os.scandir(self._incidents_dir) as workers:
+                for worker in workers:
+                    with os.scandir(worker.path) as files:
+                        found += [(file.path, file.inode(), file.stat().st_mtime_ns) for file in files]
+        except OSError:  # usually the run has no incidents
+            pass
+        return sorted(found) or None
 
     def _source(self) -> _core.Files:
         return self.files

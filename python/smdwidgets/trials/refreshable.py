@@ -255,11 +255,12 @@ class RefreshableTrial:
         self.logger.warning("%s: %s; the other index files were read", shown(self.name), visible(message, 2000))
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return the unreadable index files as (file, message).
+        """Return the unreadable index files and incidents as (file, message).
 
         A file is read again after it changes.
         """
-        return self._run.index.problems()
+        with self._refreshing:
+            return self._run.index.problems() + self._run.incidents().problems
 
     def notes(self) -> list[tuple[str, str]]:
         """Return what the hook did not get or failed to save, as (worker, text).

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.run_end import RunEnd
+from smdwidgets.trials.incidents import IncidentFiles
 from smdwidgets.trials.shards import Sharded
 
 #: Names of reductions, in storage and display order.
@@ -135,6 +136,13 @@ class Run(ABC):
     def end(self) -> RunEnd | None:
         """Return how the run ended, or None if it has not ended."""
         return None if self.end_age() is None else RunEnd()
+
+    def incidents(self) -> IncidentFiles:
+        """Return the incidents of the run.
+
+        Steps that were written because of a new one are read again.
+        """
+        return IncidentFiles([], [])
 
     def replaced_at(self) -> float | None:
         """Return when another run started in the same place.

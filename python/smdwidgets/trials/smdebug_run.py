@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,12 +23,16 @@ from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX, CollectionM
 from smdwidgets.exceptions import RunFileMissing, RunIOError, TruncatedDataError
 from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.storage.protocol import Range, Storage
+from smdwidgets.trials.incidents import IncidentFiles, read_incidents
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
 from smdwidgets.trials.sharded_run import assembled_reductions, assembled_values
 from smdwidgets.trials.shards import Part, Sharded
 
 #: Runs with more index files than this are opened lazily: queries read the index files that they need.
 LAZY_ABOVE = 2_000
+
+#: Seconds between two looks for incidents of a run that is read through a storage.
+_INCIDENTS_EVERY = 10.0
 
 _COLLECTION_FILE = re.compile(r"(?P<worker>.+?)_?collections\.(json|ts)")
 
@@ -55,6 +60,8 @@ class SmdebugRun(Run):
         self.settled = -1
         self._partly_read = False
         self._collections_read: object = None
+        self._incidents = IncidentFiles([], [])
+        self._incidents_read: object = None
         #: The workers that have written a collection file.
         self._known_workers: frozenset[str] = frozenset()
 
@@ -104,6 +111,24 @@ class SmdebugRun(Run):
 
     def reread(self, step: int) -> bool:
         return False
+
+    def incidents(self) -> IncidentFiles:
+        version = self._incidents_version()
+        if version != self._incidents_read:
+            found = read_incidents(self.storage)
+            written = found.steps - self._incidents.steps
+            self._incidents, self._incidents_read = found, version
+            if written:
+                # The flight recorder writes steps that are older than steps already listed, or adds tensors to them.
+                self.settled = -1
+                self.refresh()
+                for step in sorted(written):
+                    self.reread(step)
+        return self._incidents
+
+    @abstractmethod
+    def _incidents_version(self) -> object:
+        """Return a value that changes with the records; None before the first one."""
 
     def end_age(self) -> float | None:
         return self.storage.age(END_FILE)
@@ -249,6 +274,10 @@ class StorageRun(SmdebugRun):
 
     def check(self) -> None:
         next(self.storage.list(""), None)
+
+    def _incidents_version(self) -> object:
+        # Listing the records costs a request, and nothing tells whether there are new ones.
+        return int(time.monotonic() // _INCIDENTS_EVERY)
 
     def _list(self) -> int:
         settled = self.settled

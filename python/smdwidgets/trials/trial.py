@@ -36,6 +36,7 @@ from smdwidgets.run_end import RunEnd
 from smdwidgets.trials import bulk, extensions, show
 from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.extensions import Exported, TensorPlotter, TrialPlotter
+from smdwidgets.trials.incidents import Incidents
 from smdwidgets.trials.missing import wait_for_event_file
 from smdwidgets.trials.patterns import Patterns
 from smdwidgets.trials.queries import RunQueries, StepState
@@ -100,6 +101,23 @@ class Trial(RunQueries):
         """
         self.maybe_refresh()
         return self._run.end()
+
+    def incidents(self) -> Incidents:
+        """Return when and why the flight recorder wrote its steps, by step.
+
+        The result is a list of :class:`~smdwidgets.incident.Incident`, with a method ``to_pandas``. Records of several workers
+        about the same steps are joined.
+
+        >>> import smdwidgets, tempfile
+        >>> from smdwidgets.numpy import Hook
+        >>> with Hook(folder := tempfile.mkdtemp()) as hook:
+        ...     hook.save_scalar("loss", 0.5)
+        >>> smdwidgets.create_trial(folder).incidents()
+        no incidents
+        """
+        self.maybe_refresh()
+        with self._refreshing:
+            return self._run.incidents().combined()
 
     # ------------------------------------------------------------------------------------------------------ steps
 

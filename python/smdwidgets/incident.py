@@ -1,0 +1,242 @@
+"""Incidents of a run: when and why the flight recorder wrote its steps.
+
+A hook keeps the tensors of the last steps in memory. When something breaks, it writes them to the run, and one record that says
+why: a JSON file below ``incidents/``. `Trial.incidents` reads the records.
+
+>>> incident = Incident("worker_0", 337, ("NaN in 'fc1.weight'",), Trigger("fc1.weight", "nan", 3.0), (336, 337), 345)
+>>> Incident.parse(incident.to_json(), "worker_0") == incident
+True
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from smdwidgets._text import listed, shown, visible
+
+__all__ = ["DENSE_STEPS", "INCIDENTS_PREFIX", "LARGEST_RECORD", "MOST_STEPS", "Incident", "Trigger", "combined"]
+
+INCIDENTS_PREFIX: Final = "incidents"
+"""The folder of the records, in the root of the run."""
+LARGEST_RECORD: Final = 1 << 20
+"""Bytes of a record that are read at most."""
+MOST_STEPS: Final = 8
+"""Steps before an incident that the flight recorder holds at most."""
+DENSE_STEPS: Final = 8
+"""Steps after an incident that are saved whole."""
+
+#: Reasons and steps of a record that are read at most.
+_MOST_READ = 10_000
+_LARGEST_STEP = 2**63
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """The statistic that caused an incident: tensor, column, value."""
+
+    tensor: str
+    column: str
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.column} of {shown(self.tensor)} = {self.value:.6g}"
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One moment at which something broke, and the steps that were saved around it.
+
+    Attributes:
+        worker: the worker that recorded it; the first one if several did.
+        step: global step of the cause.
+        why: reasons, the first one first.
+        trigger: the statistic that caused it; None for a request, a signal or an exception.
+        steps: global steps that were saved because of it.
+        dense_until: last step that was to be saved whole.
+        missed: number of those steps that are not whole, because memory or disk space was short.
+        time: time in seconds since the epoch.
+        rank: rank of the worker, and ``world`` the number of workers of the training.
+        run: directory or URL of the run, as the hook wrote it.
+        workers: all workers that recorded it.
+    """
+
+    worker: str
+    step: int
+    why: tuple[str, ...]
+    trigger: Trigger | None = None
+    steps: tuple[int, ...] = ()
+    dense_until: int = -1
+    missed: int = 0
+    time: float = 0.0
+    rank: int = 0
+    world: int = 1
+    run: str = ""
+    workers: tuple[str, ...] = ()
+
+    def to_json(self) -> bytes:
+        """Return the content of the record."""
+        trigger = self.trigger
+        content = {
+            "version": 1,
+            "why": list(self.why),
+            "trigger": None
+            if trigger is None
+            else {"tensor": trigger.tensor, "column": trigger.column, "value": _json_number(trigger.value)},
+            "step": self.step,
+            "steps": list(self.steps),
+            "dense_until": self.dense_until,
+            "missed": self.missed,
+            "time": self.time,
+            "rank": self.rank,
+            "world": self.world,
+            "run": self.run,
+        }
+        return json.dumps(content, allow_nan=False).encode()
+
+    @classmethod
+    def parse(cls, content: bytes, worker: str) -> Incident:
+        """Return the incident of a record.
+
+        Raises:
+            ValueError: the content is not a record.
+        """
+        try:
+            found = json.loads(content)
+        except RecursionError:
+            raise ValueError("the record is nested too deeply") from None
+        if not isinstance(found, dict):
+            raise ValueError("the record is not a JSON object")
+        why = found.get("why")
+        if not isinstance(why, list) or not why:
+            raise ValueError("the record has no reason")
+        step = _step(found.get("step"), "step")
+        steps = found.get("steps", [])
+        if not isinstance(steps, list):
+            raise ValueError("steps is not a list")
+        return cls(
+            worker=worker,
+            step=step,
+            why=tuple(visible(reason, 1000) for reason in why[:_MOST_READ]),
+            trigger=_trigger(found.get("trigger")),
+            steps=tuple(sorted({_step(one, "steps") for one in steps[:_MOST_READ]})),
+            dense_until=_step(found.get("dense_until", step), "dense_until"),
+            missed=_step(found.get("missed", 0), "missed"),
+            time=_number(found.get("time", 0.0), "time"),
+            rank=_step(found.get("rank", 0), "rank"),
+            world=_step(found.get("world", 1), "world"),
+            run=visible(found.get("run", ""), 1000),
+        )
+
+    def __str__(self) -> str:
+        more = f" (and {len(self.why) - 1} more)" if len(self.why) > 1 else ""
+        text = f"step {self.step:,}: {self.why[0]}{more}"
+        if self.steps:
+            text += f"; saved {_ranges(self.steps)}"
+        if self.missed:
+            text += f"; {self.missed} steps are not whole"
+        return text + (f"; {listed(self.workers)}" if len(self.workers) > 1 else "")
+
+    def __repr__(self) -> str:
+        return f"<Incident {self}>"
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the fields as a row of a table."""
+        trigger = self.trigger
+        return {
+            "step": self.step,
+            "why": "; ".join(self.why),
+            "tensor": None if trigger is None else trigger.tensor,
+            "column": None if trigger is None else trigger.column,
+            "value": None if trigger is None else trigger.value,
+            "steps": list(self.steps),
+            "missed": self.missed,
+            "time": self.time,
+            "workers": list(self.workers or (self.worker,)),
+        }
+
+
+def combined(found: Iterable[Incident]) -> list[Incident]:
+    """Join the records of several workers about one incident.
+
+    Workers decide alone and their clocks differ, so records belong together if their steps are as close as the steps that one
+    incident saves.
+
+    >>> one = Incident("worker_1", 338, ("SIGTERM",), steps=(336, 337, 338), rank=1)
+    >>> other = Incident("worker_0", 337, ("NaN in 'w'",), steps=(335, 336, 337))
+    >>> [(each.step, each.why, each.workers) for each in combined([one, other])]
+    [(337, ("NaN in 'w'", 'SIGTERM'), ('worker_0', 'worker_1'))]
+    """
+    groups: list[list[Incident]] = []
+    for one in sorted(found, key=lambda each: (each.step, each.rank, each.time)):
+        last = groups[-1] if groups else None
+        near = last is not None and one.step <= last[0].step + MOST_STEPS + DENSE_STEPS
+        if last is not None and near and one.worker not in {each.worker for each in last}:
+            last.append(one)
+        else:
+            groups.append([one])
+    return [_joined(group) for group in groups]
+
+
+def _joined(group: Sequence[Incident]) -> Incident:
+    first = group[0]
+    return replace(
+        first,
+        why=tuple(dict.fromkeys(reason for one in group for reason in one.why)),
+        trigger=next((one.trigger for one in group if one.trigger is not None), None),
+        steps=tuple(sorted({step for one in group for step in one.steps})),
+        dense_until=max(one.dense_until for one in group),
+        missed=sum(one.missed for one in group),
+        workers=tuple(sorted({one.worker for one in group})),
+    )
+
+
+def _json_number(value: float) -> float | str:
+    """Return a number as JSON, which has no NaN and no infinities."""
+    return value if math.isfinite(value) else "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _number(value: object, name: str) -> float:
+    if value in ("NaN", "Infinity", "-Infinity"):
+        return float(str(value))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} is not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is too large") from None
+
+
+def _step(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < _LARGEST_STEP:
+        raise ValueError(f"{name} holds {shown(value)}, which is not a step")
+    return value
+
+
+def _trigger(value: object) -> Trigger | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ValueError("trigger is not a JSON object")
+    return Trigger(
+        str(value.get("tensor", "")), str(value.get("column", "")), _number(value.get("value", "NaN"), "value")
+    )
+
+
+def _ranges(steps: Sequence[int]) -> str:
+    """Return ascending steps as ranges.
+
+    >>> _ranges([1, 2, 3, 7])
+    'steps 1 to 3, 7'
+    """
+    spans: list[list[int]] = []
+    for step in steps:
+        if spans and step == spans[-1][1] + 1:
+            spans[-1][1] = step
+        else:
+            spans.append([step, step])
+    texts = [f"{first:,}" if first == last else f"{first:,} to {last:,}" for first, last in spans]
+    return f"step{'s' if len(steps) > 1 else ''} {listed(texts, 4)}"
