@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smdwidgets._names import words_of
 from smdwidgets._text import shown
 from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.inputs import Kind, Role, Series
 from smdwidgets.diagnosis.series import SeriesBuilder
-from smdwidgets.diagnosis.tags import Context, role_of, stem_of, words_of
+from smdwidgets.diagnosis.tags import Context, role_of, stem_of
 from smdwidgets.diagnosis.trends import trends
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.modes import ModeKeys

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from smdwidgets._names import LOSS, is_learning_rate, is_loss, words_of
 from smdwidgets._text import listed, shown
 from smdwidgets.diagnosis.inputs import Kind, Role
 from smdwidgets.exceptions import SMDebugValueError
-
-_WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+|[^\W\d_A-Za-z]+")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -22,7 +20,6 @@ _TRAINING = _words("train training tr")
 #: Words that do not tell what is measured: how it was averaged, and over what.
 _FILLING = _words("epoch step iter iteration iterations vs avg average mean batch per by output 0")
 
-_LOSS = _words("loss losses nll mse mae rmse logloss mlogloss perplexity ppl cost error err wer cer fid bpd bpc xent")
 _METRIC = _words("acc accuracy auc map ap bleu rouge f1 precision recall iou miou dice psnr ssim score top1 top5 ndcg")
 _REWARD = _words("reward rewards rew return returns")
 _SPREAD = _words("std stdev min max initial var variance")
@@ -39,18 +36,6 @@ _COUNT = _words(
 )
 #: Words of a run's names that make its losses those of reinforcement learning.
 _RL_RUN = _REWARD | _words("rollout rollouts epsilon episode")
-
-
-@lru_cache(maxsize=65536)
-def words_of(name: str) -> tuple[str, ...]:
-    """Return the words of a name in lower case.
-
-    Names are split at punctuation and at changes of case.
-
-    >>> words_of("Losses/valLoss_epoch")
-    ('losses', 'val', 'loss', 'epoch')
-    """
-    return tuple(word.lower() for word in _WORD.findall(name))
 
 
 def role_of(words: Iterable[str], mode: str = "") -> Role:
@@ -88,7 +73,7 @@ class Context:
     def __init__(self, names: Iterable[str]) -> None:
         of_names = [frozenset(map(_known, words_of(name))) for name in names]
         words = frozenset().union(*of_names)
-        losses = frozenset().union(*(each for each in of_names if each & _LOSS))
+        losses = frozenset().union(*(each for each in of_names if each & LOSS))
         self.learns_by_reward = not words.isdisjoint(_RL_RUN)
         #: "d_loss" and "g_loss" are abbreviations of discriminator and generator.
         self.is_adversarial = not words.isdisjoint(_GAN) or {"d", "g"} <= losses
@@ -97,13 +82,12 @@ class Context:
         """Return the kind of a series by its name; the first match wins."""
         in_order = [_known(word) for word in words_of(name)]
         words = frozenset(in_order)
-        if "lr" in words or {"learning", "rate"} <= words:
+        if is_learning_rate(words):
             return Kind.LEARNING_RATE
         if "norm" in words and words & {"grad", "grads", "gradient", "gradients", "total"}:
             return Kind.GRADIENT_NORM
-        # Entropy alone is a property of a policy; cross entropy is a loss.
-        is_loss = bool(words & _LOSS) or {"cross", "entropy"} <= words
-        is_measure = is_loss or bool(words & (_METRIC | _REWARD))
+        measures_loss = is_loss(words)
+        is_measure = measures_loss or bool(words & (_METRIC | _REWARD))
         if words & _RESOURCE or (words & _COUNT and not is_measure):
             return Kind.HOUSEKEEPING
         if words & _REWARD:
@@ -112,7 +96,7 @@ class Context:
             return Kind.RL
         if words & _PART:
             return Kind.UNKNOWN
-        if is_loss:
+        if measures_loss:
             return Kind.RL if self.learns_by_reward else Kind.GAN if self.is_adversarial else Kind.LOSS
         return Kind.METRIC if words & _METRIC else Kind.UNKNOWN
 

@@ -51,6 +51,7 @@ def _joined(paragraph: str) -> str:
     """Join a paragraph to one line, or a list to one line per item."""
     items = re.split(r"\n(?=- )", paragraph)
     text = "\n".join(" ".join(item.split()) for item in items)
+    text = text.replace("`diagnose`", "[`diagnose`](diagnosis.md)")
     return re.sub(r"^What to do: ", "**What to do:** ", text)
 
 

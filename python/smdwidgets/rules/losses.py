@@ -10,10 +10,12 @@ from smdwidgets.rules.measurements import Measurements
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
 
-__all__ = ["LOSSES", "ModeOfLosses", "loss_need", "losses_at", "train_and_validation"]
+__all__ = ["LOSSES", "LOSSES_AND_METRICS", "ModeOfLosses", "loss_need", "losses_at", "train_and_validation"]
 
 #: The collection to which the hooks of all frameworks save losses.
 LOSSES = Selector(("losses",))
+#: The hooks of XGBoost and Keras save losses among the metrics, where learning rates and accuracies are, too.
+LOSSES_AND_METRICS = Selector(("losses",), losses_of=("metrics",))
 
 _TRAINING = re.compile(r"^(.*/)?train(?:ing)?[-_/](.+)$", re.IGNORECASE)
 _VALIDATION = re.compile(r"^(.*/)?(?:validation|valid|val|evaluation|eval|test)[-_/](.+)$", re.IGNORECASE)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from smdwidgets._names import names_loss
 from smdwidgets._text import listed, shown
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Selector:
     """Tensors in any of the collections or with names that match any of the patterns.
 
     Without collections and patterns, all tensors are selected. If ``modules`` is given, inputs and outputs of modules whose classes
-    the run contains are selected by class instead.
+    the run contains are selected by class instead. Of the collections ``losses_of``, only tensors with names of losses are selected.
 
     >>> print(Selector(("losses",), ("relu", "tanh")))
     collection 'losses' or names matching 'relu', 'tanh'
@@ -67,21 +68,25 @@ class Selector:
     collections: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     modules: ModuleTensors | None = None
+    losses_of: tuple[str, ...] = ()
 
     @property
     def everything(self) -> bool:
         """Whether all tensors are selected."""
-        return not self.collections and not self.patterns
+        return not self.collections and not self.patterns and not self.losses_of
 
     def names_at(self, trial: Trial, step: int) -> set[str]:
         """Return the selected names at a step. Unknown collections are ignored."""
         if self.everything:
             return set(trial.tensor_names(step=step))
         found: set[str] = set()
-        known = trial.collections() if self.collections else {}
+        known = trial.collections() if self.collections or self.losses_of else {}
         for collection in self.collections:
             if collection in known:
                 found.update(trial.tensor_names(step=step, collection=collection))
+        for collection in self.losses_of:
+            if collection in known:
+                found.update(filter(names_loss, trial.tensor_names(step=step, collection=collection)))
         if self.patterns:
             found.update(trial.tensor_names(step=step, regex=list(self.patterns)))
         if self.modules is not None and (modules := trial.modules()):
@@ -97,6 +102,8 @@ class Selector:
         if self.collections:
             word = "collection" if len(self.collections) == 1 else "collections"
             parts.append(f"{word} {listed([shown(each) for each in self.collections])}")
+        if self.losses_of:
+            parts.append(f"losses in {listed([shown(each) for each in self.losses_of])}")
         if self.patterns:
             patterns = listed([shown(each) for each in self.patterns])
             few = len(patterns) <= MOST_SHOWN

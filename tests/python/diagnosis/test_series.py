@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from python.diagnosis import curves
+from smdwidgets._names import words_of
 from smdwidgets.diagnosis.blocks import MOST, Blocks, block_length
 from smdwidgets.diagnosis.inputs import Kind, Role
 from smdwidgets.diagnosis.series import SeriesBuilder
 from smdwidgets.diagnosis.spikes import SpikeScan
-from smdwidgets.diagnosis.tags import Context, checked_kinds, role_of, stem_of, words_of
+from smdwidgets.diagnosis.tags import Context, checked_kinds, role_of, stem_of
 from smdwidgets.diagnosis.trends import _running_median, mann_kendall, trends
 from smdwidgets.exceptions import SMDebugValueError
 

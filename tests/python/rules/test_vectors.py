@@ -517,6 +517,34 @@ def test_overtraining_counts() -> None:
     assert fired(Overtraining(slow)) == []  # small improvements accumulate to delta
 
 
+def with_learning_rate(losses: list[str]) -> MemoryTrial:
+    """Return a run whose losses improve while its other metrics do not."""
+    trial = MemoryTrial(losses=["^CrossEntropy"], metrics=["loss", "rmse", "learning_rate", "acc"])
+    for step in range(40):
+        for name in losses:
+            trial.put(step, name, 10.0 - step / 5)
+        trial.put(step, "learning_rate", 0.1)
+        trial.put(step, "train_acc", 0.5)
+        trial.put(step, "val_acc", 0.9)
+    return trial
+
+
+@pytest.mark.parametrize("losses", [["CrossEntropyLoss_output_0"], ["train-rmse"], ["loss", "val_loss"]])
+def test_only_losses_are_judged_by_default(losses: list[str]) -> None:
+    trial = with_learning_rate(losses)
+    assert fired(Overtraining(trial)) == []
+    assert fired(Overfit(trial)) == []
+    assert fired(Overtraining(trial, tensor_regex="learning_rate")) == list(range(5, 40))
+    assert fired(Overfit(trial, tensor_regex="acc")) == list(range(40))
+
+
+def test_rules_on_losses_judge_nothing_without_losses() -> None:
+    trial = with_learning_rate([])
+    for rule in (Overtraining(trial), Overfit(trial)):
+        assert fired(rule) == []
+        assert rule.skipped == "no tensor of collection 'losses' or losses in 'metrics' at this step"
+
+
 def test_similar_aligns_modes() -> None:
     first, second = MemoryTrial(), MemoryTrial()
     for step in range(6):

@@ -42,6 +42,9 @@ class LossNotDecreasing(BuiltinRule):
     If `mode` is None, judges EVAL steps if any losses were saved in EVAL so far, else TRAIN steps, else all steps. With
     a mode, steps are mode steps. The collection `losses` is selected unless `use_losses_collection` is False.
 
+    With the default parameters, the rule fires on most healthy runs, because a noisy loss does not fall in every ten
+    steps. `diagnose` compares trends with the noise of the loss.
+
     What to do: first check the learning rate, which can be too large or too small. Then check whether gradients reach
     the weights (WeightUpdateRatio), then the labels.
     """

@@ -21,6 +21,9 @@ class LossSpike(BuiltinRule):
     absolute deviation and by more than `min_rise` times |m|. The second condition prevents firing on a nearly constant
     loss. At least `min_steps` previous losses are needed. The median ignores losses that are not finite.
 
+    With the default parameters, the rule fires on about half of the healthy runs, because the loss of single batches
+    has outliers. `diagnose` reports spikes that are rare in the series.
+
     What to do: use a smaller learning rate or gradient clipping, check the batch of that step, resume from the previous
     checkpoint.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, regex_parameter
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.losses import loss_need, losses_at, train_and_validation
+from smdwidgets.rules.losses import LOSSES_AND_METRICS, loss_need, losses_at, train_and_validation
 from smdwidgets.rules.parameters import Integer, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
@@ -43,9 +43,14 @@ class Overfit(BuiltinRule):
       `loss/test`. If a step has a validation loss without its training loss, the training loss is the mean over the
       steps since the previous validation.
 
-    A training loss that is NaN, zero or negative has no ratio and is not judged. Without `tensor_regex`, the
-    collections `losses` and `metrics` are selected; the hooks of XGBoost and Keras save losses in `metrics`. Steps
-    before `start_step` (a global step) are not judged.
+    A training loss that is NaN, zero or negative has no ratio and is not judged. Steps before `start_step` (a global
+    step) are not judged.
+
+    Without `tensor_regex`, the tensors of the collection `losses` are judged, and those of `metrics` whose names are
+    names of losses, such as `val_loss` or `train-rmse`. Learning rates, accuracies and other metrics are not.
+
+    With the default parameters, the rule fires on most healthy runs, because a validation loss that is a few percent
+    above the training loss is normal. `diagnose` reports overfitting when the validation loss rises.
 
     What to do: use more data or augmentation, regularisation, dropout, early stopping or a smaller model.
     """
@@ -57,7 +62,7 @@ class Overfit(BuiltinRule):
 
     @property
     def selector(self) -> Selector:
-        return Selector((), self.tensor_regex) if self.tensor_regex else Selector(("losses", "metrics"))
+        return Selector((), self.tensor_regex) if self.tensor_regex else LOSSES_AND_METRICS
 
     def needs(self) -> list[Need]:
         return [loss_need(self.selector)]

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 
 from smdwidgets.modes import ModeKeys
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, regex_parameter
 from smdwidgets.rules.findings import number
-from smdwidgets.rules.losses import loss_need, losses_at, train_and_validation
+from smdwidgets.rules.losses import LOSSES_AND_METRICS, loss_need, losses_at, train_and_validation
 from smdwidgets.rules.parameters import Integer, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
@@ -43,6 +43,12 @@ class Overtraining(BuiltinRule):
     Training and validation are distinguished by mode (TRAIN, EVAL; steps without a mode are training), or by name as in
     Overfit.
 
+    Without `tensor_regex`, the tensors of the collection `losses` are judged, and those of `metrics` whose names are
+    names of losses, such as `val_loss` or `train-rmse`. Learning rates, accuracies and other metrics are not.
+
+    With the default parameters, the rule fires on most healthy runs, because a loss near its minimum improves by less
+    than `delta` in a few steps. `diagnose` compares trends with the noise of the loss.
+
     What to do: stop earlier and keep the weights of the best step.
     """
 
@@ -50,14 +56,20 @@ class Overtraining(BuiltinRule):
     patience_validation = Integer(10, "Number of saved validation steps without improvement.", minimum=1)
     delta = Real(0.01, "Minimum absolute change that counts as an improvement.", minimum=0.0)
 
-    selector = Selector(("losses", "metrics"))
+    tensor_regex = regex_parameter()
+
+    @property
+    def selector(self) -> Selector:
+        return Selector((), self.tensor_regex) if self.tensor_regex else LOSSES_AND_METRICS
 
     def needs(self) -> list[Need]:
         return [loss_need(self.selector)]
 
     def judge(self, step: int) -> None:
         self.required_table(loss_need(self.selector), step)
-        state = self.measurements.fold(("overtraining", self.delta), step, _State(), self._add, self.needs())
+        state = self.measurements.fold(
+            ("overtraining", self.selector, self.delta), step, _State(), self._add, self.needs()
+        )
         if not state.judged:
             raise NothingToJudge("no loss at this step")
         for name in state.judged:

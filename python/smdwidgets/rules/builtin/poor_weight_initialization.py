@@ -43,6 +43,9 @@ class PoorWeightInitialization(BuiltinRule):
 
     Later steps are skipped.
 
+    With the default parameters, the rule fires on many healthy runs, because a noisy loss often has no new minimum
+    in five saved steps. `diagnose` compares trends with the noise of the loss.
+
     What to do: use He initialisation for ReLU, Xavier initialisation for tanh and sigmoid, or normalisation layers.
     """
 
