@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets._text import did_you_mean, shown
-from smdwidgets.exceptions import SMDebugTypeError
+from smdwidgets.exceptions import InsufficientInformationForRuleInvocation, SMDebugTypeError
+from smdwidgets.rules.builtin.base import BuiltinRule
 from smdwidgets.rules.declared import HasParameters, parameters_of
 from smdwidgets.rules.parameters import RuleParameterError
 from smdwidgets.rules.registry import find_rule
@@ -19,10 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["make_rule", "recreate_rule"]
 
 
-def make_rule(rule: str | type[Rule] | Rule, trial: Trial, parameters: Mapping[str, object] | None = None) -> Rule:
+def make_rule(
+    rule: str | type[Rule] | Rule,
+    trial: Trial,
+    parameters: Mapping[str, object] | None = None,
+    *,
+    may_be_incomplete: bool = False,
+) -> Rule:
     """Create a rule on a trial from a name or a class.
 
-    A rule object is returned unchanged without parameters, and recreated with them.
+    A rule object is returned unchanged without parameters, and recreated with them. With ``may_be_incomplete``, a
+    built-in rule that lacks a required parameter is created; its attribute ``incomplete`` says what it needs.
 
     >>> make_rule("AllZero", trial, {"collection_names": "weights"})        # doctest: +SKIP
     AllZero(collection_names=('weights',), tensor_regex=(), threshold=100.0)
@@ -37,11 +45,14 @@ def make_rule(rule: str | type[Rule] | Rule, trial: Trial, parameters: Mapping[s
         raise SMDebugTypeError(f"cannot create rule {made.__name__}: it does not implement invoke_at_step(step)")
     if not issubclass(made, HasParameters):
         _check_arguments(made, given)
-    return made(trial, **given)  # type: ignore[arg-type]
+    return _create(made, trial, given, may_be_incomplete)
 
 
 def recreate_rule(rule: Rule, changes: Mapping[str, object]) -> Rule:
-    """Return a fresh copy of a rule with changed parameters and the same actions."""
+    """Return a fresh copy of a rule with changed parameters and the same actions.
+
+    A copy of an incomplete rule may be incomplete, too.
+    """
     kind = type(rule)
     given: dict[str, Any] = {
         name: value for name in parameters_of(kind) if (value := getattr(rule, name, _MISSING)) is not _MISSING
@@ -51,9 +62,18 @@ def recreate_rule(rule: Rule, changes: Mapping[str, object]) -> Rule:
         _check_arguments(kind, given)
     if rule.other_trials and "other_trials" in inspect.signature(kind).parameters:
         given.setdefault("other_trials", rule.other_trials)
-    new = kind(rule.base_trial, **given)
+    new = _create(kind, rule.base_trial, given, bool(rule.incomplete))
     new.actions = rule.actions
     return new
+
+
+def _create(kind: type[Rule], trial: Trial, given: Mapping[str, Any], may_be_incomplete: bool) -> Rule:
+    try:
+        return kind(trial, **given)
+    except InsufficientInformationForRuleInvocation:
+        if not (may_be_incomplete and issubclass(kind, BuiltinRule)):
+            raise
+        return kind(trial, **given, may_be_incomplete=True)
 
 
 _MISSING = object()

@@ -95,11 +95,12 @@ class Evaluation:
 
     def _begin(self, rule: Rule) -> None:
         self.rule = rule
-        self.status = Status.IN_PROGRESS
-        self.active = True
+        # An incomplete rule is not judged, and ends before it begins.
+        self.status = Status.NO_ISSUES_FOUND if rule.incomplete else Status.IN_PROGRESS
+        self.active = not rule.incomplete
         self.paused = False
         #: Message of the latest firing, else of the latest error, else the reason why no step was judged.
-        self.message = ""
+        self.message = rule.incomplete
         self.details = ""
         self.modified = datetime.now(UTC)
         self._steps = array("q")

@@ -75,6 +75,9 @@ class Rule(ABC):
             "RuleParameters": "",
         }
 
+    #: What the rule needs before it can be evaluated; empty if nothing.
+    incomplete = ""
+
     @abstractmethod
     def invoke_at_step(self, step: int) -> bool:
         """Return whether the rule fires at this global step."""

@@ -15,6 +15,7 @@ from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.rules import RuleRunner, describe
 from smdwidgets.rules.builtin import BUILTIN
+from smdwidgets.rules.creation import make_rule
 from smdwidgets.rules.declared import parameters_of
 from smdwidgets.rules.evaluation import Evaluation, RuleEvent, Snapshot
 from smdwidgets.rules.registry import own_rules
@@ -43,7 +44,7 @@ class RuleController:
         if runner is not None:
             self._runners[0] = runner
         for rule in rules:
-            self._runner(0).add(rule)
+            self._add(0, rule)
 
     def _runner(self, run: int) -> RuleRunner:
         if not 0 <= run < len(self._trials):
@@ -52,6 +53,11 @@ class RuleController:
             if run not in self._runners:
                 self._runners[run] = RuleRunner(self._trials[run])
             return self._runners[run]
+
+    def _add(self, run: int, rule: Any, parameters: dict[str, Any] | None = None) -> Evaluation:
+        """Add a rule to a run; parameters that it lacks can be set in the panel."""
+        runner = self._runner(run)
+        return runner.add(make_rule(rule, self._trials[run], parameters, may_be_incomplete=True))
 
     @property
     def runners(self) -> dict[int, RuleRunner]:
@@ -92,9 +98,9 @@ class RuleController:
         """Execute a command of the user: add, start, pause, stop, rerun, set or remove."""
         what = str(request.get("do"))
         if what == "add":
-            runner = self._runner(_run_of(request))
-            added = runner.add(str(request.get("class")), **_parameters(request))
-            runner.start_rule(added.name)  # rules that were stopped stay stopped
+            number = _run_of(request)
+            added = self._add(number, str(request.get("class")), _parameters(request))
+            self.runners[number].start_rule(added.name)  # rules that were stopped stay stopped
             return
         number, name = self._find(str(request.get("rule", "")))
         runner = self.runners[number]

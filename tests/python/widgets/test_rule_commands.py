@@ -241,6 +241,36 @@ def test_a_run_that_does_not_exist_is_an_error(run: Path, number: object) -> Non
     widget.close()
 
 
+@pytest.mark.parametrize("rule", ["AllZero", "LossNotDecreasing", "SimilarAcrossRuns"])
+def test_a_rule_without_its_parameters_is_shown(run: Path, rule: str) -> None:
+    given = {"use_losses_collection": False} if rule == "LossNotDecreasing" else {}
+    widget = smdwidgets.explore(run)
+    page = Page(widget)
+    try:
+        assert page.ask("rule", **{"do": "add", "class": rule, "run": 0, "params": given})[0]["kind"] == "answer"
+        described = shown(page)[f"0/{rule}"]
+        assert (described["status"], described["active"], described["done"]) == ("NoIssuesFound", False, 0)
+        assert described["message"].startswith("needs ")
+    finally:
+        widget.close()
+
+
+def test_a_rule_without_its_parameter_is_evaluated_when_the_parameter_is_set(run: Path) -> None:
+    widget = smdwidgets.explore(run, rules=["AllZero"])
+    page = Page(widget)
+    try:
+        assert repr(widget).endswith("rule AllZero: Not judged")
+        assert shown(page)["0/AllZero"]["message"] == "needs parameter collection_names or tensor_regex"
+        page.ask("rule", do="set", rule="0/AllZero", params={"threshold": 50.0})  # another parameter
+        assert shown(page)["0/AllZero"]["message"] == "needs parameter collection_names or tensor_regex"
+        page.ask("rule", do="set", rule="0/AllZero", params={"tensor_regex": "loss"})
+        until(lambda: shown(page)["0/AllZero"]["done"] == 20)
+        answer = page.ask("rule", do="set", rule="0/AllZero", params={"tensor_regex": ""})[0]
+        assert "cannot run: needs parameter" in answer["error"]["message"]
+    finally:
+        widget.close()
+
+
 def test_rules_added_from_the_panel_end_with_the_widget(run: Path, gates: dict[str, threading.Event]) -> None:
     widget = smdwidgets.explore(run, rules=None)
     page = Page(widget)

@@ -69,6 +69,7 @@ class BuiltinRule(HasParameters, Rule):
         *args: object,
         action_str: str = "",
         other_trials: Trial | Sequence[Trial] | None = None,
+        may_be_incomplete: bool = False,
         **given: object,
     ) -> None:
         super().__init__(base_trial, action_str, other_trials)
@@ -83,7 +84,12 @@ class BuiltinRule(HasParameters, Rule):
                 f"{self.rule_name} got multiple values for parameter {shown(min(twice))}; pass it once"
             )
         self.set_parameters({**positional, **given})
-        self.check()
+        try:
+            self.check()
+        except InsufficientInformationForRuleInvocation as error:
+            if not may_be_incomplete:
+                raise
+            self.incomplete = error.message
 
     def check(self) -> None:
         """Raise if the parameters are invalid in combination."""
@@ -200,5 +206,5 @@ class SelectingRule(BuiltinRule):
     def check(self) -> None:
         if self.needs_selector and self.selector.everything:
             raise InsufficientInformationForRuleInvocation(
-                self.rule_name, "select tensors with collection_names= or tensor_regex="
+                self.rule_name, "needs parameter collection_names or tensor_regex"
             )

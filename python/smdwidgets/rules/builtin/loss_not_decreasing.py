@@ -68,8 +68,7 @@ class LossNotDecreasing(BuiltinRule):
     def check(self) -> None:
         if self.selector.everything:
             raise InsufficientInformationForRuleInvocation(
-                self.rule_name,
-                "select tensors with collection_names= or tensor_regex=, or set use_losses_collection=True",
+                self.rule_name, "needs parameter collection_names or tensor_regex, or use_losses_collection=True"
             )
 
     @property

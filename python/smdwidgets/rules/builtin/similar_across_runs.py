@@ -47,12 +47,14 @@ class SimilarAcrossRuns(SelectingRule):
         *args: object,
         **given: Any,
     ) -> None:
-        others = _open_trials(other_trials)
-        if not others:
+        super().__init__(base_trial, *args, other_trials=_open_trials(other_trials), **given)
+
+    def check(self) -> None:
+        super().check()
+        if not self.other_trials:
             raise InsufficientInformationForRuleInvocation(
-                type(self).__name__, "pass the run to compare with as other_trials="
+                self.rule_name, "needs the run to compare with as other_trials="
             )
-        super().__init__(base_trial, *args, other_trials=others, **given)
 
     def judge(self, step: int) -> None:
         rows = self.rows(self.selector, step)
