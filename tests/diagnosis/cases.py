@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diagnosis.trainings import SAVE_EVERY, STEPS, Setup, train, train_bandit, train_gan, train_rnn
+from diagnosis.trainings import SAVE_EVERY, STEPS, Poles, Setup, train, train_bandit, train_gan, train_poles, train_rnn
 
 REPORT_SEEDS = 2000
 
@@ -88,6 +88,11 @@ def exploding_rnn(directory, seed, save_every=SAVE_EVERY):
     return train_rnn(directory, np.random.default_rng([seed, 7]).uniform(1.3, 1.5), None, seed, save_every)
 
 
+def fast_policy(directory, seed, save_every=SAVE_EVERY):
+    rate = float(10 ** np.random.default_rng([seed, 7]).uniform(-1, 0))
+    return train_poles(directory, Poles(rate=rate), seed, save_every)
+
+
 #: Faults of supervised trainings: (expected first finding, step of the fault, change of the setup).
 FAULTS = {
     "rate too high": (("rate_too_high",), None, high_rate),
@@ -123,6 +128,7 @@ PLANTED = [
     Case("rate too high (Adam)", ("rate_too_high",), supervised(lambda s, rng: high_rate(replace(s, optimizer="adam"), rng))),
     *(Case(name, expected, supervised(change), onset) for name, (expected, onset, change) in FAULTS.items()),
     Case("linear RNN of radius 1.3 to 1.5", ("exploding",), exploding_rnn),
+    Case("rate too high (policy)", ("rate_too_high",), fast_policy),
 ]  # fmt: skip
 
 
@@ -150,6 +156,7 @@ HEALTHY = [
     Case("clipped RNN", (), lambda directory, seed, save_every=SAVE_EVERY: train_rnn(directory, 1.0, 1.0, seed, save_every)),
     Case("GAN", (), lambda directory, seed, save_every=SAVE_EVERY: train_gan(directory, seed, save_every)),
     Case("bandit", (), lambda directory, seed, save_every=SAVE_EVERY: train_bandit(directory, seed, save_every)),
+    Case("policy", (), lambda directory, seed, save_every=SAVE_EVERY: train_poles(directory, Poles(), seed, save_every)),
 ]  # fmt: skip
 
 

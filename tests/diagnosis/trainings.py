@@ -1,6 +1,6 @@
 """Trainings that save real runs through the NumPy hook.
 
-There are supervised networks, an RNN, a GAN and a bandit.
+There are supervised networks, an RNN, a GAN, a bandit and a policy that balances poles.
 Every training is deterministic: the same setup and seed save the same run.
 """
 
@@ -343,3 +343,84 @@ def train_bandit(directory, seed, save_every=SAVE_EVERY, steps=STEPS):
             hook.step()
             optimizer.step(net.parameters, net.gradient, 0.002)
     return []
+
+
+@dataclass(frozen=True)
+class Poles:
+    """The description of a policy that learns to balance poles on carts."""
+
+    rate: float = 0.004
+    optimizer: str = "adam"
+    width: int = 32
+    activation: str = "tanh"
+    carts: int = 16
+    ticks: int = 32
+    discount: float = 0.97
+    updates: int = 400
+
+
+def train_poles(directory, setup, seed, save_every=SAVE_EVERY):
+    """Train a policy by its gradient to balance poles on carts.
+
+    The mean length of the episodes that ended is the reward, as the classic task counts it.
+    """
+    rng = np.random.default_rng(seed)
+    net = Network(rng, (4, setup.width, setup.width, 2), setup.activation)
+    net.weights[-1] *= np.float32(0.1)
+    optimizer = Optimizer(setup.optimizer)
+    state = rng.uniform(-0.05, 0.05, (setup.carts, 4)).astype(np.float32)
+    alive, lengths = np.zeros(setup.carts), [10.0]
+    with warnings.catch_warnings(), np.errstate(all="ignore"), hooks(directory, 1, save_every) as (hook,):
+        for _ in range(setup.updates):
+            seen, acted, ended = [], [], []
+            for _ in range(setup.ticks):
+                chance = _chances(net.forward(state)[-1])[:, 1]
+                action = (rng.random(setup.carts) < chance).astype(np.intp)
+                seen.append(state)
+                acted.append(action)
+                state = _tick(state, action)
+                alive += 1
+                fallen = (np.abs(state[:, 0]) > 2.4) | (np.abs(state[:, 2]) > 0.2095) | (alive >= 200)
+                ended.append(fallen)
+                lengths += alive[fallen].tolist()
+                state[fallen] = rng.uniform(-0.05, 0.05, (int(fallen.sum()), 4)).astype(np.float32)
+                alive[fallen] = 0
+            returns, later = np.zeros((setup.ticks, setup.carts)), np.zeros(setup.carts)
+            for at in range(setup.ticks - 1, -1, -1):
+                later = 1 + setup.discount * later * ~ended[at]
+                returns[at] = later
+            advantage = ((returns - returns.mean()) / (returns.std() + 1e-6)).ravel().astype(np.float32)
+            actions = np.concatenate(acted)
+            outputs = net.forward(np.concatenate(seen))
+            chances = _chances(outputs[-1])
+            slope = chances.copy()
+            slope[np.arange(len(actions)), actions] -= 1
+            slope *= advantage[:, None] / np.float32(len(actions))
+            net.backward(outputs, slope)
+            if hook.should_save_step():
+                save(hook, net, setup.activation, outputs)
+                log = np.log(np.maximum(chances, 1e-9))
+                loss = -(log[np.arange(len(actions)), actions] * advantage).mean()
+                hook.save_tensor("policy_loss", np.float32(loss), "losses")
+                hook.save_tensor("entropy", np.float32(-(chances * log).sum(axis=1).mean()), "metrics")
+                hook.save_tensor("reward", np.float32(np.mean(lengths[-40:])), "metrics")
+            hook.step()
+            optimizer.step(net.parameters, net.gradient, setup.rate)
+    return []
+
+
+def _chances(logits):
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return chances / chances.sum(axis=1, keepdims=True)
+
+
+def _tick(state, action):
+    """Move the carts for a fiftieth of a second."""
+    position, speed, angle, turn = state.T
+    force = np.where(action == 1, 10.0, -10.0)
+    sine, cosine = np.sin(angle), np.cos(angle)
+    pushed = (force + 0.05 * turn**2 * sine) / 1.1
+    turning = (9.8 * sine - cosine * pushed) / (0.5 * (4 / 3 - 0.1 * cosine**2 / 1.1))
+    moving = pushed - 0.05 * turning * cosine / 1.1
+    step = [position + 0.02 * speed, speed + 0.02 * moving, angle + 0.02 * turn, turn + 0.02 * turning]
+    return np.stack(step, axis=1).astype(np.float32)

@@ -10,6 +10,7 @@ import numpy as np
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.findings import Candidate, Confidence, Severity
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
+from smdwidgets.diagnosis.tags import words_of
 from smdwidgets.diagnosis.trends import Trend
 
 LEAST_POINTS = 20
@@ -24,6 +25,9 @@ GUESSING = (0.965, 1.015)
 EVEN = 0.04
 #: A series that stays this close to its start is level, also with few points.
 LEVEL = 0.005
+#: Entropy of a policy relative to its first value below which the policy no longer explores, the share of the run within
+#: which that is early, and the first value below which it never explored.
+DECIDED, EARLY, LEAST_ENTROPY = 0.03, 0.5, 0.05
 
 
 def not_learning(data: RunData) -> Iterator[Candidate]:
@@ -39,10 +43,7 @@ def not_learning(data: RunData) -> Iterator[Candidate]:
             yield _of_loss(series, trend, _classes(data))
     for series in data.of(Kind.REWARD):
         if series.trend is not None and len(series) >= LEAST_POINTS and _never_rose(series.trend):
-            start, end = -series.trend.start, -series.trend.end
-            text = f"{series.quoted} {start:.4g} → {end:.4g}"
-            facts = {"series": series.quoted, "detail": text, "guessing": "", "what": "reward", "verb": "rise"}
-            yield _candidate("not_learning", series, "low", facts)
+            yield _of_reward(series, series.trend, data)
 
 
 def _is_constant(series: Series, trend: Trend) -> bool:
@@ -94,6 +95,31 @@ def _of_loss(series: Series, trend: Trend, known: tuple[int, ...]) -> Candidate:
     detail = f"{series.quoted} {trend.start:.4g} → {trend.end:.4g} over {len(series):,} values"
     facts = {"series": series.quoted, "detail": detail, "guessing": guessing, "what": "training loss", "verb": "fall"}
     return _candidate("not_learning", series, "medium" if classes else "low", facts)
+
+
+def _of_reward(series: Series, trend: Trend, data: RunData) -> Candidate:
+    """A reward that never rose: a problem if the policy stopped to explore, since many tasks only begin to pay late."""
+    text = f"{series.quoted} {-trend.start:.4g} → {-trend.end:.4g}"
+    facts = {"series": series.quoted, "detail": text, "guessing": "", "what": "reward", "verb": "rise"}
+    for entropy in data.of(Kind.RL):
+        at = _decided(entropy) if "entropy" in words_of(entropy.name) else None
+        if at is not None:
+            facts["guessing"] = (
+                f"The policy takes the same action every time since step {at:,} ({entropy.quoted} "
+                f"{entropy.values[0]:.3g} → {entropy.values[-1]:.2g}), before it had learned: often the learning rate is too high. "
+            )
+            return _candidate("not_learning", series, "medium", facts)
+    return _candidate("not_learning", series, "low", facts)
+
+
+def _decided(entropy: Series) -> int | None:
+    """Return the step from which on the entropy of a policy is nearly 0, if that is early; None if it is not."""
+    size = np.abs(entropy.values)
+    if len(size) < LEAST_POINTS or size[0] < LEAST_ENTROPY:
+        return None
+    above = np.flatnonzero(size > DECIDED * size[0])
+    at = int(above[-1]) + 1
+    return int(entropy.steps[at]) if at <= EARLY * len(size) else None
 
 
 def _candidate(kind: str, series: Series, confidence: Confidence, facts: Mapping[str, object]) -> Candidate:
