@@ -98,7 +98,10 @@ def _of_loss(series: Series, trend: Trend, known: tuple[int, ...]) -> Candidate:
 
 
 def _of_reward(series: Series, trend: Trend, data: RunData) -> Candidate:
-    """A reward that never rose: a problem if the policy stopped to explore, since many tasks only begin to pay late."""
+    """Return the candidate of a reward that never rose.
+
+    It is sure only if the policy stopped to explore early, since many tasks pay late.
+    """
     text = f"{series.quoted} {-trend.start:.4g} → {-trend.end:.4g}"
     facts = {"series": series.quoted, "detail": text, "guessing": "", "what": "reward", "verb": "rise"}
     for entropy in data.of(Kind.RL):
@@ -113,7 +116,10 @@ def _of_reward(series: Series, trend: Trend, data: RunData) -> Candidate:
 
 
 def _decided(entropy: Series) -> int | None:
-    """Return the step from which on the entropy of a policy is nearly 0, if that is early; None if it is not."""
+    """Return the step since which the entropy of a policy is nearly 0.
+
+    None if that is late, or if the policy still explores.
+    """
     size = np.abs(entropy.values)
     if len(size) < LEAST_POINTS or size[0] < LEAST_ENTROPY:
         return None
