@@ -233,17 +233,26 @@ class IncompleteShardsError(TensorUnavailableForStep):
 
     The whole tensor cannot be assembled.
 
-    ``workers`` are workers of the run without a shard, ``ranges`` the missing ranges of indices.
+    ``workers`` are workers of the run without a shard, ``ranges`` the missing ranges of indices. ``coverage`` is the share of
+    the elements that were saved, less than 1.
 
     >>> print(IncompleteShardsError("w", 5, ["worker_1"], ["[2:4, 0:3]"]))
     tensor 'w' at step 5 is sharded and not complete: [2:4, 0:3] missing; no shard of worker_1; read the other shards with value(step, worker=…)
     """
 
-    def __init__(self, tname: str, step: int, workers: Iterable[str] = (), ranges: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        tname: str,
+        step: int,
+        workers: Iterable[str] = (),
+        ranges: Iterable[str] = (),
+        coverage: float = 0.0,
+    ) -> None:
         super().__init__(tname, step)
         self.workers = list(workers)
         self.ranges = list(ranges)
-        self.args = (tname, step, self.workers, self.ranges)
+        self.coverage = coverage
+        self.args = (tname, step, self.workers, self.ranges, coverage)
 
     def _message(self) -> str:
         missing = f"{listed(self.ranges, 4)} missing" if self.ranges else "shards missing"

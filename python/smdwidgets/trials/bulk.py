@@ -66,6 +66,7 @@ def reductions(
     worker: str | None,
     kinds: Iterable[str] | str | None,
     counts: bool,
+    coverage: bool,
     progress: Progress | None,
     threads: int | None,
 ) -> Columns:
@@ -82,7 +83,9 @@ def reductions(
         at = trial._run.index.steps(mode.value)
     workers = None if worker is None else [] if worker == EVERY_WORKER else [worker]
     kinds = None if kinds is None else [kinds] if isinstance(kinds, str) else list(kinds)
-    swept = trial._run.reductions(chosen, at, workers, kinds, counts=counts, threads=threads, progress=progress)
+    swept = trial._run.reductions(
+        chosen, at, workers, kinds, counts=counts, coverage=coverage, threads=threads, progress=progress
+    )
     failed = dict(swept.pop("error"))
     errors = [
         Failure(str(swept["name"][row]), int(swept["step"][row]), swept["worker"][row], failed[row]) for row in failed

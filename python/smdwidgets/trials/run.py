@@ -195,11 +195,15 @@ class Run(ABC):
         reductions: Sequence[str] | None,
         *,
         counts: bool = False,
+        coverage: bool = False,
         threads: int | None = None,
         progress: Progress | None = None,
         cancel: _core.Cancel | None = None,
     ) -> dict[str, Any]:
-        """Return reductions as :func:`smdwidgets._core.sweep` does."""
+        """Return reductions as :func:`smdwidgets._core.sweep` does.
+
+        ``coverage``: add the share of each tensor's elements that were saved.
+        """
 
     @abstractmethod
     def values(

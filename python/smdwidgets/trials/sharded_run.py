@@ -15,6 +15,8 @@ from smdwidgets.trials.shards import Sharded
 
 #: Worker of rows that were assembled from the shards of several workers.
 ASSEMBLED = "all"
+#: Column of reductions: the share of a tensor's elements that were saved.
+COVERAGE = "coverage"
 
 _Values = tuple["NDArray[Any] | list[NDArray[Any] | None]", list[tuple[int, BaseException]]]
 
@@ -78,7 +80,10 @@ def _stacked(values: list[NDArray[Any] | None]) -> NDArray[Any] | list[NDArray[A
 
 
 def assembled_reductions(run: Run, swept: dict[str, Any]) -> dict[str, Any]:
-    """Replace the rows of shards by the reductions of the whole tensors."""
+    """Replace the rows of shards by the reductions of the whole tensors.
+
+    With a column ``coverage``, missing shards are no error: the reductions are then those of the saved elements.
+    """
     names = [name for name in swept if name not in ("name", "step", "mode", "mode_step", "worker", "error")]
     errors: dict[int, BaseException] = dict(swept["error"])
     columns: dict[str, list[Any]] = {}
@@ -109,26 +114,39 @@ _COUNTS = {"size": "n", "nan": "nan", "pos_inf": "pos_inf", "neg_inf": "neg_inf"
 def reductions_of(run: Run, sharded: Sharded, names: Sequence[str]) -> dict[str, Any]:
     """Return reductions and counts of a sharded tensor.
 
-    They are computed from the values if these were saved, else combined from saved reductions."""
-    try:
-        value = whole_value(run, sharded)
-    except TensorUnavailableForStep:
-        if any(has_value(run, sharded.name, sharded.step, worker) for worker in sharded.shards):
-            raise
+    They are computed from the values if these were saved, else combined from saved reductions. With the name ``coverage``
+    they are those of the elements that were saved.
+    """
+    incomplete = COVERAGE in names
+    names = [name for name in names if name != COVERAGE]
+
+    def has(worker: str) -> bool:
+        return has_value(run, sharded.name, sharded.step, worker)
+
+    share = sharded.coverage(has)
+    if not share:  # no values were saved
         stored = stored_reductions(run, sharded)
-        return {name: -1 if name in _COUNTS else _or_nan(sharded.reduce(stored, *_parsed(name))) for name in names}
-    found = _core.reduce(value, None, [_parsed(name) for name in names if name not in _COUNTS])
+        found = {
+            name: -1 if name in _COUNTS else _or_nan(sharded.reduce(stored, *_parsed(name), incomplete))
+            for name in names
+        }
+        return found | ({COVERAGE: sharded.coverage(lambda worker: bool(stored[worker]))} if incomplete else {})
+    some = incomplete and share < 1
+    value = sharded.elements(_reader(run, sharded), has) if some else whole_value(run, sharded)
+    computed = _core.reduce(value, None, [_parsed(name) for name in names if name not in _COUNTS])
     counts = _core.stats(value) if _COUNTS.keys() & set(names) else {}
-    return {name: counts[_COUNTS[name]] if name in _COUNTS else _or_nan(found[_parsed(name)]) for name in names}
+    found = {name: counts[_COUNTS[name]] if name in _COUNTS else _or_nan(computed[_parsed(name)]) for name in names}
+    return found | ({COVERAGE: share} if incomplete else {})
 
 
 def whole_value(run: Run, sharded: Sharded) -> NDArray[Any]:
     """Return the value of a sharded tensor."""
+    return sharded.assemble(_reader(run, sharded), lambda worker: has_value(run, sharded.name, sharded.step, worker))
 
-    def read(worker: str) -> NDArray[Any]:
-        return run.value(run.index.find(sharded.name, sharded.step, worker))
 
-    return sharded.assemble(read, lambda worker: has_value(run, sharded.name, sharded.step, worker))
+def _reader(run: Run, sharded: Sharded) -> Callable[[str], NDArray[Any]]:
+    """Return a function that reads the value of a worker's shard."""
+    return lambda worker: run.value(run.index.find(sharded.name, sharded.step, worker))
 
 
 def has_value(run: Run, name: str, step: int, worker: str) -> bool:

@@ -38,12 +38,20 @@ _SHOWN_RANGES = 4
 _MOST_SUBTRACTED = 4096
 
 _Box = tuple[tuple[int, int], ...]
+
+
+def _root_of_squares(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Combine two norms, without overflow; NaN if one of them is NaN."""
+    return np.where(np.isnan(one) | np.isnan(other), np.nan, np.hypot(one, other))
+
+
 _COMBINE: Mapping[str, Any] = {
     "sum": np.add,
     "avg": np.add,
     "min": np.minimum,
     "max": np.maximum,
     "product": np.multiply,
+    "l2": _root_of_squares,
 }
 
 
@@ -65,6 +73,7 @@ class Shard:
         local_shape: shape of the shard as saved.
         replica: 0 for the first copy.
         partial: operation, number of this part and number of parts, if the parts have to be combined.
+        covers: number of elements that a part was computed from, and of all parts; None if every part covers all elements.
     """
 
     global_shape: tuple[int, ...]
@@ -72,6 +81,7 @@ class Shard:
     box: _Box
     replica: int = 0
     partial: tuple[str, int, int] | None = None
+    covers: tuple[int, int] | None = None
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -126,7 +136,8 @@ def parse(position: str) -> Shard:
         box = tuple((start, start + size) for start, size in zip(offsets, sizes, strict=True))
         if any(end > length for (_, end), length in zip(box, shape, strict=True)):
             raise ValueError(f"range {_short(_range_text(box))} is outside of global_shape {_short(global_shape)}")
-    return Shard(global_shape, shape, box, _number(record.get("replica", 0), "replica"), _partial(record))
+    replica = _number(record.get("replica", 0), "replica")
+    return Shard(global_shape, shape, box, replica, _partial(record), _covers(record))
 
 
 def _partial(record: dict[str, Any]) -> tuple[str, int, int] | None:
@@ -139,6 +150,17 @@ def _partial(record: dict[str, Any]) -> tuple[str, int, int] | None:
     if part >= parts:
         raise ValueError(f"part {part} of {parts} parts")
     return partial["op"], part, parts
+
+
+def _covers(record: dict[str, Any]) -> tuple[int, int] | None:
+    """Return how many elements a part of a norm covers, and all parts."""
+    partial = record.get("partial")
+    if partial is None or "elements" not in partial:
+        return None
+    elements, of = _number(partial["elements"], "elements"), _number(partial.get("of"), "of")
+    if elements > of:
+        raise ValueError(f"a part of {elements} of {of} elements")
+    return elements, of
 
 
 def _number(value: object, what: str) -> int:
@@ -156,6 +178,11 @@ def _numbers(record: dict[str, Any], key: str) -> tuple[int, ...]:
 
 def _short(value: object) -> str:
     return shown(value, 100) if isinstance(value, str) else str(value)[:100]
+
+
+def _parts_of(shard: Shard) -> tuple[object, ...]:
+    """Return what the positions of all parts of a tensor have in common."""
+    return (*(shard.partial or ())[::2], None if shard.covers is None else shard.covers[1])
 
 
 class Sharded:
@@ -190,13 +217,15 @@ class Sharded:
                     worker,
                     f"the whole tensor has shape {first[1].global_shape} at {first[0]}, here {shard.global_shape}",
                 )
-            if (shard.partial or ())[::2] != (first[1].partial or ())[::2]:
+            if _parts_of(shard) != _parts_of(first[1]):
                 raise self._corrupt(worker, f"the parts of {first[0]} are others")
         #: Shape of the whole tensor.
         self.shape = first[1].global_shape
         self._shape = first[1].shape
         self._partial = first[1].partial
         self._count = 1 if self._partial is None else self._partial[2]
+        #: Number of elements that all parts of a norm were computed from; None for everything else.
+        self._covers = None if first[1].covers is None else first[1].covers[1]
 
     def _corrupt(self, worker: str, why: str) -> CorruptDataError:
         file = next((part.index_key for part in self._parts if part.worker == worker), worker)
@@ -216,21 +245,49 @@ class Sharded:
             IncompleteShardsError: shards are missing.
             CorruptDataError: shards overlap.
         """
-        chosen: dict[tuple[int, _Box], tuple[str, Shard]] = {}
+        chosen = self._available(has)
+        if self._covers is not None:
+            if self.coverage(has) < 1:
+                raise self._incomplete(None, has)
+        elif self._count > len(self.shards):
+            raise self._incomplete([], has)
+        else:
+            total = math.prod(self._shape)
+            for part in range(self._count):
+                group = chosen.get(part, {}).values()
+                if sum(shard.size for shard in group) < total:
+                    raise self._incomplete([shard.box for shard in group], has)
+        return {worker: shard for group in chosen.values() for worker, shard in group.items()}
+
+    def _available(self, has: Callable[[str], bool]) -> dict[int, dict[str, Shard]]:
+        """Return the distinct shards that have data, by part and worker."""
+        first: dict[tuple[int, _Box], tuple[str, Shard]] = {}
         for worker, shard in self.shards.items():
             if shard.size and has(worker):
                 key = (shard.part, shard.box)
-                if key not in chosen or shard.replica < chosen[key][1].replica:
-                    chosen[key] = (worker, shard)
-        total = math.prod(self._shape)
-        if self._count > len(self.shards):
-            raise self._incomplete([], has)
-        for part in range(self._count):
-            group = [(worker, shard) for (of, _), (worker, shard) in chosen.items() if of == part]
-            self._check_disjoint(group)
-            if sum(shard.size for _, shard in group) < total:
-                raise self._incomplete([shard.box for _, shard in group], has)
-        return dict(chosen.values())
+                if key not in first or shard.replica < first[key][1].replica:
+                    first[key] = (worker, shard)
+        chosen: dict[int, dict[str, Shard]] = {}
+        for worker, shard in first.values():
+            chosen.setdefault(shard.part, {})[worker] = shard
+        for group in chosen.values():
+            self._check_disjoint(list(group.items()))
+        return chosen
+
+    def coverage(self, has: Callable[[str], bool]) -> float:
+        """Return the share of the tensor's elements that were saved, from 0 to 1.
+
+        That of a norm is the share of the elements from which it was computed.
+
+        Args:
+            has: whether a worker has data for its shard.
+        """
+        shards = [shard for group in self._available(has).values() for shard in group.values()]
+        if self._covers is not None:
+            saved, of = sum(shard.covers[0] for shard in shards if shard.covers is not None), self._covers
+        else:
+            saved, of = sum(shard.size for shard in shards), math.prod(self._shape) * self._count
+        return min(1.0, saved / of) if of else 1.0
 
     def _check_disjoint(self, group: Sequence[tuple[str, Shard]]) -> None:
         if len(group) < 2 or not self._shape:
@@ -247,13 +304,13 @@ class Sharded:
                 (one, first), (other, second) = ordered[at], ordered[at + 1 + int(overlap.argmax())]
                 raise self._corrupt(other, f"range {second} overlaps {first} of {one}")
 
-    def _incomplete(self, boxes: Sequence[_Box], has: Callable[[str], bool]) -> IncompleteShardsError:
+    def _incomplete(self, boxes: Sequence[_Box] | None, has: Callable[[str], bool]) -> IncompleteShardsError:
         missing = []
-        if len(boxes) <= _MOST_SUBTRACTED:
+        if boxes is not None and len(boxes) <= _MOST_SUBTRACTED:
             missing = [_range_text(box) for box in _without(tuple((0, length) for length in self._shape), boxes)]
         empty = [worker for worker, shard in self.shards.items() if shard.size and not has(worker)]
         absent = [worker for worker in self._workers if worker not in self.shards]
-        return IncompleteShardsError(self.name, self.step, [*absent, *empty], missing)
+        return IncompleteShardsError(self.name, self.step, [*absent, *empty], missing, self.coverage(has))
 
     def replicas(self) -> Iterator[tuple[str, str]]:
         """Yield pairs of workers that hold copies of the same shard.
@@ -280,6 +337,36 @@ class Sharded:
         """
         chosen = self.select(has)
         # The values are read before the whole tensor is allocated, which proves its size.
+        values = self._values(chosen, read)
+        if not values:  # a tensor without elements: every shard is empty
+            return np.empty(
+                self.shape, next((read(worker).dtype for worker in self.shards if has(worker)), np.dtype("f4"))
+            )
+        whole = [
+            self._fill({worker: values[worker] for worker, shard in chosen.items() if shard.part == part})
+            for part in sorted({shard.part for shard in chosen.values()})
+        ]
+        return self._combine(whole).reshape(self.shape)
+
+    def elements(
+        self, read: Callable[[str], NDArray[Any]], has: Callable[[str], bool] = lambda worker: True
+    ) -> NDArray[Any]:
+        """Return the elements that were saved, in one dimension.
+
+        Of a norm, return the norm of these elements. Parts of other kinds have no result without the missing ones.
+
+        Raises:
+            IncompleteShardsError: nothing was saved, or parts other than those of a norm are missing.
+        """
+        chosen = self._available(has)
+        if not chosen or (self._partial is not None and self._partial[0] != "l2"):
+            self.select(has)  # raises
+        values = self._values({worker: shard for group in chosen.values() for worker, shard in group.items()}, read)
+        flat = [value.reshape(-1) for value in values.values()]
+        return np.concatenate(flat) if self._partial is None else self._combine(flat)
+
+    def _values(self, chosen: Mapping[str, Shard], read: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Read the values of shards, and check their shapes and dtypes."""
         values = {worker: read(worker) for worker in chosen}
         for worker, shard in chosen.items():
             if values[worker].shape != shard.local_shape:
@@ -287,21 +374,12 @@ class Sharded:
         dtypes = {value.dtype for value in values.values()}
         if len(dtypes) > 1:
             raise self._corrupt(next(iter(chosen)), f"shards have dtypes {', '.join(sorted(map(str, dtypes)))}")
-        if not values:  # a tensor without elements: every shard is empty
-            return np.empty(
-                self.shape, next((read(worker).dtype for worker in self.shards if has(worker)), np.dtype("f4"))
-            )
-        dtype = dtypes.pop()
-        whole = [
-            self._fill({worker: values[worker] for worker, shard in chosen.items() if shard.part == part}, dtype)
-            for part in range(self._count)
-        ]
-        return self._combine(whole).reshape(self.shape)
+        return values
 
-    def _fill(self, values: Mapping[str, NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def _fill(self, values: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         if len(values) == 1 and next(iter(values.values())).shape == self._shape:
             return next(iter(values.values()))
-        whole = np.empty(self._shape, dtype)
+        whole = np.empty(self._shape, next(iter(values.values())).dtype)
         for worker, value in values.items():
             whole[tuple(slice(start, end) for start, end in self.shards[worker].box)] = value
         return whole
@@ -315,27 +393,36 @@ class Sharded:
                 f"tensor {shown(self.name)} at step {self.step} consists of {count} parts with the unknown operation "
                 f"{shown(op)}; pass worker= to read one of them"
             )
+        if op == "l2":
+            wide = (part.astype("f8", copy=False) for part in parts)
+            return np.asarray(functools.reduce(_COMBINE[op], wide), dtype=parts[0].dtype)
         whole = functools.reduce(_COMBINE[op], parts)
         return np.divide(whole, count, dtype=whole.dtype) if op == "avg" else whole
 
     # --------------------------------------------------------------------------------------------------- reductions
 
-    def reduce(self, stored: Mapping[str, Mapping[tuple[str, bool], Any]], op: str, absolute: bool) -> Any:
+    def reduce(
+        self, stored: Mapping[str, Mapping[tuple[str, bool], Any]], op: str, absolute: bool, incomplete: bool = False
+    ) -> Any:
         """Combine the saved reductions of all shards; None if they cannot be combined.
 
         Args:
             stored: saved reductions by worker, each by name and whether it is of absolute values.
             op: name of the reduction.
             absolute: whether it is of absolute values.
+            incomplete: whether to combine those that were saved if some are missing.
         """
         if self._partial is not None:
             return None
         for needed in _NEEDED[op]:
             have = {worker: of for worker, of in stored.items() if all((one, absolute) in of for one in needed)}
-            try:
-                chosen = self.select(have.__contains__)
-            except IncompleteShardsError:
-                continue
+            if incomplete:
+                chosen = self._available(have.__contains__).get(0, {})
+            else:
+                try:
+                    chosen = self.select(have.__contains__)
+                except IncompleteShardsError:
+                    continue
             if chosen:
                 shards = [
                     (shard.size, {one: have[worker][one, absolute] for one in needed})

@@ -15,6 +15,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
@@ -25,7 +26,7 @@ from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.incidents import IncidentFiles, read_incidents
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
-from smdwidgets.trials.sharded_run import assembled_reductions, assembled_values
+from smdwidgets.trials.sharded_run import COVERAGE, assembled_reductions, assembled_values
 from smdwidgets.trials.shards import Part, Sharded
 
 #: Runs with more index files than this are opened lazily: queries read the index files that they need.
@@ -223,6 +224,7 @@ class SmdebugRun(Run):
         reductions: Sequence[str] | None,
         *,
         counts: bool = False,
+        coverage: bool = False,
         threads: int | None = None,
         progress: Progress | None = None,
         cancel: _core.Cancel | None = None,
@@ -240,6 +242,8 @@ class SmdebugRun(Run):
             progress=progress,
             cancel=cancel,
         )
+        if coverage:
+            swept[COVERAGE] = np.ones(len(swept["name"]))
         return assembled_reductions(self, swept) if workers is None and self.catalog.has_shards else swept
 
     def values(

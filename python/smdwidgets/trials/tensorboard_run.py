@@ -219,6 +219,7 @@ class TensorBoardRun(Run):
         reductions: Sequence[str] | None,
         *,
         counts: bool = False,
+        coverage: bool = False,
         threads: int | None = None,
         progress: Progress | None = None,
         cancel: _core.Cancel | None = None,
@@ -266,6 +267,8 @@ class TensorBoardRun(Run):
         }
         if counts:
             columns |= dict(zip(("size", "nan", "pos_inf", "neg_inf", "zero"), counted, strict=True))
+        if coverage:
+            columns["coverage"] = np.ones(len(rows))
         columns["error"] = sorted(errors.items())
         return columns
 

@@ -355,6 +355,7 @@ class Trial(RunQueries):
         reductions: Iterable[str] | str | None = None,
         *,
         counts: bool = False,
+        coverage: bool = False,
         progress: Progress | None = None,
         threads: int | None = None,
     ) -> Columns:
@@ -369,12 +370,17 @@ class Trial(RunQueries):
             worker: name of a worker, or ``"*"`` for all; None: the first that has a value.
             reductions: names such as ``"mean"``, ``"abs_max"``, ``"l2"``; None: all 18.
             counts: add the numbers of elements, zeros, NaNs and infinities.
+            coverage: add the share of the tensor's elements that were saved. It is less than 1 if shards of a sharded tensor
+                are missing; the reductions are then those of the elements that were saved. Without it, such tensors are
+                in ``errors``.
             progress: called with the number of finished records and their total.
             threads: number of threads.
 
         >>> trial.reductions(["fc1.weight"], reductions=["mean", "l2"])["l2"]    # doctest: +SKIP
         """
-        return bulk.reductions(self, names, steps, as_mode(mode), worker, reductions, counts, progress, threads)
+        return bulk.reductions(
+            self, names, steps, as_mode(mode), worker, reductions, counts, coverage, progress, threads
+        )
 
     def export(
         self,
@@ -582,6 +588,21 @@ class Tensor:
 
     def _sharded(self, step: int, worker: str | None) -> Sharded | None:
         return self.trial._run.sharded(self.name, step) if worker is None else None
+
+    def coverage(self, step_num: int, mode: ModeKeys | str = _GLOBAL) -> float:
+        """Return the share of the tensor's elements that were saved at a step.
+
+        It is less than 1 if shards of a sharded tensor are missing.
+        """
+        sharded = self._sharded(self._resolver.global_step(step_num, as_mode(mode), None), None)
+        if sharded is None:
+            return 1.0
+
+        def has(worker: str) -> bool:
+            at = (self.name, sharded.step, worker)
+            return self._index.find(*at) is not None or bool(self._index.stored_reductions(*at))
+
+        return sharded.coverage(has)
 
     def _has_values(self, sharded: Sharded) -> bool:
         return any(self._index.find(self.name, sharded.step, worker) for worker in sharded.shards)

@@ -192,6 +192,72 @@ def test_unknown_partial_operation(cut):
     assert trial.tensor("w").value(0, worker="worker_1").tolist() == [1, 1]
 
 
+def part_of_norm(at, parts, elements, of):
+    return position((), (), (), partial={"op": "l2", "part": at, "parts": parts, "elements": elements, "of": of})
+
+
+def test_parts_of_a_norm(cut, tmp_path):
+    gradients = RNG.normal(size=30).astype("f4")
+    norms = [np.linalg.norm(part).astype("f4") for part in (gradients[:20], gradients[20:29], gradients[29:])]
+    positions = [part_of_norm(at, 4, elements, 30) for at, elements in enumerate([20, 9, 1])]
+    shards = [(where, np.asarray(norm)) for where, norm in zip(positions, norms, strict=True)]
+    # Worker 1 saved nothing at step 1. Part 3 has no elements, and no worker saves it.
+    write(tmp_path, [shards[0], (None, None), shards[2]], step=1, name="norm")
+    special = [np.float32("inf"), np.float32("nan"), np.float32(1)]
+    write(
+        tmp_path, [(where, np.asarray(one)) for where, one in zip(positions, special, strict=True)], step=2, name="norm"
+    )
+    large = [np.float32(3e38), np.float32(4e37), np.float32(0)]
+    write(
+        tmp_path, [(where, np.asarray(one)) for where, one in zip(positions, large, strict=True)], step=3, name="norm"
+    )
+    norm = cut(shards, name="norm").tensor("norm")
+    exact = np.float32(np.sqrt(np.sum(np.square(np.array(norms, "f8")))))
+    assert norm.value(0) == exact
+    assert (norm.value(0).dtype, norm.value(0).shape, norm.coverage(0)) == (np.float32, (), 1)
+    assert norm.value(0, worker="worker_1") == norms[1]
+    assert np.isnan(norm.value(2))
+    assert norm.value(3) == np.float32(np.hypot(np.float64(large[0]), np.float64(large[1])))
+    with pytest.raises(IncompleteShardsError, match="shards missing; no shard of worker_1") as error:
+        norm.value(1)
+    assert error.value.coverage == norm.coverage(1) == 21 / 30
+    table = norm.trial.reductions("norm", [0, 1], reductions=["mean"], coverage=True)
+    assert (table["step"].tolist(), table["coverage"].tolist(), table.errors) == ([0, 1], [1, 0.7], [])
+    assert table["mean"][0] == exact
+    assert table["mean"][1] == np.float32(np.hypot(norms[0].astype("f8"), norms[2].astype("f8")))
+    assert [failure.step for failure in norm.trial.reductions("norm", [0, 1]).errors] == [1]
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_reductions_of_what_was_saved_state_their_coverage(cut, raw):
+    whole = RNG.normal(size=(10, 4)).astype("f8")
+    shards = list(slabs(whole, [5, 2, 3]))
+    shards[1] = (None, None)
+    trial = cut(shards, reductions=[(op, False) for op in ("min", "mean", "l2", "std")], raw=raw)
+    w, saved = trial.tensor("w"), np.concatenate([whole[:5], whole[7:]])
+    assert w.coverage(0) == 0.8
+    assert trial.tensor("loss").coverage(0) == 1
+    # Without the column, part of a tensor is never a number.
+    assert trial.reductions("w", reductions=["min"])["min"].tolist() == (
+        [] if raw else pytest.approx([np.nan], nan_ok=True)
+    )
+    table = trial.reductions(["w", "loss"], reductions=["min", "mean", "l2", "std"], counts=True, coverage=True)
+    assert (table["coverage"].tolist(), table["worker"].tolist(), table.errors) == ([0.8, 1], ["all", "worker_0"], [])
+    assert table["min"][0] == saved.min()
+    for op, expected in {"mean": saved.mean(), "l2": np.linalg.norm(saved), "std": saved.std()}.items():
+        np.testing.assert_allclose(table[op][0], expected, rtol=1e-12)
+    assert table["size"][0] == (32 if raw else -1)
+    assert trial.reductions("w", reductions=["min"], worker="worker_0", coverage=True)["coverage"].tolist() == [1]
+
+
+def test_parts_of_a_sum_have_no_result_alone(cut):
+    where = position((2,), (0,), (2,), partial={"op": "sum", "part": 0, "parts": 2})
+    trial = cut([(where, np.ones(2)), (None, None)])
+    assert trial.tensor("w").coverage(0) == 0.5
+    [failure] = trial.reductions("w", reductions=["max"], coverage=True).errors
+    assert isinstance(failure.error, IncompleteShardsError)
+
+
 def test_missing_shard_names_worker_and_range(cut):
     whole = np.arange(40.0).reshape(10, 4)
     shards = list(slabs(whole, [5, 2, 3]))
@@ -250,6 +316,7 @@ BAD = {
     "flat of three": {"global_shape": [4], "flat": [2, 3, 4]},
     "replica": position((4,), (2,), (2,), -1),
     "partial": position((4,), (2,), (2,), partial={"op": "sum", "part": 2, "parts": 2}),
+    "more elements": part_of_norm(1, 2, 3, 2) | {"global_shape": [4], "offsets": [2], "sizes": [2]},
     "partial text": position((4,), (2,), (2,), partial="sum"),
 }
 
