@@ -142,6 +142,7 @@ SUITES = (
     lint("import-linter", str(setup.PYTHON.with_name("lint-imports")), "--no-cache", needs=("python",)),
     lint("rustfmt", "cargo", "fmt", "--all", "--check"),
     lint("reference", PY, "tools/reference.py", "--check", needs=("python",)),
+    lint("protocol", PY, "tools/protocol.py", "--check", needs=("python",)),
     lint("rust-layers", PY, "tools/check_rust_layers.py"),
     lint("language", PY, "tools/check_language.py", needs=("python",)),
     lint("licences", PY, "tools/supply.py", "check", needs=("python",), lock="cargo"),

@@ -633,7 +633,7 @@ export function rules(list = cannedRules(), append = false): ArrayBuffer {
       firings_total: fired.length,
     };
   });
-  return encode({ kind: "rules", append, classes: CLASSES, rules: infos }, arrays);
+  return encode({ kind: "rules", append, rules: infos }, arrays);
 }
 
 type Progression = Pick<RuleInfo, "status" | "active" | "paused">;

@@ -13,9 +13,10 @@ import type { Context } from "./widgets/part";
 export function mount(session: Session, el: HTMLElement, signal: AbortSignal): void {
   el.classList.add("smdw");
   const version = session.state.get("_protocol");
-  if (version > PROTOCOL) {
+  if (version !== PROTOCOL) {
+    const remedy = version > PROTOCOL ? "Reload the page" : "Restart the kernel";
     el.replaceChildren(
-      h("p", { class: "smdw-empty" }, `Protocol mismatch: kernel ${version}, page ${PROTOCOL}. Reload the page.`),
+      h("p", { class: "smdw-empty" }, `Protocol mismatch: kernel ${version}, page ${PROTOCOL}. ${remedy}.`),
     );
     return;
   }

@@ -133,7 +133,8 @@ describe("rules", () => {
     button(el, "Remove rule").click();
     await until(() => el.querySelectorAll(".smdw-rule").length === 3);
     const add = $<HTMLSelectElement>(el, "[aria-label='Add rule']");
-    expect([...add.options].map((option) => option.textContent)).toContain("MyRule (custom)");
+    add.dispatchEvent(new Event("focus"));
+    await until(() => [...add.options].some((option) => option.textContent === "MyRule (custom)"));
     add.value = "MyRule";
     add.dispatchEvent(new Event("change"));
     await until(() => el.querySelectorAll(".smdw-rule").length === 4);

@@ -249,7 +249,6 @@ export class Store {
   }
 
   #rules(head: RulesHead, arrays: Blocks) {
-    if (head.classes) this.classes = head.classes;
     if (!head.append) {
       const listed = new Set(head.rules.map((rule) => rule.id));
       for (const id of this.rules.keys()) if (!listed.has(id)) this.rules.delete(id);

@@ -21,7 +21,8 @@ from smdwidgets.trials import Trial, create_trial
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.tensor import Tensor
 from smdwidgets.widgets import bundle, cell_state, page, static_repr
-from smdwidgets.widgets.request_handler import PROTOCOL, RequestHandler
+from smdwidgets.widgets.protocol import PROTOCOL
+from smdwidgets.widgets.request_handler import RequestHandler
 from smdwidgets.widgets.rule_controller import RuleController
 from smdwidgets.widgets.traits import STATE
 from smdwidgets.widgets.view import RunView

@@ -22,6 +22,7 @@ from smdwidgets.widgets.command_queue import CommandQueue
 from smdwidgets.widgets.lines import Line, Lines
 from smdwidgets.widgets.name_search import search_names
 from smdwidgets.widgets.poller import poller, workers
+from smdwidgets.widgets.protocol import check_request, check_version
 from smdwidgets.widgets.rule_controller import RuleController
 from smdwidgets.widgets.send_queue import Send, SendQueue
 from smdwidgets.widgets.streaming import FrameStream
@@ -29,7 +30,6 @@ from smdwidgets.widgets.thread_switch_interval import short_switch_interval
 
 logger = logging.getLogger("smdwidgets.widgets")
 
-PROTOCOL = 1
 HEARTBEAT = 2.0
 CACHED_BINS = 8
 """Number of cached histogram bins. Repeated requests, and those of compared tensors, use the same bins."""
@@ -157,10 +157,10 @@ class RequestHandler:
         try:
             if cancelled.is_set():
                 raise Cancelled
-            answer = self._handlers.get(str(request.get("what")))
-            if answer is None:
-                raise ValueError(f"unknown request {request.get('what')!r}; update smdwidgets")
-            answer(request, reply)
+            if request.get("what") == "hello":  # first, because another version may have other arguments
+                check_version(request.get("protocol"))
+            check_request(request)
+            self._handlers[request["what"]](request, reply)
         except Cancelled:
             reply.error("Cancelled", "superseded by a newer request")
         except SMDebugError as error:

@@ -12,24 +12,36 @@ import numpy as np
 
 from smdwidgets import _core
 from smdwidgets.pictures import unpack
+from smdwidgets.widgets.protocol import check_packet, check_reply
 
 Packet = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Page:
-    """Sends requests to a widget, and collects its replies."""
+    """Sends requests to a widget, and collects its replies.
+
+    The replies must agree with protocol.json.
+    """
 
     def __init__(self, widget: Any) -> None:
         self._widget = widget
         self._numbers = itertools.count()
         self._replies: dict[str, queue.Queue[tuple[dict[str, Any], list[Packet]]]] = {}
         self._lock = threading.Lock()
+        self._whats: dict[str, str] = {}
+        self.faults: list[str] = []
         self.updates: list[Packet] = []
         self.sizes: list[int] = []
         widget._request_handler._queue._send = self._receive
 
     def _receive(self, message: dict[str, Any], buffers: Any) -> None:
         packets = [unpack(buffer) for buffer in buffers]
+        try:
+            check_reply(message, [head["kind"] for head, _ in packets], self._whats.get(message.get("id", "")))
+            for head, arrays in packets:
+                check_packet(head, arrays)
+        except ValueError as fault:  # raised by `wait`: an exception here would go to the kernel
+            self.faults.append(str(fault))
         with self._lock:
             self.sizes.append(sum(len(buffer) for buffer in buffers))
             if message["kind"] == "news":
@@ -43,6 +55,7 @@ class Page:
         number = number or f"t{next(self._numbers)}"
         with self._lock:
             self._replies.setdefault(number, queue.Queue())
+            self._whats[number] = what
         self._widget._request_handler.handle_message({"kind": "ask", "id": number, "what": what, **arguments})
         return number
 
@@ -55,6 +68,7 @@ class Page:
         while True:
             message, more = self._replies[number].get(timeout=seconds)
             packets += more
+            assert not self.faults
             if message["kind"] in {"answer", "error"}:
                 return message, packets
 

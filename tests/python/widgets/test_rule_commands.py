@@ -179,9 +179,9 @@ def test_commands_are_executed_in_order_and_none_is_dropped(
 def test_a_command_does_not_wait_for_requests(panel: tuple[Any, Page], monkeypatch: pytest.MonkeyPatch) -> None:
     widget, page = panel
     busy = threading.Event()
-    monkeypatch.setitem(widget._request_handler._handlers, "values", lambda request, reply: busy.wait(60))
+    monkeypatch.setitem(widget._request_handler._handlers, "classes", lambda request, reply: busy.wait(60))
     for _ in range(8):  # more than there are threads
-        page.start("values")
+        page.start("classes")
     try:
         assert page.ask("rule", do="pause", rule="0/Waiting")[0]["kind"] == "answer"
     finally:
@@ -192,11 +192,11 @@ def test_a_command_that_is_sent_again_is_executed_once(run: Path) -> None:
     widget = smdwidgets.RulePanel(run)
     page = Page(widget)
     for _ in range(3):
-        page.start("rule", number="page-1", do="add", **{"class": "LossNotDecreasing"}, run=0)
+        page.start("rule", number="page-1", do="add", **{"class": "LossNotDecreasing"}, params={}, run=0)
     assert [page.wait("page-1")[0]["kind"] for _ in range(3)] == ["answer"] * 3
     assert sorted(shown(page)) == ["0/LossNotDecreasing"]
     for _ in range(2):
-        page.start("rule", number="page-2", do="add", **{"class": "LosNotDecreasing"}, run=0)
+        page.start("rule", number="page-2", do="add", **{"class": "LosNotDecreasing"}, params={}, run=0)
     assert [page.wait("page-2")[0]["error"]["type"] for _ in range(2)] == ["UnknownRule"] * 2
     widget.close()
 
@@ -233,7 +233,7 @@ def test_two_clicks_at_once_make_one_runner(run: Path, monkeypatch: pytest.Monke
 def test_a_run_that_does_not_exist_is_an_error(run: Path, number: object) -> None:
     widget = smdwidgets.RulePanel(run)
     page = Page(widget)
-    answer, _ = page.ask("rule", do="add", **{"class": "LossNotDecreasing"}, run=number)
+    answer, _ = page.ask("rule", do="add", **{"class": "LossNotDecreasing"}, params={}, run=number)
     assert answer["kind"] == "error"
     assert "run" in answer["error"]["message"]
     assert answer["error"]["type"] != "IndexError"
@@ -274,7 +274,7 @@ def test_a_rule_without_its_parameter_is_evaluated_when_the_parameter_is_set(run
 def test_rules_added_from_the_panel_end_with_the_widget(run: Path, gates: dict[str, threading.Event]) -> None:
     widget = smdwidgets.explore(run, rules=None)
     page = Page(widget)
-    page.ask("rule", do="add", **{"class": "Waiting"}, run=0)
+    page.ask("rule", do="add", **{"class": "Waiting"}, params={}, run=0)
     runner = widget.rules
     assert [each.name for each in runner] == ["Waiting"]
     widget.close()

@@ -268,9 +268,8 @@ def test_values_request_of_a_slice(tmp_path: Path) -> None:
     root = begin(tmp_path / "run")
     save(root, 0, {"x": value})
     widget = smdwidgets.TensorInspector(end(root), tensor="x")
-    _, [(head, arrays)] = Page(widget).ask(
-        "values", run=0, tensor="x", worker="", step=0, axes=[2, 0], fixed=[0, 3, 0], rows=[1, 4], cols=[0, 2]
-    )
+    place = {"role": "main", "run": 0, "tensor": "x", "worker": "", "step": 0}
+    _, [(head, arrays)] = Page(widget).ask("values", **place, axes=[2, 0], fixed=[0, 3, 0], rows=[1, 4], cols=[0, 2])
     expected = value[:, 3, 1:4].T
     assert arrays["number"].tolist() == expected.tolist()
     assert head["cells"] == [[str(cell) for cell in row] for row in expected]
@@ -279,7 +278,8 @@ def test_values_request_of_a_slice(tmp_path: Path) -> None:
 
 
 def test_series_request(explorer: Any) -> None:
-    lines = [{"tensor": "loss", "stat": "value", "run": 0}, {"tensor": "fc1.weight", "stat": "std", "run": 0}]
+    place = {"run": 0, "worker": "", "mode": ""}
+    lines = [{"tensor": "loss", "stat": "value", **place}, {"tensor": "fc1.weight", "stat": "std", **place}]
     _, packets = Page(explorer).ask("series", lines=lines)
     loss, std = packets
     np.testing.assert_allclose(loss[1]["y"], [np.float32(1 / (step + 1)) for step in range(20)])
@@ -305,8 +305,9 @@ def test_failed_requests_return_errors(explorer: Any) -> None:
     )
     assert answer["kind"] == "error"
     assert answer["error"]["type"] == "TensorUnavailable"
-    assert page.ask("nonsense")[0]["error"]["type"] == "ValueError"
-    assert page.ask("frames", run=7, tensor="x", want=WANT)[0]["kind"] == "error"
+    assert page.ask("nonsense")[0]["error"]["type"] == "SMDebugValueError"
+    answer, _ = page.ask("frames", role="main", run=7, tensor="x", worker="", near=0, want=WANT)
+    assert answer["error"]["message"] == "ValueError: run index 7 is out of range"
     assert page.ask("hello", protocol=1, again=True)[0]["kind"] == "answer"
 
 
@@ -621,9 +622,9 @@ def test_packets_contain_axes_and_indices(explorer: Any) -> None:
     for frame in page.frames("fc1.weight", want=WANT).values():
         assert (frame["head"]["image"]["axes"], frame["head"]["image"]["fixed"]) == ([0, 1], [0, 0])
         assert frame["shapes"].tolist() == [32, 48]
-    _, packets = page.ask(
-        "tile", role="main", run=0, tensor="fc1.weight", worker="", step=0, axes=[], fixed=[], size=[9, 9]
-    )
+    place = {"role": "main", "run": 0, "tensor": "fc1.weight", "worker": "", "step": 0}
+    everything = {"axes": [], "fixed": [], "rows": [0, 32], "cols": [0, 48], "pool": "mean"}
+    _, packets = page.ask("tile", **place, **everything, size=[9, 9])
     assert (packets[0][0]["axes"], packets[0][0]["fixed"]) == ([0, 1], [0, 0])
 
 
