@@ -678,6 +678,7 @@ export class CannedClient implements Client {
 
   commands: KernelCommand[] = [];
   resendCommands(): void {}
+  resend(): void {}
 
   async command(command: KernelCommand): Promise<KernelResponse> {
     this.commands.push(command);

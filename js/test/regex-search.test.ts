@@ -17,6 +17,7 @@ function search() {
   const client: Client = {
     command: () => Promise.resolve({}),
     resendCommands: () => {},
+    resend: () => {},
     request: (request: KernelRequest, signal: AbortSignal) =>
       new Promise((resolve, reject) => {
         if (request.what !== "match") return resolve({});

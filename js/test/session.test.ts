@@ -41,6 +41,16 @@ test("an answer resolves a request, after parts and progress, and packets are ad
   expect(filed).toHaveLength(2);
 });
 
+test("requests without a reply are sent again with the same id", async () => {
+  const { model, source: kernel } = source();
+  const answer = kernel.request({ what: "classes" }, never);
+  void kernel.request({ what: "match", run: 0, pattern: "a" }, never);
+  model.reply({ kind: "answer", id: model.sent[0]?.id as string, classes: [] });
+  await answer;
+  kernel.resend();
+  expect(model.sent.map((message) => message.id)).toEqual([0, 1, 1].map((i) => model.sent[i]?.id));
+});
+
 test("packets of responses to other requests are added", () => {
   const { model, source: kernel, filed } = source();
   void kernel.request({ what: "classes" }, never);

@@ -38,6 +38,7 @@ RUN = """([index, run]) => {
   window.jupyterapp.commands.execute("notebook:run-cell").then(() => { (window.ranByTest ??= new Set()).add(run); });
 }"""
 RAN = "(run) => window.ranByTest?.has(run)"
+RUN_ALL = """() => { window.jupyterapp.commands.execute("notebook:run-all-cells"); }"""
 CLEAR = """(index) => {
   const content = window.jupyterapp.shell.currentWidget.content;
   content.activeCellIndex = index;
@@ -51,7 +52,18 @@ THEME = """(name) => { window.jupyterapp.commands.execute("apputils:change-theme
 KNOWN_NOISE = ("Cannot read properties of undefined (reading 'schema')",)
 
 
-def notebook_json(cells: Sequence[str]) -> dict[str, Any]:
+#: A kernel that handles all messages on one thread, as ipykernel 6 does.
+ONE_THREAD = """
+from ipykernel.kernelapp import IPKernelApp
+class OneThread(IPKernelApp):
+    def init_control(self, context):
+        super().init_control(context)
+        self.shell_channel_thread = None
+OneThread.launch_instance()
+"""
+
+
+def notebook_json(cells: Sequence[str], kernel: str = "python3") -> dict[str, Any]:
     """Return a notebook with these code cells."""
     return {
         "cells": [
@@ -65,7 +77,7 @@ def notebook_json(cells: Sequence[str]) -> dict[str, Any]:
             }
             for i, text in enumerate(cells)
         ],
-        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+        "metadata": {"kernelspec": {"name": kernel, "display_name": "Python 3", "language": "python"}},
         "nbformat": 4,
         "nbformat_minor": 5,
     }
@@ -114,6 +126,12 @@ class Server:
         }
         for home in homes.values():
             home.mkdir()
+        spec = homes["JUPYTER_DATA_DIR"] / "kernels" / "one-thread"
+        spec.mkdir(parents=True)
+        command = [sys.executable, "-c", ONE_THREAD, "-f", "{connection_file}"]
+        (spec / "kernel.json").write_text(
+            json.dumps({"argv": command, "display_name": "One thread", "language": "python"})
+        )
         # Kernels must have the default warning filters, not those of pytest.
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "JUPYTER_", "PYTHONWARNINGS"))}
         command = [
@@ -227,6 +245,15 @@ class Notebook:
             self.page.wait_for_function(RAN, arg=self._runs, timeout=seconds * MS)
         return self
 
+    def run_all(self) -> Notebook:
+        """Select Run All in the menu, without waiting for the cells."""
+        self.page.evaluate(RUN_ALL)
+        return self
+
+    def prompt(self, index: int) -> Any:
+        """Return the locator of a cell's prompt, which is "[*]:" while the cell runs."""
+        return self.page.locator(".jp-Notebook .jp-CodeCell").nth(index).locator(".jp-InputPrompt")
+
     def clear(self, index: int) -> None:
         """Clear a cell's output in the menu."""
         self.page.evaluate(CLEAR, index)
@@ -282,6 +309,7 @@ class Jupyter:
         dark: bool = False,
         folder: str | None = None,
         size: tuple[int, int] = (1280, 900),
+        kernel: str = "python3",
         prepare: Callable[[Page], None] | None = None,
     ) -> Notebook:
         """Open a notebook of these cells (or a copy of this .ipynb) in a new tab.
@@ -293,7 +321,7 @@ class Jupyter:
         folder = folder or f"test{time.monotonic_ns()}"
         place = self.server.files / folder
         place.mkdir(exist_ok=True)
-        content = json.loads(cells.read_text("utf-8")) if isinstance(cells, Path) else notebook_json(cells)
+        content = json.loads(cells.read_text("utf-8")) if isinstance(cells, Path) else notebook_json(cells, kernel)
         (place / "notebook.ipynb").write_text(json.dumps(content), encoding="utf-8")
         page = self.server.context(self._browser).new_page()
         page.set_viewport_size({"width": size[0], "height": size[1]})

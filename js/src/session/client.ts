@@ -27,14 +27,16 @@ export interface Client {
   command(command: KernelCommand): Promise<KernelResponse>;
   /** Sends the commands without a reply again, in order. The kernel executes each once. */
   resendCommands(): void;
+  /** Sends all requests and commands without a reply again, in order. The kernel handles each once. */
+  resend(): void;
 }
 
 interface OpenRequest {
   resolve(response: KernelResponse): void;
   reject(error: Error): void;
   progress?: Progress | undefined;
-  /** the message of a command */
-  command?: ToKernel;
+  message: ToKernel;
+  isCommand: boolean;
 }
 
 export class KernelClient implements Client {
@@ -77,7 +79,10 @@ export class KernelClient implements Client {
         this.#post({ kind: "cancel", id });
       };
       signal.addEventListener("abort", cancel, { once: true });
+      const message: ToKernel = { kind: "ask", id, ...request };
       this.#open.set(id, {
+        message,
+        isCommand: false,
         resolve: (response) => {
           release();
           resolve(response);
@@ -88,7 +93,7 @@ export class KernelClient implements Client {
         },
         progress,
       });
-      this.#send(id, { kind: "ask", id, ...request });
+      this.#send(id, message);
     });
   }
 
@@ -96,13 +101,17 @@ export class KernelClient implements Client {
     const id = `${this.#prefix}-${++this.#last}`;
     const message: ToKernel = { kind: "ask", id, ...command };
     return new Promise<KernelResponse>((resolve, reject) => {
-      this.#open.set(id, { resolve, reject, command: message });
+      this.#open.set(id, { resolve, reject, message, isCommand: true });
       this.#send(id, message);
     }).finally(() => this.#open.delete(id));
   }
 
   resendCommands(): void {
-    for (const [id, { command }] of this.#open) if (command) this.#send(id, command);
+    for (const [id, { message, isCommand }] of this.#open) if (isCommand) this.#send(id, message);
+  }
+
+  resend(): void {
+    for (const [id, { message }] of this.#open) this.#send(id, message);
   }
 
   /** Sends the message of an open request, or rejects the request. */
@@ -142,4 +151,5 @@ export class ExportedPageClient implements Client {
     return Promise.reject(new RequestError({ type: "NoKernel", message: "Not in this exported page" }));
   }
   resendCommands(): void {}
+  resend(): void {}
 }

@@ -42,6 +42,8 @@ const newStatus = (): RequestStatus => ({ done: 0, total: 0, busy: false, silent
 
 const BUSY_AFTER = 1000;
 const SILENT_AFTER = 120_000;
+/** When requests are sent again, in milliseconds after the widget has opened, if `hello` has no reply. */
+const RESEND_AFTER = [1000, 3000, 7000, 15_000];
 
 export class Session {
   readonly store = new Store();
@@ -77,7 +79,13 @@ export class Session {
   connect(client: Client, heartbeat = true): void {
     this.#client = client;
     this.#monitorHeartbeat = heartbeat;
-    void this.#hello(false);
+    // JupyterLab creates the subshell of comms while the widget opens. Earlier messages wait for the running cells.
+    const timers = RESEND_AFTER.map((ms) => setTimeout(() => client.resend(), ms));
+    const stop = () => {
+      for (const timer of timers) clearTimeout(timer);
+    };
+    this.signal.addEventListener("abort", stop);
+    void this.#hello(false).then(stop);
   }
 
   async #hello(again: boolean): Promise<void> {

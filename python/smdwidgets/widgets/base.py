@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from smdwidgets.trials import Trial, create_trial
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.tensor import Tensor
 from smdwidgets.widgets import bundle, cell_state, page, static_repr
+from smdwidgets.widgets.first_view import first_requests
 from smdwidgets.widgets.protocol import PROTOCOL
 from smdwidgets.widgets.request_handler import RequestHandler
 from smdwidgets.widgets.rule_controller import RuleController
@@ -95,6 +97,13 @@ class RunWidget(anywidget.AnyWidget, RunView):
         finally:
             self._syncing_thread = 0
 
+    @traitlets.observe("comm")
+    def _route_by_header(self, change: Any) -> None:
+        # ipykernel 7 sends a message from the browser to the shell that last wrote to the comm. A comm is opened by a
+        # cell, so with Run All every request would wait for the remaining cells. The browser names a subshell instead.
+        if hasattr(change["new"], "_reply_subshell_for"):
+            change["new"]._reply_subshell_for = _named_subshell
+
     @traitlets.observe("step")
     def _stop_following(self, change: Any) -> None:
         # Setting another step than the last one ends following. Ignore steps from the browser: it sets `follow` itself, and
@@ -166,6 +175,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
         made = super()._repr_mimebundle_(**kwargs)
         if made is None:
             return made
+        self._request_handler.displayed(_first_requests_of(weakref.ref(self)))
         data, *rest = made if isinstance(made, tuple) else (made,)
         # GitHub, nbviewer and notebooks without a kernel show this static image and text.
         data = {**data, **static_repr.bundle(self)}
@@ -175,6 +185,19 @@ class RunWidget(anywidget.AnyWidget, RunView):
 def _on_message(widget: RunWidget, content: Any, buffers: Any) -> None:
     # This is a function because a bound method would be a reference of the widget to itself, and keep it alive.
     widget._request_handler.handle_message(content)
+
+
+def _first_requests_of(reference: weakref.ref[RunWidget]) -> Callable[[], list[dict[str, Any]]]:
+    # This is a function because a closure of the widget would keep it alive.
+    def requests() -> list[dict[str, Any]]:
+        widget = reference()
+        return first_requests(widget) if widget is not None else []
+
+    return requests
+
+
+def _named_subshell(data: Any, named: str | None) -> str | None:
+    return named
 
 
 def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:

@@ -31,8 +31,14 @@ from smdwidgets.widgets.thread_switch_interval import short_switch_interval
 logger = logging.getLogger("smdwidgets.widgets")
 
 HEARTBEAT = 2.0
+WAIT_FOR_PAGE = 2.0
+"""Seconds after which a displayed widget gets its first data without a request."""
 CACHED_BINS = 8
 """Number of cached histogram bins. Repeated requests, and those of compared tensors, use the same bins."""
+PUSHED = "pushed-"
+"""Prefix of the ids of replies without a request."""
+REMEMBERED_IDS = 1000
+"""Number of latest request ids that are known. A page can send a request twice."""
 
 
 class Cancelled(Exception):
@@ -102,6 +108,7 @@ class RequestHandler:
         self._commands = CommandQueue(rules.execute)
         self._lock = threading.Lock()
         self._pending: dict[str, threading.Event] = {}
+        self._ids: dict[str, None] = {}
         self._sent = [SentState(run) for run in range(len(self.trials))]
         self._streams: dict[str, FrameStream] = {}
         self._bins: dict[Any, Bins] = {}
@@ -109,6 +116,9 @@ class RequestHandler:
         #: `Trial.restarts` of the runs of which the pages know.
         self._restarts = [trial.restarts for trial in self.trials]
         self._last_update = 0.0
+        self._first_requests: Callable[[], list[dict[str, Any]]] | None = None
+        self._page_due = 0.0
+        self._greeted = False
         self._closed = threading.Event()
         self._handlers: dict[str, Callable[[dict[str, Any], Reply], None]] = {
             "hello": self._hello,
@@ -134,6 +144,7 @@ class RequestHandler:
             return
         request_id = str(message.get("id", ""))[:100]
         if message.get("kind") == "cancel":
+            self._is_repeated(request_id)  # a copy of the request may arrive later
             with self._lock:
                 cancelled = self._pending.get(request_id)
             if cancelled is not None:
@@ -141,6 +152,8 @@ class RequestHandler:
         elif message.get("kind") == "ask":
             cancelled = threading.Event()
             is_command = message.get("what") == "rule"
+            if not is_command and self._is_repeated(request_id):
+                return
             if not is_command:  # commands cannot be cancelled
                 with self._lock:
                     self._pending[request_id] = cancelled
@@ -149,6 +162,35 @@ class RequestHandler:
                 interval.enter_context(short_switch_interval)
                 submit = self._commands.submit if is_command else workers.submit
                 submit(self._answer, request_id, message, cancelled, interval.pop_all())
+
+    def displayed(self, first_requests: Callable[[], list[dict[str, Any]]]) -> None:
+        """Expect a page, and send it the replies to these requests if it sends none.
+
+        A kernel without subshells handles no message while a cell runs.
+        """
+        if not self._greeted:
+            self._first_requests = first_requests
+            self._page_due = time.monotonic() + WAIT_FOR_PAGE
+            poller.add(self)
+
+    def _push_first_view(self) -> None:
+        requests = self._first_requests() if self._first_requests is not None else []
+        self._first_requests = None
+        for number, request in enumerate(requests):
+            cancelled = threading.Event()
+            request_id = f"{PUSHED}{number}"
+            with self._lock:
+                self._pending[request_id] = cancelled
+            workers.submit(self._answer, request_id, request, cancelled, ExitStack())
+
+    def _is_repeated(self, request_id: str) -> bool:
+        """Record a request id, and return whether it was known."""
+        with self._lock:
+            known = request_id != "" and request_id in self._ids
+            self._ids[request_id] = None
+            while len(self._ids) > REMEMBERED_IDS:
+                self._ids.pop(next(iter(self._ids)))
+        return known
 
     def _answer(
         self, request_id: str, request: dict[str, Any], cancelled: threading.Event, interval: ExitStack
@@ -178,6 +220,11 @@ class RequestHandler:
     def _hello(self, request: dict[str, Any], reply: Reply) -> None:
         # A page sends this when it opens or reloads. Send everything.
         with self._lock:
+            self._greeted = True
+            self._first_requests = None
+            for request_id, cancelled in self._pending.items():
+                if request_id.startswith(PUSHED):
+                    cancelled.set()
             self._sent = [SentState(run) for run in range(len(self.trials))]
             sent = list(self._sent)
         for trial, state in zip(self.trials, sent, strict=True):
@@ -304,6 +351,10 @@ class RequestHandler:
         """
         if self._closed.is_set():
             return False
+        if self._first_requests is not None:
+            if time.monotonic() < self._page_due:
+                return True
+            self._push_first_view()
         posted = False
         for group in grouped(self._updates()):
             if self._closed.is_set():

@@ -59,6 +59,10 @@ class Page:
         self._widget._request_handler.handle_message({"kind": "ask", "id": number, "what": what, **arguments})
         return number
 
+    def known(self, number: str) -> bool:
+        """Whether a request or reply has this id."""
+        return number in self._replies
+
     def cancel(self, number: str) -> None:
         self._widget._request_handler.handle_message({"kind": "cancel", "id": number})
 

@@ -543,6 +543,39 @@ def test_html_page_is_self_contained(explorer: Any, tmp_path: Path) -> None:
     assert few < size
 
 
+def test_repeated_request_is_answered_once(explorer: Any) -> None:
+    page = Page(explorer)
+    page.start("classes", "same")
+    assert page.wait("same")[0]["kind"] == "answer"
+    page.start("classes", "same")
+    page.ask("classes")
+    assert page.wait(page.start("classes", "other"))[0]["kind"] == "answer"
+    assert page._replies["same"].empty()
+
+
+def test_widget_without_a_page_gets_its_first_view(explorer: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("smdwidgets.widgets.request_handler.WAIT_FOR_PAGE", 0.0)
+    explorer.panels = ["histogram", "scalars"]
+    explorer.series = [{"tensor": "loss", "stat": "value", "run": -1}]
+    page = Page(explorer)
+    explorer._repr_mimebundle_()
+    assert explorer._request_handler.poll()
+    replies = [
+        {head["kind"] for head, _ in page.wait(number)[1]} for number in ("pushed-0", "pushed-1") if page.known(number)
+    ]
+    assert replies == [{"plan", "frames"}, {"series"}]
+
+
+def test_widget_with_a_page_gets_no_second_first_view(explorer: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("smdwidgets.widgets.request_handler.WAIT_FOR_PAGE", 0.0)
+    page = Page(explorer)
+    page.ask("hello", protocol=1, again=False)
+    explorer._repr_mimebundle_()
+    explorer._request_handler.poll()
+    page.ask("classes")
+    assert not page.known("pushed-0")
+
+
 def test_closed_widget_is_freed_and_stops_replying(run: Path) -> None:
     widget = smdwidgets.explore(run)
     handler = widget._request_handler
