@@ -3,6 +3,7 @@ import { choose, colourDomain, table } from "../src/lib/colour";
 import { escapeInvisible } from "../src/lib/escape-text";
 import { bytes, count, groupDigits, num, percent, shape, truncate } from "../src/lib/format";
 import { fuzzyMatches, fuzzyWord, spanMatch, substringSpans } from "../src/lib/name-filter";
+import { compareNatural } from "../src/lib/natural-order";
 import { csv, fileName, pyString } from "../src/lib/save";
 import { linear, linearTicks, log, symmetricLog } from "../src/lib/scale";
 import { smooth } from "../src/lib/smooth";
@@ -154,6 +155,26 @@ describe("tree", () => {
     expect(labels).toContain("a / b / c");
     expect(labels).toContain("fc1.weight");
     expect(labels).toContain("gradient/fc1.weight");
+  });
+  test("sorts layers in natural order, also those that are added later", () => {
+    const layers = ["layers.10.weight", "layers.2.weight", "layers.1.weight", "block2/a", "block10/a", "block1/a"];
+    const numbered = new Tree(layers, new Map([["weights", [0, 1, 2]]])).rows(new Set());
+    expect(numbered.filter((row) => row.kind === "tensor").map((row) => row.id)).toEqual([
+      "layers.1.weight",
+      "layers.2.weight",
+      "layers.10.weight",
+      "block1/a",
+      "block2/a",
+      "block10/a",
+    ]);
+    expect(["a10", "a9b", "b1", "a09", "a", "a1000000000000000000000"].sort(compareNatural)).toEqual([
+      "a",
+      "a09",
+      "a9b",
+      "a10",
+      "a1000000000000000000000",
+      "b1",
+    ]);
   });
   test("omits the rows of closed groups", () => {
     expect(tree.rows(new Set(["other tensors"])).map((row) => row.label)).toEqual([

@@ -6,6 +6,7 @@ import difflib
 import html
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
 
 #: Maximum characters of a name in a message. A name may come from an untrusted file.
@@ -129,6 +130,7 @@ def _typing_errors(a: str, b: str) -> int:
 _DIGITS = re.compile(r"(\d+)")
 
 
+@lru_cache(maxsize=16384)
 def natural(name: str) -> tuple[tuple[int, str], ...]:
     """Return a natural sort key: ``worker_2`` sorts before ``worker_10``.
 

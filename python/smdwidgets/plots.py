@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smdwidgets._text import shown
+from smdwidgets._text import natural, shown
 from smdwidgets.exceptions import SMDebugRuntimeError, SMDebugValueError, TensorUnavailable
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.frames import PERCENTILES, Frame, HistogramWanted, Wanted, make_frame
@@ -192,7 +192,7 @@ class TrialPlots:
 
 def _curves(ax: Any, trial: Trial, regex: str | Sequence[str], prefix: str) -> int:
     """Draw the curves and return their number."""
-    names = trial.tensor_names(regex=regex)
+    names = sorted(trial.tensor_names(regex=regex), key=natural)
     if not names:
         return 0
     table = trial.reductions(names, reductions=["mean"], counts=True)

@@ -1,4 +1,5 @@
 /** Groups tensor names by collection and path, and flattens the open groups to rows for a virtual list. */
+import { compareNatural, naturalOrder } from "./natural-order";
 
 export interface Row {
   kind: "group" | "tensor";
@@ -61,12 +62,16 @@ export class Tree {
       }
       at.leaves.push(name);
     };
-    const named = [...collections].filter(([name]) => !CATCH_ALL.has(name)).sort(([a], [b]) => a.localeCompare(b));
-    for (const [collection, indices] of named) for (const index of indices) put(collection, index);
-    const rest = named.length && placed.size ? "other tensors" : "all tensors";
-    names.forEach((_, index) => {
-      if (!placed.has(index)) put(rest, index);
+    const order = naturalOrder(names);
+    const rank = new Uint32Array(names.length);
+    order.forEach((index, place) => {
+      rank[index] = place;
     });
+    const byRank = (a: number, b: number) => (rank[a] as number) - (rank[b] as number);
+    const named = [...collections].filter(([name]) => !CATCH_ALL.has(name)).sort(([a], [b]) => compareNatural(a, b));
+    for (const [collection, indices] of named) for (const index of [...indices].sort(byRank)) put(collection, index);
+    const rest = named.length && placed.size ? "other tensors" : "all tensors";
+    for (const index of order) if (!placed.has(index)) put(rest, index);
   }
 
   #child(parent: Node, name: string): Node {

@@ -4,6 +4,7 @@ import { resolveAxes, resolveFixed } from "../data/matrix";
 import type { TensorView } from "../data/tensor-view";
 import { h, Select, setText, setVisible, textButton } from "../lib/dom";
 import { bytes, count, percent, shape, truncate } from "../lib/format";
+import { compareNatural } from "../lib/natural-order";
 import { MODES } from "../protocol/types";
 import type { Scene } from "../session/session";
 import type { Context, Part } from "./part";
@@ -77,7 +78,7 @@ export class TensorHeader implements Part {
     setVisible(this.#worker.el, workers.length > 1);
     if (workers.length > 1)
       this.#worker.update(
-        workers.map((worker, i) => [i === 0 ? "" : worker, worker] as const),
+        [...workers].sort(compareNatural).map((worker) => [worker === workers[0] ? "" : worker, worker] as const),
         traits.worker === workers[0] ? "" : traits.worker,
       );
     this.#comparisons(scene, workers);

@@ -59,7 +59,7 @@ def facts(trial: Trial, regex: str | None = None) -> dict[str, Any]:
         "incidents": [{"step": one.step, "text": str(one)} for one in trial.incidents()],
         "notes": [{"worker": worker, "message": message} for worker, message in trial.notes()],
         "problems": [{"file": key, "message": message} for key, message in trial.problems()] + problems,
-        "tensors": [_tensor(trial, name) for name in trial.tensor_names(regex=regex)],
+        "tensors": [_tensor(trial, name) for name in sorted(trial.tensor_names(regex=regex), key=natural)],
     }
 
 
@@ -74,7 +74,7 @@ def _collections(trial: Trial) -> tuple[dict[str, int], list[dict[str, str]]]:
     """
     members: dict[str, int] = {}
     problems = []
-    for name in sorted(trial.collections()):
+    for name in sorted(trial.collections(), key=natural):
         try:
             members[name] = len(trial.tensor_names(collection=name))
         except SMDebugError as error:

@@ -16,7 +16,7 @@ import argparse
 import contextlib
 from pathlib import Path
 
-from smdwidgets._text import byte_size, listed
+from smdwidgets._text import byte_size, listed, natural
 from smdwidgets.cli._check_rules import without_required_parameters
 from smdwidgets.cli._run import open_run, plain
 from smdwidgets.diagnosis import diagnose
@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
     if not (folder := Path(args.output).absolute().parent).is_dir():
         raise SMDebugValueError(f"cannot write the report: directory {plain(folder)} does not exist")
     with open_run(args.run) as trial:
-        names = trial.tensor_names(regex=args.tensors) if args.tensors else _default_tensors(trial)
+        found = trial.tensor_names(regex=args.tensors) if args.tensors else _default_tensors(trial)
+        names = sorted(found, key=natural)
         if not names:
             raise SMDebugValueError(
                 f"no tensor name matches --tensors {plain(args.tensors)}"
@@ -94,10 +95,11 @@ def _default_tensors(trial: Trial) -> list[str]:
     for collection in ("losses", "weights", "gradients", "metrics", "outputs"):
         if collection in trial.collections():
             with contextlib.suppress(SMDebugError):  # the collection's pattern may be invalid or time out
-                names.update(dict.fromkeys(trial.tensor_names(collection=collection)[: MOST // 4]))
-    names.update(dict.fromkeys(trial.tensor_names()[:MOST]))
+                members = sorted(trial.tensor_names(collection=collection), key=natural)
+                names.update(dict.fromkeys(members[: MOST // 4]))
+    names.update(dict.fromkeys(sorted(trial.tensor_names(), key=natural)[:MOST]))
     weights = [name for name in names if trial.tensor(name).dtype is not None]
-    return sorted(weights[:MOST])
+    return weights[:MOST]
 
 
 def _run_rules(trial: Trial, requested: str | None) -> RuleRunner:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets._text import shown
+from smdwidgets._text import natural, shown
 from smdwidgets.exceptions import InvalidWorker, SMDebugValueError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.storage import LocalStorage
@@ -106,7 +106,7 @@ def records(trial: Trial, steps: Iterable[int], selection: Selection, failed: li
     batch: list[Row] = []
     size = 0
     for step in steps:
-        for name in index.names_at(step):
+        for name in sorted(index.names_at(step), key=natural):
             if name not in selection.names:
                 continue
             workers: list[str | None] = list(index.workers_of(name, step))

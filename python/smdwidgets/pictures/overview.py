@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from smdwidgets._text import natural
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
@@ -100,7 +101,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
         first = sent.status == ("", "")
         new_steps = sent.unsent_steps(steps)
         known = set(sent.names)
-        new_names = [name for name in names if name not in known]
+        new_names = sorted((name for name in names if name not in known), key=natural)
         if not first and not new_steps and not new_names and sent.status == (status, message):
             return []
         modes = [(trial.mode_modestep(step), step) for step in new_steps]

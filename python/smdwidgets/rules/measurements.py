@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets._text import natural
 from smdwidgets.exceptions import TensorUnavailable, TensorUnavailableForStep
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.selector import Selector
@@ -63,6 +64,7 @@ class Measurements:
         self._steps = array("q")
         self._modes: OrderedDict[int, ModeKeys] = OrderedDict()
         self._rosters: OrderedDict[int, tuple[str, ...]] = OrderedDict()
+        self._last_listed: list[str] = []
         self._last_roster: tuple[str, ...] = ()
         self._selected_names: dict[tuple[Selector, tuple[str, ...]], tuple[str, ...]] = {}
         #: Names and workers of tables; steps with equal names share one object.
@@ -116,14 +118,14 @@ class Measurements:
             return mode
 
     def names_at(self, step: int) -> tuple[str, ...]:
-        """Return the names of the tensors saved at a step."""
+        """Return the names of the tensors saved at a step, in natural order."""
         with self._lock:
             names = self._rosters.get(step)
             if names is None:
-                names = tuple(self.trial.tensor_names(step=step))
-                if names == self._last_roster:  # steps usually save the same tensors, so share one tuple
-                    names = self._last_roster
-                self._last_roster = self._rosters[step] = names
+                listed = self.trial.tensor_names(step=step)
+                if listed != self._last_listed:  # steps usually save the same tensors, so share one tuple
+                    self._last_listed, self._last_roster = listed, tuple(sorted(listed, key=natural))
+                names = self._rosters[step] = self._last_roster
                 if len(self._rosters) > CACHED_STEPS:
                     self._rosters.popitem(last=False)
             return names

@@ -44,7 +44,7 @@ def _trial_facts(trial: RefreshableTrial) -> list[tuple[str, str]]:
     if not run.partly_read:
         modes = [ModeKeys(number) for number in index.modes() if number != ModeKeys.GLOBAL.value]
         facts += [("", f"{mode.name}: {_span(index.mode_steps(mode.value))}") for mode in modes]
-        names = index.names()
+        names = sorted(index.names(), key=natural)
         facts.append(
             ("tensors", f"{len(names)}" + (f": {listed([shown(name, 60) for name in names])}" if names else ""))
         )
@@ -52,7 +52,7 @@ def _trial_facts(trial: RefreshableTrial) -> list[tuple[str, str]]:
         facts.append(("tensors", "not read yet"))
     workers = sorted(set(index.workers()) | trial._collection_workers, key=natural)
     facts.append(("workers", f"{len(workers)}: {listed(workers)}" if workers else "none yet"))
-    collections = sorted(trial.collection_manager.collections)
+    collections = sorted(trial.collection_manager.collections, key=natural)
     facts.append(("collections", listed(collections, 12) if collections else "none"))
     facts += [("note", text) for texts in trial.collection_manager.notes.values() for text in texts[:4]]
     problems = index.problems()

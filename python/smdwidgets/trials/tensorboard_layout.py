@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from smdwidgets import _core
+from smdwidgets._text import natural
 from smdwidgets.modes import ModeKeys
 from smdwidgets.storage.protocol import Range, Storage
 
@@ -101,7 +102,7 @@ def runs_of(
             continue
         parent, _, name = directory.rpartition("/")
         found.setdefault(parent if name.lower() in _MODES else directory, set()).add(directory)
-    return {run: _directories(run, found[run], curves) for run in sorted(found)}
+    return {run: _directories(run, found[run], curves) for run in sorted(found, key=natural)}
 
 
 def _around(directory: str, directories: set[str]) -> str | None:

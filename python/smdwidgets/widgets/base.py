@@ -15,6 +15,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from smdwidgets._text import natural
 from smdwidgets.diagnosis import Diagnosis
 from smdwidgets.exceptions import SMDebugError, SMDebugTypeError
 from smdwidgets.rules import RuleRunner
@@ -231,12 +232,11 @@ def _first_tensor(trial: Trial) -> str:
 
     This is a weight, else a gradient, else a loss, else any tensor.
     """
-    names = trial.tensor_names()
     for collection in ("weights", "gradients", "losses"):
         try:
             members = trial.tensor_names(collection=collection)
         except SMDebugError:
             continue
         if members:
-            return members[0]
-    return names[0] if names else ""
+            return min(members, key=natural)
+    return min(trial.tensor_names(), key=natural, default="")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeGuard
 import numpy as np
 import traitlets
 
+from smdwidgets._text import natural
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.trials import Trial
 from smdwidgets.widgets.bare_steps import BareSteps
@@ -140,10 +141,10 @@ def _scalars(trials: Sequence[Trial], regex: str | None, most: int = 8) -> list[
     names: list[str] = []
     for trial in trials:
         if regex is not None:
-            names += trial.tensor_names(regex=regex)
+            names += sorted(trial.tensor_names(regex=regex), key=natural)
             continue
         for collection in ("losses", "metrics", "scalars", "sm_metrics"):
             if collection in trial.collections():
                 with contextlib.suppress(SMDebugError):  # the collection's pattern may be invalid or time out
-                    names += trial.tensor_names(collection=collection)
+                    names += sorted(trial.tensor_names(collection=collection), key=natural)
     return [{"tensor": name, "stat": "value", "run": -1} for name in dict.fromkeys(names)][:most]
