@@ -717,6 +717,53 @@ def stats(buffer: _Buffer, dtype: str | None = None) -> dict[str, int | float]:
     1
     """
 
+# ---------------------------------------------------------------- statistics
+
+def tensor_statistics(
+    array: _Buffer, previous: _Buffer | None = None, dtype: str | None = None
+) -> dict[str, int | float]:
+    """Compute the statistics of a tensor in one pass.
+
+    They are the counts of all elements (`count`, `nan`, `neg_inf`, `pos_inf`, `zeros`); `min`, `max`, `mean`, `std` (over
+    n), `l1`, `l2` and `abs_max` of the finite elements; and `update`, the L2 norm of the change since `previous`, an array
+    of the same shape and dtype. Numbers are float64, not rounded to the array's dtype. Complex elements count by magnitude.
+    Without finite elements, norms are 0 and the other numbers NaN; without `previous`, `update` is NaN.
+
+    >>> found = tensor_statistics(np.array([3.0, np.nan, -4.0]), np.array([0.0, 1.0, 0.0]))
+    >>> found["count"], found["nan"], found["min"], found["l2"], found["update"]
+    (3, 1, -4.0, 5.0, 5.0)
+    """
+
+def statistics_of(
+    arrays: Sequence[_Buffer],
+    previous: Sequence[_Buffer | None] | None = None,
+    dtypes: Sequence[str] | None = None,
+    threads: int = 1,
+) -> dict[str, NDArray[Any]]:
+    """Compute the statistics of many tensors, as columns with one row per array.
+
+    The columns are those of `tensor_statistics`: int64 counts and float64 numbers. The GIL is released. `dtypes` is needed for buffers of bytes.
+
+    >>> columns = statistics_of([np.ones(3), np.zeros((2, 2))])
+    >>> columns["count"].tolist(), columns["l2"].tolist()
+    ([3, 4], [1.7320508075688772, 0.0])
+    """
+
+def combine_statistics(
+    columns: dict[str, NDArray[Any]], wholes: Sequence[int] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Combine the statistics of distinct parts of tensors.
+
+    `wholes` gives the number of the tensor to which each row belongs; by default, all rows are parts of one tensor. The
+    result has one row per tensor, by ascending number. Counts and extremes are exact. `update` is NaN unless all parts have
+    one. `l2` and `abs_max` are derived where their columns are missing.
+
+    >>> parts = statistics_of([np.array([1.0, 2.0]), np.array([9.0])])
+    >>> whole = combine_statistics(parts)
+    >>> whole["count"].item(), whole["mean"].item(), whole["max"].item()
+    (3, 4.0, 9.0)
+    """
+
 # ---------------------------------------------------------------- pictures
 
 _Cut: TypeAlias = tuple[int, int] | None

@@ -22,6 +22,7 @@ pub mod record;
 pub mod reduce;
 pub mod simd;
 pub mod source;
+pub mod statistics;
 pub mod step;
 pub mod sweep;
 pub mod tensor;

@@ -18,6 +18,7 @@ mod picture;
 mod recent;
 mod records;
 mod reduce;
+mod statistics;
 mod sweep;
 mod writer;
 
@@ -57,6 +58,8 @@ mod _core {
     use super::picture::{encode_png, histogram, percentiles, pooled, sample, window};
     #[pymodule_export]
     use super::reduce::{reduce, reduction, stats};
+    #[pymodule_export]
+    use super::statistics::{combine_statistics, statistics_of, tensor_statistics};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -2,7 +2,7 @@
 
 use super::dd::{Dd, exponent, ldexp};
 use super::float::Finished;
-use super::real::{BLOCK, Blocks, Summary, summarise};
+use super::real::{self, BLOCK, Blocks, Summary, summarise};
 use super::{Counts, Op, OpSet, Reductions, Scalar};
 use crate::simd::InstructionSet;
 use crate::tensor::DType;
@@ -110,6 +110,25 @@ fn of<C: Complex>(isa: InstructionSet, data: &[u8], requested: OpSet) -> Reducti
         out.set(Op::Prod, true, real(sizes.product));
     }
     out
+}
+
+/// Summarizes the magnitudes of the elements of which both parts are finite.
+pub fn summarise_finite(isa: InstructionSet, dtype: DType, data: &[u8]) -> (Counts, Summary) {
+    fn of<C: Complex>(isa: InstructionSet, data: &[u8]) -> (Counts, Summary) {
+        let sizes = Made::<C, _>(data, size, std::marker::PhantomData);
+        real::summarise_finite(isa, &sizes, 53, &mut |_| {})
+    }
+    if dtype == DType::C64 { of::<C64>(isa, data) } else { of::<C128>(isa, data) }
+}
+
+/// The magnitude, NaN if a part is, and finite if both parts are.
+fn size(re: f64, im: f64) -> f64 {
+    let size = magnitude(re, im);
+    match (re.is_nan() || im.is_nan(), re.is_finite() && im.is_finite()) {
+        (true, _) => f64::NAN,
+        (_, true) => size.min(f64::MAX),
+        _ => size,
+    }
 }
 
 /// Adds a quadratic quantity of both parts, and returns the power of two whose square scales it.

@@ -1,15 +1,17 @@
 //! Reductions of float16, bfloat16, float32 and float64.
 
+use std::marker::PhantomData;
+
 use half::slice::HalfFloatSliceExt;
 
 use super::dd::ldexp;
 use super::real::{BLOCK, BlockSums, Blocks, InPlace, Summary, summarise};
-use super::{Op, OpSet, Reductions, Scalar};
+use super::{Counts, Op, OpSet, Reductions, Scalar};
 use crate::simd::InstructionSet;
 use crate::tensor::DType;
 
 /// 16-bit floats, converted to f32 block by block.
-struct Widened<'a, H>(&'a [u8], std::marker::PhantomData<H>);
+struct Widened<'a, H>(&'a [u8], PhantomData<H>);
 
 trait Half: Copy {
     fn widen(bytes: &[u8], wide: &mut [f32]);
@@ -52,8 +54,8 @@ impl<H: Half> Blocks<f32> for Widened<'_, H> {
 /// Reductions of floats of `dtype`.
 pub fn reduce(isa: InstructionSet, dtype: DType, data: &[u8], requested: OpSet) -> Reductions {
     match dtype {
-        DType::F16 => real(isa, dtype, &Widened::<half::f16>(data, std::marker::PhantomData), requested, 11),
-        DType::BF16 => real(isa, dtype, &Widened::<half::bf16>(data, std::marker::PhantomData), requested, 8),
+        DType::F16 => real(isa, dtype, &Widened::<half::f16>(data, PhantomData), requested, 11),
+        DType::BF16 => real(isa, dtype, &Widened::<half::bf16>(data, PhantomData), requested, 8),
         DType::F32 => real::<f32>(isa, dtype, &InPlace(data), requested, 24),
         _ => real::<f64>(isa, DType::F64, &InPlace(data), requested, 53),
     }
@@ -88,6 +90,35 @@ fn real<T: BlockSums>(
         }
     }
     out
+}
+
+/// Summarizes the finite elements of real floats of `dtype`. `observe` sees each block once, 16-bit floats as f32.
+pub fn summarise_finite(
+    isa: InstructionSet,
+    dtype: DType,
+    data: &[u8],
+    observe: &mut dyn FnMut(&[u8]),
+) -> (Counts, Summary) {
+    match dtype {
+        DType::F16 => super::real::summarise_finite(isa, &Widened::<half::f16>(data, PhantomData), 24, observe),
+        DType::BF16 => super::real::summarise_finite(isa, &Widened::<half::bf16>(data, PhantomData), 24, observe),
+        DType::F32 => super::real::summarise_finite::<f32>(isa, &InPlace(data), 24, observe),
+        _ => super::real::summarise_finite::<f64>(isa, &InPlace(data), 53, observe),
+    }
+}
+
+/// At most [`BLOCK`] elements as `observe` of [`summarise_finite`] sees them.
+pub fn block<'b>(dtype: DType, bytes: &'b [u8], room: &'b mut Vec<u8>) -> &'b [u8] {
+    fn widen<'b, H: Half>(bytes: &[u8], room: &'b mut Vec<u8>) -> &'b [u8] {
+        room.clear();
+        Widened::<H>(bytes, PhantomData).each(&mut |block, _| room.extend_from_slice(block));
+        room
+    }
+    match dtype {
+        DType::F16 => widen::<half::f16>(bytes, room),
+        DType::BF16 => widen::<half::bf16>(bytes, room),
+        _ => bytes,
+    }
 }
 
 /// The moments of x or |x|, rescaled, with numpy's treatment of non-finite values.

@@ -62,7 +62,7 @@ float!(f64, i64, 8);
 
 /// Calls `full` with each complete group of `LANES` elements.
 #[inline(always)]
-fn each<T: Float, const LANES: usize>(bytes: &[u8], mut full: impl FnMut([T; LANES])) {
+pub fn each<T: Float, const LANES: usize>(bytes: &[u8], mut full: impl FnMut([T; LANES])) {
     for group in bytes.chunks_exact(T::SIZE * LANES) {
         full(std::array::from_fn(|i| T::read(&group[i * T::SIZE..(i + 1) * T::SIZE])));
     }
@@ -70,7 +70,7 @@ fn each<T: Float, const LANES: usize>(bytes: &[u8], mut full: impl FnMut([T; LAN
 
 /// The remainder that fills no group.
 #[inline(always)]
-fn left_over<T: Float, const LANES: usize>(bytes: &[u8]) -> &[u8] {
+pub fn left_over<T: Float, const LANES: usize>(bytes: &[u8]) -> &[u8] {
     &bytes[bytes.len() - bytes.len() % (T::SIZE * LANES)..]
 }
 

@@ -16,6 +16,10 @@ mod scalar;
 mod tests;
 
 pub(crate) use complex::magnitude;
+pub(crate) use dd::{Dd, exponent, ldexp, power_of_two};
+pub(crate) use float::block as float_block;
+pub(crate) use lanes::{Float, each as each_group, left_over};
+pub(crate) use real::BLOCK;
 pub use scalar::{Scalar, Value};
 
 use crate::error::{Error, Result};
@@ -210,6 +214,41 @@ pub fn reduce_by(isa: InstructionSet, dtype: DType, data: &[u8], requested: OpSe
         DType::C64 | DType::C128 => complex::reduce(isa, dtype, data, requested),
         _ => int::reduce(isa, dtype, data, requested),
     })
+}
+
+/// The moments of the finite elements of a tensor, as f64; magnitudes of complex elements. Values other than the counts and
+/// norms are NaN without finite elements.
+pub(crate) struct FiniteMoments {
+    /// Counts of all elements.
+    pub counts: Counts,
+    pub min: f64,
+    pub max: f64,
+    pub mean: f64,
+    pub std: f64,
+    pub l1: f64,
+    pub l2: f64,
+}
+
+/// Moments of the finite elements, with the sums of [`reduce`]. `observe` sees each [`float_block`] of a real float tensor.
+pub(crate) fn finite_moments(
+    isa: InstructionSet,
+    dtype: DType,
+    data: &[u8],
+    observe: &mut dyn FnMut(&[u8]),
+) -> Result<FiniteMoments> {
+    elements(dtype, data, "reduced")?;
+    let (counts, summary) = match dtype {
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => float::summarise_finite(isa, dtype, data, observe),
+        DType::C64 | DType::C128 => complex::summarise_finite(isa, dtype, data),
+        _ => {
+            let all = int::reduce(isa, dtype, data, OpSet::CHEAP);
+            let of = |op| all.get(op, false).to_f64();
+            let (min, max, mean, std) = (of(Op::Min), of(Op::Max), of(Op::Mean), of(Op::Std));
+            return Ok(FiniteMoments { counts: all.counts, min, max, mean, std, l1: of(Op::L1), l2: of(Op::L2) });
+        }
+    };
+    let float::Finished { mean, std, l1, l2, .. } = float::Finished::of(&summary, false);
+    Ok(FiniteMoments { counts, min: summary.min, max: summary.max, mean, std, l1, l2 })
 }
 
 /// The number of elements in `data`; an error for strings and incomplete elements.

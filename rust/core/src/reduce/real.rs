@@ -205,6 +205,15 @@ impl BlockSums for f64 {
     }
 }
 
+/// Which elements are summarized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Among {
+    /// All. Sums are undefined unless all are finite.
+    All,
+    /// Finite ones only.
+    Finite,
+}
+
 /// Summarizes the floats in one pass, or two if their squares need scaling.
 ///
 /// `precision` is that of the result's dtype, in bits.
@@ -214,70 +223,123 @@ pub fn summarise<T: BlockSums>(
     requested: OpSet,
     precision: i32,
 ) -> Summary {
-    let first = pass(isa, blocks, requested, precision, 0);
+    summarise_among(isa, blocks, requested, precision, Among::All, &mut |_| {}).1
+}
+
+/// As [`summarise`] for the finite elements only, with the counts of all elements. `observe` sees each block once.
+pub fn summarise_finite<T: BlockSums>(
+    isa: InstructionSet,
+    blocks: &dyn Blocks<T>,
+    precision: i32,
+    observe: &mut dyn FnMut(&[u8]),
+) -> (Counts, Summary) {
+    summarise_among(isa, blocks, OpSet::CHEAP, precision, Among::Finite, observe)
+}
+
+fn summarise_among<T: BlockSums>(
+    isa: InstructionSet,
+    blocks: &dyn Blocks<T>,
+    requested: OpSet,
+    precision: i32,
+    among: Among,
+    observe: &mut dyn FnMut(&[u8]),
+) -> (Counts, Summary) {
+    let (counts, first) = pass(isa, blocks, requested, precision, 0, among, observe);
     let power = -exponent(first.far);
     if T::SIZE == 8
         && requested.moments()
         && first.counts.finite() == first.counts.n
+        && first.counts.n > 0
         && first.far != 0.0
         && power.abs() > 400
     {
-        return Summary {
-            product: first.product,
-            ..pass(isa, blocks, requested.without_product(), precision, power.clamp(-1022, 1023))
-        };
+        let power = power.clamp(-1022, 1023);
+        let (_, scaled) = pass(isa, blocks, requested.without_product(), precision, power, among, &mut |_| {});
+        return (counts, Summary { product: first.product, ..scaled });
     }
-    first
+    (counts, first)
 }
 
+/// One pass: the counts of all elements, and the summary of those selected.
 fn pass<T: BlockSums>(
     isa: InstructionSet,
     blocks: &dyn Blocks<T>,
     requested: OpSet,
     precision: i32,
     power: i32,
-) -> Summary {
+    among: Among,
+    observe: &mut dyn FnMut(&[u8]),
+) -> (Counts, Summary) {
     let mut counts = Counts::default();
     let (mut low, mut high, mut near) = (T::HIGHEST, T::LOWEST, T::HIGHEST);
     let (mut x, mut abs, mut product) = (Moments::default(), Moments::default(), Product::ONE);
+    let mut finite_elements = Vec::new();
     blocks.each(&mut |bytes, ahead| {
-        let n = bytes.len() / T::SIZE;
-        counts.n += n as u64;
-        let (l, h, m) = isa.run(Extremes::<T>(bytes, PhantomData));
-        (low, high, near) = (low.min(l.key()), high.max(h.key()), near.min(m.magnitude()));
-        let ends = (l.wide(), h.wide(), m.wide());
-        if !ends.0.is_finite() || !ends.1.is_finite() || ends.2 == 0.0 {
+        observe(bytes);
+        counts.n += (bytes.len() / T::SIZE) as u64;
+        let (mut l, mut h, mut m) = isa.run(Extremes::<T>(bytes, PhantomData));
+        let is_finite = l.wide().is_finite() && h.wide().is_finite();
+        if !is_finite || m.wide() == 0.0 {
             let [nan, pos_inf, neg_inf, zeros] = isa.run(Kinds::<T>(bytes, PhantomData));
             counts.nan += nan;
             counts.pos_inf += pos_inf;
             counts.neg_inf += neg_inf;
             counts.zeros += zeros;
         }
-        let finite = counts.nan + counts.pos_inf + counts.neg_inf == 0;
+        let bytes = if among == Among::Finite && !is_finite {
+            keep_finite::<T>(bytes, &mut finite_elements);
+            (l, h, m) = isa.run(Extremes::<T>(&finite_elements, PhantomData));
+            &finite_elements
+        } else {
+            bytes
+        };
+        let n = bytes.len() / T::SIZE;
+        (low, high, near) = (low.min(l.key()), high.max(h.key()), near.min(m.magnitude()));
+        let finite = among == Among::Finite || counts.nan + counts.pos_inf + counts.neg_inf == 0;
         let multiply = requested.product() && counts.zeros == 0;
         if n > 0 && finite && (requested.moments() || multiply) {
+            let ends = (l.wide(), h.wide(), m.wide());
             let (of_x, of_abs, of_product) = T::sums(isa, (bytes, ahead), power, ends, multiply);
             x.add(of_x, n);
             abs.add(of_abs, n);
             product = product.times(of_product.mantissa, of_product.exponent);
         }
     });
-    let nan = counts.nan > 0;
-    let not_nan = |value: f64| if nan || counts.n == 0 { f64::NAN } else { value };
+    let of = match among {
+        Among::All => counts,
+        Among::Finite => Counts { n: counts.finite(), zeros: counts.zeros, ..Counts::default() },
+    };
+    let nan = of.nan > 0;
+    let not_nan = |value: f64| if nan || of.n == 0 { f64::NAN } else { value };
     let (min, max) = (not_nan(T::from_key(low).wide()), not_nan(T::from_key(high).wide()));
     let near = not_nan(T::from_key(near).wide());
     let far = if nan { f64::NAN } else { min.abs().max(max.abs()) };
-    let mut summary = Summary { counts, min, max, near, far, power, x, abs, sum: x.sum(), product: 1.0 };
-    let finite = counts.finite() == counts.n;
+    let mut summary = Summary { counts: of, min, max, near, far, power, x, abs, sum: x.sum(), product: 1.0 };
+    let finite = of.finite() == of.n;
     if requested.moments() && finite && summary.sum.hi.abs() < ldexp(abs.sum().hi, T::cancelled(precision)) {
         let mut exact = ExactSum::new();
-        blocks.each(&mut |bytes, _| bytes.chunks_exact(T::SIZE).for_each(|element| exact.add(T::read(element).wide())));
+        blocks.each(&mut |bytes, _| {
+            let elements = bytes.chunks_exact(T::SIZE).map(|element| T::read(element).wide());
+            elements.filter(|element| element.is_finite()).for_each(|element| exact.add(element));
+        });
         summary.sum = exact.total(power);
     }
     if requested.product() {
         summary.product = finish_product::<T>(isa, blocks, &summary, product);
     }
-    summary
+    (counts, summary)
+}
+
+/// Copies the finite elements of a block.
+fn keep_finite<T: Float>(bytes: &[u8], kept: &mut Vec<u8>) {
+    kept.clear();
+    kept.resize(bytes.len(), 0);
+    let mut end = 0;
+    for element in bytes.chunks_exact(T::SIZE) {
+        kept[end..end + T::SIZE].copy_from_slice(element);
+        end += if T::read(element).wide().is_finite() { T::SIZE } else { 0 };
+    }
+    kept.truncate(end);
 }
 
 fn finish_product<T: BlockSums>(
