@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from smdwidgets._names import words_of
 from smdwidgets.diagnosis.detectors._show import evidence
 from smdwidgets.diagnosis.findings import Candidate, Confidence, Severity
 from smdwidgets.diagnosis.inputs import Kind, RunData, Series
-from smdwidgets.diagnosis.tags import words_of
 from smdwidgets.diagnosis.trends import Trend
 
 LEAST_POINTS = 20
