@@ -26,6 +26,8 @@ from torch.distributed.fsdp import ShardingStrategy, fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 STEPS = 3
+#: The first has parameters of several meshes, which PyTorch does not clip together; gradients of the second are scaled.
+UNCLIPPED = ("fsdp2_tensor_parallel", "fsdp2_fused")
 
 
 class Net(nn.Module):
@@ -56,7 +58,7 @@ def shard(stack, model, world):
         mesh = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("replicate", "shard"))
         strategy = ShardingStrategy.HYBRID_SHARD
         return FSDP(model, device_id=cpu, use_orig_params=True, device_mesh=mesh, sharding_strategy=strategy)
-    if stack in ("fsdp2", "fsdp2_later"):
+    if stack in ("fsdp2", "fsdp2_later", "fsdp2_fused"):
         mesh = init_device_mesh("cpu", (world,))
         fully_shard(model.body, mesh=mesh)
         return fully_shard(model, mesh=mesh)
@@ -82,12 +84,29 @@ def whole(value):
     return (value.full_tensor() if hasattr(value, "full_tensor") else value).detach().clone().numpy()
 
 
-def gathered(stack, model, gradients=False):
+def gathered(stack, model, gradients=False, scale=1.0):
     """The whole parameters or gradients by name. Starts collectives."""
+    if gradients:
+        return {name: value / np.float32(scale) for name, value in _gathered(stack, model, True).items()}
+    return _gathered(stack, model, False)
+
+
+def _gathered(stack, model, gradients):
     if stack.startswith("fsdp1"):
         with FSDP.summon_full_params(model, writeback=False, with_grads=gradients):
             return {plain_name(name): whole(p.grad if gradients else p) for name, p in model.named_parameters()}
     return {plain_name(name): whole(p.grad if gradients else p) for name, p in model.named_parameters()}
+
+
+def clip(stack, model):
+    if stack.startswith("fsdp1"):
+        model.clip_grad_norm_(0.5)
+    elif stack not in UNCLIPPED:
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+
+
+def norm_of(gradients):
+    return np.sqrt(sum(np.sum(np.square(value, dtype="f8")) for value in gradients.values())).astype("f4")
 
 
 def collectives(profiler):
@@ -104,7 +123,12 @@ def train(stack, rank, world, make_hook):
     model = shard(stack, model, world)
     if hook is not None and stack != "fsdp2_later":
         hook.register_module(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    fused = stack == "fsdp2_fused"
+    if fused:  # of fused optimizers, DTensors support Adam
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1, fused=True)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0, enabled=fused)
     if hook is not None:
         hook.register_optimizer(optimizer)
     # The ranks of a tensor-parallel group work on the same batch.
@@ -114,11 +138,20 @@ def train(stack, rank, world, make_hook):
         reference |= {f"{step}/{name}": value for name, value in gathered(stack, model).items()}
         with torch.profiler.profile() as profiler:
             loss = (model(torch.full((2, 4), float(step + group))) ** 2).mean()
-            loss.backward()
+            scaler.scale(loss).backward()
         counts += collectives(profiler)
-        reference |= {f"{step}/gradient/{name}": value for name, value in gathered(stack, model, True).items()}
+        before = gathered(stack, model, gradients=True, scale=scaler.get_scale())
         with torch.profiler.profile() as profiler:
-            optimizer.step()
+            clip(stack, model)
+        counts += collectives(profiler)
+        after = gathered(stack, model, gradients=True, scale=scaler.get_scale())
+        reference |= {f"{step}/gradient/{name}": value for name, value in after.items()}
+        for name, gradients in {"": after, "_before_clipping": before}.items():
+            if not (name and stack in UNCLIPPED):
+                reference[f"{step}/optimizer/{type(optimizer).__name__}/gradient_norm{name}"] = norm_of(gradients)
+        with torch.profiler.profile() as profiler:
+            scaler.step(optimizer)
+            scaler.update()
             optimizer.zero_grad()
         counts += collectives(profiler)
         losses.append(loss.item())

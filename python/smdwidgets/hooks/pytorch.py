@@ -40,8 +40,8 @@ from smdwidgets.hooks.torch_copy import copy_from_torch
 from smdwidgets.hooks.torch_events import listen
 from smdwidgets.hooks.torch_modules import BUFFERS, ModuleSelection, NamedModule, class_names, persistent_buffers
 from smdwidgets.hooks.torch_names import class_name, plain_name, tensors_in, unwrapped_module, wrapped_by
-from smdwidgets.hooks.torch_optimizers import unwrapped
-from smdwidgets.hooks.torch_shards import ShardFinder
+from smdwidgets.hooks.torch_optimizers import gradient_norm, unwrapped
+from smdwidgets.hooks.torch_shards import LocalShard, ShardFinder
 from smdwidgets.hooks.torch_training import EVALUATIONS, ModelHook, TrainingLoop, is_passive
 from smdwidgets.modes import ModeKeys, as_mode
 
@@ -571,14 +571,17 @@ class Hook(ModelHook):
 
     def _copy(self, name: str, value: object) -> TensorCopy:
         """Copy a tensor from its device directly into the write buffer."""
-        if not isinstance(value, torch.Tensor):
+        if isinstance(value, LocalShard):
+            shard: LocalShard | None = value
+        elif isinstance(value, torch.Tensor):
+            shard = self._shards.find(name, value)
+        else:
             return super()._copy(name, value)
-        shard = self._shards.find(name, value)
         if shard is None:
             return copy_from_torch(name, value, self._write_queue.staging)
         copy = copy_from_torch(name, shard.local, self._write_queue.staging)
-        copy.shard = shard.position
-        if shard.position is None:
+        copy.shard = shard.place.position
+        if shard.place.position is None:
             self._warn_once(
                 "shard without position",
                 "tensor %s is sharded, and its position in the whole tensor is unknown: each worker's shard is saved; read it "
@@ -591,8 +594,13 @@ class Hook(ModelHook):
         if self._is_mine(name, value):
             super()._capture(name, value)
 
-    def _is_sharded(self, name: str, value: torch.Tensor) -> bool:
-        return self._shards.find(name, value) is not None
+    def _shard(self, name: str, value: torch.Tensor) -> LocalShard | None:
+        return self._shards.find(name, value)
+
+    def _norm(self, gradients: Sequence[tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]]) -> object:
+        if any(self._shards.has(name, parameter) for name, parameter, _ in gradients):
+            return self._shards.norm(gradients)
+        return gradient_norm([one for _, _, one in gradients if isinstance(one, torch.Tensor)])
 
     def _is_mine(self, name: str, value: object) -> bool:
         """Whether this worker saves a tensor.
@@ -601,8 +609,8 @@ class Hook(ModelHook):
         """
         if not self._only_shards:
             return True
-        shard = self._shards.find(name, value) if isinstance(value, torch.Tensor) else None
-        return not (shard is None or shard.replica or shard.position is None)
+        shard = self._shards.find(name, value) if isinstance(value, torch.Tensor) else value
+        return isinstance(shard, LocalShard) and not (shard.place.replica or shard.place.position is None)
 
     def _seek_shards(self) -> None:
         """Find sharded parameters before the first step.

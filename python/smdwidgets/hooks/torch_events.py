@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -63,17 +64,27 @@ def _tell(event: str, *args: object) -> None:
 
 
 class _Wrapper:
-    """A function of a module or class that is replaced while a hook listens."""
+    """A function of a module or class that is replaced while a hook listens.
 
-    def __init__(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        self._owner = owner
+    Args:
+        find: returns the module or class; None if it was not imported.
+        name: name of the function.
+        make: makes the wrapper.
+    """
+
+    def __init__(
+        self, find: Callable[[], Any], name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
+    ) -> None:
+        self._find = find
+        self._owner: Any = None
         self._name = name
         self._make = make
         self._original: Callable[..., Any] | None = None
         self._wrapper: Callable[..., Any] | None = None
 
     def install(self) -> None:
-        original = vars(self._owner).get(self._name)
+        self._owner = self._find()
+        original = None if self._owner is None else vars(self._owner).get(self._name)
         if callable(original) and original is not self._wrapper:  # absent in another release of torch
             self._original = original
             self._wrapper = functools.wraps(original)(self._make(original))
@@ -135,6 +146,19 @@ def _clip(original: Callable[..., Any]) -> Callable[..., Any]:
     return clip
 
 
+def _clip_flat(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrapper of `FullyShardedDataParallel.clip_grad_norm_`."""
+
+    def clip(self: Any, *args: Any, **kwargs: Any) -> Any:
+        parameters = list(self.parameters())
+        _tell("clips", parameters)
+        result = original(self, *args, **kwargs)
+        _tell("clipped", parameters, result)
+        return result
+
+    return clip
+
+
 def _scale(original: Callable[..., Any]) -> Callable[..., Any]:
     def scale(self: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, outputs, *args, **kwargs)
@@ -156,19 +180,28 @@ def _scaler_step(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrappers() -> list[_Wrapper]:
-    scaler = torch.amp.GradScaler
+    def scaler() -> Any:
+        return torch.amp.GradScaler
+
+    def flat() -> Any:
+        return getattr(sys.modules.get("torch.distributed.fsdp"), "FullyShardedDataParallel", None)
+
     found = [
-        _Wrapper(torch.autograd, "backward", _backward),
+        _Wrapper(lambda: torch.autograd, "backward", _backward),
         _Wrapper(scaler, "scale", _scale),
         _Wrapper(scaler, "step", _scaler_step),
-        _Wrapper(clip_grad, "clip_grad_value_", _clip),
-        _Wrapper(torch.nn.utils, "clip_grad_value_", _clip),
+        _Wrapper(lambda: clip_grad, "clip_grad_value_", _clip),
+        _Wrapper(lambda: torch.nn.utils, "clip_grad_value_", _clip),
+        _Wrapper(flat, "clip_grad_norm_", _clip_flat),
     ]
     if hasattr(clip_grad, "_clip_grads_with_norm_"):
         # `clip_grad_norm_` looks this function up at each call, so that scripts which imported `clip_grad_norm_` by name are seen.
-        found.append(_Wrapper(clip_grad, "_clip_grads_with_norm_", _clip_with_norm))
+        found.append(_Wrapper(lambda: clip_grad, "_clip_grads_with_norm_", _clip_with_norm))
     else:
-        found += [_Wrapper(clip_grad, "clip_grad_norm_", _clip), _Wrapper(torch.nn.utils, "clip_grad_norm_", _clip)]
+        found += [
+            _Wrapper(lambda: clip_grad, "clip_grad_norm_", _clip),
+            _Wrapper(lambda: torch.nn.utils, "clip_grad_norm_", _clip),
+        ]
     return found
 
 

@@ -16,22 +16,42 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["LocalShard", "ShardFinder", "is_sharded"]
+from smdwidgets.hooks.torch_optimizers import gradient_norm
+
+__all__ = ["LocalShard", "Place", "ShardFinder", "is_sharded"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a worker's part of a sharded tensor lies.
+
+    Attributes:
+        position: as JSON; None if it is not known.
+        replica: 0 for the first copy of the part.
+        size: number of elements of the whole tensor.
+        is_reduced: whether the elements are those of the whole tensor, not terms of a sum.
+        lowest: the lowest rank of the mesh. Meshes without the first rank of the others have copies: that of a parameter which
+            FSDP shards and tensor parallelism does not know.
+    """
+
+    position: str | None
+    replica: int = 0
+    size: int = 0
+    is_reduced: bool = True
+    lowest: int = 0
 
 
 @dataclass(frozen=True)
 class LocalShard:
-    """This worker's part of a sharded tensor.
-
-    Attributes:
-        local: the part, a plain tensor.
-        position: its position as JSON; None if it is not known.
-        replica: 0 for the first copy of the part.
-    """
+    """This worker's part of a sharded tensor: a plain tensor."""
 
     local: torch.Tensor
-    position: str | None
-    replica: int = 0
+    place: Place
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the part."""
+        return tuple(self.local.shape)
 
 
 def is_sharded(value: object) -> bool:
@@ -43,10 +63,10 @@ class ShardFinder:
     """Finds the shards of DTensors and of the parameters of FSDP1."""
 
     def __init__(self) -> None:
-        #: Positions and replicas by DTensor specification, which repeats from step to step.
-        self._known: dict[Any, tuple[str | None, int]] = {}
-        #: Position, replica and number of elements of parameters that FSDP1 has flattened, by name.
-        self._flat: dict[str, tuple[str, int, int]] = {}
+        #: Places by DTensor specification, which repeats from step to step.
+        self._known: dict[Any, Place] = {}
+        #: Places and numbers of local elements of parameters that FSDP1 has flattened, by name.
+        self._flat: dict[str, tuple[Place, int]] = {}
 
     def find(self, name: str, value: torch.Tensor) -> LocalShard | None:
         """Return the shard of a tensor, or None if it is not sharded.
@@ -59,7 +79,7 @@ class ShardFinder:
             return self._of_dtensor(value)
         flat = next((self._flat[part] for part in name.split("/") if part in self._flat), None) if self._flat else None
         # In a forward pass the parameter is whole.
-        return LocalShard(value, flat[0], flat[1]) if flat is not None and tuple(value.shape) == (flat[2],) else None
+        return LocalShard(value, flat[0]) if flat is not None and tuple(value.shape) == (flat[1],) else None
 
     def _of_dtensor(self, value: Any) -> LocalShard:
         local = value._local_tensor
@@ -68,8 +88,50 @@ class ShardFinder:
             if known is None:
                 known = self._known[value._spec] = _position(value, tuple(local.shape))
         except Exception:  # private parts of PyTorch may differ between versions
-            known = None, 0
-        return LocalShard(local, *known)
+            known = Place(None)
+        return LocalShard(local, known)
+
+    def norm(
+        self, gradients: Iterable[tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]]
+    ) -> LocalShard | None:
+        """Return this worker's part of the l2 norm of gradients.
+
+        It is that of the elements of which this worker has the first copy. The whole norm is the root of the sum of the squares
+        of all parts: the hook starts no collective. None if the worker has no element, or the norm is not the sum of its parts.
+
+        Args:
+            gradients: names of parameters, the parameters and their gradients.
+        """
+        rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        found: list[tuple[torch.Tensor, bool, Place | None]] = []
+        dtype = torch.float32  # of all parts: that of a worker without gradients, too
+        for name, parameter, gradient in gradients:
+            if parameter.dtype is torch.float64:
+                dtype = torch.float64
+            value = parameter if gradient is None else gradient
+            shard = value if isinstance(value, LocalShard) else self.find(name, value)
+            if shard is None:
+                found.append((parameter if gradient is None else value, gradient is not None, None))
+            elif shard.place.position is None or not shard.place.is_reduced:
+                return None
+            else:
+                found.append((shard.local, gradient is not None, shard.place))
+        first = min(place.lowest for _, _, place in found if place is not None)
+        elements = of = 0
+        mine: list[torch.Tensor] = []
+        for local, has_gradient, place in found:
+            of += local.numel() if place is None else place.size
+            # Every worker has all of a tensor that is not sharded; the first one counts it.
+            if rank == first if place is None else place.replica == 0 and place.lowest == first:
+                elements += local.numel()
+                if has_gradient and local.numel():
+                    mine.append(local)
+        norm = gradient_norm(mine) if mine else torch.zeros(())
+        if norm is None or not elements:
+            return None
+        part = {"op": "l2", "part": rank, "parts": world, "elements": elements, "of": of}
+        record = {"global_shape": [], "offsets": [], "sizes": [], "replica": 0, "partial": part}
+        return LocalShard(norm.to(dtype), Place(json.dumps(record), size=1))
 
     def scan(self, modules: Iterable[nn.Module], parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Find the parameters that FSDP1 has flattened.
@@ -81,7 +143,7 @@ class ShardFinder:
         self._flat.clear()
         if not _may_be_flattened():
             return
-        positions: dict[int, tuple[str, int, int]] = {}
+        positions: dict[int, tuple[Place, int]] = {}
         for module in modules:
             flat = getattr(getattr(module, "_handle", None), "flat_param", None)
             if flat is not None:
@@ -124,19 +186,19 @@ def _may_be_flattened() -> bool:
     return "torch.distributed.fsdp" in sys.modules and torch.distributed.is_initialized()
 
 
-def _flat_positions(module: Any, flat: Any) -> Iterator[tuple[int, tuple[str, int, int]]]:
-    """Yield position, replica and number of elements of a FlatParameter's parameters.
+def _flat_positions(module: Any, flat: Any) -> Iterator[tuple[int, tuple[Place, int]]]:
+    """Yield place and number of elements of a FlatParameter's parameters.
 
     Each comes with the id of the parameter.
     """
-    replicas = getattr(module, "_inter_node_pg", None)
+    replicas = getattr(module, "_inter_node_pg", None) if module._handle.uses_sharded_strategy else module.process_group
     replica = 0 if replicas is None else torch.distributed.get_rank(replicas)
     for parameter, info, shape in zip(flat._params, flat._shard_param_infos, flat._shapes, strict=True):
         start = stop = 0
         if info.in_shard:
             start, stop = info.intra_param_start_idx, info.intra_param_end_idx + 1
         record = {"global_shape": list(shape), "flat": [start, stop], "replica": replica}
-        yield id(parameter), (json.dumps(record), replica, stop - start)
+        yield id(parameter), (Place(json.dumps(record), replica, prod(shape)), stop - start)
 
 
 def _first_copies(spec: Any) -> Iterator[int]:
@@ -148,18 +210,18 @@ def _first_copies(spec: Any) -> Iterator[int]:
     yield from (int(rank) for rank in ranks.reshape(-1).tolist())
 
 
-def _position(value: Any, local_shape: tuple[int, ...]) -> tuple[str | None, int]:
-    """Return the position of a DTensor's local tensor, and which copy it is."""
+def _position(value: Any, local_shape: tuple[int, ...]) -> Place:
+    """Return the place of a DTensor's local tensor."""
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
     mesh, placements = value.device_mesh, value.placements
     coordinate = mesh.get_coordinate()
     if coordinate is None:
-        return None, 0
+        return Place(None)
     replica = _index(mesh, coordinate, [at for at, one in enumerate(placements) if one.is_replicate()])
     shape, offsets = compute_local_shape_and_global_offset(value.shape, mesh, placements)
     if tuple(shape) != local_shape or not _is_contiguous(mesh, placements):
-        return None, replica
+        return Place(None, replica)
     record: dict[str, Any] = {
         "global_shape": list(value.shape),
         "offsets": [int(offset) for offset in offsets],
@@ -178,7 +240,7 @@ def _position(value: Any, local_shape: tuple[int, ...]) -> tuple[str | None, int
     record["mesh"] = [[name, mesh.size(at)] for at, name in enumerate(names)]
     record["at"] = list(coordinate)
     record["placements"] = [str(placement) for placement in placements]
-    return json.dumps(record), replica
+    return Place(json.dumps(record), replica, prod(value.shape), not partial, int(mesh.mesh.min()))
 
 
 def _index(mesh: Any, coordinate: list[int], dimensions: list[int]) -> int:

@@ -6,8 +6,8 @@ The hook passes the events of PyTorch on; :class:`~smdwidgets.hooks.torch_steps.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,11 @@ from smdwidgets.hooks.torch_optimizers import (
     PREFIX,
     Optimizers,
     exists_for,
-    gradient_norm,
     learning_rates,
     state_of,
     takes_closure,
 )
+from smdwidgets.hooks.torch_shards import LocalShard
 from smdwidgets.hooks.torch_steps import Steps
 from smdwidgets.modes import ModeKeys
 
@@ -82,8 +82,12 @@ class ModelHook(Hook):
         """Whether this worker saves a tensor."""
 
     @abstractmethod
-    def _is_sharded(self, name: str, value: torch.Tensor) -> bool:
-        """Whether this worker has a part of a tensor only."""
+    def _shard(self, name: str, value: torch.Tensor) -> LocalShard | None:
+        """This worker's part of a tensor, or None if it is not sharded."""
+
+    @abstractmethod
+    def _norm(self, gradients: Sequence[tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]]) -> object:
+        """The l2 norm of gradients, or this worker's part of it; None if it is not known."""
 
     @abstractmethod
     def _wants_optimizer_state(self) -> bool:
@@ -115,7 +119,7 @@ class _Step:
     #: Names of the gradients that were saved before clipping.
     before_clipping: set[str] = field(default_factory=set)
     #: Ids of clipped parameters, and the norm of their gradients before.
-    norms: list[tuple[frozenset[int], torch.Tensor]] = field(default_factory=list)
+    norms: list[tuple[frozenset[int], object]] = field(default_factory=list)
 
 
 class TrainingLoop:
@@ -145,6 +149,8 @@ class TrainingLoop:
         self._observes = False
         self._pending: list[tuple[str | None, Any]] = []
         self._unscaled: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        #: Whether the gradients that are being clipped are sharded, and this worker's part of their norm.
+        self._part_of_norm: tuple[bool, object] = (False, None)
         self._pre_hooks = 0
         #: Number of passes in training mode that belong to no step.
         self.ignored_passes = 0
@@ -379,19 +385,31 @@ class TrainingLoop:
 
     def clips(self, parameters: Any) -> None:
         """Gradients are about to be clipped."""
-        if self._clipped_gradients or not (self._hook._saving and self.steps.is_open):
+        self._part_of_norm = (False, None)
+        hook = self._hook
+        if not (hook._saving and self.steps.is_open):
             return
         ids = {id(one) for one in _tensors(parameters)}
-        for name, parameter in self._hook._parameters():
-            if id(parameter) in ids and parameter.grad is not None:
+        clipped = [(name, one, one.grad) for name, one in hook._parameters() if id(one) in ids]
+        if any(hook._shard(name, one) is not None for name, one, _ in clipped):
+            with torch.no_grad():
+                self._part_of_norm = (True, hook._norm(clipped) if hook._write_queue.writes else None)
+        if self._clipped_gradients:
+            return
+        for name, _, gradient in clipped:
+            if gradient is not None:
                 self._now.before_clipping.add(name)
                 self._drop_gradient(f"gradient/{name}")
-                self._hook._capture(f"gradient/{name}", parameter.grad)
+                hook._capture(f"gradient/{name}", gradient)
 
     def clipped(self, parameters: Any, norm: Any) -> None:
         """Gradients have been clipped by their norm."""
         if self._hook._saving and self.steps.is_open and isinstance(norm, torch.Tensor):
-            self._now.norms.append((frozenset(id(one) for one in _tensors(parameters)), norm.detach()))
+            # Of sharded gradients, `norm` is a DTensor, which only a collective makes whole.
+            is_sharded, part = self._part_of_norm
+            known = part if is_sharded else norm.detach()
+            if known is not None:
+                self._now.norms.append((frozenset(id(one) for one in _tensors(parameters)), known))
 
     # --------------------------------------------------------------------------------------------------------- updates
 
@@ -483,33 +501,37 @@ class TrainingLoop:
         updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         label = f"{PREFIX}{self._optimizers.label(optimizer)}/"
         norm_name = f"{label}gradient_norm"
-        wants_norm = hook._plan.spec(norm_name) is not None
-        gradients: list[torch.Tensor] = []
+        wants_norm = hook._plan.spec(norm_name) is not None and hook._write_queue.writes
+        gradients: list[tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]] = []
         with torch.no_grad():
             for name, parameter in hook._parameters():
-                gradient = parameter.grad
-                if id(parameter) not in updated or gradient is None:
+                if id(parameter) not in updated:
                     continue
-                full = f"gradient/{name}"
-                self._drop_gradient(full)
-                if scale is not None and hasattr(gradient, "_local_tensor"):
-                    self.say("sharded gradients of a fused optimizer with a GradScaler are not saved")
-                    continue
-                if scale is not None:
-                    if not wants_norm and hook._plan.spec(full) is None:
-                        continue
-                    gradient = gradient / scale.to(gradient.device)
-                if name not in self._now.before_clipping:
-                    hook._capture(full, gradient)
-                wants_norm = wants_norm and not hook._is_sharded(full, gradient)
-                gradients.append(gradient)
+                gradient: torch.Tensor | LocalShard | None = parameter.grad
+                if gradient is not None:
+                    full = f"gradient/{name}"
+                    self._drop_gradient(full)
+                    if scale is not None:
+                        if not wants_norm and hook._plan.spec(full) is None:
+                            continue
+                        gradient = self._divided(full, gradient, scale)
+                    if name not in self._now.before_clipping:
+                        hook._capture(full, gradient)
+                gradients.append((name, parameter, gradient))
             if wants_norm:
-                norm = gradient_norm(gradients)
+                norm = hook._norm(gradients)
                 if norm is not None:
                     hook._capture(norm_name, norm)
                 for ids, before in self._now.norms:
                     if not ids.isdisjoint(updated):
                         hook._capture(f"{norm_name}_before_clipping", before)
+
+    def _divided(self, name: str, gradient: Any, scale: torch.Tensor) -> torch.Tensor | LocalShard:
+        """Return a gradient divided by the scale of a GradScaler."""
+        shard = self._hook._shard(name, gradient)
+        if shard is None:
+            return gradient / scale.to(gradient.device)
+        return replace(shard, local=shard.local / scale.to(shard.local.device))
 
     def _save_state(self, optimizer: Optimizer) -> None:
         """Save the learning rates, and the optimizer's state if it is wanted."""
