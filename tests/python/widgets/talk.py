@@ -69,8 +69,10 @@ class Page:
     def wait(self, number: str, seconds: float = 30.0) -> tuple[dict[str, Any], list[Packet]]:
         """Wait for the reply; return its last message, and all its packets."""
         packets: list[Packet] = []
+        with self._lock:
+            replies = self._replies.setdefault(number, queue.Queue())
         while True:
-            message, more = self._replies[number].get(timeout=seconds)
+            message, more = replies.get(timeout=seconds)
             packets += more
             assert not self.faults
             if message["kind"] in {"answer", "error"}:

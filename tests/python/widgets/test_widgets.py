@@ -560,9 +560,7 @@ def test_widget_without_a_page_gets_its_first_view(explorer: Any, monkeypatch: A
     page = Page(explorer)
     explorer._repr_mimebundle_()
     assert explorer._request_handler.poll()
-    replies = [
-        {head["kind"] for head, _ in page.wait(number)[1]} for number in ("pushed-0", "pushed-1") if page.known(number)
-    ]
+    replies = [{head["kind"] for head, _ in page.wait(number)[1]} for number in ("pushed-0", "pushed-1")]
     assert replies == [{"plan", "frames"}, {"series"}]
 
 
