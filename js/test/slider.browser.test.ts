@@ -98,6 +98,44 @@ test("a mode has its own steps and step numbers", async () => {
   expect(shown?.model.get("step")).toBe(390);
 });
 
+test("the track keeps its width at steps of all modes and while new steps arrive", async () => {
+  const { el, track, session } = await slider({ step: 0, follow: false });
+  await until(() => track.clientWidth > 100);
+  const widths = new Set<number>();
+  const tags = new Set<string>();
+  for (const step of session.store.axis(0, "").steps) {
+    session.state.set({ step });
+    await frame();
+    widths.add(track.getBoundingClientRect().width);
+    tags.add($(el, ".smdw-mode-tag").textContent?.split(" ")[0] ?? "");
+  }
+  for (const last of [1250, 1300, 1400]) {
+    session.store.addPackets([catalog(0, { last, from: 1200, append: true })]);
+    await frame();
+    widths.add(track.getBoundingClientRect().width);
+  }
+  expect([...tags].sort()).toEqual(["EVAL", "TRAIN"]);
+  expect(widths.size).toBe(1);
+});
+
+test("the step input follows the mode, also while it has the focus", async () => {
+  const { el, session } = await slider({ step: 0, follow: false });
+  const box = $<HTMLInputElement>(el, ".smdw-step-box");
+  box.focus();
+  box.value = "1200";
+  box.dispatchEvent(new InputEvent("input"));
+  key(box, "Enter");
+  session.state.set({ mode: "EVAL" });
+  const of = $(el, ".smdw-of");
+  await until(() => of.textContent === "of 110");
+  expect(Number(box.value)).toBeLessThanOrEqual(110);
+  box.value = "1200";
+  box.dispatchEvent(new InputEvent("input"));
+  session.state.set({ mode: "" });
+  await until(() => of.textContent === "of 1,200");
+  expect(box.value).toBe(String(session.state.get("step")));
+});
+
 test("the step input goes to the nearest saved step", async () => {
   const { el, step } = await slider({ step: 0, follow: false });
   const box = $<HTMLInputElement>(el, ".smdw-step-box");

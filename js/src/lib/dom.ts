@@ -33,6 +33,12 @@ export function setText(el: Element, value: string): void {
   if (el.textContent !== escaped) el.textContent = escaped;
 }
 
+/** Gives the element the width of its widest text, so that its neighbours do not move when the text changes. */
+export function reserveWidth(el: HTMLElement, texts: readonly string[]): void {
+  el.classList.add("smdw-steady");
+  setAttributes(el, { "data-widest": texts.join("\n") });
+}
+
 export function setVisible(el: HTMLElement, shown: boolean): void {
   if (el.hidden === shown) el.hidden = !shown;
 }

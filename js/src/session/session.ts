@@ -228,7 +228,8 @@ export class Session {
               traits.tensor,
               traits.compare.worker ?? traits.worker,
               traits.compare.step ?? step,
-              traits.mode,
+              // A selected step is shown whatever its mode.
+              traits.compare.step === undefined ? traits.mode : "",
             ),
     };
   }

@@ -3,7 +3,19 @@
 import { nearestIndex } from "../data/frames";
 import type { Axis } from "../data/store";
 import { drawTrack, trackScale } from "../draw/timeline";
-import { h, ICONS, icon, iconButton, Select, setAttributes, setText, setVisible, Toggle, textButton } from "../lib/dom";
+import {
+  h,
+  ICONS,
+  icon,
+  iconButton,
+  reserveWidth,
+  Select,
+  setAttributes,
+  setText,
+  setVisible,
+  Toggle,
+  textButton,
+} from "../lib/dom";
 import { count, plural } from "../lib/format";
 import { MODES, type ModeName } from "../protocol/types";
 import { resolveStep, type Scene } from "../session/session";
@@ -37,6 +49,10 @@ export class StepSlider implements Part {
   #lastSeenStep = Number.NaN;
   #playing = false;
   #lastTick = 0;
+  /** the input holds a number that was typed and not committed */
+  #editing = false;
+  #widthsKey = "";
+  #modeShown: ModeName = "";
 
   constructor(private readonly context: Context) {
     const { signal, session, keys } = context;
@@ -65,6 +81,7 @@ export class StepSlider implements Part {
     this.#follow.el.title = "Follow new steps";
     this.#newSteps = textButton("", () => this.#followLatest(), signal);
     this.#newSteps.classList.add("smdw-fresh");
+    reserveWidth(this.#newSteps, [plural(888, "new step")]);
     this.el = h(
       "div",
       { class: "smdw-slider", role: "group", "aria-label": "Step slider" },
@@ -84,7 +101,14 @@ export class StepSlider implements Part {
     );
     keys.on(this.el, (event) => this.#key(event));
     keys.on(this.#box, (event) => this.#boxKey(event));
-    this.#box.addEventListener("blur", () => this.#commit(), { signal });
+    this.#box.addEventListener(
+      "input",
+      () => {
+        this.#editing = true;
+      },
+      { signal },
+    );
+    this.#box.addEventListener("blur", () => this.#editing && this.#commit(), { signal });
     this.#figure.gestures(
       {
         move: (at) => {
@@ -126,9 +150,17 @@ export class StepSlider implements Part {
     const many = modes.length > 1;
     const mode = i < 0 ? 0 : (axis.modes[i] as number);
     const where = this.context.session.store.modeOf(traits.run, scene.step);
-    if (!this.#box.matches(":focus")) this.#box.value = i < 0 ? "" : String(label);
+    // A number that is typed while the mode changes counts steps of the earlier mode.
+    if (traits.mode !== this.#modeShown) this.#editing = false;
+    this.#modeShown = traits.mode;
+    if (!this.#editing) this.#box.value = i < 0 ? "" : String(label);
     setText(this.#lastLabel, i < 0 ? "" : `of ${count(axis.labels[axis.labels.length - 1] as number)}`);
-    setVisible(this.#modeLabel, i >= 0 && mode !== 4);
+    this.#reserveWidths(scene);
+    setVisible(
+      this.#modeLabel,
+      modes.some((each) => each !== 4),
+    );
+    this.#modeLabel.classList.toggle("smdw-vacant", i < 0 || mode === 4);
     setText(
       this.#modeLabel,
       traits.mode === "" && where ? `${MODES[mode]} ${count(where.modeStep)}` : (MODES[mode] ?? ""),
@@ -146,11 +178,28 @@ export class StepSlider implements Part {
     setVisible(this.#follow.el, running);
     let fresh = 0;
     for (let k = axis.steps.length - 1; k >= 0 && (axis.steps[k] as number) > this.#lastSeenStep; k--) fresh++;
-    setVisible(this.#newSteps, !traits.follow && fresh > 0);
-    setText(this.#newSteps, plural(fresh, "new step"));
+    setVisible(this.#newSteps, running || fresh > 0);
+    this.#newSteps.classList.toggle("smdw-vacant", traits.follow || fresh === 0);
+    setText(this.#newSteps, fresh ? plural(fresh, "new step") : "");
     setAttributes(this.#play, { disabled: axis.steps.length < 2 });
     this.#aria(i, label, mode, where?.modeStep);
     this.#draw(scene, label);
+  }
+
+  /** Keeps the width of the track while the step and its mode change. */
+  #reserveWidths({ run, traits }: Scene) {
+    const key = `${traits.run}/${run?.version}/${traits.mode}`;
+    if (key === this.#widthsKey) return;
+    this.#widthsKey = key;
+    const longest = new Map<number, number>();
+    run?.modes.forEach((mode, i) => {
+      const step = run.modeSteps[i] as number;
+      if (mode !== 4) longest.set(mode, Math.max(longest.get(mode) ?? 0, step));
+    });
+    reserveWidth(
+      this.#modeLabel,
+      [...longest].map(([mode, step]) => (traits.mode === "" ? `${MODES[mode]} ${count(step)}` : (MODES[mode] ?? ""))),
+    );
   }
 
   #aria(i: number, label: number, mode: number, modeStep: number | undefined) {
@@ -202,7 +251,7 @@ export class StepSlider implements Part {
       modes: axis.modes,
       state: this.#state,
       fired: this.#firedSteps.map(toLabel).filter((x) => !Number.isNaN(x)),
-      compare: compare === undefined ? undefined : toLabel(compare),
+      compare: compare === undefined || Number.isNaN(toLabel(compare)) ? undefined : toLabel(compare),
       hover: this.#hover,
     };
     this.#figure.paint((pen, size, colours) => drawTrack(pen, size, colours, picture), theme);
@@ -269,8 +318,9 @@ export class StepSlider implements Part {
       return true;
     }
     if (onTrack && /^\d$/.test(event.key)) {
-      this.#box.value = event.key;
       this.#box.focus();
+      this.#box.value = event.key;
+      this.#editing = true;
       return true;
     }
     return false;
@@ -279,15 +329,22 @@ export class StepSlider implements Part {
   #boxKey(event: KeyboardEvent): boolean {
     const by = { ArrowUp: 1, ArrowDown: -1 }[event.key];
     if (event.key === "Enter") this.#commit();
-    else if (event.key === "Escape") this.#box.value = String(this.#axis?.labels[this.#index()] ?? "");
+    else if (event.key === "Escape") this.#showStep();
     else if (by) {
       this.#goToIndex(this.#index() + by);
-      this.#box.value = String(this.#axis?.labels[this.#index()] ?? "");
+      this.#showStep();
     } else return false;
     return true;
   }
 
+  /** Shows the current step in the input, and drops what was typed. */
+  #showStep() {
+    this.#editing = false;
+    this.#box.value = String(this.#axis?.labels[this.#index()] ?? "");
+  }
+
   #commit() {
+    this.#editing = false;
     const value = Number.parseFloat(this.#box.value.replaceAll(",", ""));
     const labels = this.#axis?.labels;
     if (!Number.isFinite(value) || !labels?.length) return this.context.redraw();

@@ -89,7 +89,8 @@ export class ValuesPanel extends Panel {
     const m = matrixOf(main, traits.axes, traits.fixed);
     this.#matrix = m;
     const status = session.requests.get("values");
-    if (!m || !main || m.rows * m.cols === 0 || main.frames.plan?.reduced || main.frame?.error) {
+    const nothing = !m || !main || m.rows * m.cols === 0 || main.frames.plan?.reduced || main.frame?.error;
+    if (nothing || Number.isNaN(main.savedStep)) {
       setAttributes(this.#scroll, { role: "group", "aria-rowcount": undefined, "aria-colcount": undefined });
       this.#cells.replaceChildren(h("p", { class: "smdw-empty" }, emptyReason(main, "table")));
       this.#pool.length = 0;
