@@ -308,6 +308,19 @@ def encode_png(pixels: NDArray[np.uint8]) -> bytes:
     b'\\x89PNG\\r\\n\\x1a\\n'
     """
 
+# ---------------------------------------------------------------- copying
+
+def copy(source: _Buffer, target: bytearray | memoryview | NDArray[Any]) -> None:
+    """Copy the bytes of `source` to `target`, which has the same number of bytes.
+
+    Large blocks are written past the processor's caches, which takes two thirds of the time of an ordinary copy.
+
+    >>> target = np.zeros(3, np.int16)
+    >>> copy(np.arange(3, dtype=np.int16), target)
+    >>> target
+    array([0, 1, 2], dtype=int16)
+    """
+
 # ---------------------------------------------------------------- writing a step
 
 @final

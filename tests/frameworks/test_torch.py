@@ -550,3 +550,37 @@ def test_writing_to_a_tensor_made_of_a_value_does_not_change_the_trial(tmp_path,
         assert not value.any()
     assert all(ask().all() for ask in asks)
     explorer.close()
+
+
+def test_every_kind_of_memory_is_copied_bit_for_bit(tmp_path):
+    from smdwidgets import create_trial
+
+    torch.manual_seed(0)
+    large, wave = torch.randn(300, 400), torch.randn(200, 300, dtype=torch.complex64)
+    values = {
+        "large": large,
+        "parameter": torch.nn.Parameter(large.clone()),
+        "transposed": large.T,
+        "strided": large[:, ::3],
+        "offset": large[17:],
+        "broadcast": large[:1].expand(300, 400),
+        "bfloat16": large.bfloat16(),
+        "bfloat16_transposed": large.bfloat16().T,
+        "half": large.half(),
+        "mask": large > 0,
+        "conjugate": wave.conj(),
+        "negative": wave.conj().imag,
+        "number": torch.tensor(2.5),
+        "empty": torch.empty(0, 5),
+    }
+    with smd.Hook(tmp_path / "run", save_config=EVERY) as hook:
+        for name, tensor in values.items():
+            hook.save_tensor(name, tensor)
+        hook.step()
+    run = create_trial(str(tmp_path / "run"))
+    for name, tensor in values.items():
+        expected = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        stored = run.tensor(name).value(0)
+        if tensor.dtype is torch.bfloat16:
+            stored, expected = stored.astype("f4"), expected.float()
+        assert np.ascontiguousarray(stored).tobytes() == expected.numpy().tobytes(), name

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
 
@@ -52,6 +53,8 @@ DTYPES = frozenset(
 _SLAB = 8 << 20
 #: Tensors larger than half a slab get a separate slab, whose size is a multiple of this.
 _OWN = 1 << 20
+#: Arrays of this size in bytes are copied past the processor's caches.
+_LARGE = 64 << 10
 #: Alignment of tensors in a slab, in bytes.
 _ALIGN = 64
 
@@ -124,6 +127,15 @@ class Staging:
         """Keep a tensor of a slab for one more :meth:`release`."""
         with self._lock:
             slab.tensors += 1
+
+    def copy(self, array: NDArray[Any]) -> tuple[NDArray[Any], Slab]:
+        """Return a copy of an array, and the slab to give back after use."""
+        room, slab = self.allocate(array.dtype, array.shape)
+        if array.nbytes >= _LARGE and array.flags.c_contiguous:
+            _core.copy(array, room)
+        else:
+            np.copyto(room, array, casting="no")
+        return room, slab
 
     def release(self, slab: Slab) -> None:
         """Release one tensor of a slab; after the last one, the slab is reused."""
@@ -216,6 +228,5 @@ def copy_tensor(name: str, value: object, staging: Staging | None = None) -> Ten
         array = array.view(np.uint16)
     if staging is None:
         return TensorCopy(np.array(array, order="C", copy=True, subok=False), name_of_type, array.shape)
-    room, slab = staging.allocate(array.dtype, array.shape)
-    np.copyto(room, array, casting="no")
+    room, slab = staging.copy(array)
     return TensorCopy(room, name_of_type, array.shape, slab)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
@@ -39,7 +42,7 @@ def copy_from_torch(name: str, value: torch.Tensor, staging: Staging) -> TensorC
     Raises:
         SMDebugTypeError: the format does not support the tensor's dtype.
     """
-    tensor = value.detach() if value.requires_grad else value
+    tensor = value.detach()
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
     shape = tuple(tensor.shape)
@@ -50,9 +53,27 @@ def copy_from_torch(name: str, value: torch.Tensor, staging: Staging) -> TensorC
             f"{', '.join(dtype_name for dtype_name, _ in _DTYPES.values())}"
         )
     own_name, dtype = known
-    room, slab = staging.allocate(dtype, shape)
-    if own_name == "bfloat16":
-        torch.from_numpy(room.view(np.int16)).view(torch.bfloat16).copy_(tensor)
+    if type(tensor) is torch.Tensor and tensor.is_cpu and tensor.is_contiguous() and not _is_lazy_view(tensor):
+        room, slab = staging.copy(_as_array(tensor, dtype))
     else:
-        torch.from_numpy(room).copy_(tensor)
+        room, slab = staging.allocate(dtype, shape)
+        _as_tensor(room, tensor.dtype).copy_(tensor)
     return TensorCopy(room, own_name, shape, slab)
+
+
+def _is_lazy_view(tensor: torch.Tensor) -> bool:
+    """Whether the tensor's memory has the conjugate or the negative of its values."""
+    return bool(tensor.is_conj() or tensor.is_neg())
+
+
+def _as_array(tensor: torch.Tensor, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """View the memory of a tensor as an array."""
+    array: NDArray[Any] = (tensor.view(torch.int16) if tensor.dtype is torch.bfloat16 else tensor).numpy()
+    return array.view(dtype)
+
+
+def _as_tensor(array: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
+    """View the memory of an array as a tensor."""
+    if dtype is torch.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(dtype)
+    return torch.from_numpy(array)

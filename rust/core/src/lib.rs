@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 pub mod allocator;
+pub mod block_copy;
 pub mod catalog;
 pub mod checked;
 pub mod crc;

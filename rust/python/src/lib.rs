@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use smdwidgets_core::allocator::HugePageAllocator;
 
+mod block_copy;
 mod buffer;
 mod catalog;
 mod elements;
@@ -31,6 +32,8 @@ mod _core {
     use pyo3::prelude::*;
     use smdwidgets_core::source::FILE_TIME_GRANULARITY;
 
+    #[pymodule_export]
+    use super::block_copy::copy;
     #[pymodule_export]
     use super::catalog::{Catalog, Entry};
     #[pymodule_export]
