@@ -3,6 +3,7 @@
 import { type Blocks, decode, type Packet } from "../protocol/packet";
 import {
   type CatalogHead,
+  type DiagnosisHead,
   type Finding,
   MODES,
   type ModeName,
@@ -74,6 +75,8 @@ export class Store {
   readonly tensors = new Map<string, TensorFrames>();
   readonly series = new Map<string, Series>();
   readonly rules = new Map<string, RuleState>();
+  /** What is wrong with each run. */
+  readonly diagnoses = new Map<number, DiagnosisHead>();
   classes: RuleClass[] = [];
   page: PageHead["traits"] | undefined;
   /** Message of the last packet that could not be decoded. */
@@ -132,6 +135,9 @@ export class Store {
         return;
       case "rules":
         return this.#rules(head, arrays);
+      case "diagnosis":
+        this.diagnoses.set(head.run, head);
+        return;
       case "page":
         this.page = head.traits;
     }
@@ -211,6 +217,7 @@ export class Store {
     for (const key of [...this.series.keys()]) if (key.startsWith(`${run}\n`)) this.series.delete(key);
     this.#tiles = this.#tiles.filter(({ head }) => head.run !== run);
     this.#values = this.#values.filter(({ head }) => head.run !== run);
+    this.diagnoses.delete(run);
     this.restarts++;
   }
 

@@ -60,6 +60,8 @@ export const ICONS = {
   pause: "M4 3h3v10H4zM9 3h3v10H9z",
   stop: "M3.5 3.5h9v9h-9z",
   more: "M2 7h2.4v2.4H2zM6.8 7h2.4v2.4H6.8zM11.6 7H14v2.4h-2.4z",
+  previous: "M10.500 2.500v11L3.500 8z",
+  next: "M5.500 2.500v11l7-5.500z",
   plus: "M7 3h2v4h4v2H9v4H7V9H3V7h4z",
   minus: "M3 7h10v2H3z",
   fit: "M2 2h5v1.6H3.6V7H2zM9 2h5v5h-1.6V3.6H9zM2 9h1.6v3.4H7V14H2zM12.4 9H14v5H9v-1.6h3.4z",

@@ -168,6 +168,26 @@ export interface RuleInfo {
   restarted?: boolean;
 }
 
+/** Whether a run is still being read, has findings, has none, cannot be judged, or could not be read. */
+export type DiagnosisState = "reading" | "found" | "nothing" | "unjudged" | "failed";
+
+export interface DiagnosisFinding {
+  /** stable identifier, such as "overfit" */
+  kind: string;
+  severity: "problem" | "warning" | "note";
+  confidence: "high" | "medium" | "low";
+  /** first step that shows it */
+  onset: number | null;
+  /** the tensor that shows it best, or "" */
+  tensor: string;
+  /** the fact in one sentence; names are between backticks */
+  title: string;
+  /** fact and probable cause */
+  text: string;
+  /** what to try */
+  advice: string;
+}
+
 export interface HistogramInfo {
   scale: HistogramScale;
   edges: HistogramEdges;
@@ -468,9 +488,30 @@ export interface RulesHead {
   rules: RuleInfo[];
 }
 
+export interface DiagnosisHead {
+  kind: "diagnosis";
+  run: number;
+  state: DiagnosisState;
+  /** one sentence, also if there is no finding */
+  summary: string;
+  /** at most three, the cause first */
+  findings: DiagnosisFinding[];
+  /** titles of findings that no longer hold */
+  withdrawn: string[];
+}
+
 export interface PageHead {
   kind: "page";
   traits: Partial<Traits>;
 }
 
-export type Head = CatalogHead | PlanHead | FramesHead | TileHead | ValuesHead | SeriesHead | RulesHead | PageHead;
+export type Head =
+  | CatalogHead
+  | PlanHead
+  | FramesHead
+  | TileHead
+  | ValuesHead
+  | SeriesHead
+  | RulesHead
+  | DiagnosisHead
+  | PageHead;

@@ -6,6 +6,7 @@ import { clockTime, count, plural, truncate } from "../lib/format";
 import type { Kind, PanelName } from "../protocol/types";
 import { NO_KERNEL } from "../session/client";
 import type { Scene } from "../session/session";
+import { DiagnosisBar } from "./diagnosis-bar";
 import { HeatmapPanel } from "./heatmap-panel";
 import { HistogramPanel } from "./histogram-panel";
 import { HistoryPanel } from "./history-panel";
@@ -206,14 +207,16 @@ class Explorer implements Part {
     const drawer = new Drawer(tree.el, context.signal);
     const choice = new PanelToggles(context, [...INSPECTOR_PANELS, "scalars", "rules"]);
     const bar = new RunBar(context);
+    const diagnosis = new DiagnosisBar(context);
     const slider = new StepSlider(context);
     const header = new TensorHeader(context);
     const panels = new Panels(context);
-    this.#parts = [bar, tree, slider, header, choice, panels];
+    this.#parts = [bar, diagnosis, tree, slider, header, choice, panels];
     this.el = h(
       "div",
       { class: "smdw-explorer" },
       h("div", { class: "smdw-top" }, drawer.button, bar.el),
+      diagnosis.el,
       slider.el,
       tree.el,
       h("div", { class: "smdw-main" }, header.el, choice.el, panels.el),

@@ -41,21 +41,30 @@ class Diagnoser:
         run: a trial, or series in memory: steps and values by name.
         kinds: kinds of series by name, where names do not tell: ``{"foo": "loss", "bar": "metric up"}``.
         until: last step to read; None: all.
+        tensors: whether to read tensors, too; False: scalars only.
 
     >>> live = Diagnoser(trial)                    # doctest: +SKIP
     >>> live.update().findings                     # doctest: +SKIP
     ()
     """
 
-    def __init__(self, run: Trial | Arrays, kinds: Mapping[str, str] | None = None, until: int | None = None) -> None:
+    def __init__(
+        self,
+        run: Trial | Arrays,
+        kinds: Mapping[str, str] | None = None,
+        until: int | None = None,
+        *,
+        tensors: bool = True,
+    ) -> None:
         self._run = run
+        self._reads_tensors = tensors
         self._kinds = checked_kinds(kinds)
         self._until = until
         self._start()
 
     def _start(self) -> None:
         self._scalars = ScalarReader(source_of(self._run), self._kinds, self._until)
-        self._tensors = tensor_reader(self._run, self._until)
+        self._tensors = tensor_reader(self._run, self._until) if self._reads_tensors else None
 
     def update(self, progress: Progress | None = None) -> Diagnosis:
         """Read what is new and return the diagnosis of the run so far.

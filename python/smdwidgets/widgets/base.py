@@ -24,6 +24,7 @@ from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.tensor import Tensor
 from smdwidgets.widgets import bundle, cell_state, page, static_repr
 from smdwidgets.widgets.first_view import first_requests
+from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
 from smdwidgets.widgets.protocol import PROTOCOL
 from smdwidgets.widgets.request_handler import RequestHandler
 from smdwidgets.widgets.rule_controller import RuleController
@@ -72,7 +73,8 @@ class RunWidget(anywidget.AnyWidget, RunView):
         if tensor:
             state.setdefault("tensor", tensor)
         self._rule_controller = _make_controller(self.trials, rules)
-        self._request_handler = RequestHandler(self.trials, self._rule_controller, self._send_packets)
+        self._diagnosis = LiveDiagnosis(self.trials) if self.KIND == "explorer" else None
+        self._request_handler = RequestHandler(self.trials, self._rule_controller, self._send_packets, self._diagnosis)
         slot = cell_state.slot_of_this_cell(self.KIND, [str(trial.path) for trial in self.trials])
         if state.get("step", -1) >= 0:
             state.setdefault("follow", False)
@@ -128,6 +130,14 @@ class RunWidget(anywidget.AnyWidget, RunView):
         See :class:`~smdwidgets.rules.RuleRunner`.
         """
         return self._rule_controller.runners.get(self.trials.index(self.trial))
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """The diagnosis that an explorer shows; None until it is known.
+
+        See :func:`smdwidgets.diagnose`.
+        """
+        return self._diagnosis.of(self.trials.index(self.trial)) if self._diagnosis is not None else None
 
     def to_html(
         self,

@@ -94,6 +94,8 @@ def _packets(widget: RunView, tensors: list[str] | None, room: int) -> list[byte
     for run, trial in enumerate(widget.trials):
         packets += overview(trial, SentState(run))
     packets += widget._rule_controller.packets()
+    if widget._diagnosis is not None:
+        packets += widget._diagnosis.packets()
     for line in widget.series[:100]:
         packets += _curves(widget, line)
     names = tensors if tensors is not None else [widget.tensor] if widget.tensor else []

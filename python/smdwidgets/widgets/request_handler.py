@@ -20,6 +20,7 @@ from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials.trial import Trial
 from smdwidgets.widgets.command_queue import CommandQueue
 from smdwidgets.widgets.lines import Line, Lines
+from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
 from smdwidgets.widgets.name_search import search_names
 from smdwidgets.widgets.poller import poller, workers
 from smdwidgets.widgets.protocol import check_request, check_version
@@ -101,9 +102,12 @@ def grouped(packets: Iterable[bytes]) -> Iterator[list[bytes]]:
 class RequestHandler:
     """Handles the requests of a widget's open pages. Thread-safe."""
 
-    def __init__(self, trials: Sequence[Trial], rules: RuleController, send: Send) -> None:
+    def __init__(
+        self, trials: Sequence[Trial], rules: RuleController, send: Send, diagnosis: LiveDiagnosis | None = None
+    ) -> None:
         self.trials = list(trials)
         self.rules = rules
+        self.diagnosis = diagnosis
         self._queue = SendQueue(send)
         self._commands = CommandQueue(rules.execute)
         self._lock = threading.Lock()
@@ -232,6 +236,8 @@ class RequestHandler:
         live = self._is_live()
         with self.rules.in_order():
             rules = self.rules.full_update()
+            if self.diagnosis is not None:
+                reply.part(self.diagnosis.packets())
             reply.answer(rules, live=self._queue.push_mode, heartbeat=HEARTBEAT if live else 0)
         poller.add(self)
 
@@ -362,9 +368,11 @@ class RequestHandler:
             self._queue.post({"kind": "news"}, group)
             posted = True
         with self.rules.in_order():
-            for group in grouped(self.rules.updates()):
+            for group in grouped([*self.rules.updates(), *(self.diagnosis.updates() if self.diagnosis else [])]):
                 self._queue.post({"kind": "news"}, group)
                 posted = True
+        if self.diagnosis is not None:
+            self.diagnosis.check()
         now = time.monotonic()
         live = self._is_live()
         if live and not posted and now - self._last_update >= HEARTBEAT:
@@ -430,4 +438,6 @@ class RequestHandler:
         with self._lock:
             for cancelled in self._pending.values():
                 cancelled.set()
+        if self.diagnosis is not None:
+            self.diagnosis.close()
         self._queue.close()

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from smdwidgets.exceptions import SMDebugTypeError, TensorUnavailable
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials import Trial
+from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
 from smdwidgets.widgets.rule_controller import RuleController
 from smdwidgets.widgets.traits import ViewState
 
@@ -25,6 +26,7 @@ class RunView(ViewState):
 
     trials: list[Trial]
     _rule_controller: RuleController
+    _diagnosis: LiveDiagnosis | None
 
     @property
     def trial(self) -> Trial:

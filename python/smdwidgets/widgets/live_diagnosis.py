@@ -1,0 +1,181 @@
+"""Diagnose the runs of a widget in the background, and pack the result for the browser."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from smdwidgets._text import visible
+from smdwidgets.diagnosis import Diagnoser, Diagnosis, Finding
+from smdwidgets.diagnosis.follow import Confirmation
+from smdwidgets.pictures.overview import shown_name
+from smdwidgets.pictures.packet import LARGEST_STEP, pack
+from smdwidgets.trials import Trial
+
+logger = logging.getLogger("smdwidgets.widgets")
+
+#: Seconds between updates of a live run, and how many times the duration of an update they are at least, so that the
+#: diagnosis takes at most a twentieth of one core.
+PAUSE, SHARE = 2.0, 20
+#: Bytes of a run beyond which only its scalars are read.
+LARGEST_RUN = 4 << 30
+
+
+class _Closed(Exception):
+    """The widget was closed during an update."""
+
+
+@dataclass
+class _Run:
+    """A run, and what is known of it."""
+
+    trial: Trial
+    diagnoser: Diagnoser | None = None
+    confirmation: Confirmation | None = None
+    diagnosis: Diagnosis | None = None
+    error: str = ""
+    #: What the run consisted of at the last update: restarts, number of steps, whether it had ended.
+    seen: tuple[int, int, bool] | None = None
+    next_update: float = 0.0
+    version: int = 0
+    sent: int = 0
+
+
+class LiveDiagnosis:
+    """The diagnoses of a widget's runs. Thread-safe.
+
+    Updates run in a thread, one at a time. They are started by :meth:`check`, which the poller calls.
+    """
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self._runs = [_Run(trial) for trial in trials]
+        self._lock = threading.Lock()
+        self._updating = False
+        self._closed = False
+
+    def check(self) -> None:
+        """Start an update of the first run that has something new, unless one is running."""
+        with self._lock:
+            if self._updating or self._closed:
+                return
+            due = next((run for run in self._runs if self._is_due(run)), None)
+            if due is None:
+                return
+            self._updating = True
+        threading.Thread(target=self._update, args=(due,), name="smdwidgets-diagnosis", daemon=True).start()
+
+    @staticmethod
+    def _is_due(run: _Run) -> bool:
+        now = time.monotonic()
+        if now < run.next_update:
+            return False
+        run.next_update = now + PAUSE
+        return run.seen != _state(run.trial)
+
+    def close(self) -> None:
+        """Stop the update that is running, and start no more."""
+        self._closed = True
+
+    def packets(self) -> list[bytes]:
+        """Return packets with all diagnoses, for a page that opens and for exported pages."""
+        with self._lock:
+            return [self._pack(number) for number in range(len(self._runs))]
+
+    def updates(self) -> list[bytes]:
+        """Return packets with the diagnoses that changed since the last packet."""
+        with self._lock:
+            return [self._pack(number) for number, run in enumerate(self._runs) if run.sent != run.version]
+
+    def _update(self, run: _Run) -> None:
+        begin = time.monotonic()
+        state = _state(run.trial)
+        diagnosis, error = run.diagnosis, ""
+        try:
+            if run.diagnoser is None or run.confirmation is None or (run.seen and run.seen[0] != state[0]):
+                run.diagnoser = Diagnoser(run.trial, tensors=_size(run.trial) <= LARGEST_RUN)
+                run.confirmation = Confirmation()
+            diagnosis = run.confirmation.update(run.diagnoser.update(self._check_closed), ended=state[2])
+        except _Closed:
+            return
+        except Exception as failure:  # the page shows why there is no diagnosis
+            logger.debug("cannot diagnose %s", run.trial.path, exc_info=True)
+            error = f"{type(failure).__name__}: {failure}"[:500]
+        finally:
+            with self._lock:
+                now = time.monotonic()
+                if _shown(diagnosis, error) != _shown(run.diagnosis, run.error) or run.seen is None:
+                    run.version += 1
+                run.diagnosis, run.error, run.seen = diagnosis, error, state
+                run.next_update = now + max(PAUSE, SHARE * (now - begin))
+                self._updating = False
+
+    def _check_closed(self, done: int, total: int) -> None:
+        if self._closed:
+            raise _Closed
+
+    def _pack(self, number: int) -> bytes:
+        run = self._runs[number]
+        run.sent = run.version
+        return pack({"kind": "diagnosis", "run": number, **_head(run)})
+
+    def of(self, number: int) -> Diagnosis | None:
+        """Return the latest diagnosis of a run; None before the first one."""
+        with self._lock:
+            return self._runs[number].diagnosis
+
+
+def _state(trial: Trial) -> tuple[int, int, bool]:
+    ended = bool(trial.loaded_all_steps)
+    return trial.restarts, len(trial.steps()), ended
+
+
+def _size(trial: Trial) -> int:
+    """Return the size of a local run in bytes; of others more than is read."""
+    path = Path(str(trial.path))
+    if not path.is_absolute():
+        return LARGEST_RUN + 1
+    total = 0
+    for file in path.rglob("*"):
+        total += file.lstat().st_size
+        if total > LARGEST_RUN:
+            break
+    return total
+
+
+def _shown(diagnosis: Diagnosis | None, error: str) -> object:
+    if diagnosis is None:
+        return error
+    # Without the summary, which counts steps: an update without a new finding is not sent.
+    return error, diagnosis.can_tell, diagnosis.findings, diagnosis.withdrawn
+
+
+def _head(run: _Run) -> dict[str, Any]:
+    found = run.diagnosis
+    if found is None:
+        return {"state": "failed" if run.error else "reading", "summary": run.error, "findings": [], "withdrawn": []}
+    names = {name: shown_name(name) for name in run.trial.tensor_names()}
+    return {
+        "state": "failed" if run.error else "found" if found.findings else "nothing" if found.can_tell else "unjudged",
+        "summary": run.error or visible(found.summary, 500),
+        "findings": [_described(one, names) for one in found.findings],
+        "withdrawn": [visible(one.title, 300) for one in found.withdrawn],
+    }
+
+
+def _described(one: Finding, names: dict[str, str]) -> dict[str, Any]:
+    onset = one.onset if one.onset is not None and one.onset <= LARGEST_STEP else None
+    return {
+        "kind": one.kind,
+        "severity": one.severity,
+        "confidence": one.confidence,
+        "onset": onset,
+        "tensor": next((names[name] for name in one.series if name in names), ""),
+        "title": visible(one.title, 300),
+        "text": visible(one.text, 2000),
+        "advice": visible(one.try_, 1000),
+    }

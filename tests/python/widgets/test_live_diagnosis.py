@@ -1,0 +1,160 @@
+"""The diagnosis of an explorer: computed in the background, sent when it changes, bounded in cost."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from smdwidgets import create_trial, explore
+from smdwidgets.numpy import Hook
+from smdwidgets.pictures.packet import unpack
+from smdwidgets.widgets import live_diagnosis
+from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
+from smdwidgets.widgets.protocol import check_packet
+
+
+def save(hook, steps, values=lambda step: 2 / (1 + step)):
+    for step in steps:
+        hook.save_scalar("train/loss", values(step))
+        hook.step()
+
+
+def is_nan_from(at):
+    return lambda step: float("nan") if step >= at else 2 / (1 + step)
+
+
+@pytest.fixture
+def run(tmp_path):
+    with Hook(tmp_path / "run") as hook:
+        save(hook, range(60), is_nan_from(30))
+    return tmp_path / "run"
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(live_diagnosis, "PAUSE", 0.01)
+    monkeypatch.setattr(live_diagnosis, "SHARE", 0)
+
+
+def heads(packets):
+    found = []
+    for packet in packets:
+        head, arrays = unpack(packet)
+        check_packet(head, arrays)
+        found.append(head)
+    return found
+
+
+def updated(live, condition=lambda head: True, seconds=60.0):
+    """Poll until there is an update that fulfills the condition."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        live.check()
+        for head in heads(live.updates()):
+            if condition(head):
+                return head
+        time.sleep(0.005)
+    raise AssertionError("no update")
+
+
+def test_finding_is_sent_once(run):
+    live = LiveDiagnosis([create_trial(run)])
+    assert [head["state"] for head in heads(live.packets())] == ["reading"]
+    head = updated(live)
+    (finding,) = head["findings"]
+    assert (head["state"], finding["kind"], finding["onset"], finding["tensor"]) == (
+        "found",
+        "not_finite",
+        30,
+        "scalar/train/loss",
+    )
+    assert live.of(0).findings[0].kind == "not_finite"
+    time.sleep(0.05)
+    live.check()
+    assert live.updates() == []
+    assert heads(live.packets()) == [head]
+
+
+def test_new_steps_change_it(tmp_path):
+    hook = Hook(tmp_path / "live", flush_seconds=0.05)
+    save(hook, range(20))
+    trial = create_trial(tmp_path / "live", wait=60)
+    trial.wait_for_steps([19], timeout=60)
+    live = LiveDiagnosis([trial])
+    assert updated(live)["state"] == "nothing"
+    save(hook, range(20, 60), is_nan_from(25))
+    hook.close()
+    trial.wait_for_steps([59], timeout=60)
+    assert updated(live)["findings"][0]["kind"] == "not_finite"
+
+
+def test_other_run_in_the_same_place_starts_it_again(tmp_path):
+    with Hook(tmp_path / "run") as hook:
+        save(hook, range(60), is_nan_from(30))
+    trial = create_trial(tmp_path / "run")
+    live = LiveDiagnosis([trial])
+    assert updated(live)["state"] == "found"
+    shutil.rmtree(tmp_path / "run")
+    with Hook(tmp_path / "run") as hook:
+        save(hook, range(60))
+    assert updated(live, lambda head: head["state"] == "nothing")["findings"] == []
+
+
+def test_error_is_shown(run, monkeypatch):
+    def fails(*args, **kwargs):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(live_diagnosis.Diagnoser, "update", fails)
+    head = updated(LiveDiagnosis([create_trial(run)]))
+    assert (head["state"], head["summary"]) == ("failed", "MemoryError: no room")
+
+
+def test_large_run_has_its_scalars_read_only(tmp_path, monkeypatch):
+    with Hook(tmp_path / "run") as hook:
+        for step in range(30):
+            hook.save_tensor("w", np.full((8, 8), step, np.float32), "weights")
+            hook.save_scalar("train/loss", 2 / (1 + step))
+            hook.step()
+    whole = LiveDiagnosis([create_trial(tmp_path / "run")])
+    assert "1 tensor" in updated(whole)["summary"]
+    monkeypatch.setattr(live_diagnosis, "LARGEST_RUN", 1000)
+    assert "tensor" not in updated(LiveDiagnosis([create_trial(tmp_path / "run")]))["summary"]
+
+
+def test_closed_widget_stops_reading(run, monkeypatch):
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def update(self, progress=None):
+        begun.set()
+        assert go_on.wait(60)
+        try:
+            progress(1, 2)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(live_diagnosis.Diagnoser, "update", update)
+    live = LiveDiagnosis([create_trial(run)])
+    live.check()
+    assert begun.wait(60)
+    live.close()
+    go_on.set()
+    assert ended.wait(60)
+    live.check()
+    assert live.of(0) is None
+
+
+def test_explorer_has_a_diagnosis_and_exports_it(run, tmp_path):
+    widget = explore(run)
+    try:
+        assert widget.diagnosis is None
+        end = time.monotonic() + 60
+        while widget.diagnosis is None and time.monotonic() < end:
+            widget._request_handler.poll()
+            time.sleep(0.005)
+        assert [finding.kind for finding in widget.diagnosis] == ["not_finite"]
+    finally:
+        widget.close()
