@@ -37,7 +37,9 @@ class Page:
     def _receive(self, message: dict[str, Any], buffers: Any) -> None:
         packets = [unpack(buffer) for buffer in buffers]
         try:
-            check_reply(message, [head["kind"] for head, _ in packets], self._whats.get(message.get("id", "")))
+            what = self._whats.get(message.get("id", ""))
+            if what is not None or message["kind"] == "news":  # the kernel itself made the request of a pushed reply
+                check_reply(message, [head["kind"] for head, _ in packets], what)
             for head, arrays in packets:
                 check_packet(head, arrays)
         except ValueError as fault:  # raised by `wait`: an exception here would go to the kernel
