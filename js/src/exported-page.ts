@@ -1,6 +1,8 @@
 /** Opens an exported page: reads its packets from the page, without a kernel. */
 
 import { Store } from "./data/store";
+import { h } from "./lib/dom";
+import { count, plural } from "./lib/format";
 import { ExportedPageClient } from "./session/client";
 import { Session } from "./session/session";
 import { LocalModel, State } from "./session/state";
@@ -24,5 +26,42 @@ export function start(root: Document | HTMLElement, el: HTMLElement, signal: Abo
   session.connect(new ExportedPageClient());
   startRequesting(session, signal);
   mount(session, el, signal);
+  el.prepend(...summary(session.store));
+  linkFindings(root, session, el, signal);
   return session;
+}
+
+/** One line that says what the page does not contain. */
+function summary(store: Store): HTMLElement[] {
+  let all = 0;
+  let opened = 0;
+  for (const [index, run] of store.runs) {
+    all += run.names.length;
+    opened += store.opened(index);
+  }
+  if (opened === all) return [];
+  const line = `Saved page: ${count(opened)} of ${plural(all, "tensor")} can be opened; of the rest, statistics only.`;
+  return [h("p", { class: "smdw-saved" }, line)];
+}
+
+/** Makes the names of tensors in the findings above the widget open these tensors. */
+function linkFindings(root: Document | HTMLElement, session: Session, el: HTMLElement, signal: AbortSignal) {
+  const names = new Set(session.store.runs.get(0)?.names);
+  for (const section of root.querySelectorAll<HTMLElement>(".smd-diagnosis section"))
+    for (const code of section.querySelectorAll("code")) {
+      const tensor = code.textContent ?? "";
+      if (!names.has(tensor)) continue;
+      const link = h("a", { href: "#", class: "smdw-finding-link" }, tensor);
+      link.addEventListener(
+        "click",
+        (event) => {
+          event.preventDefault();
+          const step = Number(section.dataset.step ?? Number.NaN);
+          session.state.set({ run: 0, tensor, zoom: [], selection: {}, ...(Number.isNaN(step) ? {} : { step }) });
+          el.scrollIntoView();
+        },
+        { signal },
+      );
+      code.replaceChildren(link);
+    }
 }

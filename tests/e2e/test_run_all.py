@@ -27,7 +27,7 @@ while not os.path.exists({stop!r}) and time.monotonic() < end:
     train_step()
     time.sleep(0.05)
 hook.close()
-print("trained until told" if time.monotonic() < end else "trained until the time limit")
+print("stopped by the test" if time.monotonic() < end else "time limit exceeded")
 """
 
 
@@ -50,7 +50,7 @@ def test_frames_appear_while_a_later_cell_trains(jupyter, tmp_path):
         notebook.screenshot(f"run-all-{jupyter.app}", 1)
     finally:
         stop.touch()
-    expect(notebook.output(2)).to_contain_text("trained until told")
+    expect(notebook.output(2)).to_contain_text("stopped by the test")
 
 
 def test_kernel_without_subshells_pushes_the_first_view(lab, tmp_path):
@@ -71,7 +71,7 @@ def test_kernel_without_subshells_pushes_the_first_view(lab, tmp_path):
         notebook.screenshot("run-all-one-thread", 1)
     finally:
         stop.touch()
-    expect(notebook.output(2)).to_contain_text("trained until told")
+    expect(notebook.output(2)).to_contain_text("stopped by the test")
     # Requests that waited are answered now.
     look.choose("mse")
     expect(look.el.locator(".smdw-name")).to_have_text("mse")

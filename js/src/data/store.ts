@@ -79,6 +79,8 @@ export class Store {
   readonly diagnoses = new Map<number, DiagnosisHead>();
   classes: RuleClass[] = [];
   page: PageHead["traits"] | undefined;
+  /** By run, the tensors whose pictures an exported page contains; undefined: all. */
+  #opened: Map<number, Set<string>> | undefined;
   /** Message of the last packet that could not be decoded. */
   packetError = "";
   version = 0;
@@ -140,6 +142,8 @@ export class Store {
         return;
       case "page":
         this.page = head.traits;
+        this.#opened =
+          head.opened && new Map(Object.entries(head.opened).map(([run, names]) => [Number(run), new Set(names)]));
     }
   }
 
@@ -157,6 +161,16 @@ export class Store {
       this.tensors.delete(old);
     }
     return found;
+  }
+
+  /** Whether an exported page has the pictures of a tensor. */
+  hasPictures(run: number, tensor: string): boolean {
+    return this.#opened === undefined || this.#opened.get(run)?.has(tensor) === true;
+  }
+
+  /** Number of tensors of a run whose pictures an exported page has. */
+  opened(run: number): number {
+    return (this.runs.get(run)?.names ?? []).filter((name) => this.hasPictures(run, name)).length;
   }
 
   findFrames(run: number, tensor: string, worker: string): TensorFrames | undefined {

@@ -15,6 +15,10 @@ export interface TensorView {
   pending: boolean;
   /** the tensor has no step of the selected mode */
   neverSaved: boolean;
+  /** an exported page, which has no other data */
+  exported: boolean;
+  /** an exported page without the tensor's pictures */
+  statisticsOnly: boolean;
 }
 
 /** Whether the tensor holds one number per step. smdebug saves a loss as a vector of length 1. */

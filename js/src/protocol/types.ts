@@ -503,6 +503,8 @@ export interface DiagnosisHead {
 export interface PageHead {
   kind: "page";
   traits: Partial<Traits>;
+  /** by run, the tensors whose pictures the page contains; of others it contains statistics */
+  opened?: Record<string, string[]>;
 }
 
 export type Head =

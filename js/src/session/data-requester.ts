@@ -48,6 +48,7 @@ export class DataRequester {
       this.#series = "";
     }
     this.#follow(scene);
+    if (this.session.exported) return; // it has all that it can show
     const { traits } = scene;
     if (traits._kind === "inspector" || traits._kind === "explorer") {
       this.#frames("main", scene, traits.run, traits.worker, scene.step);
@@ -119,9 +120,7 @@ export class DataRequester {
         if (pictured && !frame.images.has(imageKey(pictured.axes, pictured.fixed, pictured.pool))) return false;
         return !sections.update || frame.update !== undefined;
       });
-    // An exported page shows what it has. A kernel gets the request even if all frames are loaded: it then pushes later
-    // steps.
-    if (this.session.exported && frames.frames.size) return;
+    // The request is sent even if all frames are loaded: the kernel then pushes later steps.
     const after = complete ? { after: frames.steps[frames.steps.length - 1] as number } : {};
     void this.session.request(this.session.framesSlot(role), {
       what: "frames",

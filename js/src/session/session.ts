@@ -1,5 +1,5 @@
 /** One widget's traits, data and requests. All views of the widget share it. */
-import { lastAtOrBefore } from "../data/frames";
+import { lastAtOrBefore, TensorFrames } from "../data/frames";
 import { type Axis, type Run, Store } from "../data/store";
 import type { TensorView } from "../data/tensor-view";
 import {
@@ -237,13 +237,16 @@ export class Session {
   /** The tensor at a step: its value there, or the latest earlier one of the mode. */
   shown(run: number, tensor: string, worker: string, step: number, mode: ModeName): TensorView | undefined {
     if (!tensor) return undefined;
-    const frames = this.store.findFrames(run, tensor, worker);
+    const { exported } = this;
+    const frames = this.store.findFrames(run, tensor, worker) ?? (exported ? new TensorFrames() : undefined);
     if (!frames) return undefined;
+    // An exported page has no other steps than the loaded ones.
+    const steps = exported ? frames.loadedSteps() : frames.steps;
     const number = MODES.indexOf(mode);
     const inMode = (at: number) => mode === "" || this.store.modeOf(run, at)?.mode === number;
-    let i = lastAtOrBefore(frames.steps, step);
-    while (i >= 0 && !inMode(frames.steps[i] as number)) i--;
-    const savedStep = i < 0 ? Number.NaN : (frames.steps[i] as number);
+    let i = lastAtOrBefore(steps, step);
+    while (i >= 0 && !inMode(steps[i] as number)) i--;
+    const savedStep = i < 0 ? Number.NaN : (steps[i] as number);
     const frame = Number.isNaN(savedStep) ? undefined : frames.frameAt(savedStep);
     const pending = i >= 0 && frame?.step !== savedStep;
     return {
@@ -255,7 +258,9 @@ export class Session {
       frames,
       frame,
       pending,
-      neverSaved: i < 0 && !frames.steps.some(inMode),
+      neverSaved: i < 0 && !steps.some(inMode),
+      exported,
+      statisticsOnly: exported && !this.store.hasPictures(run, tensor),
     };
   }
 

@@ -7,11 +7,13 @@ import { count, num } from "../lib/format";
 export function emptyReason(shown: TensorView | undefined, what: string): string {
   const plan = shown?.frames.plan;
   if (!shown) return "No tensor selected";
+  if (shown.statisticsOnly && what !== "statistic") return "Not in this file: statistics only";
   if (shown.frame?.error) return shown.frame.error.message;
   if (Number.isNaN(shown.savedStep) && plan) return shown.neverSaved ? "Not saved in this mode" : "Not saved yet";
   if (plan?.form === "text") return `No ${what} for text`;
   if (plan?.reduced) return "Only reductions saved";
   if (shown.frame?.counts?.[0] === 0) return "Empty tensor";
+  if (shown.exported) return "Not in this file";
   return shown.frame ? `Loading ${what}\u2026` : "Loading\u2026";
 }
 

@@ -31,6 +31,9 @@ const PANELS: Record<PanelName, { title: string; make(context: Context): Part }>
 
 /** Whether a panel applies to the tensor in view. */
 function fits(name: PanelName, { main }: Scene): boolean {
+  // Exact values come from a kernel.
+  if (main?.exported && name === "values") return false;
+  if (main?.statisticsOnly) return ["statistics", "scalars", "rules"].includes(name);
   if (main?.frames.plan?.form === "text") return !["histogram", "history", "heatmap", "statistics"].includes(name);
   // A logged histogram is not a matrix.
   if (main?.frames.plan?.form === "histogram" && name === "heatmap") return false;
@@ -64,8 +67,10 @@ class Panels implements Part {
 class PanelToggles implements Part {
   readonly el = h("div", { class: "smdw-panel-choice", role: "group", "aria-label": "Panels" });
   readonly #toggles = new Map<PanelName, Toggle>();
+  readonly #exported: boolean;
   constructor(context: Context, names: readonly PanelName[]) {
     const { state } = context.session;
+    this.#exported = context.session.exported;
     for (const name of names) {
       const toggle = new Toggle(
         PANELS[name].title,
@@ -86,7 +91,10 @@ class PanelToggles implements Part {
   update(scene: Scene): void {
     for (const [name, toggle] of this.#toggles) {
       toggle.update(scene.traits.panels.includes(name) && fits(name, scene));
-      setAttributes(toggle.el, { disabled: !fits(name, scene) });
+      setAttributes(toggle.el, {
+        disabled: !fits(name, scene),
+        title: this.#exported && !fits(name, scene) ? "Not in this file" : undefined,
+      });
     }
   }
 }
@@ -159,7 +167,7 @@ class RunBar implements Part {
       status?.error ||
       (status?.busy ? "Kernel busy" : "") ||
       head?.message ||
-      (run ? (session.exported ? "Exported page" : "") : "Waiting for run");
+      (run ? (session.exported ? "Saved page" : "") : "Waiting for run");
     setText(this.#message, truncate(message, 300));
     this.#message.title = truncate(message, 2000);
     this.#message.classList.toggle(

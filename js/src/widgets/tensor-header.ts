@@ -5,6 +5,7 @@ import type { TensorView } from "../data/tensor-view";
 import { h, Select, setText, setVisible, textButton } from "../lib/dom";
 import { bytes, count, percent, shape, truncate } from "../lib/format";
 import { compareNatural } from "../lib/natural-order";
+import { pyString } from "../lib/save";
 import { MODES } from "../protocol/types";
 import type { Scene } from "../session/session";
 import type { Context, Part } from "./part";
@@ -101,12 +102,17 @@ export class TensorHeader implements Part {
         return shown.frame
           ? `${prefix}loading ${name}, showing step ${count(shown.frame.step)}`
           : `${prefix}loading ${name}`;
-      return `${prefix}not saved at this step: showing ${name}`;
+      const reason =
+        shown.exported && shown.frames.steps.includes(shown.step) ? "not in this file" : "not saved at this step";
+      return `${prefix}${reason}: showing ${name}`;
     };
     const run = compared && store.runs.get(compared.run)?.head.name;
     const error = main?.frame?.error;
+    const only = main?.statisticsOnly
+      ? `not in this file: statistics only \u00b7 w.to_html("page.html", tensors=[${pyString(main.tensor)}])`
+      : "";
     const parts = [
-      error ? `${error.type}: ${error.message}` : describe(main, ""),
+      error ? `${error.type}: ${error.message}` : only || describe(main, ""),
       compared && describe(compared, `${compared.run !== main?.run && run ? truncate(run, 40) : "compared"}: `),
     ];
     setText(this.#source, truncate(parts.filter(Boolean).join(" \u00b7 "), 400));

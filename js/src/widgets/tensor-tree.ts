@@ -171,7 +171,10 @@ export class TensorTree implements Part {
     row.style.transform = `translateY(${y}px)`;
     row.style.setProperty("--level", String(entry.level - 1));
     row.dataset.index = String(i);
-    row.className = `smdw-row smdw-row-${entry.kind}${i === this.#active ? " smdw-active" : ""}`;
+    const { session } = this.context;
+    const run = session.state.get("run");
+    const absent = session.exported && entry.kind === "tensor" && !session.store.hasPictures(run, entry.id);
+    row.className = `smdw-row smdw-row-${entry.kind}${i === this.#active ? " smdw-active" : ""}${absent ? " smdw-absent" : ""}`;
     setAttributes(row, {
       id: `${this.#id}-${i}`,
       "aria-level": entry.level,
@@ -179,12 +182,18 @@ export class TensorTree implements Part {
       "aria-setsize": entry.siblings,
       "aria-selected": entry.kind === "tensor" ? String(entry.id === tensor) : undefined,
       "aria-expanded": entry.kind === "group" ? String(entry.open) : undefined,
-      title: entry.kind === "tensor" ? truncate(entry.id, 1000) : undefined,
+      title:
+        entry.kind === "tensor"
+          ? `${truncate(entry.id, 1000)}${absent ? "\nNot in this file: statistics only" : ""}`
+          : undefined,
     });
     const label = truncate(entry.label, 200);
     row.replaceChildren(
       ...marked(label, entry.marks),
       ...(entry.kind === "group" ? [h("span", { class: "smdw-quiet" }, count(entry.size))] : []),
+      ...(absent
+        ? [h("span", { class: "smdw-absent-mark", role: "img", "aria-label": "not in this file" }, "\u25cb")]
+        : []),
     );
   }
 

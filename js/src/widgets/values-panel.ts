@@ -142,7 +142,7 @@ export class ValuesPanel extends Panel {
       }
     }
     if (alone !== undefined) this.#scroll.style.height = "auto";
-    this.note(status, stale && !status ? (session.exported ? "Not exported" : "") : "");
+    this.note(status, stale && !status ? (session.exported ? "Not in this file" : "") : "");
     setAttributes(
       this.#scroll,
       alone === undefined

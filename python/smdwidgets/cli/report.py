@@ -13,20 +13,17 @@ Exit codes: 0 report written, 2 an error occurred
 from __future__ import annotations
 
 import argparse
-import contextlib
 from pathlib import Path
 
 from smdwidgets._text import byte_size, listed, natural
 from smdwidgets.cli._check_rules import without_required_parameters
 from smdwidgets.cli._run import open_run, plain
 from smdwidgets.diagnosis import diagnose
-from smdwidgets.exceptions import SMDebugError, SMDebugValueError
+from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules import RuleRunner
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial
 
-#: How many tensors a report contains without --tensors.
-MOST = 12
 #: Every panel except exact values, which require a kernel.
 PANELS = ("histogram", "heatmap", "history", "statistics", "scalars")
 
@@ -38,7 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", default="report.html", help="output file (default: %(default)s)"
     )
     parser.add_argument(
-        "--tensors", metavar="REGEX", help=f"only tensors whose names match (default: a selection of {MOST})"
+        "--tensors",
+        metavar="REGEX",
+        help="pictures of tensors whose names match (default: those that findings name, then others until the limit)",
     )
     parser.add_argument(
         "--rules",
@@ -54,52 +53,37 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the report."""
     from smdwidgets.widgets import Explorer
+    from smdwidgets.widgets.page import write_page
 
     if not 0 < args.limit_mb < 2000:
         raise SMDebugValueError(f"invalid --limit-mb {args.limit_mb}; must be greater than 0 and less than 2000")
     if not (folder := Path(args.output).absolute().parent).is_dir():
         raise SMDebugValueError(f"cannot write the report: directory {plain(folder)} does not exist")
     with open_run(args.run) as trial:
-        found = trial.tensor_names(regex=args.tensors) if args.tensors else _default_tensors(trial)
-        names = sorted(found, key=natural)
-        if not names:
-            raise SMDebugValueError(
-                f"no tensor name matches --tensors {plain(args.tensors)}"
-                if args.tensors
-                else "the run has no tensors yet"
-            )
+        names = sorted(trial.tensor_names(regex=args.tensors), key=natural) if args.tensors else None
+        if not trial.tensor_names():
+            raise SMDebugValueError("the run has no tensors yet")
+        if names == []:
+            raise SMDebugValueError(f"no tensor name matches --tensors {plain(args.tensors)}")
         with Progress("diagnosis") as progress:
             diagnosis = diagnose(trial, progress=progress.update)
         runner = None if args.no_rules else _run_rules(trial, args.rules)
-        # Without --tensors, keep the widget's default selection, which is a weight.
-        chosen = {"tensor": names[0]} if args.tensors else {}
+        # Without --tensors, the first tensor that a finding names, else the widget's default selection, which is a weight.
+        blamed = [name for finding in diagnosis.findings for name in finding.series if trial.has_tensor(name)]
+        chosen = {"tensor": (names or blamed)[0]} if names or blamed else {}
         panels = [*PANELS, *(["rules"] if runner is not None and len(runner) else [])]
         explorer = Explorer(trial, rules=runner, panels=panels, **chosen)
-        if explorer.tensor not in names:
-            explorer.tensor = names[0]
         try:
-            size = explorer.to_html(args.output, tensors=names, limit=int(args.limit_mb * 1e6), diagnosis=diagnosis)
+            written = write_page(explorer, args.output, names, int(args.limit_mb * 1e6), diagnosis)
         finally:
             explorer.close()
-        print(f"{plain(args.output)}: {byte_size(size)}, {len(names)} tensors ({plain(listed(names))})")
+        opened = f"pictures of {len(written.opened)} of {len(trial.tensor_names())} tensors"
+        print(f"{plain(args.output)}: {byte_size(written.size)}, {opened} ({plain(listed(written.opened))})")
         print(plain(diagnosis.summary, 4000))
         if runner is not None:
             fired = [each.name for each in runner if each.fired]
             print(f"{len(fired)} of {len(runner)} rules fired" + (f": {', '.join(fired)}" if fired else ""))
     return 0
-
-
-def _default_tensors(trial: Trial) -> list[str]:
-    """Select up to MOST tensors: some of each common collection, losses first."""
-    names: dict[str, None] = {}
-    for collection in ("losses", "weights", "gradients", "metrics", "outputs"):
-        if collection in trial.collections():
-            with contextlib.suppress(SMDebugError):  # the collection's pattern may be invalid or time out
-                members = sorted(trial.tensor_names(collection=collection), key=natural)
-                names.update(dict.fromkeys(members[: MOST // 4]))
-    names.update(dict.fromkeys(sorted(trial.tensor_names(), key=natural)[:MOST]))
-    weights = [name for name in names if trial.tensor(name).dtype is not None]
-    return weights[:MOST]
 
 
 def _run_rules(trial: Trial, requested: str | None) -> RuleRunner:

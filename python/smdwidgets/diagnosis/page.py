@@ -58,9 +58,14 @@ def _section(finding: Finding) -> str:
     plots = "".join(_figure(one) for one in finding.evidence[:_PLOTS])
     fact, rest = finding.text[: len(finding.title)], finding.text[len(finding.title) :]
     return (
-        f'<section class="{finding.severity}"><p><b>{_code(fact)}</b>{_code(rest)}</p>'
+        f'<section class="{finding.severity}"{_step(finding)}><p><b>{_code(fact)}</b>{_code(rest)}</p>'
         f"<p>Try: {_code(finding.try_)}</p>{plots}<p><small>{markup(about(finding))}</small></p></section>"
     )
+
+
+def _step(finding: Finding) -> str:
+    """Return the step at which the widget below opens a tensor of the finding."""
+    return "" if finding.onset is None else f' data-step="{finding.onset}"'
 
 
 def _code(text: str) -> str:

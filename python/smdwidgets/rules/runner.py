@@ -70,6 +70,8 @@ class RuleRunner:
         self._restarts = trial.restarts
         #: Steps seen so far. Only the background thread appends.
         self._seen = array("q")
+        #: How often all steps known were evaluated while the run was live.
+        self._passes = 0
         #: Number of evaluated steps for each rule.
         self._at: dict[str, int] = {}
         self._evaluations: dict[str, Evaluation] = {}
@@ -280,6 +282,16 @@ class RuleRunner:
             pass
         return True
 
+    def catch_up(self) -> None:
+        """Wait until all rules that are running have evaluated the steps saved so far.
+
+        Unlike `wait`, it does not wait for the end of a live run. Ctrl-C interrupts the wait.
+        """
+        # The pass during this call may have polled before it.
+        enough = self._passes + 2
+        while self._passes < enough and not self.paused and not self._idle.wait(0.02):
+            self._wake.set()
+
     def _work(self) -> None:
         try:
             if self.trial.restarts != self._restarts:
@@ -297,6 +309,7 @@ class RuleRunner:
                 if self._poller.ended or not self.follow:
                     self._end_complete()
                 else:
+                    self._passes += 1
                     self._while_waiting()
                     if self._active():
                         self._wake.wait(self._poller.pause)

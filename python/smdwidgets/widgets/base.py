@@ -153,7 +153,8 @@ class RunWidget(anywidget.AnyWidget, RunView):
 
         Args:
             path: the output file, which is overwritten.
-            tensors: the tensors that the page contains; by default the displayed one.
+            tensors: the tensors whose pictures the page contains; by default those that findings and rules name, the
+                displayed one, and others until the limit. The page contains statistics of all tensors.
             limit: maximum size in bytes. To stay below it, steps are omitted at regular intervals.
             diagnosis: a diagnosis of the run, which is shown above the widget.
 
@@ -161,7 +162,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
             the size of the page in bytes.
         """
         chosen = list(tensors) if tensors is not None else None
-        return page.write_page(self, os.fspath(path), chosen, limit, diagnosis)
+        return page.write_page(self, os.fspath(path), chosen, limit, diagnosis).size
 
     def close(self) -> None:
         """Remove the widget's views, and stop its rules and threads. The trials stay open."""

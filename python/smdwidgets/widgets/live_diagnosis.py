@@ -82,9 +82,14 @@ class LiveDiagnosis:
         self._closed = True
 
     def packets(self) -> list[bytes]:
-        """Return packets with all diagnoses, for a page that opens and for exported pages."""
+        """Return packets with all diagnoses, for a page that opens."""
         with self._lock:
             return [self._pack(number) for number in range(len(self._runs))]
+
+    def known_packets(self) -> list[bytes]:
+        """Return packets with the diagnoses that are known, for an exported page."""
+        with self._lock:
+            return [self._pack(number) for number, run in enumerate(self._runs) if run.diagnosis is not None]
 
     def updates(self) -> list[bytes]:
         """Return packets with the diagnoses that changed since the last packet."""

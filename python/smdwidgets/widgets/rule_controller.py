@@ -17,7 +17,7 @@ from smdwidgets.rules import RuleRunner, describe
 from smdwidgets.rules.builtin import BUILTIN
 from smdwidgets.rules.creation import make_rule
 from smdwidgets.rules.declared import parameters_of
-from smdwidgets.rules.evaluation import Evaluation, RuleEvent, Snapshot
+from smdwidgets.rules.evaluation import Evaluation, RuleEvent, Snapshot, Status
 from smdwidgets.rules.registry import own_rules
 from smdwidgets.trials.trial import Trial
 
@@ -84,6 +84,24 @@ class RuleController:
         """Evaluate runs again that another run has replaced."""
         for runner in self.runners.values():
             runner.check_replaced()
+
+    def evaluate_saved_steps(self) -> None:
+        """Wait until the rules that run have evaluated the steps saved so far."""
+        for runner in self.runners.values():
+            runner.catch_up()
+
+    def blamed(self) -> list[str]:
+        """Return the tensors that rules name at their first firings, the earliest first."""
+        return list(dict.fromkeys(one.tensor for event in self._first() for one in event.findings if one.tensor))
+
+    def first_firings(self) -> list[int]:
+        """Return the steps at which rules fired first, ascending."""
+        return [event.step for event in self._first() if event.step is not None]
+
+    def _first(self) -> list[RuleEvent]:
+        firings = [evaluation.first_firing for runner in self.runners.values() for evaluation in runner]
+        known = [event for event in firings if event is not None]
+        return sorted(known, key=lambda event: -1 if event.step is None else event.step)
 
     def firing_steps(self, run: int = 0) -> list[int]:
         """Return the steps at which any rule fired."""
@@ -156,8 +174,11 @@ class RuleController:
             yield
 
     def packets(self) -> list[bytes]:
-        """Return packets with all rules, for an exported page."""
-        return [_pack(list(self._all()), {}, append=False)]
+        """Return packets with all rules, for an exported page.
+
+        Nothing is running there: a rule that waits for steps has the status of those that it judged.
+        """
+        return [_pack(list(self._all()), {}, append=False, saved=True)]
 
     def full_update(self) -> list[bytes]:
         """Return packets with all rules, for a page that opens."""
@@ -187,7 +208,9 @@ class RuleController:
                 yield run, runner, evaluation
 
 
-def _pack(rules: Sequence[tuple[int, RuleRunner, Evaluation]], known: dict[str, _Sent], *, append: bool) -> bytes:
+def _pack(
+    rules: Sequence[tuple[int, RuleRunner, Evaluation]], known: dict[str, _Sent], *, append: bool, saved: bool = False
+) -> bytes:
     """Pack what the pages do not know of rules, and add it to what they know."""
     heads: list[dict[str, Any]] = []
     arrays: dict[str, NDArray[Any]] = {}
@@ -197,7 +220,11 @@ def _pack(rules: Sequence[tuple[int, RuleRunner, Evaluation]], known: dict[str, 
         restarted = sent is not None and sent.restarts != now.restarts
         if restarted:
             now = evaluation.snapshot()
-        heads.append(_describe(run, runner, evaluation, now, restarted=restarted))
+        head = _describe(run, runner, evaluation, now, restarted=restarted)
+        if saved and now.active:
+            waiting = now.status == Status.IN_PROGRESS and not now.paused and now.done == head["total"]
+            head |= {"active": False} | ({"status": str(Status.NO_ISSUES_FOUND)} if waiting else {})
+        heads.append(head)
         steps = np.array(now.steps, np.int64)
         arrays[f"{i}.outcome"] = np.frombuffer(now.outcomes, np.uint8)[steps <= LARGEST_STEP]
         arrays[f"{i}.step"] = steps[steps <= LARGEST_STEP].astype(np.float64)
