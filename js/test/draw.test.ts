@@ -1,10 +1,18 @@
 import { describe, expect, test } from "vitest";
 import { edgesFor, histogram } from "../demo/canned";
 import type { Frame, Histogram } from "../src/data/frames";
-import { cellAt, clampWindow, colourPixels, layoutHeatmap, zoomWindow } from "../src/draw/heatmap";
+import { cellAt, cellTicks, clampWindow, colourPixels, layoutHeatmap, zoomWindow } from "../src/draw/heatmap";
 import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "../src/draw/histogram";
-import { drawStrip, type HistoryPicture, layoutHistory, ridgeFrames, stripPixels } from "../src/draw/history";
+import {
+  drawRidge,
+  drawStrip,
+  type HistoryPicture,
+  layoutHistory,
+  ridgeFrames,
+  stripPixels,
+} from "../src/draw/history";
 import { drawLines, extent, type LinesPicture, layoutLines, tracePoints } from "../src/draw/lines";
+import { kindOf, notFiniteColour, notFiniteRanges, notFiniteText } from "../src/draw/not-finite";
 import { SvgPen } from "../src/draw/pen";
 import { drawStatistics, type StatisticsPicture } from "../src/draw/statistics";
 import type { Theme } from "../src/draw/theme";
@@ -81,6 +89,7 @@ describe("histogram", () => {
 describe("histograms over steps", () => {
   const strip = (over: Partial<HistoryPicture> = {}): HistoryPicture => ({
     frames: [frame(0), frame(50), frame(100)],
+    notFinite: [],
     key: "k",
     domain: [-2, 2],
     range: [0, 100],
@@ -104,6 +113,32 @@ describe("histograms over steps", () => {
     expect(alpha(pixels.width - 10, 1)).toBe(255);
     expect(alpha(pixels.width - 10, pixels.height - 2)).toBe(0);
     drawStrip(pen(), size, theme, p, pixels);
+  });
+  test("the steps with values that are not finite are marked, and the first one is named", () => {
+    const colour = notFiniteColour("nan");
+    const p = pen();
+    const layout = layoutHistory(strip(), size, false);
+    if (!layout) throw new Error("no layout");
+    const notFinite = notFiniteRanges([0, 50, 100], (i) => (i ? "nan" : undefined));
+    drawStrip(p, size, theme, strip({ notFinite }), stripPixels(strip(), layout));
+    expect(p.toString()).toContain(">NaN from step 50<");
+    expect(p.toString()).toContain(colour);
+    const without = pen();
+    drawStrip(without, size, theme, strip(), stripPixels(strip(), layout));
+    expect(without.toString()).not.toContain(colour);
+    const ridge = pen();
+    drawRidge(ridge, size, theme, strip({ notFinite }));
+    expect(ridge.toString()).toContain(colour);
+  });
+  test("ranges of steps are split where the kind of value changes", () => {
+    const y = [1, Number.NaN, Number.NaN, 2, Infinity, -Infinity];
+    const ranges = notFiniteRanges([0, 10, 20, 30, 40, 50], (i) => kindOf(y[i] as number));
+    expect(ranges.map(({ kind, first, last }) => [kind, first, last])).toEqual([
+      ["nan", 10, 20],
+      ["posInf", 40, 40],
+      ["negInf", 50, 50],
+    ]);
+    expect(notFiniteText(ranges)).toBe("NaN from step 10");
   });
   test("a ridge plot shows few outlines, including the current step", () => {
     const frames = Array.from({ length: 500 }, (_, i) => frame(i));
@@ -163,6 +198,15 @@ describe("heat map", () => {
     expect(of(3, 5000).height).toBe(72);
     expect(of(256, 48).width).toBeLessThanOrEqual(4 * of(256, 48).height);
     expect(of(200, 2, true).width).toBeCloseTo(of(200, 2, true).height / 100, 5);
+  });
+  test("an axis of cells has labels at both ends, if they fit", () => {
+    const room = () => 40;
+    expect(cellTicks(0, 90, 70, room)).toEqual([0, 89]);
+    expect(cellTicks(0, 90, 30, room)).toEqual([0]);
+    expect(cellTicks(0, 1, 300, room)).toEqual([0]);
+    expect(cellTicks(0, 2, 80, room)).toEqual([0, 1]);
+    expect(cellTicks(0, 1000, 400, room)).toEqual([0, 100, 200, 300, 400, 500, 600, 700, 800, 900]);
+    expect(cellTicks(10.5, 20.5, 400, room)[0]).toBeGreaterThanOrEqual(10);
   });
   test("cellAt inverts the layout, zooming keeps the cell under the pointer, windows stay inside", () => {
     const window = [10, 20, 100, 140] as const;
@@ -224,6 +268,17 @@ describe("lines", () => {
       expect(p.toString()).not.toContain("NaN");
     }
     expect(layoutLines(lines({ curves: [] }), size)).toBeUndefined();
+  });
+  test("a curve that is not finite is marked from the step on, whatever the axes", () => {
+    const notFinite = notFiniteRanges([2, 3], () => "nan");
+    for (const over of [{}, { logX: true }, { range: [0, 2] as [number, number] }]) {
+      const p = pen();
+      drawLines(p, size, theme, lines({ curves: [{ ...curve, notFinite }], ...over }));
+      expect(p.toString()).toContain(">NaN from step 2<");
+    }
+    const outside = pen();
+    drawLines(outside, size, theme, lines({ curves: [{ ...curve, notFinite }], range: [0, 1] }));
+    expect(outside.toString()).not.toContain("NaN from");
   });
 });
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { choose, colourDomain, table } from "../src/lib/colour";
 import { escapeInvisible } from "../src/lib/escape-text";
-import { bytes, count, groupDigits, num, percent, shape, truncate } from "../src/lib/format";
+import { bytes, count, groupDigits, minusSigns, num, percent, rangeText, shape, truncate } from "../src/lib/format";
 import { fuzzyMatches, fuzzyWord, spanMatch, substringSpans } from "../src/lib/name-filter";
 import { compareNatural } from "../src/lib/natural-order";
 import { csv, fileName, pyString } from "../src/lib/save";
@@ -23,6 +23,18 @@ describe("numbers", () => {
       "\u2212Inf",
     ]);
     expect(num(0.1 + 0.2)).toBe("0.3");
+  });
+  test("the ends of a range differ", () => {
+    expect(rangeText(0.3501, 0.3499)).toBe("0.3501 \u2026 0.3499");
+    expect(rangeText(0.1, 12)).toBe("0.1 \u2026 12");
+    expect(rangeText(0.123, 0.124, percent)).toBe("12.3% \u2026 12.4%");
+    expect(rangeText(0.12301, 0.12302, percent)).toBe("\u2248 12.3%");
+  });
+  test("hyphens of numbers in a text become minus signs, those of names stay", () => {
+    expect(minusSigns("fell from -1.5e-05 to (-2), limit -inf")).toBe(
+      "fell from \u22121.5e\u221205 to (\u22122), limit \u2212inf",
+    );
+    expect(minusSigns("layer-1/conv-2.weight train-0 a-b")).toBe("layer-1/conv-2.weight train-0 a-b");
   });
   test("percent gives 0% and 100% only for exact shares", () => {
     expect([0, 1, 1e-9, 1 - 1e-9, 0.125].map(percent)).toEqual(["0%", "100%", "<0.01%", ">99.99%", "12.5%"]);
@@ -175,6 +187,21 @@ describe("tree", () => {
       "a1000000000000000000000",
       "b1",
     ]);
+  });
+  test("lists a tensor of a collection that is part of another one once", () => {
+    const scalars = ["lr", "train/loss", "val/loss", "acc"];
+    const rows = new Tree(
+      scalars,
+      new Map([
+        ["losses", [1, 2]],
+        ["scalars", [0, 1, 2, 3]],
+        ["zero", [0, 3]],
+        ["mine", [0, 1]],
+      ]),
+    ).rows(new Set());
+    const listed = rows.filter((row) => row.kind === "tensor").map((row) => row.id);
+    // "mine" overlaps with "losses", but neither contains the other.
+    expect(listed.sort()).toEqual(["acc", "lr", "lr", "train/loss", "train/loss", "val/loss"]);
   });
   test("omits the rows of closed groups", () => {
     expect(tree.rows(new Set(["other tensors"])).map((row) => row.label)).toEqual([

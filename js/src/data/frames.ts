@@ -1,4 +1,6 @@
 /** Frames of one tensor: the statistics, histograms and images of its saved steps that the browser has loaded. */
+
+import type { NotFinite } from "../lib/colour";
 import type { Block, Blocks, Numbers } from "../protocol/packet";
 import {
   type ErrorInfo,
@@ -257,6 +259,12 @@ export class TensorFrames {
 export function finiteness(frame: Frame | undefined): { finite: number; others: number[] } {
   const [n = 0, ...others] = frame?.counts?.slice(0, 4) ?? [];
   return { finite: others.reduce((left, each) => left - each, n), others };
+}
+
+/** Which values of a frame are not finite; NaN if there are several kinds. */
+export function notFiniteKind(frame: Frame | undefined): NotFinite | undefined {
+  const { others } = finiteness(frame);
+  return others[0] ? "nan" : others[1] ? "posInf" : others[2] ? "negInf" : undefined;
 }
 
 /** A statistic of a frame by name; counts as shares. NaN if it is not available. */

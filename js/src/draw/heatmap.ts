@@ -110,25 +110,33 @@ export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: Heatmap
   });
   pen.cached([...picture.window, ...picture.domain, picture.table, picture.blank, picture.rgba], (paper) => {
     paper.rect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1, { stroke: theme.rule });
-    cellTicks(paper, box, picture.window, theme);
+    drawCellTicks(paper, box, picture.window, theme);
     if (!picture.blank && !picture.rgba) legend(paper, box, size, theme, picture);
   });
 }
 
-function cellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: CellWindow, theme: Theme) {
-  // A label is at the centre of its cell.
-  const along = (lo: number, hi: number, pixels: number, each: number) =>
-    linear(lo - 0.5, hi - 0.5, [0, pixels])
-      .ticks(Math.max(1, Math.floor(pixels / each)))
-      .filter((tick) => Number.isInteger(tick.value) && tick.value >= Math.floor(lo) && tick.value < hi);
-  for (const { value } of along(c0, c1, box.width, 60)) {
-    const x = box.x + ((value + 0.5 - c0) / (c1 - c0)) * box.width;
+/** At most as many cells as fit, always with the first and, if there is room, the last. A label is at its cell's centre. */
+export function cellTicks(lo: number, hi: number, pixels: number, room: (cell: number) => number): number[] {
+  const [first, last] = [Math.max(0, Math.ceil(lo - 0.5)), Math.ceil(hi - 0.5) - 1];
+  const each = room(last);
+  const ticks = linear(lo - 0.5, hi - 0.5, [0, pixels])
+    .ticks(Math.max(1, Math.floor(pixels / each)))
+    .map((tick) => tick.value)
+    .filter((cell) => Number.isInteger(cell) && cell >= first && cell <= last);
+  if (ticks.length > 1 || last <= first) return ticks;
+  const distance = ((last - first) / (hi - lo)) * pixels;
+  return distance >= (room(first) + each) / 2 ? [first, last] : [first];
+}
+
+function drawCellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: CellWindow, theme: Theme) {
+  for (const cell of cellTicks(c0, c1, box.width, (each) => pen.measure(count(each), { fill: "" }) + 12)) {
+    const x = box.x + ((cell + 0.5 - c0) / (c1 - c0)) * box.width;
     line(pen, crisp(x), box.y + box.height, crisp(x), box.y + box.height + 3, { stroke: theme.rule });
-    pen.text(x, box.y + box.height + 6, count(value), { fill: theme.ink2, align: "center", baseline: "top" });
+    pen.text(x, box.y + box.height + 6, count(cell), { fill: theme.ink2, align: "center", baseline: "top" });
   }
-  for (const { value } of along(r0, r1, box.height, 22)) {
-    const y = box.y + ((value + 0.5 - r0) / (r1 - r0)) * box.height;
-    pen.text(box.x - 6, y, count(value), { fill: theme.ink2, align: "right", baseline: "middle", maxWidth: 38 });
+  for (const cell of cellTicks(r0, r1, box.height, () => 20)) {
+    const y = box.y + ((cell + 0.5 - r0) / (r1 - r0)) * box.height;
+    pen.text(box.x - 6, y, count(cell), { fill: theme.ink2, align: "right", baseline: "middle", maxWidth: 38 });
   }
 }
 

@@ -4,12 +4,15 @@ import type { Table } from "../lib/colour";
 import { linear, type Scale } from "../lib/scale";
 import { type Box, bottomAxis, crisp, leftAxis, message } from "./axes";
 import { valueScale } from "./histogram";
+import { drawNotFinite, type NotFiniteRange, notFiniteColour } from "./not-finite";
 import { line, type Pen, type Pixels, type Size } from "./pen";
 import type { Theme } from "./theme";
 
 export interface HistoryPicture {
   /** frames with a histogram, ascending by step */
   frames: readonly Frame[];
+  /** steps at which the tensor has values that are not finite */
+  notFinite: readonly NotFiniteRange[];
   key: string;
   domain: [number, number];
   range: [number, number];
@@ -107,9 +110,10 @@ export function drawStrip(
   const layout = layoutHistory(picture, size, false);
   if (!layout || !pixels) return message(pen, size.width, size.height, picture.emptyMessage, theme);
   const { box, x, y } = layout;
-  pen.cached([pixels, ...picture.domain, ...picture.range], (paper) => {
+  pen.cached([pixels, picture.notFinite, ...picture.domain, ...picture.range], (paper) => {
     paper.image(pixels, box.x, box.y, box.width, box.height);
     paper.clip(box.x, box.y, box.width, box.height, () => percentileLines(paper, layout, picture, theme));
+    drawNotFinite(paper, picture.notFinite, box, x, theme, { top: true });
     leftAxis(paper, box, y, theme, { grid: false });
     bottomAxis(paper, box, x, theme, "step");
   });
@@ -184,6 +188,10 @@ export function drawRidge(pen: Pen, size: Size, theme: Theme, picture: HistoryPi
       });
     }
   });
+  for (const { kind, first, last } of picture.notFinite)
+    for (const frame of shown)
+      if (frame.step >= first && frame.step <= last)
+        pen.rect(box.x + box.width - 4, y(frame.step) - 4, 4, 4, { fill: notFiniteColour(kind) });
   let free = -100;
   for (const frame of shown) {
     const at = y(frame.step);

@@ -3,6 +3,7 @@ import { lastAtOrBefore } from "../data/frames";
 import { linear, log, type Scale } from "../lib/scale";
 import { type Box, bottomAxis, leftAxis, message } from "./axes";
 import { cursor } from "./history";
+import { drawNotFinite, type NotFiniteRange } from "./not-finite";
 import type { Pen, Size } from "./pen";
 import type { Theme } from "./theme";
 
@@ -13,6 +14,8 @@ export interface Curve {
   smooth?: ArrayLike<number> | undefined;
   colour: string;
   dash?: readonly number[];
+  /** steps at which the curve stops because its values are not finite */
+  notFinite?: readonly NotFiniteRange[];
 }
 
 export interface LinesPicture {
@@ -142,6 +145,8 @@ export function drawLines(pen: Pen, size: Size, theme: Theme, picture: LinesPict
         lonePoints(paper, curve, x, y);
       }
     });
+    const notFinite = picture.curves.flatMap((curve) => curve.notFinite ?? []);
+    drawNotFinite(paper, notFinite, box, x, theme);
     bottomAxis(paper, box, x, theme, picture.xLabel);
   });
   pen.clip(box.x, box.y - 3, box.width + 1, box.height + 6, () => {

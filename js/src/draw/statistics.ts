@@ -1,8 +1,10 @@
 /** Draws statistics over steps, one row with its own scale per statistic. */
+import { rangeText } from "../lib/format";
 import { linear, log, type Scale } from "../lib/scale";
-import { bottomAxis, message } from "./axes";
+import { bottomAxis, leftAxis, message } from "./axes";
 import { cursor } from "./history";
 import { at, type Curve, extent, lonePoints, tracePoints } from "./lines";
+import { drawNotFinite } from "./not-finite";
 import { line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
@@ -27,7 +29,8 @@ export interface StatisticsRow {
   log: boolean;
   /** value of each curve at the current step */
   now: readonly string[];
-  written(x: number): string;
+  /** text of a number with about this many digits */
+  written(x: number, digits: number): string;
 }
 
 export interface StatisticsPicture {
@@ -53,7 +56,7 @@ export function drawStatistics(pen: Pen, size: Size, theme: Theme, picture: Stat
   const sparks = picture.rows.map((row, i) => sparkOf(row, i * each, each, picture));
   const parts = picture.rows.flatMap(({ name, log, curves }) => [name, log, ...curves.flatMap((c) => [c.y, c.colour])]);
   pen.cached([...parts, ...picture.range, picture.cut, picture.logX], (paper) => {
-    for (const spark of sparks) drawSpark(paper, spark, x, size, theme, picture.logX);
+    for (const spark of sparks) drawSpark(paper, spark, x, size, theme, picture.logX, sparks.length === 1);
     const box = { x: x(x.domain[0]), y: 0, width: x(x.domain[1]) - x(x.domain[0]), height: size.height - FOOT };
     bottomAxis(paper, box, x, theme);
   });
@@ -108,17 +111,24 @@ function drawSpark(
   size: Size,
   theme: Theme,
   logX: boolean,
+  alone: boolean,
 ) {
   const [lo, hi] = ends;
   const [left, right] = [x(x.domain[0]), x(x.domain[1])];
   if (top) line(pen, 0, top + 0.5, size.width, top + 0.5, { stroke: theme.grid });
-  pen.text(0, middle - 5, row.name, { fill: theme.ink, size: 12 });
+  pen.text(0, alone ? 12 : middle - 5, row.name, { fill: theme.ink, size: 12 });
+  const notFinite = row.curves.flatMap((curve) => curve.notFinite ?? []);
+  const box = { x: left, y: top + 2, width: right - left, height: height - 3 };
+  drawNotFinite(pen, notFinite, box, x, theme, { label: top === 0 });
   if (!y) {
-    const text = row.log ? "no values above 0" : "\u2013";
-    return pen.text(left, middle, text, { fill: theme.ink2, baseline: "middle" });
+    const text = notFinite.length ? "no finite values" : row.log ? "no values above 0" : "\u2013";
+    return pen.text(left + 4, middle, text, { fill: theme.ink2, baseline: "middle" });
   }
-  const text = lo === hi ? "constant" : `${row.written(lo)} \u2026 ${row.written(hi)}`;
-  pen.text(0, middle + 10, text, { fill: theme.ink2, size: 10, maxWidth: NAME - 6 });
+  if (alone) leftAxis(pen, { ...box, y: top + 5, height: height - 10 }, y, theme);
+  else {
+    const text = lo === hi ? "constant" : rangeText(lo, hi, row.written);
+    pen.text(0, middle + 10, text, { fill: theme.ink2, size: 10, maxWidth: NAME - 6 });
+  }
   if (!row.log && lo < 0 && hi > 0) pen.path([left, y(0), right, y(0)], { stroke: theme.grid });
   // Values outside the range of steps would be drawn over the names and numbers.
   pen.clip(left - 3, top, right - left + 6, height, () => {

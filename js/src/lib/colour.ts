@@ -54,7 +54,8 @@ export function table(name: string, dark: boolean): Table {
 }
 
 /** Colours of NaN and infinities, distinct from every colour map: magenta, orange, blue. */
-export const NOT_FINITE: Record<"nan" | "posInf" | "negInf", [number, number, number]> = {
+export type NotFinite = "nan" | "posInf" | "negInf";
+export const NOT_FINITE: Record<NotFinite, [number, number, number]> = {
   nan: [255, 0, 200],
   posInf: [255, 140, 0],
   negInf: [0, 160, 255],

@@ -33,6 +33,22 @@ export function num(x: number, digits = 4): string {
   return text.replaceAll("-", MINUS);
 }
 
+/** Formats two different numbers with as many digits as it takes to tell them apart: "0.351 … 0.354". */
+export function rangeText(lo: number, hi: number, written: (x: number, digits: number) => string = num): string {
+  for (let digits = 2; digits <= 8; digits++) {
+    const [from, to] = [written(lo, digits), written(hi, digits)];
+    if (from !== to) return `${from} \u2026 ${to}`;
+  }
+  return `\u2248 ${written(lo, 8)}`;
+}
+
+const HYPHEN_BEFORE_NUMBER = /(^|[\s([{,=:;]|\de)-(?=\d|\.\d|inf)/gi;
+
+/** Writes the hyphens of negative numbers and exponents in a text as minus signs, as `num` does. */
+export function minusSigns(text: string): string {
+  return text.replace(HYPHEN_BEFORE_NUMBER, `$1${MINUS}`);
+}
+
 function trim(text: string): string {
   const [digits = "", exponent] = text.split("e");
   const short = digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits;

@@ -44,6 +44,27 @@ function tail(name: string, parts: number): string {
   return name.slice(at).replace(/^[/.]+/, "") || name;
 }
 
+/**
+ * The members of the collections that are part of another one, by the larger collection: losses are also scalars. A
+ * tensor is listed in the smaller one. Of equal collections, the first by name lists the tensors.
+ */
+function subsets(collections: readonly (readonly [string, readonly number[]])[]) {
+  const sets = collections.map(([name, indices]) => ({ name, indices, set: new Set(indices) }));
+  const out = new Map<string, (readonly number[])[]>();
+  sets.forEach((large, i) => {
+    const parts = sets.filter(
+      (small, k) =>
+        (small.set.size < large.set.size || (small.set.size === large.set.size && k < i)) &&
+        small.indices.every((index) => large.set.has(index)),
+    );
+    out.set(
+      large.name,
+      parts.map(({ indices }) => indices),
+    );
+  });
+  return out;
+}
+
 export class Tree {
   readonly #root = node();
 
@@ -69,7 +90,11 @@ export class Tree {
     });
     const byRank = (a: number, b: number) => (rank[a] as number) - (rank[b] as number);
     const named = [...collections].filter(([name]) => !CATCH_ALL.has(name)).sort(([a], [b]) => compareNatural(a, b));
-    for (const [collection, indices] of named) for (const index of [...indices].sort(byRank)) put(collection, index);
+    const within = subsets(named);
+    for (const [collection, indices] of named) {
+      const elsewhere = new Set(within.get(collection)?.flat());
+      for (const index of indices.filter((each) => !elsewhere.has(each)).sort(byRank)) put(collection, index);
+    }
     const rest = named.length && placed.size ? "other tensors" : "all tensors";
     for (const index of order) if (!placed.has(index)) put(rest, index);
   }

@@ -1,7 +1,15 @@
 /** Texts about a frame. */
 import { type Frame, finiteness } from "../data/frames";
+import type { Store } from "../data/store";
 import type { TensorView } from "../data/tensor-view";
 import { count, num } from "../lib/format";
+import { MODES } from "../protocol/types";
+
+/** "TRAIN step 12", or "step 12" for a step without a mode. */
+export function stepName(store: Store, run: number, step: number): string {
+  const at = store.modeOf(run, step);
+  return at && at.mode !== 4 ? `${MODES[at.mode]} step ${count(at.modeStep)}` : `step ${count(step)}`;
+}
 
 /** Why a panel has nothing to draw. */
 export function emptyReason(shown: TensorView | undefined, what: string): string {
@@ -18,7 +26,7 @@ export function emptyReason(shown: TensorView | undefined, what: string): string
 }
 
 /** Counts of NaN and infinities. */
-const others = (frame: Frame) =>
+export const notFiniteCounts = (frame: Frame): string[] =>
   ["NaN", "+Inf", "\u2212Inf"].flatMap((name, i) => {
     const n = finiteness(frame).others[i];
     return n ? [`${count(n)} ${name}`] : [];
@@ -29,7 +37,7 @@ export function frameSummary(frame: Frame | undefined): string {
   const s = frame?.stats;
   if (!s) return "";
   if (!frame.counts?.[0]) return "no values";
-  const bad = others(frame);
+  const bad = notFiniteCounts(frame);
   if (bad.length && !finiteness(frame).finite) return `no finite values   ${bad.join("   ")}`;
   const p = frame.percentiles;
   const at = (q: number) => num(p?.values[p.q.indexOf(q)] ?? Number.NaN);
@@ -41,7 +49,7 @@ export function describeFrame(frame: Frame | undefined): string {
   const s = frame?.stats;
   const c = frame?.counts;
   if (!s || !c) return "No values loaded.";
-  const bad = others(frame);
+  const bad = notFiniteCounts(frame);
   const { finite } = finiteness(frame);
   const which = bad.length ? `Not finite: ${bad.join(", ")}.` : "All finite.";
   if (Number.isNaN(s[0]))

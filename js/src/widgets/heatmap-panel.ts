@@ -15,7 +15,7 @@ import {
 import type { Pixels } from "../draw/pen";
 import { choose, colourDomain, PALETTES, type Table, table } from "../lib/colour";
 import { field, h, iconButton, Select, setVisible, Toggle, textButton } from "../lib/dom";
-import { count, num, truncate } from "../lib/format";
+import { count, minusSigns, num, truncate } from "../lib/format";
 import { jsonEqual } from "../lib/json-equal";
 import type { Pool } from "../protocol/types";
 import { pythonValue, sliceText } from "../session/python-code";
@@ -243,7 +243,7 @@ export class HeatmapPanel extends PicturePanel {
       return this.#image?.rgba
         ? `${count(m?.cols ?? 0)} \u00d7 ${count(m?.rows ?? 0)} pixels`
         : this.#image
-          ? `${count(m?.rows ?? 0)} \u00d7 ${count(m?.cols ?? 0)} cells${this.#pooled() ? `, pooled by ${this.#pooling()}` : ""}`
+          ? `${this.#cellsText()}${this.#pooled() ? `, pooled by ${this.#pooling()}` : ""}`
           : "";
     const [row, col] = this.#hover;
     const index = indexText(m, row, col);
@@ -259,7 +259,7 @@ export class HeatmapPanel extends PicturePanel {
         within(head.cols, col),
     );
     if (known && !this.#image?.rgba)
-      return `${index} = ${truncate(known.head.cells[row - known.head.rows[0]]?.[col - known.head.cols[0]] ?? "", 80)}`;
+      return `${index} = ${minusSigns(truncate(known.head.cells[row - known.head.rows[0]]?.[col - known.head.cols[0]] ?? "", 80))}`;
     const tile = this.#tile;
     const image = tile && within(tile.head.rows, row) && within(tile.head.cols, col) ? tileImage(tile) : this.#image;
     if (!image) return index;
@@ -279,6 +279,15 @@ export class HeatmapPanel extends PicturePanel {
     if (image.rgba)
       return `row ${count(row)}, column ${count(col)}: ${cells > 1 ? "about " : ""}${pixelText(image, r * image.width + c)}`;
     return `${index} \u2248 ${num(imageValue(image, r * image.width + c), 5)}${cells > 1 ? `  (${this.#pooling()} of about ${count(cells)} cells)` : ""}`;
+  }
+
+  /** Number of cells in view, and of all cells while zoomed. */
+  #cellsText(): string {
+    const m = this.#matrix;
+    const all = `${count(m?.rows ?? 0)} \u00d7 ${count(m?.cols ?? 0)}`;
+    const [r0, r1, c0, c1] = this.#window();
+    const shown = [r1 - r0, c1 - c0].map((size) => count(Math.max(1, Math.round(size)))).join(" \u00d7 ");
+    return shown === all ? `${all} cells` : `${shown} of ${all} cells`;
   }
 
   #pooling(): string {

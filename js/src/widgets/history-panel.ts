@@ -5,8 +5,10 @@ import {
   histogramDomain,
   histogramRequest,
   nearestIndex,
+  notFiniteKind,
 } from "../data/frames";
 import { drawRidge, drawStrip, type HistoryPicture, layoutHistory, stepAt, stripPixels } from "../draw/history";
+import { type NotFiniteRange, notFiniteRanges, notFiniteText } from "../draw/not-finite";
 import type { Pixels } from "../draw/pen";
 import { table } from "../lib/colour";
 import { Segments } from "../lib/dom";
@@ -14,7 +16,7 @@ import { count, num, plural, truncate } from "../lib/format";
 import { MODES } from "../protocol/types";
 import { pythonValue } from "../session/python-code";
 import type { Scene } from "../session/session";
-import { emptyReason } from "./frame-text";
+import { emptyReason, notFiniteCounts } from "./frame-text";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
 
@@ -27,6 +29,7 @@ export class HistoryPanel extends PicturePanel {
   #hover: number | undefined;
   #frames: Frame[] = [];
   #finite = false;
+  #notFinite: NotFiniteRange[] = [];
   #framesKey = "";
   #pixels: Pixels | undefined;
   #pixelsKey = "";
@@ -91,18 +94,23 @@ export class HistoryPanel extends PicturePanel {
     if (version !== this.#framesKey) {
       this.#framesKey = version;
       const mode = MODES.indexOf(traits.mode);
-      this.#frames = main
+      const loaded = main
         ? [...main.frames.loadedSteps()]
             .filter((step) => traits.mode === "" || session.store.modeOf(traits.run, step)?.mode === mode)
             .map((step) => main.frames.frames.get(step) as Frame)
-            .filter((frame) => frame.histograms.has(key))
         : [];
+      this.#frames = loaded.filter((frame) => frame.histograms.has(key));
+      this.#notFinite = notFiniteRanges(
+        loaded.map((frame) => frame.step),
+        (i) => notFiniteKind(loaded[i]),
+      );
       this.#finite = this.#frames.some((frame) => finiteness(frame).finite > 0);
     }
     const ends = [axis.steps[0] ?? 0, axis.steps[axis.steps.length - 1] ?? 1] as [number, number];
     const colours = theme();
     const picture: HistoryPicture = {
       frames: this.#finite ? this.#frames : [],
+      notFinite: this.#notFinite,
       key,
       domain: main ? histogramDomain(main.frames, key) : [0, 1],
       range: traits.range.length === 2 ? (traits.range as [number, number]) : ends,
@@ -130,14 +138,16 @@ export class HistoryPanel extends PicturePanel {
     this.readout(shown ? `step ${count(shown.step)}   ${range(shown)}` : this.#loaded(main?.frames.steps.length ?? 0));
     const first = this.#frames[0];
     const last = this.#frames.at(-1);
-    const description = `Histograms of ${truncate(traits.tensor, 80)} over ${plural(this.#frames.length, "step")}. ${first && last ? `At step ${first.step}: ${range(first)}. At step ${last.step}: ${range(last)}.` : ""}`;
+    const onset = notFiniteText(this.#notFinite);
+    const description = `Histograms of ${truncate(traits.tensor, 80)} over ${plural(this.#frames.length, "step")}. ${onset && `${onset}. `}${first && last ? `At step ${first.step}: ${range(first)}. At step ${last.step}: ${range(last)}.` : ""}`;
     this.figure.describe(description);
     this.summary(description);
   }
 
   #loaded(saved: number): string {
     const loaded = plural(this.#frames.length, "step");
-    return saved > this.#frames.length ? `${loaded} loaded, ${count(saved)} saved` : `${loaded} loaded`;
+    const text = saved > this.#frames.length ? `${loaded} loaded, ${count(saved)} saved` : `${loaded} loaded`;
+    return [text, notFiniteText(this.#notFinite)].filter(Boolean).join(" \u00b7 ");
   }
 
   #rows(): Rows | undefined {
@@ -154,6 +164,10 @@ export class HistoryPanel extends PicturePanel {
 }
 
 function range(frame: Frame): string {
+  return [percentiles(frame), ...notFiniteCounts(frame)].filter(Boolean).join("   ");
+}
+
+function percentiles(frame: Frame): string {
   const p = frame.percentiles;
   const at = (q: number) => p?.values[p.q.indexOf(q)];
   const [lo, mid, hi] = [at(5), at(50), at(95)];

@@ -102,7 +102,7 @@ class PanelToggles implements Part {
 const STATUS: Record<string, string> = {
   running: "Running",
   ended: "Ended",
-  stalled: "Stalled",
+  stalled: "No new steps",
   gone: "Missing",
   error: "Unreadable",
 };

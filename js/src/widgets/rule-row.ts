@@ -2,7 +2,7 @@ import { nearestIndex } from "../data/frames";
 import type { RuleState } from "../data/store";
 import { drawOutcomes } from "../draw/timeline";
 import { h, iconButton, setAttributes, setText, setVisible, textButton } from "../lib/dom";
-import { count, num, plural, truncate } from "../lib/format";
+import { count, minusSigns, num, plural, truncate } from "../lib/format";
 import { linear } from "../lib/scale";
 import { type Finding, OUTCOMES } from "../protocol/types";
 import type { Scene } from "../session/session";
@@ -149,7 +149,7 @@ export class RuleRow {
     const hovered =
       this.#hover === undefined ? "" : `step ${count(this.#hover)}: ${OUTCOMES[outcomes.get(this.#hover) ?? 0]}`;
     const words = finding
-      ? `step ${count(finding.step)}  ${truncate(finding.tensor, 80)}  ${finding.message}${finding.value === null ? "" : ` (${num(finding.value)})`}`
+      ? `step ${count(finding.step)}  ${truncate(finding.tensor, 80)}  ${minusSigns(finding.message)}${finding.value === null ? "" : ` (${num(finding.value)})`}`
       : hovered || info.message;
     setText(this.#message, truncate(words, 400));
     setAttributes(this.#message, { disabled: !finding });
@@ -173,7 +173,7 @@ export class RuleRow {
           {},
           button,
           h("span", { title: truncate(finding.tensor, 2000) }, truncate(finding.tensor, 80)),
-          h("span", { class: "smdw-quiet" }, truncate(finding.message, 200)),
+          h("span", { class: "smdw-quiet" }, minusSigns(truncate(finding.message, 200))),
         );
       }),
     );

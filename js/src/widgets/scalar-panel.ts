@@ -1,6 +1,7 @@
 import { lastAtOrBefore } from "../data/frames";
 import { type Series, seriesKey } from "../data/store";
 import { type Curve, drawLines, type LinesPicture, layoutLines } from "../draw/lines";
+import { kindOf, type NotFiniteRange, notFiniteRanges } from "../draw/not-finite";
 import { modeColour, series as seriesColour } from "../lib/colour";
 import { field, h, Select, setText, setVisible, Toggle, textButton } from "../lib/dom";
 import { count, num, plural, truncate } from "../lib/format";
@@ -15,7 +16,7 @@ import type { Context } from "./part";
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 
 /** Steps and values per mode. */
-type SplitSeries = [mode: number, x: Float64Array, y: Float64Array][];
+type SplitSeries = [mode: number, x: Float64Array, y: Float64Array, notFinite: NotFiniteRange[]][];
 
 interface DisplayedCurve {
   line: Required<Line>;
@@ -160,7 +161,7 @@ export class ScalarPanel extends PicturePanel {
       const data = store.series.get(key);
       if (!data) continue;
       const which = tensors.indexOf(curveId(line));
-      for (const [mode, x, y] of this.#split(line.run, data, traits.mode)) {
+      for (const [mode, x, y, notFinite] of this.#split(line.run, data, traits.mode)) {
         const cacheKey = `${key}/${mode}`;
         used.add(cacheKey);
         // One colour per run if there are several. Else one per tensor, or one per mode if there is a single tensor.
@@ -189,6 +190,7 @@ export class ScalarPanel extends PicturePanel {
           curve: {
             x,
             y,
+            notFinite,
             colour,
             dash: dash ?? [],
             smooth: traits.smoothing > 0 ? this.#smooth(cacheKey, x, y, traits.smoothing) : undefined,
@@ -325,11 +327,11 @@ function byMode(data: Series, modeOf: (step: number) => number, only: number): S
   }
   return [...rows]
     .sort(([a], [b]) => a - b)
-    .map(([mode, at]) => [
-      mode,
-      Float64Array.from(at, (i) => data.step[i] as number),
-      Float64Array.from(at, (i) => data.y[i] as number),
-    ]);
+    .map(([mode, at]) => {
+      const x = Float64Array.from(at, (i) => data.step[i] as number);
+      const y = Float64Array.from(at, (i) => data.y[i] as number);
+      return [mode, x, y, notFiniteRanges(x, (i) => kindOf(y[i] as number))];
+    });
 }
 
 function valueAt(curve: Curve, step: number): number {

@@ -1,6 +1,7 @@
-import { nearestIndex, statistic, type TensorFrames } from "../data/frames";
+import { type Frame, nearestIndex, notFiniteKind, statistic, type TensorFrames } from "../data/frames";
 import { isScalar, type TensorView } from "../data/tensor-view";
 import type { Curve } from "../draw/lines";
+import { kindOf, notFiniteRanges } from "../draw/not-finite";
 import {
   drawStatistics,
   type StatisticsPicture,
@@ -114,8 +115,8 @@ export class StatisticsPanel extends PicturePanel {
         name: label(name),
         curves: [mine, others].filter((curve) => curve !== undefined),
         log: traits.log_y && !SHARES.has(name),
-        now: now.map((x) => written(name, x)),
-        written: (x) => written(name, x, 2),
+        now: now.map((x, i) => written(name, x, 4, [main?.frames.frameAt(scene.step), compared?.frame][i])),
+        written: (x, digits) => written(name, x, digits),
       };
     });
     const picture: StatisticsPicture = {
@@ -149,7 +150,11 @@ export class StatisticsPanel extends PicturePanel {
     const known = this.#curves.get(place);
     if (known?.key === key) return known.curve;
     const [x, y] = columns(shown.frames, name, this.#inMode(shown.run, scene));
-    const curve: Curve = { x, y, colour };
+    const { frames } = shown;
+    const at = (i: number) => frames.frames.get(x[i] as number);
+    // A statistic that is not available is NaN, too.
+    const notFinite = notFiniteRanges(x, (i) => kindOf(y[i] as number) && notFiniteKind(at(i)));
+    const curve: Curve = { x, y, colour, notFinite };
     this.#curves.set(place, { key, curve });
     return curve;
   }
@@ -190,5 +195,6 @@ const NAMES: Record<string, string> = {
   zero: "zero share",
 };
 const label = (name: string) => NAMES[name] ?? name.replace("_", " ");
-const written = (name: string, x: number, digits = 4) =>
-  Number.isNaN(x) ? "\u2013" : SHARES.has(name) ? percent(x) : num(x, digits);
+/** Text of a statistic. A dash stands for one that is not available. */
+const written = (name: string, x: number, digits = 4, frame?: Frame) =>
+  Number.isNaN(x) && !notFiniteKind(frame) ? "\u2013" : SHARES.has(name) ? percent(x) : num(x, digits);

@@ -6,8 +6,8 @@ import { h, Select, setText, setVisible, textButton } from "../lib/dom";
 import { bytes, count, percent, shape, truncate } from "../lib/format";
 import { compareNatural } from "../lib/natural-order";
 import { pyString } from "../lib/save";
-import { MODES } from "../protocol/types";
 import type { Scene } from "../session/session";
+import { stepName } from "./frame-text";
 import type { Context, Part } from "./part";
 
 const CHIPS = [
@@ -95,9 +95,7 @@ export class TensorHeader implements Part {
         if (!shown.frames.plan) return "";
         return `${prefix}${shown.neverSaved ? "not saved in this mode" : "not saved yet"}`;
       }
-      const at = store.modeOf(shown.run, shown.savedStep);
-      const name =
-        at && at.mode !== 4 ? `${MODES[at.mode]} step ${count(at.modeStep)}` : `step ${count(shown.savedStep)}`;
+      const name = stepName(store, shown.run, shown.savedStep);
       if (shown.pending)
         return shown.frame
           ? `${prefix}loading ${name}, showing step ${count(shown.frame.step)}`

@@ -51,7 +51,7 @@ export class TensorTree implements Part {
     this.#kind = new Segments<"fuzzy" | "regex">(
       "Filter type",
       [
-        ["fuzzy", "Fuzzy"],
+        ["fuzzy", "Text"],
         ["regex", "Regex"],
       ],
       (filter_kind) => session.state.set({ filter_kind }),

@@ -1,15 +1,15 @@
 import { type Matrix, matrixOf } from "../data/matrix";
 import type { Values } from "../data/store";
 import { h, setAttributes, setText } from "../lib/dom";
-import { count, truncate } from "../lib/format";
+import { count, minusSigns, truncate } from "../lib/format";
 import { IdleTimer } from "../lib/idle-timer";
 import { jsonEqual } from "../lib/json-equal";
 import { Viewport } from "../lib/viewport";
 import { type VisibleRange, visibleRange } from "../lib/virtual-rows";
-import type { PlanHead } from "../protocol/types";
+import type { PlanHead, ValuesHead } from "../protocol/types";
 import { pythonValue, sliceText } from "../session/python-code";
 import type { Scene } from "../session/session";
-import { emptyReason } from "./frame-text";
+import { emptyReason, stepName } from "./frame-text";
 import { Panel, type Rows } from "./panel";
 import type { Context } from "./part";
 
@@ -46,7 +46,6 @@ export class ValuesPanel extends Panel {
   readonly #idle: IdleTimer;
   #col = USUAL;
   #visible: { rows: VisibleRange; cols: VisibleRange } | undefined;
-  #last: Values | undefined;
   /** values of the current step, if loaded */
   #loaded: Values | undefined;
   /** inputs of the cells drawn */
@@ -110,25 +109,21 @@ export class ValuesPanel extends Panel {
     this.#visible = { rows, cols };
     this.#canvas.style.height = `${rows.total + ROW}px`;
     this.#canvas.style.width = `${cols.total + HEAD}px`;
-    const loaded = session.store.values(
-      (head) =>
-        head.run === main.run &&
-        head.tensor === main.tensor &&
-        head.worker === main.worker &&
-        head.step === main.savedStep &&
-        jsonEqual(head.axes, m.axes) &&
-        jsonEqual(head.fixed, m.fixed) &&
-        head.rows[0] <= rows.first &&
-        head.rows[1] >= rows.last &&
-        head.cols[0] <= cols.first &&
-        head.cols[1] >= cols.last,
-    );
-    const shown = loaded ?? this.#last;
-    if (loaded) this.#last = loaded;
+    const covers = (head: ValuesHead) =>
+      head.run === main.run &&
+      head.tensor === main.tensor &&
+      head.worker === main.worker &&
+      jsonEqual(head.axes, m.axes) &&
+      jsonEqual(head.fixed, m.fixed) &&
+      head.rows[0] <= rows.first &&
+      head.rows[1] >= rows.last &&
+      head.cols[0] <= cols.first &&
+      head.cols[1] >= cols.last;
+    const loaded = session.store.values((head) => head.step === main.savedStep && covers(head));
     this.#loaded = loaded;
     const stale = !loaded || main.pending;
-    const written = shown && (loaded || this.#fits(shown, main.tensor)) ? shown : undefined;
-    // While dragging, the previous values stay.
+    // While dragging, and while a training runs, the values that arrived last stay, with their step.
+    const written = loaded ?? session.store.values(covers);
     const table = [written, stale, left, top, inner, tall, m.rows, m.cols, m.axes.join(), this.#col];
     // A single text is not shown as a table.
     const alone = m.rows * m.cols === 1 && main.frames.plan?.form === "text" ? written?.head.cells[0]?.[0] : undefined;
@@ -142,7 +137,8 @@ export class ValuesPanel extends Panel {
       }
     }
     if (alone !== undefined) this.#scroll.style.height = "auto";
-    this.note(status, stale && !status ? (session.exported ? "Not in this file" : "") : "");
+    const earlier = stale && written ? `Values of ${stepName(session.store, main.run, written.head.step)}` : "";
+    this.note(status, stale && !status && session.exported ? "Not in this file" : earlier);
     setAttributes(
       this.#scroll,
       alone === undefined
@@ -167,10 +163,6 @@ export class ValuesPanel extends Panel {
     this.#col = words ? Math.max(least, Math.min(720, Math.floor((inner - HEAD) / columns))) : least;
     this.#cells.style.setProperty("--smdw-column", `${this.#col}px`);
     this.#scroll.classList.toggle("smdw-of-text", words);
-  }
-
-  #fits(values: Values, tensor: string): boolean {
-    return values.head.tensor === tensor;
   }
 
   #fill(m: Matrix, rows: VisibleRange, cols: VisibleRange, values: Values | undefined, stale: boolean) {
@@ -203,7 +195,7 @@ export class ValuesPanel extends Panel {
                   ? "smdw-zero"
                   : "";
           return {
-            words: words === undefined ? "\u00b7" : truncate(words, 160),
+            words: words === undefined ? "\u00b7" : truncate(values?.number ? minusSigns(words) : words, 160),
             kind: stale ? `${kind} smdw-stale` : kind,
             role: "gridcell",
             x: place(c),
@@ -263,9 +255,18 @@ export class ValuesPanel extends Panel {
     };
     const key = JSON.stringify(request);
     if (key === this.#requestKey) return;
+    const { session } = this.context;
+    const send = () => void session.request("values", request);
+    if (this.#scene?.traits.follow) {
+      // Steps can arrive faster than values, so that the next request waits for the response to this one.
+      if (session.requests.get("values")?.error === "") return;
+      this.#requestKey = key;
+      this.#idle.cancel();
+      return send();
+    }
     this.#requestKey = key;
-    this.context.session.cancel("values");
-    this.#idle.schedule(IDLE_MS, () => void this.context.session.request("values", request));
+    session.cancel("values");
+    this.#idle.schedule(IDLE_MS, send);
   }
 
   #rows(): Rows | undefined {

@@ -1,0 +1,77 @@
+/** Marks where values over steps are NaN or infinite. */
+
+import { NOT_FINITE, type NotFinite } from "../lib/colour";
+import { count } from "../lib/format";
+import type { Scale } from "../lib/scale";
+import { type Box, crisp } from "./axes";
+import { line, type Pen } from "./pen";
+import type { Theme } from "./theme";
+
+const NAMES: Record<NotFinite, string> = { nan: "NaN", posInf: "+Inf", negInf: "\u2212Inf" };
+
+/** Consecutive saved steps whose values are not finite in the same way. */
+export interface NotFiniteRange {
+  kind: NotFinite;
+  first: number;
+  last: number;
+}
+
+export const kindOf = (x: number): NotFinite | undefined =>
+  Number.isFinite(x) ? undefined : Number.isNaN(x) ? "nan" : x > 0 ? "posInf" : "negInf";
+
+export function notFiniteRanges(
+  steps: ArrayLike<number>,
+  kind: (index: number) => NotFinite | undefined,
+): NotFiniteRange[] {
+  const out: NotFiniteRange[] = [];
+  let open: NotFiniteRange | undefined;
+  for (let i = 0; i < steps.length; i++) {
+    const here = kind(i);
+    const step = steps[i] as number;
+    if (!here) open = undefined;
+    else if (open?.kind === here) open.last = step;
+    else {
+      open = { kind: here, first: step, last: step };
+      out.push(open);
+    }
+  }
+  return out;
+}
+
+/** "NaN from step 380", of the earliest range. */
+export function notFiniteText(ranges: readonly NotFiniteRange[]): string {
+  const first = earliest(ranges);
+  return first ? `${NAMES[first.kind]} from step ${count(first.first)}` : "";
+}
+
+const earliest = (ranges: readonly NotFiniteRange[]) =>
+  ranges.reduce<NotFiniteRange | undefined>((a, b) => (a && a.first <= b.first ? a : b), undefined);
+
+export const notFiniteColour = (kind: NotFinite) => `rgb(${NOT_FINITE[kind].join()})`;
+
+const HEIGHT = 4;
+
+/** Draws a bar for each range along the top or the bottom of a box, and a line and a text where the first begins. */
+export function drawNotFinite(
+  pen: Pen,
+  ranges: readonly NotFiniteRange[],
+  box: Box,
+  x: Scale,
+  theme: Theme,
+  { top = false, label = true } = {},
+): void {
+  const y = top ? box.y - HEIGHT - 1 : box.y + box.height - HEIGHT;
+  const inside = (step: number) => Math.max(box.x, Math.min(box.x + box.width, x(step)));
+  const shown = ranges.filter(({ first, last }) => x(last) >= box.x && x(first) <= box.x + box.width);
+  for (const { kind, first, last } of shown)
+    pen.rect(inside(first) - 1, y, inside(last) - inside(first) + 2, HEIGHT, { fill: notFiniteColour(kind) });
+  const onset = earliest(shown);
+  if (!onset || !label) return;
+  const at = inside(onset.first);
+  line(pen, crisp(at), box.y, crisp(at), box.y + box.height, { stroke: notFiniteColour(onset.kind), dash: [3, 3] });
+  const text = notFiniteText([onset]);
+  const width = pen.measure(text, { fill: "" });
+  const left = at + 6 + width < box.x + box.width ? at + 5 : at - 5 - width;
+  pen.rect(left - 2, box.y + 2, width + 4, 14, { fill: theme.surface, opacity: 0.85 });
+  pen.text(left, box.y + 9, text, { fill: theme.ink, baseline: "middle" });
+}
