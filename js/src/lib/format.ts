@@ -33,7 +33,7 @@ export function num(x: number, digits = 4): string {
   return text.replaceAll("-", MINUS);
 }
 
-/** Formats two different numbers with as many digits as it takes to tell them apart: "0.351 … 0.354". */
+/** Formats two different numbers with so many digits that their texts differ: "0.351 … 0.354". */
 export function rangeText(lo: number, hi: number, written: (x: number, digits: number) => string = num): string {
   for (let digits = 2; digits <= 8; digits++) {
     const [from, to] = [written(lo, digits), written(hi, digits)];

@@ -19,6 +19,8 @@ from smdwidgets.trials.trial import Trial
 SHOWN_NAME = 2000
 """Names sent to the browser have at most this length; a name can be as long as a megabyte."""
 _STEPS_A_PACKET = 20_000
+#: Seconds without a write after which a log is shown as stalled.
+STALLED_AFTER = 60.0
 _NAME_BYTES_A_PACKET = 500_000
 
 
@@ -72,12 +74,17 @@ class SentState:
 
 
 def status_of(trial: Trial) -> str:
-    """Return ``running`` or ``ended``.
+    """Return ``running``, ``stalled`` or ``ended``.
+
+    A log has no end marker, so that it is stalled when nothing has been written for a minute.
 
     >>> status_of(trial)    # doctest: +SKIP
     'ended'
     """
-    return "ended" if trial.loaded_all_steps else "running"
+    if trial.loaded_all_steps:
+        return "ended"
+    silence = trial._run.silence()
+    return "running" if silence is None or silence < STALLED_AFTER else "stalled"
 
 
 def overview(trial: Trial, sent: SentState, status: str | None = None, message: str = "") -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -93,7 +94,10 @@ class Columns(Mapping[str, NDArray[Any]]):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def _shown_rows(self) -> list[list[str]]:
-        return [[_cell(column[row]) for column in self._columns.values()] for row in range(min(self.num_rows, _ROWS))]
+        return [
+            [(_time if name == "wall_time" else _cell)(column[row]) for name, column in self._columns.items()]
+            for row in range(min(self.num_rows, _ROWS))
+        ]
 
     def _more(self) -> str:
         left, failed = self.num_rows - _ROWS, len(self.errors)
@@ -127,6 +131,17 @@ def _arrow(column: NDArray[Any]) -> Any:
     if column.ndim == 1 and column.dtype.kind in "biuf" and column.dtype.itemsize <= 8 and column.dtype.isbuiltin == 1:
         return pyarrow.array(column)
     return pyarrow.array(column.tolist())
+
+
+def _time(value: object) -> str:
+    """Return a Unix time as a local date and time.
+
+    With 6 digits, all steps of a training would have the same time.
+    """
+    try:
+        return datetime.fromtimestamp(float(value)).isoformat(" ", "milliseconds")  # type: ignore[arg-type]
+    except (ValueError, OverflowError, OSError, TypeError):
+        return _cell(value)
 
 
 def _cell(value: object) -> str:

@@ -133,6 +133,13 @@ class Run(ABC):
     def end_age(self) -> float | None:
         """Return the seconds since the run ended, or None if it has not ended."""
 
+    def silence(self) -> float | None:
+        """Return the seconds since the last write, or None if unknown.
+
+        Only runs without an end marker, such as logs, know it.
+        """
+        return None
+
     def end(self) -> RunEnd | None:
         """Return how the run ended, or None if it has not ended."""
         return None if self.end_age() is None else RunEnd()

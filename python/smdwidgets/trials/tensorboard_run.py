@@ -138,13 +138,12 @@ class TensorBoardRun(Run):
     def end_age(self) -> float | None:
         if self._live is not None:
             return None if self._live else QUIET
-        youngest = None
-        for key, read, _ in self.log.files():
-            age = self.storage.age(key) if read else None
-            if age is not None and age < QUIET:
-                return None
-            youngest = age if youngest is None or (age is not None and age < youngest) else youngest
-        return youngest
+        age = self.silence()
+        return None if age is None or age < QUIET else age
+
+    def silence(self) -> float | None:
+        ages = (self.storage.age(key) for key, read, _ in self.log.files() if read)
+        return min((age for age in ages if age is not None), default=None)
 
     def collections(self) -> CollectionFiles | None:
         if self.log.generation == 0:

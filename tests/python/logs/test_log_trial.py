@@ -7,6 +7,8 @@ import os
 import pickle
 import subprocess
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ import pytest
 from PIL import Image
 
 from python.logs.logs import FILE, event, field, integer, log, scalars, tensor, value, writer
-from smdwidgets import ModeKeys, create_trial, create_trials
+from smdwidgets import ModeKeys, _core, create_trial, create_trials
 from smdwidgets.exceptions import CorruptDataError, RunNotFound, SeveralRuns, UnsupportedDataError
+from smdwidgets.pictures.overview import status_of
 from smdwidgets.storage import LocalStorage
 from smdwidgets.trials import LocalTrial, TensorBoardTrial
 from smdwidgets.trials.tensorboard_run import TensorBoardRun
@@ -291,6 +294,30 @@ def test_old_log_has_ended(tmp_path: Path) -> None:
     with create_trial(tmp_path, live=True) as trial:
         trial.steps()
         assert not trial.loaded_all_steps
+
+
+def test_log_without_new_data_is_not_shown_as_running(tmp_path: Path) -> None:
+    log(tmp_path, scalars({"loss": [1]}))
+    with create_trial(tmp_path) as trial:
+        trial.steps()
+        assert status_of(trial) == "running"
+        now = time.time()
+        os.utime(tmp_path / FILE, (now - 120, now - 120))
+        assert status_of(trial) == "stalled"
+        os.utime(tmp_path / FILE, (1e9, 1e9))
+        trial.steps()
+        assert status_of(trial) == "ended"
+
+
+def test_wall_times_are_shown_as_times(tmp_path: Path) -> None:
+    at = datetime(2026, 11, 22, 12, 30, 15, 250_000).timestamp()
+    content = b"".join(_core.scalar_record("loss", step, at + step, 1.0) for step in range(2))
+    log(tmp_path, content)
+    with create_trial(tmp_path) as trial:
+        table = trial.scalars("loss")
+        assert "2026-11-22 12:30:15.250" in repr(table)
+        assert "<td>2026-11-22 12:30:16.250</td>" in table._repr_html_()
+        assert table["wall_time"].tolist() == [at, at + 1]
 
 
 def encoded(pixels: np.ndarray, kind: str, **options: object) -> bytes:
