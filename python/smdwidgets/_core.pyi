@@ -777,6 +777,130 @@ def combine_statistics(
     (3, 4.0, 9.0)
     """
 
+@final
+class StatisticsWriter:
+    """Write the statistics of one worker's tensors: `statistics/<worker>/<segment>.arrows` and its companions.
+
+    Every writer begins a new segment; no file is created before the first flush. Rows are written after `steps` steps, at
+    about `size` bytes, or `seconds` after the first of them was appended, whichever is first; and by `flush` and `close`.
+    A segment ends at `segment` bytes. Thread-safe. After a failed write (such as on a full disk), rows stay pending until
+    there are 16 times `size` bytes; then they are discarded and counted in `lost`. A forked process leaves files and
+    pending rows to its parent and begins a segment of its own.
+
+    >>> import tempfile
+    >>> with StatisticsWriter(run := tempfile.mkdtemp()) as writer:
+    ...     weight = writer.add("fc.weight", "float32", (2, 2), "weights")
+    ...     writer.append(0, [weight], statistics_of([np.ones((2, 2), np.float32)]))
+    """
+
+    def __new__(
+        cls,
+        root: str | PathLike[str],
+        worker: str = "worker_0",
+        *,
+        steps: int = 64,
+        size: int = 262_144,
+        seconds: float = 2.0,
+        segment: int = 67_108_864,
+        fsync: bool = False,
+    ) -> Self: ...
+    def add(
+        self, name: str, dtype: str = "", shape: Sequence[int] = (), collection: str = "", order: int | None = None
+    ) -> int:
+        """Return the number of a tensor. The other arguments describe it when it is new."""
+
+    def append(
+        self,
+        step: int,
+        tensors: Sequence[int],
+        columns: dict[str, NDArray[Any]],
+        mode: int = 4,
+        mode_step: int | None = None,
+        flags: Sequence[int] | None = None,
+    ) -> None:
+        """Append statistics of a step, one row per tensor, and write what is due.
+
+        `columns` are those of `statistics_of`. Flags state why numbers are NaN: 1 absent, 2 skipped, 4 sampled, 8 failed.
+        """
+
+    def flush(self) -> None:
+        """Write pending rows."""
+
+    def seconds_until_flush(self) -> float | None:
+        """Return when pending rows should be flushed, or None if there are none."""
+
+    def close(self) -> None:
+        """Write pending rows and end the segment. Repeated calls do nothing."""
+
+    @property
+    def path(self) -> Any:
+        """The path of the current segment, or None before the first flush."""
+
+    @property
+    def written(self) -> int:
+        """Bytes written."""
+
+    @property
+    def pending(self) -> int:
+        """Rows that are not written yet."""
+
+    @property
+    def lost(self) -> int:
+        """Rows that were discarded because they could not be written."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, class_: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+@final
+class StatisticsReader:
+    """Read the statistics of a run, also while it grows. Thread-safe; never writes.
+
+    >>> reader = StatisticsReader()
+    >>> reader.refresh(Files("."), []), reader.workers()
+    (False, [])
+    """
+
+    def __new__(cls) -> Self: ...
+    def refresh(self, files: Files | Fetched, keys: Sequence[str]) -> bool:
+        """Read what is new, given the keys of all files under `statistics/`; return whether there was anything."""
+
+    def workers(self) -> list[str]:
+        """Return the workers with statistics, by their names in files."""
+
+    def names(self) -> list[tuple[str, str, tuple[int, ...], str, int | None]]:
+        """Return (name, dtype, shape, collection, order) of each tensor."""
+
+    def size(self) -> tuple[int, int, int]:
+        """Return the numbers of batches, rows and bytes."""
+
+    def read(
+        self,
+        files: Files | Fetched,
+        names: Sequence[str] | None = None,
+        steps: Sequence[int] | None = None,
+        workers: Sequence[str] | None = None,
+        mode: int | None = None,
+    ) -> dict[str, Any]:
+        """Read rows as columns: name, step, mode (number), mode_step, worker, flags, and those of `statistics_of`.
+
+        Rows are sorted by name (in the order of the file), step and worker. Where a step was written again, the later row
+        counts. `error` is a list with an exception per batch that cannot be read.
+        """
+
+    def dropped(self, files: Files | Fetched) -> list[tuple[str, int, bool]]:
+        """Return (key, bytes, whether a later segment follows) of streams with bytes after the last complete batch.
+
+        In the last segment of a worker that is still running, they may be a batch that is being written.
+        """
+
+    def problems(self) -> list[tuple[str, str]]:
+        """Return (key, reason) of each segment that cannot be read."""
+
+    def verify(self, files: Files | Fetched) -> list[BaseException]:
+        """Check every batch and return the errors."""
+
 # ---------------------------------------------------------------- pictures
 
 _Cut: TypeAlias = tuple[int, int] | None

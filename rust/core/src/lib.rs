@@ -24,6 +24,7 @@ pub mod reduce;
 pub mod simd;
 pub mod source;
 pub mod statistics;
+pub mod statistics_file;
 pub mod step;
 pub mod sweep;
 pub mod tensor;

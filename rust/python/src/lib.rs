@@ -20,6 +20,7 @@ mod recent;
 mod records;
 mod reduce;
 mod statistics;
+mod statistics_file;
 mod sweep;
 mod writer;
 
@@ -63,6 +64,8 @@ mod _core {
     use super::reduce::{reduce, reduction, stats};
     #[pymodule_export]
     use super::statistics::{combine_statistics, statistics_of, tensor_statistics};
+    #[pymodule_export]
+    use super::statistics_file::{StatisticsReader, StatisticsWriter};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -137,14 +137,14 @@ fn array<'py>(py: Python<'py>, dtype: DType, shape: &[u64], bytes: &[u8]) -> PyR
     numpy::own(py, dtype, shape, bytes.to_vec(), 0)
 }
 
-fn ints<'py>(py: Python<'py>, numbers: impl ExactSizeIterator<Item = i64>) -> PyResult<Bound<'py, PyAny>> {
+pub fn ints<'py>(py: Python<'py>, numbers: impl ExactSizeIterator<Item = i64>) -> PyResult<Bound<'py, PyAny>> {
     let count = numbers.len() as u64;
     let bytes: Vec<u8> = numbers.flat_map(i64::to_le_bytes).collect();
     array(py, DType::I64, &[count], &bytes)
 }
 
 /// Creates an array of str objects, one per distinct key.
-fn texts<'py, K: std::hash::Hash + Eq>(
+pub fn texts<'py, K: std::hash::Hash + Eq>(
     py: Python<'py>,
     keys: impl ExactSizeIterator<Item = K>,
     text: impl Fn(&K) -> String,

@@ -1,0 +1,376 @@
+//! The reader of statistics files, also while they grow. It never writes, and checks everything it reads.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use zstd::bulk::Decompressor;
+
+use super::arrow::is_schema;
+use super::{COMMIT_SIZE, Commit, DIRECTORY, END_OF_STREAM, MAX_BLOCK, MAX_ROWS, Name, Row, decode_batch};
+use crate::crc::crc32c;
+use crate::error::{Error, Location, Result};
+use crate::source::{Blob, Source};
+use crate::step::{Mode, Step};
+
+/// Limit on the size of a schema message.
+const MAX_SCHEMA: u64 = 64 << 10;
+/// Commit records read at once.
+const COMMITS_AT_ONCE: u64 = 1 << 16;
+
+/// The known part of a segment.
+#[derive(Default)]
+struct Segment {
+    commits: Vec<Commit>,
+    names: HashMap<u32, Name>,
+    /// Bytes of the names file that were read.
+    named: u64,
+    /// Why the segment cannot be read.
+    problem: Option<String>,
+}
+
+impl Segment {
+    /// The end of the last complete batch.
+    fn end(&self) -> u64 {
+        self.commits.last().map_or(0, |last| last.offset + u64::from(last.length))
+    }
+}
+
+/// The key of a segment without extension, by worker and number.
+fn stem(worker: &str, number: u64) -> String {
+    format!("{DIRECTORY}/{worker}/{number:06}")
+}
+
+/// Worker and number of a commit file.
+fn parse_key(key: &str) -> Option<(&str, u64)> {
+    let (worker, file) = key.strip_prefix(DIRECTORY)?.strip_prefix('/')?.split_once('/')?;
+    let number = file.strip_suffix(".commit")?.parse().ok()?;
+    (stem(worker, number) + ".commit" == key).then_some((worker, number))
+}
+
+/// What is read of the statistics.
+#[derive(Default)]
+pub struct Selection<'s> {
+    /// Names of tensors; all by default.
+    pub names: Option<HashSet<&'s str>>,
+    /// Global steps; all by default.
+    pub steps: Option<BTreeSet<Step>>,
+    /// Workers; all by default.
+    pub workers: Option<HashSet<&'s str>>,
+    /// The mode; all by default.
+    pub mode: Option<Mode>,
+}
+
+/// Rows that were read, one per tensor, step and worker, in this order.
+#[derive(Default)]
+pub struct Found {
+    /// The names of tensors.
+    pub names: Vec<String>,
+    /// The names of workers.
+    pub workers: Vec<String>,
+    /// Rows, each with the index of its name and worker.
+    pub rows: Vec<(u32, u32, Row)>,
+    /// Batches that cannot be read.
+    pub failed: Vec<Error>,
+}
+
+/// The end of a segment that is not complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dropped {
+    /// The stream's key.
+    pub key: String,
+    /// Bytes of the stream after the last complete batch.
+    pub bytes: u64,
+    /// Whether the worker has a later segment, so that this one does not grow.
+    pub superseded: bool,
+}
+
+/// Reads the statistics of a run, and what is new in each [`Reader::refresh`].
+#[derive(Default)]
+pub struct Reader {
+    workers: BTreeMap<String, BTreeMap<u64, Segment>>,
+}
+
+impl Reader {
+    /// A reader that knows nothing yet.
+    pub fn new() -> Reader {
+        Reader::default()
+    }
+
+    /// Reads new commit records and names, given the keys of the run's statistics. Returns whether there were any.
+    pub fn refresh<'k>(&mut self, source: &dyn Source, keys: impl IntoIterator<Item = &'k str>) -> Result<bool> {
+        let listed: BTreeSet<(&str, u64)> = keys.into_iter().filter_map(parse_key).collect();
+        let count = |reader: &Reader| reader.workers.values().map(BTreeMap::len).sum::<usize>();
+        let before = count(self);
+        for (worker, segments) in &mut self.workers {
+            segments.retain(|number, _| listed.contains(&(worker.as_str(), *number)));
+        }
+        let mut is_new = count(self) != before;
+        for (worker, number) in listed {
+            let segment = self.workers.entry(worker.to_owned()).or_default().entry(number).or_default();
+            is_new |= segment.refresh(source, &stem(worker, number))?;
+        }
+        self.workers.retain(|_, segments| !segments.is_empty());
+        Ok(is_new)
+    }
+
+    /// The workers, by their names in files.
+    pub fn workers(&self) -> Vec<String> {
+        let has_rows = |segments: &BTreeMap<u64, Segment>| segments.values().any(|segment| !segment.commits.is_empty());
+        self.workers.iter().filter(|(_, segments)| has_rows(segments)).map(|(worker, _)| worker.clone()).collect()
+    }
+
+    /// The tensors, in the order in which the workers added them.
+    pub fn names(&self) -> Vec<&Name> {
+        let mut known = HashSet::new();
+        let mut found = Vec::new();
+        for segment in self.workers.values().flat_map(BTreeMap::values) {
+            let mut all: Vec<&Name> = segment.names.values().collect();
+            all.sort_by_key(|name| name.id);
+            found.extend(all.into_iter().filter(|name| known.insert(name.name.as_str())));
+        }
+        found
+    }
+
+    /// Number of batches, of rows, and of bytes in complete batches.
+    pub fn size(&self) -> (u64, u64, u64) {
+        let commits = || self.workers.values().flat_map(BTreeMap::values).flat_map(|segment| &segment.commits);
+        let sum = |of: fn(&Commit) -> u32| commits().map(|commit| u64::from(of(commit))).sum();
+        (commits().count() as u64, sum(|commit| commit.rows), sum(|commit| commit.length))
+    }
+
+    /// Why segments cannot be read.
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let each = self.workers.iter().flat_map(|(worker, segments)| segments.iter().map(move |one| (worker, one)));
+        each.filter_map(|(worker, (number, segment))| {
+            Some((stem(worker, *number) + ".arrows", segment.problem.clone()?))
+        })
+        .collect()
+    }
+
+    /// The ends of segments that are not complete: of a batch that is being written, or of a process that was killed.
+    pub fn dropped(&self, source: &dyn Source) -> Result<Vec<Dropped>> {
+        let mut found = Vec::new();
+        for (worker, segments) in &self.workers {
+            let last = segments.keys().next_back();
+            for (number, segment) in segments.iter().filter(|(_, segment)| segment.problem.is_none()) {
+                let key = stem(worker, *number) + ".arrows";
+                let Some(bytes) = tail(source, &key, segment.end())? else { continue };
+                if bytes > 0 {
+                    found.push(Dropped { key, bytes, superseded: last != Some(number) });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads the selected rows. Where a step was written again, the later row counts.
+    pub fn read(&self, source: &dyn Source, selection: &Selection<'_>) -> Result<Found> {
+        let mut found = Found::default();
+        let mut names: HashMap<String, u32> = HashMap::new();
+        let ends = selection.steps.as_ref().map(|steps| {
+            let end = |step: Option<&Step>| step.map_or(0, |step| u64::try_from(*step).unwrap_or(0));
+            (end(steps.first()), end(steps.last()))
+        });
+        for (worker, segments) in &self.workers {
+            if selection.workers.as_ref().is_some_and(|workers| !workers.contains(worker.as_str())) {
+                continue;
+            }
+            let worker_number = found.workers.len() as u32;
+            found.workers.push(worker.clone());
+            for (number, segment) in segments {
+                let key = stem(worker, *number) + ".arrows";
+                // The selected tensors of the segment, by number.
+                let mut wanted: HashMap<u32, u32> = HashMap::new();
+                let selected =
+                    |name: &Name| selection.names.as_ref().is_none_or(|names| names.contains(name.name.as_str()));
+                let mut all: Vec<&Name> = segment.names.values().filter(|name| selected(name)).collect();
+                all.sort_by_key(|name| name.id);
+                for name in all {
+                    let next = names.len() as u32;
+                    let at = *names.entry(name.name.clone()).or_insert(next);
+                    wanted.insert(name.id, at);
+                }
+                let commits = segment
+                    .commits
+                    .iter()
+                    .filter(|commit| ends.is_none_or(|(first, last)| commit.overlaps(first, last)));
+                each_batch(source, &key, commits, &mut |_, rows| match rows {
+                    Err(error) => found.failed.push(error),
+                    Ok(rows) => found.rows.extend(rows.into_iter().filter_map(|row| {
+                        let is_selected = selection.steps.as_ref().is_none_or(|steps| steps.contains(&row.step))
+                            && selection.mode.is_none_or(|mode| row.mode == mode);
+                        let name = wanted.get(&row.tensor).filter(|_| is_selected)?;
+                        Some((*name, worker_number, row))
+                    })),
+                })?;
+            }
+        }
+        found.names = vec![String::new(); names.len()];
+        names.into_iter().for_each(|(name, at)| found.names[at as usize] = name);
+        let key = |(name, worker, row): &(u32, u32, Row)| (*name, row.step, *worker);
+        found.rows.sort_by_key(key);
+        // Of equal keys, the last one counts; `dedup` keeps the first.
+        found.rows.dedup_by(|later, kept| {
+            let same = key(later) == key(kept);
+            if same {
+                *kept = *later;
+            }
+            same
+        });
+        Ok(found)
+    }
+
+    /// Checks every batch: its checksum, its content, and that its tensors have names. Returns the errors.
+    pub fn verify(&self, source: &dyn Source) -> Result<Vec<Error>> {
+        let mut errors = Vec::new();
+        for (worker, segments) in &self.workers {
+            for (number, segment) in segments {
+                let key = stem(worker, *number) + ".arrows";
+                each_batch(source, &key, segment.commits.iter(), &mut |commit, rows| match rows {
+                    Err(error) => errors.push(error),
+                    Ok(rows) => {
+                        let location = Location::new(key.as_str(), commit.offset);
+                        let outside =
+                            |row: &&Row| !u64::try_from(row.step).is_ok_and(|step| commit.overlaps(step, step));
+                        if let Some(row) = rows.iter().find(|row| !segment.names.contains_key(&row.tensor)) {
+                            let what = format!("tensor {} has no name", row.tensor);
+                            errors.push(Error::Corrupt { location, what });
+                        } else if let Some(row) = rows.iter().find(outside) {
+                            let what = format!("step {} is outside the steps of its commit record", row.step);
+                            errors.push(Error::Corrupt { location, what });
+                        }
+                    }
+                })?;
+            }
+        }
+        Ok(errors)
+    }
+}
+
+impl Segment {
+    fn refresh(&mut self, source: &dyn Source, stem: &str) -> Result<bool> {
+        if self.problem.is_some() {
+            return Ok(false);
+        }
+        let known = self.commits.len();
+        let commits = open(source, &format!("{stem}.commit"))?;
+        let mut buffer = Vec::new();
+        while let Some(commits) = &commits {
+            let at = (self.commits.len() * COMMIT_SIZE) as u64;
+            let count = commits.read_at(at, COMMITS_AT_ONCE * COMMIT_SIZE as u64, &mut buffer)?;
+            let (records, _) = buffer[..count].as_chunks::<COMMIT_SIZE>();
+            let added = records.iter().map_while(Commit::decode).map_while(|commit| self.accept(commit)).count();
+            // A record that is not valid may be one that is being written: it is read again next time.
+            if (added as u64) < COMMITS_AT_ONCE {
+                break;
+            }
+        }
+        if known == 0
+            && let Some(first) = self.commits.first()
+        {
+            let stream = open(source, &format!("{stem}.arrows"))?;
+            let mut buffer = Vec::new();
+            let count = stream.map_or(Ok(0), |stream| stream.read_at(0, first.offset.min(MAX_SCHEMA), &mut buffer))?;
+            if !is_schema(&buffer[..count]) {
+                self.problem = Some("the stream has another schema than version 1".into());
+                self.commits.clear();
+                return Ok(true);
+            }
+        }
+        if self.commits.len() > known {
+            self.read_names(source, stem)?;
+        }
+        Ok(self.commits.len() > known)
+    }
+
+    /// Adds a commit record that continues the segment.
+    fn accept(&mut self, commit: Commit) -> Option<()> {
+        let continues = if self.commits.is_empty() {
+            (1..=MAX_SCHEMA).contains(&commit.offset)
+        } else {
+            commit.offset == self.end()
+        };
+        let is_bounded = u64::from(commit.length) <= MAX_BLOCK && commit.rows as usize <= MAX_ROWS;
+        (continues && is_bounded).then(|| self.commits.push(commit))
+    }
+
+    fn read_names(&mut self, source: &dyn Source, stem: &str) -> Result<()> {
+        let end = self.commits.last().map_or(0, |last| u64::from(last.names_length));
+        let Some(file) = open(source, &format!("{stem}.names.jsonl"))?.filter(|_| end > self.named) else {
+            return Ok(());
+        };
+        let mut buffer = Vec::new();
+        let count = file.read_at(self.named, end - self.named, &mut buffer)?;
+        let complete = buffer[..count].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        for line in buffer[..complete].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            if let Some(name) = Name::of_line(line) {
+                self.names.entry(name.id).or_insert(name);
+            }
+        }
+        self.named += complete as u64;
+        Ok(())
+    }
+}
+
+/// Opens a file; `None` if it does not exist.
+fn open(source: &dyn Source, key: &str) -> Result<Option<Box<dyn Blob>>> {
+    match source.open(key) {
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// Reads batches and calls `each` with the rows or the error of each.
+fn each_batch<'c>(
+    source: &dyn Source,
+    key: &str,
+    commits: impl Iterator<Item = &'c Commit>,
+    each: &mut dyn FnMut(&Commit, Result<Vec<Row>>),
+) -> Result<()> {
+    let mut commits = commits.peekable();
+    if commits.peek().is_none() {
+        return Ok(());
+    }
+    let Some(stream) = open(source, key)? else { return Ok(()) };
+    let mut decompressor = Decompressor::new().map_err(|error| Error::Invalid(format!("cannot use zstd: {error}")))?;
+    let mut buffer = Vec::new();
+    for commit in commits {
+        let count = stream.read_at(commit.offset, commit.length.into(), &mut buffer)?;
+        let rows = batch(&buffer[..count], commit, &mut decompressor);
+        each(commit, rows.map_err(|error| error.within(key, commit.offset)));
+    }
+    Ok(())
+}
+
+fn batch(bytes: &[u8], commit: &Commit, decompressor: &mut Decompressor<'_>) -> Result<Vec<Row>> {
+    let location = Location::memory(0);
+    if bytes.len() < commit.length as usize {
+        return Err(Error::Truncated { location, needed: commit.length.into(), found: bytes.len() as u64 });
+    }
+    let crc = crc32c(bytes);
+    if crc != commit.crc {
+        let what = format!("batch checksum mismatch: stored {:#010x}, computed {crc:#010x}", commit.crc);
+        return Err(Error::Corrupt { location, what });
+    }
+    let rows = decode_batch(bytes, decompressor)?;
+    if rows.len() != commit.rows as usize {
+        let what = format!("{} rows in a batch of {}", rows.len(), commit.rows);
+        return Err(Error::Corrupt { location, what });
+    }
+    Ok(rows)
+}
+
+/// Bytes of a stream after its last complete batch, without an end mark; `None` if the file does not exist.
+fn tail(source: &dyn Source, key: &str, end: u64) -> Result<Option<u64>> {
+    let Some(stream) = open(source, key)? else { return Ok(None) };
+    let (mut at, mut buffer) = (end, Vec::new());
+    loop {
+        let count = stream.read_at(at, 1 << 20, &mut buffer)?;
+        if at == end && buffer[..count] == END_OF_STREAM {
+            return Ok(Some(0));
+        }
+        if count == 0 {
+            return Ok(Some(at - end));
+        }
+        at += count as u64;
+    }
+}

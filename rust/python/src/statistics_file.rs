@@ -1,0 +1,270 @@
+//! Bindings of statistics files.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use smdwidgets_core::error::{Error, Result};
+use smdwidgets_core::statistics_file::{self as core, Limits, Name, Row, Selection};
+use smdwidgets_core::step::Step;
+use smdwidgets_core::tensor::DType;
+
+use crate::errors::to_python;
+use crate::modes::{filter_of, mode_of};
+use crate::numpy;
+use crate::statistics;
+use crate::sweep::{RecordSource, ints, texts};
+
+/// Writes the statistics of one worker's tensors.
+#[pyclass(frozen, module = "smdwidgets._core")]
+pub struct StatisticsWriter(Mutex<Option<core::StatisticsWriter>>);
+
+impl StatisticsWriter {
+    /// Runs `work` on the open writer without the GIL, since it waits for the disk or for another thread.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut core::StatisticsWriter) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| {
+            let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.as_mut().map(work)
+        })
+        .ok_or_else(|| PyValueError::new_err("the statistics file is closed"))?
+        .map_err(|error| to_python(py, &error))
+    }
+}
+
+#[pymethods]
+impl StatisticsWriter {
+    #[new]
+    #[pyo3(signature = (root, worker = "worker_0", *, steps = 64, size = 256 << 10, seconds = 2.0, segment = 64 << 20,
+                        fsync = false))]
+    fn new(
+        py: Python<'_>,
+        root: PathBuf,
+        worker: &str,
+        steps: usize,
+        size: usize,
+        seconds: f64,
+        segment: u64,
+        fsync: bool,
+    ) -> PyResult<Self> {
+        let time = Duration::try_from_secs_f64(seconds)
+            .map_err(|error| PyValueError::new_err(format!("invalid seconds {seconds}: {error}")))?;
+        let limits = Limits { steps, bytes: size, time, segment };
+        let writer = core::StatisticsWriter::new(&root, worker, limits, fsync);
+        Ok(StatisticsWriter(Mutex::new(Some(writer.map_err(|error| to_python(py, &error))?))))
+    }
+
+    #[pyo3(signature = (name, dtype = "", shape = Vec::new(), collection = "", order = None))]
+    fn add(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        dtype: &str,
+        shape: Vec<u64>,
+        collection: &str,
+        order: Option<u64>,
+    ) -> PyResult<u32> {
+        self.with(py, |writer| {
+            Ok(writer.add(name, |id| Name {
+                id,
+                name: name.into(),
+                dtype: dtype.into(),
+                shape,
+                collection: collection.into(),
+                order,
+            }))
+        })
+    }
+
+    #[pyo3(signature = (step, tensors, columns, mode = 4, mode_step = None, flags = None))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        step: Step,
+        tensors: Vec<u32>,
+        columns: &Bound<'_, PyDict>,
+        mode: i64,
+        mode_step: Option<Step>,
+        flags: Option<Vec<u16>>,
+    ) -> PyResult<()> {
+        let (mode, rows) = (mode_of(mode)?, statistics::rows(columns)?);
+        for (what, given) in [("columns", rows.len()), ("flags", flags.as_ref().map_or(tensors.len(), Vec::len))] {
+            if given != tensors.len() {
+                let message = format!("{what} have {given} rows for {} tensors", tensors.len());
+                return Err(PyValueError::new_err(message));
+            }
+        }
+        let row = |(at, statistics)| Row {
+            step,
+            mode,
+            mode_step: mode_step.unwrap_or(step),
+            tensor: tensors[at],
+            flags: flags.as_ref().map_or(0, |flags| flags[at]),
+            statistics,
+        };
+        self.with(py, |writer| writer.append(step, rows.into_iter().enumerate().map(row)))
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, core::StatisticsWriter::flush)
+    }
+
+    fn seconds_until_flush(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        self.with(py, |writer| Ok(writer.seconds_until_flush()))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // After an error the writer is still open, so that closing can be repeated.
+            writer.as_mut().map_or(Ok(()), core::StatisticsWriter::close)?;
+            *writer = None;
+            Ok(())
+        })
+        .map_err(|error: Error| to_python(py, &error))
+    }
+
+    #[getter]
+    fn path(&self, py: Python<'_>) -> PyResult<Option<PathBuf>> {
+        self.with(py, |writer| Ok(writer.path().map(PathBuf::from)))
+    }
+
+    #[getter]
+    fn written(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |writer| Ok(writer.written()))
+    }
+
+    #[getter]
+    fn pending(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |writer| Ok(writer.pending()))
+    }
+
+    #[getter]
+    fn lost(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |writer| Ok(writer.lost()))
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (class_, error, traceback, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        class_: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let _ = (class_, error, traceback);
+        self.close(py)
+    }
+}
+
+/// Reads the statistics of a run.
+#[pyclass(frozen, module = "smdwidgets._core")]
+#[derive(Default)]
+pub struct StatisticsReader(RwLock<core::Reader>);
+
+#[pymethods]
+impl StatisticsReader {
+    #[new]
+    fn new() -> StatisticsReader {
+        StatisticsReader::default()
+    }
+
+    fn refresh(&self, py: Python<'_>, files: &Bound<'_, PyAny>, keys: Vec<String>) -> PyResult<bool> {
+        let source = RecordSource::of(files)?;
+        py.detach(|| self.0.write().refresh(source.as_dyn(), keys.iter().map(String::as_str)))
+            .map_err(|error| to_python(py, &error))
+    }
+
+    fn workers(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.0.read().workers())
+    }
+
+    /// (name, dtype, shape, collection, order) of each tensor.
+    fn names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let names: Vec<Name> = py.detach(|| self.0.read().names().into_iter().cloned().collect());
+        let list = PyList::empty(py);
+        for Name { name, dtype, shape, collection, order, .. } in names {
+            list.append((name, dtype, PyTuple::new(py, shape)?, collection, order))?;
+        }
+        Ok(list)
+    }
+
+    /// Numbers of batches, rows and bytes.
+    fn size(&self, py: Python<'_>) -> (u64, u64, u64) {
+        py.detach(|| self.0.read().size())
+    }
+
+    #[pyo3(signature = (files, names = None, steps = None, workers = None, mode = None))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        files: &Bound<'py, PyAny>,
+        names: Option<Vec<String>>,
+        steps: Option<Vec<Step>>,
+        workers: Option<Vec<String>>,
+        mode: Option<i64>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (source, mode) = (RecordSource::of(files)?, filter_of(mode)?);
+        fn set(given: Option<&Vec<String>>) -> Option<HashSet<&str>> {
+            given.map(|given| given.iter().map(String::as_str).collect())
+        }
+        let found = py
+            .detach(|| {
+                let selection = Selection {
+                    names: set(names.as_ref()),
+                    steps: steps.map(BTreeSet::from_iter),
+                    workers: set(workers.as_ref()),
+                    mode,
+                };
+                self.0.read().read(source.as_dyn(), &selection)
+            })
+            .map_err(|error| to_python(py, &error))?;
+        let rows = &found.rows;
+        let all: Vec<_> = rows.iter().map(|(_, _, row)| row.statistics).collect();
+        let table = PyDict::new(py);
+        table.set_item("name", texts(py, rows.iter().map(|row| row.0), |at| found.names[*at as usize].clone())?)?;
+        table.set_item("step", ints(py, rows.iter().map(|(_, _, row)| row.step))?)?;
+        table.set_item("mode", ints(py, rows.iter().map(|(_, _, row)| row.mode.number().into()))?)?;
+        table.set_item("mode_step", ints(py, rows.iter().map(|(_, _, row)| row.mode_step))?)?;
+        table.set_item("worker", texts(py, rows.iter().map(|row| row.1), |at| found.workers[*at as usize].clone())?)?;
+        let flags = rows.iter().map(|(_, _, row)| row.flags.to_le_bytes());
+        table.set_item("flags", numpy::column(py, DType::U16, flags)?)?;
+        table.update(statistics::columns(py, &all)?.as_mapping())?;
+        table.set_item("error", errors(py, &found.failed)?)?;
+        Ok(table)
+    }
+
+    /// (key, bytes, whether a later segment follows) of each segment with bytes after its last complete batch.
+    fn dropped(&self, py: Python<'_>, files: &Bound<'_, PyAny>) -> PyResult<Vec<(String, u64, bool)>> {
+        let source = RecordSource::of(files)?;
+        let found = py.detach(|| self.0.read().dropped(source.as_dyn())).map_err(|error| to_python(py, &error))?;
+        Ok(found.into_iter().map(|one| (one.key, one.bytes, one.superseded)).collect())
+    }
+
+    /// (key, reason) of each segment that cannot be read.
+    fn problems(&self, py: Python<'_>) -> Vec<(String, String)> {
+        py.detach(|| self.0.read().problems())
+    }
+
+    fn verify<'py>(&self, py: Python<'py>, files: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let source = RecordSource::of(files)?;
+        let found = py.detach(|| self.0.read().verify(source.as_dyn())).map_err(|error| to_python(py, &error))?;
+        errors(py, &found)
+    }
+}
+
+fn errors<'py>(py: Python<'py>, errors: &[Error]) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, errors.iter().map(|error| to_python(py, error).into_value(py)))
+}
