@@ -26,7 +26,7 @@ from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
 
-__all__ = ["DTYPES", "Slab", "Staging", "TensorCopy", "as_array", "copy_tensor"]
+__all__ = ["DTYPES", "SLAB", "Slab", "Staging", "TensorCopy", "as_array", "copy_tensor"]
 
 #: Names of the element types that the format supports.
 DTYPES = frozenset(
@@ -50,7 +50,7 @@ DTYPES = frozenset(
     ]
 )
 #: Slab size in bytes: large enough for the operating system to use huge pages, which copy faster.
-_SLAB = 8 << 20
+SLAB = 8 << 20
 #: Tensors larger than half a slab get a separate slab, whose size is a multiple of this.
 _OWN = 1 << 20
 #: Arrays of this size in bytes are copied past the processor's caches.
@@ -116,7 +116,7 @@ class Staging:
         size = dtype.itemsize * prod(shape)
         with self._lock:
             slab = self._open
-            if slab is None or slab.used + size > _SLAB:
+            if slab is None or slab.used + size > SLAB:
                 slab = self._next(size)
             at = slab.used
             slab.used = at + size + -size % _ALIGN
@@ -154,8 +154,8 @@ class Staging:
             self._limit = 0
 
     def _next(self, size: int) -> Slab:
-        own = size > _SLAB // 2
-        wanted = -(-size // _OWN) * _OWN if own else _SLAB
+        own = size > SLAB // 2
+        wanted = -(-size // _OWN) * _OWN if own else SLAB
         # Accept slabs up to twice the size, so that tensors whose sizes vary between steps can reuse them.
         fitting = min((found for found in self._free if wanted <= found <= 2 * wanted), default=None)
         if fitting is None:

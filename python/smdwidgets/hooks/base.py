@@ -7,6 +7,7 @@ Each layer of it adds one idea to the layer below:
 * :mod:`~smdwidgets.hooks.configured_hook`: arguments, run directory, collections;
 * :mod:`~smdwidgets.hooks.saving_hook`: copies tensors and queues them for the writer's thread;
 * :mod:`~smdwidgets.hooks.step_hook`: counts steps and decides what is saved at each;
+* :mod:`~smdwidgets.hooks.incident_hook`: keeps the last steps in memory and writes them when something breaks;
 * this module: opens and closes the run.
 """
 
@@ -25,8 +26,9 @@ from smdwidgets.config import ReductionConfig
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.hooks import process
 from smdwidgets.hooks.guarded_hook import guarded
+from smdwidgets.hooks.incident_hook import IncidentHook
 from smdwidgets.hooks.run_dir import DirectoryInUse, RunDirectory
-from smdwidgets.hooks.step_hook import StepHook
+from smdwidgets.hooks.source_rules import SourceRule
 from smdwidgets.run_end import RunEnd
 
 __all__ = ["Hook", "current_hook", "guarded", "set_current_hook"]
@@ -47,7 +49,7 @@ def set_current_hook(hook: Hook | None) -> None:
     _current = hook
 
 
-class Hook(StepHook):
+class Hook(IncidentHook):
     """Save tensors of a training. The base class of every framework's hook.
 
     Args:
@@ -67,6 +69,10 @@ class Hook(StepHook):
         overwrite: delete the run in ``out_dir``.
         resume: True: continue after the last step of the run in ``out_dir``. A number: delete the steps from this number
             on, and continue with it.
+        recorder_bytes: maximum number of bytes of the last steps that stay in memory, to be written when something breaks.
+            0: no flight recorder.
+        rules: rules that are evaluated on the statistics of every step: a `Threshold`, or functions of (step, statistics)
+            that return a message if they fire.
         queue_bytes: maximum number of queued bytes before the training waits for the disk.
         flush_seconds: maximum age of a complete step in the queue, in seconds, before the training waits for the disk. A
             killed process loses at most the steps of this time. Does not apply to a run on S3.
@@ -88,6 +94,8 @@ class Hook(StepHook):
         *,
         overwrite: bool = False,
         resume: bool | int = False,
+        recorder_bytes: int = 512 << 20,
+        rules: Iterable[SourceRule] = (),
         queue_bytes: int = 1 << 30,
         flush_seconds: float = 1.0,
         fsync: bool = False,
@@ -95,6 +103,8 @@ class Hook(StepHook):
         if not (isinstance(flush_seconds, int | float) and flush_seconds > 0):
             raise SMDebugValueError(f"flush_seconds must be a positive number, got {shown(flush_seconds)}.")
         super().__init__(
+            recorder_bytes,
+            rules,
             queue_bytes,
             flush_seconds,
             out_dir,
@@ -134,6 +144,7 @@ class Hook(StepHook):
         self._write_queue.open(
             directory.path, self.worker, self.tensorboard_dir, fsync, send, directory.touch, directory.lost
         )
+        self._start_recorder()
 
     def _save_shards(self, workers: int) -> None:
         """Save this worker's shards of sharded tensors.
@@ -189,6 +200,8 @@ class Hook(StepHook):
             self._detach,
             self._save_leftovers,
             self._end_step,
+            functools.partial(self._dump_at_end, end),
+            self._stop_recorder,
             functools.partial(self._report_missing, end),
             functools.partial(self._export, last=True),
             self._write_queue.close,
@@ -210,6 +223,7 @@ class Hook(StepHook):
         if self._alive():
             self._export()
             self._write_queue.publish()
+            self._dump_at_end(end)
             self._write_queue.wait()
             self.run_dir.mark_end(end)
             self._end_marked = True

@@ -15,6 +15,7 @@ from typing import Any
 
 from smdwidgets import _core
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
+from smdwidgets.incident import INCIDENTS_PREFIX
 from smdwidgets.run_end import END_FILE, RunEnd
 from smdwidgets.storage.s3 import Connection
 
@@ -40,13 +41,14 @@ class Bucket:
     def keys_of(self, worker: str | None) -> list[str]:
         """Return the keys of an earlier run, of one worker or of all workers."""
         found: list[str] = []
-        for prefix in (COLLECTIONS_PREFIX + "/", "events/", "index/"):
+        for prefix in (COLLECTIONS_PREFIX + "/", "events/", f"{INCIDENTS_PREFIX}/", "index/"):
             keys = self._storage.list(prefix)
             if worker is None:
                 found += keys
             else:
                 ends = (f"_{worker}.json", f"_{worker}.tfevents", f"/{worker}_collections.json")
-                found += [key for key in keys if key.endswith(ends)]
+                mine = f"{INCIDENTS_PREFIX}/{_core.worker_file_name(worker)}/"
+                found += [key for key in keys if key.endswith(ends) or key.startswith(mine)]
         return found
 
     def delete(self, keys: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from smdwidgets.config import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.hooks.frameworks import del_hook, set_hook
+from smdwidgets.hooks.source_rules import Threshold
 from smdwidgets.modes import ModeKeys, modes
 from smdwidgets.trials import create_trial
 
@@ -11,6 +12,7 @@ __all__ = [
     "ReductionConfig",
     "SaveConfig",
     "SaveConfigMode",
+    "Threshold",
     "create_trial",
     "del_hook",
     "modes",

@@ -7,6 +7,8 @@ closed. At the end of the process every open hook is closed, however the process
 * end of a ``multiprocessing`` child, which skips ``atexit``: a finalizer of ``multiprocessing``;
 * SIGTERM and SIGHUP: a signal handler, where the process has no other handler. A handler that the script had installed before
   is called after the hooks are flushed; one that it installs later replaces ours;
+* SIGUSR1: nothing ends; the flight recorders write their steps. Outside SLURM, where the signal announces the end of the time
+  limit to libraries that handle it only if nothing else does;
 * ``os._exit``, SIGKILL: nothing can run. The writer's thread bounds what is lost (``flush_seconds``).
 
 A forked child has no open hooks: it never writes to its parent's run.
@@ -30,7 +32,9 @@ __all__ = ["Gate", "close_all", "closed", "open_hooks", "opened"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
-_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_ENDS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+#: The signal that asks the flight recorders for their steps.
+_DUMP = getattr(signal, "SIGUSR1", None)
 
 
 class Closeable(Protocol):
@@ -39,6 +43,8 @@ class Closeable(Protocol):
     def _close(self, end: RunEnd) -> None: ...
 
     def _interrupted(self, end: RunEnd) -> None: ...
+
+    def _signalled(self, signal: str) -> None: ...
 
 
 _open: dict[int, Closeable] = {}  # by id, in the order of their creation
@@ -144,7 +150,7 @@ def _install_handlers() -> None:
     """Install the signal handlers, on the main thread and unless ignored."""
     if threading.get_ident() != _main_thread:
         return
-    for number in _SIGNALS:
+    for number in _ENDS if _DUMP is None or "SLURM_JOB_ID" in os.environ else [*_ENDS, _DUMP]:
         current = signal.getsignal(number)
         # None is a handler that was not installed from Python, which could not be called afterwards.
         if current is not _handle and current is not signal.SIG_IGN and current is not None:
@@ -168,6 +174,9 @@ def _handle(number: int, frame: FrameType | None) -> None:
     if _inside:
         _pending.append(number)
         return
+    if number == _DUMP:
+        _handle_dump(number, frame)
+        return
     end = RunEnd("signal", signal.Signals(number).name)
     previous: Callable[[int, FrameType | None], object] | Any = _previous.get(number, signal.SIG_DFL)
     if callable(previous) or signal.getsignal(number) is not _handle:
@@ -183,6 +192,21 @@ def _handle(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
     close_all(end)
     signal.raise_signal(number)
+
+
+def _handle_dump(number: int, frame: FrameType | None) -> None:
+    """Ask the flight recorders for their steps, then call the script's own handler.
+
+    Without one, training goes on: the signal was sent for the steps.
+    """
+    for hook in open_hooks():
+        try:
+            hook._signalled(signal.Signals(number).name)
+        except Exception:
+            logger.exception("the flight recorder of a hook could not be asked for its steps")
+    previous = _previous.get(number)
+    if callable(previous):
+        previous(number, frame)
 
 
 # ---------------------------------------------------------------------------------------------------------------- forks

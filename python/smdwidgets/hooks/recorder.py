@@ -57,10 +57,16 @@ class Recorder:
         self._key: StepKey | None = None
         #: Unfinished steps that could not be written.
         self._failed: set[StepKey] = set()
+        #: Steps that are left open when they end.
+        self._held: set[StepKey] = set()
         self._warned = False
         #: Number of saved steps, and of dropped steps.
         self.saved = 0
         self.dropped = 0
+
+    def observe(self, observer: StepObserver) -> None:
+        """Tell an observer of the steps from now on."""
+        self._observers.append(observer)
 
     def write(self, key: StepKey, captured: Sequence[Captured]) -> None:
         """Write tensors of a step, or their reductions and shapes."""
@@ -93,10 +99,48 @@ class Recorder:
     def finish(self, key: StepKey) -> None:
         """Complete a step and make it visible to readers atomically."""
         self._tell(lambda observer: observer.finished(key))
+        if key in self._held:
+            self.publish(key)
+        else:
+            self._finish(key)
         self._failed.discard(key)
+
+    def failed(self, key: StepKey) -> bool:
+        """Whether tensors of a step that has not ended could not be written."""
+        return self._gone or key in self._failed
+
+    def hold(self, key: StepKey) -> None:
+        """Leave a step open when it ends, so that tensors can be added.
+
+        What was written becomes visible.
+        """
+        self._held.add(key)
+
+    def add(self, key: StepKey, captured: Sequence[Captured]) -> bool:
+        """Write more tensors of a step that was left open.
+
+        Returns whether that worked. If it did not, the step is as it was.
+        """
+        if self._gone:
+            return False
+        try:
+            self._write(key, captured)
+        except OSError as error:
+            self._drop(key, error)
+            return False
+        return True
+
+    def complete(self, key: StepKey) -> bool:
+        """Complete a step that was left open, and return whether that worked."""
+        self._held.discard(key)
+        done = self._finish(key)
+        self._failed.discard(key)
+        return done
+
+    def _finish(self, key: StepKey) -> bool:
         writer = self._writers.pop(key, None)
         if writer is None:
-            return
+            return key not in self._failed
         try:
             event_key, index_key, _ = writer.finish()
             if self._send is not None:
@@ -107,6 +151,8 @@ class Recorder:
                 self._warned = False
         except OSError as error:
             self._drop(key, error)
+            return False
+        return True
 
     def collections(self, content: str) -> None:
         """Write the collection file atomically."""
@@ -132,8 +178,10 @@ class Recorder:
 
     def close(self) -> None:
         """Finish the unfinished steps and close all files."""
-        for key in list(self._writers):
+        for key in [key for key in self._writers if key not in self._held]:
             self.finish(key)
+        for key in list(self._writers):
+            self.complete(key)
         if self._tensorboard is not None:
             self._tensorboard.close()
 

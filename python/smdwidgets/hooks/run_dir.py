@@ -26,6 +26,7 @@ from smdwidgets import _core
 from smdwidgets._text import listed, shown
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError, SMDebugValueError
+from smdwidgets.incident import INCIDENTS_PREFIX, Incident
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import COMPLETED, END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.stop import STOP_FILE, clear_stop
@@ -247,8 +248,11 @@ class RunDirectory:
             first = self.worker == "worker_0"
             for path in list(self._files_of(lambda worker: worker in mine or (first and worker not in current))):
                 path.unlink(missing_ok=True)
+            for worker in self.path.glob(f"{INCIDENTS_PREFIX}/*"):
+                if worker.name in mine or (first and worker.name not in current):
+                    shutil.rmtree(worker, ignore_errors=True)
         else:
-            for name in ("index", "events", "collections"):
+            for name in ("index", "events", "collections", INCIDENTS_PREFIX):
                 target = self.path / name
                 if target.is_symlink():
                     target.unlink()
@@ -267,6 +271,10 @@ class RunDirectory:
                 name = _STEP_FILE.match(path.name)
                 if name and int(name[1]) >= next_step:
                     path.unlink(missing_ok=True)
+            for record in self.path.glob(f"{INCIDENTS_PREFIX}/{self.worker}/*.json"):
+                with suppress(OSError, ValueError):
+                    if Incident.parse(record.read_bytes(), self.worker).step >= next_step:
+                        record.unlink()
         catalog = _core.Catalog()
         catalog.list_local(str(self.path))
         catalog.load_local(str(self.path))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from smdwidgets.hooks.arrays import Staging, TensorCopy
 from smdwidgets.hooks.background import Background
@@ -64,8 +65,25 @@ class WriteQueue:
         self._observers: list[StepObserver] = []
 
     def observe(self, observer: StepObserver) -> None:
-        """Report every step to an observer. Must be called before :meth:`open`."""
+        """Call an observer with every step. Must be called before the first step."""
         self._observers.append(observer)
+        if self._recorder is not None:
+            self._recorder.observe(observer)
+
+    @property
+    def recorder(self) -> Recorder:
+        """The writer of the steps, for observers.
+
+        Use it on the writer's thread only.
+        """
+        if self._recorder is None:
+            raise RuntimeError("the queue is not open")
+        return self._recorder
+
+    def call(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function on the writer's thread, after the steps that are queued."""
+        if self._recorder is not None:
+            self._background.put(function, *args)
 
     @property
     def writes(self) -> bool:

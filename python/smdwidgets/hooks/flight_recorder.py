@@ -1,0 +1,386 @@
+"""Keep the tensors of the last steps in memory, and write them when something breaks.
+
+The recorder retains the copies that the hook makes anyway: a copy is released when neither the recorder nor the writer needs it
+any more. When something breaks, the steps in memory are written as ordinary steps, oldest first, then a record of the incident;
+the next steps are written whole, too.
+
+Everything runs on the writer's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from smdwidgets._text import byte_size, listed
+from smdwidgets.hooks.arrays import SLAB, Slab, Staging, TensorCopy
+from smdwidgets.hooks.captured import Captured, StepKey, StepStatistics
+from smdwidgets.hooks.incident_log import IncidentLog, OpenIncident
+from smdwidgets.hooks.save_spec import SaveSpec
+from smdwidgets.hooks.step_columns import StepColumns
+from smdwidgets.hooks.tensor_kinds import Kind, Kinds
+from smdwidgets.hooks.triggers import Cause, Triggers
+from smdwidgets.incident import MOST_STEPS
+
+__all__ = ["FlightRecorder", "StepFiles"]
+
+logger = logging.getLogger("smdwidgets.hooks")
+
+#: What is not kept when two steps do not fit, in this order.
+_LEFT_OUT_FIRST: Final = (Kind.OUTPUT, Kind.OTHER, Kind.INPUT, Kind.ABOUT, Kind.WEIGHT, Kind.GRADIENT)
+_WHOLE: Final = SaveSpec(raw=True)
+#: Steps between two copies of the weights that are kept when weights are left out.
+WEIGHTS_EVERY: Final = 8
+
+
+class StepFiles(Protocol):
+    """What the recorder needs of the writer of steps."""
+
+    def failed(self, key: StepKey) -> bool:
+        """Whether tensors of a step that has not ended could not be written."""
+
+    def hold(self, key: StepKey) -> None:
+        """Leave a step open when it ends, so that tensors can be added. What was written becomes visible."""
+
+    def add(self, key: StepKey, captured: Sequence[Captured]) -> bool:
+        """Write more tensors of a step; return whether that worked."""
+
+    def complete(self, key: StepKey) -> bool:
+        """Complete a step that was left open; return whether that worked."""
+
+    def publish(self, key: StepKey) -> None:
+        """Make what was written of a step visible."""
+
+
+class HeldMemory:
+    """Counts the memory of the copies that the recorder retains.
+
+    A slab counts as a whole, because it is reused only after the last of its tensors.
+    """
+
+    def __init__(self, staging: Staging) -> None:
+        self._staging = staging
+        self._slabs: dict[Slab, int] = {}
+        self.nbytes = 0
+
+    def cost(self, copy: TensorCopy) -> int:
+        """Return by how much the memory grows with this copy."""
+        if copy.slab is None:
+            return copy.nbytes
+        return 0 if copy.slab in self._slabs else copy.slab.memory.nbytes
+
+    def retain(self, copy: TensorCopy) -> None:
+        """Keep a copy."""
+        self.nbytes += self.cost(copy)
+        if copy.slab is not None:
+            self._slabs[copy.slab] = self._slabs.get(copy.slab, 0) + 1
+            self._staging.retain(copy.slab)
+
+    def release(self, copy: TensorCopy) -> None:
+        """Give a copy back."""
+        if copy.slab is None:
+            self.nbytes -= copy.nbytes
+            return
+        self._slabs[copy.slab] -= 1
+        if not self._slabs[copy.slab]:
+            del self._slabs[copy.slab]
+            self.nbytes -= copy.slab.memory.nbytes
+        self._staging.release(copy.slab)
+
+
+@dataclass(eq=False, slots=True)
+class HeldStep:
+    """A step in memory.
+
+    Attributes:
+        captured: the copies that are kept.
+        whole: whether all tensors are kept that should be.
+        lost: whether tensors that were to be saved could not be written.
+        nbytes: size of all tensors of the step by kind, kept or not.
+    """
+
+    key: StepKey
+    captured: list[Captured] = field(default_factory=list)
+    statistics: list[StepStatistics] = field(default_factory=list)
+    whole: bool = True
+    lost: bool = False
+    nbytes: dict[Kind, int] = field(default_factory=dict)
+
+
+class FlightRecorder:
+    """Observes the steps of a hook and writes the last ones when something breaks.
+
+    Args:
+        limit: bytes of copies that are kept at most.
+        staging: memory of the copies.
+        kinds: the kinds of the run's tensors.
+        files: writer of steps.
+        log: writer of the records.
+        judges: further judges of a step, such as rules: each returns causes.
+        allows: whether incidents may write this many more bytes.
+        keep: called with every step that belongs to an incident, which must not be deleted later.
+        densely: called with the last step that is to be captured whole.
+        flush: called before the steps of an incident are written.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        staging: Staging,
+        kinds: Kinds,
+        files: StepFiles,
+        log: IncidentLog,
+        judges: Sequence[Callable[[StepKey, StepColumns], Iterable[Cause]]] = (),
+        allows: Callable[[int], bool] = lambda nbytes: True,
+        keep: Callable[[StepKey], object] = lambda key: None,
+        densely: Callable[[int], object] = lambda until: None,
+        flush: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._limit = limit
+        self._memory = HeldMemory(staging)
+        self._kinds = kinds
+        self._files = files
+        self._log = log
+        self._judges = [Triggers(kinds).judge, *judges]
+        self._allows = allows
+        self._protect = keep
+        self._densely = densely
+        self._flush = flush
+        #: Steps that have not ended: one, and a training step that an evaluation interrupts.
+        self._open: dict[StepKey, HeldStep] = {}
+        self._ring: deque[HeldStep] = deque()
+        #: The step with the last whole copy of the weights, if weights are left out of the others.
+        self._weights: HeldStep | None = None
+        self._left_out: set[Kind] = set()
+        self._too_large: set[str] = set()
+        self._incident: OpenIncident | None = None
+        self._last: StepKey | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the copies that are kept."""
+        return self._memory.nbytes
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps in memory, oldest first."""
+        return [held.key[0] for held in self._ring]
+
+    # ------------------------------------------------------------------------------------------------------- observing
+
+    def tensors(self, key: StepKey, captured: Sequence[Captured]) -> None:
+        """Retain copies of a step that has not ended."""
+        step = self._open.get(key)
+        if step is None:
+            step = self._open[key] = HeldStep(key)
+        for one in captured:
+            if one.copy is None:
+                continue
+            kind = self._kinds[one.name]
+            step.nbytes[kind] = step.nbytes.get(kind, 0) + one.copy.nbytes
+            if one.name in self._too_large or (kind in self._left_out and not self._weights_due(kind, step)):
+                continue
+            if 2 * one.copy.nbytes > self._limit:
+                self._leave_out_tensor(one)
+            elif self._make_room(self._memory.cost(one.copy)):
+                self._memory.retain(one.copy)
+                step.captured.append(one)
+            else:
+                step.whole = False
+
+    def statistics(self, key: StepKey, statistics: StepStatistics) -> None:
+        """Note statistics of a step that has not ended."""
+        step = self._open.get(key)
+        if step is None:
+            step = self._open[key] = HeldStep(key)
+        step.statistics.append(statistics)
+
+    def finished(self, key: StepKey) -> None:
+        """Judge a step that has ended, and keep it."""
+        step = self._open.pop(key, None) or HeldStep(key)
+        self._last = key
+        columns = StepColumns(step.statistics)
+        causes = [cause for judge in self._judges for cause in judge(key, columns)] if columns.names else []
+        step.statistics = []
+        self._keep(step)
+        for cause in causes:
+            self._begin_or_extend(key[0], cause)
+        incident = self._incident
+        if incident is not None:
+            if step in self._ring and key[0] <= incident.dense_until:
+                self._write([step], incident)
+                incident.write()
+            if key[0] >= incident.dense_until:
+                self._incident = None
+        if not step.whole:
+            self._leave_out_kinds(step)
+
+    def dump(self, why: str, step: int | None = None) -> None:
+        """Write the steps in memory, for a reason that the statistics do not show."""
+        at = step if step is not None else self._last[0] if self._last is not None else 0
+        self._begin_or_extend(at, Cause(why))
+
+    def dump_at_end(self, why: str, step: int) -> None:
+        """Write the steps in memory before the training ends, those that have not ended too.
+
+        Without any step in memory there is nothing to tell that the end marker does not.
+        """
+        unfinished = [held for held in self._open.values() if held.captured]
+        if unfinished or any(held.captured for held in self._ring):
+            self.dump(why, step)
+            for held in unfinished:
+                self._write_unfinished(held)
+
+    def _write_unfinished(self, step: HeldStep) -> None:
+        """Write what is in memory of a step that has not ended; the rest may follow."""
+        incident = self._incident
+        rest = [replace(one, spec=_WHOLE) for one in step.captured if not one.spec.raw]
+        if incident is None or not rest or not self._files.add(step.key, rest):
+            return
+        step.captured = [replace(one, spec=_WHOLE) for one in step.captured]
+        self._files.publish(step.key)
+        incident.add_steps([step.key[0]])
+        incident.write()
+
+    def close(self) -> None:
+        """Complete the steps that were left open, and give all memory back."""
+        steps = [*self._open.values(), *self._ring, *([self._weights] if self._weights else [])]
+        self._weights = self._incident = None
+        self._open.clear()
+        self._ring.clear()
+        for step in steps:
+            self._drop(step)
+
+    # ---------------------------------------------------------------------------------------------------------- memory
+
+    def _weights_due(self, kind: Kind, step: HeldStep) -> bool:
+        """Whether weights of this step replace the copy that is kept of them."""
+        if kind is not Kind.WEIGHT or Kind.GRADIENT in self._left_out:
+            return False
+        before = self._weights
+        if before is None or (step.key[0] - before.key[0] >= WEIGHTS_EVERY and self._incident is None):
+            self._weights = step
+            if before is not None:
+                self._drop(before)
+        return self._weights is step
+
+    def _make_room(self, nbytes: int) -> bool:
+        """Return whether so many bytes fit.
+
+        The step before the current one is never given up for it, because it shows the cause of what breaks in this step.
+        """
+        while self._memory.nbytes + nbytes > self._limit and len(self._ring) > 1:
+            self._evict()
+        return self._memory.nbytes + nbytes <= self._limit
+
+    def _evict(self) -> None:
+        """Give up the oldest step, if possible of a mode that has more than two.
+
+        After a long evaluation the last training step is still needed.
+        """
+        ring = self._ring
+        counts = Counter(held.key[1] for held in ring)
+        most = min(max(counts.values()), 3)
+        oldest = next(held for held in ring if counts[held.key[1]] >= most)
+        ring.remove(oldest)
+        self._drop(oldest)
+
+    def _keep(self, step: HeldStep) -> None:
+        self._ring.append(step)
+        while len(self._ring) > MOST_STEPS:
+            self._evict()
+        step.lost = self._files.failed(step.key)
+        if step.lost or any(not one.spec.raw for one in step.captured):
+            # What was written of the step is visible at once. The rest follows if something breaks while it is in memory.
+            self._files.hold(step.key)
+        else:
+            self._release(step.captured)
+            step.captured = []
+
+    def _leave_out_tensor(self, one: Captured) -> None:
+        assert one.copy is not None
+        self._too_large.add(one.name)
+        logger.warning(
+            "the flight recorder does not keep %s: two copies of %s are more than its %s; its statistics are recorded",
+            one.name,
+            byte_size(one.copy.nbytes),
+            byte_size(self._limit),
+        )
+
+    def _leave_out_kinds(self, step: HeldStep) -> None:
+        """Leave out kinds of tensors until two steps fit."""
+        before = set(self._left_out)
+        for kind in _LEFT_OUT_FIRST:
+            left = sum(nbytes for each, nbytes in step.nbytes.items() if each not in self._left_out)
+            if 2 * (left + SLAB) <= self._limit:
+                break
+            self._left_out.add(kind)
+        if new := [kind.value for kind in _LEFT_OUT_FIRST if kind in self._left_out - before and kind in step.nbytes]:
+            logger.warning(
+                "the flight recorder keeps no %s: two steps of %s are more than its %s; their statistics are recorded",
+                listed([f"{name}s" for name in new], 6),
+                byte_size(sum(step.nbytes.values())),
+                byte_size(self._limit),
+            )
+
+    def _drop(self, step: HeldStep) -> None:
+        """Give the memory of a step back, except for the last copy of the weights, and complete what was written of it."""
+        kept, rest = [], step.captured
+        if step is self._weights:
+            kept = [one for one in rest if self._kinds[one.name] is Kind.WEIGHT]
+            rest = [one for one in rest if self._kinds[one.name] is not Kind.WEIGHT]
+        self._release(rest)
+        step.captured = kept
+        if not kept:
+            self._files.complete(step.key)
+
+    def _release(self, captured: Iterable[Captured]) -> None:
+        for one in captured:
+            if one.copy is not None:
+                self._memory.release(one.copy)
+
+    # --------------------------------------------------------------------------------------------------------- incidents
+
+    def _begin_or_extend(self, step: int, cause: Cause) -> None:
+        incident = self._incident
+        if incident is not None:
+            incident.extend(step, cause.why)
+        else:
+            incident = self._incident = self._log.open(step, cause.why, cause.trigger)
+            if incident is None:
+                return
+        if incident.saves:
+            self._densely(incident.dense_until)
+            self._flush()
+            held = (
+                [*self._ring] if self._weights is None or self._weights in self._ring else [self._weights, *self._ring]
+            )
+            self._write(held, incident)
+        incident.write()
+        if not incident.saves:
+            self._incident = None
+
+    def _write(self, steps: Sequence[HeldStep], incident: OpenIncident) -> None:
+        """Write steps as ordinary steps, oldest first, and give their memory back."""
+        written, missed = [], 0
+        for step in sorted(steps, key=lambda each: each.key[0]):
+            rest = [replace(one, spec=_WHOLE) for one in step.captured if step.lost or not one.spec.raw]
+            nbytes = sum(one.copy.nbytes for one in rest if one.copy is not None)
+            done = (
+                self._allows(nbytes)
+                and (not rest or self._files.add(step.key, rest))
+                and self._files.complete(step.key)
+            )
+            if done:
+                written.append(step.key[0])
+                self._protect(step.key)
+            missed += not (done and step.whole)
+            if step is self._weights:
+                self._weights = None
+            if step in self._ring:
+                self._ring.remove(step)
+            self._drop(step)
+        incident.add_steps(written, missed)

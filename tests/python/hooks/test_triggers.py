@@ -1,0 +1,127 @@
+"""What counts as something breaking, judged from the statistics of steps."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from python.hooks.flight import statistics_of
+from smdwidgets.hooks.step_columns import StepColumns
+from smdwidgets.hooks.tensor_kinds import Kind, Kinds
+from smdwidgets.hooks.triggers import Triggers
+from smdwidgets.modes import ModeKeys
+
+TRAIN, EVAL = ModeKeys.TRAIN, ModeKeys.EVAL
+MEMBERS = {"losses": ("loss", "val_loss"), "gradients": ("gradient/w", "gradient/b"), "weights": ("w",)}
+
+
+@pytest.fixture
+def triggers():
+    return Triggers(Kinds(lambda collection, name: name in MEMBERS.get(collection, ())))
+
+
+def judge(triggers, step, mode=TRAIN, **tensors):
+    named = {name.replace("__", "/"): value for name, value in tensors.items()}
+    return triggers.judge((step, mode, step), StepColumns([statistics_of(named)]))
+
+
+def test_spike_needs_64_values_and_ten_spreads_above_the_median(triggers):
+    noise = np.random.default_rng(0).normal(0, 0.01, 400)
+    for step in range(63):
+        assert judge(triggers, step, loss=[5 * (step % 2) + 1.0]) == []  # no spike without a window
+    fresh = Triggers(Kinds(lambda collection, name: name in MEMBERS.get(collection, ())))
+    for step in range(200):
+        assert judge(fresh, step, loss=[1 + noise[step]]) == []
+    assert judge(fresh, 200, loss=[1.4]) == []  # 10 times 5 % of the median is 0.5
+    [cause] = judge(fresh, 201, loss=[1.6])
+    assert cause.why.startswith("loss 1.6 is far above the last 64 (limit 1.")
+    assert (cause.trigger.tensor, cause.trigger.column, cause.trigger.value) == ("loss", "mean", 1.6)
+
+
+def test_plateau_after_a_jump_is_one_spike(triggers):
+    found = [step for step in range(300) for _ in judge(triggers, step, loss=[1.0 if step < 100 else 50.0])]
+    assert found == [100]
+
+
+def test_losses_of_modes_are_judged_apart(triggers):
+    for step in range(200):
+        assert judge(triggers, step, EVAL if step % 2 else TRAIN, loss=[100.0 if step % 2 else 1.0]) == []
+
+
+def test_gradient_norm_is_computed_where_the_optimizer_does_not_report_it(triggers):
+    for step in range(64):
+        assert judge(triggers, step, gradient__w=np.full(4, 1.0), gradient__b=np.full(4, 0.1)) == []
+    [cause] = judge(triggers, 64, gradient__w=np.full(4, 1.0), gradient__b=np.full(4, 30.0))
+    assert cause.why.startswith("gradient norm 60.03 is far above")
+    assert (cause.trigger.tensor, cause.trigger.column) == ("gradient/b", "l2")
+
+
+def test_reported_gradient_norm_is_preferred(triggers):
+    for step in range(64):
+        judge(triggers, step, gradient__w=[1.0], optimizer__SGD__gradient_norm=[2.0])
+    [cause] = judge(triggers, 64, gradient__w=[1.0], optimizer__SGD__gradient_norm=[50.0])
+    assert cause.trigger.tensor == "optimizer/SGD/gradient_norm"
+
+
+def test_infinities_of_an_output_from_the_beginning_are_a_mask(triggers):
+    mask = [0.0, -math.inf]
+    for step in range(50):
+        assert judge(triggers, step, attention_output_0=mask, loss=[1.0]) == []
+    [cause] = judge(triggers, 50, attention_output_0=[0.0, math.inf], loss=[1.0])
+    assert cause.trigger.column == "pos_inf"
+    [cause] = judge(triggers, 70, attention_output_0=[0.0, math.nan], loss=[1.0])
+    assert cause.trigger.column == "nan"
+
+
+def test_nan_of_an_output_counts_from_the_first_step(triggers):
+    assert len(judge(triggers, 0, net_output_0=[math.nan])) == 1
+
+
+def test_infinities_of_a_gradient_are_never_a_mask(triggers):
+    assert len(judge(triggers, 0, gradient__w=[math.inf])) == 1
+
+
+def test_tensors_of_the_script_may_have_values_that_are_not_finite_from_the_beginning(triggers):
+    for step in range(50):
+        assert judge(triggers, step, missing=[1.0, math.nan]) == []
+
+
+def test_overflow_of_a_grad_scaler_is_no_incident_unless_five_in_a_row(triggers):
+    overflow = {"net_output_0": [math.inf], "loss": [math.nan], "optimizer__SGD__skipped": [1.0]}
+    healthy = {"net_output_0": [1.0], "loss": [1.0], "gradient__w": [1.0]}
+    step = 0
+    for _ in range(5):
+        for _ in range(4):
+            assert judge(triggers, step, **overflow) == []
+            step += 1
+        assert judge(triggers, step, **healthy) == []
+        step += 1
+    found = [cause.why for step in range(step, step + 9) for cause in judge(triggers, step, **overflow)]
+    assert found == ["GradScaler skipped 5 updates in a row"]
+
+
+def test_a_condition_counts_again_after_eight_steps_without_it(triggers):
+    found = [step for step in range(60) for _ in judge(triggers, step, loss=[math.nan if step in (5, 9, 30) else 1.0])]
+    assert found == [5, 30]
+
+
+def test_kinds_by_collection_and_by_name():
+    kinds = Kinds(lambda collection, name: name in MEMBERS.get(collection, ()))
+    assert kinds["loss"] is Kind.LOSS
+    assert kinds["gradient/w"] is Kind.GRADIENT
+    assert kinds["w"] is Kind.WEIGHT
+    assert kinds["fc1_input_0"] is Kind.INPUT
+    assert kinds["fc1_output_0_1"] is Kind.OUTPUT
+    assert kinds["anything"] is Kind.OTHER
+
+
+def test_values_are_the_same_in_one_part_or_several():
+    tensors = {"loss": [1.0, math.nan], "w": [3.0, -4.0]}
+    together = StepColumns([statistics_of(tensors)])
+    apart = StepColumns([statistics_of({name: value}) for name, value in tensors.items()])
+    assert together.names == apart.names == ("loss", "w")
+    for column in ("l2", "abs_max", "not_finite", "mean", "update_ratio", "unknown"):
+        np.testing.assert_array_equal(together[column], apart[column])
+    assert together["l2"].tolist() == pytest.approx([1.0, 5.0])
