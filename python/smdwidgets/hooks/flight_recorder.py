@@ -12,14 +12,13 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from smdwidgets._text import byte_size, listed
 from smdwidgets.hooks.arrays import SLAB, Slab, Staging, TensorCopy
 from smdwidgets.hooks.captured import Captured, StepKey, StepStatistics
 from smdwidgets.hooks.incident_log import IncidentLog, OpenIncident
-from smdwidgets.hooks.save_spec import SaveSpec
 from smdwidgets.hooks.step_columns import StepColumns
 from smdwidgets.hooks.tensor_kinds import Kind, Kinds
 from smdwidgets.hooks.triggers import Cause, Triggers
@@ -31,7 +30,6 @@ logger = logging.getLogger("smdwidgets.hooks")
 
 #: What is not kept when two steps do not fit, in this order.
 _LEFT_OUT_FIRST: Final = (Kind.OUTPUT, Kind.OTHER, Kind.INPUT, Kind.ABOUT, Kind.WEIGHT, Kind.GRADIENT)
-_WHOLE: Final = SaveSpec(raw=True)
 #: Steps between two copies of the weights that are kept when weights are left out.
 WEIGHTS_EVERY: Final = 8
 
@@ -39,14 +37,14 @@ WEIGHTS_EVERY: Final = 8
 class StepFiles(Protocol):
     """What the recorder needs of the writer of steps."""
 
-    def failed(self, key: StepKey) -> bool:
-        """Whether tensors of a step that has not ended could not be written."""
+    def unwritten(self, key: StepKey, captured: Sequence[Captured]) -> list[Captured]:
+        """Return those tensors whose values are not in the files of an open step."""
 
     def hold(self, key: StepKey) -> None:
         """Leave a step open when it ends, so that tensors can be added. What was written becomes visible."""
 
     def add(self, key: StepKey, captured: Sequence[Captured]) -> bool:
-        """Write more tensors of a step; return whether that worked."""
+        """Write the values that are not in the files of an open step; return whether that worked."""
 
     def complete(self, key: StepKey) -> bool:
         """Complete a step that was left open; return whether that worked."""
@@ -98,7 +96,6 @@ class HeldStep:
     Attributes:
         captured: the copies that are kept.
         whole: whether all tensors are kept that should be.
-        lost: whether tensors that were to be saved could not be written.
         nbytes: size of all tensors of the step by kind, kept or not.
     """
 
@@ -106,7 +103,6 @@ class HeldStep:
     captured: list[Captured] = field(default_factory=list)
     statistics: list[StepStatistics] = field(default_factory=list)
     whole: bool = True
-    lost: bool = False
     nbytes: dict[Kind, int] = field(default_factory=dict)
 
 
@@ -237,10 +233,8 @@ class FlightRecorder:
     def _write_unfinished(self, step: HeldStep) -> None:
         """Write what is in memory of a step that has not ended; the rest may follow."""
         incident = self._incident
-        rest = [replace(one, spec=_WHOLE) for one in step.captured if not one.spec.raw]
-        if incident is None or not rest or not self._files.add(step.key, rest):
+        if incident is None or not self._files.add(step.key, step.captured):
             return
-        step.captured = [replace(one, spec=_WHOLE) for one in step.captured]
         self._files.publish(step.key)
         incident.add_steps([step.key[0]])
         incident.write()
@@ -292,8 +286,7 @@ class FlightRecorder:
         self._ring.append(step)
         while len(self._ring) > MOST_STEPS:
             self._evict()
-        step.lost = self._files.failed(step.key)
-        if step.lost or any(not one.spec.raw for one in step.captured):
+        if self._files.unwritten(step.key, step.captured):
             # What was written of the step is visible at once. The rest follows if something breaks while it is in memory.
             self._files.hold(step.key)
         else:
@@ -367,13 +360,9 @@ class FlightRecorder:
         """Write steps as ordinary steps, oldest first, and give their memory back."""
         written, missed = [], 0
         for step in sorted(steps, key=lambda each: each.key[0]):
-            rest = [replace(one, spec=_WHOLE) for one in step.captured if step.lost or not one.spec.raw]
+            rest = self._files.unwritten(step.key, step.captured)
             nbytes = sum(one.copy.nbytes for one in rest if one.copy is not None)
-            done = (
-                self._allows(nbytes)
-                and (not rest or self._files.add(step.key, rest))
-                and self._files.complete(step.key)
-            )
+            done = self._allows(nbytes) and self._files.add(step.key, rest) and self._files.complete(step.key)
             if done:
                 written.append(step.key[0])
                 self._protect(step.key)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from smdwidgets import _core
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.hooks.arrays import Staging
 from smdwidgets.hooks.captured import Captured, StepKey, StepObserver
+from smdwidgets.hooks.save_spec import SaveSpec
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 
 __all__ = ["Recorder"]
 
 logger = logging.getLogger("smdwidgets.hooks")
+
+_VALUE = SaveSpec(raw=True)
 
 
 class Recorder:
@@ -57,6 +61,8 @@ class Recorder:
         self._key: StepKey | None = None
         #: Unfinished steps that could not be written.
         self._failed: set[StepKey] = set()
+        #: Names of the tensors whose values are in the files of each open step.
+        self._written: dict[StepKey, set[str]] = {}
         #: Steps that are left open when they end.
         self._held: set[StepKey] = set()
         self._warned = False
@@ -105,9 +111,10 @@ class Recorder:
             self._finish(key)
         self._failed.discard(key)
 
-    def failed(self, key: StepKey) -> bool:
-        """Whether tensors of a step that has not ended could not be written."""
-        return self._gone or key in self._failed
+    def unwritten(self, key: StepKey, captured: Sequence[Captured]) -> list[Captured]:
+        """Return those tensors whose values are not in the files of an open step."""
+        known = self._written.get(key, ())
+        return [one for one in captured if one.name not in known]
 
     def hold(self, key: StepKey) -> None:
         """Leave a step open when it ends, so that tensors can be added.
@@ -117,14 +124,15 @@ class Recorder:
         self._held.add(key)
 
     def add(self, key: StepKey, captured: Sequence[Captured]) -> bool:
-        """Write more tensors of a step that was left open.
+        """Write the values of tensors that are not in the files of an open step yet.
 
         Returns whether that worked. If it did not, the step is as it was.
         """
         if self._gone:
             return False
         try:
-            self._write(key, captured)
+            if rest := [replace(one, spec=_VALUE) for one in self.unwritten(key, captured)]:
+                self._write(key, rest)
         except OSError as error:
             self._drop(key, error)
             return False
@@ -138,6 +146,7 @@ class Recorder:
         return done
 
     def _finish(self, key: StepKey) -> bool:
+        self._written.pop(key, None)
         writer = self._writers.pop(key, None)
         if writer is None:
             return key not in self._failed
@@ -247,8 +256,12 @@ class Recorder:
                 self._tensorboard.add(one.name, copy, spec, key[0], key[1], one.time)
         for (raw, reductions), ready in alike.items():
             writer.tensors(ready, raw, reductions)
+        self._written.setdefault(key, set()).update(
+            one.name for one in captured if one.copy is not None and one.spec.raw
+        )
 
     def _drop(self, key: StepKey, error: OSError) -> None:
+        self._written.pop(key, None)
         writer = self._writers.pop(key, None)
         self._failed.add(key)
         self.dropped += 1
