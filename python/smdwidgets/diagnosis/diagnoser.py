@@ -18,6 +18,7 @@ from smdwidgets.diagnosis.tags import checked_kinds
 from smdwidgets.diagnosis.tensor_columns import tensor_reader
 from smdwidgets.diagnosis.tensor_detectors import DETECTORS as TENSOR_DETECTORS
 from smdwidgets.diagnosis.words import finding
+from smdwidgets.incident import Incident
 from smdwidgets.trials import Trial
 from smdwidgets.trials.run import Progress
 
@@ -81,7 +82,8 @@ class Diagnoser:
 
     def _update(self, progress: Progress | None) -> Diagnosis:
         series = self._scalars.update(progress)
-        data = RunData(series, TensorColumns() if self._tensors is None else self._tensors.update(progress))
+        tensors = TensorColumns() if self._tensors is None else self._tensors.update(progress)
+        data = RunData(series, tensors, self._incidents())
         detectors = (*SCALAR_DETECTORS, *TENSOR_DETECTORS) if data.tensors else SCALAR_DETECTORS
         candidates = [found for detector in detectors for found in detector(data)]
         first, last = data.first_step, data.last_step
@@ -90,6 +92,11 @@ class Diagnoser:
         path = str(self._run.path) if isinstance(self._run, Trial) else ""
         judged, unjudged = _coverage(data, self._kinds)
         return Diagnosis(path, findings, notes, judged, unjudged, (first, last))
+
+    def _incidents(self) -> list[Incident]:
+        """Return the incidents of the run that the flight recorder of a hook saved."""
+        found = self._run.incidents() if isinstance(self._run, Trial) else []
+        return [one for one in found if self._until is None or one.step <= self._until]
 
 
 def _chosen(stands: list[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:

@@ -16,6 +16,7 @@ from smdwidgets.diagnosis.arrays import Floats, Steps
 from smdwidgets.diagnosis.findings import labelled
 from smdwidgets.diagnosis.spikes import Rises
 from smdwidgets.diagnosis.trends import Trend
+from smdwidgets.incident import Incident
 
 #: Characters of a name in a sentence.
 _LONGEST_NAME = 160
@@ -201,6 +202,7 @@ class RunData:
 
     series: Sequence[Series]
     tensors: TensorColumns = field(default_factory=TensorColumns)
+    incidents: Sequence[Incident] = ()
 
     @property
     def first_step(self) -> int:

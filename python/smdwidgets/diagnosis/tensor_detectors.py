@@ -257,12 +257,18 @@ def labels_unrelated(data: RunData) -> Iterator[Candidate]:
         )
 
 
+#: Statistics of an incident that count values that are not finite.
+_NOT_FINITE = ("nan", "pos_inf", "neg_inf")
 #: Order in which a value that is not finite spreads within a step.
 _SPREADING = ("input", "activation", "output", "", "gradient", "weight", "bias")
 
 
 def first_not_finite(data: RunData) -> Iterator[Candidate]:
-    """Find the first tensor with values that are not finite."""
+    """Find the first tensor with values that are not finite.
+
+    An incident names it, if a flight recorder has seen every step. Otherwise it is the first among those that were saved.
+    """
+    incident = next((one for one in data.incidents if one.trigger and one.trigger.column in _NOT_FINITE), None)
     found: list[tuple[int, int, int, TensorColumn, int]] = []
     for tensor in data.tensors:
         bad = np.flatnonzero(not_finite(tensor))
@@ -271,7 +277,9 @@ def first_not_finite(data: RunData) -> Iterator[Candidate]:
             found.append((int(tensor.steps[bad[0]]), place, tensor.order, tensor, int(bad[0])))
     if not found:
         return
-    step, place, _, tensor, at = min(found, key=lambda one: one[:3])
+    named = incident is not None and incident.trigger is not None and incident.trigger.tensor
+    of_incident = [one for one in found if incident is not None and one[0] == incident.step and one[3].name == named]
+    step, place, _, tensor, at = min(of_incident or found, key=lambda one: one[:3])
     lost = [one for one in data.training_losses() if len(one.lost_steps) and one.lost_steps[0] <= step]
     if lost and (lost[0].lost_steps[0] < step or place > 2):
         return  # the loss came first, which its own detector tells
@@ -290,7 +298,10 @@ def first_not_finite(data: RunData) -> Iterator[Candidate]:
             "count": count,
             "total": int(np.nan_to_num(tensor["size"][at])) or count,
         },
-        (Evidence(f"first in `{tensor.name}`", tensor.name),),
+        (
+            Evidence(f"first in `{tensor.name}`", tensor.name),
+            *((Evidence(f"incident at {incident}", tensor.name),) if of_incident else ()),
+        ),
     )
 
 

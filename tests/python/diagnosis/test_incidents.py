@@ -1,0 +1,37 @@
+"""An incident of the flight recorder as evidence of a diagnosis."""
+
+from __future__ import annotations
+
+import numpy as np
+from python.hooks.flight import Rig
+
+from smdwidgets import diagnose
+
+
+def test_the_tensor_that_an_incident_names_is_the_finding_with_the_incident_as_evidence(tmp_path):
+    rig = Rig(tmp_path)
+    noise = np.random.default_rng(0).normal(0, 0.01, 200)
+    for step in range(200):
+        bad = step >= 137
+        rig.step(
+            step,
+            net_input_0=np.ones(8),
+            net_fc1_output_0=np.where(np.arange(8) == 3, np.nan if bad else 1.0, 1.0),
+            net_output_0=np.full(8, np.nan if bad else 1.0),
+            loss=np.nan if bad else 2.0 - step / 200 + noise[step],
+            gradient=np.full(8, np.nan if bad else 1.0),
+        )
+    with rig.close() as trial:
+        found = next(one for one in diagnose(trial).findings if "net_fc1_output_0" in one.series)
+        assert (found.kind, found.severity, found.onset) == ("not_finite", "problem", 137)
+        [text] = [evidence.text for evidence in found.evidence if "incident" in evidence.text]
+        assert text == "incident at step 137: NaN in 'net_fc1_output_0'; saved steps 130 to 145"
+        assert trial.tensor("net_input_0").value(136).tolist() == [1.0] * 8
+
+
+def test_an_incident_after_the_last_step_to_read_is_no_evidence(tmp_path):
+    rig = Rig(tmp_path)
+    for step in range(40):
+        rig.step(step, loss=1.0, weight=np.full(4, np.nan if step == 30 else 1.0))
+    with rig.close() as trial:
+        assert not any(one.kind == "not_finite" for one in diagnose(trial, until=20).findings)
