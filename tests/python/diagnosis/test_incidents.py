@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from python.hooks.flight import Rig
 
+from python.hooks.flight import Rig
 from smdwidgets import diagnose
 
 
