@@ -42,6 +42,7 @@ from smdwidgets.hooks.torch_modules import BUFFERS, ModuleSelection, NamedModule
 from smdwidgets.hooks.torch_names import class_name, plain_name, tensors_in, unwrapped_module, wrapped_by
 from smdwidgets.hooks.torch_optimizers import gradient_norm, unwrapped
 from smdwidgets.hooks.torch_shards import LocalShard, ShardFinder
+from smdwidgets.hooks.torch_taps import Taps
 from smdwidgets.hooks.torch_training import EVALUATIONS, ModelHook, TrainingLoop, is_passive
 from smdwidgets.modes import ModeKeys, as_mode
 
@@ -94,6 +95,9 @@ class Hook(ModelHook):
         #: The registered modules with their wrappers.
         self._outer: list[weakref.ref[nn.Module]] = []
         self._tapped_modules: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._taps = Taps()
+        #: Whether a registered model was called with all callbacks of its submodules.
+        self._passed = False
         #: Ids of the modules that had callbacks when a step began last.
         self._seen_modules: tuple[int, ...] = ()
         #: Callbacks on submodules, where the script calls them without calling the model.
@@ -333,14 +337,15 @@ class Hook(ModelHook):
                 yield f"{root}_{plain_name(name)}", buffer
 
     def _before_forward(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
-        tapped = self._tapped
+        is_tapped = self._taps.active and module in self._input_taps
         self._loop.enter(module)
-        newly = self._tapped is not tapped and module in self._input_taps
-        if newly and not torch_graph.is_compiled_in_place(module):  # its callback comes too late for this call
+        becomes_tapped = not is_tapped and self._taps.active and module in self._input_taps
+        if becomes_tapped and not torch_graph.is_compiled_in_place(module):  # its callback comes too late for this call
             self._before_call(module, inputs, named_inputs)
 
     def _after_forward(self, module: nn.Module, *_: object) -> None:
         self._loop.leave(module)
+        self._passed = self._passed or self._taps.active
 
     def _follow_parts(self) -> None:
         """Listen to calls of submodules, because the script never calls the model.
@@ -372,6 +377,7 @@ class Hook(ModelHook):
             self._name_new_modules()
         if not self._tapped:
             self._tap_modules()
+        self._follow_modules()
         if saves:
             watches = self._loop.watches_gradients
             with torch.no_grad():
@@ -387,6 +393,28 @@ class Hook(ModelHook):
                 self._watch_none()
         elif self._watched:
             self._watch_none()
+
+    def _resume_step(self) -> None:
+        super()._resume_step()
+        self._follow_modules()
+
+    def _follow_modules(self) -> None:
+        """Have the callbacks of submodules called at steps that are saved.
+
+        Graphs of torch.compile contain them, so they stay where anything is compiled.
+        """
+        if self._saving:
+            if self._taps.activate() and torch_graph.has_compiled():
+                torch_graph.forget()
+                self._say_compiled_again()
+        elif self._passed and not torch_graph.has_compiled():
+            self._taps.deactivate()
+
+    def _say_compiled_again(self) -> None:
+        self._warn_once(
+            "compiled",
+            "the model had been compiled before the hook saw it: torch.compile compiles it once more, with the hook's callbacks",
+        )
 
     def _name_new_modules(self) -> None:
         """Name modules that were added to a model since the last saved step."""
@@ -416,7 +444,7 @@ class Hook(ModelHook):
         Other modules get no callback, because each one costs time.
         """
         self._tapped = True
-        before = len(self._handles)
+        before = len(self._taps)
         for _, root in self._roots:
             # A wrapper has the name of the module inside and is called once, also if the module is called again to recompute.
             inside = {id(wrapped_by(module)) for module in root.modules()}
@@ -429,11 +457,10 @@ class Hook(ModelHook):
                     if inputs or outputs:
                         self.collection_manager.add_modules({name: class_names(module)})
 
-        if len(self._handles) > before and any(torch_graph.forget_compiled_code(one) for one in self._outer_models()):
-            self._warn_once(
-                "compiled",
-                "the model had been compiled before the hook saw it: torch.compile compiles it once more, with the hook's callbacks",
-            )
+        if len(self._taps) > before:
+            self._passed = False
+            if any(torch_graph.forget_compiled_code(one) for one in self._outer_models()):
+                self._say_compiled_again()
 
     def _tap(self, module: nn.Module, inputs: bool, outputs: bool) -> None:
         """Register callbacks on a module.
@@ -442,11 +469,9 @@ class Hook(ModelHook):
         """
         if inputs:
             self._input_taps[module] = True
-            before = self._callback_of(module, Hook._before_call)
-            self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+            self._taps.before(module, self._callback_of(module, Hook._before_call))
         if outputs:
-            after = self._callback_of(module, Hook._after_call, of_outputs=True)
-            self._handles.append(module.register_forward_hook(after))
+            self._taps.after(module, self._callback_of(module, Hook._after_call, of_outputs=True))
 
     def _callback_of(self, module: nn.Module, call: Callable[..., None], of_outputs: bool = False) -> ModuleCallback:
         """Return a callback with a module's inputs or outputs.
@@ -652,6 +677,7 @@ class Hook(ModelHook):
         for handle in [*self._handles, *(each for handles in self._parts.values() for each in handles)]:
             handle.remove()
         self._handles.clear()
+        self._taps.clear()
         self._parts = WeakIdKeyDictionary()
         self._watch_none()
         self._outer.clear()

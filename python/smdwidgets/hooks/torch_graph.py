@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +23,9 @@ __all__ = [
     "around_compiled_calls",
     "call_in_graph",
     "flat_tensors",
+    "forget",
     "forget_compiled_code",
+    "has_compiled",
     "is_compiled_in_place",
     "number_of",
 ]
@@ -152,14 +155,23 @@ def forget_compiled_code(model: nn.Module) -> bool:
     Does nothing if the model is not compiled, or nothing was compiled yet. Returns whether code was discarded.
     """
     compiled = any("_orig_mod" in part._modules or is_compiled_in_place(part) for part in model.modules())
-    if not compiled:
+    if not (compiled and has_compiled()):
+        return False
+    forget()
+    return True
+
+
+def has_compiled() -> bool:
+    """Return whether torch.compile has compiled anything in this process."""
+    compiler = sys.modules.get("torch._dynamo.convert_frame")
+    if compiler is None:
         return False
     try:
-        from torch._dynamo.convert_frame import output_codes
+        return bool(compiler.output_codes.seen)
+    except AttributeError:  # private, so it may be missing: then assume that something was
+        return True
 
-        if not output_codes.seen:
-            return False
-    except (ImportError, AttributeError):  # private, so it may be missing: then assume that the model was compiled
-        pass
+
+def forget() -> None:
+    """Have torch.compile trace everything again."""
     torch._dynamo.reset()
-    return True
