@@ -204,6 +204,7 @@ export function catalog(
       workers: ["worker_0", "worker_1"],
       last_write: null,
       restarted_at: null,
+      colour: run,
       append,
       tensors,
       collections,

@@ -57,6 +57,7 @@ const picture = (over: Partial<HistogramPicture> = {}): HistogramPicture => ({
   logCounts: false,
   hover: -1,
   marked: [],
+  colour: "#06c",
   comparedColour: "#f80",
   emptyMessage: "nothing here",
   ...over,

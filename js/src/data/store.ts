@@ -177,6 +177,11 @@ export class Store {
     return this.tensors.get(tensorKey(run, tensor, worker));
   }
 
+  /** Number of a run's colour. Pages that were exported by an earlier version have none. */
+  colourOf(run: number): number {
+    return this.runs.get(run)?.head.colour ?? run;
+  }
+
   /** The steps at which rules of a run fired, ascending, and a key that changes with them. */
   firedSteps(run: number): { key: string; steps(): Float64Array } {
     const rules = [...this.rules].filter(([, rule]) => rule.info.run === run);

@@ -19,6 +19,7 @@ export interface HistogramPicture {
   hover: number;
   /** selected value range */
   marked: readonly number[];
+  colour: string;
   comparedColour: string;
   emptyMessage: string;
 }
@@ -125,7 +126,7 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
       const [a, b] = picture.marked as [number, number];
       pen.rect(x(a), box.y, x(b) - x(a), box.height, { fill: theme.accent, opacity: 0.12 });
     }
-    if (picture.hist) pen.path(outline(picture.hist, layout, true), { fill: theme.accent, opacity: 0.75 }, true);
+    if (picture.hist) pen.path(outline(picture.hist, layout, true), { fill: picture.colour, opacity: 0.75 }, true);
     if (picture.hist && picture.hover >= 0 && picture.hover < picture.hist.counts.length) {
       const x0 = x(picture.hist.edges[picture.hover] as number);
       const x1 = x(picture.hist.edges[picture.hover + 1] as number);

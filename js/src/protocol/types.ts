@@ -427,6 +427,8 @@ export interface CatalogHead {
   last_write: number | null;
   /** when another run was started in the same place, in Unix seconds */
   restarted_at: number | null;
+  /** number of the run's colour, the same in all widgets */
+  colour: number;
   append: boolean;
   /** names */
   tensors: string[];

@@ -7,12 +7,12 @@ import {
   sameBins,
 } from "../data/frames";
 import { binAt, drawHistogram, type HistogramPicture, layoutHistogram } from "../draw/histogram";
-import { series } from "../lib/colour";
 import { field, Segments, Select, Toggle } from "../lib/dom";
 import { count, num, percent, truncate } from "../lib/format";
 import type { HistogramScale } from "../protocol/types";
 import { pythonValue } from "../session/python-code";
 import type { Scene } from "../session/session";
+import { ComparisonLegend, comparisonColours } from "./comparison";
 import { describeFrame, emptyReason, frameSummary } from "./frame-text";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
@@ -33,6 +33,7 @@ export class HistogramPanel extends PicturePanel {
   readonly #scale: Segments<HistogramScale>;
   readonly #bins: Select;
   readonly #log: Toggle;
+  readonly #legend = new ComparisonLegend();
   #picture: HistogramPicture | undefined;
   #scene: Scene | undefined;
   #hover = -1;
@@ -50,6 +51,7 @@ export class HistogramPanel extends PicturePanel {
     this.#bins = new Select("Bins", (value) => session.state.set({ hist_bins: value as "shared" | "own" }), signal);
     this.tools.append(this.#scale.el, this.#log.el);
     this.menu.append(field("Bins", this.#bins.el));
+    this.body.append(this.#legend.el);
     this.exports(this.figure, () => ({
       name: `${this.#scene?.traits.tensor}-histogram-step-${this.#scene?.main?.savedStep}`,
       rows: () => this.#rows(),
@@ -122,6 +124,8 @@ export class HistogramPanel extends PicturePanel {
         ? histogramDomain(shown.frames, keys[i] as string)
         : ([own.edges[0] as number, own.edges[own.edges.length - 1] as number] as const);
     });
+    const [colour, comparedColour] = comparisonColours(scene, session.store, theme());
+    this.#legend.update(scene, session.store, theme());
     const picture: HistogramPicture = {
       hist,
       frame: main?.frame,
@@ -132,7 +136,8 @@ export class HistogramPanel extends PicturePanel {
       logCounts: traits.log_counts,
       hover: this.#hover,
       marked: traits.selection.kind === "bins" ? traits.selection.range : [],
-      comparedColour: series(1, theme().dark),
+      colour,
+      comparedColour,
       emptyMessage: emptyReason(main, "histogram"),
     };
     this.#picture = picture;

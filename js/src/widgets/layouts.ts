@@ -1,6 +1,7 @@
 /** Arranges components, one layout per widget kind. */
 
 import { isScalar } from "../data/tensor-view";
+import { series } from "../lib/colour";
 import { h, Select, setAttributes, setText, setVisible, Toggle } from "../lib/dom";
 import { clockTime, count, plural, truncate } from "../lib/format";
 import type { Kind, PanelName } from "../protocol/types";
@@ -114,6 +115,7 @@ class RunBar implements Part {
   readonly #status = h("span", { class: "smdw-run-status" });
   readonly #name = h("span", { class: "smdw-run-name" });
   readonly #run: Select;
+  readonly #swatch = h("span", { class: "smdw-swatch", "aria-hidden": "true" });
   readonly #facts = h("span", { class: "smdw-quiet" });
   readonly #message = h("span", { class: "smdw-note", role: "status" });
   readonly #extra: Node[];
@@ -129,6 +131,7 @@ class RunBar implements Part {
       { class: "smdw-run" },
       this.#dot,
       this.#name,
+      this.#swatch,
       this.#run.el,
       this.#status,
       this.#facts,
@@ -146,6 +149,8 @@ class RunBar implements Part {
     setText(this.#name, runs.size > 1 ? "" : truncate(head?.path ?? "", 120));
     this.#name.title = truncate(head?.path ?? "", 2000);
     setVisible(this.#run.el, runs.size > 1);
+    setVisible(this.#swatch, runs.size > 1);
+    this.#swatch.style.color = series(session.store.colourOf(traits.run), this.context.theme().dark);
     if (runs.size > 1)
       this.#run.update(
         [...runs].map(([index, each]) => [String(index), each.head.name] as const),

@@ -166,7 +166,7 @@ export class ScalarPanel extends PicturePanel {
         used.add(cacheKey);
         // One colour per run if there are several. Else one per tensor, or one per mode if there is a single tensor.
         const colour = runs
-          ? seriesColour(line.run, dark)
+          ? seriesColour(store.colourOf(line.run), dark)
           : tensors.length === 1
             ? modeColour(mode, dark)
             : seriesColour(which, dark);

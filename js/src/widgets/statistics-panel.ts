@@ -9,12 +9,12 @@ import {
   statisticsHeight,
   statisticsScale,
 } from "../draw/statistics";
-import { series } from "../lib/colour";
 import { h, setVisible, Toggle, textButton } from "../lib/dom";
 import { count, num, percent, plural, truncate } from "../lib/format";
 import { MODES, REDUCTIONS } from "../protocol/types";
 import { pythonSteps } from "../session/python-code";
 import type { Scene } from "../session/session";
+import { ComparisonLegend, comparisonColours } from "./comparison";
 import { emptyReason } from "./frame-text";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
@@ -24,6 +24,7 @@ const CHOICES = [...REDUCTIONS, "update_ratio", "nan", "inf", "zero"];
 
 /** Statistics of the tensor over steps, one row with its own scale per statistic. */
 export class StatisticsPanel extends PicturePanel {
+  readonly #legend = new ComparisonLegend();
   readonly #toggles = new Map<string, Toggle>();
   readonly #log: Toggle;
   readonly #all: HTMLButtonElement;
@@ -56,6 +57,7 @@ export class StatisticsPanel extends PicturePanel {
       list.append(toggle.el);
     }
     this.menu.append(list);
+    this.body.append(this.#legend.el);
     this.exports(this.figure, () => ({
       name: `${this.#scene?.traits.tensor}-statistics`,
       rows: () => this.#rows(),
@@ -107,9 +109,11 @@ export class StatisticsPanel extends PicturePanel {
     const loaded = main?.frames.loadedSteps().length ?? 0;
     // All statistics of a single number are that number.
     const stats = isScalar(main) ? ["value"] : traits.stats;
+    const [colour, comparedColour] = comparisonColours({ ...scene, compared }, session.store, colours);
+    this.#legend.update({ ...scene, compared }, session.store, colours);
     const rows = stats.map((name): StatisticsRow => {
-      const mine = this.#curve(name, name, main, scene, colours.accent);
-      const others = compared && this.#curve(`${name}/compared`, name, compared, scene, series(1, colours.dark));
+      const mine = this.#curve(name, name, main, scene, colour);
+      const others = compared && this.#curve(`${name}/compared`, name, compared, scene, comparedColour);
       const now = [statistic(main?.frames.frameAt(scene.step), name), statistic(compared?.frame, name)];
       return {
         name: label(name),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from smdwidgets._text import natural
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
+from smdwidgets.pictures.run_colours import run_colours
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.trial import Trial
 
@@ -45,6 +47,7 @@ class SentState:
     """State of one run that was already sent to a browser."""
 
     run: int
+    colour: int = 0
     steps: array[int] = field(default_factory=lambda: array("q"))
     names: list[str] = field(default_factory=list)
     workers: list[str] = field(default_factory=list)
@@ -71,6 +74,12 @@ class SentState:
             self.steps.extend(steps)
         else:
             self.steps = array("q", sorted({*self.steps, *steps}))
+
+
+def nothing_sent(trials: Sequence[Trial]) -> list[SentState]:
+    """Return the initial state of each run of a widget."""
+    colours = run_colours.of([str(trial.path) for trial in trials])
+    return [SentState(run, colour) for run, colour in enumerate(colours)]
 
 
 def status_of(trial: Trial) -> str:
@@ -122,6 +131,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
             "workers": trial.workers(),
             "last_write": None,
             "restarted_at": trial.restarted_at,
+            "colour": sent.colour,
         }
         sent.workers = head["workers"]
         collections = _collections(trial, [*sent.names, *new_names], len(sent.names)) if new_names else {}
@@ -178,6 +188,7 @@ def status_packets(trial: Trial, sent: SentState, status: str, message: str) -> 
         "workers": sent.workers,
         "last_write": None,
         "restarted_at": trial.restarted_at,
+        "colour": sent.colour,
         "append": True,
         "tensors": [],
         "collections": {},

@@ -17,7 +17,7 @@ from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.pictures import details
 from smdwidgets.pictures.edges import Bins
 from smdwidgets.pictures.frames import HistogramWanted, Wanted
-from smdwidgets.pictures.overview import SentState, overview, shown_name
+from smdwidgets.pictures.overview import nothing_sent, overview, shown_name
 from smdwidgets.pictures.packet import pack
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
@@ -50,7 +50,8 @@ def page_content(
 ) -> PageContent:
     """Return the data of a page in at most ``room`` bytes."""
     widget._rule_controller.evaluate_saved_steps()
-    packets = [packet for run, trial in enumerate(widget.trials) for packet in overview(trial, SentState(run))]
+    sent = nothing_sent(widget.trials)
+    packets = [packet for trial, state in zip(widget.trials, sent, strict=True) for packet in overview(trial, state)]
     packets += widget._rule_controller.packets()
     # A diagnosis that is given is shown above the widget.
     if diagnosis is None and widget._diagnosis is not None:

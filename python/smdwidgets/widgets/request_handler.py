@@ -14,7 +14,7 @@ from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures import details
 from smdwidgets.pictures.edges import Bins
 from smdwidgets.pictures.frames import Wanted
-from smdwidgets.pictures.overview import SHOWN_NAME, SentState, overview, shown_name, status_packets
+from smdwidgets.pictures.overview import SHOWN_NAME, SentState, nothing_sent, overview, shown_name, status_packets
 from smdwidgets.pictures.packet import LARGEST
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.trials.trial import Trial
@@ -113,7 +113,7 @@ class RequestHandler:
         self._lock = threading.Lock()
         self._pending: dict[str, threading.Event] = {}
         self._ids: dict[str, None] = {}
-        self._sent = [SentState(run) for run in range(len(self.trials))]
+        self._sent = nothing_sent(self.trials)
         self._streams: dict[str, FrameStream] = {}
         self._bins: dict[Any, Bins] = {}
         self._lines = Lines([])
@@ -229,7 +229,7 @@ class RequestHandler:
             for request_id, cancelled in self._pending.items():
                 if request_id.startswith(PUSHED):
                     cancelled.set()
-            self._sent = [SentState(run) for run in range(len(self.trials))]
+            self._sent = nothing_sent(self.trials)
             sent = list(self._sent)
         for trial, state in zip(self.trials, sent, strict=True):
             reply.part(overview(trial, state))
@@ -429,7 +429,11 @@ class RequestHandler:
 
     def boot(self) -> list[bytes]:
         """Return packets for the widget's state, shown before the first request."""
-        packets = [packet for run, trial in enumerate(self.trials) for packet in overview(trial, SentState(run))]
+        packets = [
+            packet
+            for trial, sent in zip(self.trials, nothing_sent(self.trials), strict=True)
+            for packet in overview(trial, sent)
+        ]
         return packets if sum(map(len, packets)) <= LARGEST else []
 
     def close(self) -> None:

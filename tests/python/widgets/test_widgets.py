@@ -764,3 +764,25 @@ def test_long_names_with_the_same_beginning_are_different_tensors(tmp_path: Path
     means = [page.frames(name, want=WANT)[0]["stats"][2] for name in shown]
     assert means == [0, 1, 2]
     widget.close()
+
+
+def test_a_run_has_the_same_colour_in_all_widgets(tmp_path: Path) -> None:
+    runs = []
+    for name in "abc":
+        root = begin(tmp_path / name)
+        save(root, 0, {"loss": np.float32(1)})
+        runs.append(end(root))
+
+    def colours(*shown: Path) -> dict[str, int]:
+        widget = smdwidgets.ScalarPanel(list(shown), regex="loss")
+        _, packets = Page(widget).ask("hello", protocol=1, again=True)
+        widget.close()
+        return {head["name"]: head["colour"] for head, _ in packets if head["kind"] == "catalog"}
+
+    first = colours(runs[0], runs[1])
+    assert first["a"] != first["b"]
+    assert colours(runs[1], runs[0]) == first
+    three = colours(runs[2], runs[1], runs[0])
+    assert {name: three[name] for name in "ab"} == first
+    assert len(set(three.values())) == 3
+    assert colours(runs[1]) == {"b": first["b"]}

@@ -1,0 +1,49 @@
+/** Colours and names of the two values that are compared. */
+
+import type { Store } from "../data/store";
+import type { TensorView } from "../data/tensor-view";
+import type { Theme } from "../draw/theme";
+import { series } from "../lib/colour";
+import { h, setText, setVisible } from "../lib/dom";
+import { truncate } from "../lib/format";
+import type { Scene } from "../session/session";
+import { stepName } from "./frame-text";
+
+/** Colours of the main and of the compared value: those of their runs, if the runs differ. */
+export function comparisonColours({ main, compared }: Scene, store: Store, theme: Theme): [string, string] {
+  if (!main || !compared || main.run === compared.run) return [theme.accent, series(1, theme.dark)];
+  return [series(store.colourOf(main.run), theme.dark), series(store.colourOf(compared.run), theme.dark)];
+}
+
+/** Names what differs between the two: run, worker or step. */
+function names(main: TensorView, compared: TensorView, store: Store): [string, string] {
+  const name = (view: TensorView, other: TensorView) => {
+    if (view.run !== other.run) return truncate(store.runs.get(view.run)?.head.name ?? `run ${view.run}`, 40);
+    if (view.worker !== other.worker) return view.worker || (view.frames.plan?.workers[0] ?? "first worker");
+    return Number.isNaN(view.savedStep) ? "not saved" : stepName(store, view.run, view.savedStep);
+  };
+  return [name(main, compared), name(compared, main)];
+}
+
+/** The legend of a picture that shows two values. */
+export class ComparisonLegend {
+  readonly el = h("ul", { class: "smdw-legend", hidden: true });
+  readonly #entries = ["", "compared: "].map((prefix) => {
+    const swatch = h("span", { class: "smdw-swatch" });
+    const name = h("span", { class: "smdw-legend-name" });
+    this.el.append(h("li", {}, swatch, name));
+    return { prefix, swatch, name };
+  });
+
+  update(scene: Scene, store: Store, theme: Theme): void {
+    const { main, compared } = scene;
+    setVisible(this.el, compared !== undefined);
+    if (!main || !compared) return;
+    const colours = comparisonColours(scene, store, theme);
+    const texts = names(main, compared, store);
+    this.#entries.forEach(({ prefix, swatch, name }, i) => {
+      swatch.style.color = colours[i] as string;
+      setText(name, `${prefix}${texts[i]}`);
+    });
+  }
+}
