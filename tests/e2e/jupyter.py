@@ -345,12 +345,13 @@ class Jupyter:
         opened, self._open = self._open, []
         for each, _ in opened:
             each.close()
-        self._shut_kernels_down()
+        self.end_kernels()
         if check:
             for _, notebook in opened:
                 notebook.check()
 
-    def _shut_kernels_down(self) -> None:
+    def end_kernels(self) -> None:
+        """End the kernels of all notebooks."""
         headers = {"Authorization": f"token {TOKEN}"}
         asked = urllib.request.Request(f"{self.server.url}/api/sessions", headers=headers)
         with urllib.request.urlopen(asked, timeout=30) as answer:

@@ -100,6 +100,37 @@ def test_restarted_kernel(lab, tmp_path):
     expect_histogram_of(look, runs.weight(0))
 
 
+def test_notebook_reopened_without_its_kernel_shows_the_still(jupyter, tmp_path):
+    run = runs.write(tmp_path / "run")
+    cells = [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r}, tensor='net/fc.weight')\nw"]
+    notebook = jupyter.open(cells, folder=f"still-{jupyter.app}")
+    notebook.run(0)
+    look = Looking.at(notebook).at_step(29)
+    still = notebook.output(0).locator(".smdw-still")
+    expect(still).to_be_attached()
+    expect(still).to_be_hidden()
+    look.go(12)
+    expect(still).to_contain_text("at step 12")  # updated when the slider rests
+    expect(still).to_be_hidden()
+    notebook.page.evaluate(SAVE)
+    notebook.page.wait_for_function("() => window.savedByTest")
+    notebook.page.close()
+    jupyter.end_kernels()
+
+    again = jupyter.reopen(f"still-{jupyter.app}", cells=1)
+    output = again.output(0)
+    expect(output.locator(".smdw-still")).to_be_visible()
+    expect(output.locator(".smdw-still img")).to_be_visible()
+    expect(output.locator(".smdw-still")).to_contain_text("'net/fc.weight' at step 12")
+    again.screenshot(f"still-{jupyter.app}", 0)
+    expect(output.get_by_text("Error displaying widget")).to_be_hidden()
+    expect(output.get_by_text("Loading widget")).to_be_hidden()
+    again.run(0)
+    Looking.at(again).at_step(29)
+    expect(output.locator(".smdw-still")).to_be_hidden()
+    again.errors[:] = [error for error in again.errors if "widget model not found" not in error]
+
+
 def test_closed_reopened_and_duplicate_tabs(lab, writer, tmp_path):
     saved(writer, 3)
     notebook = lab.open(live(tmp_path / "live"), folder="tabs")

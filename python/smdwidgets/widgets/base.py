@@ -14,6 +14,7 @@ from typing import Any
 
 import anywidget
 import traitlets
+from IPython.display import publish_display_data
 
 from smdwidgets._text import natural
 from smdwidgets.diagnosis import Diagnosis
@@ -28,6 +29,7 @@ from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
 from smdwidgets.widgets.protocol import PROTOCOL
 from smdwidgets.widgets.request_handler import RequestHandler
 from smdwidgets.widgets.rule_controller import RuleController
+from smdwidgets.widgets.still import Still
 from smdwidgets.widgets.traits import STATE
 from smdwidgets.widgets.view import RunView
 
@@ -89,6 +91,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
         )
         self._own_layout = "layout" not in state
         self.on_msg(_on_message)
+        self._still = Still(self)
         slot.attach(self)
         self._rule_controller.start()
 
@@ -170,6 +173,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
         if handler is not None:
             handler.close()
             self._rule_controller.stop()
+            self._still.close()
         layout = self.layout if self._own_layout and self.comm is not None else None
         super().close()
         if layout is not None:  # the layout is a separate model, which ipywidgets keeps until it is closed
@@ -189,9 +193,19 @@ class RunWidget(anywidget.AnyWidget, RunView):
             return made
         self._request_handler.displayed(_first_requests_of(weakref.ref(self)))
         data, *rest = made if isinstance(made, tuple) else (made,)
-        # GitHub, nbviewer and notebooks without a kernel show this static image and text.
+        # GitHub, nbviewer and other viewers without widgets show this static image and text.
         data = {**data, **static_repr.bundle(self)}
         return (data, *rest) if rest else data
+
+    def _ipython_display_(self, **kwargs: Any) -> None:
+        """Display the widget and its still as two outputs."""
+        made = self._repr_mimebundle_(**kwargs)
+        data = made[0] if isinstance(made, tuple) else made
+        if not data or "application/vnd.jupyter.widget-view+json" not in data:
+            print(repr(self))
+            return
+        publish_display_data({name: value for name, value in data.items() if name != "image/png"})
+        self._still.display()
 
 
 def _on_message(widget: RunWidget, content: Any, buffers: Any) -> None:
