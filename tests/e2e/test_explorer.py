@@ -86,6 +86,22 @@ def test_non_finite_numbers_are_counted_and_coloured(lab, run):
         assert (pixels == colour).all(1).sum() > 20, colour
 
 
+def test_widget_opens_at_the_newest_step_of_its_tensor(lab, tmp_path):
+    def of_step(step: int) -> dict[str, object]:
+        saved = runs.tensors(step)
+        return {runs.LOSS: saved[runs.LOSS]} if step % 5 == 4 else saved
+
+    run = runs.write(tmp_path / "run", of_step=of_step, modes=True)
+    notebook = lab.open([show(run, f"tensor={runs.WEIGHT!r}"), "(w.step, w.follow)"]).run(0)
+    look = Looking.at(notebook).at_step(28)
+    expect_histogram_of(look, runs.weight(28))
+    expect(look.el.locator(".smdw-from")).to_be_empty()
+    look.choose("loss", nth=1).at_step(29)
+    notebook.expect_output(1, "(29, True)")
+    look.choose("fc.weight", nth=1).at_step(28)
+    expect(look.el.locator(".smdw-from")).to_be_empty()
+
+
 def test_keys_move_the_slider_and_not_the_notebook(jupyter, run):
     notebook = jupyter.open([show(run), "1"], dark=True).run(0)
     look = Looking.at(notebook).at_step(29)

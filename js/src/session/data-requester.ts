@@ -65,9 +65,9 @@ export class DataRequester {
     if (traits._kind === "scalars" || traits.panels.includes("scalars")) this.#lines(scene);
   }
 
-  /** While following, sets `step` to the latest step. */
-  #follow({ traits, axis, step }: Scene) {
-    const last = axis.steps[axis.steps.length - 1];
+  /** While following, sets `step` to the latest step at which the tensor in view has a value. */
+  #follow({ traits, axis, step, main }: Scene) {
+    const last = lastCommonStep(axis.steps, main?.frames.steps ?? []) ?? axis.steps.at(-1);
     if (last === undefined) return;
     if (traits.follow && traits.step !== last) this.session.state.set({ step: last });
     else if (traits.step < 0 && !Number.isNaN(step)) this.session.state.set({ step });
@@ -144,4 +144,17 @@ export class DataRequester {
     this.#series = key;
     if (missing.length) void this.session.request("series", { what: "series", lines });
   }
+}
+
+/** The largest number in both ascending lists. */
+function lastCommonStep(a: ArrayLike<number>, b: ArrayLike<number>): number | undefined {
+  let i = a.length - 1;
+  let j = b.length - 1;
+  while (i >= 0 && j >= 0) {
+    const [x, y] = [a[i] as number, b[j] as number];
+    if (x === y) return x;
+    if (x > y) i--;
+    else j--;
+  }
+  return undefined;
 }

@@ -14,7 +14,6 @@ from typing import Any
 
 import anywidget
 import traitlets
-from IPython.display import publish_display_data
 
 from smdwidgets._text import natural
 from smdwidgets.diagnosis import Diagnosis
@@ -29,7 +28,7 @@ from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
 from smdwidgets.widgets.protocol import PROTOCOL
 from smdwidgets.widgets.request_handler import RequestHandler
 from smdwidgets.widgets.rule_controller import RuleController
-from smdwidgets.widgets.still import Still
+from smdwidgets.widgets.still import Still, publish
 from smdwidgets.widgets.traits import STATE
 from smdwidgets.widgets.view import RunView
 
@@ -204,7 +203,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
         if not data or "application/vnd.jupyter.widget-view+json" not in data:
             print(repr(self))
             return
-        publish_display_data({name: value for name, value in data.items() if name != "image/png"})
+        publish({name: value for name, value in data.items() if name != "image/png"})
         self._still.display()
 
 

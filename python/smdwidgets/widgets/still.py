@@ -10,7 +10,10 @@ import logging
 import threading
 import uuid
 import weakref
+from collections.abc import Mapping
 from typing import Any
+
+from IPython.display import publish_display_data
 
 from smdwidgets._text import markup
 from smdwidgets.widgets import static_repr
@@ -50,7 +53,7 @@ class Still:
         display_id = uuid.uuid4().hex
         with self._lock:
             self._ids = [*self._ids, display_id][-_DISPLAYS:]
-        _publish(self._data(), display_id, update=False)
+        publish(self._data(), display_id)
 
     def close(self) -> None:
         """Stop updating."""
@@ -85,12 +88,12 @@ class Still:
             with self._lock:
                 ids = self._ids
             for display_id in ids:
-                _publish(data, display_id, update=True)
+                publish(data, display_id, update=True)
         except Exception:  # a picture of a closed or removed run; the earlier one stays
             logger.debug("cannot update the still of a widget", exc_info=True)
 
 
-def _publish(data: dict[str, str], display_id: str, *, update: bool) -> None:
-    from IPython.display import publish_display_data
-
-    publish_display_data(data, {}, transient={"display_id": display_id}, update=update)
+def publish(data: Mapping[str, Any], display_id: str = "", *, update: bool = False) -> None:
+    """Add an output to the running cell, or update the outputs with this id."""
+    transient = {"display_id": display_id} if display_id else {}
+    publish_display_data(data, {}, transient=transient, update=update)  # type: ignore[no-untyped-call]
