@@ -1,9 +1,9 @@
-/** All widgets on a plain page, with synthetic data. Options: `?kind=explorer&theme=dark&runs=2&extra=10000`. */
+/** All widgets on a plain page, with recorded data. Options: `?kind=explorer&theme=dark&runs=2&many=1`. */
 import type { Kind, Traits } from "../src/protocol/types";
 import { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
 import { mount, startRequesting } from "../src/view";
-import { CannedClient } from "./canned";
+import { recorded } from "./recorded";
 
 const query = new URLSearchParams(location.search);
 const dark = query.get("theme") === "dark";
@@ -25,10 +25,10 @@ for (const kind of kinds) {
     ...(JSON.parse(query.get("traits") ?? "{}") as Partial<Traits>),
   };
   const session = new Session(new State(new LocalModel(traits), signal), signal);
-  const source = new CannedClient(session.store, {
+  const source = recorded(session.store, {
     delay: Number(query.get("delay") ?? 5),
     runs: Number(query.get("runs") ?? 1),
-    extra: Number(query.get("extra") ?? 0),
+    many: query.has("many"),
   });
   session.connect(source, false);
   startRequesting(session, signal);

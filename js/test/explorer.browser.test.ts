@@ -1,6 +1,6 @@
 import axe from "axe-core";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { cannedRules, catalog, frames, LAST, plan, rules, stepsOf, TENSORS } from "../demo/canned";
+import { catalog, LAST, packetsOf } from "../demo/recorded";
 import { start } from "../src/exported-page";
 import { encode } from "../src/protocol/packet";
 import { KernelClient } from "../src/session/client";
@@ -21,7 +21,7 @@ const ready = () => until(() => shown?.el.querySelector(".smdw-row"));
 
 describe("tensor tree", () => {
   test("renders 10,000 tensors with few elements, filters them fast, and reports an invalid pattern", async () => {
-    shown = open({ _kind: "explorer", panels: [], follow: false, step: 0 }, { extra: 10_000 });
+    shown = open({ _kind: "explorer", panels: [], follow: false, step: 0 }, { many: true });
     await ready();
     const { el, session } = shown;
     expect(el.querySelectorAll(".smdw-row").length).toBeLessThan(60);
@@ -107,8 +107,8 @@ describe("rules", () => {
     const { el } = shown;
     await until(() => el.querySelectorAll(".smdw-rule").length === 4);
     const labels = () => [...el.querySelectorAll<HTMLElement>(".smdw-status")].map((each) => each.dataset.status);
-    const others = labels().toSpliced(1, 1);
-    const row = el.querySelectorAll<HTMLElement>(".smdw-rule")[1] as HTMLElement;
+    const others = labels().toSpliced(3, 1);
+    const row = el.querySelectorAll<HTMLElement>(".smdw-rule")[3] as HTMLElement;
     for (const [click, label, visible] of [
       ["Pause rule", "Paused", "Run rule"],
       ["Run rule", "Running", "Pause rule"],
@@ -116,10 +116,10 @@ describe("rules", () => {
       ["Run rule", "Running", "Pause rule"],
     ] as const) {
       button(row, click).click();
-      await until(() => labels()[1] === label);
+      await until(() => labels()[3] === label);
       expect(button(row, visible).hidden).toBe(false);
       expect(button(row, visible).matches(":disabled")).toBe(false);
-      expect(labels().toSpliced(1, 1)).toEqual(others);
+      expect(labels().toSpliced(3, 1)).toEqual(others);
     }
     const finished = el.querySelectorAll<HTMLElement>(".smdw-rule")[0] as HTMLElement;
     expect(button(finished, "Run rule").matches(":disabled")).toBe(true);
@@ -231,7 +231,7 @@ test("a removed view leaves no listener, element or failing timer", async () => 
 });
 
 test("two views of one widget are synchronised, and one can be removed", async () => {
-  const model = new LocalModel({ _kind: "slider", follow: false, step: 100, _boot: [new DataView(catalog(0))] });
+  const model = new LocalModel({ _kind: "slider", follow: false, step: 100, _boot: [new DataView(await catalog())] });
   const made = widget();
   const whole = new AbortController();
   made.initialize({ model, signal: whole.signal } as never);
@@ -257,15 +257,7 @@ test("two views of one widget are synchronised, and one can be removed", async (
 });
 
 test("the initial state is shown even if the kernel never responds", async () => {
-  const tensor = TENSORS.find((each) => each.name === "fc3.weight") as (typeof TENSORS)[number];
-  const want = {
-    stats: true,
-    update: false,
-    hist: { scale: "linear" as const, bins: 64, edges: "shared" as const },
-    image: null,
-    percentiles: true,
-  };
-  const boot = [catalog(0), plan(tensor, 0, ""), frames(tensor, 0, "", stepsOf(tensor, 0), want)].map(
+  const boot = [await catalog(), ...(await packetsOf({ what: "frames", tensor: "fc3.weight" }))].map(
     (buffer) => new DataView(buffer),
   );
   const model = new LocalModel({ _kind: "inspector", tensor: "fc3.weight", panels: ["histogram"], _boot: boot });
@@ -286,14 +278,6 @@ test("the initial state is shown even if the kernel never responds", async () =>
 });
 
 test("an exported page supports the slider and reports data that was not exported", async () => {
-  const tensor = TENSORS.find((each) => each.name === "fc3.weight") as (typeof TENSORS)[number];
-  const want = {
-    stats: true,
-    update: false,
-    hist: { scale: "linear" as const, bins: 64, edges: "shared" as const },
-    image: { axes: [], fixed: [], pool: "maxabs" as const, cells: 4096 },
-    percentiles: true,
-  };
   const packets = [
     encode({
       kind: "page",
@@ -304,10 +288,8 @@ test("an exported page supports the slider and reports data that was not exporte
         panels: ["histogram", "heatmap", "values", "rules"],
       },
     }),
-    catalog(0),
-    rules(cannedRules()),
-    plan(tensor, 0, ""),
-    frames(tensor, 0, "", stepsOf(tensor, 0), want),
+    ...(await packetsOf({ what: "hello" })),
+    ...(await packetsOf({ what: "frames", tensor: "fc3.weight" })),
   ];
   const holder = document.createElement("div");
   for (const packet of packets) {

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import * as esbuild from "esbuild";
 import { type Browser, chromium as driver, type Page } from "playwright";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { catalog, frames, plan, rules, stepsOf, TENSORS } from "../demo/canned";
+import { packetsOf } from "../demo/recorded";
 import { CHROMIUM_ARGS, chromium } from "../scripts/chromium.mjs";
 import { encode } from "../src/protocol/packet";
 
@@ -37,20 +37,10 @@ const WORKERS = "; worker-src blob:";
 /** Opens a page as `to_html` writes it. `messages` collects console messages and errors, `requested` the URLs requested. */
 async function openPage(extraPolicy: string) {
   const [js, css] = await Promise.all([bundle("src/widget.ts"), bundle("src/widget.css")]);
-  const tensor = TENSORS.find((each) => each.name === "fc3.weight") as (typeof TENSORS)[number];
-  const want = {
-    stats: true,
-    update: false,
-    hist: { scale: "linear" as const, bins: 64, edges: "shared" as const },
-    image: { axes: [], fixed: [], pool: "maxabs" as const, cells: 4096 },
-    percentiles: true,
-  };
   const packets = [
-    encode({ kind: "page", traits: { _kind: "explorer", tensor: tensor.name, step: 300 } }),
-    catalog(0),
-    rules(),
-    plan(tensor, 0, ""),
-    frames(tensor, 0, "", stepsOf(tensor, 0), want),
+    encode({ kind: "page", traits: { _kind: "explorer", tensor: "fc3.weight", step: 300 } }),
+    ...(await packetsOf({ what: "hello" })),
+    ...(await packetsOf({ what: "frames", tensor: "fc3.weight" })),
   ];
   const policy = `default-src 'none'; script-src ${hash(js)}; style-src ${hash(css)}; img-src data: blob:${extraPolicy}`;
   const html = `<!doctype html><html><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}"><style>${css}</style></head><body><div class="smdw-page"></div>${packets

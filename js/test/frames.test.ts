@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { cannedRules, catalog, counts, frames, plan, rules, TENSORS, values } from "../demo/canned";
+import { catalog, packetsOf, truth } from "../demo/recorded";
 import {
   type Image,
   imageKey,
@@ -14,45 +14,38 @@ import { Store } from "../src/data/store";
 import { colourPixels } from "../src/draw/heatmap";
 import { table } from "../src/lib/colour";
 import { decode, encode } from "../src/protocol/packet";
-import type { CatalogHead, FramesHead, SectionRequest } from "../src/protocol/types";
+import type { CatalogHead, FramesHead } from "../src/protocol/types";
 import { sliceText } from "../src/session/python-code";
 import { resolveStep } from "../src/session/session";
+import { rulesPacket, stepsPacket } from "./packets";
 
-const want: SectionRequest = {
-  stats: true,
-  update: true,
-  hist: { scale: "linear", bins: 16, edges: "shared" },
-  image: { axes: [], fixed: [], pool: "mean", cells: 4096 },
-  percentiles: true,
-};
-const gradient = TENSORS.find((tensor) => tensor.name === "gradient/fc3.weight") as (typeof TENSORS)[number];
+const GRADIENT = "gradient/fc3.weight";
 
 describe("frames", () => {
-  test("contain the statistics of each step", () => {
+  test("contain the statistics of each step", async () => {
     const store = new Store();
-    store.addPackets([plan(gradient, 0, ""), frames(gradient, 0, "", [0, 10], want)]);
-    const held = store.frames(0, gradient.name, "");
-    const x = values(gradient, 10, 0);
+    store.addPackets(await packetsOf({ what: "frames", tensor: GRADIENT }));
+    const held = store.frames(0, GRADIENT, "");
+    const x = truth(`0/${GRADIENT}/10`);
     const frame = held.frameAt(10);
-    expect(statistic(frame, "max")).toBe(Math.max(...x));
-    expect(statistic(frame, "l1")).toBeCloseTo(
-      x.reduce((sum, v) => sum + Math.abs(v), 0),
-      9,
-    );
-    expect([...(frame?.counts ?? [])]).toEqual(counts(x));
+    expect(statistic(frame, "max")).toBe(x.max);
+    expect(statistic(frame, "l1")).toBeCloseTo(x.l1, 9);
+    expect([...(frame?.counts ?? [])]).toEqual([x.size, x.nan, x.inf, 0, x.zero]);
     const hist = frame?.histograms.get("linear/shared");
-    expect((hist?.counts.reduce((a, b) => a + b, 0) ?? 0) + (hist?.below ?? 0) + (hist?.above ?? 0)).toBe(x.length);
-    const image = frame?.images.get("0,1/,/mean");
-    expect(image && imageValue(image, 5)).toBeCloseTo(x[5] as number, 5);
+    expect((hist?.counts.reduce((a, b) => a + b, 0) ?? 0) + (hist?.below ?? 0) + (hist?.above ?? 0)).toBe(x.size);
+    const image = frame?.images.get(imageKey([0, 1], [0, 0], "maxabs")) as Image;
+    const step = (image.hi - image.lo) / 252;
+    expect(Math.abs(imageValue(image, 5) - (x.cells["0, 5"] as number))).toBeLessThanOrEqual(step);
     expect(held.steps.length).toBe(121);
-    expect([...held.loadedSteps()]).toEqual([0, 10]);
+    expect(held.loadedSteps().length).toBe(121);
   });
 
   test("a step that is not loaded is replaced by the latest earlier loaded one", () => {
     const store = new Store();
-    store.addPackets([plan(gradient, 0, ""), frames(gradient, 0, "", [0, 40], want)]);
-    expect(store.frames(0, gradient.name, "").frameAt(30)?.step).toBe(0);
-    expect(store.frames(0, gradient.name, "").frameAt(1000)?.step).toBe(40);
+    const head: FramesHead = { kind: "frames", run: 0, tensor: "t", worker: "", edition: 1, errors: {} };
+    store.addPackets([encode(head, { step: ["f8", [2], [0, 40]] })]);
+    expect(store.frames(0, "t", "").frameAt(30)?.step).toBe(0);
+    expect(store.frames(0, "t", "").frameAt(1000)?.step).toBe(40);
   });
 
   test("a lower edition does not replace a higher one", () => {
@@ -106,9 +99,9 @@ describe("frames", () => {
     expect([...colourPixels(image, table("viridis", false), [0, 1]).data]).toEqual(pixels);
   });
 
-  test("an invalid packet is reported and the others are added", () => {
+  test("an invalid packet is reported and the others are added", async () => {
     const store = new Store();
-    store.addPackets([new ArrayBuffer(20), catalog(0)]);
+    store.addPackets([new ArrayBuffer(20), await catalog()]);
     expect(store.packetError).toMatch(/invalid packet/);
     expect(store.runs.get(0)?.steps.length).toBe(121);
   });
@@ -145,17 +138,17 @@ describe("frames", () => {
 describe("a run", () => {
   test("grows by appended steps", () => {
     const store = new Store();
-    store.addPackets([catalog(0, { last: 100 })]);
-    store.addPackets([catalog(0, { last: 200, from: 100, append: true })]);
+    store.addPackets([stepsPacket(-10, 100, { append: false, tensors: ["a", "b"] })]);
+    store.addPackets([stepsPacket(100, 200)]);
     const run = store.runs.get(0);
     expect(run?.steps.length).toBe(21);
-    expect(run?.names).toHaveLength(TENSORS.length);
+    expect(run?.names).toHaveLength(2);
     expect(store.modeOf(0, 190)).toEqual({ mode: 2, modeStep: 10 });
   });
 
-  test("has one axis per mode, numbered by mode steps", () => {
+  test("has one axis per mode, numbered by mode steps", async () => {
     const store = new Store();
-    store.addPackets([catalog(0)]);
+    store.addPackets([await catalog()]);
     const axis = store.axis(0, "EVAL");
     expect([...axis.steps].slice(0, 3)).toEqual([90, 190, 290]);
     expect([...axis.labels].slice(0, 3)).toEqual([0, 10, 20]);
@@ -164,11 +157,11 @@ describe("a run", () => {
     expect(resolveStep(store.axis(3, ""), 1)).toBeNaN();
   });
 
-  test("a rules packet adds outcomes and findings, and a restart clears them", () => {
+  test("a rules packet adds outcomes and findings, and a restart clears them", async () => {
     const store = new Store();
-    store.addPackets([rules()]);
+    store.addPackets(await packetsOf({ what: "hello" }));
     expect(store.rules.get("0/ExplodingTensor")?.outcomes.get(700)).toBe(2);
-    expect(store.rules.get("0/ExplodingTensor")?.findings.get(720)?.[0]?.message).toMatch(/infinite/);
+    expect(store.rules.get("0/ExplodingTensor")?.findings.get(720)?.[0]?.message).toMatch(/holds NaN/);
     const info = store.rules.get("0/ExplodingTensor")?.info;
     if (!info) throw new Error("no rule");
     store.addPackets([encode({ kind: "rules", append: true, rules: [{ ...info, firings: [], restarted: true }] })]);
@@ -203,20 +196,19 @@ test("the slice in view as Python code", () => {
   expect(sliceText(1, [0], [0])).toBe("");
 });
 
-test("a run that was started again replaces what was loaded of the earlier one", () => {
+test("a run that was started again replaces what was loaded of the earlier one", async () => {
   const store = new Store();
-  const weight = TENSORS.find((tensor) => tensor.name === "fc1.weight");
-  if (!weight) throw new Error("no tensor");
   const again = (buffer: ArrayBuffer, restarted_at: number | null) => {
     const { head, arrays } = decode(buffer);
     store.addPacket({ head: { ...head, restarted_at } as CatalogHead, arrays });
   };
-  again(catalog(0), null);
-  again(catalog(1), null);
-  store.addPackets([plan(weight, 0, ""), plan(weight, 1, "")]);
-  again(catalog(0, { append: true, from: 1200, last: 1210 }), null);
+  again(await catalog(0), null);
+  again(await catalog(1), null);
+  const head: FramesHead = { kind: "frames", run: 0, tensor: "fc1.weight", worker: "", edition: 1, errors: {} };
+  store.addPackets([0, 1].map((run) => encode({ ...head, run }, { step: ["f8", [1], [0]] })));
+  again(stepsPacket(1200, 1210), null);
   expect(store.findFrames(0, "fc1.weight", "")).toBeDefined();
-  again(catalog(0, { last: 50 }), 1.7e9);
+  again(stepsPacket(-10, 50, { append: false }), 1.7e9);
   expect(store.findFrames(0, "fc1.weight", "")).toBeUndefined();
   expect(store.findFrames(1, "fc1.weight", "")).toBeDefined();
   expect([...(store.runs.get(0)?.steps ?? [])]).toEqual([0, 10, 20, 30, 40, 50]);
@@ -225,21 +217,13 @@ test("a run that was started again replaces what was loaded of the earlier one",
 
 test("fired steps are those of one run, also if another run has as many changes", () => {
   const store = new Store();
-  const [rule] = cannedRules();
-  if (!rule) throw new Error("no rule");
-  const other = { ...rule, info: { ...rule.info, id: "1/ExplodingTensor", run: 1 } };
-  const at = (step: number) => (each: number) => (each === step ? 2 : 1);
-  store.addPackets([
-    rules([
-      { ...rule, outcome: at(100) },
-      { ...other, outcome: at(200) },
-    ]),
-  ]);
+  const other = { info: { id: "1/Overfit", run: 1 }, outcomes: { 100: 1, 200: 2 } };
+  store.addPackets([rulesPacket([{ outcomes: { 100: 2, 200: 1 } }, other])]);
   const [first, second] = [store.firedSteps(0), store.firedSteps(1)];
   expect(first.key).not.toBe(second.key);
   expect([[...first.steps()], [...second.steps()]]).toEqual([[100], [200]]);
-  store.addPackets([rules([other])]);
-  store.addPackets([rules([{ ...rule, outcome: at(300) }, other])]);
+  store.addPackets([rulesPacket([other])]);
+  store.addPackets([rulesPacket([{ outcomes: { 300: 2 } }, other])]);
   expect(store.firedSteps(0).key).not.toBe(first.key);
   expect([...store.firedSteps(0).steps()]).toEqual([300]);
 });

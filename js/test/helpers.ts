@@ -1,5 +1,5 @@
-/** Helpers of the browser tests: mounts a widget with synthetic data, waits for frames, sends events. */
-import { CannedClient } from "../demo/canned";
+/** Helpers of the browser tests: mounts a widget with recorded data, waits for frames, sends events. */
+import { type RecordedClient, recorded } from "../demo/recorded";
 import type { Traits } from "../src/protocol/types";
 import { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
@@ -9,7 +9,7 @@ import css from "../src/widget.css?inline";
 export interface MountedWidget {
   el: HTMLElement;
   session: Session;
-  source: CannedClient;
+  source: RecordedClient;
   model: LocalModel;
   control: AbortController;
   close(): void;
@@ -17,7 +17,7 @@ export interface MountedWidget {
 
 export function open(
   traits: Partial<Traits>,
-  options: { width?: number; runs?: number; extra?: number; dark?: boolean; shadow?: boolean; delay?: number } = {},
+  options: { width?: number; runs?: number; many?: boolean; dark?: boolean; shadow?: boolean; delay?: number } = {},
 ): MountedWidget {
   const host = document.createElement("div");
   host.style.width = `${options.width ?? 1000}px`;
@@ -30,7 +30,7 @@ export function open(
   const control = new AbortController();
   const model = new LocalModel({ tensor: "fc1.weight", ...traits });
   const session = new Session(new State(model, control.signal), control.signal);
-  const source = new CannedClient(session.store, options);
+  const source = recorded(session.store, options);
   session.connect(source, false);
   startRequesting(session, control.signal);
   mount(session, el, control.signal);

@@ -1,14 +1,12 @@
 import { expect, test } from "vitest";
-import { cannedRules, rules } from "../demo/canned";
 import { Store } from "../src/data/store";
 import type { RuleStatus } from "../src/protocol/types";
 import { ruleLabel } from "../src/widgets/rule-status";
+import { rulesPacket } from "./packets";
 
 function label(status: RuleStatus, outcome: number) {
   const store = new Store();
-  const [rule] = cannedRules();
-  if (!rule) throw new Error("no rule");
-  store.addPackets([rules([{ ...rule, info: { ...rule.info, status }, outcome: () => outcome }])]);
+  store.addPackets([rulesPacket([{ info: { status }, outcomes: outcome ? { 0: outcome } : {} }])]);
   return [...store.rules.values()].map(ruleLabel)[0];
 }
 
@@ -27,11 +25,9 @@ test.each([
 
 test("outcomes in appended packets count as judged", () => {
   const store = new Store();
-  const [rule] = cannedRules();
-  if (!rule) throw new Error("no rule");
-  const info = { ...rule.info, status: "NoIssuesFound" as const };
-  store.addPackets([rules([{ ...rule, info, outcome: () => 3 }])]);
-  store.addPackets([rules([{ ...rule, info, outcome: (step) => (step === 0 ? 1 : 0) }], true)]);
-  store.addPackets([rules([{ ...rule, info, outcome: () => 0 }], true)]);
+  const info = { status: "NoIssuesFound" as const };
+  store.addPackets([rulesPacket([{ info, outcomes: { 0: 3, 10: 3 } }])]);
+  store.addPackets([rulesPacket([{ info, outcomes: { 20: 1 } }], true)]);
+  store.addPackets([rulesPacket([{ info, outcomes: {} }], true)]);
   expect([...store.rules.values()].map(ruleLabel)).toEqual(["Clear"]);
 });

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from "vitest";
-import { catalog } from "../demo/canned";
 import { $, button, frame, key, type MountedWidget, open, pointer, until } from "./helpers";
+import { stepsPacket } from "./packets";
 
 let shown: MountedWidget | undefined;
 afterEach(() => shown?.close());
@@ -75,11 +75,11 @@ test("dragging selects saved steps and stops following", async () => {
 
 test("new steps are followed, or counted while not following", async () => {
   const { el, step, session, track } = await slider();
-  session.store.addPackets([catalog(0, { last: 1250, from: 1200, append: true })]);
+  session.store.addPackets([stepsPacket(1200, 1250)]);
   await until(() => step() === 1250);
   key(track, "ArrowLeft");
   await frame();
-  session.store.addPackets([catalog(0, { last: 1300, from: 1250, append: true })]);
+  session.store.addPackets([stepsPacket(1250, 1300)]);
   const fresh = await until(() =>
     [...el.querySelectorAll("button")].find((each) => /new step/.test(each.textContent ?? "") && !each.hidden),
   );
@@ -110,7 +110,7 @@ test("the track keeps its width at steps of all modes and while new steps arrive
     tags.add($(el, ".smdw-mode-tag").textContent?.split(" ")[0] ?? "");
   }
   for (const last of [1250, 1300, 1400]) {
-    session.store.addPackets([catalog(0, { last, from: 1200, append: true })]);
+    session.store.addPackets([stepsPacket(1200, last)]);
     await frame();
     widths.add(track.getBoundingClientRect().width);
   }

@@ -3,10 +3,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { inflateSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { CannedClient, type CannedRule, cannedRules } from "../demo/canned";
-import { Store } from "../src/data/store";
-import type { ErrorInfo, FromKernel, KernelCommand, KernelRequest, RuleStatus } from "../src/protocol/types";
-import { KernelClient, type RequestError } from "../src/session/client";
+import type { FromKernel, KernelCommand, KernelRequest, RuleStatus } from "../src/protocol/types";
+import { KernelClient } from "../src/session/client";
 import { Session } from "../src/session/session";
 import { LocalModel, State } from "../src/session/state";
 import { ruleLabel } from "../src/widgets/rule-status";
@@ -80,43 +78,6 @@ test("the page shows the rules as the kernel has them, after every message", asy
   expect(Object.fromEntries(labels)).toMatchObject({ "0/Gated": "Found", "0/Silent": "Not judged" });
   control.abort();
 });
-
-describe("the synthetic kernel does what the real kernel did", () => {
-  const exchanges = read("rules");
-  const commands = exchanges.flatMap(({ sent, received, rules }, i) => {
-    const before = exchanges[i - 1]?.rules;
-    return sent && isCommand(sent) && before ? [{ sent, received, before, after: rules }] : [];
-  });
-  test.each(commands.map((each) => [JSON.stringify(each.sent), each] as const))("%s", async (_, exchange) => {
-    const [template] = cannedRules();
-    const seeded = Object.entries(exchange.before).map(([id, { status, active, paused }]): CannedRule => {
-      if (!template) throw new Error("no rule");
-      const name = canned(id.slice(2));
-      const limit = { name: "limit", kind: "real", default: 0.5, text: "0.5", doc: "", unit: "", value: 0.5 } as const;
-      return {
-        ...template,
-        info: { ...template.info, id: `0/${name}`, name, status, active, paused, params: [limit] },
-      };
-    });
-    const store = new Store();
-    const kernel = new CannedClient(store, { rules: seeded });
-    const command =
-      exchange.sent.do === "add" ? { ...exchange.sent, class: canned(exchange.sent.class) } : exchange.sent;
-    let failure: ErrorInfo | undefined;
-    await kernel.command(command).catch((error: RequestError) => {
-      failure = { type: error.type, message: error.message };
-    });
-    const said = exchange.received.map(({ message }) => message).find((message) => message.kind === "error");
-    expect(failure?.type).toEqual(said?.error.type);
-    if (failure) return;
-    const shown = [...store.rules].map(([id, { info }]) => [id, info.status, info.active, info.paused]);
-    const truth = Object.entries(exchange.after);
-    expect(shown).toEqual(truth.map(([id, rule]) => [canned(id), rule.status, rule.active, rule.paused]));
-  });
-});
-
-/** The name in the synthetic kernel of a rule or class of the recorded run. */
-const canned = (name: string) => name.replace("Silent", "MyRule");
 
 describe("commands", () => {
   const stop = { what: "rule", do: "stop", rule: "0/A" } as const;

@@ -1,19 +1,8 @@
-"""Record conversations between a page and the kernel.
-
-The tests of the front end replay them.
-
-The kernel must still say what tests/transcripts/ contains. After an intended change, write the file with::
-
-    WRITE_TRANSCRIPTS=1 python -m pytest tests/python/widgets/test_transcripts.py
-"""
+"""Conversations between a page and the kernel, recorded over real runs; see transcripts.py."""
 
 from __future__ import annotations
 
-import base64
-import json
-import os
 import threading
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,13 +11,10 @@ import numpy as np
 import pytest
 
 import smdwidgets
-from python.widgets.talk import Page, begin, end, save
-from smdwidgets.pictures import unpack
-from smdwidgets.pictures.packet import pack
+from python.widgets.talk import begin, end, save
+from python.widgets.transcripts import Recorder, compare
 from smdwidgets.rules import Rule
 from smdwidgets.widgets import request_handler
-
-TRANSCRIPTS = Path(__file__).parents[2] / "transcripts"
 
 
 class Gated(Rule):
@@ -66,51 +52,12 @@ def gates() -> Iterator[dict[str, threading.Event]]:
         gate.set()
 
 
-class Recorder(Page):
-    """A page that records what it sends and receives.
-
-    It also records the rules that it must show afterwards.
-    """
-
-    def __init__(self, widget: Any) -> None:
-        super().__init__(widget)
-        self._received: list[dict[str, Any]] = []
-        self.exchanges: list[dict[str, Any]] = []
-
-    def _receive(self, message: dict[str, Any], buffers: Any) -> None:
-        packets = [text(anywhere(buffer)) for buffer in buffers]
-        self._received.append({"message": {**message, "id": "id"} if "id" in message else message, "packets": packets})
-        super()._receive(message, buffers)
-
-    def exchange(self, what: str, **arguments: Any) -> None:
-        """Send a request and record the reply."""
-        self.ask(what, **arguments)
-        self._record({"what": what, **arguments})
-
-    def news(self) -> None:
-        """Record what the kernel pushes."""
-        self._widget._request_handler.poll()
-        self._record(None)
+class RuleRecorder(Recorder):
+    """Also records the rules that the page must show after each message."""
 
     def _record(self, sent: dict[str, Any] | None) -> None:
-        received, self._received = self._received, []
-        self.exchanges.append({"sent": sent, "received": received, "rules": truth(self._widget)})
-
-
-def anywhere(packet: bytes) -> bytes:
-    """Remove the directory of the run and the time from a packet."""
-    head, arrays = unpack(packet)
-    if head["kind"] != "catalog":
-        return packet
-    return pack({**head, "path": "runs/mlp", "last_write": None}, arrays)
-
-
-def text(packet: bytes) -> str:
-    return base64.b64encode(zlib.compress(packet, 9)).decode("ascii")
-
-
-def packet_of(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text))
+        super()._record(sent)
+        self.exchanges[-1]["rules"] = truth(self._widget)
 
 
 def truth(widget: Any) -> dict[str, Any]:
@@ -129,7 +76,7 @@ def truth(widget: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RuleRecorder]:
     root = begin(tmp_path / "mlp")
     for step in range(10):
         save(root, step, {"loss": np.float32(1 / (step + 1))})
@@ -139,11 +86,11 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Record
     trial.maybe_refresh()
     assert trial.loaded_all_steps
     widget = smdwidgets.RulePanel(trial, [Gated(trial, "first"), Gated(trial, "second"), "LossNotDecreasing"])
-    yield Recorder(widget)
+    yield RuleRecorder(widget)
     widget.close()
 
 
-def test_rules(recorder: Recorder, gates: dict[str, threading.Event]) -> None:
+def test_rules(recorder: RuleRecorder, gates: dict[str, threading.Event]) -> None:
     runner = recorder._widget.rules
     assert Gated.waits.wait(60)
     recorder.exchange("hello", protocol=1, again=False)
@@ -180,29 +127,3 @@ def test_rules(recorder: Recorder, gates: dict[str, threading.Event]) -> None:
     recorder.news()
     recorder.exchange("hello", protocol=1, again=True)
     compare("rules", recorder.exchanges)
-
-
-def compare(name: str, exchanges: list[dict[str, Any]]) -> None:
-    """Compare a conversation with the stored one."""
-    path = TRANSCRIPTS / f"{name}.json"
-    now = json.loads(json.dumps(exchanges, allow_nan=False))
-    if os.environ.get("WRITE_TRANSCRIPTS"):
-        lines = ",\n".join(json.dumps(exchange, separators=(",", ":")) for exchange in now)
-        path.write_text(f"[\n{lines}\n]\n")
-    stored = json.loads(path.read_text())
-    assert [readable(exchange) for exchange in now] == [readable(exchange) for exchange in stored]
-
-
-def readable(exchange: dict[str, Any]) -> dict[str, Any]:
-    """Decode the packets of an exchange."""
-    received = [
-        {
-            "message": each["message"],
-            "packets": [
-                (head, {name: array.tolist() for name, array in arrays.items()})
-                for head, arrays in (unpack(packet_of(packet)) for packet in each["packets"])
-            ],
-        }
-        for each in exchange["received"]
-    ]
-    return {**exchange, "received": received}
