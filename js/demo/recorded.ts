@@ -147,7 +147,6 @@ export class RecordedClient implements Client {
 
   resendCommands(): void {}
   resend(): void {}
-  resend(): void {}
 
   async command(command: KernelCommand): Promise<KernelResponse> {
     this.commands.push(command);
