@@ -6,7 +6,7 @@ import pytest
 import smdwidgets
 from smdwidgets.config import ReductionConfig
 from smdwidgets.modes import ModeKeys
-from smdwidgets.numpy import Hook
+from smdwidgets.numpy import Hook, SaveConfig
 
 NAMES = {
     "fc1.weight": "weights",
@@ -79,3 +79,19 @@ def test_every_tensor_of_one_odd_kind(kind, tmp_path):
                 hook.save_tensor(name, value.reshape(-1)[:1].sum() if "loss" in name else value, collection)
             hook.step()
     assert smdwidgets.diagnose(tmp_path).text(notes=True)
+
+
+def test_units_of_a_network_with_nan_weights_are_not_dead(tmp_path):
+    """Some frameworks turn NaN into 0 in a ReLU."""
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(8, 8)).astype(np.float32)
+    with Hook(tmp_path, save_config=SaveConfig(save_interval=1)) as hook:
+        for step in range(60):
+            healthy = step < 10
+            weight = weight + rng.normal(0, 1e-3, (8, 8)).astype(np.float32)
+            outputs = np.maximum(rng.normal(size=(300, 8)), 0).astype(np.float32)
+            hook.save_tensor("fc.weight", weight if healthy else np.full_like(weight, np.nan), "weights")
+            hook.save_tensor("fc.relu_output", outputs if healthy else np.zeros_like(outputs), "activations")
+            hook.save_tensor("loss", np.float32(2 / (1 + step) if healthy else np.nan), "losses")
+            hook.step()
+    assert [one.kind for one in smdwidgets.diagnose(tmp_path)] == ["not_finite"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from smdwidgets.diagnosis import tensor_gradients, tensor_updates
 from smdwidgets.diagnosis.findings import Candidate, Evidence
 from smdwidgets.diagnosis.inputs import Kind, Role, RunData, TensorColumn
-from smdwidgets.diagnosis.tensor_layers import curve, median, not_finite, training, training_loss
+from smdwidgets.diagnosis.tensor_layers import broken_at, curve, median, not_finite, training, training_loss
 
 __all__ = ["DETECTORS"]
 
@@ -112,9 +112,9 @@ def same_batch(data: RunData) -> Iterator[Candidate]:
 
 def dead(data: RunData) -> Iterator[Candidate]:
     """Find ReLU layers most of whose units are 0 for every sample."""
-    found = []
+    found, broken = [], broken_at(data)
     for tensor in training(data, "activation", having="dead"):
-        known = np.flatnonzero(np.isfinite(tensor["dead"]))
+        known = np.flatnonzero(np.isfinite(tensor["dead"]) & (tensor.steps < broken))
         if not len(known) or (tensor["min"] < 0).any():
             continue
         share = tensor["dead"][known]
@@ -168,9 +168,10 @@ def _begin_of_window(tensor: TensorColumn, at: int) -> int:
 
 def saturated(data: RunData) -> Iterator[Candidate]:
     """Find tanh and sigmoid layers most of whose values are at their limits."""
+    broken = broken_at(data)
     for tensor in training(data, "activation", having="saturated"):
         share = tensor["saturated"]
-        known = np.flatnonzero(np.isfinite(share))
+        known = np.flatnonzero(np.isfinite(share) & (tensor.steps < broken))
         if not len(known) or not np.median(share[known[-max(1, len(known) // 5) :]]) >= SATURATED:
             continue
         onset = int(tensor.steps[known[_begin_of(share[known] >= SATURATED)]])

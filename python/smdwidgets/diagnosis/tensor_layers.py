@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from smdwidgets.diagnosis.inputs import RunData, Series, TensorColumn
 
 __all__ = [
     "Layer",
+    "broken_at",
     "curve",
     "layers",
     "loss_between",
@@ -120,6 +122,17 @@ def not_finite(column: TensorColumn) -> Floats:
     only_reductions = np.isnan(column["size"]) & ~np.isfinite(column["l2"])
     found: Floats = count + only_reductions
     return found
+
+
+def broken_at(data: RunData) -> float:
+    """Return the first step at which a weight is not finite; infinity if all are.
+
+    From there on, outputs of layers are meaningless: some frameworks turn NaN into 0.
+    """
+    first = [
+        float(one.steps[bad[0]]) for one in training(data, "weight") if len(bad := np.flatnonzero(not_finite(one)))
+    ]
+    return min(first, default=math.inf)
 
 
 def training_loss(data: RunData) -> Series | None:

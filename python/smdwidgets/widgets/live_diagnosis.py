@@ -1,4 +1,4 @@
-"""Diagnose the runs of a widget in the background, and pack the result for the browser."""
+"""Diagnose a widget's runs in the background; pack results for the browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The diagnosis of an explorer: computed in the background, sent when it changes, bounded in cost."""
+"""An explorer diagnoses its run in the background and sends what changed."""
 
 from __future__ import annotations
 
