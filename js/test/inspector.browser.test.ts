@@ -175,7 +175,7 @@ test("the table shows exact values of the visible rows at the current step", asy
   const cell = () => [
     ...panel("values").querySelectorAll(".smdw-cell:not(.smdw-col-head, .smdw-row-head, .smdw-corner-head)"),
   ];
-  const first = () => Number(cell()[0]?.textContent);
+  const first = () => Number(cell()[0]?.textContent?.replace("\u2212", "-"));
   const cellOf = (step: number, cell: string) => truth(`0/fc1.weight/${step}`).cells[cell] as number;
   await until(() => first() === cellOf(600, "0, 0"));
   const scroll = $(panel("values"), ".smdw-scroll");

@@ -100,6 +100,7 @@ test("a mode has its own steps and step numbers", async () => {
 
 test("the track keeps its width at steps of all modes and while new steps arrive", async () => {
   const { el, track, session } = await slider({ step: 0, follow: false });
+  session.store.addPackets([stepsPacket(1200, 1200)]); // the run grows
   await until(() => track.clientWidth > 100);
   const widths = new Set<number>();
   const tags = new Set<string>();
