@@ -311,13 +311,28 @@ def test_failed_requests_return_errors(explorer: Any) -> None:
     assert page.ask("hello", protocol=1, again=True)[0]["kind"] == "answer"
 
 
-def test_cancelled_request(run: Path) -> None:
+def test_cancelled_request_stops_and_is_answered(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     widget = smdwidgets.explore(run)
     page = Page(widget)
+    began, gate, made = threading.Event(), threading.Event(), list[int]()
+    make = FrameStream._make
+
+    def slow(self: FrameStream, step: int, *rest: Any) -> Any:
+        made.append(step)
+        began.set()
+        assert gate.wait(60)
+        return make(self, step, *rest)
+
+    monkeypatch.setattr(FrameStream, "_make", slow)
     number = page.start("frames", role="main", run=0, tensor="fc1.weight", worker="", near=-1, want=WANT)
+    assert began.wait(60)
+    page.cancel("another")
     page.cancel(number)
-    message, _ = page.wait(number)
-    assert message["kind"] == "answer" or message["error"]["type"] == "Cancelled"
+    gate.set()
+    message, packets = page.wait(number)
+    assert message["error"]["type"] == "Cancelled"
+    assert made == [95]
+    assert [head["kind"] for head, _ in packets] == ["plan"]
     widget.close()
 
 
