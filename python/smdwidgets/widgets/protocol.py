@@ -41,7 +41,7 @@ class ProtocolMismatch(SMDebugValueError):
 
 
 def check_version(page: object) -> None:
-    """Raise :class:`ProtocolMismatch` unless the page has the kernel's protocol version."""
+    """Raise :class:`ProtocolMismatch` if the page has another protocol version."""
     if page != PROTOCOL:
         older = isinstance(page, int) and page > PROTOCOL
         todo = "restart the kernel" if older else "reload the page"
@@ -96,7 +96,10 @@ def check_reply(message: Mapping[str, Any], heads: list[str], what: str | None =
 
 
 def check_packet(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Raise SMDebugValueError unless a packet is valid. Arrays need a dtype and a shape."""
+    """Raise SMDebugValueError unless a packet is valid.
+
+    The arrays need a dtype and a shape.
+    """
     kind = str(head.get("kind"))
     packet = SCHEMA["packets"].get(kind)
     if packet is None:
@@ -270,7 +273,10 @@ def _arrays_fault(described: Mapping[str, str], arrays: Mapping[str, Any]) -> st
 
 
 def _fits(kind: str, array: Any, sizes: dict[str, int]) -> bool:
-    """Whether an array has the dtype and shape of ``f8[n, 18]``; a letter has the same size everywhere in a packet."""
+    """Whether an array has the dtype and shape of ``f8[n, 18]``.
+
+    A letter stands for the same size everywhere in a packet.
+    """
     dtype, _, dimensions = kind.rstrip("]").partition("[")
     names = [name.strip() for name in dimensions.split(",")]
     if array.dtype.str[1:] != dtype or len(names) != len(array.shape):

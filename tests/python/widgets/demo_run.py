@@ -1,5 +1,6 @@
-"""Runs of the front end's demo page and tests: small, and the same on every machine.
+"""Runs of the front end's demo page and tests.
 
+They are small, and the same on every machine.
 Values are rounded to a grid, so that the recordings of their pictures are small.
 """
 
@@ -76,7 +77,10 @@ def tensors(step: int, run: int) -> dict[str, Any]:
 
 
 def write(root: Path, run: int = 0, last: int | None = None, first: int = 0) -> Path:
-    """Write a run with a step every 10 global steps; every tenth is EVAL, the others TRAIN."""
+    """Write a run.
+
+    It has a step every 10 global steps; every tenth is EVAL, the others TRAIN.
+    """
     if first == 0:
         begin(root, json.dumps({name: {"name": name, "include_regex": [regex]} for name, regex in COLLECTIONS.items()}))
     evals = trains = 0

@@ -1,5 +1,6 @@
-"""Answers of a real kernel that the front end's demo page and component tests replay; see js/demo/recorded.ts.
+"""Record answers of a real kernel for the front end's demo page and tests.
 
+js/demo/recorded.ts replays them.
 tests/transcripts/demo-requests.json lists the requests, with `near` -1 and without `after`. A component test that sends
 another request fails with the request's text; add it to the list, and write the recording again; see transcripts.py.
 """
@@ -55,7 +56,10 @@ class MyRule(Rule):
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """VanishingGradient waits here at step 740, so that it is running while the recording is made."""
+    """The gate at which VanishingGradient waits at step 740.
+
+    It is running while the recording is made.
+    """
     gate, judge = threading.Event(), BUILTIN["VanishingGradient"].judge
 
     def waiting(self: Any, step: int) -> None:

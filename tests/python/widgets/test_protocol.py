@@ -164,7 +164,7 @@ def test_an_invalid_reply_is_refused(message: Any, heads: list[str], what: str |
 
 
 @pytest.mark.parametrize(("version", "todo"), [(PROTOCOL - 1, "reload the page"), (PROTOCOL + 1, "restart the kernel")])
-def test_another_version_is_refused_and_told_what_to_do(explorer: Any, version: int, todo: str) -> None:
+def test_another_version_is_refused_with_the_remedy(explorer: Any, version: int, todo: str) -> None:
     page = Page(explorer)
     # Arguments of another version can differ, too.
     answer, packets = page.ask("hello", protocol=version)

@@ -1,4 +1,4 @@
-"""Messages reach the browser in the order in which they were posted, on the thread that may send them."""
+"""Order and thread of the messages to the browser."""
 
 from __future__ import annotations
 

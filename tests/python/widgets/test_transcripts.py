@@ -1,4 +1,4 @@
-"""Conversations between a page and the kernel, recorded over real runs; see transcripts.py."""
+"""Record conversations between a page and the kernel over real runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Record conversations between a page and the kernel in tests/transcripts/, which the front end's tests replay.
+"""Record conversations between a page and the kernel in tests/transcripts/.
 
-The kernel must still say what the files contain. After an intended change, write them with::
+The front end's tests replay them. The kernel must still say what the files contain. After an intended change, write them with::
 
     WRITE_TRANSCRIPTS=1 python -m pytest tests/python/widgets -k "transcripts or demo"
 """
@@ -58,12 +58,13 @@ class Recorder(Page):
 
 
 def portable(packet: bytes) -> bytes:
-    """Remove the directory and times of this recording from a packet."""
+    """Remove the directory, times and colours of this recording from a packet."""
     head, arrays = unpack(packet)
     if head["kind"] != "catalog":
         return bytes(packet)
     restarted = None if head["restarted_at"] is None else 1.7e9
-    return pack({**head, "path": f"runs/{head['name']}", "last_write": None, "restarted_at": restarted}, arrays)
+    same = {"path": f"runs/{head['name']}", "last_write": None, "restarted_at": restarted, "colour": head["run"]}
+    return pack({**head, **same}, arrays)
 
 
 def text(packet: bytes) -> str:
