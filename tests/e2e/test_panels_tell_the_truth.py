@@ -76,7 +76,9 @@ def test_a_run_that_is_trained_again_is_shown_instead_of_the_earlier_one(lab, tm
     status = look.el.locator(".smdw-rule .smdw-status")
     expect(status).to_contain_text("Found", timeout=20_000)
     notebook.run(1)
-    expect(look.el.locator(".smdw-run")).to_contain_text(re.compile(r"Run restarted at \d\d:\d\d:\d\d"), timeout=20_000)
+    expect(look.el.locator(".smdw-run")).to_contain_text(
+        re.compile(r"This run was started again at \d\d:\d\d:\d\d"), timeout=20_000
+    )
     expect(status).to_contain_text("Clear", timeout=20_000)
     look.at_step(9)
     expect(look.el.locator(".smdw-run")).to_contain_text("10 steps")

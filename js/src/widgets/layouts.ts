@@ -117,6 +117,7 @@ class RunBar implements Part {
   readonly #run: Select;
   readonly #swatch = h("span", { class: "smdw-swatch", "aria-hidden": "true" });
   readonly #facts = h("span", { class: "smdw-quiet" });
+  readonly #restarted = h("span", { class: "smdw-restarted", role: "status" });
   readonly #message = h("span", { class: "smdw-note", role: "status" });
   readonly #extra: Node[];
 
@@ -135,6 +136,7 @@ class RunBar implements Part {
       this.#run.el,
       this.#status,
       this.#facts,
+      this.#restarted,
       this.#message,
       ...this.#extra,
     );
@@ -160,11 +162,13 @@ class RunBar implements Part {
       ? [
           plural(run.steps.length, "step"),
           plural(run.names.length, "tensor"),
-          head?.restarted_at ? `Run restarted at ${clockTime(head.restarted_at)}` : "",
           head && head.workers.length > 1 ? `${count(head.workers.length)} workers` : "",
         ]
       : [];
     setText(this.#facts, facts.filter(Boolean).join(" \u00b7 "));
+    const at = head?.restarted_at;
+    setText(this.#restarted, at ? `This run was started again at ${clockTime(at)}` : "");
+    setVisible(this.#restarted, Boolean(at));
     const status = session.requests.get("hello");
     const message =
       session.store.packetError ||

@@ -32,6 +32,8 @@ LOOK_BACK = 200
 UPLOADS_SETTLE = 60.0
 #: Seconds between checks of the collection files, which rarely change.
 _COLLECTIONS_EVERY = 60.0
+#: Seconds between two checks for another run in the same place, each of which is a request.
+_CHECK_REPLACED_EVERY = 10.0
 
 
 class S3Run(StorageRun):
@@ -47,12 +49,33 @@ class S3Run(StorageRun):
         lazy: bool | None = None,
     ) -> None:
         super().__init__(storage, first_step, end_step, lazy)
+
+    def start_over(self) -> None:
+        super().start_over()
+        self.storage.forget()
         self._ended_at: float | None = None
         self._all_listed = False
         self._listed = False
         self._keys_listed: list[str] | None = None
         self._collections_checked = 0.0
         self._last_request: tuple[str, str | None, int] | None = None
+        #: The first index object, which is written once.
+        self._first: tuple[str, float] | None = None
+        self._next_check = time.monotonic() + _CHECK_REPLACED_EVERY
+
+    def replaced_at(self) -> float | None:
+        if self._first is None or time.monotonic() < self._next_check:
+            return None
+        self._next_check = time.monotonic() + _CHECK_REPLACED_EVERY
+        key, written = self._first
+        begun = None
+        for found in self.storage.listing("index/"):
+            begun = found.written if begun is None else begun
+            if found.key == key:
+                return None if found.written == written else found.written
+            if found.key > key:
+                break
+        return begun
 
     # ------------------------------------------------------------------------------------------------- refreshing
 
@@ -99,6 +122,7 @@ class S3Run(StorageRun):
         # The end marker follows the index in key order, so one listing covers both.
         for found in self.storage.listing("", self._start_after()):
             if found.key.startswith("index/"):
+                self._first = self._first or (found.key, found.written)
                 new.append(found.key)
             elif found.key == END_FILE:
                 self._ended_at = found.written

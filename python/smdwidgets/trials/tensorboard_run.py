@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,10 @@ from smdwidgets.trials.tensorboard_values import value_of
 
 #: Seconds without writes after which a run is considered ended.
 QUIET = 3600.0
+#: Bytes of a file by which it is recognized. They contain the time at which it was begun.
+_HEAD = 48
+#: Seconds between two checks of a run in a bucket for another run in the same place.
+_CHECK_REPLACED_EVERY = 10.0
 
 _KINDS: Final = {
     "scalar": "scalars",
@@ -70,18 +74,40 @@ class TensorBoardRun(Run):
         self.path = "/".join([storage.url.rstrip("/"), run]) if run else storage.url
         self._name = run
         self._directories = list(directories)
-        lanes = [_lane(directory) for directory in directories]
         kept = None if cache is None else (cache, storage.url)
-        self.log = _core.EventLog(lanes, keep_orphans, first_step, end_step, kept, hold)
-        self.index = self.log
-        self._first_tag = FirstTags(storage)
+        self._log_options = keep_orphans, first_step, end_step, kept, hold
+        self._hold = hold
         self._live = live
+        self._patterns = Patterns()
+        self.start_over()
+
+    def start_over(self) -> None:
+        self.log = _core.EventLog([_lane(directory) for directory in self._directories], *self._log_options)
+        self.index = self.log
+        self._first_tag = FirstTags(self.storage)
         self._collections_names = -1
         self._kinds: dict[str, str] = {}
-        self._patterns = Patterns()
         self._fetched = _core.Fetched(self._fetch)
         self._files: _core.Files | _core.Fetched = self._fetched
         self._sizes: dict[str, int] = {}
+        self._next_check = time.monotonic() + _CHECK_REPLACED_EVERY
+
+    # ----------------------------------------------------------------------------------------------------- replacing
+
+    def replaced_at(self) -> float | None:
+        if self._hold or time.monotonic() < self._next_check:
+            return None
+        self._next_check = time.monotonic() + _CHECK_REPLACED_EVERY
+        keys = set(self._listed())
+        if any(key in keys and self._sizes.get(key, read) >= read for key, read, _ in self.log.files() if read):
+            return None
+        return self._begun(keys)
+
+    def _begun(self, keys: Iterable[str]) -> float | None:
+        """Return when the first of these event files was written last, or None without a file."""
+        ages = [self.storage.age(key) for key in keys if is_event_file(key)]
+        known = [age for age in ages if age is not None]
+        return time.time() - max(known) if known and any(read for _, read, _ in self.log.files()) else None
 
     # ------------------------------------------------------------------------------------------------- refreshing
 
@@ -314,10 +340,32 @@ class LocalTensorBoardRun(TensorBoardRun):
     """A run in a local directory. Reads only files that have changed."""
 
     def __init__(self, root: str, directories: Sequence[Directory], **options: Any) -> None:
-        super().__init__(LocalStorage(root), directories, **options)
         self._root = root
-        self._files = _core.Files(root)
+        super().__init__(LocalStorage(root), directories, **options)
+
+    def start_over(self) -> None:
+        super().start_over()
+        self._files = _core.Files(self._root)
         self._directory_times: dict[Path, int] = {}
+        #: The first bytes of the files that were read.
+        self._heads: dict[str, bytes] = {}
+
+    def replaced_at(self) -> float | None:
+        if self._hold:  # the files may be changed
+            return None
+        try:
+            if any(self._head(key) == head for key, head in self._heads.items()):
+                return None
+        except OSError:
+            return None  # the file system does not respond, so the state is unknown
+        return self._begun(self._listed())
+
+    def _head(self, key: str) -> bytes | None:
+        try:
+            with Path(self._root, key).open("rb") as file:
+                return file.read(len(self._heads.get(key, bytes(_HEAD))))
+        except FileNotFoundError:
+            return None
 
     def check(self) -> None:
         if not Path(self._root).is_dir():
@@ -327,6 +375,11 @@ class LocalTensorBoardRun(TensorBoardRun):
         if self._directories_changed():
             self._lay_out(list(self._listed()))
         self.log.refresh_local(self._root)
+        files = self.log.files()
+        if len(files) > len(self._heads):
+            for key, read, _ in files:
+                if read and key not in self._heads and (head := self._head(key)):
+                    self._heads[key] = head
 
     def _directories_changed(self) -> bool:
         """Return whether the run may have new directories, by directory times."""

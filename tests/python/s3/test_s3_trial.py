@@ -21,8 +21,9 @@ from faults import campaign
 from fixtures import unpacked
 from python.s3.servers import FaultyProxy
 from python.trials.overwriting import check_writes_do_not_reach
-from smdwidgets import _core, cli, modes
+from smdwidgets import _core, cli, create_trial, modes
 from smdwidgets.exceptions import RunNotFound, SMDebugError, TensorUnavailableForStep
+from smdwidgets.numpy import Hook
 from smdwidgets.trials.s3 import S3Trial
 
 GOLDEN = unpacked("golden")
@@ -340,3 +341,34 @@ def test_writing_to_a_value_does_not_change_the_cache(
             check_writes_do_not_reach(lambda: weight.values())  # noqa: B023
             check_writes_do_not_reach(lambda: trial.values("t0")["value"], ["ctypes"])
             check_writes_do_not_reach(lambda: trial.reductions(), ["ctypes"])
+
+
+def test_run_that_is_overwritten_in_a_bucket_is_a_restart(
+    endpoint: str, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smdwidgets.trials.s3._CHECK_REPLACED_EVERY", 0.0)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    url = f"s3://{bucket}/run"
+
+    def train(values: list[float], overwrite: bool) -> None:
+        with Hook(url, overwrite=overwrite, save_all=True) as hook:
+            for value in values:
+                hook.save_tensor("w", np.full((4, 4), value, np.float32))
+                hook.step()
+
+    train([200.0] * 6, overwrite=False)
+    with create_trial(url) as trial:
+        assert trial.tensor("w").value(0).max() == 200
+        assert len(trial.steps()) == 6
+        trial.maybe_refresh()
+        assert trial.restarts == 0
+        time.sleep(1.1)  # write times in a bucket have a resolution of one second
+        train([1.0] * 3, overwrite=True)
+        deadline = time.monotonic() + 30
+        while not trial.restarts and time.monotonic() < deadline:
+            trial.maybe_refresh()
+            time.sleep(0.05)
+        assert trial.restarts == 1
+        trial.wait_for_steps([2], timeout=30)
+        assert trial.steps() == [0, 1, 2]
+        assert trial.tensor("w").value(0).max() == 1

@@ -157,6 +157,10 @@ class S3Storage:
         """Return sorted keys that start with ``prefix`` and sort after ``start_after``."""
         return (found.key for found in self.listing(prefix, start_after))
 
+    def forget(self) -> None:
+        """Drop the memory cache: objects were overwritten."""
+        self._memory.clear()
+
     def listing(self, prefix: str, start_after: str = "") -> Iterator[Listed]:
         """Yield keys like :meth:`list`, with sizes and write times."""
         arguments: dict[str, Any] = {"Bucket": self.bucket, "Prefix": self._below_prefix(prefix), "MaxKeys": _PAGE}
