@@ -1,5 +1,6 @@
 """The first three notebooks in a real JupyterLab, on a new run."""
 
+import re
 import shutil
 
 import pytest
@@ -84,3 +85,22 @@ def test_third_notebook_displays_rules_and_findings(opened):
     expect(rules).to_have_count(3)
     expect(rules.first.locator(".smdw-status")).to_contain_text("Found", timeout=60_000)
     assert "unchanged over its last" in text_of(notebook)
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"), [("02_live_training.ipynb", 2), ("04_smdebug_run_on_s3.ipynb", 4)], ids=["live training", "S3"]
+)
+def test_run_all_shows_the_tensor_of_a_widget(lab, name, cell):
+    notebook = lab.open(demo.notebooks() / name, size=(1280, 1000))
+    notebook.run_all()
+    look = Looking.at(notebook, cell)
+    expect(look.panel("history")).to_contain_text("steps loaded", timeout=60_000)
+    expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text("mean")
+    # Also after the last cell.
+    codes = notebook.page.locator(".jp-Notebook .jp-CodeCell")
+    expect(codes.last.locator(".jp-InputPrompt")).to_have_text(re.compile(r"\[\d+\]:"), timeout=120_000)
+    steps = re.compile(r"\d{2,} steps loaded")
+    expect(look.panel("history")).to_contain_text(steps, timeout=60_000)
+    look.keys("Home").at_step(0)
+    expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text("mean")
+    notebook.screenshot(f"run-all-{name[:2]}", cell)

@@ -29,11 +29,25 @@ def execute(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> nbform
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # of the kernel's client libraries
 def test_notebook_runs(path, tmp_path, monkeypatch):
-    notebook = execute(path, tmp_path, monkeypatch)
+    expect_no_error(execute(path, tmp_path, monkeypatch))
+
+
+def expect_no_error(notebook: nbformat.NotebookNode) -> None:
+    """Assert that no cell raised or wrote to standard error."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             assert output.output_type != "error"
             assert output.get("name") != "stderr", f"a cell wrote to standard error: {output.text}"
+
+
+@pytest.mark.filterwarnings("default")
+def test_notebooks_run_in_one_kernel_in_order_and_in_reverse_order(tmp_path, monkeypatch):
+    paths = sorted(FOLDER.glob("*.ipynb"))
+    cells = [cell for path in [*paths, *reversed(paths)] for cell in nbformat.read(path, as_version=4).cells]
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell{number}"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "all.ipynb")
+    expect_no_error(execute(tmp_path / "all.ipynb", tmp_path, monkeypatch))
 
 
 @pytest.mark.filterwarnings("default")
