@@ -38,6 +38,21 @@ def test_input_is_saved_before_the_module_changes_it_in_place(run):
     assert torch.equal(value(run, "1_output_0"), x.relu())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool])
+@pytest.mark.parametrize("shape", [(), (3, 4), (500, 1000), (2, 0)])
+def test_saving_leaves_memory_resizable(run, shape, dtype):
+    """FSDP frees the memory of tensors that it has gathered."""
+    given = (torch.rand(shape) > 0.5).to(dtype)
+    with Hook(run, save_all=True, save_config=EVERY) as hook:
+        model = nn.Sequential(nn.Identity())
+        hook.register_module(model)
+        output = model(given)
+        assert given.untyped_storage().resizable()
+        assert output.untyped_storage().resizable()
+    with create_trial(run) as trial:
+        assert trial.tensor("0_input_0").value(0).astype("f4").tolist() == given.float().tolist()
+
+
 def test_keyword_inputs_and_data_class_outputs(run):
     @dataclasses.dataclass
     class Output:

@@ -53,23 +53,39 @@ def copy_from_torch(name: str, value: torch.Tensor, staging: Staging) -> TensorC
             f"{', '.join(dtype_name for dtype_name, _ in _DTYPES.values())}"
         )
     own_name, dtype = known
-    if type(tensor) is torch.Tensor and tensor.is_cpu and tensor.is_contiguous() and not _is_lazy_view(tensor):
-        room, slab = staging.copy(_as_array(tensor, dtype))
+    if _is_plain(tensor):
+        room, slab = staging.copy(np.asarray(_Memory(tensor, dtype)))
     else:
         room, slab = staging.allocate(dtype, shape)
         _as_tensor(room, tensor.dtype).copy_(tensor)
     return TensorCopy(room, own_name, shape, slab)
 
 
-def _is_lazy_view(tensor: torch.Tensor) -> bool:
-    """Whether the tensor's memory has the conjugate or the negative of its values."""
-    return bool(tensor.is_conj() or tensor.is_neg())
+class _Memory:
+    """The memory of a tensor, for NumPy.
+
+    ``tensor.numpy()`` would fix the size of the tensor's storage for good, and FSDP could not free it.
+    """
+
+    def __init__(self, tensor: torch.Tensor, dtype: np.dtype[Any]) -> None:
+        self.__array_interface__ = {
+            "data": (tensor.data_ptr(), True),
+            "shape": tuple(tensor.shape),
+            "typestr": dtype.str,
+            "version": 3,
+        }
 
 
-def _as_array(tensor: torch.Tensor, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """View the memory of a tensor as an array."""
-    array: NDArray[Any] = (tensor.view(torch.int16) if tensor.dtype is torch.bfloat16 else tensor).numpy()
-    return array.view(dtype)
+def _is_in_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has elements, and its storage was not freed."""
+    needed = (tensor.storage_offset() + tensor.numel()) * tensor.element_size()
+    return tensor.numel() > 0 and bool(tensor.untyped_storage().nbytes() >= needed)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether the memory of a tensor has its elements, one after the other."""
+    simple = type(tensor) is torch.Tensor and tensor.is_cpu and tensor.is_contiguous()
+    return simple and not (tensor.is_conj() or tensor.is_neg()) and _is_in_memory(tensor)
 
 
 def _as_tensor(array: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
