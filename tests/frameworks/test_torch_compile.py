@@ -143,6 +143,52 @@ def test_graph_is_not_split(tmp_path):
     assert len(content(tmp_path)) > 30
 
 
+class Task(nn.Module):
+    """A model whose submodules the hook follows from the start."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(4, 6), nn.ReLU()), nn.Linear(6, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+    def training_step(self, x, in_parts):
+        return (self.head(self.body(x)) if in_parts else self(x)).square().mean()
+
+
+@pytest.mark.parametrize("compiled", ["model", "part", "model after the hook"])
+def test_followed_submodules_do_not_split_graphs(tmp_path, compiled):
+    def train(folder):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        task = Task()
+        optimizer = torch.optim.SGD(task.parameters(), lr=0.1)
+        part = task.body if compiled == "part" else task
+        hook = None if folder is None else Hook(folder, save_all=True, save_config=EVERY)
+        if hook is not None and compiled == "model after the hook":
+            hook.register_module(task)
+        part.compile(backend="aot_eager", fullgraph=True)
+        if hook is not None and compiled != "model after the hook":
+            hook.register_module(task)
+        losses = []
+        for _ in range(6):
+            loss = task.training_step(torch.randn(3, 4), in_parts=compiled == "part")
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        if hook is not None:
+            hook.close()
+        return losses
+
+    assert train(tmp_path) == train(None)
+    with create_trial(tmp_path) as trial:
+        assert trial.steps() == list(range(6))
+        assert trial.tensor("body.1_output_0").steps() == trial.tensor("body.0_input_0").steps() == list(range(6))
+        assert "body_output_1" not in trial.tensor_names()
+
+
 def test_closed_hook_leaves_compiled_code_that_works(tmp_path):
     model = Net()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)

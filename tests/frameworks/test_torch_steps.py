@@ -5,86 +5,15 @@ Each script notes the values itself; the run must hold the same bits.
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from endings.running import run_script
-from smdwidgets import create_trial, modes
-
-BEGIN = """
-import sys
-import numpy as np
-import torch
-from torch import nn
-import torch.nn.functional as F
-import smdwidgets.pytorch as smd
-
-torch.manual_seed(0)
-torch.set_num_threads(1)
-EVERY = smd.SaveConfig(save_interval=1)
-seen = {}
-
-def note(step, **values):
-    for name, value in values.items():
-        seen[f"{step}|{name}"] = torch.as_tensor(value).detach().clone().numpy()
-
-def note_gradients(step, model, scale=1.0):
-    root = type(model).__name__
-    for name, p in model.named_parameters():
-        if p.grad is not None:
-            seen[f"{step}|gradient/{root}_{name}"] = (p.grad / scale).detach().clone().numpy()
-
-def note_weights(step, model):
-    root = type(model).__name__
-    for name, p in model.named_parameters():
-        seen[f"{step}|{root}_{name}"] = p.detach().clone().numpy()
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.drop, self.head = nn.Linear(4, 6), nn.Dropout(0.1), nn.Linear(6, 3)
-    def forward(self, x):
-        return self.head(self.drop(torch.relu(self.body(x))))
-
-def batch():
-    return torch.randn(5, 4), torch.randint(0, 3, (5,))
-"""
-
-END = """
-np.savez("seen.npz", **{str(i): value for i, value in enumerate(seen.values())}, names=np.array(list(seen)))
-"""
+from frameworks.torch_scripts import trainings
+from smdwidgets import modes
 
 
 @pytest.fixture
 def train(tmp_path):
-    """Run a script with the arguments ``run`` and others.
-
-    Check its values; return the trial and the script's output.
-    """
-    trials = []
-
-    def call(script, *arguments, values=True):
-        run = tmp_path / "run"
-        done = run_script(BEGIN + script + END, tmp_path, run, *arguments)
-        assert done.returncode == 0, done.stderr
-        assert "recording failed" not in done.stderr, done.stderr
-        trial = create_trial(run)
-        trials.append(trial)
-        assert trial.problems() == []
-        if values:
-            with np.load(tmp_path / "seen.npz") as file:
-                names = [str(name) for name in file["names"]]
-                noted = {name: file[str(i)] for i, name in enumerate(names)}
-            assert noted
-            for key, value in noted.items():
-                step, _, name = key.partition("|")
-                found = trial.tensor(name).value(int(step))
-                assert found.reshape(value.shape).tobytes() == value.tobytes(), (key, found, value)
-        return trial, done
-
-    yield call
-    for trial in trials:
-        trial.close()
+    yield from trainings(tmp_path)
 
 
 def names(trial, step, pattern):
@@ -383,22 +312,56 @@ for step in range(12):
         closure()
         optimizer.step()
     note_gradients(step, module)
-    if step > 8:
-        note(step, encoder_input_0=x)
+    note(step, encoder_input_0=x)
 """,
         "plain",
     )
     assert trial.steps() == list(range(12))
-    assert names(trial, 11, "input|output_0") == sorted(
-        [
-            "loss_output_0",
-            *(
-                f"{part}_{kind}_0"
-                for kind in ("input", "output")
-                for part in ("encoder", "encoder.0", "encoder.1", "head")
-            ),
-        ]
+    assert (
+        names(trial, 0, "input|output_0")
+        == names(trial, 11, "input|output_0")
+        == sorted(
+            [
+                "loss_output_0",
+                *(
+                    f"{part}_{kind}_0"
+                    for kind in ("input", "output")
+                    for part in ("encoder", "encoder.0", "encoder.1", "head")
+                ),
+            ]
+        )
     )
+
+
+def test_parts_of_a_model_with_a_forward(train):
+    """The first step has no inputs: its update shows that the script calls parts."""
+    trial, _ = train("""
+class Coder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(4, 3), nn.Linear(3, 4)
+    def forward(self, x):
+        return self.decoder(self.encoder(x))
+model = Coder()
+optimizer = torch.optim.Adam(model.parameters(), 0.01)
+hook = smd.Hook(sys.argv[1], save_all=True, save_config=EVERY)
+hook.register_module(model)
+for step in range(6):
+    note_weights(step, model)
+    for call in range(2):
+        x, _ = batch()
+        loss = F.mse_loss(model.decoder(model.encoder(x)), x)
+        loss.backward()
+        note(step, **{f"loss_output_{call}": loss})
+        if step:
+            note(step, **{f"encoder_input_{call}": x})
+    note_gradients(step, model)
+    optimizer.step()
+    optimizer.zero_grad()
+""")
+    assert trial.steps() == list(range(6))
+    assert trial.tensor("encoder_output_1").steps() == [1, 2, 3, 4, 5]
+    assert trial.tensor("loss_output_mean").steps() == list(range(6))
 
 
 @pytest.mark.parametrize("optimizer", ["LBFGS(model.parameters(), max_iter=4)", "Adam(model.parameters())"])
@@ -721,6 +684,34 @@ for step in range(7):
 """)
     assert trial.tensor_names(collection="losses") == ["loss_output_0"]
     assert trial.tensor("loss_output_0").steps() == [0, 3, 6]
+
+
+def test_scalar_after_the_update_belongs_to_its_step(train):
+    """It does not end the curve of the loss that nobody names."""
+    trial, _ = train("""
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+hook = smd.Hook(sys.argv[1], include_regex="accuracy", save_config=EVERY)
+hook.register_module(model)
+for step in range(6):
+    x, y = batch()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    note(step + (step > 3), loss_output_0=loss)
+    if step % 2 == 0:
+        hook.save_scalar("loss", loss.item())
+        hook.record_tensor_value("accuracy", torch.tensor([step, step]))
+        note(step + (step > 3), **{"scalar/loss": np.float64(loss.item()), "accuracy_output_0": np.array([step, step])})
+    if step == 3:
+        model.eval()
+        with torch.no_grad():
+            model(x)
+        model.train()
+""")
+    assert trial.tensor("scalar/loss").steps(mode=modes.TRAIN) == [0, 2, 4]
+    assert trial.tensor("loss_output_0").steps(mode=modes.TRAIN) == list(range(6))
 
 
 def test_modules_that_are_added_later(train):

@@ -34,11 +34,18 @@ from smdwidgets.hooks import torch_graph
 from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
-from smdwidgets.hooks.torch_callbacks import Callback, GraphCallback, ModuleCallback
+from smdwidgets.hooks.torch_callbacks import Callback, GraphCallback, ModuleCallback, PartCallback
 from smdwidgets.hooks.torch_collection import Collection
 from smdwidgets.hooks.torch_copy import copy_from_torch
 from smdwidgets.hooks.torch_events import listen
-from smdwidgets.hooks.torch_modules import BUFFERS, ModuleSelection, NamedModule, class_names, persistent_buffers
+from smdwidgets.hooks.torch_modules import (
+    BUFFERS,
+    ModuleSelection,
+    NamedModule,
+    class_names,
+    is_called_in_parts,
+    persistent_buffers,
+)
 from smdwidgets.hooks.torch_names import class_name, plain_name, tensors_in, unwrapped_module, wrapped_by
 from smdwidgets.hooks.torch_optimizers import gradient_norm, unwrapped
 from smdwidgets.hooks.torch_shards import LocalShard, ShardFinder
@@ -133,7 +140,9 @@ class Hook(ModelHook):
         if len(self._models) == 1:
             self._listen()
         # Register on the outermost module: a callback on the inner one would split the graph that torch.compile made.
-        self._handles += self._follow_calls(module)
+        self._handles += self._follow_calls(module, ModuleCallback)
+        if is_called_in_parts(inner):
+            self._loop.follow_parts()
 
     def _listen(self) -> None:
         """Listen to the events of the training."""
@@ -157,13 +166,12 @@ class Hook(ModelHook):
             ),
         ]
 
-    def _follow_calls(self, module: nn.Module) -> list[Any]:
+    def _follow_calls(self, module: nn.Module, kind: type[ModuleCallback]) -> list[Any]:
         """Register callbacks for the beginning and the end of a module's forward pass.
 
         They run before other callbacks, because that of FSDP gathers the parameters.
         """
-        before = ModuleCallback(self, Hook._before_forward)
-        after = ModuleCallback(self, Hook._after_forward)
+        before, after = kind(self, Hook._before_forward), kind(self, Hook._after_forward)
         if torch_graph.is_compiled_in_place(module):  # a graph contains the callbacks of such a module
             return [torch_graph.around_compiled_calls(module, before, after)]
         return [
@@ -357,7 +365,7 @@ class Hook(ModelHook):
             module = pending.pop()
             for part in module.children():
                 if part not in self._parts:
-                    self._parts[part] = self._follow_calls(part)
+                    self._parts[part] = self._follow_calls(part, PartCallback)
                 if not (hasattr(part, "_orig_mod") or part.__dict__.get("_compiled_call_impl")):
                     pending.append(part)
 

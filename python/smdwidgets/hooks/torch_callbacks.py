@@ -17,7 +17,7 @@ from smdwidgets.hooks import torch_graph
 from smdwidgets.hooks.torch_script import hide_from_script
 from smdwidgets.hooks.torch_training import ModelHook
 
-__all__ = ["Callback", "GraphCallback", "ModuleCallback"]
+__all__ = ["Callback", "GraphCallback", "ModuleCallback", "PartCallback"]
 
 
 class Callback:
@@ -65,6 +65,20 @@ class ModuleCallback(Callback):
     def __call__(self, *args: Any) -> None:
         """Call the hook outside of compiled graphs."""
         super().__call__(*args)
+
+
+class PartCallback(ModuleCallback):
+    """A callback of a submodule that the script may call itself.
+
+    A compiled model calls its submodules itself, so the graph leaves the callback out.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any) -> None:
+        """Call the hook outside of compiled graphs."""
+        if not torch.compiler.is_compiling():
+            ModuleCallback.__call__(self, *args)
 
 
 class GraphCallback(ModuleCallback):

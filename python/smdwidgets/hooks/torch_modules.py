@@ -14,7 +14,7 @@ from torch import nn
 
 from smdwidgets.config import Collection
 
-__all__ = ["BUFFERS", "ModuleSelection", "NamedModule", "class_names", "persistent_buffers"]
+__all__ = ["BUFFERS", "ModuleSelection", "NamedModule", "class_names", "is_called_in_parts", "persistent_buffers"]
 
 #: The collection of buffers, such as the running statistics of a normalization layer.
 BUFFERS = "buffers"
@@ -74,6 +74,14 @@ def persistent_buffers(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         for name, buffer in part._buffers.items():
             if buffer is not None and name not in part._non_persistent_buffers_set:
                 yield f"{prefix}.{name}" if prefix else name, buffer
+
+
+def is_called_in_parts(module: nn.Module) -> bool:
+    """Return whether scripts call the submodules of a model, not the model.
+
+    It has no ``forward``, or a ``training_step``, as a module of Lightning.
+    """
+    return type(module).forward is nn.Module.forward or callable(getattr(type(module), "training_step", None))
 
 
 def class_names(module: nn.Module) -> list[str]:

@@ -270,6 +270,7 @@ class Steps:
             return
         if not self.is_open:
             self._begin(training=True)
+            self._backwards_in_step = self._without_update
 
     def update_ends(self, optimizer: Hashable) -> None:
         """An optimizer has updated the model, or a GradScaler has skipped the update."""

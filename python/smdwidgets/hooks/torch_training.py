@@ -328,7 +328,7 @@ class TrainingLoop:
 
     def scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
         """A GradScaler has multiplied a loss."""
-        if not self._names_losses:
+        if self._observes or not self._names_losses:
             self._unscaled[result] = loss.detach()
 
     # ------------------------------------------------------------------------------------------------------- gradients
@@ -339,7 +339,7 @@ class TrainingLoop:
         steps.backward_begins()
         if steps.training is False and not self._hook._mode_is_set and torch.is_grad_enabled():
             self._backward_in_eval = True
-        if self._names_losses:
+        if self._names_losses and not self._observes:  # a loss that was observed remains a whole curve
             return
         roots = [tensors] if isinstance(tensors, torch.Tensor) else tensors
         if not isinstance(roots, Iterable) or isinstance(roots, Mapping):
@@ -413,6 +413,15 @@ class TrainingLoop:
 
     # --------------------------------------------------------------------------------------------------------- updates
 
+    def follow_parts(self) -> None:
+        """Take calls of the model's submodules for passes.
+
+        After two updates, only those remain that the script calls itself.
+        """
+        if self._followed_at is None:
+            self._followed_at = self.steps.updates
+            self._hook._follow_parts()
+
     def register(self, optimizer: Optimizer) -> None:
         """The script names an optimizer."""
         self._optimizers.updates(optimizer, self._hook._parameters(), self._hook._number_of_models)
@@ -460,8 +469,7 @@ class TrainingLoop:
     def _end_update(self, optimizer: Optimizer) -> None:
         self.steps.update_ends(id(optimizer))
         if self._begun_by_update and not self._passes and self._can_follow and self._followed_at is None:
-            self._followed_at = self.steps.updates
-            self._hook._follow_parts()
+            self.follow_parts()
         elif self._followed_at is not None and self._can_follow:
             self._can_follow = self.steps.updates - self._followed_at <= 2 * self.steps.number_of_optimizers
             if not self._can_follow:
