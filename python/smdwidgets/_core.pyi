@@ -653,6 +653,37 @@ def sweep(
         dtype of the results; NaN if missing), and "error": list of (row, exception).
     """
 
+def sweep_statistics(
+    catalog: Catalog,
+    files: Files | Fetched,
+    names: Sequence[str],
+    steps: Sequence[int] | None = None,
+    workers: Sequence[str] | None = None,
+    *,
+    threads: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    cancel: Cancel | None = None,
+) -> dict[str, Any]:
+    """Compute statistics of many tensors at many steps, as columns.
+
+    One row per (name, step, worker) with a numeric value, ordered as in `sweep`. `update` is the change since the previous one
+    of `steps` at which the same worker saved the tensor with the same dtype and shape.
+
+    Args:
+        catalog: Catalog of the run.
+        files: Event files of the run, or records that were fetched.
+        names: Names of tensors.
+        steps: Global steps; None for all.
+        workers: None for the first worker by name that has the tensor, `[]` for all workers.
+        threads: Number of threads; None for one per core.
+        progress: Called as `progress(bytes done, total bytes)` about ten times a second in the calling thread.
+        cancel: Cancels the sweep from another thread.
+
+    Returns:
+        Columns "name", "worker" (object arrays of str), "step", "mode", "mode_step" (int64), those of `statistics_of`, and
+        "error": list of (name, step, worker, exception).
+    """
+
 def values(
     catalog: Catalog,
     files: Files | Fetched,
@@ -779,13 +810,13 @@ def combine_statistics(
 
 @final
 class StatisticsWriter:
-    """Write the statistics of one worker's tensors: `statistics/<worker>/<segment>.arrows` and its companions.
+    """Write the statistics of one worker's tensors.
 
-    Every writer begins a new segment; no file is created before the first flush. Rows are written after `steps` steps, at
+    The files are `statistics/<worker>/<segment>.arrows`, `.commit` and `.names.jsonl`. Every writer begins a new segment; no file is created before the first flush. Rows are written after `steps` steps, at
     about `size` bytes, or `seconds` after the first of them was appended, whichever is first; and by `flush` and `close`.
     A segment ends at `segment` bytes. Thread-safe. After a failed write (such as on a full disk), rows stay pending until
     there are 16 times `size` bytes; then they are discarded and counted in `lost`. A forked process leaves files and
-    pending rows to its parent and begins a segment of its own.
+    pending rows to its parent and begins another segment.
 
     >>> import tempfile
     >>> with StatisticsWriter(run := tempfile.mkdtemp()) as writer:
@@ -864,7 +895,10 @@ class StatisticsReader:
 
     def __new__(cls) -> Self: ...
     def refresh(self, files: Files | Fetched, keys: Sequence[str]) -> bool:
-        """Read what is new, given the keys of all files under `statistics/`; return whether there was anything."""
+        """Read what is new, given the keys of the files under `statistics/`.
+
+        Returns whether there was anything.
+        """
 
     def workers(self) -> list[str]:
         """Return the workers with statistics, by their names in files."""
@@ -883,14 +917,18 @@ class StatisticsReader:
         workers: Sequence[str] | None = None,
         mode: int | None = None,
     ) -> dict[str, Any]:
-        """Read rows as columns: name, step, mode (number), mode_step, worker, flags, and those of `statistics_of`.
+        """Read rows as columns.
+
+        They are name, step, mode (number), mode_step, worker, flags, and those of `statistics_of`.
 
         Rows are sorted by name (in the order of the file), step and worker. Where a step was written again, the later row
         counts. `error` is a list with an exception per batch that cannot be read.
         """
 
     def dropped(self, files: Files | Fetched) -> list[tuple[str, int, bool]]:
-        """Return (key, bytes, whether a later segment follows) of streams with bytes after the last complete batch.
+        """Return what follows the last complete batch of streams.
+
+        The result has (key, bytes, whether a later segment follows) for each stream with such bytes.
 
         In the last segment of a worker that is still running, they may be a batch that is being written.
         """

@@ -47,7 +47,7 @@ def oracle(array: NDArray[Any], previous: NDArray[Any] | None = None) -> dict[st
 
 
 def arrays() -> list[NDArray[Any]]:
-    """Return tensors of every dtype, with values that are not finite where the dtype has them."""
+    """Return tensors of every dtype, with NaN and infinities where it has them."""
     rng = np.random.default_rng(0)
     made: list[NDArray[Any]] = []
     for dtype in DTYPES:

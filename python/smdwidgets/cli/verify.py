@@ -1,6 +1,6 @@
 """Verify every record of a run, its index files and its collections.
 
-Checks framing, checksums, names, shapes, the consistency of index and events, and the collection files. For
+Checks framing, checksums, names, shapes, the consistency of index and events, the statistics and the collection files. For
 TensorBoard logs, checks framing, checksums and record contents of all runs below the directory.
 
 Examples:
@@ -90,10 +90,16 @@ def _check_run(run: LocalRun | S3Run, steps: range | None, threads: int | None) 
         faults += _shard_faults(run)
         if steps is None:
             faults += _unindexed_files(run)
+        statistics = run.statistics_file()
+        rows = 0
+        if statistics is not None:
+            faults += [_fault(key, at, reason) for key, at, reason in statistics.faults(run.end_age() is not None)]
+            _, rows, _ = statistics.size()
         return {
             "path": run.path,
             "ended": run.end_age() is not None,
             "steps": run.catalog.num_steps(),
+            "statistics": rows,
             **{key: int(count) for key, count in counts.items()},
             "faults": faults,
         }
@@ -237,7 +243,8 @@ def text(found: dict[str, Any]) -> str:
 
 def _record_counts(found: dict[str, Any]) -> str:
     checked = found["footer_crc"] + found["index_crc"]
-    return (
+    statistics = f"{found['statistics']:,} rows of statistics; " if found["statistics"] else ""
+    return statistics + (
         f"{found['records']:,} records ({byte_size(found['bytes'])}) of {found['steps']:,} steps read; "
         f"{checked:,} checksums verified, {found['unverifiable']:,} records without a checksum"
     )

@@ -18,7 +18,7 @@ from smdwidgets.trials.sharded_run import ASSEMBLED
 #: Worker name that selects every worker.
 EVERY_WORKER = "*"
 #: Mode names by mode number.
-_MODE_NAMES = np.array(["", *(mode.name for mode in ModeKeys)], dtype=object)
+MODE_NAMES = np.array(["", *(mode.name for mode in ModeKeys)], dtype=object)
 
 
 def values(
@@ -49,7 +49,7 @@ def values(
         {
             "name": np.array([rows[row][0] for row in kept], dtype=object),
             "step": np.array([rows[row][1] for row in kept], dtype=np.int64),
-            "mode": _MODE_NAMES[np.array([number for number, _ in modes], dtype=np.intp)],
+            "mode": MODE_NAMES[np.array([number for number, _ in modes], dtype=np.intp)],
             "mode_step": np.array([mode_step for _, mode_step in modes], dtype=np.int64),
             "worker": np.array(workers, dtype=object),
             "value": column,
@@ -94,7 +94,7 @@ def reductions(
     keep[list(failed)] = False
     columns = swept if not failed else {name: column[keep] for name, column in swept.items()}
     order = ["name", "step", "mode", "mode_step", "worker"]
-    columns = {**{name: columns[name] for name in order}, **columns, "mode": _MODE_NAMES[columns["mode"]]}
+    columns = {**{name: columns[name] for name in order}, **columns, "mode": MODE_NAMES[columns["mode"]]}
     return Columns(columns, errors)
 
 

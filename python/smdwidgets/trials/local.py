@@ -23,6 +23,7 @@ from smdwidgets.storage.local import LocalStorage
 from smdwidgets.trials.first_files import FirstFiles
 from smdwidgets.trials.run import Getter
 from smdwidgets.trials.smdebug_run import SmdebugRun
+from smdwidgets.trials.statistics_cache import StatisticsCache
 from smdwidgets.trials.tensorboard_layout import is_event_file
 from smdwidgets.trials.trial import Trial
 
@@ -75,6 +76,7 @@ class LocalRun(SmdebugRun):
         self.files = _core.Files(self.path)
         self._first_files = FirstFiles(self.path)
         self._workers = -1
+        self._caches: dict[str, StatisticsCache] = {}
 
     def replaced_at(self) -> float | None:
         return self._first_files.replaced_at()
@@ -131,6 +133,11 @@ class LocalRun(SmdebugRun):
                 return sorted((file.name, file.inode(), file.stat().st_mtime_ns) for file in files)
         except OSError:
             return None
+
+    def statistics_cache(self, scope: str) -> StatisticsCache | None:
+        if scope not in self._caches:
+            self._caches[scope] = StatisticsCache(self.path, scope)
+        return self._caches[scope]
 
     def getter(self) -> Getter:
         return functools.partial(self.files.get, self.catalog)

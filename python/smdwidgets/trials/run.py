@@ -21,6 +21,8 @@ from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.run_end import RunEnd
 from smdwidgets.trials.incidents import IncidentFiles
 from smdwidgets.trials.shards import Sharded
+from smdwidgets.trials.statistics_cache import StatisticsCache
+from smdwidgets.trials.statistics_file import StatisticsFile
 
 #: Names of reductions, in storage and display order.
 REDUCTIONS: Final = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
@@ -211,6 +213,30 @@ class Run(ABC):
 
         ``coverage``: add the share of each tensor's elements that were saved.
         """
+
+    @abstractmethod
+    def statistics(
+        self,
+        names: Sequence[str],
+        steps: Sequence[int] | None,
+        workers: Sequence[str] | None,
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        cancel: _core.Cancel | None = None,
+    ) -> dict[str, Any]:
+        """Return statistics of values as :func:`smdwidgets._core.sweep_statistics` does."""
+
+    def statistics_file(self) -> StatisticsFile | None:
+        """Return the refreshed statistics files, or None if the format has none."""
+        return None
+
+    def statistics_cache(self, scope: str) -> StatisticsCache | None:
+        """Return the cache of computed statistics for a selection of workers.
+
+        None if statistics of this run are not cached.
+        """
+        return None
 
     @abstractmethod
     def values(

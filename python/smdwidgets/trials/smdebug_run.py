@@ -28,6 +28,7 @@ from smdwidgets.trials.incidents import IncidentFiles, read_incidents
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
 from smdwidgets.trials.sharded_run import COVERAGE, assembled_reductions, assembled_values
 from smdwidgets.trials.shards import Part, Sharded
+from smdwidgets.trials.statistics_file import StatisticsFile
 
 #: Runs with more index files than this are opened lazily: queries read the index files that they need.
 LAZY_ABOVE = 2_000
@@ -65,6 +66,7 @@ class SmdebugRun(Run):
         self._incidents_read: object = None
         #: The workers that have written a collection file.
         self._known_workers: frozenset[str] = frozenset()
+        self._statistics: StatisticsFile | None = None
 
     # ------------------------------------------------------------------------------------------------ file access
 
@@ -245,6 +247,29 @@ class SmdebugRun(Run):
         if coverage:
             swept[COVERAGE] = np.ones(len(swept["name"]))
         return assembled_reductions(self, swept) if workers is None and self.catalog.has_shards else swept
+
+    def statistics(
+        self,
+        names: Sequence[str],
+        steps: Sequence[int] | None,
+        workers: Sequence[str] | None,
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        cancel: _core.Cancel | None = None,
+    ) -> dict[str, Any]:
+        self.load(steps)
+        source = self._source()
+        table = _core.sweep_statistics(
+            self.catalog, source, names, steps, workers, threads=threads, progress=progress, cancel=cancel
+        )
+        return table | {"flags": np.zeros(len(table["step"]), np.uint16)}
+
+    def statistics_file(self) -> StatisticsFile | None:
+        if self._statistics is None:
+            self._statistics = StatisticsFile(self.storage, self._source())
+        self._statistics.refresh()
+        return self._statistics
 
     def values(
         self, rows: Sequence[Row], *, threads: int | None = None, progress: Progress | None = None

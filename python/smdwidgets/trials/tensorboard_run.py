@@ -26,6 +26,7 @@ from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.patterns import Patterns
 from smdwidgets.trials.run import REDUCTIONS, CollectionFiles, Getter, Progress, Row, Run
 from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, is_event_file, runs_of
+from smdwidgets.trials.tensorboard_statistics import histogram_statistics, with_statistics
 from smdwidgets.trials.tensorboard_values import value_of
 
 #: Seconds without writes after which a run is considered ended.
@@ -296,6 +297,22 @@ class TensorBoardRun(Run):
             columns["coverage"] = np.ones(len(rows))
         columns["error"] = sorted(errors.items())
         return columns
+
+    def statistics(
+        self,
+        names: Sequence[str],
+        steps: Sequence[int] | None,
+        workers: Sequence[str] | None,
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        cancel: _core.Cancel | None = None,
+    ) -> dict[str, Any]:
+        kinds = ("min", "max", "mean", "std", "l1", "l2")
+        found = self.reductions(
+            names, steps, workers, kinds, counts=True, threads=threads, progress=progress, cancel=cancel
+        )
+        return histogram_statistics(self, with_statistics(found), threads)
 
     def values(
         self,

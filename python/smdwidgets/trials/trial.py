@@ -43,6 +43,7 @@ from smdwidgets.trials.queries import RunQueries, StepState
 from smdwidgets.trials.resolver import StepResolver
 from smdwidgets.trials.run import REDUCTIONS, Progress, Run, dtype_named
 from smdwidgets.trials.shards import Sharded
+from smdwidgets.trials.statistics import statistics as compute_statistics
 from smdwidgets.trials.wait import wait_until
 
 _GLOBAL = ModeKeys.GLOBAL
@@ -381,6 +382,43 @@ class Trial(RunQueries):
         return bulk.reductions(
             self, names, steps, as_mode(mode), worker, reductions, counts, coverage, progress, threads
         )
+
+    def statistics(
+        self,
+        names: Iterable[str] | str | None = None,
+        steps: Iterable[int] | int | None = None,
+        columns: Iterable[str] | str | None = None,
+        mode: ModeKeys | str = ModeKeys.GLOBAL,
+        worker: str | None = None,
+        *,
+        cache: bool = True,
+        progress: Progress | None = None,
+        threads: int | None = None,
+    ) -> Columns:
+        """Return the statistics of tensors over steps, one row per tensor and step.
+
+        They come from the statistics that the training wrote. For tensors without them they are computed from the saved
+        values, and cached in the user's cache directory; a later call reads only new steps. The statistics are ``count``,
+        ``nan``, ``neg_inf``, ``pos_inf``, ``zeros``; ``min``, ``max``, ``mean``, ``std``, ``l1``, ``l2`` and ``abs_max`` of
+        the finite elements; and ``update``, the L2 norm of the change since the step before (for computed statistics, the
+        saved step before). ``update_ratio`` is ``update`` divided by ``l2``, and ``rms`` is the root mean square.
+
+        Numbers have 24 significant bits. ``flags`` is not 0 where a row is special: 1 no value, 2 skipped step, 4 sample of
+        the elements, 8 failed, 16 approximate (from a histogram). ``coverage`` is below 1 if shards are missing.
+
+        Args:
+            names: names of tensors; None: all with written statistics, or all tensors if the training wrote none.
+            steps: steps of ``mode``; None: all.
+            columns: names of statistics; None: all but ``update_ratio`` and ``rms``, with ``coverage`` and ``flags``.
+            mode: mode of ``steps``.
+            worker: name of a worker, or ``"*"`` for all; None: shards are combined, else the first worker's.
+            cache: whether computed statistics are cached. Runs on S3 and TensorBoard logs have no cache.
+            progress: called with the number of finished bytes and their total while values are read.
+            threads: number of threads.
+
+        >>> trial.statistics("fc1.weight", columns=["mean", "update_ratio"]).to_pandas()    # doctest: +SKIP
+        """
+        return compute_statistics(self, names, steps, columns, as_mode(mode), worker, cache, progress, threads)
 
     def export(
         self,

@@ -20,6 +20,7 @@ use crate::errors::to_python;
 use crate::files::{Fetched, Files, Remote};
 use crate::numpy;
 use crate::records::decode;
+use crate::statistics;
 
 /// A flag that cancels a sweep, from any thread.
 #[pyclass(frozen, module = "smdwidgets._core")]
@@ -171,6 +172,15 @@ pub fn texts<'py, K: std::hash::Hash + Eq>(
     Ok(array)
 }
 
+/// The selection of workers: by default the first that has the tensor, all if the list is empty.
+fn which(workers: Option<&Vec<String>>) -> Workers<'_> {
+    match workers {
+        None => Workers::First,
+        Some(workers) if workers.is_empty() => Workers::Every,
+        Some(workers) => Workers::These(workers),
+    }
+}
+
 /// Reductions of many tensors at many steps, as columns.
 #[pyfunction]
 #[pyo3(signature = (catalog, files, names, steps = None, workers = None, reductions = None, *, counts = false,
@@ -193,17 +203,27 @@ pub fn sweep<'py>(
     let (operations, source) = (parse_operations(reductions)?, RecordSource::of(files)?);
     let (column_names, operations): (Vec<String>, Vec<(Op, bool)>) = operations.into_iter().unzip();
     let requested: OpSet = operations.iter().copied().collect();
-    let which = match &workers {
-        None => Workers::First,
-        Some(workers) if workers.is_empty() => Workers::Every,
-        Some(workers) => Workers::These(workers),
-    };
+    let which = which(workers.as_ref());
     let catalog = catalog.get();
     let (rows, reduced) = run(py, &SweepControl { threads, progress, cancel }, |options| {
         let rows = Rows::of(&catalog.inner().read(), names, steps.as_deref(), which, requested, recompute);
         let reduced = core_sweep::reductions(&rows, source.as_dyn(), options, &operations, counts)?;
         Ok((rows, reduced))
     })?;
+    let table = keys(py, catalog, &rows)?;
+    for (name, column) in column_names.iter().zip(&reduced.columns) {
+        table.set_item(name, array(py, column.dtype, &[rows.rows.len() as u64], &column.bytes)?)?;
+    }
+    for (name, column) in ["size", "nan", "pos_inf", "neg_inf", "zero"].into_iter().zip(reduced.counts.iter().flatten())
+    {
+        table.set_item(name, ints(py, column.iter().copied())?)?;
+    }
+    table.set_item("error", failures(py, &reduced.failed)?)?;
+    Ok(table)
+}
+
+/// The columns that identify rows: name, step, mode, mode step and worker.
+fn keys<'py>(py: Python<'py>, catalog: &Catalog, rows: &Rows) -> PyResult<Bound<'py, PyDict>> {
     let table = PyDict::new(py);
     let all = &rows.rows;
     table.set_item("name", texts(py, all.iter().map(|row| row.name), |name| rows.names[*name as usize].clone())?)?;
@@ -221,14 +241,51 @@ pub fn sweep<'py>(
     table.set_item("mode", ints(py, about.iter().map(|about| about.1))?)?;
     table.set_item("mode_step", ints(py, about.iter().map(|about| about.2))?)?;
     table.set_item("worker", texts(py, about.iter().map(|about| about.3), |id| workers[id].clone())?)?;
-    for (name, column) in column_names.iter().zip(&reduced.columns) {
-        table.set_item(name, array(py, column.dtype, &[all.len() as u64], &column.bytes)?)?;
+    Ok(table)
+}
+
+/// The statistics of many tensors at many steps, as columns.
+#[pyfunction]
+#[pyo3(signature = (catalog, files, names, steps = None, workers = None, *, threads = None, progress = None, cancel = None))]
+#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+pub fn sweep_statistics<'py>(
+    py: Python<'py>,
+    catalog: &Bound<'py, Catalog>,
+    files: &Bound<'py, PyAny>,
+    names: Vec<String>,
+    steps: Option<Vec<i64>>,
+    workers: Option<Vec<String>>,
+    threads: Option<usize>,
+    progress: Option<Bound<'py, PyAny>>,
+    cancel: Option<Bound<'py, Cancel>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let source = RecordSource::of(files)?;
+    let which = which(workers.as_ref());
+    let catalog = catalog.get();
+    let (mut rows, found, failed) = run(py, &SweepControl { threads, progress, cancel }, |options| {
+        // The catalog grows during a long sweep, so it is locked only to select the rows.
+        let known = catalog.inner().read();
+        let rows = Rows::of(&known, names, steps.as_deref(), which, OpSet::NONE, false);
+        let chains = core_sweep::chains(&rows, &known);
+        drop(known);
+        let (found, failed) = core_sweep::tensor_statistics(&rows, &chains, source.as_dyn(), options)?;
+        Ok((rows, found, failed))
+    })?;
+    let failed: Failed = failed.into_iter().filter(|(row, _)| found[*row as usize].is_none()).collect();
+    let errors = PyList::empty(py);
+    for (row, error) in &failed {
+        let row = rows.rows[*row as usize];
+        let (step, worker) =
+            catalog.query(py, |known| (known.about(row.file).step, known.worker_of(row.file).into_owned()));
+        errors.append((&rows.names[row.name as usize], step, worker, to_python(py, error).into_value(py)))?;
     }
-    for (name, column) in ["size", "nan", "pos_inf", "neg_inf", "zero"].into_iter().zip(reduced.counts.iter().flatten())
-    {
-        table.set_item(name, ints(py, column.iter().copied())?)?;
-    }
-    table.set_item("error", failures(py, &reduced.failed)?)?;
+    // Rows without a value have no statistics.
+    let (kept, found): (Vec<_>, Vec<_>) =
+        rows.rows.iter().zip(found).filter_map(|(row, found)| Some((*row, found?))).unzip();
+    rows.rows = kept;
+    let table = keys(py, catalog, &rows)?;
+    table.update(statistics::columns(py, &found)?.as_mapping())?;
+    table.set_item("error", errors)?;
     Ok(table)
 }
 

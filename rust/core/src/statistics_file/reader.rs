@@ -90,7 +90,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader that knows nothing yet.
+    /// A reader without data; see [`Reader::refresh`].
     pub fn new() -> Reader {
         Reader::default()
     }

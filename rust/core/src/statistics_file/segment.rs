@@ -55,7 +55,7 @@ impl Segment {
         let mut number = next_number(directory).map_err(wrong)?;
         loop {
             let path = |extension: &str| directory.join(format!("{number:06}.{extension}"));
-            // Whoever creates the stream owns the number.
+            // The process that creates the stream owns the number.
             match Part::create(path("arrows")) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 stream => {

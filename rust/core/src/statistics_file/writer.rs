@@ -211,7 +211,7 @@ impl StatisticsWriter {
 impl Drop for StatisticsWriter {
     fn drop(&mut self) {
         if self.process == process::id() {
-            // Nobody is left to be told of an error.
+            // No caller is left to report an error to.
             let _ = self.close();
         }
     }

@@ -7,6 +7,7 @@
 mod columns;
 mod operations;
 mod rows;
+mod statistics;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use parking_lot::{Condvar, Mutex};
 pub use columns::{Cells, Column};
 pub use operations::{Head, Reduced, Verified, first_head, heads, reductions, stack, verify};
 pub use rows::{Failed, Job, Row, Rows, Workers};
+pub use statistics::{Chain, chains, tensor_statistics};
 
 use crate::error::{Error, Location, Result};
 use crate::pool;

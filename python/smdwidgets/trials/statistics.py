@@ -1,0 +1,288 @@
+"""Statistics of tensors over steps, for :meth:`smdwidgets.Trial.statistics`.
+
+They are read from the run's statistics file. For tensors that are not in it, they are computed from the saved values in one
+sweep, and cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets import _core
+from smdwidgets._text import did_you_mean, shown
+from smdwidgets.exceptions import InvalidWorker, SMDebugError, SMDebugValueError, TensorUnavailable
+from smdwidgets.modes import ModeKeys
+from smdwidgets.trials.bulk import EVERY_WORKER, MODE_NAMES
+from smdwidgets.trials.columns import Columns, Failure
+from smdwidgets.trials.queries import RunQueries
+from smdwidgets.trials.run import Progress, Run, is_text
+from smdwidgets.trials.sharded_run import ASSEMBLED
+from smdwidgets.trials.shards import Sharded
+from smdwidgets.trials.statistics_file import COUNTS, KEYS, NUMBERS, Table, joined, selected
+
+#: Columns of every result.
+STATISTICS: Final = (*COUNTS, *NUMBERS)
+#: Columns that follow from others.
+_DERIVED: Final = ("update_ratio", "rms")
+#: Columns about the row.
+_ABOUT: Final = ("coverage", "flags")
+
+
+def statistics(
+    trial: RunQueries,
+    names: Iterable[str] | str | None,
+    steps: Iterable[int] | int | None,
+    columns: Iterable[str] | str | None,
+    mode: ModeKeys,
+    worker: str | None,
+    cache: bool,
+    progress: Progress | None,
+    threads: int | None,
+) -> Columns:
+    """Implement :meth:`smdwidgets.Trial.statistics`."""
+    if worker is not None and not is_text(worker):
+        raise InvalidWorker(worker)
+    chosen_columns = _checked(columns)
+    trial.maybe_refresh()
+    run = trial._run
+    file = run.statistics_file()
+    in_file = {} if file is None else dict.fromkeys(file.names())
+    chosen = _chosen(trial, names, in_file)
+    at = None if steps is None else {steps} if isinstance(steps, int) else set(steps)
+    tables = []
+    stored = [name for name in chosen if name in in_file]
+    if file is not None and stored:
+        of_mode = None if mode == ModeKeys.GLOBAL else mode.value
+        globally = sorted(at) if at is not None and of_mode is None else None
+        workers = None if worker is None or worker == EVERY_WORKER else [worker]
+        table = file.read(stored, globally, workers, of_mode)
+        if at is not None and of_mode is not None:
+            table = selected(table, np.isin(table["mode_step"], list(at)))
+        table["error"] = [("", -1, None, error) for error in table["error"]]
+        tables.append(_with_run_names(run, table))
+    if others := [name for name in chosen if name not in in_file]:
+        tables.append(_computed(trial, others, at, mode, worker, cache, progress, threads))
+    table = joined(tables) if tables else _empty()
+    table["coverage"] = np.ones(len(table["step"]))
+    if worker is None:
+        table = _one_per_step(run, table)
+    return _columns(_sorted(table, chosen), chosen_columns)
+
+
+def _checked(columns: Iterable[str] | str | None) -> list[str]:
+    if columns is None:
+        return [*STATISTICS, *_ABOUT]
+    chosen = [columns] if isinstance(columns, str) else list(columns)
+    known = (*STATISTICS, *_DERIVED, *_ABOUT)
+    for column in chosen:
+        if column not in known:
+            hint = did_you_mean(column, known)
+            raise SMDebugValueError(f"invalid column {shown(column)}; choose from {', '.join(known)}.{hint}")
+    return chosen
+
+
+def _chosen(trial: RunQueries, names: Iterable[str] | str | None, in_file: Iterable[str]) -> list[str]:
+    if names is None:
+        return list(in_file) or trial._names(None, ModeKeys.GLOBAL)
+    chosen = [names] if isinstance(names, str) else list(names)
+    for name in chosen:
+        if name not in in_file and not trial._has(name):
+            raise TensorUnavailable(name, [*in_file, *trial._names(None, ModeKeys.GLOBAL)])
+    return list(dict.fromkeys(chosen))
+
+
+def _with_run_names(run: Run, table: Table) -> Table:
+    """Replace the names of workers in files by those of the run."""
+    names = {_core.worker_file_name(worker): worker for worker in run.index.workers()}
+    present = set(table["worker"].tolist())
+    if any(names.get(worker, worker) != worker for worker in present):
+        table["worker"] = np.array([names.get(worker, worker) for worker in table["worker"]], dtype=object)
+    return table
+
+
+def _computed(
+    trial: RunQueries,
+    names: list[str],
+    at: set[int] | None,
+    mode: ModeKeys,
+    worker: str | None,
+    cache: bool,
+    progress: Progress | None,
+    threads: int | None,
+) -> Table:
+    """Return the statistics of saved values, computed where they are not cached."""
+    run = trial._run
+    run.load()
+    wanted = {name: _steps(trial, name, at, mode) for name in names}
+    sharded = worker is None and getattr(run.index, "has_shards", False)
+    workers: list[str] | None = [worker] if worker and worker != EVERY_WORKER else [] if sharded or worker else None
+    kept = run.statistics_cache("first" if workers is None else "every" if not workers else f"only {worker}")
+    if not cache or kept is None:
+        return _swept(run, wanted, workers, progress, threads)
+    table = kept.read(names)
+    missing = wanted if table is None else _missing(table, wanted)
+    tables = [] if table is None else [_only(table, wanted)]
+    if missing or not tables:
+        fresh = _swept(run, missing, workers, progress, threads)
+        kept.add(fresh, trial._complete.until)
+        tables.append(fresh)
+    return joined(tables)
+
+
+def _steps(trial: RunQueries, name: str, at: set[int] | None, mode: ModeKeys) -> list[int]:
+    """Return the global steps at which a tensor was saved, of those that are selected."""
+    steps = trial._run.index.steps_of(name, mode.value)
+    if at is None:
+        return steps
+    chosen = {trial._global_step(mode, step) for step in at}
+    return [step for step in steps if step in chosen]
+
+
+def _rows_by_name(table: Table) -> dict[str, NDArray[Any]]:
+    order = np.argsort(table["name"].astype(str), kind="stable")
+    names = table["name"][order]
+    starts = [at for at in range(len(names)) if at == 0 or names[at] != names[at - 1]]
+    return {str(names[start]): order[start:end] for start, end in pairwise([*starts, len(names)])}
+
+
+def _missing(table: Table, wanted: dict[str, list[int]]) -> dict[str, list[int]]:
+    rows = _rows_by_name(table)
+    missing = {}
+    for name, steps in wanted.items():
+        there = set(table["step"][rows[name]].tolist()) if name in rows else set()
+        if left := [step for step in steps if step not in there]:
+            missing[name] = left
+    return missing
+
+
+def _only(table: Table, wanted: dict[str, list[int]]) -> Table:
+    """Return the wanted rows."""
+    keep = np.zeros(len(table["step"]), bool)
+    for name, rows in _rows_by_name(table).items():
+        keep[rows] = np.isin(table["step"][rows], wanted.get(name, []))
+    return selected(table, keep)
+
+
+def _swept(
+    run: Run,
+    wanted: dict[str, list[int]],
+    workers: Sequence[str] | None,
+    progress: Progress | None,
+    threads: int | None,
+) -> Table:
+    """Compute statistics, with the saved step before each wanted one, which the change is measured from."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for name, steps in wanted.items():
+        groups.setdefault(tuple(steps), []).append(name)
+    tables = []
+    for chosen, names in groups.items():
+        steps = list(chosen)
+        every = {step for name in names for step in run.index.steps_of(name)}
+        read = sorted({*steps, *_before(sorted(every), steps)})
+        table = run.statistics(names, read, workers, threads=threads, progress=progress)
+        tables.append(selected(table, np.isin(table["step"], steps)))
+        tables[-1]["error"] = [error for error in table["error"] if error[1] in set(steps)]
+    return joined(tables) if tables else _empty()
+
+
+def _before(every: list[int], steps: Sequence[int]) -> set[int]:
+    """Return the steps before some steps.
+
+    >>> sorted(_before([0, 10, 20, 30], [20, 0]))
+    [10]
+    """
+    places = np.searchsorted(every, steps)
+    return {every[place - 1] for place in places.tolist() if place > 0}
+
+
+def _empty() -> Table:
+    table: Table = {name: np.empty(0, object if name in ("name", "worker") else np.int64) for name in KEYS}
+    table["flags"] = np.empty(0, np.uint16)
+    table |= {name: np.empty(0, np.int64) for name in COUNTS} | {name: np.empty(0) for name in NUMBERS}
+    return table | {"error": []}
+
+
+def _one_per_step(run: Run, table: Table) -> Table:
+    """Keep the first worker of each tensor and step, and combine shards."""
+    pairs = list(zip(table["name"].tolist(), table["step"].tolist(), strict=True))
+    sharded = {name: _sharded(run, name) for name in dict.fromkeys(table["name"].tolist())}
+    first: dict[tuple[str, int], int] = {}
+    shards: dict[tuple[str, int], list[int]] = {}
+    for row, pair in enumerate(pairs):
+        if sharded[pair[0]] is None:
+            first.setdefault(pair, row)
+        else:
+            shards.setdefault(pair, []).append(row)
+    whole = selected(table, list(first.values()))
+    return joined([whole, _combined(table, shards, sharded)]) if shards else whole
+
+
+def _sharded(run: Run, name: str) -> Sharded | None:
+    if not getattr(run.index, "has_shards", False):
+        return None
+    steps = run.index.steps_of(name)
+    try:
+        return run.sharded(name, steps[0]) if steps else None
+    except SMDebugError:
+        return None
+
+
+def _combined(table: Table, shards: dict[tuple[str, int], list[int]], sharded: dict[str, Sharded | None]) -> Table:
+    """Combine the rows of each sharded tensor and step. Parts that have to be added up first are left out."""
+    parts: list[int] = []
+    wholes: list[int] = []
+    firsts: list[int] = []
+    coverage: list[float] = []
+    for (name, _), rows in shards.items():
+        tensor = sharded[name]
+        if tensor is None or any(shard.partial for shard in tensor.shards.values()):
+            continue
+        chosen: dict[object, int] = {}
+        by_replica = sorted(
+            (tensor.shards[worker].replica, row)
+            for row in rows
+            if (worker := table["worker"][row]) in tensor.shards and tensor.shards[worker].size
+        )
+        for _, row in by_replica:
+            chosen.setdefault(tensor.shards[table["worker"][row]].box, row)
+        if not chosen:
+            continue
+        wholes += [len(firsts)] * len(chosen)
+        parts += chosen.values()
+        firsts.append(next(iter(chosen.values())))
+        held = sum(tensor.shards[table["worker"][row]].size for row in chosen.values())
+        coverage.append(held / max(1, int(np.prod(tensor.shape, dtype=float))))
+    combined = selected(table, firsts)
+    combined["worker"] = np.array([ASSEMBLED] * len(firsts), dtype=object)
+    combined["coverage"] = np.array(coverage)
+    flags = np.zeros(len(firsts), np.uint16)
+    np.bitwise_or.at(flags, wholes, table["flags"][parts])
+    combined["flags"] = flags
+    if firsts:
+        combined |= _core.combine_statistics({name: table[name][parts] for name in STATISTICS}, wholes)
+    return combined
+
+
+def _sorted(table: Table, names: list[str]) -> Table:
+    """Sort rows by the order of the names, step and worker."""
+    places = {name: place for place, name in enumerate(names)}
+    by_name = np.array([places[name] for name in table["name"].tolist()], dtype=np.int64)
+    return selected(table, np.lexsort((table["worker"].astype(str), table["step"], by_name)))
+
+
+def _columns(table: Table, chosen: list[str]) -> Columns:
+    if "update_ratio" in chosen:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            table["update_ratio"] = table["update"] / table["l2"]
+    if "rms" in chosen:
+        finite = table["count"] - table["nan"] - table["neg_inf"] - table["pos_inf"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            table["rms"] = table["l2"] / np.sqrt(finite)
+    keys: Table = {**{name: table[name] for name in KEYS}, "mode": MODE_NAMES[table["mode"]]}
+    errors = [Failure(*error) for error in table["error"]]
+    return Columns({**keys, **{name: table[name] for name in chosen}}, errors)
