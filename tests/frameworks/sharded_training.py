@@ -50,10 +50,10 @@ def shard(stack, model, world):
     cpu = torch.device("cpu")
     if stack == "ddp":
         return nn.parallel.DistributedDataParallel(model)
-    if stack == "fsdp1":
-        inner = FSDP(model.body, device_id=cpu, use_orig_params=True)
-        model.body = inner
-        return FSDP(model, device_id=cpu, use_orig_params=True)
+    if stack in ("fsdp1", "fsdp1_flat"):
+        original = stack == "fsdp1"
+        model.body = FSDP(model.body, device_id=cpu, use_orig_params=original)
+        return FSDP(model, device_id=cpu, use_orig_params=original)
     if stack == "fsdp1_hybrid":
         mesh = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("replicate", "shard"))
         strategy = ShardingStrategy.HYBRID_SHARD
@@ -92,10 +92,25 @@ def gathered(stack, model, gradients=False, scale=1.0):
 
 
 def _gathered(stack, model, gradients):
+    if stack == "fsdp1_flat" and gradients:
+        return flat_gradients(model)
     if stack.startswith("fsdp1"):
         with FSDP.summon_full_params(model, writeback=False, with_grads=gradients):
             return {plain_name(name): whole(p.grad if gradients else p) for name, p in model.named_parameters()}
     return {plain_name(name): whole(p.grad if gradients else p) for name, p in model.named_parameters()}
+
+
+def flat_gradients(model):
+    """Gather the gradients of flat parameters, which `summon_full_params` does not offer."""
+    found = {}
+    for path, flat in model.named_parameters():
+        shards = [torch.empty_like(flat.grad) for _ in range(dist.get_world_size())]
+        dist.all_gather(shards, flat.grad)
+        sizes = [shape.numel() for shape in flat._shapes]
+        pieces = torch.cat(shards)[: sum(sizes)].split(sizes)
+        for name, shape, piece in zip(flat._fqns, flat._shapes, pieces, strict=True):
+            found[plain_name(path.removesuffix("_flat_param") + name)] = piece.reshape(shape).clone().numpy()
+    return found
 
 
 def clip(stack, model):

@@ -24,6 +24,8 @@ TRAININGS = {
         "ddp:all",
         "fsdp1:all",
         "fsdp1:one",
+        "fsdp1_flat:all",
+        "fsdp1_flat:one",
         "fsdp2:all",
         "fsdp2:one",
         "fsdp2_later:all",
@@ -42,7 +44,7 @@ TRAININGS = {
 }
 EVERY = [(world, training) for world, trainings in TRAININGS.items() for training in trainings]
 #: Workers that write a run if include_workers is "one": those with the first copy of a shard.
-FIRST_COPIES = {"fsdp1": 2, "fsdp2": 2, "hybrid": 2, "fsdp1_hybrid": 4, "fsdp2_tensor_parallel": 4}
+FIRST_COPIES = {"fsdp1": 2, "fsdp1_flat": 2, "fsdp2": 2, "hybrid": 2, "fsdp1_hybrid": 4, "fsdp2_tensor_parallel": 4}
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Scripts that leave the loop to a library: Transformers, Lightning and Accelerate.
+"""Scripts that leave the loop to Transformers, Lightning or Accelerate.
 
 Each script notes the values itself; the run must hold the same bits.
 """

@@ -320,7 +320,8 @@ class Hook(ModelHook):
 
     def _select_tensors(self) -> None:
         """Resolve the collections' modules to names."""
-        modules, parameters = list(self._named_modules()), list(self._parameters())
+        modules = list(self._named_modules())
+        parameters = [(part, one) for name, one in self._parameters() for part in self._shards.names(name)]
         for collection in self.get_collections().values():
             if isinstance(collection, Collection):
                 collection.take_module_names(self._names.get)
@@ -624,8 +625,9 @@ class Hook(ModelHook):
         return copy
 
     def _capture(self, name: str, value: Any) -> None:
-        if self._is_mine(name, value):
-            super()._capture(name, value)
+        for one, content in self._shards.contents(name, value):
+            if self._is_mine(one, content):
+                super()._capture(one, content)
 
     def _shard(self, name: str, value: torch.Tensor) -> LocalShard | None:
         return self._shards.find(name, value)
@@ -656,7 +658,11 @@ class Hook(ModelHook):
         parameters = list(self._parameters())
         self._shards.scan(self._all_modules(), parameters)
         wanted = [
-            f"{prefix}{name}" for name, one in parameters for prefix in ("", "gradient/") if self._shards.has(name, one)
+            f"{prefix}{part}"
+            for name, one in parameters
+            if self._shards.has(name, one)
+            for part in self._shards.names(name)
+            for prefix in ("", "gradient/")
         ]
         if self.include_workers == "one" and wanted:
             if not self._plan.prepared:

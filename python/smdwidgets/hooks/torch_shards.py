@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import torch
 from torch import nn
 
+from smdwidgets.hooks.torch_names import plain_name
 from smdwidgets.hooks.torch_optimizers import gradient_norm
 
 __all__ = ["LocalShard", "Place", "ShardFinder", "is_sharded"]
@@ -59,6 +60,24 @@ def is_sharded(value: object) -> bool:
     return getattr(value, "_local_tensor", None) is not None
 
 
+@dataclass(frozen=True)
+class FlatPart:
+    """This worker's part of a parameter in a flat parameter: a range of its elements."""
+
+    name: str
+    place: Place
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Flat:
+    """This worker's part of a flat parameter of FSDP1: its number of elements, and what they are."""
+
+    numel: int
+    parts: tuple[FlatPart, ...]
+
+
 class ShardFinder:
     """Finds the shards of DTensors and of the parameters of FSDP1."""
 
@@ -67,6 +86,8 @@ class ShardFinder:
         self._known: dict[Any, Place] = {}
         #: Places and numbers of local elements of parameters that FSDP1 has flattened, by name.
         self._flat: dict[str, tuple[Place, int]] = {}
+        #: Contents of the flat parameters of FSDP1, where the original ones do not exist (``use_orig_params=False``), by name.
+        self._contents: dict[str, Flat] = {}
 
     def find(self, name: str, value: torch.Tensor) -> LocalShard | None:
         """Return the shard of a tensor, or None if it is not sharded.
@@ -80,6 +101,32 @@ class ShardFinder:
         flat = next((self._flat[part] for part in name.split("/") if part in self._flat), None) if self._flat else None
         # In a forward pass the parameter is whole.
         return LocalShard(value, flat[0]) if flat is not None and tuple(value.shape) == (flat[1],) else None
+
+    def names(self, name: str) -> list[str]:
+        """Return the names of the parameters in a parameter.
+
+        It is one, except in a flat parameter.
+        """
+        contents = self._contents.get(name)
+        return [name] if contents is None else [one.name for one in contents.parts]
+
+    def contents(self, name: str, value: Any) -> list[tuple[str, Any]]:
+        """Return the tensors in a tensor, with their names: shards in a flat one, else the tensor itself.
+
+        Args:
+            name: name of the tensor, as in :meth:`find`.
+            value: the tensor.
+        """
+        flat = next((part for part in name.split("/") if part in self._contents), None) if self._contents else None
+        if flat is None:
+            return [(name, value)]
+        contents = self._contents[flat]
+        # In a forward pass the parameter is whole. A counter of steps has no elements for each parameter.
+        if tuple(getattr(value, "shape", ())) != (contents.numel,):
+            return []
+        return [
+            (name.replace(flat, one.name), LocalShard(value[one.start : one.stop], one.place)) for one in contents.parts
+        ]
 
     def _of_dtensor(self, value: Any) -> LocalShard:
         local = value._local_tensor
@@ -108,14 +155,14 @@ class ShardFinder:
         for name, parameter, gradient in gradients:
             if parameter.dtype is torch.float64:
                 dtype = torch.float64
-            value = parameter if gradient is None else gradient
-            shard = value if isinstance(value, LocalShard) else self.find(name, value)
-            if shard is None:
-                found.append((parameter if gradient is None else value, gradient is not None, None))
-            elif shard.place.position is None or not shard.place.is_reduced:
-                return None
-            else:
-                found.append((shard.local, gradient is not None, shard.place))
+            for content, value in self.contents(name, parameter if gradient is None else gradient):
+                shard = value if isinstance(value, LocalShard) else self.find(content, value)
+                if shard is None:
+                    found.append((value, gradient is not None, None))
+                elif shard.place.position is None or not shard.place.is_reduced:
+                    return None
+                else:
+                    found.append((shard.local, gradient is not None, shard.place))
         first = min(place.lowest for _, _, place in found if place is not None)
         elements = of = 0
         mine: list[torch.Tensor] = []
@@ -141,27 +188,41 @@ class ShardFinder:
             parameters: the parameters with their names.
         """
         self._flat.clear()
+        self._contents.clear()
         if not _may_be_flattened():
             return
-        positions: dict[int, tuple[Place, int]] = {}
+        names = {id(one): name for name, one in parameters}
         for module in modules:
             flat = getattr(getattr(module, "_handle", None), "flat_param", None)
             if flat is not None:
                 try:
-                    positions.update(_flat_positions(module, flat))
+                    self._add_flat(module, flat, names)
                 except Exception:  # as above
                     continue
-        if positions:
-            self._flat.update((name, positions[id(one)]) for name, one in parameters if id(one) in positions)
+
+    def _add_flat(self, module: Any, flat: Any, names: Mapping[int, str]) -> None:
+        """Add the parameters in a flat parameter: as such, or as what it contains if it replaces them."""
+        parts = list(_flat_parts(module, flat))
+        if flat._params is not None:
+            for parameter, part in zip(flat._params, parts, strict=True):
+                if id(parameter) in names:
+                    self._flat[names[id(parameter)]] = part.place, part.stop - part.start
+        elif id(flat) in names:
+            prefix = names[id(flat)].removesuffix("_flat_param")
+            self._contents[names[id(flat)]] = Flat(
+                flat._sharded_size.numel(),
+                tuple(replace(part, name=prefix + plain_name(part.name)) for part in parts),
+            )
 
     def clear(self) -> None:
         """Forget all tensors."""
         self._known.clear()
         self._flat.clear()
+        self._contents.clear()
 
     def has(self, name: str, parameter: torch.Tensor) -> bool:
         """Return whether a parameter is sharded."""
-        return is_sharded(parameter) or name in self._flat
+        return is_sharded(parameter) or name in self._flat or name in self._contents
 
     def writers(self, parameters: Iterable[tuple[str, torch.Tensor]]) -> set[int]:
         """Return the ranks that hold the first copy of a shard of any of these parameters.
@@ -177,7 +238,7 @@ class ShardFinder:
                 if key not in seen:
                     seen.add(key)
                     ranks.update(_first_copies(spec))
-            elif name in self._flat:
+            elif name in self._flat or name in self._contents:
                 ranks.update(range(torch.distributed.get_world_size()))
         return ranks
 
@@ -186,19 +247,16 @@ def _may_be_flattened() -> bool:
     return "torch.distributed.fsdp" in sys.modules and torch.distributed.is_initialized()
 
 
-def _flat_positions(module: Any, flat: Any) -> Iterator[tuple[int, tuple[Place, int]]]:
-    """Yield place and number of elements of a FlatParameter's parameters.
-
-    Each comes with the id of the parameter.
-    """
+def _flat_parts(module: Any, flat: Any) -> Iterator[FlatPart]:
+    """Yield this worker's parts of the parameters in a FlatParameter, named as in the module."""
     replicas = getattr(module, "_inter_node_pg", None) if module._handle.uses_sharded_strategy else module.process_group
     replica = 0 if replicas is None else torch.distributed.get_rank(replicas)
-    for parameter, info, shape in zip(flat._params, flat._shard_param_infos, flat._shapes, strict=True):
-        start = stop = 0
+    for name, info, shape in zip(flat._fqns, flat._shard_param_infos, flat._shapes, strict=True):
+        start = stop = at = 0
         if info.in_shard:
-            start, stop = info.intra_param_start_idx, info.intra_param_end_idx + 1
+            start, stop, at = info.intra_param_start_idx, info.intra_param_end_idx + 1, info.offset_in_shard
         record = {"global_shape": list(shape), "flat": [start, stop], "replica": replica}
-        yield id(parameter), (Place(json.dumps(record), replica, prod(shape)), stop - start)
+        yield FlatPart(name, Place(json.dumps(record), replica, prod(shape)), at, at + stop - start)
 
 
 def _first_copies(spec: Any) -> Iterator[int]:
