@@ -149,7 +149,9 @@ describe("histograms over steps", () => {
       ["posInf", 40, 40],
       ["negInf", 50, 50],
     ]);
-    expect(notFiniteText(ranges)).toBe("NaN from step 10");
+    expect(notFiniteText(ranges)).toBe("NaN at steps 10\u201320");
+    expect(notFiniteText(ranges.slice(1))).toBe("+Inf at step 40");
+    expect(notFiniteText(ranges.slice(2))).toBe("\u2212Inf from step 50");
   });
   test("a ridge plot shows few outlines, including the current step", () => {
     const frames = Array.from({ length: 500 }, (_, i) => frame(i));
@@ -281,7 +283,7 @@ describe("lines", () => {
     expect(layoutLines(lines({ curves: [] }), size)).toBeUndefined();
   });
   test("a curve that is not finite is marked from the step on, whatever the axes", () => {
-    const notFinite = notFiniteRanges([2, 3], () => "nan");
+    const notFinite = notFiniteRanges([2, 3], () => "nan" as const);
     for (const over of [{}, { logX: true }, { range: [0, 2] as [number, number] }]) {
       const p = pen();
       drawLines(p, size, theme, lines({ curves: [{ ...curve, notFinite }], ...over }));

@@ -28,6 +28,7 @@ describe("numbers", () => {
     expect(rangeText(0.3501, 0.3499)).toBe("0.3501 \u2026 0.3499");
     expect(rangeText(0.1, 12)).toBe("0.1 \u2026 12");
     expect(rangeText(0.123, 0.124, percent)).toBe("12.3% \u2026 12.4%");
+    expect(rangeText(0.5230871, 0.5230872)).toBe("\u2248 0.5231");
     expect(rangeText(0.12301, 0.12302, percent)).toBe("\u2248 12.3%");
   });
   test("hyphens of numbers in a text become minus signs, those of names stay", () => {

@@ -14,6 +14,8 @@ export interface NotFiniteRange {
   kind: NotFinite;
   first: number;
   last: number;
+  /** whether it lasts until the last saved step */
+  open: boolean;
 }
 
 export const kindOf = (x: number): NotFinite | undefined =>
@@ -24,24 +26,29 @@ export function notFiniteRanges(
   kind: (index: number) => NotFinite | undefined,
 ): NotFiniteRange[] {
   const out: NotFiniteRange[] = [];
-  let open: NotFiniteRange | undefined;
+  let now: NotFiniteRange | undefined;
   for (let i = 0; i < steps.length; i++) {
     const here = kind(i);
     const step = steps[i] as number;
-    if (!here) open = undefined;
-    else if (open?.kind === here) open.last = step;
+    if (!here) now = undefined;
+    else if (now?.kind === here) now.last = step;
     else {
-      open = { kind: here, first: step, last: step };
-      out.push(open);
+      now = { kind: here, first: step, last: step, open: false };
+      out.push(now);
     }
   }
+  if (now) now.open = true;
   return out;
 }
 
-/** "NaN from step 380", of the earliest range. */
+/** "NaN from step 380", "NaN at step 7" or "NaN at steps 7–9", of the earliest range. */
 export function notFiniteText(ranges: readonly NotFiniteRange[]): string {
   const first = earliest(ranges);
-  return first ? `${NAMES[first.kind]} from step ${count(first.first)}` : "";
+  if (!first) return "";
+  const name = NAMES[first.kind];
+  if (first.open) return `${name} from step ${count(first.first)}`;
+  if (first.first === first.last) return `${name} at step ${count(first.first)}`;
+  return `${name} at steps ${count(first.first)}\u2013${count(first.last)}`;
 }
 
 const earliest = (ranges: readonly NotFiniteRange[]) =>

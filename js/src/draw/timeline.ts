@@ -77,11 +77,12 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
     .filter((tick) => n > 1 && Number.isInteger(tick.value));
   for (const tick of inner) {
     const px = x(tick.value);
-    const half = pen.measure(tick.label, { fill: "" }) / 2;
+    const label = count(tick.value);
+    const half = pen.measure(label, { fill: "" }) / 2;
     const endHalf = ends[0] ? pen.measure(ends[0].label, { fill: "" }) : 0;
     if (px - half < free || px + half > end - endHalf - 6) continue;
     free = px + half + 8;
-    pen.text(px, TRACK.labels, tick.label, { fill: theme.ink2, align: "center", baseline: "top", size: 10 });
+    pen.text(px, TRACK.labels, label, { fill: theme.ink2, align: "center", baseline: "top", size: 10 });
   }
   for (const tick of ends)
     pen.text(Math.min(x(tick.value), size.width), TRACK.labels, tick.label, {

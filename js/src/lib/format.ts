@@ -33,13 +33,13 @@ export function num(x: number, digits = 4): string {
   return text.replaceAll("-", MINUS);
 }
 
-/** Formats two different numbers with so many digits that their texts differ: "0.351 … 0.354". */
+/** Formats the ends of a range so that their texts differ: "0.351 … 0.354"; a very narrow range as "≈ 0.3511". */
 export function rangeText(lo: number, hi: number, written: (x: number, digits: number) => string = num): string {
-  for (let digits = 2; digits <= 8; digits++) {
+  for (let digits = 2; digits <= 5; digits++) {
     const [from, to] = [written(lo, digits), written(hi, digits)];
     if (from !== to) return `${from} \u2026 ${to}`;
   }
-  return `\u2248 ${written(lo, 8)}`;
+  return `\u2248 ${written(lo, 4)}`;
 }
 
 const HYPHEN_BEFORE_NUMBER = /(^|[\s([{,=:;]|\de)-(?=\d|\.\d|inf)/gi;

@@ -5,7 +5,8 @@ import type { TensorView } from "../data/tensor-view";
 import type { Theme } from "../draw/theme";
 import { series } from "../lib/colour";
 import { h, setText, setVisible } from "../lib/dom";
-import { truncate } from "../lib/format";
+import { count, truncate } from "../lib/format";
+import type { ModeName } from "../protocol/types";
 import type { Scene } from "../session/session";
 import { stepName } from "./frame-text";
 
@@ -16,11 +17,15 @@ export function comparisonColours({ main, compared }: Scene, store: Store, theme
 }
 
 /** Names what differs between the two: run, worker or step. */
-function names(main: TensorView, compared: TensorView, store: Store): [string, string] {
+function names(main: TensorView, compared: TensorView, mode: ModeName, store: Store): [string, string] {
   const name = (view: TensorView, other: TensorView) => {
     if (view.run !== other.run) return truncate(store.runs.get(view.run)?.head.name ?? `run ${view.run}`, 40);
     if (view.worker !== other.worker) return view.worker || (view.frames.plan?.workers[0] ?? "first worker");
-    return Number.isNaN(view.savedStep) ? "not saved" : stepName(store, view.run, view.savedStep);
+    // As in the step input and in "Compare with".
+    if (Number.isNaN(view.savedStep)) return "not saved";
+    return mode === "" || view === compared
+      ? `step ${count(view.savedStep)}`
+      : stepName(store, view.run, view.savedStep);
   };
   return [name(main, compared), name(compared, main)];
 }
@@ -40,7 +45,7 @@ export class ComparisonLegend {
     setVisible(this.el, compared !== undefined);
     if (!main || !compared) return;
     const colours = comparisonColours(scene, store, theme);
-    const texts = names(main, compared, store);
+    const texts = names(main, compared, scene.traits.mode, store);
     this.#entries.forEach(({ prefix, swatch, name }, i) => {
       swatch.style.color = colours[i] as string;
       setText(name, `${prefix}${texts[i]}`);

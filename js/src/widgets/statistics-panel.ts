@@ -136,7 +136,8 @@ export class StatisticsPanel extends PicturePanel {
     };
     this.#picture = picture;
     const at = this.#hover ?? scene.step;
-    const words = stats.map((name) => `${label(name)} ${written(name, statistic(main?.frames.frameAt(at), name))}`);
+    const frame = main?.frames.frameAt(at);
+    const words = stats.map((name) => `${label(name)} ${written(name, statistic(frame, name), 4, frame)}`);
     this.figure.paint((pen, size, paint) => drawStatistics(pen, size, paint, picture), colours);
     this.readout(
       this.#hover === undefined
