@@ -20,6 +20,7 @@ pub use commit::{COMMIT_SIZE, Commit};
 pub use name::Name;
 pub use reader::{Dropped, Found, Reader, Selection};
 pub use writer::{Limits, StatisticsWriter};
+pub use zstd::bulk::{Compressor, Decompressor};
 
 use crate::statistics::Statistics;
 use crate::step::{Mode, Step};

@@ -17,8 +17,8 @@ use crate::writer::worker_file_name;
 const ROW_SIZE: usize = 24;
 /// Pending rows above this multiple of [`Limits::bytes`] are discarded if they cannot be written.
 const KEPT: usize = 16;
-/// Higher levels of compression save less than 3 % of the size.
-const LEVEL: i32 = 3;
+/// Level 3 takes half the time for files that are 6 % larger; levels above 6 save less than 3 %.
+const LEVEL: i32 = 6;
 
 /// When rows are written, and when a segment ends.
 #[derive(Debug, Clone, Copy)]
