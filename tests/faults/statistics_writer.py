@@ -19,7 +19,10 @@ NUMBERS = ("min", "max", "mean", "std", "l1", "update")
 
 
 def write(root: str, known: str, first: int, seed: str) -> None:
-    """Append steps without end. Every number of a row equals its step, so that mixed rows are detected."""
+    """Append steps without end.
+
+    Every number of a row equals its step, so that mixed rows are detected.
+    """
     chance = random.Random(seed)
     acknowledged = os.open(known, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     writer = _core.StatisticsWriter(root, steps=chance.choice([1, 3, 20]), segment=chance.choice([5_000, 1 << 26]))

@@ -1,4 +1,7 @@
-"""Kill the process that appends statistics, while a reader follows: no row is torn, lost or read twice."""
+"""Kill the process that appends statistics, while a reader follows.
+
+No row is torn, lost or read twice.
+"""
 
 from __future__ import annotations
 

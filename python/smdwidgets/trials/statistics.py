@@ -175,7 +175,10 @@ def _swept(
     progress: Progress | None,
     threads: int | None,
 ) -> Table:
-    """Compute statistics, with the saved step before each wanted one, which the change is measured from."""
+    """Compute statistics of some steps.
+
+    The saved step before each of them is read, too, for the change.
+    """
     groups: dict[tuple[int, ...], list[str]] = {}
     for name, steps in wanted.items():
         groups.setdefault(tuple(steps), []).append(name)
@@ -233,7 +236,10 @@ def _sharded(run: Run, name: str) -> Sharded | None:
 
 
 def _combined(table: Table, shards: dict[tuple[str, int], list[int]], sharded: dict[str, Sharded | None]) -> Table:
-    """Combine the rows of each sharded tensor and step. Parts that have to be added up first are left out."""
+    """Combine the rows of each sharded tensor and step.
+
+    Parts that have to be added up first are left out.
+    """
     parts: list[int] = []
     wholes: list[int] = []
     firsts: list[int] = []

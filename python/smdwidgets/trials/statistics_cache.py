@@ -49,7 +49,7 @@ class StatisticsCache:
         self._file = StatisticsFile(LocalStorage(str(self._directory)), _core.Files(str(self._directory)))
 
     def read(self, names: list[str]) -> Table | None:
-        """Return the cached rows of these tensors, or None if there are none that are valid."""
+        """Return the cached rows of these tensors, or None if none are valid."""
         try:
             self._file.refresh()
             table = self._file.read([_STAMP, *names])
@@ -73,7 +73,10 @@ class StatisticsCache:
         return selected(table, ~is_stamp)
 
     def add(self, table: Table, until: int) -> None:
-        """Append computed rows of steps up to ``until``. Failures are ignored: the rows are computed again."""
+        """Append computed rows of steps up to ``until``.
+
+        Failures are ignored, because the rows can be computed again.
+        """
         try:
             complete = table["step"] <= until
             if complete.any():
@@ -131,7 +134,10 @@ def user_cache() -> Path:
 
 
 def _stamp(path: str, step: int, worker: str) -> int | None:
-    """Return a number that identifies the event file of a step, or None if it does not exist."""
+    """Return a number that identifies the event file of a step.
+
+    None if the file does not exist.
+    """
     name = f"{step:012d}_{_core.worker_file_name(worker)}.tfevents"
     try:
         about = Path(path, "events", f"{step:012d}", name).stat()

@@ -1,4 +1,4 @@
-"""Statistics of TensorBoard logs: of numbers and tensors, and as far as histograms tell."""
+"""Statistics of numbers, tensors and histograms in TensorBoard logs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def histogram_statistics(run: Run, table: Table, threads: int | None) -> Table:
 
 
 def estimated(buckets: NDArray[Any]) -> dict[str, float]:
-    """Estimate statistics from buckets (left, right, count), as if elements were evenly spread in each.
+    """Estimate statistics from buckets (left, right, count).
+
+    Elements are assumed to be evenly spread in each bucket.
 
     >>> found = estimated(np.array([[0.0, 1.0, 3.0], [1.0, 2.0, 1.0]]))
     >>> found["count"], found["min"], found["max"], found["mean"]

@@ -301,7 +301,7 @@ def test_tensorboard_numbers_are_exact_and_histograms_approximate(tmp_path: Path
         exact = _core.tensor_statistics(data)
         for column in ("mean", "std", "l1", "l2"):
             assert weight[column] == pytest.approx(exact[column], rel=0.01), column
-        # The first bucket has no left edge of its own.
+        # The first bucket has no left edge.
         assert weight["max"] == pytest.approx(exact["max"], rel=0.05)
 
 
