@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from smdwidgets._core import __version__
 from smdwidgets.compat import install_as_smdebug
-from smdwidgets.config import Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
+from smdwidgets.config import CapturePlan, Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.modes import ModeKeys, modes
 from smdwidgets.trials import Trial, create_trial, create_trials, extensions
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from smdwidgets.widgets import Explorer, RulePanel, ScalarPanel, StepSlider, TensorInspector, explore
 
 __all__ = [
+    "CapturePlan",
     "Collection",
     "CollectionKeys",
     "Diagnosis",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from smdwidgets.hooks.frameworks import FRAMEWORKS, check_hook_type
 from smdwidgets.hooks.names import (
+    CapturePlan,
     CollectionKeys,
     ModeKeys,
     ReductionConfig,
@@ -49,6 +50,7 @@ def get_hook(
 
 
 __all__ = [
+    "CapturePlan",
     "Collection",
     "CollectionKeys",
     "Hook",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from smdwidgets.config import Collection
 from smdwidgets.hooks.frameworks import FRAMEWORKS
 from smdwidgets.hooks.names import (
+    CapturePlan,
     CollectionKeys,
     ModeKeys,
     ReductionConfig,
@@ -41,6 +42,7 @@ def get_hook(json_config_path: str | PathLike[str] | None = None, create_if_not_
 
 
 __all__ = [
+    "CapturePlan",
     "Collection",
     "CollectionKeys",
     "Hook",

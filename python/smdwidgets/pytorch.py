@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from smdwidgets.hooks.frameworks import FRAMEWORKS
 from smdwidgets.hooks.names import (
+    CapturePlan,
     CollectionKeys,
     ModeKeys,
     ReductionConfig,
@@ -40,6 +41,7 @@ def get_hook(json_config_path: str | PathLike[str] | None = None, create_if_not_
 
 
 __all__ = [
+    "CapturePlan",
     "Collection",
     "CollectionKeys",
     "Hook",

@@ -115,7 +115,7 @@ from smdwidgets.hooks.numpy import Hook
 root, ballast, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
 messages = []
 logging.getLogger("smdwidgets.hooks").addHandler(type("H", (logging.Handler,), {"emit": lambda _, r: messages.append(r.getMessage())})())
-hook = Hook(root)
+hook = Hook(root, plan={"reserve": 0})
 def save():
     step = hook.global_step + 1
     hook.save_tensor("x", np.full(5_000, step, np.float32), "weights")

@@ -6,6 +6,7 @@ The same classes write and read the collection files of a run, in smdebug's JSON
 True
 """
 
+from smdwidgets.config.capture_plan import CapturePlan
 from smdwidgets.config.collection import Collection
 from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.config.keys import CollectionKeys
@@ -14,6 +15,7 @@ from smdwidgets.config.save_config import SaveConfig, SaveConfigMode
 from smdwidgets.modes import ModeKeys
 
 __all__ = [
+    "CapturePlan",
     "Collection",
     "CollectionKeys",
     "CollectionManager",

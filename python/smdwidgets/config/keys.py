@@ -20,6 +20,8 @@ class CollectionKeys:
     METRICS: Final = "metrics"
     SM_METRICS: Final = "sm_metrics"
     OPTIMIZER_VARIABLES: Final = "optimizer_variables"
+    #: Inputs and outputs of modules, which a capture plan saves. smdebug does not have it.
+    ACTIVATIONS: Final = "activations"
     #: Collections of the PyTorch hook. smdebug does not have them.
     OPTIMIZER_STATE: Final = "optimizer_state"
     UPDATES: Final = "updates"

@@ -66,6 +66,8 @@ class Background:
         self._waiting: deque[_Item] = deque()
         self._bytes = 0
         self._progress = 0.0
+        #: Time that callers of :meth:`put` have waited for room, in all.
+        self.waited_seconds = 0.0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -84,8 +86,10 @@ class Background:
         with self._changed:
             if self._closed:
                 return
-            if nbytes:
+            if nbytes and self._bytes:
+                began = time.perf_counter()
                 self._wait_for_room(nbytes)
+                self.waited_seconds += time.perf_counter() - began
             self._start()
             now = time.monotonic()
             if not self._waiting:

@@ -17,18 +17,23 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Literal, Self
 
 from smdwidgets._text import shown
-from smdwidgets.config import ReductionConfig
+from smdwidgets.config import CapturePlan, ReductionConfig
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.hooks import process
+from smdwidgets.hooks.capture_log import CaptureLog
+from smdwidgets.hooks.disk_budget import DiskBudget, free_space
 from smdwidgets.hooks.guarded_hook import guarded
 from smdwidgets.hooks.incident_hook import IncidentHook
+from smdwidgets.hooks.planned_steps import PlannedSteps
 from smdwidgets.hooks.run_dir import DirectoryInUse, RunDirectory
 from smdwidgets.hooks.source_rules import SourceRule
+from smdwidgets.hooks.step_statistics import StatisticsRecorder
+from smdwidgets.hooks.thinning import Thinning
 from smdwidgets.run_end import RunEnd
 
 __all__ = ["Hook", "current_hook", "guarded", "set_current_hook"]
@@ -60,12 +65,15 @@ class Hook(IncidentHook):
         dry_run: count steps, write nothing.
         reduction_config: what to save of a tensor, unless its collection has a configuration; default: the whole tensor.
         save_config: when to save a tensor, unless its collection has a configuration: a SaveConfig, a SaveConfigMode or a
-            dictionary of modes; default: every 500th step.
+            dictionary of modes; default: every 500th step. Any collection with a configuration is exempt from ``plan``.
         include_regex: save tensors whose names match, as the collection ``default``.
         include_collections: names of collections to save, in addition to those that the framework always saves.
         save_all: save every tensor.
         include_workers: which workers of a distributed training save: ``"one"`` (the first; of sharded tensors, one copy of every shard)
             or ``"all"``.
+        plan: a :class:`~smdwidgets.config.CapturePlan`, a dictionary of its arguments, or the path of a JSON or YAML file with
+            them. It is the default if none of ``reduction_config``, ``save_config``, ``include_regex``,
+            ``include_collections`` and ``save_all`` is given; False: save by ``save_config`` alone.
         overwrite: delete the run in ``out_dir``.
         resume: True: continue after the last step of the run in ``out_dir``. A number: delete the steps from this number
             on, and continue with it.
@@ -92,6 +100,7 @@ class Hook(IncidentHook):
         save_all: bool = False,
         include_workers: str = "one",
         *,
+        plan: CapturePlan | Mapping[str, Any] | str | os.PathLike[str] | Literal[False] | None = None,
         overwrite: bool = False,
         resume: bool | int = False,
         recorder_bytes: int = 512 << 20,
@@ -117,6 +126,7 @@ class Hook(IncidentHook):
             include_collections,
             save_all,
             include_workers,
+            plan,
         )
         self._born_in = _in_flight()
         self._open_options = (overwrite, resume, fsync)
@@ -141,10 +151,40 @@ class Hook(IncidentHook):
         self._step = self._last_step = resumed.step
         self._mode_steps.update(resumed.mode_steps)
         send = None if directory.bucket is None else directory.bucket.send
+        planned, statistics = self._open_plan(resumed.step >= 0)
         self._write_queue.open(
-            directory.path, self.worker, self.tensorboard_dir, fsync, send, directory.touch, directory.lost
+            directory.path,
+            self.worker,
+            self.tensorboard_dir,
+            fsync,
+            send,
+            directory.touch,
+            directory.lost,
+            planned,
+            statistics,
         )
         self._start_recorder()
+
+    def _open_plan(self, resumed: bool) -> tuple[PlannedSteps | None, StatisticsRecorder | None]:
+        """Return the parts of the capture plan on the writer's thread."""
+        capture, directory = self._plan.capture, self.run_dir
+        if capture is None:
+            return None, None
+        root, worker = directory.path, self.worker
+        if directory.bucket is not None:  # what was uploaded is not deleted
+            capture.open(DiskBudget(capture.plan, self._saving_workers), lambda line: None)
+            return PlannedSteps(capture, None, self._write_queue.hold_bytes, self.out_dir), None
+        log = CaptureLog(root, worker)
+        disk = DiskBudget(capture.plan, self._saving_workers, functools.partial(free_space, str(root)))
+        if resumed:
+            disk.values.used = directory.size_of_steps()
+        capture.open(disk, log.plan)
+        statistics = None
+        if capture.plan.statistics:
+            statistics = StatisticsRecorder(root, worker, self._write_queue.staging, disk.wrote_statistics)
+        return PlannedSteps(
+            capture, Thinning(root, worker, log.thinned), self._write_queue.hold_bytes, self.out_dir
+        ), statistics
 
     def _save_shards(self, workers: int) -> None:
         """Save this worker's shards of sharded tensors.

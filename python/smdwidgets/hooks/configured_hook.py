@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from smdwidgets._text import shown
-from smdwidgets.config import Collection, CollectionKeys, CollectionManager, ReductionConfig, SaveConfig
+from smdwidgets.config import CapturePlan, Collection, CollectionKeys, CollectionManager, ReductionConfig, SaveConfig
 from smdwidgets.config._parse import texts
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
+from smdwidgets.hooks.capture import Capture
 from smdwidgets.hooks.guarded_hook import GuardedHook
 from smdwidgets.hooks.json_config import HookFile
 from smdwidgets.hooks.plan import Plan
@@ -33,6 +34,9 @@ class ConfiguredHook(GuardedHook):
     #: Default save interval.
     save_interval: ClassVar[int] = 500
     collection_class: ClassVar[type[Collection]] = Collection
+    #: The kind of tensors in each collection that a capture plan saves, and the patterns of activations.
+    kinds: ClassVar[Mapping[str, str]] = {}
+    activations: ClassVar[Sequence[str]] = ()
     #: Whether the framework reports all tensors and collections select from them. Otherwise the script passes what to save.
     meets_tensors: ClassVar[bool] = True
 
@@ -48,6 +52,7 @@ class ConfiguredHook(GuardedHook):
         include_collections: str | Iterable[str] | None,
         save_all: bool,
         include_workers: str,
+        plan: object,
     ) -> None:
         super().__init__()
         if out_dir is None:
@@ -59,6 +64,8 @@ class ConfiguredHook(GuardedHook):
         self.dry_run = bool(dry_run)
         self.save_all = bool(save_all)
         self.include_workers = include_workers
+        chosen = (reduction_config, save_config, include_regex, include_collections, save_all or None)
+        capture_plan = _capture_plan(plan, chosen)
         named = [include_collections] if isinstance(include_collections, str) else include_collections or ()
         self._plan = Plan(
             self.built_in,
@@ -69,7 +76,13 @@ class ConfiguredHook(GuardedHook):
             self.meets_tensors,
             bool(export_tensorboard) or tensorboard_dir is not None,
             texts(named, "include_collections"),
+            None if capture_plan is None else Capture(capture_plan, self.kinds),
         )
+        if capture_plan is not None and self.activations:
+            self.get_collection(CollectionKeys.ACTIVATIONS).include(list(self.activations))
+        if capture_plan is not None and all(one is None for one in chosen[2:]):
+            for name in self.kinds:
+                self._plan.include(name, ())
         if include_regex is not None:
             self._plan.include(CollectionKeys.DEFAULT, include_regex)
         if self.save_all:
@@ -82,6 +95,11 @@ class ConfiguredHook(GuardedHook):
         self.out_dir = self.run_dir.url
         self.tensorboard_dir = self._tensorboard_dir(export_tensorboard, tensorboard_dir)
 
+    @property
+    def plan(self) -> CapturePlan | None:
+        """The capture plan, or None if save configurations alone decide."""
+        return None if self._plan.capture is None else self._plan.capture.plan
+
     @classmethod
     def create_from_json_file(cls, json_file_path: str | os.PathLike[str] | None = None, **options: Any) -> Self:
         """Create a hook from a JSON file in smdebug's format.
@@ -91,7 +109,8 @@ class ConfiguredHook(GuardedHook):
             **options: further arguments of the hook, such as ``overwrite=True``.
         """
         file = HookFile(json_file_path, cls.save_interval)
-        hook = cls(**{**file.arguments, **options})
+        # Files in smdebug's format keep smdebug's meaning: without a configuration, losses at every save_interval.
+        hook = cls(**{"plan": False, **file.arguments, **options})
         file.configure(hook.get_collection)
         return hook
 
@@ -159,3 +178,22 @@ class ConfiguredHook(GuardedHook):
     def _saving(self) -> tuple[Collection, ...]:
         """The collections that are saved at the current step."""
         return self._plan.saving
+
+
+def _capture_plan(plan: object, chosen: Sequence[object]) -> CapturePlan | None:
+    """Return the capture plan of a hook.
+
+    It is the default if the script chooses nothing to save.
+    """
+    if plan is None:
+        return CapturePlan() if all(one is None for one in chosen) else None
+    if plan is False:
+        return None
+    found = CapturePlan.parse(plan)
+    reduction_config, save_config, *_ = chosen
+    if not (reduction_config is None and save_config is None):
+        raise SMDebugValueError(
+            "plan and save_config (or reduction_config) exclude each other; set save_config of a collection to except it "
+            "from the plan"
+        )
+    return found

@@ -53,8 +53,18 @@ class IncidentHook(StepHook):
             self.out_dir,
             None if bucket is None else bucket.send,
         )
+        capture, files = self._plan.capture, queue.recorder
         self._flight_recorder = FlightRecorder(
-            self._recorder_bytes, queue.staging, Kinds(self._is_member), queue.recorder, log, [self._rules.judge]
+            self._recorder_bytes,
+            queue.staging,
+            Kinds(self._is_member),
+            files,
+            log,
+            [self._rules.judge],
+            files.allows_incident,
+            files.keep,
+            (lambda until: None) if capture is None else capture.capture_densely,
+            files.flush_statistics,
         )
         queue.observe(self._flight_recorder)
 

@@ -80,6 +80,12 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         CollectionKeys.METRICS,
         CollectionKeys.SM_METRICS,
     )
+    kinds: ClassVar[Mapping[str, str]] = {
+        CollectionKeys.WEIGHTS: "weights",
+        CollectionKeys.BIASES: "weights",
+        CollectionKeys.GRADIENTS: "gradients",
+        CollectionKeys.LAYERS: "activations",
+    }
     collection_class: ClassVar[type[BaseCollection]] = Collection
 
     def __init__(self, *args: Any, **options: Any) -> None:

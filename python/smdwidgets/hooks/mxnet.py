@@ -68,6 +68,13 @@ class Hook(BaseHook):
         CollectionKeys.LOSSES: (r"loss\d*_(?!input).*output",),
     }
     always_saved: ClassVar[tuple[str, ...]] = (CollectionKeys.LOSSES,)
+    kinds: ClassVar[Mapping[str, str]] = {
+        CollectionKeys.WEIGHTS: "weights",
+        CollectionKeys.BIASES: "weights",
+        CollectionKeys.GRADIENTS: "gradients",
+        CollectionKeys.ACTIVATIONS: "activations",
+    }
+    activations: ClassVar[Sequence[str]] = (r"^(?!gradient/).*_(input|output)_\d+$",)
     collection_class: ClassVar[type[BaseCollection]] = Collection
 
     def __init__(self, *args: Any, **options: Any) -> None:

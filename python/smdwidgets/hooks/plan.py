@@ -5,7 +5,7 @@
 >>> [plan.begin(ModeKeys.TRAIN, step) for step in range(3)]
 [True, False, True]
 >>> plan.spec("my_loss")
-SaveSpec(raw=True, shape=False, reductions=(), histogram=None, scalar=False)
+SaveSpec(raw=True, shape=False, reductions=(), histogram=None, scalar=False, statistics=False, planned=False, kept=False, kind='')
 >>> plan.spec("weight") is None
 True
 """
@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from smdwidgets._text import misspelling_of, shown
 from smdwidgets.config import Collection, CollectionKeys, CollectionManager, ReductionConfig, SaveConfig
 from smdwidgets.config.keys import BUILT_IN, NON_HISTOGRAM_COLLECTIONS, NON_REDUCTION_COLLECTIONS
+from smdwidgets.hooks.capture import Capture
 from smdwidgets.hooks.save_spec import WHOLE, Patterns, SaveSpec, save_spec
 from smdwidgets.modes import ModeKeys
 
@@ -60,6 +62,7 @@ class Plan:
         meets_tensors: whether the hook captures tensors itself, so that collections must select the tensors to save.
         tensorboard: whether scalars and histograms are exported.
         asked: names of the collections that the script has included itself.
+        capture: decides by steps for collections that the script has not configured.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Plan:
         meets_tensors: bool = True,
         tensorboard: bool = False,
         asked: Iterable[str] = (),
+        capture: Capture | None = None,
     ) -> None:
         self.collections: CollectionManager = Collections(kind)
         for name, patterns in built_in.items():
@@ -84,13 +88,18 @@ class Plan:
         self.reduction_config = reduction_config
         #: The collections that are saved at the current step.
         self.saving: tuple[Collection, ...] = ()
+        #: Whether inputs or outputs of modules may be saved at the current step.
+        self.saves_activations = False
         self.prepared = False
+        self.capture = capture
+        #: The configurations that :meth:`configure` has set, by collection.
+        self._defaults: dict[str, SaveConfig | None] = {}
         self._built_in = built_in
         self._meets_tensors = meets_tensors
         self._tensorboard = tensorboard
         self._at = (ModeKeys.GLOBAL, -1)
         self._patterns = Patterns()
-        self._specs: dict[tuple[str, ...], dict[str, tuple[SaveSpec | None, frozenset[str]]]] = {}
+        self._specs: dict[object, dict[str, tuple[SaveSpec | None, frozenset[str]]]] = {}
         #: What to save of each tensor at this step, and the names of its collections.
         self._now: dict[str, tuple[SaveSpec | None, frozenset[str]]] = {}
         self._seen: tuple[int, ...] = ()
@@ -161,10 +170,13 @@ class Plan:
     def configure(self, collection: Collection) -> None:
         """Set the defaults of a collection's configurations."""
         # Copy the configuration: several collections may share it, and filling in missing modes must not change theirs.
+        is_default = self._has_default_steps(collection)
         given = self.save_config if collection.save_config is None else collection.save_config
         complete = SaveConfig(given.mode_save_configs)
         complete.merge_default_save_config(self.save_config)
         collection.save_config = complete
+        if is_default:
+            self._defaults[collection.name] = collection.save_config
         if collection.name in NON_HISTOGRAM_COLLECTIONS:
             collection.save_histogram = False
         if collection.name in NON_REDUCTION_COLLECTIONS:
@@ -193,18 +205,23 @@ class Plan:
         """Begin a step; return whether any collection is saved at it."""
         self._at = (mode, mode_step)
         self.saving = self.at(mode, mode_step)
+        capture = self.capture
+        self.saves_activations = bool(self.saving) and (capture is None or capture.wants_activations(self.saving))
         if self.saving:
             self._due.update(collection.name for collection in self.saving)
             # Scripts may add patterns and tensors to collections during the training; that invalidates cached decisions.
             if (seen := self.state()) != self._seen:
                 self._seen = seen
                 self._specs.clear()
-            self._now = self._specs.setdefault(tuple(collection.name for collection in self.saving), {})
+            names = tuple(collection.name for collection in self.saving)
+            key = names, () if self.capture is None else self.capture.state
+            self._now = self._specs.setdefault(key, {})
         return bool(self.saving)
 
     def end(self) -> None:
         """End the step: nothing is saved until the next step begins."""
         self.saving = ()
+        self.saves_activations = False
 
     def state(self) -> tuple[int, ...]:
         """Return a value that changes when a collection gains a pattern or a tensor."""
@@ -219,7 +236,7 @@ class Plan:
             members = [one for one in self.saving if self._patterns.match(one, name)]
             for collection in members:
                 collection.add_tensor_name(name)
-            spec = save_spec(members, self._tensorboard) if members else None
+            spec = self._spec_of(name, members) if members else None
             self._now[name] = spec, frozenset(collection.name for collection in members)
             return spec
 
@@ -234,11 +251,32 @@ class Plan:
         """
         return [one for one in collections if self._saves(one, *self._at)]
 
-    def spec_of_script_tensor(self, name: str, due: Sequence[Collection]) -> SaveSpec:
-        """Return what to save of a tensor that the script passes explicitly."""
+    def spec_of_script_tensor(self, name: str, due: Sequence[Collection]) -> SaveSpec | None:
+        """Return what to save of a tensor that the script passes explicitly, or None."""
         matched = [one for one in self.saving if one not in due and self._patterns.match(one, name)]
         self._came.update(collection.name for collection in (*due, *matched))
-        return save_spec([*due, *matched], self._tensorboard)
+        return self._spec_of(name, [*due, *matched])
+
+    def spec_of_scalar(self, spec: SaveSpec) -> SaveSpec:
+        """Return what to save of a number that the script passes explicitly."""
+        return spec if self.capture is None else replace(spec, statistics=bool(self.capture.plan.statistics))
+
+    def _spec_of(self, name: str, members: Sequence[Collection]) -> SaveSpec | None:
+        spec = save_spec(members, self._tensorboard)
+        if self.capture is None:
+            return spec
+        if any(self.is_configured(one) for one in members):
+            return replace(spec, kept=True)
+        return self.capture.spec(spec, members, self._kind_of(name))
+
+    def _kind_of(self, name: str) -> str:
+        """Return the kind of a tensor in the capture plan, or an empty string."""
+        assert self.capture is not None
+        known = self.collections.get_collections()
+        for collection, kind in self.capture.kinds.items():
+            if collection in known and self._patterns.match(known[collection], name):
+                return kind
+        return ""
 
     def has_saved(self, name: str) -> bool:
         """Whether a tensor of this collection was saved."""
@@ -283,6 +321,19 @@ class Plan:
             return True
         return any(self._patterns.match_numbered(one, prefix) for one in self.saved())
 
+    def is_configured(self, collection: Collection) -> bool:
+        """Whether the script has set what to save of a collection, or when.
+
+        The capture plan then leaves it alone.
+        """
+        return not self._has_default_steps(collection) or collection.reduction_config not in (None, WHOLE)
+
+    def _has_default_steps(self, collection: Collection) -> bool:
+        config = collection.save_config
+        return config is None or config is self._defaults.get(collection.name)
+
     def _saves(self, collection: Collection, mode: ModeKeys, mode_step: int) -> bool:
+        if self.capture is not None and not self.is_configured(collection):
+            return self.capture.wants(collection.name)
         config = self.save_config if collection.save_config is None else collection.save_config
         return config.should_save_step(mode, mode_step)

@@ -22,6 +22,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Protocol
@@ -61,17 +62,24 @@ _finalized_by_multiprocessing = False
 class Gate:
     """A re-entrant lock around a hook's state.
 
-    A signal that arrives while the main thread holds it is handled afterwards.
+    A signal that arrives while the main thread holds it is handled afterwards. ``seconds`` is the time that the training has
+    spent inside, which is what the hook costs it.
     """
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_depth", "_lock", "_since", "seconds")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._depth = 0
+        self._since = 0.0
+        self.seconds = 0.0
 
     def __enter__(self) -> None:
         global _inside
         self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            self._since = time.perf_counter()
         if threading.get_ident() == _main_thread:
             _inside += 1
 
@@ -82,6 +90,9 @@ class Gate:
         on_main_thread = threading.get_ident() == _main_thread
         if on_main_thread:
             _inside -= 1
+        self._depth -= 1
+        if not self._depth:
+            self.seconds += time.perf_counter() - self._since
         self._lock.release()
         if on_main_thread and _pending and not _inside:
             _handle(_pending.pop(0), None)

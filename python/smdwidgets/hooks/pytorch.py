@@ -84,6 +84,14 @@ class Hook(ModelHook):
         CollectionKeys.OPTIMIZER_STATE: ("^optimizer/",),
     }
     always_saved: ClassVar[tuple[str, ...]] = (CollectionKeys.LOSSES, CollectionKeys.UPDATES)
+    kinds: ClassVar[Mapping[str, str]] = {
+        CollectionKeys.WEIGHTS: "weights",
+        CollectionKeys.BIASES: "weights",
+        BUFFERS: "weights",
+        CollectionKeys.GRADIENTS: "gradients",
+        CollectionKeys.ACTIVATIONS: "activations",
+    }
+    activations: ClassVar[Sequence[str]] = (r"^(?!gradient/|optimizer/).*_(input|output)_\d+$",)
     collection_class: ClassVar[type[BaseCollection]] = Collection
 
     def __init__(self, *args: Any, step_on: str = "auto", clipped_gradients: bool = True, **options: Any) -> None:
@@ -493,11 +501,16 @@ class Hook(ModelHook):
         return GraphCallback(self, call, module, of_outputs)
 
     def _before_call(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
-        if self._saving and self._loop.recorded and not is_passive():
+        if self._plan.saves_activations and self._loop.recorded and not is_passive():
             self._capture_all(self._names[module], "input", (inputs, named_inputs))
 
     def _after_call(self, module: nn.Module, _inputs: object, outputs: object) -> None:
-        if self._saving and self._loop.recorded and module not in self._loss_modules and not is_passive():
+        if (
+            self._plan.saves_activations
+            and self._loop.recorded
+            and module not in self._loss_modules
+            and not is_passive()
+        ):
             self._capture_all(self._names[module], "output", outputs)
 
     def _after_loss(self, module: nn.Module, _inputs: object, outputs: object) -> None:

@@ -18,7 +18,9 @@ from smdwidgets import _core
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.hooks.arrays import Staging
 from smdwidgets.hooks.captured import Captured, StepKey, StepObserver
+from smdwidgets.hooks.planned_steps import PlannedSteps
 from smdwidgets.hooks.save_spec import SaveSpec
+from smdwidgets.hooks.step_statistics import StatisticsRecorder
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 
 __all__ = ["Recorder"]
@@ -44,6 +46,8 @@ class Recorder:
         send: Callable[..., object] | None = None,
         lost: Callable[[], str | None] = lambda: None,
         observers: Sequence[StepObserver] = (),
+        planned: PlannedSteps | None = None,
+        statistics: StatisticsRecorder | None = None,
     ) -> None:
         self._root = str(root)
         self._worker = worker
@@ -55,6 +59,9 @@ class Recorder:
         #: Returns the reason if this writer no longer owns the directory, else None.
         self._lost = lost
         self._observers = list(observers)
+        #: Chooses what is written, if a capture plan does.
+        self._planned = planned
+        self._statistics = statistics
         self._gone = False
         self._content = ""
         self._writers: dict[StepKey, _core.StepWriter] = {}
@@ -75,26 +82,35 @@ class Recorder:
         self._observers.append(observer)
 
     def write(self, key: StepKey, captured: Sequence[Captured]) -> None:
-        """Write tensors of a step, or their reductions and shapes."""
+        """Write tensors of a step, or their statistics, reductions and shapes."""
         if key != self._key:
             self._key = key
             self._gone = self._gone or self._check_directory()
         self._tell(lambda observer: observer.tensors(key, captured))
+        held: Sequence[Captured] = ()
         try:
-            if not self._gone and key not in self._failed:
+            self._describe(key, captured)
+            if self._gone or key in self._failed:
+                return
+            if self._planned is None:
                 self._write(key, captured)
+                return
+            held = [one for one in captured if one.spec.writes_value or one.spec.shape]
+            if self._planned.hold(key, held):
+                self._write_held(key)
         except OSError as error:
             self._drop(key, error)
         finally:
-            for one in captured:
-                if one.copy is not None and one.copy.slab is not None:
-                    self._staging.release(one.copy.slab)
+            kept = {id(one) for one in held}
+            self._release([one for one in captured if id(one) not in kept])
 
     def publish(self, key: StepKey) -> None:
         """Make a step visible to readers.
 
         More tensors may follow until :meth:`finish`.
         """
+        self._write_held(key)
+        self.flush_statistics()
         writer = self._writers.get(key)
         if writer is not None and self._send is None:
             try:
@@ -104,6 +120,7 @@ class Recorder:
 
     def finish(self, key: StepKey) -> None:
         """Complete a step and make it visible to readers atomically."""
+        self._write_held(key)
         self._tell(lambda observer: observer.finished(key))
         if key in self._held:
             self.publish(key)
@@ -138,6 +155,19 @@ class Recorder:
             return False
         return True
 
+    def allows_incident(self, nbytes: int) -> bool:
+        """Whether the plan lets the steps around an incident take so many bytes more."""
+        return self._planned is None or self._planned.allows_incident(nbytes)
+
+    def keep(self, key: StepKey) -> None:
+        """Never delete a step: it belongs to an incident."""
+        if self._planned is not None:
+            self._planned.keep(key)
+
+    def flush_statistics(self) -> None:
+        """Make statistics visible."""
+        self._with_statistics(StatisticsRecorder.flush)
+
     def complete(self, key: StepKey) -> bool:
         """Complete a step that was left open, and return whether that worked."""
         self._held.discard(key)
@@ -151,7 +181,9 @@ class Recorder:
         if writer is None:
             return key not in self._failed
         try:
-            event_key, index_key, _ = writer.finish()
+            event_key, index_key, nbytes = writer.finish()
+            if self._planned is not None:
+                self._planned.saved(key, nbytes)
             if self._send is not None:
                 self._send(event_key, index_key)
             self.saved += 1
@@ -162,6 +194,10 @@ class Recorder:
             self._drop(key, error)
             return False
         return True
+
+    def idle(self) -> None:
+        """Nothing is queued: make visible what is pending."""
+        self._with_statistics(StatisticsRecorder.flush_if_due)
 
     def collections(self, content: str) -> None:
         """Write the collection file atomically."""
@@ -187,14 +223,67 @@ class Recorder:
 
     def close(self) -> None:
         """Finish the unfinished steps and close all files."""
-        for key in [key for key in self._writers if key not in self._held]:
+        unfinished = dict.fromkeys([*self._writers, *(() if self._planned is None else self._planned.held_steps())])
+        for key in [key for key in unfinished if key not in self._held]:
             self.finish(key)
         for key in list(self._writers):
             self.complete(key)
+        self._with_statistics(StatisticsRecorder.close)
         if self._tensorboard is not None:
             self._tensorboard.close()
 
     # ------------------------------------------------------------------------------------------------------- inside
+
+    def _with_statistics(self, call: Callable[[StatisticsRecorder], object]) -> None:
+        if self._statistics is not None:
+            try:
+                call(self._statistics)
+            except OSError as error:
+                self._warn(f"cannot write statistics: {error}")
+
+    def _describe(self, key: StepKey, captured: Sequence[Captured]) -> None:
+        """Compute statistics, and write what TensorBoard shows."""
+        if self._statistics is not None and not self._gone:
+            try:
+                rows = self._statistics.add(key, captured)
+            except OSError as error:
+                rows = None
+                self._warn(f"cannot write statistics of step {key[0]}: {error}")
+            if rows is not None:
+                self._tell(lambda observer: observer.statistics(key, rows))
+        if self._tensorboard is not None:
+            for one in captured:
+                if (
+                    one.copy is not None
+                    and one.copy.dtype != "str"
+                    and (one.spec.scalar or one.spec.histogram is not None)
+                ):
+                    self._tensorboard.add(one.name, one.copy, one.spec, key[0], key[1], one.time)
+
+    def _write_held(self, key: StepKey) -> None:
+        """Write the tensors of a step that the plan chooses."""
+        if self._planned is None:
+            return
+        chosen, held = self._planned.take(key)
+        try:
+            if chosen and not self._gone:
+                self._write(key, chosen)
+        except OSError as error:
+            instead = self._planned.without_values(key, chosen, error)
+            self._discard(key)
+            try:
+                if not instead:
+                    raise
+                self._write(key, instead)
+            except OSError as again:
+                self._drop(key, again)
+        finally:
+            self._release(held)
+
+    def _release(self, captured: Sequence[Captured]) -> None:
+        for one in captured:
+            if one.copy is not None and one.copy.slab is not None:
+                self._staging.release(one.copy.slab)
 
     def _tell(self, what: Callable[[StepObserver], None]) -> None:
         """Call every observer. One that fails is removed, so that steps are still written."""
@@ -217,6 +306,7 @@ class Recorder:
             )
             if self._content:
                 self.collections(self._content)
+            self._with_statistics(StatisticsRecorder.reopen)
         elif lost is not None:
             logger.error("recording stopped; no steps are saved from step %d: %s", self._number, lost)
         return lost not in (None, "removed")
@@ -252,21 +342,22 @@ class Recorder:
             if spec.raw or spec.reductions:
                 array = copy.array if copy.shape else copy.array.reshape(1)
                 alike.setdefault((spec.raw, spec.reductions), []).append((one.name, copy.dtype, copy.shape, array))
-            if self._tensorboard is not None and (spec.scalar or spec.histogram is not None):
-                self._tensorboard.add(one.name, copy, spec, key[0], key[1], one.time)
         for (raw, reductions), ready in alike.items():
             writer.tensors(ready, raw, reductions)
         self._written.setdefault(key, set()).update(
             one.name for one in captured if one.copy is not None and one.spec.raw
         )
 
-    def _drop(self, key: StepKey, error: OSError) -> None:
+    def _discard(self, key: StepKey) -> None:
         self._written.pop(key, None)
         writer = self._writers.pop(key, None)
-        self._failed.add(key)
-        self.dropped += 1
         if writer is not None:
             writer.discard()
+
+    def _drop(self, key: StepKey, error: OSError) -> None:
+        self._discard(key)
+        self._failed.add(key)
+        self.dropped += 1
         self._warn(f"cannot save step {key[0]}: {error}; the training continues, and later steps are saved if possible")
 
     def _warn(self, message: str) -> None:

@@ -26,6 +26,7 @@ from smdwidgets import _core
 from smdwidgets._text import listed, shown
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError, SMDebugValueError
+from smdwidgets.hooks.capture_log import CAPTURE
 from smdwidgets.incident import INCIDENTS_PREFIX, Incident
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import COMPLETED, END_FILE, LARGEST_END_FILE, RunEnd
@@ -40,6 +41,8 @@ logger = logging.getLogger("smdwidgets.hooks")
 
 #: Set in SageMaker training jobs, where the service writes the end marker.
 _SAGEMAKER_JOB = "TRAINING_JOB_NAME"
+#: Folder of the statistics files.
+STATISTICS = "statistics"
 _STEP_FILE = re.compile(r"^(\d{12})_(.+)\.(json|csv|tfevents)(\.tmp)?$")
 #: Seconds between two touches of a claim, and the age at which the claim of another machine counts as abandoned.
 _TOUCH_EVERY = 10.0
@@ -248,11 +251,12 @@ class RunDirectory:
             first = self.worker == "worker_0"
             for path in list(self._files_of(lambda worker: worker in mine or (first and worker not in current))):
                 path.unlink(missing_ok=True)
-            for worker in self.path.glob(f"{INCIDENTS_PREFIX}/*"):
-                if worker.name in mine or (first and worker.name not in current):
-                    shutil.rmtree(worker, ignore_errors=True)
+            for folder in (CAPTURE, INCIDENTS_PREFIX, STATISTICS):
+                for worker in self.path.glob(f"{folder}/*"):
+                    if worker.name in mine or (first and worker.name not in current):
+                        shutil.rmtree(worker, ignore_errors=True)
         else:
-            for name in ("index", "events", "collections", INCIDENTS_PREFIX):
+            for name in ("index", "events", "collections", CAPTURE, INCIDENTS_PREFIX, STATISTICS):
                 target = self.path / name
                 if target.is_symlink():
                     target.unlink()
@@ -263,6 +267,14 @@ class RunDirectory:
         if self.num_workers == 1:
             for note in self.path.glob("ended_*.smd"):
                 note.unlink(missing_ok=True)
+
+    def size_of_steps(self) -> int:
+        """Return the size of this worker's steps, as far as it can be read."""
+        size = 0
+        for path in self._files_of(lambda worker: worker == self.worker):
+            with suppress(OSError):
+                size += path.stat().st_size
+        return size
 
     def _last_steps(self, next_step: int | None) -> Resumed:
         """Delete this worker's steps from ``next_step`` on; return the last left."""

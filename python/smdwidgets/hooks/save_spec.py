@@ -22,7 +22,8 @@ __all__ = ["Patterns", "SaveSpec", "save_spec"]
 class SaveSpec:
     """What to save of one tensor.
 
-    ``histogram`` is the collection name that prefixes the TensorBoard tag.
+    ``histogram`` is the collection name that prefixes the TensorBoard tag. ``planned`` marks a value that a capture plan chose
+    to save, and may delete later, ``kept`` one that it must not delete; ``kind`` is the plan's kind of tensor.
     """
 
     raw: bool = True
@@ -30,11 +31,20 @@ class SaveSpec:
     reductions: tuple[tuple[str, bool], ...] = ()
     histogram: str | None = None
     scalar: bool = False
+    statistics: bool = False
+    planned: bool = False
+    kept: bool = False
+    kind: str = ""
+
+    @property
+    def writes_value(self) -> bool:
+        """Whether the step's files contain the value, or reductions of it."""
+        return self.raw or bool(self.reductions)
 
     @property
     def needs_value(self) -> bool:
         """Whether the value is needed, and not only the shape."""
-        return self.raw or bool(self.reductions) or self.histogram is not None or self.scalar
+        return self.writes_value or self.histogram is not None or self.scalar or self.statistics
 
 
 def save_spec(collections: Sequence[Collection], tensorboard: bool) -> SaveSpec:
@@ -42,7 +52,7 @@ def save_spec(collections: Sequence[Collection], tensorboard: bool) -> SaveSpec:
 
     >>> both = [Collection("a", reduction_config=ReductionConfig(["mean"])), Collection("b")]
     >>> save_spec(both, tensorboard=False)
-    SaveSpec(raw=True, shape=False, reductions=(('mean', False),), histogram=None, scalar=False)
+    SaveSpec(raw=True, shape=False, reductions=(('mean', False),), histogram=None, scalar=False, statistics=False, planned=False, kept=False, kind='')
     """
     raw = shape = scalar = False
     reductions: dict[tuple[str, bool], None] = {}

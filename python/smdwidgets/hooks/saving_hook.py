@@ -137,6 +137,10 @@ class SavingHook(ConfiguredHook):
             if not due:
                 return
             spec = self._plan.spec_of_script_tensor(name, due)
+            if spec is None:
+                return
+        elif spec is _SCALAR:
+            spec = self._plan.spec_of_scalar(spec)
         self._write_queue.tensor(name, copy, spec, timestamp)
 
     def _save_spec(self, name: str) -> SaveSpec | None:
@@ -152,6 +156,7 @@ class SavingHook(ConfiguredHook):
             self._plan.mark_captured(name)
             self._write_queue.shape(name, tuple(shape), spec)
             return
+        began = time.perf_counter() if spec.kind else 0.0
         try:
             copy = self._copy(name, value)
         except Exception as error:
@@ -159,6 +164,8 @@ class SavingHook(ConfiguredHook):
             why = str(error) if isinstance(error, SMDebugTypeError) else f"{name}: {error}"
             self._report_failure(f"{type(error).__name__}: {error}".replace(name, ""), f"tensor not saved: {why}")
             return
+        if spec.kind and self._plan.capture is not None:
+            self._plan.capture.time.spend(spec.kind, time.perf_counter() - began)
         self._plan.mark_captured(name)
         self._write_queue.tensor(name, copy, spec)
 

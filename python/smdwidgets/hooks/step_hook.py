@@ -93,6 +93,9 @@ class StepHook(SavingHook):
         if self.mode is not ModeKeys.GLOBAL:
             self._mode_steps[self.mode] = self._mode_steps.get(self.mode, -1) + 1
         self._is_open = True
+        if (capture := self._plan.capture) is not None:
+            capture.measure(self._step, self._gate.seconds, self._write_queue.waited_seconds)
+            capture.begin(self._step, self.mode_step)
         saves = self._plan.begin(self.mode, self.mode_step)
         self._write_queue.begin((self._step, self.mode, self.mode_step))
         if saves:
@@ -126,6 +129,8 @@ class StepHook(SavingHook):
             (self.mode, mode_step, state), self._suspended = self._suspended, None
             self._step = state.key[0]
             self._is_open = True
+            if self._plan.capture is not None:
+                self._plan.capture.begin(self._step, mode_step)
             self._plan.begin(self.mode, mode_step)
             self._write_queue.resume(state)
             self._add_script_tensors()

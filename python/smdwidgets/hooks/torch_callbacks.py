@@ -106,8 +106,8 @@ class GraphCallback(ModuleCallback):
         if torch_graph.AVAILABLE and torch.compiler.is_compiling():
             if self._number >= 0:
                 torch_graph.call_in_graph(args[2] if self._of_outputs else args[1:], self._number)
-        elif (hook := None if self._hook is None else self._hook()) is not None and hook._saving:
-            # Most steps are not saved. The rest of the call takes ten times as long as this test.
+        elif (hook := None if self._hook is None else self._hook()) is not None and hook._plan.saves_activations:
+            # Most steps save none. The rest of the call takes ten times as long as this test.
             ModuleCallback.__call__(self, *args)
 
     def called_by_graph(self, tensors: tuple[torch.Tensor, ...]) -> None:

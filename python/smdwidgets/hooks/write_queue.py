@@ -15,8 +15,10 @@ from typing import Any
 from smdwidgets.hooks.arrays import Staging, TensorCopy
 from smdwidgets.hooks.background import Background
 from smdwidgets.hooks.captured import Captured, StepKey, StepObserver
+from smdwidgets.hooks.planned_steps import PlannedSteps
 from smdwidgets.hooks.recorder import Recorder
 from smdwidgets.hooks.save_spec import SaveSpec
+from smdwidgets.hooks.step_statistics import StatisticsRecorder
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 from smdwidgets.modes import ModeKeys
 
@@ -86,6 +88,11 @@ class WriteQueue:
             self._background.put(function, *args)
 
     @property
+    def hold_bytes(self) -> int:
+        """Size of a step's tensors that may be held until the step is complete."""
+        return self._queue_bytes // 2
+
+    @property
     def writes(self) -> bool:
         """Whether the queue is open, that is, whether tensors are written."""
         return self._recorder is not None
@@ -99,18 +106,27 @@ class WriteQueue:
         send: Callable[..., object] | None,
         touch: Callable[[], None] = lambda: None,
         lost: Callable[[], str | None] = lambda: None,
+        planned: PlannedSteps | None = None,
+        statistics: StatisticsRecorder | None = None,
     ) -> None:
         """Write to this directory from now on. Without a call, everything is dropped.
 
-        ``send`` uploads finished files. The training never waits for an upload because of its age, only because of the
+        ``planned`` and ``statistics`` are the parts of a capture plan on the writer's thread. ``send`` uploads finished files. The training never waits for an upload because of its age, only because of the
         number of queued bytes.
         """
         export = None if tensorboard is None else TensorBoardExport(tensorboard)
-        self._recorder = Recorder(root, worker, self.staging, export, fsync, send, lost, self._observers)
+        self._recorder = Recorder(
+            root, worker, self.staging, export, fsync, send, lost, self._observers, planned, statistics
+        )
         self._touch = touch
         self._background = Background(
             self._queue_bytes, self._flush_seconds if send is None else None, self._idle if send is None else None
         )
+
+    @property
+    def waited_seconds(self) -> float:
+        """Time that the training has waited for room in the queue, in all."""
+        return self._background.waited_seconds
 
     def begin(self, key: StepKey) -> None:
         """Begin a step, to which the tensors added from now on belong."""
@@ -205,6 +221,8 @@ class WriteQueue:
         """
         self._touch()
         recorder = self._recorder
+        if recorder is not None:
+            recorder.idle()
         with self._lock:
             quiet = time.monotonic() - self._last_put >= self._flush_seconds
             if recorder is None or self._published or not self._settled or not quiet:

@@ -64,8 +64,14 @@ def saved(written):
     return {step: written.names(step) for step in written.steps()}
 
 
-def test_losses_are_saved_every_500_steps_by_default(written):
+def test_losses_are_saved_at_every_step_by_default(written):
     with Framework(written.root) as hook:
+        hook.run(501)
+    assert saved(written) == {step: ["loss"] for step in range(501)}
+
+
+def test_losses_are_saved_every_500_steps_without_a_plan(written):
+    with Framework(written.root, plan=False) as hook:
         hook.run(501)
     assert saved(written) == {0: ["loss"], 500: ["loss"]}
 

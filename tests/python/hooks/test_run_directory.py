@@ -291,7 +291,7 @@ FULL_DISK = """
         else:
             os.unlink(ballast)
 
-    hook = Hook(os.path.join(folder, "run"))
+    hook = Hook(os.path.join(folder, "run"), plan={"reserve": 0})
     for i in range(7):
         hook.flush()
         if i == 2:
@@ -365,7 +365,7 @@ def test_disk_is_full_at_close(written, tmp_path):
         from smdwidgets.numpy import Hook
 
         def main(folder):
-            hook = Hook(os.path.join(folder, "run"))
+            hook = Hook(os.path.join(folder, "run"), plan={"reserve": 0})
             hook.save_tensor("x", np.zeros(100_000))
             hook.step()
             hook.flush()
@@ -471,7 +471,7 @@ def test_visible_steps_are_complete_after_sigkill(tmp_path):
                         hook.save_tensor(f"t{i}", np.full(rng.choice((1, 1000, 20_000)), step * 4 + i))
                     hook.step()
             deadline = time.monotonic() + 20
-            while not os.path.exists(os.path.join(root, "events")) and time.monotonic() < deadline:
+            while not os.path.exists(os.path.join(root, "index")) and time.monotonic() < deadline:
                 time.sleep(0.001)
             time.sleep(rng.random() * 0.01)
             os.kill(pid, signal.SIGKILL)

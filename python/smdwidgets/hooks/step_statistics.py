@@ -1,0 +1,126 @@
+"""Append the statistics of each step's tensors to the run's statistics file.
+
+Runs on the writer's thread. All tensors of a batch go to the core in one call, which releases the GIL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from smdwidgets import _core
+from smdwidgets.hooks.arrays import Staging, TensorCopy
+from smdwidgets.hooks.captured import Captured, StepKey, StepStatistics
+
+__all__ = ["StatisticsRecorder"]
+
+#: The kind of tensors whose change since the previous step is computed.
+_CHANGING = "weights"
+
+
+class StatisticsRecorder:
+    """Appends statistics, and keeps the parameters of the step before to compare them.
+
+    Args:
+        root: directory of the run.
+        worker: name of the worker.
+        staging: owns the memory of the copies.
+        wrote: called with the number of bytes that were appended.
+    """
+
+    def __init__(
+        self, root: Path, worker: str, staging: Staging, wrote: Callable[[int], None] = lambda nbytes: None
+    ) -> None:
+        self._root, self._worker = root, worker
+        self._staging = staging
+        self._wrote = wrote
+        self._writer = _core.StatisticsWriter(root, worker)
+        self._written = 0
+        self._ids: dict[str, int] = {}
+        #: The last copy of each parameter, with its step number.
+        self._previous: dict[str, tuple[int, TensorCopy]] = {}
+
+    def add(self, key: StepKey, captured: Sequence[Captured]) -> StepStatistics | None:
+        """Append the statistics of tensors of a step, and return them."""
+        step, mode, mode_step = key
+        chosen = [
+            (one, one.copy)
+            for one in captured
+            if one.spec.statistics and one.copy is not None and one.copy.dtype != "str"
+        ]
+        if not chosen:
+            return None
+        columns = _core.statistics_of(
+            [copy.array for _, copy in chosen],
+            [self._before(step, one, copy) for one, copy in chosen],
+            [copy.dtype for _, copy in chosen],
+        )
+        for one, copy in chosen:
+            self._remember(step, one, copy)
+        ids = [self._id(one, copy) for one, copy in chosen]
+        try:
+            self._writer.append(step, ids, columns, mode.value, mode_step)
+        finally:
+            self._account()
+        return StepStatistics([one.name for one, _ in chosen], columns)
+
+    def flush(self) -> None:
+        """Make visible what was appended."""
+        self._writer.flush()
+        self._account()
+
+    def flush_if_due(self) -> None:
+        """Make visible what was appended some seconds ago."""
+        due = self._writer.seconds_until_flush()
+        if due is not None and due <= 0:
+            self.flush()
+
+    def reopen(self) -> None:
+        """Begin another file, because the directory was removed."""
+        with suppress(OSError):
+            self._writer.close()
+        self._writer, self._written = _core.StatisticsWriter(self._root, self._worker), 0
+        self._ids.clear()
+
+    def close(self) -> None:
+        """Close the file, and release the parameters that were kept."""
+        previous, self._previous = self._previous, {}
+        for _, copy in previous.values():
+            self._release(copy)
+        self._writer.close()
+
+    # ------------------------------------------------------------------------------------------------------- inside
+
+    def _id(self, one: Captured, copy: TensorCopy) -> int:
+        number = self._ids.get(one.name)
+        if number is None:
+            number = self._ids[one.name] = self._writer.add(one.name, copy.dtype, copy.shape, one.spec.kind)
+        return number
+
+    def _account(self) -> None:
+        before, self._written = self._written, self._writer.written
+        if self._written > before:
+            self._wrote(self._written - before)
+
+    def _before(self, step: int, one: Captured, copy: TensorCopy) -> NDArray[Any] | None:
+        """Return a parameter as it was one step before, or None."""
+        earlier, before = self._previous.get(one.name, (None, None))
+        if one.spec.kind != _CHANGING or before is None or earlier != step - 1:
+            return None
+        return before.array if (before.dtype, before.shape) == (copy.dtype, copy.shape) else None
+
+    def _remember(self, step: int, one: Captured, copy: TensorCopy) -> None:
+        if one.spec.kind == _CHANGING and copy.slab is not None:
+            self._staging.retain(copy.slab)
+            _, before = self._previous.get(one.name, (0, None))
+            self._previous[one.name] = step, copy
+            if before is not None:
+                self._release(before)
+
+    def _release(self, copy: TensorCopy) -> None:
+        if copy.slab is not None:
+            self._staging.release(copy.slab)

@@ -1,0 +1,114 @@
+"""Intervals of captured tensors follow what they cost, without alternating."""
+
+from __future__ import annotations
+
+import pytest
+
+from smdwidgets.hooks.time_budget import LARGEST_INTERVAL, TimeBudget
+
+LADDER = ("activations", "gradients", "weights")
+
+
+class Training:
+    """A training whose clock only advances in steps.
+
+    Its capture costs given seconds a step and kind.
+    """
+
+    def __init__(self, step, share=0.01, fixed=None, **costs):
+        self.now = 0.0
+        self.taken = 0.0
+        self.step, self.costs = step, costs
+        self.budget = TimeBudget(share, LADDER, fixed, clock=lambda: self.now)
+        self.changes = []
+        self.number = 0
+
+    def run(self, steps):
+        for _ in range(steps):
+            changed = self.budget.step(self.taken)
+            if changed is not None:
+                self.changes.append((self.number, changed, self.budget.interval(changed)))
+            for kind, cost in self.costs.items():
+                interval = self.budget.interval(kind)
+                if interval and self.number % interval == 0:
+                    self.budget.spend(kind, cost)
+                    self.taken += cost
+                    self.now += cost
+            self.now += self.step
+            self.number += 1
+        return self
+
+    def intervals(self):
+        return [self.budget.interval(kind) for kind in LADDER]
+
+    def share(self):
+        before = self.taken, self.now
+        self.run(2 * LARGEST_INTERVAL)
+        taken, wall = self.taken - before[0], self.now - before[1]
+        return taken / (wall - taken)
+
+
+def test_cheap_capture_stays_at_every_step():
+    training = Training(0.1, activations=0.0003, gradients=0.0003, weights=0.0003).run(50_000)
+    assert training.intervals() == [1, 1, 1]
+    assert training.changes == []
+
+
+def test_activations_become_rarer_first():
+    training = Training(0.1, activations=0.002, gradients=0.0003, weights=0.0003).run(20_000)
+    assert {kind for _, kind, _ in training.changes} == {"activations"}
+    assert training.intervals()[1:] == [1, 1]
+    assert training.share() <= 0.0125
+
+
+def test_kind_that_costs_little_keeps_its_interval_if_another_is_to_blame():
+    training = Training(0.1, activations=0.0001, gradients=0.01, weights=0.01).run(50_000)
+    assert training.intervals()[0] == 1
+    assert training.share() <= 0.0125
+
+
+def test_intervals_do_not_alternate():
+    for cost in (0.0011, 0.0013, 0.002, 0.004, 0.016, 0.1):
+        training = Training(0.1, activations=cost, gradients=cost / 3, weights=cost / 3).run(100_000)
+        late = [change for change in training.changes if change[0] > 20_000]
+        assert late == []
+        assert training.share() <= 0.0125
+
+
+def test_cost_that_goes_away_makes_captures_frequent_again():
+    training = Training(0.1, activations=0.01, gradients=0.01, weights=0.01).run(20_000)
+    assert max(training.intervals()) > 1
+    training.costs = dict.fromkeys(LADDER, 0.0001)
+    training.run(20_000)
+    assert training.intervals() == [1, 1, 1]
+
+
+def test_short_training_is_captured_whole():
+    training = Training(0.005, activations=0.0005, gradients=0.0005, weights=0.0005).run(1000)
+    assert 1 < training.taken < 10
+    assert training.intervals() == [1, 1, 1]
+
+
+def test_compilation_during_the_first_steps_is_not_counted():
+    training = Training(0.1, activations=30.0).run(20)
+    training.costs = {"activations": 0.0001}
+    training.run(20_000)
+    assert training.changes == []
+
+
+def test_fixed_interval_is_not_adapted():
+    training = Training(0.1, fixed=10, activations=1.0, gradients=1.0, weights=1.0).run(5000)
+    assert training.intervals() == [10, 10, 10]
+
+
+def test_nothing_left_to_save():
+    training = Training(0.001, activations=10.0, gradients=10.0, weights=10.0).run(20_000)
+    assert training.intervals() == [LARGEST_INTERVAL] * 3
+
+
+@pytest.mark.parametrize("back", [5.0, 1e6])
+def test_clock_that_goes_backwards(back):
+    training = Training(0.1, activations=0.0001).run(1000)
+    training.now -= back
+    training.run(int(back * 20) if back < 100 else 1000)
+    assert training.intervals() == [1, 1, 1]
