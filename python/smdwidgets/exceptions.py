@@ -7,7 +7,8 @@ All derive from :class:`SMDebugError`.
     SMDebugError
     ├── SMDebugCustomerError, SMDebugTypeError, SMDebugRuntimeError, SMDebugNotImplementedError, SMDebugValueError
     ├── a step        StepUnavailable, StepNotYetAvailable, NoMoreData, WaitTimeout
-    ├── a tensor      TensorUnavailable, TensorUnavailableForStep (IncompleteShardsError), ShapeUnavailableForStep,
+    ├── a tensor      TensorUnavailable, TensorUnavailableForStep (IncompleteShardsError, StepDeleted),
+    │                 ShapeUnavailableForStep,
     │                 InvalidWorker, UFuncTypeError
     ├── a collection  UnknownCollection, InvalidCollectionConfiguration, MissingCollectionFiles, CollectionFileError
     ├── a run         RunNotFound, SeveralRuns, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
@@ -59,6 +60,7 @@ __all__ = [
     "SMDebugValueError",
     "SeveralRuns",
     "ShapeUnavailableForStep",
+    "StepDeleted",
     "StepNotYetAvailable",
     "StepUnavailable",
     "TensorUnavailable",
@@ -261,6 +263,29 @@ class IncompleteShardsError(TensorUnavailableForStep):
         return (
             f"tensor {shown(self.tname)} at step {self.step} is sharded and not complete: {missing}; {who}; read the other "
             "shards with value(step, worker=…)"
+        )
+
+
+class StepDeleted(TensorUnavailableForStep):
+    """The value was saved, and deleted later, to keep the run within the disk budget of its capture plan.
+
+    ``every`` is the spacing of the steps that kept their values when it was deleted.
+
+    >>> print(StepDeleted("w", 5, ModeKeys.TRAIN, 4))
+    the value of tensor 'w' at step 5 of TRAIN was deleted to keep the run within its disk budget: every 4th step kept its values; tensor.steps() lists the steps with a value, and CapturePlan(budget=…) sets the budget
+    """
+
+    def __init__(self, tname: str, step: int, mode: ModeKeys = ModeKeys.GLOBAL, every: int = 0) -> None:
+        super().__init__(tname, step, mode)
+        self.every = every
+        self.args = (tname, step, mode, every)
+
+    def _message(self) -> str:
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(self.every % 10 if self.every % 100 not in (11, 12, 13) else 0, "th")
+        kept = f": every {self.every}{ending} step kept its values" if self.every else ""
+        return (
+            f"the value of tensor {shown(self.tname)} at {_at(self.step, self.mode)} was deleted to keep the run within its disk "
+            f"budget{kept}; tensor.steps() lists the steps with a value, and CapturePlan(budget=…) sets the budget"
         )
 
 

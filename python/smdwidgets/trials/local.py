@@ -25,6 +25,7 @@ from smdwidgets.trials.run import Getter
 from smdwidgets.trials.smdebug_run import SmdebugRun
 from smdwidgets.trials.statistics_cache import StatisticsCache
 from smdwidgets.trials.tensorboard_layout import is_event_file
+from smdwidgets.trials.thinned import ThinnedSteps
 from smdwidgets.trials.trial import Trial
 
 #: Entries that identify the directory of a run, or of a run that is about to start.
@@ -75,6 +76,7 @@ class LocalRun(SmdebugRun):
         super().start_over()
         self.files = _core.Files(self.path)
         self._first_files = FirstFiles(self.path)
+        self._thinned = ThinnedSteps(self.path)
         self._workers = -1
         self._caches: dict[str, StatisticsCache] = {}
 
@@ -117,6 +119,9 @@ class LocalRun(SmdebugRun):
         # A file that is held open may have been replaced.
         self.files.release()
         return True
+
+    def deleted(self, step: int) -> int | None:
+        return self._thinned.every(step)
 
     def end_age(self) -> float | None:
         # Called at every query of a running job, so the common case is a single stat.

@@ -131,6 +131,10 @@ class Run(ABC):
         Returns whether the caller should retry.
         """
 
+    def deleted(self, step: int) -> int | None:
+        """Return the spacing of steps with values when those of this step were deleted, or None if they were not."""
+        return None
+
     @abstractmethod
     def end_age(self) -> float | None:
         """Return the seconds since the run ended, or None if it has not ended."""

@@ -26,6 +26,7 @@ from smdwidgets.exceptions import (
     SMDebugNotImplementedError,
     SMDebugTypeError,
     SMDebugValueError,
+    StepDeleted,
     StepUnavailable,
     TensorUnavailable,
     TensorUnavailableForStep,
@@ -614,6 +615,19 @@ class Tensor:
         return {step: self.value(step, mode, worker) for step in self.steps(mode)}
 
     def _value_or_raise(self, step_num: int, mode: ModeKeys, worker: str | None) -> NDArray[Any]:
+        try:
+            return self._find_value(step_num, mode, worker)
+        except (DataError, StepUnavailable, TensorUnavailableForStep) as error:
+            raise self._deleted(step_num, mode) or error from None
+
+    def _deleted(self, step_num: int, mode: ModeKeys, step: int | None = None) -> StepDeleted | None:
+        """Return the error for a step whose values were deleted to stay within a disk budget, or None."""
+        if step is None:
+            step = step_num if mode == ModeKeys.GLOBAL else self.trial._global_step(mode, step_num)
+        every = None if step is None else self.trial._run.deleted(step)
+        return None if every is None else StepDeleted(self.name, step_num, mode, every)
+
+    def _find_value(self, step_num: int, mode: ModeKeys, worker: str | None) -> NDArray[Any]:
         step = self._resolver.global_step(step_num, mode, worker)
         sharded = self._sharded(step, worker)
         if sharded is not None and self._has_values(sharded):
@@ -670,12 +684,14 @@ class Tensor:
         except RunIOError as error:
             if not isinstance(error, RunFileMissing) and self.trial._run.file_there(place.event_key):
                 raise
+            if (deleted := self._deleted(step_num, mode, place.step)) is not None:
+                raise deleted from None
             wait_for_event_file(self.trial, place, self.name, step_num, mode)
             return self.trial._run.value(place)
-        except DataError:
+        except DataError as error:
             again = self.trial._run.reread(place.step) and self._index.find(self.name, place.step, place.worker)
             if not again:
-                raise
+                raise self._deleted(step_num, mode, place.step) or error from None
             return self.trial._run.value(again)
 
     # ------------------------------------------------------------------------------------------------- reductions
