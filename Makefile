@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: audit sbom help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench bench-hooks fuzz faults soak memcheck docs \
+.PHONY: audit mutants sbom help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench bench-hooks fuzz faults soak memcheck docs \
 	diagnosis-report conformance test-frameworks clients pictures fixtures clean
 
 help:  ## Print this list
@@ -72,6 +72,10 @@ audit:  ## Check all dependencies for known vulnerabilities; needs the network
 sbom:  ## Write the wheel's bill of materials: dist/smdwidgets.cdx.json
 	@$(PYTHON) tools/setup.py python
 	@$(BIN)/python tools/supply.py sbom
+
+mutants:  ## Check that tests notice the mutations of tools/mutants.toml (ARGS="js/": those of these files)
+	@$(PYTHON) tools/setup.py python front-end extension
+	@$(BIN)/python tools/mutants.py $(ARGS)
 
 faults:  ## Run the fault campaigns at full length, without the soak (ARGS="--seed 7")
 	@$(PYTHON) tools/setup.py python front-end extension
