@@ -1,4 +1,4 @@
-"""Measure the statistics of 27 million parameters in 100 tensors, and the file that holds those of every step.
+"""Measure the statistics of 27 million parameters, and the file of every step.
 
 CPU time of one thread, minima of alternating rounds, beside one pass of the same machine over the same bytes (`copyto` into
 memory that is used again, and `sum`). The file is that of a small training with Adam.

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 
 from smdwidgets import _core
-from smdwidgets.storage import LocalStorage
+from smdwidgets.exceptions import TruncatedDataError
+from smdwidgets.storage import LocalStorage, Range
 from smdwidgets.trials.statistics_file import StatisticsFile
 
 
@@ -168,6 +170,28 @@ def test_polars_reads_a_segment(tmp_path: Path) -> None:
         append(writer, 3)
     [path] = tmp_path.rglob("*.arrows")
     assert polars.read_ipc_stream(path)["max"].to_list() == [5.0, 6.0]
+
+
+class Bucket(LocalStorage):
+    """A storage that answers ranges beyond the end as S3 does."""
+
+    def read_ranges(self, ranges: Sequence[Range]) -> Sequence[bytes | memoryview]:
+        """Return the ranges."""
+        found = super().read_ranges(ranges)
+        if any(wanted.length and not data for wanted, data in zip(ranges, found, strict=True)):
+            raise TruncatedDataError("range not satisfiable")
+        return found
+
+
+def test_statistics_are_read_through_a_storage(tmp_path: Path) -> None:
+    file = StatisticsFile(Bucket(str(tmp_path)))
+    for step in range(3):
+        with _core.StatisticsWriter(tmp_path, "worker_1") as writer:
+            append(writer, step)
+        assert file.refresh()
+        assert not file.refresh()
+        assert file.read(["w1"])["step"].tolist() == list(range(step + 1))
+    assert file.faults(ended=True) == []
 
 
 def test_tail_of_a_killed_writer_is_reported_when_it_cannot_grow(tmp_path: Path) -> None:

@@ -267,7 +267,8 @@ class SmdebugRun(Run):
 
     def statistics_file(self) -> StatisticsFile | None:
         if self._statistics is None:
-            self._statistics = StatisticsFile(self.storage, self._source())
+            source = self._source()
+            self._statistics = StatisticsFile(self.storage, source if isinstance(source, _core.Files) else None)
         self._statistics.refresh()
         return self._statistics
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from smdwidgets import _core
-from smdwidgets.storage.protocol import Storage
+from smdwidgets.exceptions import RunFileMissing, TruncatedDataError
+from smdwidgets.storage.protocol import Range, Storage
 
 #: The directory of a run that has the statistics.
 DIRECTORY = "statistics"
@@ -29,20 +30,31 @@ _PLACE = re.compile(r"(.*), byte (\d+): (.*)", re.DOTALL)
 class StatisticsFile:
     """The statistics files of a run, read incrementally.
 
+    Args:
+        storage: files of the run.
+        files: event files of a local run; None: statistics are read through ``storage``.
+
     >>> from smdwidgets.storage import LocalStorage
-    >>> file = StatisticsFile(LocalStorage("."), _core.Files("."))
+    >>> file = StatisticsFile(LocalStorage("."))
     >>> file.refresh(), file.names()
     (False, [])
     """
 
-    def __init__(self, storage: Storage, source: _core.Files | _core.Fetched) -> None:
+    def __init__(self, storage: Storage, files: _core.Files | None = None) -> None:
         self._storage = storage
-        self._source = source
+        self._source = _core.Fetched(self._fetch) if files is None else files
         self._reader = _core.StatisticsReader()
 
     def refresh(self) -> bool:
         """Read what is new; return whether there was anything."""
         return self._reader.refresh(self._source, list(self._storage.list(f"{DIRECTORY}/")))
+
+    def _fetch(self, key: str, offset: int, length: int) -> bytes:
+        try:
+            [data] = self._storage.read_ranges([Range(key, offset, length)])
+        except (TruncatedDataError, RunFileMissing):  # S3's response to a range beyond the end of an object
+            return b""
+        return bytes(data)
 
     def names(self) -> list[str]:
         """Return the names of the tensors, in the order of the file."""
