@@ -282,7 +282,7 @@ def first_not_finite(data: RunData) -> Iterator[Candidate]:
     of_incident = [one for one in found if incident is not None and one[0] == incident.step and one[3].name == named]
     step, place, _, tensor, at = min(of_incident or found, key=lambda one: one[:3])
     lost = [one for one in data.training_losses() if len(one.lost_steps) and one.lost_steps[0] <= step]
-    if lost and (lost[0].lost_steps[0] < step or place > 2):
+    if not of_incident and lost and (lost[0].lost_steps[0] < step or place > 2):
         return  # the loss came first, which its own detector tells
     count = int(not_finite(tensor)[at])
     yield Candidate(

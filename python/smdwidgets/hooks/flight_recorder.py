@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from smdwidgets import _core
 from smdwidgets._text import byte_size, listed
 from smdwidgets.hooks.arrays import SLAB, Slab, Staging, TensorCopy
 from smdwidgets.hooks.captured import Captured, StepKey, StepStatistics
 from smdwidgets.hooks.incident_log import IncidentLog, OpenIncident
-from smdwidgets.hooks.step_columns import StepColumns
+from smdwidgets.hooks.step_columns import NOT_FINITE, StepColumns
 from smdwidgets.hooks.tensor_kinds import Kind, Kinds
 from smdwidgets.hooks.triggers import Cause, Triggers
 from smdwidgets.incident import MOST_STEPS
@@ -49,9 +50,8 @@ class StepFiles(Protocol):
     def complete(self, key: StepKey) -> bool:
         """Complete a step that was left open; return whether that worked."""
 
-    def publish(self, key: StepKey) -> None:
+    def show(self, key: StepKey) -> None:
         """Make what was written of a step visible."""
-
 
 class HeldMemory:
     """Counts the memory of the copies that the recorder retains.
@@ -140,7 +140,8 @@ class FlightRecorder:
         self._kinds = kinds
         self._files = files
         self._log = log
-        self._judges = [Triggers(kinds).judge, *judges]
+        self._triggers = Triggers(kinds)
+        self._judges = list(judges)
         self._allows = allows
         self._protect = keep
         self._densely = densely
@@ -199,7 +200,10 @@ class FlightRecorder:
         step = self._open.pop(key, None) or HeldStep(key)
         self._last = key
         columns = StepColumns(step.statistics)
-        causes = [cause for judge in self._judges for cause in judge(key, columns)] if columns.names else []
+        causes: list[Cause] = []
+        if columns.names:
+            causes += [self._located(step, cause) for cause in self._triggers.judge(key, columns)]
+            causes += [cause for judge in self._judges for cause in judge(key, columns)]
         step.statistics = []
         self._keep(step)
         for cause in causes:
@@ -213,6 +217,18 @@ class FlightRecorder:
                 self._incident = None
         if not step.whole:
             self._leave_out_kinds(step)
+
+    def _located(self, step: HeldStep, cause: Cause) -> Cause:
+        """Return the cause by the first tensor of the step with a value that is not finite.
+
+        Statistics may be rarer than values: then a loss shows first what began in a layer.
+        """
+        if cause.trigger is None or cause.trigger.column not in NOT_FINITE:
+            return cause
+        chosen = [(one.name, one.copy) for one in step.captured if one.copy is not None and one.copy.dtype != "str"]
+        columns = _core.statistics_of([copy.array for _, copy in chosen], dtypes=[copy.dtype for _, copy in chosen])
+        table = StepColumns([StepStatistics([name for name, _ in chosen], columns)])
+        return self._triggers.first_not_finite(table) or cause
 
     def dump(self, why: str, step: int | None = None) -> None:
         """Write the steps in memory, for a reason that the statistics do not show."""
@@ -235,7 +251,7 @@ class FlightRecorder:
         incident = self._incident
         if incident is None or not self._files.add(step.key, step.captured):
             return
-        self._files.publish(step.key)
+        self._files.show(step.key)
         incident.add_steps([step.key[0]])
         incident.write()
 

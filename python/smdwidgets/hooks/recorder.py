@@ -71,7 +71,7 @@ class Recorder:
         #: Names of the tensors whose values are in the files of each open step.
         self._written: dict[StepKey, set[str]] = {}
         #: Steps that are left open when they end.
-        self._held: set[StepKey] = set()
+        self._left_open: set[StepKey] = set()
         self._warned = False
         #: Number of saved steps, and of dropped steps.
         self.saved = 0
@@ -111,6 +111,10 @@ class Recorder:
         """
         self._write_held(key)
         self.flush_statistics()
+        self.show(key)
+
+    def show(self, key: StepKey) -> None:
+        """Make visible what was written of a step."""
         writer = self._writers.get(key)
         if writer is not None and self._send is None:
             try:
@@ -122,8 +126,8 @@ class Recorder:
         """Complete a step and make it visible to readers atomically."""
         self._write_held(key)
         self._tell(lambda observer: observer.finished(key))
-        if key in self._held:
-            self.publish(key)
+        if key in self._left_open:
+            self.show(key)
         else:
             self._finish(key)
         self._failed.discard(key)
@@ -138,7 +142,7 @@ class Recorder:
 
         What was written becomes visible.
         """
-        self._held.add(key)
+        self._left_open.add(key)
 
     def add(self, key: StepKey, captured: Sequence[Captured]) -> bool:
         """Write the values of tensors that are not in the files of an open step yet.
@@ -170,7 +174,7 @@ class Recorder:
 
     def complete(self, key: StepKey) -> bool:
         """Complete a step that was left open, and return whether that worked."""
-        self._held.discard(key)
+        self._left_open.discard(key)
         done = self._finish(key)
         self._failed.discard(key)
         return done
@@ -224,7 +228,7 @@ class Recorder:
     def close(self) -> None:
         """Finish the unfinished steps and close all files."""
         unfinished = dict.fromkeys([*self._writers, *(() if self._planned is None else self._planned.held_steps())])
-        for key in [key for key in unfinished if key not in self._held]:
+        for key in [key for key in unfinished if key not in self._left_open]:
             self.finish(key)
         for key in list(self._writers):
             self.complete(key)

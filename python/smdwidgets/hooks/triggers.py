@@ -145,28 +145,35 @@ class Triggers:
     # ----------------------------------------------------------------------------------------------- not finite values
 
     def _not_finite(self, key: StepKey, table: StepColumns, layout: _Layout) -> list[Cause]:
+        self._learn_masks(table, layout)
+        cause = self.first_not_finite(table)
+        return [cause] if cause is not None and self._onsets.begins(("not finite", key[1]), key[0]) else []
+
+    def first_not_finite(self, table: StepColumns) -> Cause | None:
+        """Return the first tensor of a step with a value that should be finite and is not."""
         bad = table["not_finite"] > 0
-        self._learn_masks(table, layout, bad)
         if not bad.any():
-            return []
+            return None
+        layout = self._layout(table.names)
         fault = bad & layout.strict
         for at in np.flatnonzero(bad & layout.lenient).tolist():
-            name = table.names[at]
-            fault[at] = any(table.number(each, at) > 0 and each not in self._masks.get(name, ()) for each in NOT_FINITE)
-        if not fault.any() or not self._onsets.begins(("not finite", key[1]), key[0]):
-            return []
+            masked = self._masks.get(table.names[at], ())
+            fault[at] = any(table.number(each, at) > 0 and each not in masked for each in NOT_FINITE)
+        if not fault.any():
+            return None
         # An input of the model that is not finite is the cause of what it breaks.
         first = int(np.flatnonzero(bad)[0])
         if not fault[first] and self._kinds[table.names[first]] is not Kind.INPUT:
             first = int(np.flatnonzero(fault)[0])
         column = next(each for each in NOT_FINITE if table.number(each, first) > 0)
         name = table.names[first]
-        return [Cause(f"{NOT_FINITE[column]} in {shown(name)}", Trigger(name, column, table.number(column, first)))]
+        return Cause(f"{NOT_FINITE[column]} in {shown(name)}", Trigger(name, column, table.number(column, first)))
 
-    def _learn_masks(self, table: StepColumns, layout: _Layout, bad: NDArray[np.bool_]) -> None:
+    def _learn_masks(self, table: StepColumns, layout: _Layout) -> None:
         """Note which outputs have infinities from the beginning."""
         if layout.age >= MASK_STEPS:
             return
+        bad = table["not_finite"] > 0
         layout.age += 1
         for at in np.flatnonzero(layout.lenient).tolist():
             name = table.names[at]

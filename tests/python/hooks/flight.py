@@ -62,7 +62,10 @@ class Rig:
         self.recorder.collections('{"collections": {}, "_meta": {"num_workers": 1, "debug_hook_config": {}}}')
 
     def step(self, number, saved=("loss",), mode=ModeKeys.TRAIN, judged=True, **tensors):
-        """Record a step. Tensors named in ``saved`` are written to the run at once."""
+        """Record a step.
+
+        Tensors named in ``saved`` are written to the run at once; those in ``judged`` (True: all) have statistics.
+        """
         key = (number, mode, number)
         arrays = {name: np.asarray(value, "float32") for name, value in tensors.items()}
         captured = []
@@ -70,8 +73,9 @@ class Rig:
             copy = copy_tensor(name, array, self.staging)
             captured.append(Captured(name, copy, copy.shape, SAVED if name in saved else NOTHING, 0.0))
         self.recorder.write(key, captured)
-        if judged:
-            self.flight.statistics(key, statistics_of(arrays))
+        names = arrays if judged is True else judged or ()
+        if names:
+            self.flight.statistics(key, statistics_of({name: arrays[name] for name in names}))
         self.recorder.finish(key)
 
     def close(self):

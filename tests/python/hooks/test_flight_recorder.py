@@ -74,6 +74,16 @@ def test_first_tensor_in_forward_order_is_named(rig):
     assert trial.incidents()[0].trigger.tensor == "net_output_1"
 
 
+def test_first_tensor_in_forward_order_is_named_though_its_statistics_are_rarer(rig):
+    for step in range(10):
+        rig.step(step, net_output_0=np.ones(3), loss=1.0)
+    bad = np.full(3, np.nan)
+    rig.step(10, judged=("loss",), weight=np.ones(3), fc_output_0=bad, net_output_0=bad, loss=np.nan)
+    trial = rig.close()
+    trigger = trial.incidents()[0].trigger
+    assert (trigger.tensor, trigger.value) == ("fc_output_0", 3.0)
+
+
 def test_input_that_is_not_finite_is_named_as_the_cause(rig):
     rig.step(0, net_input_0=np.ones(3), loss=1.0)
     rig.step(1, net_input_0=np.full(3, np.inf), loss=np.nan)
