@@ -84,7 +84,8 @@ class Diagnoser:
         series = self._scalars.update(progress)
         tensors = TensorColumns() if self._tensors is None else self._tensors.update(progress)
         data = RunData(series, tensors, self._incidents())
-        detectors = (*SCALAR_DETECTORS, *TENSOR_DETECTORS) if data.tensors else SCALAR_DETECTORS
+        # Of equally grave candidates of one kind the first leads: a tensor tells more than the loss that it spoils.
+        detectors = (*TENSOR_DETECTORS, *SCALAR_DETECTORS) if data.tensors else SCALAR_DETECTORS
         candidates = [found for detector in detectors for found in detector(data)]
         first, last = data.first_step, data.last_step
         stands = [finding(one) for one in explained(candidates, first, last)]
