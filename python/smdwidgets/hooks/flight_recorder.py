@@ -53,6 +53,7 @@ class StepFiles(Protocol):
     def show(self, key: StepKey) -> None:
         """Make what was written of a step visible."""
 
+
 class HeldMemory:
     """Counts the memory of the copies that the recorder retains.
 
@@ -378,10 +379,11 @@ class FlightRecorder:
         for step in sorted(steps, key=lambda each: each.key[0]):
             rest = self._files.unwritten(step.key, step.captured)
             nbytes = sum(one.copy.nbytes for one in rest if one.copy is not None)
-            done = self._allows(nbytes) and self._files.add(step.key, rest) and self._files.complete(step.key)
+            done = self._allows(nbytes) and self._files.add(step.key, rest)
             if done:
-                written.append(step.key[0])
                 self._protect(step.key)
+                done = self._files.complete(step.key)
+            written += [step.key[0]] if done else []
             missed += not (done and step.whole)
             if step is self._weights:
                 self._weights = None
