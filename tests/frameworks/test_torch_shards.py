@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from endings.running import PEERS, Smdebug
+from endings.running import PEERS, Smdebug, run_script
 from smdwidgets import create_trial
 from smdwidgets.exceptions import IncompleteShardsError
 
@@ -147,6 +147,39 @@ def test_one_failing_hook_leaves_the_other_shards(trained):
             "Net_body.weight": 0.5,
             "optimizer/SGD/gradient_norm": pytest.approx(coverage),
         }
+
+
+WITHOUT_POSITIONS = """
+import sys
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+import smdwidgets.pytorch as smd
+from smdwidgets.hooks import torch_shards
+
+def missing(*_):
+    raise AttributeError("another release of PyTorch")
+torch_shards._flat_parts = missing
+torch.distributed.init_process_group("gloo", init_method="file://" + sys.argv[1] + "_store", rank=0, world_size=1)
+model = FSDP(torch.nn.Linear(4, 2), device_id=torch.device("cpu"), use_orig_params=sys.argv[2] == "original")
+with smd.Hook(sys.argv[1], save_all=True, save_config=smd.SaveConfig(save_interval=1)) as hook:
+    hook.register_module(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(2):
+        model(torch.ones(3, 4)).sum().backward()
+        optimizer.step()
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("parameters", ["original", "flat"])
+def test_shards_without_positions_are_one_warning(tmp_path, parameters):
+    done = run_script(WITHOUT_POSITIONS, tmp_path, tmp_path / "run", parameters)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("its position in the whole tensor is unknown") == 1
+    with create_trial(tmp_path / "run") as trial:
+        assert sum("position in the whole tensor is unknown" in text for _, text in trial.notes()) == 1
+        assert trial.steps() == [0, 1]
+        assert "optimizer/SGD/gradient_norm" not in trial.tensor_names()
 
 
 @pytest.mark.skipif(not PEERS.exists(), reason="smdebug is not installed")

@@ -629,11 +629,10 @@ class Hook(ModelHook):
         copy = copy_from_torch(name, shard.local, self._write_queue.staging)
         copy.shard = shard.place.position
         if shard.place.position is None:
-            self._warn_once(
+            self._report_failure(
                 "shard without position",
-                "tensor %s is sharded, and its position in the whole tensor is unknown: each worker's shard is saved; read it "
-                "with value(step, worker=...)",
-                shown(name),
+                f"tensor {shown(name)} is sharded, and its position in the whole tensor is unknown: the shard of each worker "
+                'that saves is saved (include_workers="all": of every worker); read it with value(step, worker=...)',
             )
         return copy
 

@@ -72,7 +72,7 @@ class FlatPart:
 
 @dataclass(frozen=True)
 class Flat:
-    """This worker's part of a flat parameter of FSDP1: its number of elements, and what they are."""
+    """This worker's part of a flat parameter of FSDP1, and what it contains."""
 
     numel: int
     parts: tuple[FlatPart, ...]
@@ -111,7 +111,9 @@ class ShardFinder:
         return [name] if contents is None else [one.name for one in contents.parts]
 
     def contents(self, name: str, value: Any) -> list[tuple[str, Any]]:
-        """Return the tensors in a tensor, with their names: shards in a flat one, else the tensor itself.
+        """Return the tensors in a tensor, with their names.
+
+        They are shards in a flat tensor, else the tensor itself.
 
         Args:
             name: name of the tensor, as in :meth:`find`.
@@ -198,10 +200,12 @@ class ShardFinder:
                 try:
                     self._add_flat(module, flat, names)
                 except Exception:  # as above
-                    continue
+                    for one in (flat, *(getattr(flat, "_params", None) or ())):
+                        if id(one) in names:
+                            self._flat[names[id(one)]] = Place(None), one.numel()
 
     def _add_flat(self, module: Any, flat: Any, names: Mapping[int, str]) -> None:
-        """Add the parameters in a flat parameter: as such, or as what it contains if it replaces them."""
+        """Add the parameters in a flat parameter, which may replace them."""
         parts = list(_flat_parts(module, flat))
         if flat._params is not None:
             for parameter, part in zip(flat._params, parts, strict=True):
@@ -248,7 +252,7 @@ def _may_be_flattened() -> bool:
 
 
 def _flat_parts(module: Any, flat: Any) -> Iterator[FlatPart]:
-    """Yield this worker's parts of the parameters in a FlatParameter, named as in the module."""
+    """Yield this worker's parts of the parameters in a flat parameter."""
     replicas = getattr(module, "_inter_node_pg", None) if module._handle.uses_sharded_strategy else module.process_group
     replica = 0 if replicas is None else torch.distributed.get_rank(replicas)
     for name, info, shape in zip(flat._fqns, flat._shard_param_infos, flat._shapes, strict=True):
