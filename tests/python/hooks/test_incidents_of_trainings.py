@@ -1,4 +1,4 @@
-"""Incidents of whole trainings with the defaults: scripts in processes of their own."""
+"""Incidents of whole trainings: each script runs in a separate process."""
 
 from __future__ import annotations
 
