@@ -90,12 +90,26 @@ def test_collections_say_what_is_saved(run):
     assert names == gradients | {"last/inputs", "last/outputs", "loss", "batch_loss", "mae"}
 
 
-def test_by_default_losses_and_metrics_alone(run):
+def test_without_a_plan_losses_and_metrics_alone(run):
+    net = model()
+    x, y = data()
+    with smd.Hook(run, plan=False) as hook:
+        net.fit(x, y, batch_size=8, callbacks=[hook], verbose=0)
+    assert {key.split("|", 2)[2] for key in reading.by_us(run) if "|" in key} == {"loss", "batch_loss", "mae"}
+
+
+def test_by_default_weights_gradients_and_layers_at_every_step(run):
     net = model()
     x, y = data()
     with smd.Hook(run) as hook:
         net.fit(x, y, batch_size=8, callbacks=[hook], verbose=0)
-    assert {key.split("|", 2)[2] for key in reading.by_us(run) if "|" in key} == {"loss", "batch_loss", "mae"}
+    wanted = {"loss", "batch_loss", "mae", "hidden/weights/kernel", "gradients/hidden/biasGrad", "last/inputs"}
+    steps = {}
+    for step, name in ((int(key.split("|", 2)[1]), key.split("|", 2)[2]) for key in reading.by_us(run) if "|" in key):
+        steps.setdefault(name, set()).add(step)
+    assert wanted <= set(steps)
+    assert {len(steps[name]) for name in wanted} == {len(steps["loss"])}
+    assert (run / "statistics/worker_0/000000.arrows").stat().st_size
 
 
 def test_closed_hook_leaves_the_model_unchanged(run):

@@ -117,9 +117,9 @@ def test_the_names_are_smdebugs(run):
     )
 
 
-def test_by_default_losses_alone_every_500_steps(run):
+def test_without_a_plan_losses_alone_every_500_steps(run):
     net, criterion = Net(), nn.CrossEntropyLoss()
-    hook = smd.Hook(run)
+    hook = smd.Hook(run, plan=False)
     hook.register_module(net)
     hook.register_loss(criterion)
     for step in range(502):

@@ -105,9 +105,9 @@ def test_a_round_of_many_classes_has_many_trees(run):
     assert sorted(set(reading.by_us(run)["1|worker_0|trees/Tree"].tolist())) == [3, 4, 5]
 
 
-def test_by_default_metrics_every_ten_rounds(run):
+def test_without_a_plan_metrics_every_ten_rounds(run):
     train, validation = data()
-    with Hook(run) as hook:
+    with Hook(run, plan=False) as hook:
         xgboost.train({}, train, 12, evals=[(validation, "validation")], callbacks=[hook], verbose_eval=False)
     assert {key for key in reading.by_us(run) if "|" in key} == {
         "0|worker_0|validation-rmse",

@@ -60,7 +60,7 @@ class TimeBudget:
         ladder: Sequence[str],
         fixed: int | None = None,
         warm_up: int = 20,
-        free_seconds: float = 10.0,
+        free_seconds: float = 20.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.share = share
