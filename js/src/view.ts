@@ -16,7 +16,13 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
   if (version !== PROTOCOL) {
     const remedy = version > PROTOCOL ? "Reload the page" : "Restart the kernel";
     el.replaceChildren(
-      h("p", { class: "smdw-empty" }, `Protocol mismatch: kernel ${version}, page ${PROTOCOL}. ${remedy}.`),
+      h(
+        "div",
+        { class: "smdw-mismatch", role: "alert" },
+        h("strong", {}, `${remedy}.`),
+        h("p", {}, "The kernel and this page use different versions of smdwidgets, and cannot exchange data."),
+        h("p", { class: "smdw-quiet" }, `Protocol mismatch: kernel ${version}, page ${PROTOCOL}.`),
+      ),
     );
     return;
   }

@@ -12,5 +12,6 @@ test.each([
   const el = document.createElement("div");
   const { signal } = new AbortController();
   mount(new Session(new State(new LocalModel({ _protocol: version }), signal), signal), el, signal);
-  expect(el.textContent).toBe(`Protocol mismatch: kernel ${version}, page ${PROTOCOL}. ${remedy}`);
+  expect(el.querySelector("strong")?.textContent).toBe(remedy);
+  expect(el.textContent).toContain(`Protocol mismatch: kernel ${version}, page ${PROTOCOL}.`);
 });

@@ -50,8 +50,18 @@ export function leftAxis(pen: Pen, box: Box, scale: Scale, theme: Theme, options
   }
 }
 
-/** Text in the middle of an empty picture. */
-export function message(pen: Pen, width: number, height: number, text: string, theme: Theme): void {
+type Outline = "bars" | "plane" | "lines";
+
+/** Writes why there is no picture. Without a text, the picture is on its way: draws a quiet outline of one. */
+export function message(
+  pen: Pen,
+  width: number,
+  height: number,
+  text: string,
+  theme: Theme,
+  outline: Outline = "lines",
+): void {
+  if (!text) return drawOutline(pen, width, height, theme, outline);
   pen.text(width / 2, height / 2, text, {
     fill: theme.ink2,
     align: "center",
@@ -59,4 +69,24 @@ export function message(pen: Pen, width: number, height: number, text: string, t
     maxWidth: width - 24,
     size: 12,
   });
+}
+
+/** Heights of the bars of an outline, as shares. */
+const BARS = [0.1, 0.22, 0.4, 0.62, 0.84, 1, 0.92, 0.7, 0.46, 0.28, 0.14, 0.06];
+
+function drawOutline(pen: Pen, width: number, height: number, theme: Theme, outline: Outline): void {
+  const [left, right, top, bottom] = [44, width - 12, 16, height - 28];
+  const [wide, high] = [right - left, bottom - top];
+  if (wide < 40 || high < 24) return;
+  const fill = { fill: theme.grid };
+  if (outline === "plane") pen.rect(left, top, wide, high, fill);
+  else if (outline === "lines")
+    for (const share of [0.2, 0.5, 0.8]) pen.rect(left, top + share * high - 4, wide, 8, fill);
+  else {
+    const each = wide / BARS.length;
+    BARS.forEach((share, i) => {
+      pen.rect(left + i * each + 2, bottom - share * high, each - 4, share * high, fill);
+    });
+    pen.rect(left, bottom, wide, 1, { fill: theme.rule });
+  }
 }

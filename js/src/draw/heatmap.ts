@@ -80,7 +80,7 @@ export function layoutHeatmap(window: CellWindow, size: Size, rgba = false): Box
 }
 
 export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: HeatmapPicture): void {
-  if (!picture.layers.length) return message(pen, size.width, size.height, picture.emptyMessage, theme);
+  if (!picture.layers.length) return message(pen, size.width, size.height, picture.emptyMessage, theme, "plane");
   const box = layoutHeatmap(picture.window, size, picture.rgba);
   const [r0, r1, c0, c1] = picture.window;
   const toX = (col: number) => box.x + ((col - c0) / (c1 - c0)) * box.width;

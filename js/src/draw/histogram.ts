@@ -106,7 +106,7 @@ function outline(hist: Histogram, layout: HistogramLayout, close: boolean): Floa
 
 export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: HistogramPicture): void {
   const layout = layoutHistogram(picture, size);
-  if (!layout) return message(pen, size.width, size.height, picture.emptyMessage, theme);
+  if (!layout) return message(pen, size.width, size.height, picture.emptyMessage, theme, "bars");
   const { box, x, y } = layout;
   const base = box.y + box.height;
   const shape = (picture.hist ?? picture.compared) as Histogram;

@@ -108,7 +108,7 @@ export function drawStrip(
   pixels: Pixels | undefined,
 ): void {
   const layout = layoutHistory(picture, size, false);
-  if (!layout || !pixels) return message(pen, size.width, size.height, picture.emptyMessage, theme);
+  if (!layout || !pixels) return message(pen, size.width, size.height, picture.emptyMessage, theme, "plane");
   const { box, x, y } = layout;
   pen.cached([pixels, picture.notFinite, ...picture.domain, ...picture.range], (paper) => {
     paper.image(pixels, box.x, box.y, box.width, box.height);
@@ -158,7 +158,7 @@ export function ridgeFrames(picture: HistoryPicture, maxCount: number): Frame[] 
 
 export function drawRidge(pen: Pen, size: Size, theme: Theme, picture: HistoryPicture): void {
   const layout = layoutHistory(picture, size, true);
-  if (!layout) return message(pen, size.width, size.height, picture.emptyMessage, theme);
+  if (!layout) return message(pen, size.width, size.height, picture.emptyMessage, theme, "plane");
   const { box, x, y } = layout;
   const shown = ridgeFrames(picture, Math.max(4, Math.floor(box.height / 9)));
   const now = shown.filter((frame) => frame.step <= picture.step).at(-1);

@@ -12,7 +12,7 @@ import {
   type Role,
   type Traits,
 } from "../protocol/types";
-import { type Client, type Progress, RequestError } from "./client";
+import { type Client, NO_KERNEL, type Progress, RequestError } from "./client";
 import type { State } from "./state";
 
 /** A consistent snapshot of traits and data for one redraw. */
@@ -24,6 +24,8 @@ export interface Scene {
   step: number;
   main: TensorView | undefined;
   compared: TensorView | undefined;
+  /** why data of the tensor cannot be loaded */
+  failure: string;
 }
 
 /** A running or failed request. */
@@ -214,7 +216,9 @@ export class Session {
     const traits = this.state.all();
     const axis = this.store.axis(traits.run, traits.mode);
     const step = resolveStep(axis, traits.step);
+    const status = this.requests.get(this.framesSlot("main"));
     return {
+      failure: status && this.disconnected ? NO_KERNEL : (status?.error ?? ""),
       traits,
       run: this.store.runs.get(traits.run),
       axis,

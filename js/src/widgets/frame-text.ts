@@ -1,9 +1,9 @@
 /** Texts about a frame. */
 import { type Frame, finiteness } from "../data/frames";
 import type { Store } from "../data/store";
-import type { TensorView } from "../data/tensor-view";
 import { count, num } from "../lib/format";
 import { MODES } from "../protocol/types";
+import type { Scene } from "../session/session";
 
 /** "TRAIN step 12", or "step 12" for a step without a mode. */
 export function stepName(store: Store, run: number, step: number): string {
@@ -11,18 +11,25 @@ export function stepName(store: Store, run: number, step: number): string {
   return at && at.mode !== 4 ? `${MODES[at.mode]} step ${count(at.modeStep)}` : `step ${count(step)}`;
 }
 
-/** Why a panel has nothing to draw. */
-export function emptyReason(shown: TensorView | undefined, what: string): string {
+/** Why a panel has nothing to draw; empty while the data is on its way. */
+export function emptyReason(scene: Scene, what: string): string {
+  const shown = scene.main;
   const plan = shown?.frames.plan;
-  if (!shown) return "No tensor selected";
+  if (!shown) return noTensorReason(scene);
   if (shown.statisticsOnly && what !== "statistic") return "Not in this file: statistics only";
-  if (shown.frame?.error) return shown.frame.error.message;
+  if (shown.frame?.error) return "Unreadable at this step";
   if (Number.isNaN(shown.savedStep) && plan) return shown.neverSaved ? "Not saved in this mode" : "Not saved yet";
   if (plan?.form === "text") return `No ${what} for text`;
   if (plan?.reduced) return "Only reductions saved";
   if (shown.frame?.counts?.[0] === 0) return "Empty tensor";
   if (shown.exported) return "Not in this file";
-  return shown.frame ? `Loading ${what}\u2026` : "Loading\u2026";
+  return scene.failure;
+}
+
+function noTensorReason({ run, traits, failure }: Scene): string {
+  if (run && run.steps.length === 0)
+    return run.head.status === "running" ? "No step saved yet. New steps appear here." : "The run has no steps";
+  return traits.tensor ? failure : "No tensor selected";
 }
 
 /** Counts of NaN and infinities. */

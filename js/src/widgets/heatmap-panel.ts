@@ -169,7 +169,7 @@ export class HeatmapPanel extends PicturePanel {
           ? ([...traits.selection.rows, ...traits.selection.cols] as unknown as CellWindow)
           : undefined,
       dim: Boolean(main?.pending),
-      emptyMessage: emptyReason(main, "heat map"),
+      emptyMessage: emptyReason(scene, "heat map"),
     };
     this.#picture = picture;
     this.figure.paint((pen, size, paint) => drawHeatmap(pen, size, paint, picture), colours);

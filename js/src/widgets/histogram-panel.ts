@@ -138,7 +138,7 @@ export class HistogramPanel extends PicturePanel {
       marked: traits.selection.kind === "bins" ? traits.selection.range : [],
       colour,
       comparedColour,
-      emptyMessage: emptyReason(main, "histogram"),
+      emptyMessage: emptyReason(scene, "histogram"),
     };
     this.#picture = picture;
     this.figure.paint((pen, size, colours) => drawHistogram(pen, size, colours, picture), theme());

@@ -118,7 +118,7 @@ export class HistoryPanel extends PicturePanel {
       table: table("density", colours.dark),
       label: (step) => count(step),
       version,
-      emptyMessage: this.#frames.length ? "No finite values" : emptyReason(main, "histogram"),
+      emptyMessage: this.#frames.length ? "No finite values" : emptyReason(scene, "histogram"),
     };
     this.#picture = picture;
     const layout = layoutHistory(picture, this.figure.size, false);

@@ -133,7 +133,7 @@ export class ScalarPanel extends PicturePanel {
       step: scene.step,
       marked: traits.selection.kind === "steps" ? traits.selection.range : [],
       xLabel: "step",
-      emptyMessage: session.requests.has("series") ? "Loading curves\u2026" : "No curves: add one from the menu",
+      emptyMessage: session.requests.has("series") ? "" : "No curves: add one from the menu",
     };
     this.#picture = picture;
     this.figure.paint((pen, size, paint) => drawLines(pen, size, paint, picture), colours);

@@ -132,7 +132,7 @@ export class StatisticsPanel extends PicturePanel {
           : [axis.steps[0] ?? 0, axis.steps[axis.steps.length - 1] ?? 1],
       cut: traits.range.length === 2,
       step: scene.step,
-      emptyMessage: emptyReason(main, "statistic"),
+      emptyMessage: emptyReason(scene, "statistic"),
     };
     this.#picture = picture;
     const at = this.#hover ?? scene.step;

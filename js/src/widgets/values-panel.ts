@@ -91,7 +91,8 @@ export class ValuesPanel extends Panel {
     const nothing = !m || !main || m.rows * m.cols === 0 || main.frames.plan?.reduced || main.frame?.error;
     if (nothing || Number.isNaN(main.savedStep)) {
       setAttributes(this.#scroll, { role: "group", "aria-rowcount": undefined, "aria-colcount": undefined });
-      this.#cells.replaceChildren(h("p", { class: "smdw-empty" }, emptyReason(main, "table")));
+      const reason = emptyReason(scene, "table");
+      this.#cells.replaceChildren(h("p", { class: reason ? "smdw-empty" : "smdw-skeleton" }, reason));
       this.#pool.length = 0;
       this.#table = [];
       this.#canvas.style.width = this.#canvas.style.height = "0";
