@@ -26,9 +26,10 @@ from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.incidents import IncidentFiles, read_incidents
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
+from smdwidgets.trials.saved_statistics import SAVED, from_saved_reductions
 from smdwidgets.trials.sharded_run import COVERAGE, assembled_reductions, assembled_values
 from smdwidgets.trials.shards import Part, Sharded
-from smdwidgets.trials.statistics_file import StatisticsFile
+from smdwidgets.trials.statistics_file import StatisticsFile, joined
 
 #: Runs with more index files than this are opened lazily: queries read the index files that they need.
 LAZY_ABOVE = 2_000
@@ -263,7 +264,13 @@ class SmdebugRun(Run):
         table = _core.sweep_statistics(
             self.catalog, source, names, steps, workers, threads=threads, progress=progress, cancel=cancel
         )
-        return table | {"flags": np.zeros(len(table["step"]), np.uint16)}
+        table["flags"] = np.zeros(len(table["step"]), np.uint16)
+        with_values = set(table["name"].tolist())
+        others = [name for name in names if name not in with_values]
+        if not others:
+            return table
+        stored = self.reductions(others, steps, workers, SAVED, threads=threads, progress=progress, cancel=cancel)
+        return joined([table, from_saved_reductions(stored)])
 
     def statistics_file(self) -> StatisticsFile | None:
         if self._statistics is None:

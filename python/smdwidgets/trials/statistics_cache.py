@@ -18,7 +18,7 @@ import numpy as np
 from smdwidgets import _core
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.storage.local import LocalStorage
-from smdwidgets.trials.statistics_file import COUNTS, NUMBERS, StatisticsFile, Table, selected
+from smdwidgets.trials.statistics_file import COUNTS, NUMBERS, REDUCTIONS_ONLY, StatisticsFile, Table, selected
 
 #: Bytes of all entries; the least recently used ones are removed.
 LIMIT = 2 << 30
@@ -78,7 +78,7 @@ class StatisticsCache:
         Failures are ignored, because the rows can be computed again.
         """
         try:
-            complete = table["step"] <= until
+            complete = (table["step"] <= until) & (table["flags"] & REDUCTIONS_ONLY == 0)
             if complete.any():
                 self._add(selected(table, complete))
         except (SMDebugError, OSError):

@@ -21,6 +21,10 @@ NUMBERS = ("min", "max", "mean", "std", "l1", "l2", "abs_max", "update")
 #: The columns that identify a row.
 KEYS = ("name", "step", "mode", "mode_step", "worker")
 
+#: Flags of rows that were not computed from the elements: estimated, or from saved reductions, without counts.
+APPROXIMATE = 16
+REDUCTIONS_ONLY = 32
+
 Table = dict[str, Any]
 
 #: File, offset and reason in an error of the core.

@@ -8,13 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
-from smdwidgets.trials.statistics_file import COUNTS, NUMBERS, Table
+from smdwidgets.trials.statistics_file import APPROXIMATE, COUNTS, NUMBERS, Table
 
 if TYPE_CHECKING:
     from smdwidgets.trials.run import Run
-
-#: The flag of statistics that were estimated.
-APPROXIMATE = 16
 
 
 def with_statistics(reduced: dict[str, Any]) -> Table:

@@ -405,7 +405,8 @@ class Trial(RunQueries):
         saved step before). ``update_ratio`` is ``update`` divided by ``l2``, and ``rms`` is the root mean square.
 
         Numbers have 24 significant bits. ``flags`` is not 0 where a row is special: 1 no value, 2 skipped step, 4 sample of
-        the elements, 8 failed, 16 approximate (from a histogram). ``coverage`` is below 1 if shards are missing.
+        the elements, 8 failed, 16 approximate (from a histogram), 32 saved
+        reductions only, without counts (-1). ``coverage`` is below 1 if shards are missing.
 
         Args:
             names: names of tensors; None: all with written statistics, or all tensors if the training wrote none.

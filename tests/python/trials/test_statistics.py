@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,8 @@ def test_damaged_cache_is_computed_again(run: Path, tmp_path: Path, reads: list[
 
 
 def test_unwritable_cache_is_no_error(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smdwidgets.trials.statistics_cache.user_cache", lambda: Path("/dev/null/cache"))
+    module = importlib.import_module("smdwidgets.trials.statistics_cache")
+    monkeypatch.setattr(module, "user_cache", lambda: Path("/dev/null/cache"))
     with smdwidgets.create_trial(run) as trial:
         check(trial.statistics(), "weight", list(range(0, 100, 10)))
 
@@ -303,6 +305,20 @@ def test_tensorboard_numbers_are_exact_and_histograms_approximate(tmp_path: Path
             assert weight[column] == pytest.approx(exact[column], rel=0.01), column
         # The first bucket has no left edge.
         assert weight["max"] == pytest.approx(exact["max"], rel=0.05)
+
+
+def test_saved_reductions_are_statistics_without_counts(run: Path) -> None:
+    with _core.StepWriter(run, 100, "worker_0", 1, 10) as writer:
+        content = [("scale", "float64", [3], np.array([3.0, -4.0, 0.0]).view(np.uint8))]
+        writer.tensors(content, raw=False, reductions=[("l2", False), ("min", False), ("max", False)])
+    with smdwidgets.create_trial(run) as trial:
+        for _ in range(2):
+            table = trial.statistics(["scale", "loss"], steps=[90, 100])
+            assert table["name"].tolist() == ["scale", "loss"]
+            assert table["flags"].tolist() == [32, 0]
+            assert (table["l2"][0], table["abs_max"][0], table["count"][0]) == (5.0, 4.0, -1)
+            assert np.isnan(table["mean"][0])
+            assert np.isnan(table["update"][0])
 
 
 def test_table_converts_to_arrow(run: Path) -> None:
