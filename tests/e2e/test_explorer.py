@@ -32,6 +32,11 @@ def shown(number: float) -> str:
     return np.format_float_positional(number, 4, fractional=False, trim="-").replace("-", "−")
 
 
+def exact(number: np.generic) -> str:
+    """Format with all digits, as the table does."""
+    return str(number).replace("-", "−")
+
+
 def expect_histogram_of(look: Looking, value: np.ndarray) -> None:
     value = value[np.isfinite(value)]
     words = [f"min {shown(value.min())}", f"max {shown(value.max())}"]
@@ -51,8 +56,8 @@ def test_dragging_displays_the_saved_values(jupyter, run):
     assert 12 <= step <= 17
     expect_histogram_of(look, runs.weight(step))
     cells = look.panel("values").locator("[role=row]").nth(1).locator("[role=gridcell]")
-    expect(cells.first).to_have_text(str(runs.weight(step)[0, 0]))
-    assert [cells.nth(i).inner_text() for i in range(3)] == [str(x) for x in runs.weight(step)[0, :3]]
+    expect(cells.first).to_have_text(exact(runs.weight(step)[0, 0]))
+    assert [cells.nth(i).inner_text() for i in range(3)] == [exact(x) for x in runs.weight(step)[0, :3]]
     notebook.run(1)
     assert notebook.text(1).endswith(f"({step}, {float(runs.weight(step).sum())})")
 
@@ -70,7 +75,7 @@ def test_dragging_displays_the_saved_values(jupyter, run):
         found = re.match(r"\[(\d+), (\d+)\] = (\S+)", said.inner_text())
         assert found, said.inner_text()
         row, column = int(found[1]), int(found[2])
-        assert found[3] == str(value[row, column])
+        assert found[3] == exact(value[row, column])
         share = (value[row, column] - value.min()) / (value.max() - value.min())
         assert pixels[y, x] == pytest.approx([16 + share * 228] * 3, abs=3)
         seen.add((row, column))

@@ -46,7 +46,7 @@ def test_log_in_the_explorer(lab, log):
         ]
     )
     notebook.run(0)
-    look = Looking.at(notebook, 0).at_step(239)
+    look = Looking.at(notebook, 0).at_step(230)
     panel = look.panel("heatmap")
     expect(panel.locator(".smdw-title")).to_have_text("Image")
     expect(panel.locator(".smdw-readout")).to_have_text("128 × 96 pixels")
@@ -65,7 +65,7 @@ def test_log_in_the_explorer(lab, log):
     notebook.screenshot("log-image-light")
 
     notebook.run(1)
-    look = Looking.at(notebook, 1).at_step(239)
+    look = Looking.at(notebook, 1).at_step(230)
     words = look.panel("histogram").locator(".smdw-readout")
     expect(words).to_contain_text("min")
     # What was counted, not the numbers of the buckets: a mean near 2.9, and no edge or count as a value.
@@ -101,7 +101,7 @@ def test_log_in_the_dark_theme(lab, log):
     notebook = lab.open(
         [f"import smdwidgets\nw = smdwidgets.explore({str(log)!r}, tensor='samples')\nw"], dark=True, size=(1280, 1300)
     ).run(0)
-    look = Looking.at(notebook).at_step(239)
+    look = Looking.at(notebook).at_step(230)
     expect(look.panel("heatmap").locator(".smdw-title")).to_have_text("Image")
     look.go(130)
     expect(look.panel("history")).to_contain_text("24 steps loaded")
