@@ -3,6 +3,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { inflateSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
+import { statistic } from "../src/data/frames";
+import { seriesKey } from "../src/data/store";
 import type { FromKernel, KernelCommand, KernelRequest, RuleStatus } from "../src/protocol/types";
 import { KernelClient } from "../src/session/client";
 import { Session } from "../src/session/session";
@@ -20,10 +22,27 @@ interface Exchange {
   /** null: the kernel pushes */
   sent: KernelRequest | KernelCommand | null;
   received: { message: FromKernel; packets: string[] }[];
+}
+interface RuleExchange extends Exchange {
   rules: Record<string, TrueRule>;
 }
+/** What the page must show after an exchange, computed by NumPy. */
+interface ViewExchange extends Exchange {
+  expected?: {
+    steps?: Record<string, number>;
+    status?: Record<string, string>;
+    tensor?: string;
+    form?: string;
+    maxima?: Record<string, number | null>;
+    tile?: number[];
+    cells?: string[][];
+    series?: Record<string, number[]>;
+    matches?: number;
+    error?: string;
+  };
+}
 
-const read = (name: string): Exchange[] =>
+const read = <E extends Exchange>(name: string): E[] =>
   JSON.parse(readFileSync(join(import.meta.dirname, `../../tests/transcripts/${name}.json`), "utf8"));
 
 const unpack = (text: string) => {
@@ -55,7 +74,7 @@ function page() {
 
 test("the page shows the rules as the kernel has them, after every message", async () => {
   const { control, model, session, client } = page();
-  const exchanges = read("rules");
+  const exchanges = read<RuleExchange>("rules");
   session.connect(client, false);
   expect(model.sent[0]).toMatchObject(exchanges[0]?.sent as object);
   model.say(exchanges[0]?.received ?? [], model.sent[0]?.id);
@@ -76,6 +95,57 @@ test("the page shows the rules as the kernel has them, after every message", asy
   }
   const labels = [...session.store.rules].map(([id, rule]) => [id, ruleLabel(rule)]);
   expect(Object.fromEntries(labels)).toMatchObject({ "0/Gated": "Found", "0/Silent": "Not judged" });
+  control.abort();
+});
+
+test("the page shows the run as NumPy computes it, after every message", async () => {
+  const { control, model, session, client } = page();
+  const { store } = session;
+  const exchanges = read<ViewExchange>("view");
+  session.connect(client, false);
+  for (const [i, { sent, received, expected = {} }] of exchanges.entries()) {
+    // The page itself says hello.
+    const done = i && sent && !isCommand(sent) ? session.request("slot", sent) : undefined;
+    model.say(received, model.sent.at(-1)?.id);
+    const response = await done;
+    expect(store.packetError).toBe("");
+    const status = session.requests.get("slot");
+    expect(sent && status?.errorType, JSON.stringify(sent)).toBe(sent && expected.error);
+    for (const [run, count] of Object.entries(expected.steps ?? {}))
+      expect(store.runs.get(Number(run))?.steps.length).toBe(count);
+    for (const [run, text] of Object.entries(expected.status ?? {}))
+      expect(store.runs.get(Number(run))?.head.status).toBe(text);
+    const held = store.findFrames(0, expected.tensor ?? "w", "");
+    if (expected.form) expect(held?.plan?.form).toBe(expected.form);
+    for (const [step, max] of Object.entries(expected.maxima ?? {})) {
+      const frame = held?.frames.get(Number(step));
+      expect(statistic(frame, "max")).toBe(max ?? Number.NaN);
+      const hist = frame?.histograms.get("linear/shared");
+      const [size, nan, positive] = frame?.counts ?? [];
+      const outside = (hist?.below ?? 0) + (hist?.above ?? 0);
+      expect(hist?.counts.reduce((a, b) => a + b, outside)).toBe(Number(size) - Number(nan) - Number(positive));
+    }
+    if (expected.tile) {
+      const tile = store.tile((head) => head.exact);
+      const [lo, hi] = tile?.data.image_range?.data ?? [];
+      const top = tile?.data.image?.data instanceof Uint8Array ? 252 : 65532;
+      const shown = [...(tile?.data.image?.data ?? [])].map(
+        (code) => Number(lo) + (code / top) * (Number(hi) - Number(lo)),
+      );
+      shown.forEach((value, k) => {
+        expect(Math.abs(value - (expected.tile?.[k] ?? Number.NaN))).toBeLessThanOrEqual(
+          (Number(hi) - Number(lo)) / top,
+        );
+      });
+      expect(shown).toHaveLength(expected.tile.length);
+    }
+    if (expected.cells) expect(store.values(() => true)?.head.cells).toEqual(expected.cells);
+    for (const [name, y] of Object.entries(expected.series ?? {})) {
+      const [tensor, stat] = name.split(" ") as [string, string];
+      expect([...(store.series.get(seriesKey(0, tensor, "", "", stat))?.y ?? [])]).toEqual(y);
+    }
+    if (expected.matches !== undefined) expect(response?.total).toBe(expected.matches);
+  }
   control.abort();
 });
 

@@ -262,7 +262,9 @@ def _arrays_fault(described: Mapping[str, str], arrays: Mapping[str, Any]) -> st
         if not name.endswith("?") and "{i}" not in name and not any(map(pattern.fullmatch, arrays)):
             return f"array {name} is missing"
     for name, array in arrays.items():
-        kinds = [described[key] for pattern, key in patterns.items() if pattern.fullmatch(name)]
+        kinds = [
+            described[key].partition("#")[0].strip() for pattern, key in patterns.items() if pattern.fullmatch(name)
+        ]
         if not kinds:
             return f"array {name} is not in the protocol"
         own = {} if "{i}" in "".join(described) else sizes

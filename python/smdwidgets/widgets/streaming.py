@@ -59,6 +59,8 @@ class FrameStream:
             for packet in batch:
                 done = self._sent
                 yield packet, min(done, len(order)), len(order)
+        if not order:  # the page has all steps; later ones are new
+            self._last = -1 if after is None else int(after)
 
     def updates(self) -> Iterator[bytes]:
         """Yield packets of new steps as they are computed.

@@ -76,7 +76,7 @@ class Page:
         while True:
             message, more = replies.get(timeout=seconds)
             packets += more
-            assert not self.faults
+            assert not self.faults, self.faults
             if message["kind"] in {"answer", "error"}:
                 return message, packets
 

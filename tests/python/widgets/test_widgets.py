@@ -28,6 +28,7 @@ from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.rules import Rule, describe, rule_classes
 from smdwidgets.rules.declared import parameters_of
+from smdwidgets.widgets import request_handler
 from smdwidgets.widgets.streaming import FrameStream
 from smdwidgets.widgets.thread_switch_interval import SHORT, ShortSwitchInterval
 
@@ -370,6 +371,20 @@ def test_new_steps_are_pushed_while_training_runs(tmp_path: Path) -> None:
     while not any(head.get("status") == "ended" for head, _ in page.updates) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert any(head.get("status") == "ended" for head, _ in page.updates)
+    widget.close()
+
+
+def test_steps_are_pushed_after_a_request_that_needed_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_handler.poller, "add", lambda widget: None)
+    root = begin(tmp_path / "mlp")
+    save(root, 0, {"w": weights(0)})
+    widget = smdwidgets.explore(root, tensor="w")
+    page = Page(widget)
+    page.ask("hello", protocol=1, again=False)
+    assert page.frames("w", want=WANT, after=0) == {}
+    save(root, 1, {"w": weights(1)})
+    widget._request_handler.poll()
+    assert set(by_step(page.updates)) == {1}
     widget.close()
 
 

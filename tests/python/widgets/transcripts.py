@@ -53,7 +53,7 @@ class Recorder(Page):
 
     def _record(self, sent: dict[str, Any] | None) -> None:
         received, self._received = self._received, []
-        assert not self.faults
+        assert not self.faults, self.faults
         self.exchanges.append({"sent": sent, "received": received})
 
 
