@@ -625,3 +625,57 @@ def test_a_rule_that_judged_no_step_is_not_clear() -> None:
     }
     assert "<td>Not judged</td>" in runner._repr_html_()
     assert "NoIssuesFound" not in runner._repr_html_()
+
+
+class Held(Rule):
+    """Waits at every step until its gate is open; fires at values above a limit."""
+
+    entered = threading.Event()
+    gate = threading.Event()
+
+    def __init__(self, base_trial: Any, limit: float = 0.0) -> None:
+        super().__init__(base_trial)
+        self.limit = float(limit)
+
+    def invoke_at_step(self, step: int) -> bool:
+        self.entered.set()
+        assert self.gate.wait(60)
+        return self.limit < 1
+
+
+def three_steps() -> MemoryTrial:
+    trial = MemoryTrial()
+    for step in range(3):
+        trial.put(step, "loss", 1.0)
+    return trial
+
+
+@pytest.fixture
+def held() -> type[Held]:
+    Held.entered, Held.gate = threading.Event(), threading.Event()
+    return Held
+
+
+def test_an_outcome_from_before_a_restart_does_not_count(held: type[Held]) -> None:
+    runner = RuleRunner(three_steps())
+    evaluation = runner.add(held)
+    runner.start()
+    assert held.entered.wait(60)
+    runner.set_parameters("Held", limit=1)
+    held.gate.set()
+    assert runner.wait(60)
+    assert evaluation.outcomes == dict.fromkeys(range(3), Outcome.PASSED)
+    assert evaluation.done == 3
+
+
+def test_an_outcome_of_a_removed_rule_does_not_count(held: type[Held]) -> None:
+    runner = RuleRunner(three_steps())
+    evaluation = runner.add(held)
+    runner.add(Threshold, limit="9")
+    runner.start()
+    assert held.entered.wait(60)
+    runner.remove("Held")
+    held.gate.set()
+    assert runner.wait(60)
+    assert evaluation.done == 0
+    assert runner.status == {"Threshold": Status.NO_ISSUES_FOUND}

@@ -264,3 +264,17 @@ proptest! {
         prop_assert!(given.into_iter().all(|count| count.into_inner() == 1));
     }
 }
+
+#[test]
+fn reads_join_adjacent_records_of_a_file_up_to_a_size_and_a_gap() {
+    let item = |file, offset, length| Item { file, offset, length };
+    let items =
+        vec![item(0, 0, 40), item(0, 40, 40), item(0, 80, 40), item(0, 125, 10), item(0, 200, 10), item(1, 210, 10)];
+    let plan = Plan { files: vec!["a".into(), "b".into()], items };
+    let joined = |piece, gap| pieces(&plan, Reach { piece, gap }).1.iter().map(Range::len).collect::<Vec<_>>();
+    assert_eq!(joined(1000, 5), [4, 1, 1]);
+    assert_eq!(joined(1000, 4), [3, 1, 1, 1]);
+    assert_eq!(joined(1000, 100), [5, 1]);
+    assert_eq!(joined(80, 5), [2, 2, 1, 1]);
+    assert_eq!(joined(0, 0), [1; 6]);
+}
