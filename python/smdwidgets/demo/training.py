@@ -130,7 +130,8 @@ def train(
     model = Classifier(rng)
     test_labels = rng.integers(0, len(SHAPES), 256)
     test_pictures = draw(test_labels, rng)
-    with Hook(directory, overwrite=True) as hook:
+    # A fixed example: every step whole, without what a plan or the flight recorder would add.
+    with Hook(directory, overwrite=True, plan=False) as hook:
         began = time.monotonic()
         for step in range(STEPS):
             hook.set_mode(ModeKeys.TRAIN)
