@@ -95,3 +95,22 @@ def test_units_of_a_network_with_nan_weights_are_not_dead(tmp_path):
             hook.save_tensor("loss", np.float32(2 / (1 + step) if healthy else np.nan), "losses")
             hook.step()
     assert [one.kind for one in smdwidgets.diagnose(tmp_path)] == ["not_finite"]
+
+
+def test_nan_in_a_batch_is_not_blamed_on_the_rate(tmp_path):
+    """Updates are large from the first step, but the run was well until a batch had a NaN."""
+    rng = np.random.default_rng(0)
+    weight = rng.normal(0, 0.1, (8, 8)).astype(np.float32)
+    with Hook(tmp_path, save_config=SaveConfig(save_interval=1)) as hook:
+        for step in range(100):
+            batch = rng.normal(size=(32, 8)).astype(np.float32)
+            if step == 60:
+                batch[3, 5] = np.nan
+            hook.save_tensor("x", batch, "inputs")
+            hook.save_tensor("fc.weight", weight, "weights")
+            hook.save_tensor("loss", np.float32(2 / (1 + step) * (1 + 0 * batch.sum())), "losses")
+            hook.step()
+            weight = weight + np.float32(0.03) * rng.normal(size=(8, 8)).astype(np.float32) + 0 * batch.sum()
+    (finding, *_) = smdwidgets.diagnose(tmp_path)
+    assert (finding.kind, finding.onset, finding.series[0]) == ("input_not_finite", 60, "x")
+    assert "not_finite" in finding.explains

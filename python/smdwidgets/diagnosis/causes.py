@@ -28,10 +28,15 @@ class Cause:
 _UNSTABLE = frozenset(
     {"exploding", "spike", "saturated", "dead", "not_finite", "one_class", "diverged", "not_learning", "collapsed"}
 )
+#: What values that are not finite spread to.
+_POISONED = frozenset(
+    {"not_finite", "diverged", "not_learning", "one_class", "spike", "dead", "saturated", "exploding"}
+)
 _STARVED = frozenset({"vanishing", "one_class", "not_learning", "rate_too_low"})
 
 #: From cause to symptom. A finding removes later ones that it explains.
 _ORDER = (
+    Cause("input_not_finite", _POISONED),
     Cause("input_not_scaled", _UNSTABLE | {"rate_too_high", "vanishing"}, needs_symptom=True),
     Cause("workers_apart", frozenset({"not_learning", "diverged", "overfit"})),
     Cause("same_batch", frozenset({"overfit", "labels_unrelated", "gradients_add_up"})),
@@ -79,11 +84,10 @@ class Explained:
 def explained(candidates: Iterable[Candidate], first_step: int, last_step: int) -> list[Explained]:
     """Return what stands of the candidates, from cause to symptom.
 
-    Candidates of one kind are merged. A cause that needs a symptom but has none becomes a note. A candidate removes later
-    ones that it explains, unless they begin clearly before it; cause and symptom then confirm each other.
+    Candidates of one kind are merged. A cause that needs a symptom but has none, or none that is not explained yet, becomes
+    a note. A candidate removes later ones that it explains, unless they begin clearly before it; cause and symptom then confirm each other.
     """
     merged = _merged(candidates)
-    symptomatic = any(TAXONOMY[one.kind].symptom for one in merged)
     slack = EARLIER * (last_step - first_step)
     found: list[Explained] = []
     removed: set[str] = set()
@@ -91,7 +95,7 @@ def explained(candidates: Iterable[Candidate], first_step: int, last_step: int) 
         cause = TAXONOMY[one.kind]
         if one.kind in removed:
             continue
-        if cause.needs_symptom and not symptomatic:
+        if cause.needs_symptom and not any(TAXONOMY[each.kind].symptom for each in merged if each.kind not in removed):
             found.append(Explained(replace(one, severity="note", confidence="low")))
             continue
         begin = (first_step if one.onset is None else one.onset) - slack

@@ -286,13 +286,14 @@ def first_not_finite(data: RunData) -> Iterator[Candidate]:
         return  # the loss came first, which its own detector tells
     count = int(not_finite(tensor)[at])
     yield Candidate(
-        "not_finite",
+        "input_not_finite" if tensor.role == "input" else "not_finite",
         "problem",
         "high",
         step,
         None,
         (tensor.name,),
         {
+            "tensor": tensor.name,
             "series": tensor.quoted,
             "what": "not finite",
             "when": f"since step {step:,}",

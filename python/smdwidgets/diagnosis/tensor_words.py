@@ -5,6 +5,12 @@ from __future__ import annotations
 from smdwidgets.diagnosis.text import Text
 
 TEXTS: dict[str, Text] = {
+    "input_not_finite": Text(
+        "The inputs `{tensor}` are not finite at step {onset:,}",
+        "{count:,} of {total:,} values",
+        "NaN or infinity in a batch spreads to every tensor that is computed from it.",
+        "Look at the batch of step {onset:,}: check how its data are read and normalized; drop or mask such values.",
+    ),
     "input_not_scaled": Text(
         "The inputs `{tensor}` are not scaled",
         "mean {mean:.3g}, standard deviation {std:.3g}",
