@@ -752,6 +752,15 @@ def reduction(buffer: _Buffer, name: str, abs: bool = False, dtype: str | None =
     np.float64(7.0)
     """
 
+def norm(buffer: _Buffer, dtype: str | None = None) -> float:
+    """Compute the l2 norm of all elements in double precision.
+
+    Of float32 this takes a third of the time of `reduction`.
+
+    >>> norm(np.array([3.0, -4.0], dtype=np.float32))
+    5.0
+    """
+
 def stats(buffer: _Buffer, dtype: str | None = None) -> dict[str, int | float]:
     """Compute counts (n, nan, pos_inf, neg_inf, zeros) and min, max, mean, std, l2.
 

@@ -61,7 +61,7 @@ mod _core {
     #[pymodule_export]
     use super::picture::{encode_png, histogram, percentiles, pooled, sample, window};
     #[pymodule_export]
-    use super::reduce::{reduce, reduction, stats};
+    use super::reduce::{norm, reduce, reduction, stats};
     #[pymodule_export]
     use super::statistics::{combine_statistics, statistics_of, tensor_statistics};
     #[pymodule_export]

@@ -128,3 +128,12 @@ pub fn stats<'py>(py: Python<'py>, buffer: &Bound<'py, PyAny>, dtype: Option<&st
     }
     Ok(out)
 }
+
+/// The l2 norm in double precision.
+#[pyfunction]
+#[pyo3(signature = (buffer, dtype = None))]
+pub fn norm(py: Python<'_>, buffer: &Bound<'_, PyAny>, dtype: Option<&str>) -> PyResult<f64> {
+    let elements = Elements::of(buffer, dtype, None)?;
+    let data = elements.as_slice();
+    detached(py, data.len(), || core::norm(elements.dtype, data)).map_err(|error| to_python(py, &error))
+}

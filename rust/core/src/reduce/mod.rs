@@ -10,6 +10,7 @@ mod exact;
 mod float;
 mod int;
 mod lanes;
+mod norm;
 mod real;
 mod scalar;
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub(crate) use complex::magnitude;
 pub(crate) use dd::{Dd, exponent, ldexp, power_of_two};
 pub(crate) use float::block as float_block;
 pub(crate) use lanes::{Float, each as each_group, left_over};
+pub use norm::norm;
 pub(crate) use real::BLOCK;
 pub use scalar::{Scalar, Value};
 
