@@ -598,7 +598,7 @@ for step in range(3):
     before = clip_grad_norm_(model.parameters(), 0.01)
     note_gradients(step, model)
     names = {p: n for n, p in model.named_parameters()}
-    used = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(p.grad) for p in model.parameters()]))
+    used = torch.linalg.vector_norm(torch.cat([p.grad.flatten().double() for p in model.parameters()])).float()
     rates = np.array([group["lr"] for group in optimizer.param_groups])
     optimizer.step()
     optimizer.zero_grad()

@@ -1,4 +1,7 @@
-"""Callbacks on modules are registered only while a step is saved, and record as if they always were."""
+"""Callbacks on modules are registered only while a step is saved.
+
+They record as if they always were.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +149,7 @@ def test_training_step_that_continues_after_an_evaluation(tmp_path):
                 model.train(False)
                 with torch.no_grad():
                     model(torch.zeros(5, 4))
-                if not half:  # the first evaluation pass after an update is a step of its own
+                if not half:  # the first evaluation pass after an update is a separate step
                     assert callbacks(model) == [0, 0, 0]
                 model.train()
             optimizer.step()

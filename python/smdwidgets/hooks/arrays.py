@@ -15,6 +15,7 @@ array([1., 1., 1.], dtype=float32)
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -64,7 +65,9 @@ class TensorCopy:
     """A copy of a tensor that the hook owns.
 
     ``dtype`` is the element type's name in the format. It equals the array's dtype, except for bfloat16, which NumPy stores
-    as uint16. ``shard`` is the position in the whole tensor, as JSON, if the tensor is one worker's shard.
+    as uint16. ``shard`` is the position in the whole tensor, as JSON, if the tensor is one worker's shard. ``pending`` fills the
+    array: its values are there when :meth:`complete` has returned. ``reductions`` are names, and whether each is of the
+    magnitudes: the array has these numbers in place of the elements.
     """
 
     array: NDArray[Any]
@@ -72,6 +75,17 @@ class TensorCopy:
     shape: tuple[int, ...]
     slab: Slab | None = None
     shard: str | None = None
+    pending: Callable[[], None] | None = None
+    reductions: tuple[tuple[str, bool], ...] = ()
+
+    def complete(self) -> None:
+        """Wait for the values, or compute them.
+
+        The writer's thread calls this before it reads a copy.
+        """
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending()
 
     @property
     def nbytes(self) -> int:
@@ -79,13 +93,22 @@ class TensorCopy:
         return int(self.array.nbytes)
 
 
+#: Allocates a number of bytes.
+Memory = Callable[[int], NDArray[np.uint8]]
+
+
+def _memory(size: int) -> NDArray[np.uint8]:
+    return np.empty(size, np.uint8)
+
+
 class Slab:
     """A block of memory for the copies of several tensors."""
 
-    __slots__ = ("memory", "tensors", "used")
+    __slots__ = ("memory", "source", "tensors", "used")
 
-    def __init__(self, size: int) -> None:
-        self.memory = np.empty(size, np.uint8)
+    def __init__(self, size: int, source: Memory) -> None:
+        self.memory = source(size)
+        self.source = source
         self.used = 0
         #: Number of tensors in the slab that are still needed.
         self.tensors = 0
@@ -106,18 +129,25 @@ class Staging:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._free: dict[int, list[Slab]] = {}
+        #: By where the memory is from, and size.
+        self._free: dict[tuple[Memory, int], list[Slab]] = {}
         self._kept = 0
-        self._open: Slab | None = None
+        #: The slabs with room for small tensors, by where their memory is from.
+        self._open: dict[Memory, Slab] = {}
         self._lock = threading.Lock()
 
-    def allocate(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[NDArray[Any], Slab]:
-        """Return an array to copy into, and the slab to give back after use."""
+    def allocate(
+        self, dtype: np.dtype[Any], shape: tuple[int, ...], source: Memory = _memory
+    ) -> tuple[NDArray[Any], Slab]:
+        """Return an array to copy into, and the slab to give back after use.
+
+        ``source`` allocates memory of another kind, such as page-locked memory.
+        """
         size = dtype.itemsize * prod(shape)
         with self._lock:
-            slab = self._open
+            slab = self._open.get(source)
             if slab is None or slab.used + size > SLAB:
-                slab = self._next(size)
+                slab = self._next(size, source)
             at = slab.used
             slab.used = at + size + -size % _ALIGN
             slab.tensors += 1
@@ -143,30 +173,33 @@ class Staging:
             slab.tensors -= 1
             if not slab.tensors:
                 slab.used = 0
-                if slab is not self._open:
+                if slab is not self._open.get(slab.source):
                     self._keep(slab)
 
     def clear(self) -> None:
         """Free all kept memory, and keep none from now on."""
         with self._lock:
             self._free.clear()
-            self._open = None
+            self._open.clear()
             self._limit = 0
 
-    def _next(self, size: int) -> Slab:
+    def _next(self, size: int, source: Memory) -> Slab:
         own = size > SLAB // 2
         wanted = -(-size // _OWN) * _OWN if own else SLAB
         # Accept slabs up to twice the size, so that tensors whose sizes vary between steps can reuse them.
-        fitting = min((found for found in self._free if wanted <= found <= 2 * wanted), default=None)
+        fitting = min(
+            (found for kind, found in self._free if kind == source and wanted <= found <= 2 * wanted), default=None
+        )
         if fitting is None:
-            slab = Slab(wanted)
+            slab = Slab(wanted, source)
         else:
-            slab = self._free[fitting].pop()
+            slab = self._free[source, fitting].pop()
             self._kept -= fitting
-            if not self._free[fitting]:
-                del self._free[fitting]
+            if not self._free[source, fitting]:
+                del self._free[source, fitting]
         if not own:
-            full, self._open = self._open, slab
+            full = self._open.get(source)
+            self._open[source] = slab
             if full is not None and not full.tensors:
                 self._keep(full)
         return slab
@@ -174,7 +207,7 @@ class Staging:
     def _keep(self, slab: Slab) -> None:
         size = slab.memory.nbytes
         if self._kept + size <= self._limit:
-            self._free.setdefault(size, []).append(slab)
+            self._free.setdefault((slab.source, size), []).append(slab)
             self._kept += size
 
 

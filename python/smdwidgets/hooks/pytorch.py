@@ -34,9 +34,11 @@ from smdwidgets.hooks import torch_graph
 from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
+from smdwidgets.hooks.save_spec import SaveSpec
 from smdwidgets.hooks.torch_callbacks import Callback, GraphCallback, ModuleCallback, PartCallback
 from smdwidgets.hooks.torch_collection import Collection
 from smdwidgets.hooks.torch_copy import copy_from_torch
+from smdwidgets.hooks.torch_device import DeviceCopies
 from smdwidgets.hooks.torch_events import listen
 from smdwidgets.hooks.torch_modules import (
     BUFFERS,
@@ -48,6 +50,7 @@ from smdwidgets.hooks.torch_modules import (
 )
 from smdwidgets.hooks.torch_names import class_name, plain_name, tensors_in, unwrapped_module, wrapped_by
 from smdwidgets.hooks.torch_optimizers import gradient_norm, unwrapped
+from smdwidgets.hooks.torch_reduce import can_reduce, reduce
 from smdwidgets.hooks.torch_shards import LocalShard, ShardFinder
 from smdwidgets.hooks.torch_taps import Taps
 from smdwidgets.hooks.torch_training import EVALUATIONS, ModelHook, TrainingLoop, is_passive
@@ -106,6 +109,7 @@ class Hook(ModelHook):
         self._loop = TrainingLoop(self, step_on, bool(clipped_gradients))
         self._tapped = False
         self._shards = ShardFinder()
+        self._devices = DeviceCopies()
         self._shards_sought = False
         #: The registered modules with their wrappers.
         self._outer: list[weakref.ref[nn.Module]] = []
@@ -618,6 +622,8 @@ class Hook(ModelHook):
 
     def _copy(self, name: str, value: object) -> TensorCopy:
         """Copy a tensor from its device directly into the write buffer."""
+        if isinstance(value, TensorCopy):
+            return value
         if isinstance(value, LocalShard):
             shard: LocalShard | None = value
         elif isinstance(value, torch.Tensor):
@@ -625,8 +631,8 @@ class Hook(ModelHook):
         else:
             return super()._copy(name, value)
         if shard is None:
-            return copy_from_torch(name, value, self._write_queue.staging)
-        copy = copy_from_torch(name, shard.local, self._write_queue.staging)
+            return copy_from_torch(name, value, self._write_queue.staging, self._devices)
+        copy = copy_from_torch(name, shard.local, self._write_queue.staging, self._devices)
         copy.shard = shard.place.position
         if shard.place.position is None:
             self._report_failure(
@@ -636,10 +642,30 @@ class Hook(ModelHook):
             )
         return copy
 
-    def _capture(self, name: str, value: Any) -> None:
-        for one, content in self._shards.contents(name, value):
-            if self._is_mine(one, content):
-                super()._capture(one, content)
+    def _copy_for(self, spec: SaveSpec, name: str, value: object) -> TensorCopy:
+        """Copy a tensor, or its reductions.
+
+        Of a tensor on an accelerator, reductions are enough if nothing else of it is needed.
+        """
+        more = spec.raw or spec.scalar or spec.statistics or spec.planned or spec.histogram is not None
+        if more or not isinstance(value, torch.Tensor) or self._write_queue.is_observed:
+            return self._copy(name, value)
+        on_device = self._devices.has(value) and not self._shards.find(name, value)
+        if not (on_device and spec.reductions and can_reduce(value, spec.reductions)):
+            return self._copy(name, value)
+        reduced = reduce(value, spec.reductions)
+        copy = copy_from_torch(name, reduced, self._write_queue.staging, self._devices)
+        copy.reductions, copy.dtype = spec.reductions, str(value.dtype).removeprefix("torch.")
+        return copy
+
+    def _capture(self, name: str, value: Any, keep: bool = False) -> TensorCopy | None:
+        contents = list(self._shards.contents(name, value))
+        copies = [
+            super(Hook, self)._capture(one, content, keep and len(contents) == 1)
+            for one, content in contents
+            if self._is_mine(one, content)
+        ]
+        return copies[0] if len(copies) == len(contents) == 1 else None
 
     def _shard(self, name: str, value: torch.Tensor) -> LocalShard | None:
         return self._shards.find(name, value)

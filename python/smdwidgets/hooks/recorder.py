@@ -73,6 +73,8 @@ class Recorder:
         #: Steps that are left open when they end.
         self._left_open: set[StepKey] = set()
         self._warned = False
+        #: Whether the values of a tensor did not come.
+        self._incomplete = False
         #: Number of saved steps, and of dropped steps.
         self.saved = 0
         self.dropped = 0
@@ -86,16 +88,17 @@ class Recorder:
         if key != self._key:
             self._key = key
             self._gone = self._gone or self._check_directory()
-        self._tell(lambda observer: observer.tensors(key, captured))
+        ready = [one for one in captured if self._complete(one)]
+        self._tell(lambda observer: observer.tensors(key, ready))
         held: Sequence[Captured] = ()
         try:
-            self._describe(key, captured)
+            self._describe(key, ready)
             if self._gone or key in self._failed:
                 return
             if self._planned is None:
-                self._write(key, captured)
+                self._write(key, ready)
                 return
-            held = [one for one in captured if one.spec.writes_value or one.spec.shape]
+            held = [one for one in ready if one.spec.writes_value or one.spec.shape]
             if self._planned.hold(key, held):
                 self._write_held(key)
         except OSError as error:
@@ -289,6 +292,18 @@ class Recorder:
             if one.copy is not None and one.copy.slab is not None:
                 self._staging.release(one.copy.slab)
 
+    def _complete(self, one: Captured) -> bool:
+        """Wait for the values of a tensor; return whether they are there."""
+        try:
+            if one.copy is not None:
+                one.copy.complete()
+        except Exception:
+            if not self._incomplete:
+                logger.exception("%s was not copied and is not saved; further failures are not logged", one.name)
+            self._incomplete = True
+            return False
+        return True
+
     def _tell(self, what: Callable[[StepObserver], None]) -> None:
         """Call every observer. One that fails is removed, so that steps are still written."""
         for observer in list(self._observers):
@@ -339,6 +354,11 @@ class Recorder:
                 writer.shard(one.name, copy.shard)
                 if not copy.array.size:  # the elements of the tensor are on other workers
                     continue
+            if copy.reductions:
+                for (operation, of_magnitudes), number in zip(copy.reductions, copy.array, strict=True):
+                    name = _core.reduction_name(operation, of_magnitudes, one.name)
+                    writer.tensor(name, number.astype(copy.dtype))
+                continue
             if copy.dtype == "str":
                 if spec.raw:
                     writer.tensor(one.name, copy.array)

@@ -147,27 +147,37 @@ class SavingHook(ConfiguredHook):
         """Return what to save of a tensor at this step, or None."""
         return self._plan.spec(name)
 
-    def _capture(self, name: str, value: Any) -> None:
-        """Copy a tensor and queue it for the writer if a collection selects it."""
+    def _capture(self, name: str, value: Any, keep: bool = False) -> TensorCopy | None:
+        """Copy a tensor and queue it for the writer if a collection selects it.
+
+        Returns the copy. With ``keep``, the caller releases its slab.
+        """
         spec = self._plan.spec(name)
         if spec is None or not self._write_queue.writes:
-            return
+            return None
         if not spec.needs_value and (shape := getattr(value, "shape", None)) is not None:
             self._plan.mark_captured(name)
             self._write_queue.shape(name, tuple(shape), spec)
-            return
+            return None
         began = time.perf_counter() if spec.kind else 0.0
         try:
-            copy = self._copy(name, value)
+            copy = self._copy_for(spec, name, value)
         except Exception as error:
             # The script did not choose this tensor, so the training continues.
             why = str(error) if isinstance(error, SMDebugTypeError) else f"{name}: {error}"
             self._report_failure(f"{type(error).__name__}: {error}".replace(name, ""), f"tensor not saved: {why}")
-            return
+            return None
         if spec.kind and self._plan.capture is not None:
             self._plan.capture.time.spend(spec.kind, time.perf_counter() - began)
         self._plan.mark_captured(name)
+        if keep and copy.slab is not None:
+            self._write_queue.staging.retain(copy.slab)
         self._write_queue.tensor(name, copy, spec)
+        return copy
+
+    def _copy_for(self, spec: SaveSpec, name: str, value: object) -> TensorCopy:
+        """Return a copy of a tensor in host memory, or of as much as is needed of it."""
+        return self._copy(name, value)
 
     def _copy(self, name: str, value: object) -> TensorCopy:
         """Return a copy of a tensor in host memory.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from smdwidgets._text import shown
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.arrays import Staging, TensorCopy
+from smdwidgets.hooks.torch_device import DeviceCopies
 
 __all__ = ["copy_from_torch"]
 
@@ -36,8 +37,12 @@ _DTYPES = {getattr(torch, name): (name, np.dtype(name)) for name in _NAMES if ha
 _DTYPES[torch.bfloat16] = ("bfloat16", np.dtype("uint16"))
 
 
-def copy_from_torch(name: str, value: torch.Tensor, staging: Staging) -> TensorCopy:
+def copy_from_torch(
+    name: str, value: torch.Tensor, staging: Staging, devices: DeviceCopies | None = None
+) -> TensorCopy:
     """Copy a tensor directly into the write buffer.
+
+    With ``devices``, the copy of a tensor on an accelerator has its values when it is completed.
 
     Raises:
         SMDebugTypeError: the format does not support the tensor's dtype.
@@ -53,12 +58,16 @@ def copy_from_torch(name: str, value: torch.Tensor, staging: Staging) -> TensorC
             f"{', '.join(dtype_name for dtype_name, _ in _DTYPES.values())}"
         )
     own_name, dtype = known
-    if _is_plain(tensor):
+    pending = None
+    if devices is not None and devices.has(tensor):
+        room, slab = staging.allocate(dtype, shape, devices.host_memory)
+        pending = devices.copy(tensor, _as_tensor(room, tensor.dtype))
+    elif _is_plain(tensor):
         room, slab = staging.copy(np.asarray(_Memory(tensor, dtype)))
     else:
         room, slab = staging.allocate(dtype, shape)
         _as_tensor(room, tensor.dtype).copy_(tensor)
-    return TensorCopy(room, own_name, shape, slab)
+    return TensorCopy(room, own_name, shape, slab, pending=pending)
 
 
 class _Memory:

@@ -18,7 +18,9 @@ __all__ = ["Taps"]
 
 
 class _Tap:
-    """A callback in a module's dictionary of callbacks, at the same place whenever it is there.
+    """A callback in a module's dictionary of callbacks.
+
+    It is at the same place whenever it is there.
 
     What PyTorch keeps beside it, such as that it takes keyword arguments, stays: the module may be about to call it.
     """

@@ -19,6 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from smdwidgets.config import Collection, CollectionKeys
 from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook
+from smdwidgets.hooks.lazy_norm import norm_of
 from smdwidgets.hooks.losses import Losses
 from smdwidgets.hooks.save_spec import SaveSpec
 from smdwidgets.hooks.torch_optimizers import (
@@ -314,6 +315,7 @@ class TrainingLoop:
                 collection.add_tensor_name(full)
                 if averages:
                     collection.add_tensor_name(f"{name}_output_mean")
+            copy.complete()
             array = copy.array
             if copy.dtype == "bfloat16":
                 array = (array.astype(np.uint32) << _BFLOAT16_BITS).view(np.float32)
@@ -375,7 +377,7 @@ class TrainingLoop:
             hook._capture(name, gradient)
             return
         self._drop_gradient(name)
-        self._now.gradients[name] = hook._copy(name, gradient), spec
+        self._now.gradients[name] = hook._copy_for(spec, name, gradient), spec
         hook._plan.mark_captured(name)
 
     def _drop_gradient(self, name: str) -> None:
@@ -511,6 +513,7 @@ class TrainingLoop:
         norm_name = f"{label}gradient_norm"
         wants_norm = hook._plan.spec(norm_name) is not None and hook._write_queue.writes
         gradients: list[tuple[str, torch.Tensor, torch.Tensor | LocalShard | None]] = []
+        copies: list[TensorCopy | None] = []
         with torch.no_grad():
             for name, parameter in hook._parameters():
                 if id(parameter) not in updated:
@@ -523,11 +526,11 @@ class TrainingLoop:
                         if not wants_norm and hook._plan.spec(full) is None:
                             continue
                         gradient = self._divided(full, gradient, scale)
-                    if name not in self._now.before_clipping:
-                        hook._capture(full, gradient)
+                    unclipped = name in self._now.before_clipping
+                    copies.append(None if unclipped else hook._capture(full, gradient, keep=wants_norm))
                 gradients.append((name, parameter, gradient))
             if wants_norm:
-                norm = hook._norm(gradients)
+                norm = norm_of(copies, hook._write_queue.staging) or hook._norm(gradients)
                 if norm is not None:
                     hook._capture(norm_name, norm)
                 for ids, before in self._now.norms:

@@ -73,6 +73,11 @@ class WriteQueue:
             self._recorder.observe(observer)
 
     @property
+    def is_observed(self) -> bool:
+        """Whether an observer needs the values of all tensors."""
+        return bool(self._observers)
+
+    @property
     def recorder(self) -> Recorder:
         """The writer of the steps, for observers.
 
