@@ -1,4 +1,4 @@
-"""Apply the mutations of tools/mutants.toml one by one, and report those that no test notices.
+"""Apply the mutations of tools/mutants.toml; report those that no test notices.
 
 Usage: `python tools/mutants.py [NAME ...]`: all, or those whose name or file contains one of the words.
 
@@ -53,7 +53,7 @@ def load(words: list[str]) -> list[Mutant]:
 
 
 def copy(target: Path) -> None:
-    """Copy the files of the working tree that git knows or could know, and the built extension."""
+    """Copy the files that git tracks or would track, and the built extension."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -267,7 +267,7 @@ class IncompleteShardsError(TensorUnavailableForStep):
 
 
 class StepDeleted(TensorUnavailableForStep):
-    """The value was saved, and deleted later, to keep the run within the disk budget of its capture plan.
+    """The value was deleted to keep the run within its disk budget.
 
     ``every`` is the spacing of the steps that kept their values when it was deleted.
 

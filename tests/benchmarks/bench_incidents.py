@@ -1,4 +1,4 @@
-"""Measure what the flight recorder adds to a training step, and how long it takes to write its steps.
+"""Measure what the flight recorder adds to a step, and the time of a dump.
 
 Usage: `python tests/benchmarks/bench_incidents.py`. It writes the section in RESULTS.md.
 
@@ -45,7 +45,7 @@ WARM = 10
 
 
 def training(hook: Hook | None, batch: int) -> Callable[[], float]:
-    """Return a function for one step, which returns the CPU seconds of the training's thread."""
+    """Return a function for one step that returns its CPU seconds."""
     random = np.random.default_rng(0)
     weights = [random.normal(0, 0.02, (WIDTH, WIDTH)).astype("float32") for _ in range(2)]
     x = random.normal(size=(batch, WIDTH)).astype("float32")
@@ -70,7 +70,10 @@ def training(hook: Hook | None, batch: int) -> Callable[[], float]:
 
 
 def step_cost(steps: int, batch: int, root: Path) -> tuple[list[float], int]:
-    """Return the median CPU seconds of a step: bare, without a recorder, with one; and the steps that it keeps."""
+    """Return the median CPU seconds of a step: bare, without a recorder, with one.
+
+    And the steps that it keeps.
+    """
     plan = {"every": 0, "statistics": 1}
     hooks = [Hook(root / str(size), plan=plan, recorder_bytes=size) for size in (0, BOUND)]
     trainings = [training(hook, batch) for hook in (None, *hooks)]
@@ -90,7 +93,7 @@ def step_cost(steps: int, batch: int, root: Path) -> tuple[list[float], int]:
 
 
 def dump_cost(turns: int, root: Path) -> tuple[tuple[float, float], tuple[float, float], int]:
-    """Return the least CPU and wall seconds of a dump and of one `write`, and the bytes of both."""
+    """Return CPU seconds, wall seconds and bytes of a dump and of one `write`."""
     content = np.random.default_rng(0).integers(0, 255, 16 * MIB, np.uint8).view("float32")
     dumps, writes, nbytes = [], [], 0
     for turn in range(turns):

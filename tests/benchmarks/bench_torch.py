@@ -1,4 +1,4 @@
-"""Measure what the PyTorch hook adds to the training's thread, beside smdebug's hook and an earlier release.
+"""Measure the PyTorch hook beside smdebug's hook and an earlier release.
 
 Usage: `make bench-hooks`, or `make bench-hooks EARLIER=DIRECTORY`, where DIRECTORY contains the package of another release
 (its folder `smdwidgets` with the extension module). It writes the section in RESULTS.md.

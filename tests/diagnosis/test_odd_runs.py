@@ -98,7 +98,7 @@ def test_units_of_a_network_with_nan_weights_are_not_dead(tmp_path):
 
 
 def test_nan_in_a_batch_is_not_blamed_on_the_rate(tmp_path):
-    """Updates are large from the first step, but the run was well until a batch had a NaN."""
+    """Updates are large from the first step, but a batch with NaN did the harm."""
     rng = np.random.default_rng(0)
     weight = rng.normal(0, 0.1, (8, 8)).astype(np.float32)
     with Hook(tmp_path, save_config=SaveConfig(save_interval=1)) as hook:

@@ -1,4 +1,4 @@
-"""Pictures of every state of a widget, in the light and the dark theme, for review in .cache/gallery."""
+"""Pictures of every state of a widget, for review in .cache/gallery."""
 
 from __future__ import annotations
 

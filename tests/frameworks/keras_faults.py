@@ -50,7 +50,7 @@ def draw(number, rng):
 
 
 def loss_of(fault):
-    """Return the loss: cross entropy, or one that takes the logarithm of a chance that becomes 0."""
+    """Return the cross entropy, or a loss that takes the logarithm of 0."""
     if fault != "logarithm of 0":
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 

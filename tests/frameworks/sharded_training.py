@@ -101,7 +101,10 @@ def _gathered(stack, model, gradients):
 
 
 def flat_gradients(model):
-    """Gather the gradients of flat parameters, which `summon_full_params` does not offer."""
+    """Gather the gradients of flat parameters.
+
+    `summon_full_params` does not offer them.
+    """
     found = {}
     for path, flat in model.named_parameters():
         shards = [torch.empty_like(flat.grad) for _ in range(dist.get_world_size())]

@@ -1,4 +1,4 @@
-"""Copies from an accelerator, with one that is made of memory: values arrive only when somebody waits for them.
+"""Copies from an accelerator: values arrive only when they are waited for.
 
 No GPU is needed. What PyTorch does with streams is not tested here.
 """
@@ -21,7 +21,10 @@ EVERY = SaveConfig(save_interval=1)
 
 
 class Late:
-    """An accelerator whose copies are made when they are waited for, with the values that they had when they were queued."""
+    """An accelerator whose copies are made when they are waited for.
+
+    They have the values of the time when they were queued.
+    """
 
     def __init__(self):
         self.queued = self.waits = self.allocated = self.bytes = 0

@@ -1,4 +1,4 @@
-"""The default capture plan of the PyTorch hook: it shows what broke a training, and its inputs before."""
+"""The default plan of the PyTorch hook shows what broke a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep the tensors of the last steps in memory, and write them when something breaks.
+"""Keep the tensors of the last steps, and write them when something breaks.
 
 The recorder retains the copies that the hook makes anyway: a copy is released when neither the recorder nor the writer needs it
 any more. When something breaks, the steps in memory are written as ordinary steps, oldest first, then a record of the incident;
@@ -42,10 +42,16 @@ class StepFiles(Protocol):
         """Return those tensors whose values are not in the files of an open step."""
 
     def hold(self, key: StepKey) -> None:
-        """Leave a step open when it ends, so that tensors can be added. What was written becomes visible."""
+        """Leave a step open when it ends, so that tensors can be added.
+
+        What was written becomes visible.
+        """
 
     def add(self, key: StepKey, captured: Sequence[Captured]) -> bool:
-        """Write the values that are not in the files of an open step; return whether that worked."""
+        """Write the values that are not in the files of an open step.
+
+        Return whether that worked.
+        """
 
     def complete(self, key: StepKey) -> bool:
         """Complete a step that was left open; return whether that worked."""
@@ -220,7 +226,7 @@ class FlightRecorder:
             self._leave_out_kinds(step)
 
     def _located(self, step: HeldStep, cause: Cause) -> Cause:
-        """Return the cause by the first tensor of the step with a value that is not finite.
+        """Return the cause by the first tensor of the step that is not finite.
 
         Statistics may be rarer than values: then a loss shows first what began in a layer.
         """
@@ -237,7 +243,7 @@ class FlightRecorder:
         self._begin_or_extend(at, Cause(why))
 
     def dump_at_end(self, why: str, step: int) -> None:
-        """Write the steps in memory before the training ends, those that have not ended too.
+        """Write the steps in memory, also incomplete ones, before training ends.
 
         Without any step in memory there is nothing to tell that the end marker does not.
         """
@@ -337,7 +343,10 @@ class FlightRecorder:
             )
 
     def _drop(self, step: HeldStep) -> None:
-        """Give the memory of a step back, except for the last copy of the weights, and complete what was written of it."""
+        """Release the memory of a step, and complete its files.
+
+        The last copy of the weights is kept.
+        """
         kept, rest = [], step.captured
         if step is self._weights:
             kept = [one for one in rest if self._kinds[one.name] is Kind.WEIGHT]

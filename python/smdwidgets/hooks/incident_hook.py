@@ -1,4 +1,4 @@
-"""The incident layer of a hook: the flight recorder, its triggers and the rules of the script."""
+"""The incident layer of a hook: flight recorder, triggers and source rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The l2 norm of several tensors, computed from their copies on the writer's thread."""
+"""The l2 norm of several tensors, computed on the writer's thread."""
 
 from __future__ import annotations
 

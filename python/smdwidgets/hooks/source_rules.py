@@ -159,7 +159,10 @@ class SourceRules:
         return len(self._rules)
 
     def judge(self, key: StepKey, statistics: StepColumns) -> list[Cause]:
-        """Evaluate every rule, run the actions of those that fire, and return why steps are to be written."""
+        """Evaluate every rule, run the actions of those that fire.
+
+        Return why steps are to be written.
+        """
         causes: list[Cause] = []
         for rule in list(self._rules):
             name = _name(rule)

@@ -1,7 +1,7 @@
 """Copies from an accelerator for which the training's thread does not wait.
 
 A copy goes into page-locked memory and is queued on the stream of the training. Whatever the training queues afterwards, such as
-a change of the tensor, runs after it; on a stream of its own it would have to be waited for before the next operation. An event
+a change of the tensor, runs after it; on a separate stream it would have to be waited for before the next operation. An event
 behind the copy tells the writer's thread when the values are there.
 """
 
@@ -29,13 +29,19 @@ class Accelerator(Protocol):
         """Whether a tensor is on a device of this kind."""
 
     def is_capturing(self) -> bool:
-        """Whether operations are recorded to be run later, so that a copy would be made again and again."""
+        """Whether operations are recorded to be run later.
+
+        A copy would then be made again and again.
+        """
 
     def host_memory(self, size: int) -> NDArray[np.uint8]:
         """Allocate page-locked memory."""
 
     def copy(self, tensor: torch.Tensor, room: torch.Tensor) -> Callable[[], None]:
-        """Queue a copy to page-locked memory; return a function that waits until it is made."""
+        """Queue a copy to page-locked memory.
+
+        Return a function that waits until it is made.
+        """
 
 
 class Cuda:
@@ -55,7 +61,10 @@ class Cuda:
         return memory
 
     def copy(self, tensor: torch.Tensor, room: torch.Tensor) -> Callable[[], None]:
-        """Queue a copy on the current stream; return a function that waits until it is made."""
+        """Queue a copy on the current stream.
+
+        Return a function that waits until it is made.
+        """
         room.copy_(tensor, non_blocking=True)
         copied = torch.cuda.Event(blocking=True)
         copied.record(torch.cuda.current_stream(tensor.device))
@@ -64,7 +73,10 @@ class Cuda:
 
 
 class DeviceCopies:
-    """Copies tensors from an accelerator; after the first failure, by copies that are waited for."""
+    """Copies tensors from an accelerator.
+
+    After the first failure, by copies that are waited for.
+    """
 
     def __init__(self, accelerator: Accelerator | None = None) -> None:
         self._accelerator: Accelerator = Cuda() if accelerator is None else accelerator
@@ -91,7 +103,10 @@ class DeviceCopies:
             return np.empty(size, np.uint8)
 
     def copy(self, tensor: torch.Tensor, room: torch.Tensor) -> Callable[[], None] | None:
-        """Copy a tensor; return a function that waits for it, or None if that has been done."""
+        """Copy a tensor.
+
+        Return a function that waits for it, or None if that has been done.
+        """
         if self._works:
             try:
                 return self._accelerator.copy(tensor, room)

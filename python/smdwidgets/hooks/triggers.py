@@ -106,7 +106,10 @@ class Triggers:
         self._skipped_in_a_row = 0
 
     def judge(self, key: StepKey, table: StepColumns) -> list[Cause]:
-        """Return what begins to go wrong at a step; the first non-finite tensor in forward order comes first."""
+        """Return what begins to go wrong at a step.
+
+        The first non-finite tensor in forward order comes first.
+        """
         layout = self._layout(table.names)
         causes = self._skipped(key, table, layout)
         if not self._skipped_in_a_row:  # the scaled loss and outputs of a skipped update may overflow

@@ -132,7 +132,7 @@ class Run(ABC):
         """
 
     def deleted(self, step: int) -> int | None:
-        """Return the spacing of steps with values when those of this step were deleted, or None if they were not."""
+        """Return the spacing of steps with values; None if this step was not deleted."""
         return None
 
     @abstractmethod

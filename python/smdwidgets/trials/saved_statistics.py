@@ -13,7 +13,9 @@ SAVED: Final = ("min", "max", "mean", "std", "l1", "l2")
 
 
 def from_saved_reductions(reduced: dict[str, Any]) -> Table:
-    """Return a table of statistics from saved reductions. Counts are -1, and missing numbers NaN.
+    """Return a table of statistics from saved reductions.
+
+    Counts are -1, and missing numbers NaN.
 
     >>> row = dict(name=["w"], step=[0], mode=[1], mode_step=[0], worker=["worker_0"]) | dict.fromkeys(SAVED, [-2.0])
     >>> table = from_saved_reductions({key: np.array(column) for key, column in row.items()} | {"error": []})

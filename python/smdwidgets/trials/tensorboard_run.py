@@ -105,7 +105,7 @@ class TensorBoardRun(Run):
         return self._begun(keys)
 
     def _begun(self, keys: Iterable[str]) -> float | None:
-        """Return when the first of these event files was written last, or None without a file."""
+        """Return when the first of these files was last written; None without one."""
         ages = [self.storage.age(key) for key in keys if is_event_file(key)]
         known = [age for age in ages if age is not None]
         return time.time() - max(known) if known and any(read for _, read, _ in self.log.files()) else None

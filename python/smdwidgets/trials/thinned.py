@@ -1,4 +1,4 @@
-"""The steps whose values a hook has deleted, to stay within the disk budget of its capture plan."""
+"""The steps whose values a hook deleted to stay within its disk budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ThinnedSteps:
         self._read: dict[Path, int] = {}
 
     def every(self, step: int) -> int | None:
-        """Return the spacing of steps with values when a step was thinned, or None if it was not."""
+        """Return the spacing of steps with values; None if a step was not thinned."""
         for path in self._folder.glob(f"*/{_FILE}"):
             with suppress(OSError):
                 self._follow(path)

@@ -622,7 +622,7 @@ class Tensor:
             raise self._deleted(step_num, mode) or error from None
 
     def _deleted(self, step_num: int, mode: ModeKeys, step: int | None = None) -> StepDeleted | None:
-        """Return the error for a step whose values were deleted to stay within a disk budget, or None."""
+        """Return the error for a step whose values were deleted, or None."""
         if step is None:
             step = step_num if mode == ModeKeys.GLOBAL else self.trial._global_step(mode, step_num)
         every = None if step is None else self.trial._run.deleted(step)

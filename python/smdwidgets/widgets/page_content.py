@@ -100,7 +100,10 @@ def _views(widget: RunView) -> list[_View]:
 
 
 def _in_order(widget: RunView, diagnosis: Diagnosis | None) -> tuple[list[str], list[str]]:
-    """Return the tensors that findings name and those in view, and the others, scalars first."""
+    """Return the tensors that findings name or that are in view, and the others.
+
+    Scalars come first.
+    """
     named = [name for finding in diagnosis.findings for name in finding.series] if diagnosis is not None else []
     named += widget._rule_controller.blamed()
     first = list(dict.fromkeys(name for name in [*named, widget.tensor] if _exists(widget, name)))
@@ -188,7 +191,7 @@ def _pictures(
 
 
 class _BinsByName:
-    """Histogram bins shared by all runs and workers in the page, so that they are comparable."""
+    """Histogram bins shared by all runs and workers, for comparison."""
 
     def __init__(self, widget: RunView) -> None:
         self._widget = widget
@@ -225,7 +228,10 @@ class _Pictures:
         return len(self._plan) + self._frame_size * min(steps, len(self._steps))
 
     def packets(self, room: int) -> list[bytes]:
-        """Return the plan and the frames in ``room`` bytes; the last step always has a frame."""
+        """Return the plan and the frames in ``room`` bytes.
+
+        The last step always has a frame.
+        """
         every = max(1, -(-self.size_of(len(self._steps)) // max(1, room)))
         while True:
             made = [self._plan, *self._frames({*self._steps[::-1][::every], *self._keep})]

@@ -1,4 +1,4 @@
-"""The still of a widget: a second output that a notebook without the kernel shows in place of the widget.
+"""The still of a widget, which a notebook without the kernel shows.
 
 JupyterLab cannot show a widget whose kernel is gone, and takes no other form of the same output. A widget in a notebook
 therefore has two outputs. Style rules in the still hide it beside a live widget, and hide the error beside a still.

@@ -1,4 +1,4 @@
-"""Every request, answer and packet of the protocol occurs in a recorded conversation."""
+"""Every part of the protocol occurs in a recorded conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record a conversation about everything except rules, over a run that grows, is damaged and is replaced.
+"""Record a conversation over a run that grows, is damaged and is replaced.
 
 Each exchange contains what the page must then show, computed by NumPy from the values that were written.
 """
