@@ -181,7 +181,9 @@ class Hook(IncidentHook):
         capture.open(disk, log.plan)
         statistics = None
         if capture.plan.statistics:
-            statistics = StatisticsRecorder(root, worker, self._write_queue.staging, disk.wrote_statistics)
+            statistics = StatisticsRecorder(
+                root, worker, self._write_queue.staging, self._is_parameter, disk.wrote_statistics
+            )
         return PlannedSteps(
             capture, Thinning(root, worker, log.thinned), self._write_queue.hold_bytes, self.out_dir
         ), statistics

@@ -12,7 +12,7 @@ from smdwidgets.hooks.guarded_hook import guarded
 from smdwidgets.hooks.incident_log import IncidentLog
 from smdwidgets.hooks.source_rules import SourceRule, SourceRules
 from smdwidgets.hooks.step_hook import StepHook
-from smdwidgets.hooks.tensor_kinds import Kinds
+from smdwidgets.hooks.tensor_kinds import Kind, Kinds
 from smdwidgets.run_end import RunEnd
 
 __all__ = ["IncidentHook"]
@@ -37,6 +37,7 @@ class IncidentHook(StepHook):
         self._recorder_bytes = recorder_bytes
         self._rules = SourceRules(rules, str(self.run_dir.path), self._report_failure)
         self._flight_recorder: FlightRecorder | None = None
+        self._tensor_kinds = Kinds(self._is_member)
 
     def _start_recorder(self) -> None:
         """Record the steps in memory from now on. The directory is open."""
@@ -57,7 +58,7 @@ class IncidentHook(StepHook):
         self._flight_recorder = FlightRecorder(
             self._recorder_bytes,
             queue.staging,
-            Kinds(self._is_member),
+            self._tensor_kinds,
             files,
             log,
             [self._rules.judge],
@@ -67,6 +68,10 @@ class IncidentHook(StepHook):
             files.flush_statistics,
         )
         queue.observe(self._flight_recorder)
+
+    def _is_parameter(self, name: str) -> bool:
+        """Whether a tensor is a weight or a bias."""
+        return self._tensor_kinds[name] is Kind.WEIGHT
 
     def _is_member(self, collection: str, name: str) -> bool:
         """Whether a tensor belongs to a collection."""

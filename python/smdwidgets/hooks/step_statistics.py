@@ -18,9 +18,6 @@ from smdwidgets.hooks.captured import Captured, StepKey, StepStatistics
 
 __all__ = ["StatisticsRecorder"]
 
-#: The kind of tensors whose change since the previous step is computed.
-_CHANGING = "weights"
-
 
 class StatisticsRecorder:
     """Appends statistics, and keeps the parameters of the step before to compare them.
@@ -29,12 +26,19 @@ class StatisticsRecorder:
         root: directory of the run.
         worker: name of the worker.
         staging: owns the memory of the copies.
+        is_parameter: whether the change of a tensor since the previous step is computed, by its name.
         wrote: called with the number of bytes that were appended.
     """
 
     def __init__(
-        self, root: Path, worker: str, staging: Staging, wrote: Callable[[int], None] = lambda nbytes: None
+        self,
+        root: Path,
+        worker: str,
+        staging: Staging,
+        is_parameter: Callable[[str], bool],
+        wrote: Callable[[int], None] = lambda nbytes: None,
     ) -> None:
+        self._is_parameter = is_parameter
         self._root, self._worker = root, worker
         self._staging = staging
         self._wrote = wrote
@@ -109,12 +113,12 @@ class StatisticsRecorder:
     def _before(self, step: int, one: Captured, copy: TensorCopy) -> NDArray[Any] | None:
         """Return a parameter as it was one step before, or None."""
         earlier, before = self._previous.get(one.name, (None, None))
-        if one.spec.kind != _CHANGING or before is None or earlier != step - 1:
+        if before is None or earlier != step - 1:
             return None
         return before.array if (before.dtype, before.shape) == (copy.dtype, copy.shape) else None
 
     def _remember(self, step: int, one: Captured, copy: TensorCopy) -> None:
-        if one.spec.kind == _CHANGING and copy.slab is not None:
+        if copy.slab is not None and self._is_parameter(one.name):
             self._staging.retain(copy.slab)
             _, before = self._previous.get(one.name, (0, None))
             self._previous[one.name] = step, copy

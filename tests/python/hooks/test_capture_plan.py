@@ -251,17 +251,17 @@ def test_no_statistics(run):
 def test_change_of_weights_is_that_since_the_step_before(run):
     from smdwidgets import _core
 
-    class Weights(Hook):
-        kinds = {"weights": "weights"}
-
-    with Weights(run) as hook:
-        hook.get_collection("weights").include("w")
-        train(hook, 4, size=16)
+    with Hook(run) as hook:
+        for step in range(4):
+            hook.save_tensor("w", np.full(16, step, np.float32), "weights")
+            hook.save_tensor("x", np.full(16, step, np.float32), "inputs")
+            hook.step()
     reader, files = _core.StatisticsReader(), _core.Files(str(run))
     reader.refresh(files, [path.relative_to(run).as_posix() for path in run.glob("statistics/*/*")])
     rows = reader.read(files, ["w"])
     assert np.isnan(rows["update"][0])
     assert rows["update"][1:].tolist() == [4.0] * 3
+    assert np.isnan(reader.read(files, ["x"])["update"]).all()
 
 
 # ------------------------------------------------------------------------------------------------------------------ faults
