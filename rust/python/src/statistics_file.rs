@@ -43,6 +43,7 @@ impl StatisticsWriter {
 #[pymethods]
 impl StatisticsWriter {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     #[pyo3(signature = (root, worker = "worker_0", *, steps = 64, size = 256 << 10, seconds = 2.0, segment = 64 << 20,
                         fsync = false))]
     fn new(
@@ -84,6 +85,7 @@ impl StatisticsWriter {
         })
     }
 
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     #[pyo3(signature = (step, tensors, columns, mode = 4, mode_step = None, flags = None))]
     fn append(
         &self,

@@ -89,7 +89,7 @@ fn rows_survive_encoding() {
 #[test]
 fn schema_is_recognized() {
     let schema = schema();
-    assert!(is_schema(&schema) && schema.len() % 8 == 0);
+    assert!(is_schema(&schema) && schema.len().is_multiple_of(8));
     for end in 0..schema.len() {
         assert!(!is_schema(&schema[..end]) || end > schema.len() - 8);
     }

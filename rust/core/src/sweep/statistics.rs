@@ -194,7 +194,7 @@ impl Sweep<'_> {
             let same = previous.filter(|previous| (previous.dtype, &previous.shape) == (dtype, &shape));
             let content = match data {
                 Data::Strings(_) => return Ok(None),
-                Data::Raw(raw) if raw.is_empty() => Content::InRecord(0..0),
+                Data::Raw([]) => Content::InRecord(0..0),
                 Data::Raw(raw) => {
                     let start = raw.as_ptr().addr() - record.as_ptr().addr();
                     Content::InRecord(start..start + raw.len())
