@@ -200,6 +200,9 @@ def soak(root: Path, seconds: float, beginning: int) -> dict[str, Any]:
         writer.stdin.close()
         written = int(writer.stdout.readline())
     runner.wait(timeout=300)
+    deadline = time.monotonic() + 300
+    while not explorer._diagnosis.is_current and time.monotonic() < deadline:
+        time.sleep(0.1)
     seen = trial.steps()
     rules = {evaluation.name: evaluation.status.name for evaluation in runner}
     judged = min(evaluation.snapshot().done for evaluation in runner)

@@ -77,6 +77,12 @@ class LiveDiagnosis:
         run.next_update = now + PAUSE
         return run.seen != _state(run.trial)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether all that the runs consist of was read."""
+        with self._lock:
+            return not self._updating and all(run.seen == _state(run.trial) for run in self._runs)
+
     def close(self) -> None:
         """Stop the update that is running, and start no more."""
         self._closed = True

@@ -73,6 +73,7 @@ def test_finding_is_sent_once(run):
         "scalar/train/loss",
     )
     assert live.of(0).findings[0].kind == "not_finite"
+    assert live.is_current
     time.sleep(0.05)
     live.check()
     assert live.updates() == []
