@@ -5,6 +5,7 @@ would exceed the share, the spacing doubles, and saved steps that are not multip
 of each mode and the last ones are kept. Spacings are powers of two times the first one, so the steps of workers with
 different spacings nest.
 
+>>> from smdwidgets.modes import ModeKeys
 >>> spacing = Spacing(share=5000)
 >>> kept = []
 >>> for step in range(40):
