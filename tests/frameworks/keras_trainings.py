@@ -105,8 +105,10 @@ def test_by_default_weights_gradients_and_layers_at_every_step(run):
         net.fit(x, y, batch_size=8, callbacks=[hook], verbose=0)
     wanted = {"loss", "batch_loss", "mae", "hidden/weights/kernel", "gradients/hidden/biasGrad", "last/inputs"}
     steps = {}
-    for step, name in ((int(key.split("|", 2)[1]), key.split("|", 2)[2]) for key in reading.by_us(run) if "|" in key):
-        steps.setdefault(name, set()).add(step)
+    for key in reading.by_us(run):
+        if "|" in key:
+            step, _, name = key.split("|", 2)
+            steps.setdefault(name, set()).add(int(step))
     assert wanted <= set(steps)
     assert {len(steps[name]) for name in wanted} == {len(steps["loss"])}
     assert (run / "statistics/worker_0/000000.arrows").stat().st_size
