@@ -29,6 +29,7 @@ const theme: Theme = {
   accent: "#06c",
   error: "#c00",
   warn: "#a60",
+  incident: "#62c",
   font: "sans-serif",
   mono: "monospace",
 };
@@ -296,7 +297,7 @@ describe("lines", () => {
 });
 
 describe("timelines", () => {
-  test("a track of 100,000 steps draws at most one tick per pixel, and every firing", () => {
+  test("a track of 100,000 steps draws at most one tick per pixel, and every firing and incident", () => {
     const labels = Float64Array.from({ length: 100_000 }, (_, i) => i);
     const p = pen();
     drawTrack(p, size, theme, {
@@ -304,11 +305,14 @@ describe("timelines", () => {
       modes: new Uint8Array(100_000).fill(1),
       state: new Uint8Array(100_000).fill(2),
       fired: [5, 50_000],
+      incidents: [50_000, 50_001, 99_999],
       compare: 3,
       hover: 7,
     });
     expect(p.toString().match(/<path/g)?.length).toBeLessThan(420);
     expect(p.toString().match(new RegExp(`fill="${theme.error}"`, "g"))).toHaveLength(2);
+    // Two are in one column.
+    expect(p.toString().match(new RegExp(`fill="${theme.incident}"`, "g"))).toHaveLength(2);
     expect(trackScale([7], 400)(7)).toBeCloseTo(200, 0);
   });
   test("the most severe outcome of a column is drawn", () => {

@@ -215,6 +215,20 @@ test("a run that was started again replaces what was loaded of the earlier one",
   expect(store.restarts).toBe(1);
 });
 
+test("incidents stay until a packet replaces them or the run is started again", () => {
+  const store = new Store();
+  const texts = () => store.runs.get(0)?.incidents.map((incident) => incident.text);
+  const one = { step: 10, text: "Incident at step 10: NaN in 'w'" };
+  store.addPackets([stepsPacket(-10, 20, { append: false })]);
+  expect(texts()).toEqual([]);
+  store.addPackets([stepsPacket(20, 20, { incidents: [one] }), stepsPacket(20, 30)]);
+  expect(texts()).toEqual([one.text]);
+  store.addPackets([stepsPacket(30, 30, { incidents: [one, { step: 30, text: "Incident at step 30: SIGUSR1" }] })]);
+  expect(texts()).toEqual([one.text, "Incident at step 30: SIGUSR1"]);
+  store.addPackets([stepsPacket(-10, 20, { append: false, restarted_at: 1.7e9 })]);
+  expect(texts()).toEqual([]);
+});
+
 test("fired steps are those of one run, also if another run has as many changes", () => {
   const store = new Store();
   const other = { info: { id: "1/Overfit", run: 1 }, outcomes: { 100: 1, 200: 2 } };

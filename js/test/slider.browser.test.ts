@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from "vitest";
-import { $, button, frame, key, type MountedWidget, open, pointer, until } from "./helpers";
+import { $, button, frame, key, type MountedWidget, open, pixel, pointer, until } from "./helpers";
 import { stepsPacket } from "./packets";
 
 let shown: MountedWidget | undefined;
@@ -163,4 +163,44 @@ test("an empty run disables playback", async () => {
   await frame();
   expect($(shown.el, "[role=slider]").getAttribute("aria-valuetext")).toBe("no steps saved");
   expect(button(shown.el, "Play").disabled).toBe(true);
+});
+
+test("incidents are marked, named in a tooltip and to screen readers, live and per mode", async () => {
+  const { el, track, session } = await slider({ step: 600, follow: false });
+  const text = "Incident at step 700: NaN in 'gradient/fc1.weight'; whole tensors of steps 680, 690, 700, 710";
+  const list = $(el, "[aria-label=Incidents]");
+  const listed = () => [...list.querySelectorAll("li")].map((each) => each.textContent);
+  await until(() => listed().length === 1);
+  expect(listed()[0]).toContain(text);
+  const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-track canvas");
+  await until(() => canvas.width > 100);
+  const at = (step: number) => 10 + (step / 1200) * (canvas.clientWidth - 20);
+  const violet = (step: number) => pixel(canvas, at(step), 24).slice(0, 3).join() === "111,47,208";
+  await until(() => violet(700));
+  pointer(canvas, "pointermove", at(700) + 5, 27);
+  expect(track.title).toContain(text);
+  pointer(canvas, "pointermove", at(500), 27);
+  expect(track.title).toBe("");
+  session.state.set({ step: 700 });
+  await until(() => track.getAttribute("aria-valuetext")?.includes(`71 of 121 saved. ${text}`));
+  // A new one appears. Between saved steps it has a mark on the axis of all modes.
+  const incidents = [
+    ...(session.store.runs.get(0)?.incidents ?? []),
+    { step: 905, text: "Incident at step 905: SIGUSR1" },
+  ];
+  session.store.addPackets([stepsPacket(1200, 1200, { incidents })]);
+  await until(() => violet(905));
+  expect(listed()).toHaveLength(2);
+  session.state.set({ mode: "EVAL" });
+  await until(() => listed().length === 0);
+  expect(list.hidden).toBe(true);
+  session.state.set({ mode: "" });
+  await until(() => listed().length === 2);
+  // Other news keep them; another run in the same place drops them.
+  session.store.addPackets([stepsPacket(1190, 1210)]);
+  await until(() => track.getAttribute("aria-valuemax") === "1210");
+  expect(listed()).toHaveLength(2);
+  session.store.addPackets([stepsPacket(-10, 1200, { append: false, restarted_at: 1.7e9 })]);
+  await until(() => listed().length === 0);
+  await until(() => !violet(700));
 });

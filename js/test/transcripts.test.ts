@@ -31,6 +31,7 @@ interface ViewExchange extends Exchange {
   expected?: {
     steps?: Record<string, number>;
     status?: Record<string, string>;
+    incidents?: string[];
     tensor?: string;
     form?: string;
     maxima?: Record<string, number | null>;
@@ -115,6 +116,8 @@ test("the page shows the run as NumPy computes it, after every message", async (
       expect(store.runs.get(Number(run))?.steps.length).toBe(count);
     for (const [run, text] of Object.entries(expected.status ?? {}))
       expect(store.runs.get(Number(run))?.head.status).toBe(text);
+    if (expected.incidents)
+      expect(store.runs.get(0)?.incidents.map((incident) => incident.text)).toEqual(expected.incidents);
     const held = store.findFrames(0, expected.tensor ?? "w", "");
     if (expected.form) expect(held?.plan?.form).toBe(expected.form);
     for (const [step, max] of Object.entries(expected.maxima ?? {})) {

@@ -132,13 +132,22 @@ class Incident:
         )
 
     def __str__(self) -> str:
-        more = f" (and {len(self.why) - 1} more)" if len(self.why) > 1 else ""
-        text = f"step {self.step:,}: {self.why[0]}{more}"
+        text = f"step {self.step:,}: {self.cause}"
         if self.steps:
-            text += f"; saved {_ranges(self.steps)}"
+            text += f"; saved {self.saved}"
         if self.missed:
             text += f"; {self.missed} steps are not whole"
         return text + (f"; {listed(self.workers)}" if len(self.workers) > 1 else "")
+
+    @property
+    def cause(self) -> str:
+        """The first reason, and the number of others."""
+        return self.why[0] + (f" (and {len(self.why) - 1} more)" if len(self.why) > 1 else "")
+
+    @property
+    def saved(self) -> str:
+        """The saved steps as ranges, such as ``steps 330 to 345``; empty if there are none."""
+        return _ranges(self.steps) if self.steps else ""
 
     def __repr__(self) -> str:
         return f"<Incident {self}>"

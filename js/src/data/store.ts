@@ -5,6 +5,7 @@ import {
   type CatalogHead,
   type DiagnosisHead,
   type Finding,
+  type IncidentInfo,
   MODES,
   type ModeName,
   type PageHead,
@@ -25,6 +26,8 @@ export interface Run {
   steps: Float64Array;
   modes: Uint8Array;
   modeSteps: Float64Array;
+  /** by step */
+  incidents: readonly IncidentInfo[];
   version: number;
   /** increases when tensor names are added or replaced */
   namesVersion: number;
@@ -269,6 +272,7 @@ export class Store {
       steps,
       modes: Uint8Array.from(steps, (step) => rows.get(step)?.[0] ?? 4),
       modeSteps: Float64Array.from(steps, (step) => rows.get(step)?.[1] ?? step),
+      incidents: head.incidents ?? before?.incidents ?? [],
       version: (this.runs.get(head.run)?.version ?? 0) + 1,
       namesVersion: (this.runs.get(head.run)?.namesVersion ?? 0) + (head.tensors.length > 0 || !head.append ? 1 : 0),
     });

@@ -12,6 +12,7 @@ export interface Theme {
   accent: string;
   error: string;
   warn: string;
+  incident: string;
   font: string;
   mono: string;
 }
@@ -101,6 +102,7 @@ export class ThemeWatch {
       accent: of("accent"),
       error: of("error"),
       warn: of("warn"),
+      incident: of("incident"),
       font: of("font") || "sans-serif",
       mono: of("mono") || "monospace",
     };

@@ -14,6 +14,8 @@ interface TrackPicture {
   state: Uint8Array;
   /** axis positions where a rule fired */
   fired: ArrayLike<number>;
+  /** axis positions of incidents */
+  incidents: ArrayLike<number>;
   compare: number | undefined;
   hover: number | undefined;
 }
@@ -32,6 +34,8 @@ export function trackScale(labels: ArrayLike<number>, width: number): Scale {
 
 /** Vertical positions, from the top. */
 const TRACK = { fired: 2, ticks: 13, tickHeight: 9, line: 27, labels: 33 } as const;
+/** Half the width of an incident's mark: wider than the thumb, so that its tips are visible beside it. */
+export const INCIDENT = 7;
 
 export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPicture): void {
   const x = trackScale(picture.labels, size.width);
@@ -68,6 +72,16 @@ export function drawTrack(pen: Pen, size: Size, theme: Theme, picture: TrackPict
     if (fired.has(px)) continue;
     fired.add(px);
     pen.path([px - 4, TRACK.fired, px + 4, TRACK.fired, px, TRACK.fired + 7], { fill: theme.error }, true);
+  }
+  const marked = new Set<number>();
+  for (let i = 0; i < picture.incidents.length; i++) {
+    const px = Math.round(x(picture.incidents[i] as number));
+    if (marked.has(px)) continue;
+    marked.add(px);
+    const y = TRACK.line + 0.5;
+    const diamond = (r: number) => [px - r, y, px, y - r, px + r, y, px, y + r];
+    pen.path(diamond(INCIDENT + 1.5), { fill: theme.surface }, true);
+    pen.path(diamond(INCIDENT), { fill: theme.incident }, true);
   }
   let free = 0;
   const last = picture.labels.length ? (picture.labels[n - 1] as number) : 0;

@@ -188,6 +188,13 @@ export interface DiagnosisFinding {
   advice: string;
 }
 
+/** A moment at which something broke, as the flight recorder of a hook recorded it. */
+export interface IncidentInfo {
+  step: number;
+  /** one sentence: the step, the cause, the steps that were saved */
+  text: string;
+}
+
 export interface HistogramInfo {
   scale: HistogramScale;
   edges: HistogramEdges;
@@ -430,6 +437,8 @@ export interface CatalogHead {
   /** number of the run's colour, the same in all widgets */
   colour: number;
   append: boolean;
+  /** the latest 200 by step, which replace those sent before; absent if unchanged */
+  incidents?: IncidentInfo[];
   /** names */
   tensors: string[];
   /** indices into all names sent */

@@ -1,8 +1,8 @@
-/** The step slider: ticks at saved steps, marks where rules fired, playback, follow, step input. */
+/** The step slider: ticks at saved steps, marks of rule firings and incidents, playback, follow, step input. */
 
 import { nearestIndex } from "../data/frames";
 import type { Axis } from "../data/store";
-import { drawTrack, trackScale } from "../draw/timeline";
+import { drawTrack, INCIDENT, trackScale } from "../draw/timeline";
 import {
   h,
   ICONS,
@@ -17,7 +17,7 @@ import {
   textButton,
 } from "../lib/dom";
 import { count, plural } from "../lib/format";
-import { MODES, type ModeName } from "../protocol/types";
+import { type IncidentInfo, MODES, type ModeName } from "../protocol/types";
 import { resolveStep, type Scene } from "../session/session";
 import { Figure } from "./figure";
 import type { Context, Part } from "./part";
@@ -45,6 +45,10 @@ export class StepSlider implements Part {
   #stateKey = "";
   #firedSteps: Float64Array = new Float64Array(0);
   #firedKey = "";
+  /** incidents of the axis, with their positions on it */
+  #incidents: readonly { at: number; incident: IncidentInfo }[] = [];
+  readonly #incidentList = h("ul", { class: "smdw-sr", "aria-label": "Incidents" });
+  #incidentsKey = "";
   /** latest step when following stopped */
   #lastSeenStep = Number.NaN;
   #playing = false;
@@ -87,6 +91,7 @@ export class StepSlider implements Part {
       { class: "smdw-slider", role: "group", "aria-label": "Step slider" },
       h("div", { class: "smdw-slider-left" }, this.#play),
       this.#track,
+      this.#incidentList,
       h(
         "div",
         { class: "smdw-slider-right" },
@@ -117,6 +122,7 @@ export class StepSlider implements Part {
             this.#hover = next;
             context.redraw();
           }
+          setAttributes(this.#track, { title: (at && this.#incidentsAt(at.x)) || undefined });
         },
         down: (at) => {
           at.event.preventDefault();
@@ -182,6 +188,7 @@ export class StepSlider implements Part {
     this.#newSteps.classList.toggle("smdw-vacant", traits.follow || fresh === 0);
     setText(this.#newSteps, fresh ? plural(fresh, "new step") : "");
     setAttributes(this.#play, { disabled: axis.steps.length < 2 });
+    this.#updateIncidents(scene);
     this.#aria(i, label, mode, where?.modeStep);
     this.#draw(scene, label);
   }
@@ -206,14 +213,42 @@ export class StepSlider implements Part {
     const axis = this.#axis as Axis;
     const n = axis.labels.length;
     const named = mode && mode !== 4 ? `, ${MODES[mode]} step ${modeStep}` : "";
+    const incidents = this.#incidents.filter(({ at }) => at === label).map(({ incident }) => `. ${incident.text}`);
     setAttributes(this.#track, {
       "aria-valuemin": n ? (axis.labels[0] as number) : 0,
       "aria-valuemax": n ? (axis.labels[n - 1] as number) : 0,
       "aria-valuenow": i < 0 ? 0 : label,
       "aria-valuetext":
-        i < 0 ? "no steps saved" : `step ${label} of ${axis.labels[n - 1]}${named}, ${i + 1} of ${n} saved`,
+        i < 0
+          ? "no steps saved"
+          : `step ${label} of ${axis.labels[n - 1]}${named}, ${i + 1} of ${n} saved${incidents.join("")}`,
       "aria-disabled": n ? undefined : "true",
     });
+  }
+
+  /** Places the run's incidents on the axis. Those at steps that were not saved have no mode, so only all modes have them. */
+  #updateIncidents({ run, axis, traits }: Scene) {
+    const key = `${traits.run}/${traits.mode}/${run?.version}/${this.context.session.store.restarts}`;
+    if (key === this.#incidentsKey) return;
+    this.#incidentsKey = key;
+    const [first, last] = [axis.steps[0], axis.steps.at(-1)];
+    this.#incidents = (run?.incidents ?? []).flatMap((incident) => {
+      if (first === undefined || last === undefined) return [];
+      const i = nearestIndex(axis.steps, incident.step);
+      if (axis.steps[i] === incident.step) return [{ at: axis.labels[i] as number, incident }];
+      return traits.mode === "" ? [{ at: Math.max(first, Math.min(last, incident.step)), incident }] : [];
+    });
+    this.#incidentList.replaceChildren(...this.#incidents.map(({ incident }) => h("li", {}, incident.text)));
+    setVisible(this.#incidentList, this.#incidents.length > 0);
+  }
+
+  /** The texts of the incidents whose marks are at a position of the pointer. */
+  #incidentsAt(x: number): string {
+    const axis = this.#axis;
+    if (!axis) return "";
+    const scale = trackScale(axis.labels, this.#figure.size.width);
+    const near = this.#incidents.filter(({ at }) => Math.abs(scale(at) - x) <= INCIDENT);
+    return near.map(({ incident }) => incident.text).join("\n");
   }
 
   #draw(scene: Scene, label: number) {
@@ -239,7 +274,7 @@ export class StepSlider implements Part {
     }
     const compare = traits.compare.step;
     // The canvas does not depend on the thumb, so a drag only moves one element.
-    const key = [stateKey, fired.key, width, this.#hover, compare, JSON.stringify(theme)].join("|");
+    const key = [stateKey, fired.key, this.#incidentsKey, width, this.#hover, compare, JSON.stringify(theme)].join("|");
     if (key === this.#drawn) return;
     this.#drawn = key;
     const toLabel = (step: number) => {
@@ -251,6 +286,7 @@ export class StepSlider implements Part {
       modes: axis.modes,
       state: this.#state,
       fired: this.#firedSteps.map(toLabel).filter((x) => !Number.isNaN(x)),
+      incidents: this.#incidents.map(({ at }) => at),
       compare: compare === undefined || Number.isNaN(toLabel(compare)) ? undefined : toLabel(compare),
       hover: this.#hover,
     };

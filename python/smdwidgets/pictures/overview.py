@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from smdwidgets._text import natural
+from smdwidgets._text import natural, visible
 from smdwidgets.exceptions import SMDebugError
+from smdwidgets.incident import Incident
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.run_colours import run_colours
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.trial import Trial
+
+logger = logging.getLogger("smdwidgets.widgets")
 
 SHOWN_NAME = 2000
 """Names sent to the browser have at most this length; a name can be as long as a megabyte."""
@@ -24,6 +28,9 @@ _STEPS_A_PACKET = 20_000
 #: Seconds without a write after which a log is shown as stalled.
 STALLED_AFTER = 60.0
 _NAME_BYTES_A_PACKET = 500_000
+#: Latest incidents that are sent, and the length of the text of each.
+_SHOWN_INCIDENTS = 200
+_INCIDENT_TEXT = 500
 
 
 def shown_name(name: str) -> str:
@@ -52,11 +59,13 @@ class SentState:
     names: list[str] = field(default_factory=list)
     workers: list[str] = field(default_factory=list)
     status: tuple[str, str] = ("", "")
+    incidents: list[dict[str, Any]] = field(default_factory=list)
     restarts: int = 0
 
     def start_over(self, restarts: int) -> None:
         """Forget what was sent of an earlier run in the same place."""
         self.steps, self.names, self.workers, self.status = array("q"), [], [], ("", "")
+        self.incidents = []
         self.restarts = restarts
 
     def unsent_steps(self, steps: list[int]) -> list[int]:
@@ -104,6 +113,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
     with no_refresh(trial):
         if sent.restarts != trial.restarts:
             sent.start_over(trial.restarts)
+        incidents = _incidents(trial, sent.incidents)  # first, because a new one adds steps
         steps = trial.steps(show_incomplete_steps=True)
         if steps and steps[-1] > LARGEST_STEP:
             beyond = sum(step > LARGEST_STEP for step in steps)
@@ -118,7 +128,8 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
         new_steps = sent.unsent_steps(steps)
         known = set(sent.names)
         new_names = sorted((name for name in names if name not in known), key=natural)
-        if not first and not new_steps and not new_names and sent.status == (status, message):
+        unchanged = sent.status == (status, message) and sent.incidents == incidents
+        if not first and not new_steps and not new_names and unchanged:
             return []
         modes = [(trial.mode_modestep(step), step) for step in new_steps]
         head: dict[str, Any] = {
@@ -152,6 +163,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
                 {
                     **head,
                     "append": not (first and i == 0),
+                    **({"incidents": incidents} if i == 0 and incidents != sent.incidents else {}),
                     "tensors": [shown_name(name) for name in named],
                     "collections": {collection: indices for collection, indices in mine.items() if indices},
                 },
@@ -167,6 +179,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
     sent.mark_sent(new_steps)
     sent.names += new_names
     sent.status = (status, message)
+    sent.incidents = incidents
     return packets
 
 
@@ -194,6 +207,36 @@ def status_packets(trial: Trial, sent: SentState, status: str, message: str) -> 
         "collections": {},
     }
     return [pack(head)]
+
+
+def _incidents(trial: Trial, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the latest incidents of a run, or those already known if the records cannot be read."""
+    try:
+        found = trial.incidents()
+    except Exception:  # a widget without marks is better than none
+        logger.debug("cannot read the incidents of %s", trial.path, exc_info=True)
+        return known
+    return [
+        {"step": one.step, "text": visible(_incident_text(one), _INCIDENT_TEXT)}
+        for one in found[-_SHOWN_INCIDENTS:]
+        if 0 <= one.step <= LARGEST_STEP
+    ]
+
+
+def _incident_text(one: Incident) -> str:
+    """Return the description of an incident.
+
+    >>> _incident_text(Incident("worker_0", 337, ("NaN in 'fc1.weight'",), steps=(336, 337, 338)))
+    "Incident at step 337: NaN in 'fc1.weight'; whole tensors of steps 336 to 338"
+    """
+    text = f"Incident at step {one.step:,}: {one.cause}"
+    if not one.saved:
+        return text
+    return (
+        f"{text}; {one.saved}, {one.missed:,} of them not whole"
+        if one.missed
+        else f"{text}; whole tensors of {one.saved}"
+    )
 
 
 def _cut_names(names: list[str]) -> list[list[str]]:

@@ -9,6 +9,7 @@ import itertools
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
@@ -99,13 +100,10 @@ class LocalRun(SmdebugRun):
 
     def _incidents_version(self) -> object:
         found = []
-        try:
-            with os.scandir(self._incidents_dir) as workers:
-                for worker in workers:
-                    with os.scandir(worker.path) as files:
-                        found += [(file.path, file.inode(), file.stat().st_mtime_ns) for file in files]
-        except OSError:  # usually the run has no incidents
-            pass
+        with suppress(OSError), os.scandir(self._incidents_dir) as workers:  # usually the run has no incidents
+            for worker in workers:
+                with suppress(OSError), os.scandir(worker.path) as files:
+                    found += [(file.path, file.inode(), file.stat().st_mtime_ns) for file in files]
         return sorted(found) or None
 
     def _source(self) -> _core.Files:

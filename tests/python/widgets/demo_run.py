@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from python.widgets.talk import begin, end
+from python.widgets.talk import begin, end, save_incident
 from smdwidgets import _core
 
 LAST = 1200
@@ -96,6 +96,8 @@ def write(root: Path, run: int = 0, last: int | None = None, first: int = 0) -> 
                 writer.tensor(name, value)
         with _core.StepWriter(root, step, "worker_1", 2 if is_eval else 1, mode_step) as writer:
             writer.tensor("fc3.weight", saved["fc3.weight"] * 2)
+        if step == 700 and run == 0:
+            save_incident(root, step, "NaN in 'gradient/fc1.weight'", range(680, 760, 10))
     return root
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from smdwidgets import _core
+from smdwidgets.incident import Incident
 from smdwidgets.pictures import unpack
 from smdwidgets.widgets.protocol import check_packet, check_reply
 
@@ -108,6 +109,14 @@ def save(root: Path, step: int, tensors: dict[str, Any], *, mode: int = 4, worke
     with _core.StepWriter(root, step, worker, mode) as writer:
         for name, value in tensors.items():
             writer.tensor(name, value)
+
+
+def save_incident(root: Path, step: int, why: str, steps: range) -> None:
+    """Write the record of an incident, as a flight recorder does."""
+    folder = root / "incidents" / "worker_0"
+    folder.mkdir(parents=True, exist_ok=True)
+    record = Incident("worker_0", step, (why,), steps=tuple(steps), dense_until=steps[-1])
+    (folder / f"{step}_0_{step}.json").write_bytes(record.to_json())
 
 
 def begin(root: Path, collections: str = "{}") -> Path:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import smdwidgets
-from python.widgets.talk import begin, end, save
+from python.widgets.talk import begin, end, save, save_incident
 from python.widgets.transcripts import Recorder, compare
 from smdwidgets.widgets import request_handler
 
@@ -107,13 +107,17 @@ def test_view(recorder: ViewRecorder, tmp_path: Path) -> None:
     recorder.expect(error="SMDebugError")
     say("frames", **MAIN, tensor="w", near=3, after=3, want=WANT)  # the kernel pushes later steps of it
     save(root, 4, values(4), mode=1)
+    save_incident(root, 3, "NaN in 'w'", range(2, 5))
     recorder.news()
     recorder.expect(
-        steps={"0": 5, "1": 1}, maxima=largest(range(5)), series={"loss value": [1.0, 0.5, 0.25, 0.125, 0.0625]}
+        steps={"0": 5, "1": 1},
+        maxima=largest(range(5)),
+        series={"loss value": [1.0, 0.5, 0.25, 0.125, 0.0625]},
+        incidents=(incident := ["Incident at step 3: NaN in 'w'; whole tensors of steps 2 to 4"]),
     )
     end(root)
     recorder.news()
-    recorder.expect(status={"0": "ended", "1": "ended"})
+    recorder.expect(status={"0": "ended", "1": "ended"}, incidents=incident)
     shutil.rmtree(root)
     recorder.news()
     recorder.expect(status={"0": "gone", "1": "ended"})

@@ -1,0 +1,77 @@
+"""Incidents of a live run as marks on the slider, with screenshots for review."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from e2e.jupyter import Jupyter
+from e2e.looking import Looking
+
+TRAIN = """
+import numpy as np, smdwidgets
+from smdwidgets.numpy import Hook
+hook = Hook({run!r}, overwrite=True)
+def train(steps, nan_at=None):
+    for step in range(steps):
+        rng = np.random.default_rng(step)
+        values = {{name: rng.normal(size=(12, 16)).astype(np.float32) for name in ("w", "x", "y", "gradient/w")}}
+        if step == nan_at:
+            values["y"][2, 3] = np.nan
+        for name, collection in zip(values, ("weights", "inputs", "outputs", "gradients")):
+            hook.save_tensor(name, values[name], collection)
+        hook.step()
+train(20)
+w = smdwidgets.explore({run!r}, tensor="y", rules=["ExplodingTensor"])
+w
+"""
+AGAIN = "hook.close()\nhook = Hook({run!r}, overwrite=True)\ntrain(10)"
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast"])
+def test_incident_of_a_live_run_is_marked_and_described(lab: Jupyter, tmp_path: Path, theme: str) -> None:
+    run = str(tmp_path / "run")
+    notebook = lab.open([TRAIN.format(run=run), "train(40, nan_at=17)", AGAIN.format(run=run)], dark="Dark" in theme)
+    notebook.theme(theme)
+    notebook.run(0)
+    look = Looking.at(notebook).at_step(19)
+    incidents = look.el.get_by_role("list", name="Incidents", include_hidden=True).locator("li")
+    expect(incidents).to_have_count(0)
+    notebook.run(1)
+    expect(incidents).to_have_count(1)
+    text = incidents.inner_text()
+    assert text.startswith("Incident at step 37: NaN in 'y'; whole tensors of steps "), text
+    look.at_step(59).go(37)
+    assert look.track.get_attribute("aria-valuetext").endswith(f"saved. {text}")
+    box = look.track.bounding_box()
+    last = int(look.track.get_attribute("aria-valuemax") or 0)
+    look.track.hover(position={"x": 10 + 37 / last * (box["width"] - 20), "y": 27}, force=True)
+    expect(look.track).to_have_attribute("title", text)
+    look.leave()
+    look.go(19)
+    name = theme.removeprefix("JupyterLab ").lower().replace(" ", "-")
+    notebook.screenshot(f"incident-{name}")
+    notebook.run(2)
+    expect(look.el).to_contain_text("This run was started again at")
+    expect(incidents).to_have_count(0)
+
+
+def test_incident_is_marked_with_forced_colours(lab: Jupyter, tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    notebook = lab.open([TRAIN.format(run=run), "train(40, nan_at=17)"])
+    notebook.page.emulate_media(forced_colors="active")
+    notebook.run(0)
+    look = Looking.at(notebook)
+    notebook.run(1)
+    expect(look.el.get_by_role("list", name="Incidents").locator("li")).to_have_count(1)
+    look.at_step(59).go(19)
+    box = look.track.bounding_box()
+    last = int(look.track.get_attribute("aria-valuemax") or 0)
+    x = round(10 + 37 / last * (box["width"] - 20))
+    pixels = look.pixels("track").astype(int)
+    background = pixels[45, x + 20]
+    # A diamond that is wider in the middle than a tick, in a colour that differs clearly from the background.
+    assert (abs(pixels[27, x - 3 : x + 4] - background).sum(axis=1) > 150).all()
+    notebook.screenshot("incident-forced-colours")
