@@ -839,13 +839,13 @@ class StatisticsWriter:
         worker: str = "worker_0",
         *,
         steps: int = 64,
-        size: int = 262_144,
+        size: int = ...,
         seconds: float = 2.0,
-        segment: int = 67_108_864,
+        segment: int = ...,
         fsync: bool = False,
     ) -> Self: ...
     def add(
-        self, name: str, dtype: str = "", shape: Sequence[int] = (), collection: str = "", order: int | None = None
+        self, name: str, dtype: str = "", shape: Sequence[int] = ..., collection: str = "", order: int | None = None
     ) -> int:
         """Return the number of a tensor. The other arguments describe it when it is new."""
 

@@ -146,7 +146,7 @@ class Incident:
 
     @property
     def saved(self) -> str:
-        """The saved steps as ranges, such as ``steps 330 to 345``; empty if there are none."""
+        """The saved steps as ranges, such as ``steps 330 to 345``; empty if none."""
         return _ranges(self.steps) if self.steps else ""
 
     def __repr__(self) -> str:

@@ -210,7 +210,7 @@ def status_packets(trial: Trial, sent: SentState, status: str, message: str) -> 
 
 
 def _incidents(trial: Trial, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the latest incidents of a run, or those already known if the records cannot be read."""
+    """Return the latest incidents, or those known if they cannot be read."""
     try:
         found = trial.incidents()
     except Exception:  # a widget without marks is better than none
