@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from smdwidgets import create_trial
+from smdwidgets import CapturePlan, create_trial
 from smdwidgets.pytorch import Hook, SaveConfig
 
 EVERY = SaveConfig(save_interval=1)
@@ -141,6 +141,104 @@ def test_graph_is_not_split(tmp_path):
             compiled(torch.randn(3, 4)).sum().backward()
     assert len(graphs) == 1
     assert len(content(tmp_path)) > 30
+
+
+REGISTERED = ["wrapper", "model inside", "in place", "in place after the hook", "each part"]
+
+
+def graphs_of_a_default_training(folder, registered, warm_up=0, hook_of=Hook):
+    """Train with a hook that is given nothing to save; return the operators of the graphs, and the losses."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    operators = []
+
+    def backend(graph, inputs):
+        operators.append([str(node.target) for node in graph.graph.nodes if node.op == "call_function"])
+        return graph.forward
+
+    called, hook, losses = model, None, []
+    if registered == "in place":
+        model.compile(backend=backend, fullgraph=True)
+    elif registered == "each part":
+        model.inner.compile(backend=backend, fullgraph=True)
+        model.last = torch.compile(model.last, backend=backend, fullgraph=True)
+    elif registered != "in place after the hook":
+        called = torch.compile(model, backend=backend, fullgraph=True)
+    for step in range(warm_up + 4):
+        if step == warm_up and folder is not None:
+            hook = hook_of(folder)
+            hook.register_module(model if registered != "wrapper" else called)
+        if step == 0 and registered == "in place after the hook":
+            model.compile(backend=backend, fullgraph=True)
+        loss = called(torch.randn(3, 4)).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    if hook is not None:
+        hook.close()
+    return operators, losses
+
+
+@pytest.mark.parametrize("warm_up", [0, 2])
+@pytest.mark.parametrize("registered", REGISTERED)
+def test_default_plan_leaves_graphs_as_they_are(tmp_path, caplog, registered, warm_up):
+    if registered == "in place after the hook" and warm_up:
+        pytest.skip("compiled after the hook was registered")
+    bare = graphs_of_a_default_training(None, registered, warm_up)
+    assert graphs_of_a_default_training(tmp_path, registered, warm_up) == bare
+    assert "once more" not in caplog.text
+    found = content(tmp_path)
+    names = {name for name, _ in found}
+    assert {"Net_input_0", "Net_output_0", "loss_output_0", "optimizer/SGD/learning_rate_0"} <= names
+    assert {f"{prefix}Net_inner.linear.weight" for prefix in ("", "gradient/")} <= names
+    inside = {name for name in names if name.startswith(("first_", "inner_", "inner.", "last_"))}
+    if registered == "each part":
+        assert {name.split("_")[0] for name in inside} == {"first", "last"}
+    else:
+        assert not inside
+    for name in names:
+        assert len([step for other, step in found if other == name]) == 4
+
+
+CHOSEN = {
+    "save_all": lambda folder: Hook(folder, save_all=True),
+    "a collection": lambda folder: Hook(folder, include_collections=["activations"], plan=CapturePlan()),
+    "a plan": lambda folder: Hook(folder, plan=CapturePlan(tensors=["weights", "activations"])),
+    "modules": lambda folder: with_linear_layers(Hook(folder)),
+}
+
+
+def with_linear_layers(hook):
+    hook.collection("linear", modules=nn.Linear)
+    return hook
+
+
+@pytest.mark.parametrize("chosen", CHOSEN)
+def test_chosen_activations_of_compiled_models_are_saved(tmp_path, chosen):
+    operators, _ = graphs_of_a_default_training(tmp_path, "wrapper", hook_of=CHOSEN[chosen])
+    assert len(operators) == 1
+    names = {name for name, _ in content(tmp_path)}
+    assert {"first_output_0", "inner.linear_input_0", "Net_output_0"} <= names
+    assert ("inner.relu_output_0" in names) == (chosen != "modules")
+
+
+@pytest.mark.parametrize("chosen", [{}, {"save_all": True}])
+@pytest.mark.parametrize("compiled", ["aot_eager", "in place"])
+def test_graph_of_a_class_of_pytorch_is_not_split(tmp_path, compiled, chosen):
+    """torch.compile traces the callbacks of these classes with their forward pass."""
+    model = COMPILED[compiled](nn.Sequential(nn.Linear(4, 2), nn.ReLU()))
+    with Hook(tmp_path, **chosen) as hook:
+        hook.register_module(model)
+        x = torch.randn(3, 4)
+        y = model(x)
+        y.sum().backward()
+    found = content(tmp_path)
+    assert torch.equal(found["Sequential_input_0", 0], x)
+    assert torch.equal(found["Sequential_output_0", 0], y.detach())
+    assert ("1_output_0" in {name for name, _ in found}) == bool(chosen)
 
 
 class Task(nn.Module):

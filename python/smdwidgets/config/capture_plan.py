@@ -15,12 +15,12 @@ from smdwidgets._text import byte_size, did_you_mean, shown
 from smdwidgets.config._parse import integer, mapping, only, texts
 from smdwidgets.exceptions import SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError
 
-__all__ = ["STATISTICS_AUTO", "TENSORS", "CapturePlan"]
+__all__ = ["AUTO", "TENSORS", "CapturePlan"]
 
 #: Kinds of tensors that a plan captures, the most important first.
 TENSORS: Final = ("weights", "gradients", "activations")
-#: Statistics as often as the time share allows.
-STATISTICS_AUTO: Final = "auto"
+#: Statistics as often as the time share allows; all tensors but those inside of compiled modules.
+AUTO: Final = "auto"
 
 #: Shares of the disk budget.
 STATISTICS_SHARE: Final = 0.10
@@ -56,7 +56,8 @@ class CapturePlan:
             0: no statistics.
         every: spacing of steps with values, to begin with; 0: no values.
         tensors: what to capture besides scalars: ``"weights"`` (and biases), ``"gradients"``, ``"activations"`` (inputs and
-            outputs of modules).
+            outputs of modules). ``"auto"``: all of them, but of a module that ``torch.compile`` has compiled no activations
+            inside, because capturing them costs part of what compiling gains.
 
     >>> CapturePlan(budget="10GB", every=100).budget
     10000000000
@@ -68,9 +69,9 @@ class CapturePlan:
     keep_last: int = 2
     reserve: int | str | None = None
     time_share: float = 0.01
-    statistics: int | str = STATISTICS_AUTO
+    statistics: int | str = AUTO
     every: int = 1
-    tensors: tuple[str, ...] = TENSORS
+    tensors: tuple[str, ...] | str = AUTO
 
     def __post_init__(self) -> None:
         budget = parse_size(self.budget, "budget")
@@ -79,20 +80,16 @@ class CapturePlan:
         share = self.time_share
         if isinstance(share, bool) or not isinstance(share, int | float) or not (0 < share <= 1):
             raise SMDebugValueError(f"time_share must be a number above 0 and at most 1, got {shown(share)}")
-        kinds = tuple(texts(self.tensors, "tensors"))
-        for kind in kinds:
-            if kind not in TENSORS:
-                hint = did_you_mean(kind, TENSORS)
-                raise SMDebugValueError(f"invalid tensors {shown(kind)}; choose from {', '.join(TENSORS)}.{hint}")
         self._set(
             budget=budget,
             keep_last=integer(self.keep_last, "keep_last", least=0),
             reserve=None if self.reserve is None else parse_size(self.reserve, "reserve"),
             time_share=float(share),
             every=_interval(self.every, "every"),
-            tensors=tuple(kind for kind in TENSORS if kind in kinds),
         )
-        if self.statistics != STATISTICS_AUTO:
+        if self.tensors != AUTO:
+            self._set(tensors=_kinds(self.tensors))
+        if self.statistics != AUTO:
             self._set(statistics=_interval(self.statistics, 'statistics, if not "auto",'))
 
     def _set(self, **values: object) -> None:
@@ -103,6 +100,11 @@ class CapturePlan:
     def budget_bytes(self) -> int:
         """The budget in bytes."""
         return int(self.budget)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is captured besides scalars."""
+        return TENSORS if isinstance(self.tensors, str) else self.tensors
 
     # ------------------------------------------------------------------------------------------------- reading
 
@@ -169,14 +171,15 @@ class CapturePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the arguments as a dictionary that JSON can hold."""
-        return {**{field.name: getattr(self, field.name) for field in fields(self)}, "tensors": list(self.tensors)}
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
     # ------------------------------------------------------------------------------------------------- describing
 
     def __repr__(self) -> str:
-        what = _listing(self.tensors)
+        what = _listing(self.kinds)
         parts = ["losses, metrics, learning rates and gradient norms at every step"]
-        if what and self.statistics == STATISTICS_AUTO:
+        if what and self.statistics == AUTO:
             percent = f"{100 * self.time_share:g} % of a step's time"
             parts.append(f"statistics of {what} at every step, or less often if the hook takes more than {percent}")
         elif what and self.statistics:
@@ -209,6 +212,16 @@ def parse_size(value: object, name: str) -> int:
     if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value) and value >= 0:
         return int(value)
     raise SMDebugValueError(f'{name} must be a number of bytes or a text such as "10GB", got {shown(value)}')
+
+
+def _kinds(given: object) -> tuple[str, ...]:
+    """Return the kinds of tensors that are named, the most important first."""
+    named = texts(given, "tensors")
+    for kind in named:
+        if kind not in TENSORS:
+            hint = did_you_mean(kind, TENSORS)
+            raise SMDebugValueError(f"invalid tensors {shown(kind)}; choose from {', '.join(TENSORS)}.{hint}")
+    return tuple(kind for kind in TENSORS if kind in named)
 
 
 def _interval(value: object, name: str) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from smdwidgets.config import Collection
-from smdwidgets.config.capture_plan import STATISTICS_AUTO, TENSORS, CapturePlan
+from smdwidgets.config.capture_plan import AUTO, TENSORS, CapturePlan
 from smdwidgets.config.keys import NON_REDUCTION_COLLECTIONS
 from smdwidgets.hooks.disk_budget import DiskBudget
 from smdwidgets.hooks.save_spec import SaveSpec
@@ -35,8 +35,8 @@ class Capture:
     def __init__(self, plan: CapturePlan, kinds: Mapping[str, str]) -> None:
         self.plan = plan
         self.kinds = dict(kinds)
-        fixed = None if plan.statistics == STATISTICS_AUTO else int(plan.statistics)
-        ladder = (VALUES, *(kind for kind in reversed(TENSORS) if kind in plan.tensors))
+        fixed = None if plan.statistics == AUTO else int(plan.statistics)
+        ladder = (VALUES, *(kind for kind in reversed(TENSORS) if kind in plan.kinds))
         self.time = TimeBudget(plan.time_share, ladder, fixed)
         self.disk = DiskBudget(plan)
         self.log: Callable[[dict[str, Any]], None] = lambda line: None
@@ -81,7 +81,7 @@ class Capture:
         self.values = dense or disk.values.wants(mode_step)
         self.statistics = frozenset(
             kind
-            for kind in self.plan.tensors
+            for kind in self.plan.kinds
             if (interval := self.time.interval(kind))
             and (dense or mode_step % (interval * disk.statistics_interval) == 0)
         )
@@ -104,7 +104,7 @@ class Capture:
         """Whether the current step captures tensors of a collection."""
         kind = self.kinds.get(collection)
         values = self.values and not self.plan.statistics
-        return kind is None or (kind in self.plan.tensors and (values or kind in self.statistics))
+        return kind is None or (kind in self.plan.kinds and (values or kind in self.statistics))
 
     def wants_activations(self, collections: Iterable[Collection]) -> bool:
         """Whether these collections may contain inputs or outputs of modules."""

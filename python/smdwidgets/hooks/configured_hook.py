@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from smdwidgets._text import shown
 from smdwidgets.config import CapturePlan, Collection, CollectionKeys, CollectionManager, ReductionConfig, SaveConfig
 from smdwidgets.config._parse import texts
+from smdwidgets.config.capture_plan import AUTO
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 from smdwidgets.hooks.capture import Capture
 from smdwidgets.hooks.guarded_hook import GuardedHook
@@ -82,7 +83,7 @@ class ConfiguredHook(GuardedHook):
             self.get_collection(CollectionKeys.ACTIVATIONS).include(list(self.activations))
         if capture_plan is not None and all(one is None for one in chosen[2:]):
             for name in self.kinds:
-                self._plan.include(name, ())
+                self._plan.include(name, chosen=capture_plan.tensors != AUTO)
         if include_regex is not None:
             self._plan.include(CollectionKeys.DEFAULT, include_regex)
         if self.save_all:

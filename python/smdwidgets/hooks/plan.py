@@ -84,6 +84,8 @@ class Plan:
         self.included = list(dict.fromkeys(included))
         #: The collections that the script has included.
         self.asked = tuple(asked)
+        #: The collections that are saved because the script chose nothing.
+        self._by_default: set[str] = set()
         self.save_config = SaveConfig() if save_config is None else save_config
         self.reduction_config = reduction_config
         #: The collections that are saved at the current step.
@@ -133,8 +135,12 @@ class Plan:
         self.collections = manager
         self.prepared = False
 
-    def include(self, name: str, pattern: str | Iterable[str]) -> None:
-        """Add patterns to a collection, and save it."""
+    def include(self, name: str, pattern: str | Iterable[str] = (), chosen: bool = True) -> None:
+        """Add patterns to a collection, and save it.
+
+        ``chosen`` is False where the script chose nothing.
+        """
+        (self._by_default.discard if chosen else self._by_default.add)(name)
         self.collections.get(name).include(pattern)
         if name not in self.included:
             self.included.append(name)
@@ -315,11 +321,17 @@ class Plan:
         """Whether any of these names may be saved at any step."""
         return any(self._patterns.match(one, name) for one in self.saved() for name in names)
 
-    def wants_numbered(self, prefix: str) -> bool:
-        """Whether a tensor named by the prefix and a number may ever be saved."""
-        if self.wants_any([f"{prefix}{index}" for index in range(_PROBED)]):
-            return True
-        return any(self._patterns.match_numbered(one, prefix) for one in self.saved())
+    def wants_numbered(self, prefix: str, chosen: bool = False) -> bool:
+        """Whether a tensor named by the prefix and a number may ever be saved.
+
+        With ``chosen``, only collections count that the script has chosen, or that are always saved.
+        """
+        names = [f"{prefix}{index}" for index in range(_PROBED)]
+        return any(
+            any(self._patterns.match(one, name) for name in names) or self._patterns.match_numbered(one, prefix)
+            for one in self.saved()
+            if not (chosen and one.name in self._by_default)
+        )
 
     def is_configured(self, collection: Collection) -> bool:
         """Whether the script has set what to save of a collection, or when.

@@ -59,6 +59,8 @@ from smdwidgets.modes import ModeKeys, as_mode
 __all__ = ["Collection", "Hook"]
 
 _T = TypeVar("_T")
+#: Of a module that is not a registered model: no model, and nothing is wanted.
+_NOT_TAPPED: tuple[Any, frozenset[str]] = (None, frozenset())
 
 
 class Hook(ModelHook):
@@ -114,7 +116,12 @@ class Hook(ModelHook):
         #: The registered modules with their wrappers.
         self._outer: list[weakref.ref[nn.Module]] = []
         self._tapped_modules: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        #: By registered module: the model inside, and which of its inputs and outputs may be saved. The callbacks that follow its
+        #: calls take them, because graphs of torch.compile do not contain these.
+        self._tapped_roots: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._taps = Taps()
+        #: How many of these callbacks graphs of torch.compile contain.
+        self._graph_taps = 0
         #: Whether a registered model was called with all callbacks of its submodules.
         self._passed = False
         #: Ids of the modules that had callbacks when a step began last.
@@ -208,7 +215,7 @@ class Hook(ModelHook):
         self._loop.losses_are_named()
         if loss_module not in self._names:
             self._set_name(loss_module, name)
-            self._tap(loss_module, inputs=True, outputs=False)
+            self._tap(loss_module, {"input": True})
         self._handles.append(loss_module.register_forward_hook(ModuleCallback(self, Hook._after_loss)))
 
     @guarded
@@ -363,8 +370,14 @@ class Hook(ModelHook):
         becomes_tapped = not is_tapped and self._taps.active and module in self._input_taps
         if becomes_tapped and not torch_graph.is_compiled_in_place(module):  # its callback comes too late for this call
             self._before_call(module, inputs, named_inputs)
+        root, wanted = self._tapped_roots.get(module, _NOT_TAPPED)
+        if "input" in wanted:
+            self._before_call(root(), inputs, named_inputs)
 
-    def _after_forward(self, module: nn.Module, *_: object) -> None:
+    def _after_forward(self, module: nn.Module, inputs: object, outputs: object) -> None:
+        root, wanted = self._tapped_roots.get(module, _NOT_TAPPED)
+        if "output" in wanted:
+            self._after_call(root(), inputs, outputs)
         self._loop.leave(module)
         self._passed = self._passed or self._taps.active
 
@@ -425,7 +438,7 @@ class Hook(ModelHook):
         Graphs of torch.compile contain them, so they stay where anything is compiled.
         """
         if self._saving:
-            if self._taps.activate() and torch_graph.has_compiled():
+            if self._taps.activate() and self._graph_taps and torch_graph.has_compiled():
                 torch_graph.forget()
                 self._say_compiled_again()
         elif self._passed and not torch_graph.has_compiled():
@@ -465,7 +478,9 @@ class Hook(ModelHook):
         Other modules get no callback, because each one costs time.
         """
         self._tapped = True
-        before = len(self._taps)
+        taps, graph_taps = len(self._taps), self._graph_taps
+        in_compiled = torch_graph.inside_compiled(self._outer_models())
+        outer = {id(root()): outer() for (_, root), outer in zip(self._models, self._outer, strict=True)}
         for _, root in self._roots:
             # A wrapper has the name of the module inside and is called once, also if the module is called again to recompute.
             inside = {id(wrapped_by(module)) for module in root.modules()}
@@ -473,36 +488,44 @@ class Hook(ModelHook):
                 name = self._names.get(module)
                 if name is not None and id(module) not in inside and module not in self._tapped_modules:
                     self._tapped_modules[module] = True
-                    inputs, outputs = (self._plan.wants_numbered(f"{name}_{kind}_") for kind in ("input", "output"))
-                    self._tap(module, inputs, outputs)
-                    if inputs or outputs:
+                    wanted = self._wanted_of(name, id(module) in in_compiled and module is not root)
+                    if module is not root:
+                        self._tap(module, wanted)
+                    elif (called := outer[id(root)]) is not None:
+                        self._tapped_roots[called] = weakref.ref(root), frozenset(wanted)
+                    if wanted:
                         self.collection_manager.add_modules({name: class_names(module)})
 
-        if len(self._taps) > before:
+        if len(self._taps) > taps:
             self._passed = False
-            if any(torch_graph.forget_compiled_code(one) for one in self._outer_models()):
-                self._say_compiled_again()
+        if self._graph_taps > graph_taps and any(torch_graph.forget_compiled_code(one) for one in self._outer_models()):
+            self._say_compiled_again()
 
-    def _tap(self, module: nn.Module, inputs: bool, outputs: bool) -> None:
-        """Register callbacks on a module.
+    def _wanted_of(self, name: str, in_compiled: bool) -> dict[str, bool]:
+        """Return which of a module's inputs and outputs may be saved.
+
+        The values are whether graphs of torch.compile are to contain them: that costs part of what compiling gains, so only if the script
+        has chosen them.
+        """
+        wanted = {}
+        for kind in ("input", "output"):
+            prefix = f"{name}_{kind}_"
+            chosen = self._plan.wants_numbered(prefix, chosen=True)
+            if chosen or (not in_compiled and self._plan.wants_numbered(prefix)):
+                wanted[kind] = chosen
+        return wanted
+
+    def _tap(self, module: nn.Module, wanted: Mapping[str, bool]) -> None:
+        """Register callbacks on a module for what is wanted of it.
 
         Inputs are copied before the call, which may change them in place.
         """
-        if inputs:
+        if "input" in wanted:
             self._input_taps[module] = True
-            self._taps.before(module, self._callback_of(module, Hook._before_call))
-        if outputs:
-            self._taps.after(module, self._callback_of(module, Hook._after_call, of_outputs=True))
-
-    def _callback_of(self, module: nn.Module, call: Callable[..., None], of_outputs: bool = False) -> ModuleCallback:
-        """Return a callback with a module's inputs or outputs.
-
-        The callback of a registered model runs outside of the graph that torch.compile makes of the model. If it were traced, it
-        would be a separate graph.
-        """
-        if any(module is root for _, root in self._roots):
-            return ModuleCallback(self, call)
-        return GraphCallback(self, call, module, of_outputs)
+            self._taps.before(module, GraphCallback(self, Hook._before_call, module, False, wanted["input"]))
+        if "output" in wanted:
+            self._taps.after(module, GraphCallback(self, Hook._after_call, module, True, wanted["output"]))
+        self._graph_taps += sum(wanted.values())
 
     def _before_call(self, module: nn.Module, inputs: object, named_inputs: object) -> None:
         if self._plan.saves_activations and self._loop.recorded and not is_passive():

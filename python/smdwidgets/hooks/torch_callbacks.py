@@ -84,7 +84,7 @@ class PartCallback(ModuleCallback):
 class GraphCallback(ModuleCallback):
     """A callback with the inputs or outputs of a module.
 
-    In a compiled model, the graph calls it.
+    In a compiled model, the graph calls it if ``in_graphs``; else the graph leaves it out.
     """
 
     __slots__ = ("_module", "_number", "_of_outputs")
@@ -95,15 +95,16 @@ class GraphCallback(ModuleCallback):
         call: Callable[..., None] | None,
         module: nn.Module | None = None,
         of_outputs: bool = False,
+        in_graphs: bool = True,
     ) -> None:
         super().__init__(hook, call)
         self._module = None if module is None else weakref.ref(module)
-        self._number = -1 if module is None else torch_graph.number_of(self)
+        self._number = torch_graph.number_of(self) if in_graphs and module is not None else -1
         self._of_outputs = of_outputs
 
     def __call__(self, *args: Any) -> None:
         """Call the hook, or add an operator to the graph that calls it."""
-        if torch_graph.AVAILABLE and torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() and (torch_graph.AVAILABLE or self._number < 0):
             if self._number >= 0:
                 torch_graph.call_in_graph(args[2] if self._of_outputs else args[1:], self._number)
         elif (hook := None if self._hook is None else self._hook()) is not None and hook._plan.saves_activations:

@@ -12,7 +12,7 @@ import itertools
 import logging
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ __all__ = [
     "forget",
     "forget_compiled_code",
     "has_compiled",
+    "inside_compiled",
     "is_compiled_in_place",
     "number_of",
 ]
@@ -123,6 +124,17 @@ class _Restored:
 def is_compiled_in_place(module: nn.Module) -> bool:
     """Return whether ``module.compile()`` was called."""
     return module.__dict__.get("_compiled_call_impl") is not None
+
+
+def inside_compiled(models: Iterable[nn.Module]) -> set[int]:
+    """Return the ids of the modules whose callbacks a graph may contain."""
+    found: set[int] = set()
+    for model in models:
+        for module in model.modules():
+            compiled = module if is_compiled_in_place(module) else module._modules.get("_orig_mod")
+            if compiled is not None:
+                found.update(id(part) for part in compiled.modules())
+    return found
 
 
 def around_compiled_calls(module: nn.Module, before: Callable[..., None], after: Callable[..., None]) -> Any:
