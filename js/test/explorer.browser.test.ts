@@ -8,6 +8,7 @@ import { LocalModel } from "../src/session/state";
 import widget from "../src/widget";
 import css from "../src/widget.css?inline";
 import { $, button, frame, key, type MountedWidget, open, pointer, until } from "./helpers";
+import { stepsPacket } from "./packets";
 
 let shown: MountedWidget | undefined;
 afterEach(() => {
@@ -155,6 +156,40 @@ test("curves support smoothing, ranges and reductions of the tensor in view", as
   await until(() => !button(el, "All steps").hidden);
   button(el, "Add curve").click();
   expect(session.state.get("series").at(-1)).toEqual({ tensor: "fc1.weight", stat: "value", run: -1 });
+});
+
+test.each([
+  [{ weights: [3, 1], gradients: [0] }, "layers.2.weight"],
+  [{ gradients: [0], losses: [4] }, "gradient/a"],
+  [{}, "a"],
+])(
+  "an empty run that gets its first step shows the tensor that a new widget would show",
+  async (collections, first) => {
+    const tensors = ["gradient/a", "layers.10.weight", "a", "layers.2.weight", "loss"];
+    const none = { append: false, tensors: [], collections: {}, restarted_at: 1.7e9 };
+    shown = open({ _kind: "explorer", tensor: "" });
+    const { el, session } = shown;
+    await until(() => session.store.runs.get(0)?.names.length);
+    session.store.addPackets([stepsPacket(0, 0, none)]);
+    await until(() => el.textContent?.includes("No step saved yet"));
+    expect(session.state.get("tensor")).toBe("");
+    session.store.addPackets([stepsPacket(-10, 0, { ...none, append: true, tensors, collections })]);
+    await until(() => session.state.get("tensor") === first);
+    // A tensor that the user selects afterwards stays.
+    session.state.set({ tensor: "loss" });
+    session.store.addPackets([stepsPacket(0, 20, { ...none, append: true })]);
+    await until(() => session.state.get("step") === 20);
+    expect(session.state.get("tensor")).toBe("loss");
+  },
+);
+
+test("a widget that was opened without a tensor on a run with tensors stays without one", async () => {
+  shown = open({ _kind: "explorer", tensor: "" });
+  const { session } = shown;
+  await until(() => session.store.runs.get(0)?.names.length);
+  session.store.addPackets([stepsPacket(1200, 1210)]);
+  await until(() => session.state.get("step") === 1210);
+  expect(session.state.get("tensor")).toBe("");
 });
 
 describe.each([

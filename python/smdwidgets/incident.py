@@ -146,7 +146,7 @@ class Incident:
 
     @property
     def saved(self) -> str:
-        """The saved steps as ranges, such as ``steps 330 to 345``; empty if none."""
+        """The saved steps as ranges, such as ``steps 330 to 345``, or an empty string."""
         return _ranges(self.steps) if self.steps else ""
 
     def __repr__(self) -> str:

@@ -1,8 +1,9 @@
 /** Requests the data that is in view and not loaded, each set once. */
 import { histogramKey, histogramRequest, imageKey } from "../data/frames";
 import { resolveAxes, resolveFixed } from "../data/matrix";
-import { seriesKey } from "../data/store";
+import { type Run, seriesKey } from "../data/store";
 import { jsonEqual } from "../lib/json-equal";
+import { compareNatural } from "../lib/natural-order";
 import type { Form, HistogramRequest, ImageRequest, Role, SectionRequest, Traits } from "../protocol/types";
 import { selectedCurves } from "./selected-curves";
 import type { Scene, Session } from "./session";
@@ -36,6 +37,8 @@ export class DataRequester {
   #series = "";
   #reconnections = 0;
   #restarts = 0;
+  /** the run in view has been seen without a tensor */
+  #empty = false;
 
   constructor(private readonly session: Session) {}
 
@@ -48,6 +51,7 @@ export class DataRequester {
       this.#series = "";
     }
     this.#follow(scene);
+    this.#chooseFirst(scene);
     if (this.session.exported) return; // it has all that it can show
     const { traits } = scene;
     if (traits._kind === "inspector" || traits._kind === "explorer") {
@@ -71,6 +75,17 @@ export class DataRequester {
     if (last === undefined) return;
     if (traits.follow && traits.step !== last) this.session.state.set({ step: last });
     else if (traits.step < 0 && !Number.isNaN(step)) this.session.state.set({ step });
+  }
+
+  /**
+   * Selects the tensor that the kernel selects when a widget is opened, once a run that had none has one. A tensor is
+   * selected here because the kernel can push data, but no state, while a cell runs.
+   */
+  #chooseFirst({ traits, run }: Scene) {
+    const shows = traits._kind === "inspector" || traits._kind === "explorer";
+    if (!shows || !run || traits.tensor) return;
+    if (run.names.length === 0) this.#empty = true;
+    else if (this.#empty) this.session.state.set({ tensor: firstTensor(run) });
   }
 
   #frames(role: Role, scene: Scene, run: number, worker: string, near: number) {
@@ -144,6 +159,15 @@ export class DataRequester {
     this.#series = key;
     if (missing.length) void this.session.request("series", { what: "series", lines });
   }
+}
+
+/** The first weight by name, else the first gradient, loss, or any tensor: `_first_tensor` in widgets/base.py. */
+function firstTensor({ names, collections }: Run): string {
+  const found = ["weights", "gradients", "losses"]
+    .map((each) => collections.get(each) ?? [])
+    .find((list) => list.length);
+  const among = found ? found.map((index) => names[index] as string) : names;
+  return among.reduce((a, b) => (compareNatural(b, a) < 0 ? b : a));
 }
 
 /** The largest number in both ascending lists. */

@@ -210,7 +210,10 @@ def status_packets(trial: Trial, sent: SentState, status: str, message: str) -> 
 
 
 def _incidents(trial: Trial, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the latest incidents, or those known if they cannot be read."""
+    """Return the latest incidents of a run.
+
+    If the records cannot be read, these are the ones already known.
+    """
     try:
         found = trial.incidents()
     except Exception:  # a widget without marks is better than none
