@@ -135,6 +135,14 @@ def many_run(root: Path) -> Path:
     return end(root)
 
 
+def running_run(root: Path) -> Path:
+    """Write a run that has not ended, so that its rules wait for further steps."""
+    begin(root)
+    for step in range(20):
+        save(root, step, {"gradient/w": weights(step)})
+    return root
+
+
 def in_the_notebook(work: Path, large: Path) -> list[list[str]]:
     """Measure what a user sees in JupyterLab."""
     several = begin(work / "several")
@@ -142,6 +150,7 @@ def in_the_notebook(work: Path, large: Path) -> list[list[str]]:
         save(several, step, {f"w{i}": weights(step + i, (256, 256)) for i in range(12)} | {"small": weights(step)})
     end(several)
     many, longest, live = many_run(work / "many"), large_run(work / "longest", 1000), begin(work / "live")
+    judged = running_run(work / "judged")
     with in_lab.jupyter(work) as (lab, port):
 
         def alone(measure: Callable[..., Any], *arguments: Any) -> Any:
@@ -154,6 +163,7 @@ def in_the_notebook(work: Path, large: Path) -> list[list[str]]:
         opened = [alone(in_lab.opening, many) for _ in range(3)]
         drag: dict[str, Any] = alone(in_lab.dragging, port, longest)
         busy = [first for first, _ in alone(in_lab.choosing, several, BUSY, 12)]
+        commands = alone(in_lab.commanding, judged, BUSY, 12)
         live_p50, live_p95 = np.percentile(alone(in_lab.living, live), [50, 95])
     waited, worked = np.array(drag["waited"]), np.array(drag["worked"])
     gaps, plain = np.diff(drag["shown"]), np.array(drag["plain"])
@@ -195,6 +205,11 @@ def in_the_notebook(work: Path, large: Path) -> list[list[str]]:
         [
             "another tensor chosen while a cell trains: first picture, median, worst of 12",
             f"{np.median(busy):.0f} ms, {max(busy):.0f} ms",
+            "<= 300 ms",
+        ],
+        [
+            "a rule paused, run or stopped while a cell trains: until its new status is shown, median, worst of 12",
+            f"{np.median(commands):.0f} ms, {max(commands):.0f} ms",
             "<= 300 ms",
         ],
         [

@@ -226,8 +226,7 @@ def choosing(lab: Jupyter, run: Path, busy: str = "", rounds: int = 1) -> list[t
     look = Looking.at(notebook)
     look.panel("history").get_by_text("200 steps loaded").first.wait_for(timeout=60_000)
     if busy:
-        notebook.run(1, wait=False)
-        notebook.page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt", has_text="[*]").wait_for()
+        _train(notebook)
     took = []
     for number in range(rounds):
         name = f"w{number}" if busy else "w"
@@ -241,9 +240,39 @@ def choosing(lab: Jupyter, run: Path, busy: str = "", rounds: int = 1) -> list[t
             whole = notebook.page.evaluate("() => window.seen - window.clicked")
         took.append((first, whole))
     if busy:
-        prompt = notebook.page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt").inner_text()
-        assert "*" in prompt, "the cell ended too early"
+        _check_trains(notebook)
     return took
+
+
+def commanding(lab: Jupyter, run: Path, busy: str, rounds: int) -> list[float]:
+    """Return milliseconds from clicks on a rule's controls to its new status.
+
+    A cell trains meanwhile.
+    """
+    source = f"import smdwidgets\nw = smdwidgets.RulePanel({str(run)!r}, ['VanishingGradient'])\nw"
+    notebook = lab.open([source, busy], size=(1280, 1100)).run(0)
+    look = Looking.at(notebook)
+    look.el.locator(".smdw-status", has_text="Running").wait_for(timeout=60_000)
+    _train(notebook)
+    took = []
+    for number in range(rounds):
+        last = ("Stop rule", "Stopped") if number == rounds - 1 else ("Run rule", "Running")
+        name, status = ("Pause rule", "Paused") if number % 2 == 0 else last
+        control = look.el.get_by_role("button", name=name, exact=True)
+        took.append(_until(notebook, ".smdw-status", status, control))
+    _check_trains(notebook)
+    return took
+
+
+def _train(notebook: Notebook) -> None:
+    """Run the second cell until it is busy."""
+    notebook.run(1, wait=False)
+    notebook.page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt", has_text="[*]").wait_for()
+
+
+def _check_trains(notebook: Notebook) -> None:
+    prompt = notebook.page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt").inner_text()
+    assert "*" in prompt, "the cell ended too early"
 
 
 def _until(notebook: Notebook, place: str, words: str, row: Any) -> float:
