@@ -147,7 +147,7 @@ REGISTERED = ["wrapper", "model inside", "in place", "in place after the hook", 
 
 
 def graphs_of_a_default_training(folder, registered, warm_up=0, hook_of=Hook):
-    """Train with a hook that is given nothing to save; return the operators of the graphs, and the losses."""
+    """The default plan leaves a graph whole, and saves parameters and gradients."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = Net()
