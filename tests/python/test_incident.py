@@ -13,6 +13,8 @@ from smdwidgets import SaveConfig, create_trial
 from smdwidgets.cli import main
 from smdwidgets.incident import Incident, Trigger, combined
 from smdwidgets.numpy import Hook
+from smdwidgets.storage import LocalStorage
+from smdwidgets.trials import Trial, smdebug_run
 
 
 def record(**changes: object) -> bytes:
@@ -166,3 +168,15 @@ def test_steps_that_an_incident_wrote_late_are_found(tmp_path):
         write(tmp_path / "run", "worker_0/1_2_0.json", record(step=4, steps=[3]))
         assert [one.steps for one in trial.incidents()] == [(3,)]
         assert trial.steps()[:2] == [3, 5]
+
+
+def test_an_incident_of_the_last_seconds_is_found_through_a_storage(tmp_path, monkeypatch):
+    monkeypatch.setattr(smdebug_run, "_INCIDENTS_EVERY", 1e9)
+    with Hook(tmp_path / "run") as hook:
+        hook.save_scalar("loss", 1.0)
+        hook.step()
+        hook.flush()
+        trial = Trial(smdebug_run.StorageRun(LocalStorage(tmp_path / "run")), "live")
+        assert trial.incidents() == []
+        write(tmp_path / "run", "worker_0/1_2_0.json", record(step=0, steps=[0]))
+    assert [one.step for one in trial.incidents()] == [0]

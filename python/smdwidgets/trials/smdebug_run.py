@@ -312,6 +312,11 @@ class StorageRun(SmdebugRun):
     def check(self) -> None:
         next(self.storage.list(""), None)
 
+    def refresh(self) -> None:
+        if self.settled < 0:  # all steps are listed again, as at the end of the run: the records, too
+            self._incidents_read = None
+        super().refresh()
+
     def _incidents_version(self) -> object:
         # Listing the records costs a request, and nothing tells whether there are new ones.
         return int(time.monotonic() // _INCIDENTS_EVERY)
