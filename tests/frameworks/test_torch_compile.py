@@ -147,7 +147,7 @@ REGISTERED = ["wrapper", "model inside", "in place", "in place after the hook", 
 
 
 def graphs_of_a_default_training(folder, registered, warm_up=0, hook_of=Hook):
-    """The default plan leaves a graph whole, and saves parameters and gradients."""
+    """Return the operators of the graphs and the losses of a default training."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = Net()
