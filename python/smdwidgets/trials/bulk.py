@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smdwidgets.exceptions import InvalidWorker, TensorUnavailable
+from smdwidgets.exceptions import InvalidWorker, StepDeleted, TensorUnavailable
 from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.queries import RunQueries
@@ -34,14 +34,18 @@ def values(
         raise InvalidWorker(worker)
     trial.maybe_refresh()
     rows: list[Row] = []
+    named: list[tuple[str, int]] = []
     for name, steps in _steps_by_name(trial, wanted).items():
-        for step in _global_steps(trial, name, steps, mode):
+        at = _global_steps(trial, name, steps, mode)
+        named += [] if steps is None else [(name, step) for step in at]
+        for step in at:
             rows += _rows(trial, name, step, worker)
     index = trial._run.index
     given, failed = trial._run.values(rows, threads=threads, progress=progress)
     errors = [Failure(*rows[row], error) for row, error in failed]
     # A missing value (only a reduction or shape was saved) is not an error.
     kept = [row for row, value in enumerate(given) if value is not None]
+    errors = _with_deleted(trial, errors, named, ((rows[row][0], rows[row][1]) for row in kept), worker)
     column = given if isinstance(given, np.ndarray) else _column([given[row] for row in kept])
     modes = [index.mode_of(rows[row][1]) or (ModeKeys.GLOBAL.value, rows[row][1]) for row in kept]
     workers = [rows[row][2] or _worker_with_value(trial, rows[row][0], rows[row][1]) for row in kept]
@@ -92,10 +96,41 @@ def reductions(
     ]
     keep = np.ones(len(swept["name"]), dtype=bool)
     keep[list(failed)] = False
+    named = [] if steps is None or at is None else [(name, step) for name in chosen for step in at]
+    if errors or named:
+        found = zip(swept["name"][keep].tolist(), swept["step"][keep].tolist(), strict=True)
+        errors = _with_deleted(trial, errors, named, found, worker)
     columns = swept if not failed else {name: column[keep] for name, column in swept.items()}
     order = ["name", "step", "mode", "mode_step", "worker"]
     columns = {**{name: columns[name] for name in order}, **columns, "mode": MODE_NAMES[columns["mode"]]}
     return Columns(columns, errors)
+
+
+def _with_deleted(
+    trial: RunQueries,
+    errors: list[Failure],
+    named: Iterable[tuple[str, int]],
+    found: Iterable[tuple[str, int]],
+    worker: str | None,
+) -> list[Failure]:
+    """Return the errors of a table, with those of steps whose values were deleted.
+
+    Such an error replaces another of the same step. It is added for a named tensor and step that the table does not contain.
+    """
+    spacing: dict[int, int | None] = {}
+
+    def deleted(name: str, step: int) -> StepDeleted | None:
+        if step not in spacing:
+            spacing[step] = trial._run.deleted(step)
+        every = spacing[step]
+        return None if every is None else StepDeleted(name, step, every=every)
+
+    errors = [one._replace(error=deleted(one.name, one.step) or one.error) for one in errors]
+    known = {*found, *((one.name, one.step) for one in errors)} if named else set()
+    for name, step in named:
+        if (name, step) not in known and (error := deleted(name, step)) is not None:
+            errors.append(Failure(name, step, worker, error))
+    return errors
 
 
 def _steps_by_name(

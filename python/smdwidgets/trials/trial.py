@@ -6,7 +6,8 @@ import math
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -616,8 +617,14 @@ class Tensor:
         return {step: self.value(step, mode, worker) for step in self.steps(mode)}
 
     def _value_or_raise(self, step_num: int, mode: ModeKeys, worker: str | None) -> NDArray[Any]:
-        try:
+        with self._telling_deleted(step_num, mode):
             return self._find_value(step_num, mode, worker)
+
+    @contextmanager
+    def _telling_deleted(self, step_num: int, mode: ModeKeys) -> Iterator[None]:
+        """Raise StepDeleted where nothing is found because the step's values were deleted."""
+        try:
+            yield
         except (DataError, StepUnavailable, TensorUnavailableForStep) as error:
             raise self._deleted(step_num, mode) or error from None
 
@@ -711,6 +718,10 @@ class Tensor:
         Computed std and variance divide by n; norms are over all elements.
         """
         mode = as_mode(mode)
+        with self._telling_deleted(step_num, mode):
+            return self._reduction(step_num, reduction_name, mode, worker, abs)
+
+    def _reduction(self, step_num: int, reduction_name: str, mode: ModeKeys, worker: str | None, abs: bool) -> Any:
         step = self._resolver.global_step(step_num, mode, worker)
         known = reduction_name in REDUCTIONS
         sharded = self._sharded(step, worker)
@@ -765,6 +776,10 @@ class Tensor:
     ) -> dict[tuple[str, bool], Any]:
         """Return the saved reductions at a step, by (name, abs). Computes none."""
         mode = as_mode(mode)
+        with self._telling_deleted(step_num, mode):
+            return self._saved_reductions(step_num, mode, worker)
+
+    def _saved_reductions(self, step_num: int, mode: ModeKeys, worker: str | None) -> dict[tuple[str, bool], Any]:
         step = self._resolver.global_step(step_num, mode, worker)
         sharded = self._sharded(step, worker)
         if sharded is not None:

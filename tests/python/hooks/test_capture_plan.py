@@ -221,6 +221,42 @@ def test_open_trial_reads_kept_tensors_and_says_that_others_were_deleted(run):
     hook.close()
 
 
+@pytest.mark.parametrize("opened", ["before", "after"])
+def test_reductions_and_tables_say_that_values_were_deleted(run, opened):
+    hook = Hook(run, plan={"budget": "20MB"})
+    train(hook, 8, size=100_000)
+    hook.flush()
+    early = create_trial(run)
+    seen = early.tensor("w").steps()
+    train(hook, 150, size=100_000, first=8)
+    hook.close()
+    with early, create_trial(run) as late:
+        trial = early if opened == "before" else late
+        kept = set(late.tensor("w").steps())
+        gone = [step for step in seen if step not in kept]
+        w = trial.tensor("w")
+        assert len(gone) >= 4
+        # One step each: any of these makes an open trial read the step again.
+        with pytest.raises(StepDeleted, match=f"tensor 'w' at step {gone[0]} was deleted"):
+            w.value(gone[0])
+        with pytest.raises(StepDeleted, match=f"tensor 'w' at step {gone[1]} was deleted"):
+            w.reduction_value(gone[1], "mean")
+        with pytest.raises(StepDeleted, match=f"tensor 'w' at step {gone[1]} was deleted"):
+            w.reduction_values(gone[1])
+        for worker in (None, "worker_0", "*"):
+            for table in (
+                trial.values({"w": [0, *gone], "scalar/loss": gone}, worker=worker),
+                trial.reductions(["w", "scalar/loss"], [0, *gone], worker=worker, reductions="mean"),
+            ):
+                assert sorted(one.step for one in table.errors) == gone
+                assert {(one.name, type(one.error)) for one in table.errors} == {("w", StepDeleted)}
+                rows = set(zip(table["name"].tolist(), table["step"].tolist(), strict=True))
+                assert rows - {("scalar/loss", 0)} == {("w", 0), *(("scalar/loss", step) for step in gone)}
+        for table in (trial.values("w"), trial.reductions("w", reductions="mean")):
+            assert {type(one.error) for one in table.errors} <= {StepDeleted}
+            assert set(table["step"].tolist()) <= kept
+
+
 def test_scalars_of_a_very_long_training_are_thinned_too(run):
     with Hook(run, plan={"budget": "1MB"}) as hook:
         for step in range(100):
