@@ -92,10 +92,16 @@ class LiveDiagnosis:
         with self._lock:
             return [self._pack(number) for number in range(len(self._runs))]
 
-    def known_packets(self) -> list[bytes]:
-        """Return packets with the diagnoses that are known, for an exported page."""
-        with self._lock:
-            return [self._pack(number) for number, run in enumerate(self._runs) if run.diagnosis is not None]
+    def complete(self) -> None:
+        """Diagnose the runs of which nothing is known yet, for an exported page."""
+        for run in self._runs:
+            while run.diagnosis is None and not run.error and not self._closed:
+                with self._lock:
+                    begin, self._updating = not self._updating, True
+                if begin:
+                    self._update(run)
+                else:  # an update in the background is running
+                    time.sleep(0.01)
 
     def updates(self) -> list[bytes]:
         """Return packets with the diagnoses that changed since the last packet."""

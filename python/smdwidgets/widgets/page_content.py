@@ -55,7 +55,8 @@ def page_content(
     packets += widget._rule_controller.packets()
     # A diagnosis that is given is shown above the widget.
     if diagnosis is None and widget._diagnosis is not None:
-        packets += widget._diagnosis.known_packets()
+        widget._diagnosis.complete()
+        packets += widget._diagnosis.packets()
         diagnosis = widget._diagnosis.of(widget.trials.index(widget.trial))
     for line in widget.series[:100]:
         packets += _curves(widget, line)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import shutil
 import threading
 import time
@@ -148,7 +150,13 @@ def test_closed_widget_stops_reading(run, monkeypatch):
     assert live.of(0) is None
 
 
-def test_explorer_has_a_diagnosis_and_exports_it(run, tmp_path):
+def packets_of(page):
+    """Return the packets of an exported page."""
+    scripts = re.findall(r'class="smdw-packet">([^<]*)<', page.read_text())
+    return [unpack(base64.b64decode(script)) for script in scripts]
+
+
+def test_explorer_has_a_diagnosis(run):
     widget = explore(run)
     try:
         assert widget.diagnosis is None
@@ -159,3 +167,13 @@ def test_explorer_has_a_diagnosis_and_exports_it(run, tmp_path):
         assert [finding.kind for finding in widget.diagnosis] == ["not_finite"]
     finally:
         widget.close()
+
+
+def test_page_that_is_exported_at_once_has_it(run, tmp_path):
+    widget = explore(run)
+    try:
+        widget.to_html(tmp_path / "page.html")
+    finally:
+        widget.close()
+    (head,) = [head for head, _ in packets_of(tmp_path / "page.html") if head["kind"] == "diagnosis"]
+    assert [finding["kind"] for finding in head["findings"]] == ["not_finite"]
