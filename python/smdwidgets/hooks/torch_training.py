@@ -526,8 +526,11 @@ class TrainingLoop:
                         if not wants_norm and hook._plan.spec(full) is None:
                             continue
                         gradient = self._divided(full, gradient, scale)
+                    # Of a shard, the position says what its part of the norm is.
+                    is_whole = not isinstance(gradient, LocalShard) and hook._shard(full, gradient) is None
                     unclipped = name in self._now.before_clipping
-                    copies.append(None if unclipped else hook._capture(full, gradient, keep=wants_norm))
+                    copy = None if unclipped else hook._capture(full, gradient, keep=wants_norm and is_whole)
+                    copies.append(copy if is_whole else None)
                 gradients.append((name, parameter, gradient))
             if wants_norm:
                 norm = norm_of(copies, hook._write_queue.staging) or hook._norm(gradients)
