@@ -79,7 +79,7 @@ def test_finding_of_a_report_opens_the_tensor_that_it_names(run, tmp_path, opene
 
 def test_tensors_without_pictures_are_marked_before_a_click(run, tmp_path, opened, shots):
     explorer = smdwidgets.explore(run, tensor="layers.1.weight")
-    explorer.to_html(tmp_path / "page.html", limit=1_000_000)
+    explorer.to_html(tmp_path / "page.html", tensors=["layers.1.weight"], limit=1_000_000)
     explorer.close()
     look = opened(tmp_path / "page.html", "explorer")
     line = look.el.locator(".smdw-saved")
