@@ -32,6 +32,7 @@ from python.widgets.talk import Page, begin, end, save, weights  # noqa: E402
 
 WANT = {
     "stats": True,
+    "update": False,
     "hist": {"scale": "linear", "bins": 128, "edges": "shared"},
     "image": {"axes": [], "fixed": [], "pool": "maxabs", "cells": 4096},
     "percentiles": True,
