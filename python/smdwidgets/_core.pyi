@@ -155,6 +155,7 @@ class EventLog:
         end_step: End step (exclusive).
         cache: (directory, name of this log) of an on-disk cache of large files. Unchanged data is not read again.
         hold: Keep all values in memory, as differences between steps where that is smaller.
+        files: Keys of the files to read; None: all.
 
     >>> log = EventLog([("", "worker_0", 4, "")])
     >>> log.refresh_local("run")
@@ -171,6 +172,7 @@ class EventLog:
         end_step: int | None = None,
         cache: tuple[str, str] | None = None,
         hold: bool = False,
+        files: Sequence[str] | None = None,
     ) -> EventLog: ...
     def lay_out(self, directories: Sequence[tuple[str, str, int, str]]) -> None:
         """Change the set of directories. Keeps what was read of those that remain."""
@@ -180,6 +182,24 @@ class EventLog:
         """Add the keys of event files that are directly in one of the directories."""
     def refresh(self, source: Fetched, threads: int | None = None) -> bool:
         """Read new data of all known files. Returns whether there was any."""
+    def set_rows(
+        self,
+        directory: str,
+        key: str,
+        rows: Sequence[
+            tuple[
+                str,
+                NDArray[np.int64],
+                NDArray[np.float64],
+                NDArray[np.float64] | None,
+                Sequence[tuple[int, int]] | None,
+            ]
+        ],
+    ) -> bool:
+        """Set the rows of a file in another format. They replace those of an earlier call.
+
+        Each series is (name, steps, wall times, numbers, None), or (name, steps, wall times, None, (offset, size) of each
+        tensor in the file). Returns whether the log has the directory."""
     @property
     def generation(self) -> int: ...
     def steps(self, mode: int | None = None) -> list[int]: ...
@@ -203,6 +223,8 @@ class EventLog:
     def find(self, name: str, step: int, worker: str | None = None) -> Logged | None: ...
     def orphans(self, name: str) -> list[Logged]:
         """Values of superseded steps, in the order of `course(name, orphans=True)`."""
+    def superseded(self) -> list[tuple[str, int]]:
+        """Names with superseded values, and their number."""
     def stored_value(self, location: Logged) -> bytes | None:
         """The encoded value, if it is kept in memory."""
     def number(self, name: str, step: int, worker: str | None = None) -> float | None:
@@ -257,6 +279,21 @@ class EventLog:
         """Bytes that were restored from the cache."""
     def memory(self) -> int:
         """Memory in bytes."""
+
+@final
+class ScalarCursor:
+    """A position in the scalars of an `EventLog`. Thread-safe.
+
+    >>> ScalarCursor().advance(EventLog([("", "worker_0", 4, "")]))
+    []
+    """
+
+    def advance(self, log: EventLog) -> list[tuple[str, int, NDArray[np.int64], NDArray[np.float64], bool, int]]:
+        """Move to the end of the log; return the rows of scalars since the last position.
+
+        For each scalar and directory with new rows: name, directory number, steps of the log, values, whether these are all
+        rows, and then the number of superseded rows. If earlier rows have changed, all rows are returned, which may be none.
+        """
 
 @final
 class Logged:
@@ -568,7 +605,7 @@ class Files:
     the record or its index entry has one.
     """
 
-    def __new__(cls, root: str, max_open: int = 32) -> Files: ...
+    def __new__(cls, root: str, max_open: int = 256) -> Files: ...
     @property
     def root(self) -> str: ...
     def value(self, entry: Entry) -> NDArray[Any]: ...
@@ -1012,6 +1049,21 @@ def pooled(
 
     >>> pooled(np.array([[1.0, 3.0], [5.0, 7.0]]), size=(2, 1))["image"].tolist()
     [[2.0], [6.0]]
+    """
+
+def difference(a: _Buffer, b: _Buffer, most: int = 0, dtypes: tuple[str, str] | None = None) -> dict[str, Any]:
+    """Subtract `b` from `a`, and find the elements that changed most.
+
+    Both have the same shape; their dtypes may differ. The difference is float64, complex128 if one of them is complex. Each
+    element is rounded once; differences of 64-bit integers are those of integers.
+
+    The keys are value (the difference), changed (number of elements that changed) and top: the positions in C order of the
+    `most` (at most 65,536) elements that changed most, largest magnitude first, of equal ones the first. An element that is not
+    finite in one of the two, or is another infinity, changed most of all; a NaN in both is unchanged.
+
+    >>> found = difference(np.array([1, 2, 5], np.int8), np.array([1.0, 4.0, 4.5]), most=8)
+    >>> found["value"].tolist(), found["changed"], found["top"].tolist()
+    ([0.0, -2.0, 0.5], 2, [1, 2])
     """
 
 def window(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from smdwidgets._atomic import replacing, temporary_sibling
 from smdwidgets._text import shown
 from smdwidgets.exceptions import RunIOError, SMDebugValueError
 
@@ -18,21 +19,18 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path).expanduser()
     if target.is_dir():
         raise SMDebugValueError(f"cannot write {shown(os.fspath(path), 400)}: it is a directory; pass a file name")
-    partial = _temporary_sibling(target)
     try:
-        yield partial
-        partial.replace(target)
+        with replacing(target) as partial:
+            yield partial
     except OSError as error:
         raise _unwritable(path, error) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @contextmanager
 def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary directory that replaces ``path`` if the block succeeds."""
     target = Path(path).expanduser()
-    partial, old = _temporary_sibling(target), _temporary_sibling(target, "old")
+    partial, old = temporary_sibling(target), temporary_sibling(target, "old")
     try:
         partial.mkdir()
         yield partial
@@ -46,10 +44,6 @@ def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _temporary_sibling(target: Path, ending: str = "tmp") -> Path:
-    return target.with_name(f".{target.name}.{os.getpid()}.{ending}")
 
 
 def _unwritable(path: str | os.PathLike[str], error: OSError) -> RunIOError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from smdwidgets.exceptions import TruncatedDataError
+
 #: Maximum bytes of a file that is read whole, as in the Rust core.
 LARGEST_WHOLE = 1 << 30
 TOO_LARGE = "the file is larger than 1 GiB"
@@ -51,3 +53,12 @@ class Storage(Protocol):
 
     def close(self) -> None:
         """Close connections and files."""
+
+
+def beginning(storage: Storage, key: str, length: int) -> bytes:
+    """Return up to so many bytes from the beginning of a file."""
+    try:
+        [content] = storage.read_ranges([Range(key, 0, length)])
+    except TruncatedDataError:  # a bucket refuses a range beyond the end of an object
+        return storage.read(key)[:length]
+    return bytes(content)

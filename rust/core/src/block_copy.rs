@@ -3,10 +3,11 @@
 //! An ordinary store first loads the destination into the cache, although it is overwritten, and displaces what the
 //! training has there. Streaming stores do neither: a copy of 100 MB takes two thirds of the time.
 
-#![expect(unsafe_code, reason = "streaming stores are intrinsics")]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "streaming stores are intrinsics"))]
 
 /// Blocks that are smaller stay in the cache, where their next reader finds them.
 const STREAMED: usize = 64 << 10;
+#[cfg(any(test, target_arch = "x86_64"))]
 /// Bytes that are stored at once: a line of the cache, which is written to memory without being loaded if it is whole.
 const LINE: usize = 64;
 

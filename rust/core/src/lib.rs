@@ -7,6 +7,11 @@
 // Unsafe code is limited to modules that allow it explicitly; every block states why it is sound.
 #![deny(unsafe_code)]
 
+#[cfg(target_endian = "big")]
+compile_error!(
+    "smdwidgets reads files with the low byte first straight into memory; this processor has the high byte first"
+);
+
 pub mod allocator;
 pub mod block_copy;
 pub mod catalog;

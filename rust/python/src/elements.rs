@@ -89,7 +89,7 @@ fn in_order<'py>(array: &Bound<'py, PyAny>, dtype: &Bound<'py, PyAny>) -> PyResu
     let contiguous: bool =
         array.getattr(intern!(py, "flags"))?.getattr(intern!(py, "c_contiguous"))?.extract().unwrap_or(false);
     let order: String = dtype.getattr(intern!(py, "byteorder"))?.extract()?;
-    let swapped = order == ">" || order == "=" && cfg!(target_endian = "big");
+    let swapped = order == ">";
     if contiguous && !swapped && Bytes::of(array).is_ok() {
         return Ok(array.clone());
     }

@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -19,41 +17,27 @@ use crate::catalog::{Catalog, Entry};
 use crate::errors::to_python;
 use crate::gil::detached;
 use crate::numpy;
+use crate::open_files::{OpenFiles, Opened};
 use crate::recent::{LARGEST_CACHED, Recent, SMALL};
 
 /// Catalog, file and stamp.
 type FileKey = (u64, core_catalog::FileId, u32);
 
-/// An open file and its key.
-struct Opened {
-    blob: Box<dyn Blob>,
-    key: String,
-}
-
-impl Opened {
-    /// Reads a record.
-    fn record(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let found = self.blob.read_at(offset, length, &mut bytes)? as u64;
-        if found < length {
-            return Err(Error::Truncated { location: Location::memory(0), needed: length, found });
-        }
-        Ok(bytes)
+/// Reads a record.
+fn record_of(file: &Opened, offset: u64, length: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let found = file.blob.read_at(offset, length, &mut bytes)? as u64;
+    if found < length {
+        return Err(Error::Truncated { location: Location::memory(0), needed: length, found });
     }
-}
-
-#[derive(Default)]
-struct Open {
-    files: HashMap<FileKey, (Arc<Opened>, u64)>,
-    clock: u64,
+    Ok(bytes)
 }
 
 /// Local event files of a run. Keeps recently used files open and recent values cached.
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct Files {
     run: Local,
-    max_open: usize,
-    open: Mutex<Open>,
+    open: OpenFiles<FileKey>,
     recent: Recent<FileKey>,
 }
 
@@ -64,29 +48,13 @@ impl Files {
     }
 
     fn file(&self, py: Python<'_>, which: FileKey, key: &dyn Fn() -> String) -> Result<Arc<Opened>> {
-        {
-            let mut open = self.open.lock();
-            let Open { files, clock } = &mut *open;
-            if let Some((file, used)) = files.get_mut(&which) {
-                *clock += 1;
-                *used = *clock;
-                return Ok(file.clone());
-            }
+        if let Some(file) = self.open.get(which) {
+            return Ok(file);
         }
         let key = key();
         let blob = py.detach(|| self.run.open(&key))?;
-        let file = Arc::new(Opened { blob, key });
-        let mut open = self.open.lock();
-        open.clock += 1;
-        let used = open.clock;
-        let mut dropped = vec![open.files.insert(which, (file.clone(), used))];
-        if open.files.len() > self.max_open {
-            let oldest = open.files.iter().min_by_key(|(_, (_, used))| *used).map(|(which, _)| *which);
-            dropped.push(oldest.and_then(|which| open.files.remove(&which)));
-        }
-        // Files are closed outside the lock, which can take time.
-        drop(open);
-        drop(dropped);
+        let file = Arc::new(Opened::new(blob, key));
+        self.open.add(which, file.clone());
         Ok(file)
     }
 
@@ -106,7 +74,7 @@ impl Files {
         let file = self.file(py, which, key).map_err(|error| to_python(py, &error))?;
         // A private copy is verified and returned, so that no one can change it in between.
         let checked = detached(py, usize::try_from(expected.length).unwrap_or(usize::MAX), || {
-            let bytes = file.record(offset, expected.length)?;
+            let bytes = record_of(&file, offset, expected.length)?;
             checked::decode(&bytes, expected).map(drop)?;
             Ok(bytes)
         });
@@ -134,9 +102,9 @@ impl Files {
 #[pymethods]
 impl Files {
     #[new]
-    #[pyo3(signature = (root, max_open = 32))]
+    #[pyo3(signature = (root, max_open = 256))]
     fn new(root: PathBuf, max_open: usize) -> Files {
-        Files { run: Local::new(root), max_open: max_open.max(1), open: Mutex::default(), recent: Recent::new() }
+        Files { run: Local::new(root), open: OpenFiles::new(max_open), recent: Recent::new() }
     }
 
     #[getter]
@@ -192,13 +160,12 @@ impl Files {
     }
 
     fn release(&self) {
-        let dropped = std::mem::take(&mut *self.open.lock());
-        drop(dropped);
+        self.open.clear();
         self.recent.clear();
     }
 
     fn __repr__(&self) -> String {
-        format!("<Files {}, {} open>", self.run.path().display(), self.open.lock().files.len())
+        format!("<Files {}, {} open>", self.run.path().display(), self.open.len())
     }
 }
 

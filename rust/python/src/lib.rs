@@ -15,6 +15,7 @@ mod log;
 mod logged;
 mod modes;
 mod numpy;
+mod open_files;
 mod picture;
 mod recent;
 mod records;
@@ -51,7 +52,7 @@ mod _core {
     };
 
     #[pymodule_export]
-    use super::log::EventLog;
+    use super::log::{EventLog, ScalarCursor};
     #[pymodule_export]
     use super::logged::{Logged, decode_png, hparams};
 
@@ -59,7 +60,7 @@ mod _core {
     use super::writer::{StepWriter, reduction_name, worker_file_name};
 
     #[pymodule_export]
-    use super::picture::{encode_png, histogram, percentiles, pooled, sample, window};
+    use super::picture::{difference, encode_png, histogram, percentiles, pooled, sample, window};
     #[pymodule_export]
     use super::reduce::{norm, reduce, reduction, stats};
     #[pymodule_export]

@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use smdwidgets_core::error::Result as CoreResult;
-use smdwidgets_core::log::{Cache, Cell, Directory, Found, Log, Orphans, Values};
+use smdwidgets_core::log::{Cache, Cell, Directory, Found, GivenRows, Log, NewRows, Orphans, Values};
 use smdwidgets_core::source::Local;
 use smdwidgets_core::step::Step;
 use smdwidgets_core::tensor::DType;
 
+use crate::buffer::Bytes;
 use crate::errors::to_python;
 use crate::files::Fetched;
 use crate::logged::{Logged, as_array, as_list};
@@ -22,6 +23,42 @@ use crate::sweep::{self, Cancel, RecordSource, RowRequests, SweepControl};
 #[pyclass(frozen, module = "smdwidgets._core")]
 pub struct EventLog {
     inner: RwLock<Log>,
+}
+
+/// A position in the scalars of a log.
+#[pyclass(frozen, module = "smdwidgets._core")]
+#[derive(Default)]
+pub struct ScalarCursor {
+    inner: Mutex<smdwidgets_core::log::ScalarCursor>,
+}
+
+#[pymethods]
+impl ScalarCursor {
+    #[new]
+    fn new() -> ScalarCursor {
+        ScalarCursor::default()
+    }
+
+    /// Moves to the end of the log: (name, directory number, steps, values, whole, superseded) of each scalar with new rows.
+    #[allow(clippy::type_complexity, reason = "six columns")]
+    fn advance(
+        &self,
+        py: Python<'_>,
+        log: &EventLog,
+    ) -> PyResult<Vec<(String, u32, Py<PyAny>, Py<PyAny>, bool, usize)>> {
+        let found = py.detach(|| {
+            let log = log.inner.read();
+            let rows = self.inner.lock().advance(&log);
+            let named = |rows: NewRows| Some((log.names().get(rows.name as usize)?.name.clone(), rows));
+            rows.into_iter().filter_map(named).collect::<Vec<_>>()
+        });
+        let columns = |(name, rows): (String, NewRows)| {
+            let steps = numpy::column(py, DType::I64, rows.steps.iter().map(|one| one.to_le_bytes()))?;
+            let values = numpy::column(py, DType::F64, rows.values.iter().map(|one| one.to_le_bytes()))?;
+            Ok((name, rows.lane, steps, values, rows.whole, rows.superseded))
+        };
+        found.into_iter().map(columns).collect()
+    }
 }
 
 impl EventLog {
@@ -60,10 +97,30 @@ fn directories_of(directories: Directories) -> PyResult<Vec<Directory>> {
     directories.into_iter().map(one).collect()
 }
 
+/// Rows of a series in Python: name, steps, wall times, numbers; places of tensors instead of numbers.
+type PythonRows<'py> =
+    (String, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Option<Vec<(u64, u64)>>);
+
+/// The elements of an array of 8-byte numbers.
+fn words<T>(array: &Bound<'_, PyAny>, number: fn([u8; 8]) -> T) -> PyResult<Vec<T>> {
+    let bytes = Bytes::of(array)?;
+    Ok(bytes.as_slice().as_chunks().0.iter().map(|word| number(*word)).collect())
+}
+
+fn given_rows((tag, steps, wall_times, numbers, places): PythonRows<'_>) -> PyResult<GivenRows> {
+    Ok(GivenRows {
+        tag,
+        steps: words(&steps, i64::from_le_bytes)?,
+        wall_times: words(&wall_times, f64::from_le_bytes)?,
+        numbers: numbers.map(|numbers| words(&numbers, f64::from_le_bytes)).transpose()?,
+        places: places.unwrap_or_default(),
+    })
+}
+
 #[pymethods]
 impl EventLog {
     #[new]
-    #[pyo3(signature = (directories, keep_orphans = false, first_step = None, end_step = None, cache = None, hold = false))]
+    #[pyo3(signature = (directories, keep_orphans = false, first_step = None, end_step = None, cache = None, hold = false, files = None))]
     fn new(
         directories: Directories,
         keep_orphans: bool,
@@ -71,12 +128,17 @@ impl EventLog {
         end_step: Option<i64>,
         cache: Option<(PathBuf, String)>,
         hold: bool,
+        files: Option<Vec<String>>,
     ) -> PyResult<EventLog> {
         let orphans = if keep_orphans { Orphans::Kept } else { Orphans::Dropped };
-        let range = (first_step.unwrap_or(0), end_step.unwrap_or(Step::MAX));
+        let range = (first_step.unwrap_or(Step::MIN), end_step.unwrap_or(Step::MAX));
         let log = Log::new(directories_of(directories)?, orphans, range);
         let log = match cache {
             Some((directory, name)) => log.cached(Cache::new(directory, name)),
+            None => log,
+        };
+        let log = match files {
+            Some(files) => log.only(files),
             None => log,
         };
         Ok(EventLog { inner: RwLock::new(if hold { log.storing_values() } else { log }) })
@@ -101,6 +163,12 @@ impl EventLog {
 
     fn add_keys(&self, py: Python<'_>, keys: Vec<String>) {
         py.detach(|| self.inner.write().add_keys(&keys));
+    }
+
+    /// Sets the rows of a file in another format.
+    fn set_rows(&self, py: Python<'_>, directory: &str, key: &str, rows: Vec<PythonRows<'_>>) -> PyResult<bool> {
+        let rows = rows.into_iter().map(given_rows).collect::<PyResult<Vec<_>>>()?;
+        Ok(py.detach(|| self.inner.write().set_rows(directory, key, rows)))
     }
 
     #[pyo3(signature = (source, threads = None))]
@@ -226,6 +294,15 @@ impl EventLog {
             let Some(class) = log.names().get(id as usize).map(|name| name.class) else { return Vec::new() };
             let logged = |(step, found): (i64, Found<'_>)| Logged::of(name, class, step, &found);
             log.orphans(id).into_iter().map(logged).collect()
+        })
+    }
+
+    /// Names with superseded values, and their number.
+    fn superseded(&self, py: Python<'_>) -> Vec<(String, usize)> {
+        self.query(py, |log| {
+            let of =
+                |(id, name): (usize, &smdwidgets_core::log::Name)| (name.name.clone(), log.num_superseded(id as u32));
+            log.names().iter().enumerate().map(of).filter(|(_, count)| *count > 0).collect()
         })
     }
 

@@ -215,6 +215,31 @@ pub fn window<'py>(
     array(py, elements.dtype, &[height, width], &bytes)
 }
 
+/// Subtracts arrays of the same shape, and finds the elements that changed most.
+#[pyfunction]
+#[pyo3(signature = (a, b, most = 0, dtypes = None))]
+pub fn difference<'py>(
+    py: Python<'py>,
+    a: &Bound<'py, PyAny>,
+    b: &Bound<'py, PyAny>,
+    most: usize,
+    dtypes: Option<(&str, &str)>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let a = Elements::of(a, dtypes.map(|names| names.0), None)?;
+    let b = Elements::of(b, dtypes.map(|names| names.1), None)?;
+    if a.shape != b.shape {
+        let what = format!("cannot subtract an array of shape {:?} from one of shape {:?}", b.shape, a.shape);
+        return Err(PyValueError::new_err(what));
+    }
+    let found = on(py, &a, |data| core::difference((a.dtype, data), (b.dtype, b.as_slice()), most))?;
+    let top: Vec<u8> = found.top.iter().flat_map(|at| at.to_le_bytes()).collect();
+    let out = PyDict::new(py);
+    out.set_item(intern!(py, "value"), numpy::own(py, found.dtype, &a.shape, found.bytes, 0)?)?;
+    out.set_item(intern!(py, "changed"), found.changed)?;
+    out.set_item(intern!(py, "top"), array(py, DType::U64, &[found.top.len() as u64], &top)?)?;
+    Ok(out)
+}
+
 /// Encodes an array (height, width, 3) of uint8 as a PNG.
 #[pyfunction]
 pub fn encode_png<'py>(py: Python<'py>, pixels: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {

@@ -12,6 +12,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use smdwidgets_core::error::{Error, Result};
 use smdwidgets_core::reduce::{Op, OpSet};
 use smdwidgets_core::source::{Local, Source};
+use smdwidgets_core::statistics_file::as_stored;
 use smdwidgets_core::sweep::{self as core_sweep, Failed, Options, Rows, Workers};
 use smdwidgets_core::tensor::DType;
 
@@ -281,7 +282,7 @@ pub fn sweep_statistics<'py>(
     }
     // Rows without a value have no statistics.
     let (kept, found): (Vec<_>, Vec<_>) =
-        rows.rows.iter().zip(found).filter_map(|(row, found)| Some((*row, found?))).unzip();
+        rows.rows.iter().zip(found).filter_map(|(row, found)| Some((*row, as_stored(&found?)))).unzip();
     rows.rows = kept;
     let table = keys(py, catalog, &rows)?;
     table.update(statistics::columns(py, &found)?.as_mapping())?;

@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +158,32 @@ def test_number_of_open_files_is_limited(run, write, catalog_of):
     assert "5 open" in repr(files)
     files.release()
     assert "0 open" in repr(files)
+
+
+FEW_FILES = """
+import resource, sys
+from smdwidgets import _core
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))
+catalog = _core.Catalog()
+catalog.list_local(sys.argv[1])
+catalog.load_local(sys.argv[1])
+caches = [_core.Files(sys.argv[1]) for _ in range(2)]
+for files in caches:
+    assert all(files.get(catalog, "w", step)[0] == step for step in range(150))
+print(*caches, sep="\\n")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the limit is set with setrlimit")
+def test_all_caches_together_leave_most_of_the_files_to_the_process(run, write):
+    for step in range(150):
+        write(step, {"w": np.full(4, step)})
+    done = subprocess.run([sys.executable, "-c", FEW_FILES, str(run)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    opened = [int(line.split()[-2]) for line in done.stdout.splitlines()]
+    # A quarter of 160 together, but at least 32 each.
+    assert opened == [40, 32]
 
 
 @pytest.mark.parametrize("size", [3, LARGE])

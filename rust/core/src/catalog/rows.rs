@@ -18,13 +18,56 @@ pub struct EntryRow {
     pub crc: Option<u32>,
 }
 
+/// Offsets or lengths: four bytes each until one needs eight.
+enum Sizes {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Sizes::Narrow(Vec::new())
+    }
+}
+
+impl Sizes {
+    fn get(&self, at: usize) -> u64 {
+        match self {
+            Sizes::Narrow(list) => list[at].into(),
+            Sizes::Wide(list) => list[at],
+        }
+    }
+
+    fn extend(&mut self, more: impl ExactSizeIterator<Item = u64> + Clone) {
+        if let Sizes::Narrow(list) = self {
+            if more.clone().all(|size| u32::try_from(size).is_ok()) {
+                reserve(list, more.len());
+                list.extend(more.map(|size| size as u32));
+                return;
+            }
+            *self = Sizes::Wide(list.iter().map(|size| u64::from(*size)).collect());
+        }
+        if let Sizes::Wide(list) = self {
+            reserve(list, more.len());
+            list.extend(more);
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match self {
+            Sizes::Narrow(list) => list.capacity() * 4,
+            Sizes::Wide(list) => list.capacity() * 8,
+        }
+    }
+}
+
 /// The columns.
 #[derive(Default)]
 pub struct EntryTable {
     names: Vec<u32>,
     kinds: Vec<u8>,
-    offsets: Vec<u64>,
-    lengths: Vec<u64>,
+    offsets: Sizes,
+    lengths: Sizes,
     /// Empty while no entry has a checksum, as in runs of smdebug.
     crcs: Vec<u32>,
 }
@@ -39,8 +82,8 @@ impl EntryTable {
         EntryRow {
             name: self.names[at],
             kind: Kind(kind & !HAS_CRC),
-            offset: self.offsets[at],
-            length: self.lengths[at],
+            offset: self.offsets.get(at),
+            length: self.lengths.get(at),
             crc: (kind & HAS_CRC != 0).then(|| self.crcs[at]),
         }
     }
@@ -65,8 +108,6 @@ impl EntryTable {
         let start = self.len();
         reserve(&mut self.names, rows.len());
         reserve(&mut self.kinds, rows.len());
-        reserve(&mut self.offsets, rows.len());
-        reserve(&mut self.lengths, rows.len());
         if !self.crcs.is_empty() || rows.iter().any(|row| row.crc.is_some()) {
             let more = start + rows.len() - self.crcs.len();
             reserve(&mut self.crcs, more);
@@ -84,7 +125,29 @@ impl EntryTable {
     pub fn memory(&self) -> usize {
         self.names.capacity() * 4
             + self.kinds.capacity()
-            + (self.offsets.capacity() + self.lengths.capacity()) * 8
+            + self.offsets.memory()
+            + self.lengths.memory()
             + self.crcs.capacity() * 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_beyond_four_gigabytes_are_kept_among_others() {
+        let row = |offset, length| EntryRow { name: 1, kind: Kind::VALUE, offset, length, crc: Some(7) };
+        let mut table = EntryTable::default();
+        let rows =
+            [row(0, 5), row(5, 9), row(14, u64::from(u32::MAX) + 1), row(u64::from(u32::MAX) + 15, 3), row(1, 2)];
+        for (at, row) in rows.iter().enumerate() {
+            let before = table.memory();
+            assert_eq!(table.push(&[*row]), at);
+            assert!(table.memory() > before);
+        }
+        for (at, row) in rows.iter().enumerate() {
+            assert_eq!(table.get(at), *row);
+        }
     }
 }

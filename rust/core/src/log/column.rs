@@ -181,6 +181,27 @@ impl Column {
         self.wall_times.push(wall_time);
     }
 
+    /// Moves the rows of another column of the same class to the end. They follow `restarts` more restarts of the writer
+    /// than they count.
+    pub(super) fn append(&mut self, other: &mut Column, restarts: u32) {
+        let rows = self.steps.len();
+        let follows = self.steps.last().zip(other.steps.first()).is_none_or(|(last, first)| last < first);
+        self.ascending &= follows && std::mem::replace(&mut other.ascending, true);
+        for (number, first) in other.restarts.drain(..) {
+            if self.restarts.last().is_none_or(|(last, _)| *last != number + restarts) {
+                self.restarts.push((number + restarts, first + rows));
+            }
+        }
+        self.steps.append(&mut other.steps);
+        self.wall_times.append(&mut other.wall_times);
+        match (&mut self.cells, &mut other.cells) {
+            (Cells::Numbers(numbers), Cells::Numbers(others)) => numbers.append(others),
+            (Cells::Places(places), Cells::Places(others)) => places.append(others),
+            // Columns of one class have cells of one kind.
+            _ => {}
+        }
+    }
+
     /// Frees unused capacity.
     pub fn fit(&mut self) {
         // A slowly growing file keeps its capacity; one that was read at once does not need it.
@@ -192,6 +213,19 @@ impl Column {
                 Cells::Places(locations) => locations.shrink_to_fit(),
             }
         }
+    }
+
+    /// Whether the first rows are those of another column.
+    pub(super) fn begins_with(&self, other: &Column) -> bool {
+        let same = |one: &f64, other: &f64| one.to_bits() == other.to_bits();
+        let cells = match (&self.cells, &other.cells) {
+            (Cells::Numbers(numbers), Cells::Numbers(others)) => {
+                numbers.len() >= others.len() && numbers.iter().zip(others).all(|(one, other)| same(one, other))
+            }
+            (Cells::Places(places), Cells::Places(others)) => places.starts_with(others),
+            _ => false,
+        };
+        cells && self.steps.starts_with(&other.steps)
     }
 
     /// The number of rows.

@@ -5,13 +5,16 @@
 
 mod cache;
 mod column;
+mod cursor;
+mod given;
+mod parts;
 mod queries;
 mod scan;
 mod stored_values;
 mod values;
 mod view;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +25,8 @@ use rayon::prelude::*;
 
 pub use cache::Cache;
 pub use column::{Cell, Class, Column, ValueLocation};
+pub use cursor::{NewRows, ScalarCursor};
+pub use given::GivenRows;
 pub use queries::Found;
 pub use scan::{Problem, Scanner, Series};
 pub use values::{LoggedValue, RequestedRow, Values, buckets};
@@ -33,6 +38,9 @@ use crate::error::Result;
 use crate::pool;
 use crate::source::{FILE_TIME_GRANULARITY, Source};
 use crate::step::{Mode, Step};
+
+/// Files with so many unread bytes are read by several threads.
+const LONG: u64 = 8 << 20;
 
 /// A directory of event files.
 #[derive(Debug)]
@@ -79,6 +87,8 @@ struct File {
     cached_until: u64,
     /// Whether values are kept in memory.
     stores_values: bool,
+    /// Whether its rows were read elsewhere, so that it is no event file.
+    given: bool,
 }
 
 /// File metadata, to detect changes.
@@ -113,9 +123,13 @@ pub struct Log {
     by_key: HashMap<(Class, String), u32>,
     by_name: HashMap<String, u32>,
     generation: u64,
+    /// Increases whenever indices of lanes or files, or rows that were read, have changed.
+    arrangement: u64,
     steps: Mutex<HashMap<Option<Mode>, Arc<Vec<Step>>>>,
     cache: Option<Cache>,
     stores_values: bool,
+    /// The keys of the files to read; `None`: all.
+    only: Option<HashSet<String>>,
 }
 
 impl Log {
@@ -129,10 +143,18 @@ impl Log {
             by_key: HashMap::new(),
             by_name: HashMap::new(),
             generation: 0,
+            arrangement: 0,
             steps: Mutex::default(),
             cache: None,
             stores_values: false,
+            only: None,
         }
+    }
+
+    /// Reads only these files, by key.
+    #[must_use]
+    pub fn only(self, keys: impl IntoIterator<Item = String>) -> Self {
+        Log { only: Some(keys.into_iter().collect()), ..self }
     }
 
     /// Changes the set of directories. Keeps what was read of those that remain.
@@ -147,6 +169,7 @@ impl Log {
             lane
         };
         self.lanes = directories.into_iter().map(lay).collect();
+        self.arrangement += 1;
         self.index_new_series();
     }
 
@@ -206,16 +229,46 @@ impl Log {
         }
     }
 
+    /// Sets the rows of a file in another format, which was read elsewhere. They replace those of an earlier call. Returns
+    /// whether the log has the directory.
+    pub fn set_rows(&mut self, directory: &str, key: &str, rows: Vec<GivenRows>) -> bool {
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.directory == directory) else { return false };
+        let mut file = File::new(key.to_owned(), false);
+        file.given = true;
+        for given in rows {
+            file.scanner.put(given.into());
+        }
+        let grew = match lane.files.binary_search_by(|known| known.key.as_str().cmp(key)) {
+            Ok(at) => {
+                let before = std::mem::replace(&mut lane.files[at], file);
+                begins_with(lane.files[at].scanner.series(), before.scanner.series())
+            }
+            Err(at) => {
+                lane.files.insert(at, file);
+                at + 1 == lane.files.len()
+            }
+        };
+        self.arrangement += u64::from(!grew);
+        self.index_new_series();
+        true
+    }
+
     fn add_files(&mut self, lane: usize, keys: Vec<String>) {
         let stores_values = self.stores_values;
+        let only = self.only.as_ref();
         let lane = &mut self.lanes[lane];
-        let known: std::collections::HashSet<&str> = lane.files.iter().map(|file| file.key.as_str()).collect();
-        let new: Vec<String> = keys.into_iter().filter(|key| !known.contains(key.as_str())).collect();
+        let known: HashSet<&str> = lane.files.iter().map(|file| file.key.as_str()).collect();
+        let new: Vec<String> = keys
+            .into_iter()
+            .filter(|key| !known.contains(key.as_str()) && only.is_none_or(|only| only.contains(key)))
+            .collect();
         if new.is_empty() {
             return;
         }
+        let moved = lane.files.last().is_some_and(|last| new.iter().any(|key| *key < last.key));
         lane.files.extend(new.into_iter().map(|key| File::new(key, stores_values)));
         lane.files.sort_by(|a, b| a.key.cmp(&b.key));
+        self.arrangement += u64::from(moved);
         lane.views.get_mut().clear();
         self.generation += 1;
     }
@@ -226,7 +279,7 @@ impl Log {
         let mut files: Vec<&mut File> = Vec::new();
         let mut replaced = false;
         let cache = self.cache.as_ref();
-        for file in self.lanes.iter_mut().flat_map(|lane| &mut lane.files) {
+        for file in self.lanes.iter_mut().flat_map(|lane| &mut lane.files).filter(|file| !file.given) {
             if let Some(root) = local {
                 // Deleted files keep what was read of them.
                 let Some(seen) = Seen::of(&root.join(&file.key)) else { continue };
@@ -245,11 +298,12 @@ impl Log {
         }
         let changed = match files.as_mut_slice() {
             [] => false,
-            [one] => one.read(source, cache),
+            [one] if !one.is_long() => one.read(source, cache),
             many => pool::run(threads, || {
                 many.par_iter_mut().map(|file| file.read(source, cache)).reduce(|| false, |one, other| one | other)
             })?,
         };
+        self.arrangement += u64::from(replaced);
         if changed || replaced {
             self.index_new_series();
         }
@@ -297,6 +351,14 @@ impl Log {
     }
 }
 
+/// Whether the first rows of all series are those of others.
+fn begins_with(series: &[Series], others: &[Series]) -> bool {
+    others.iter().all(|other| {
+        let same = |one: &&Series| one.class == other.class && one.tag == other.tag;
+        series.iter().find(same).is_some_and(|one| one.column.begins_with(&other.column))
+    })
+}
+
 impl Lane {
     fn new(directory: Directory) -> Lane {
         let Directory { path, worker, mode, suffix } = directory;
@@ -317,6 +379,7 @@ impl File {
             cached: 0,
             cached_until: 0,
             stores_values,
+            given: false,
         }
     }
 
@@ -332,7 +395,12 @@ impl File {
                 (self.cached, self.cached_until, resumed) = (scanner.end(), scanner.end(), true);
                 self.scanner = if self.stores_values { scanner.storing_values() } else { scanner };
             }
-            let changed = self.scanner.read(blob.as_ref(), source.reach().piece)?;
+            let piece = source.reach().piece;
+            let changed = if self.is_long() {
+                self.scanner.read_on_threads(blob.as_ref(), piece)?
+            } else {
+                self.scanner.read(blob.as_ref(), piece)?
+            };
             if let Some(cache) = cache {
                 self.cached_until = cache.store(&self.key, blob.as_ref(), about, &self.scanner, self.cached_until);
             }
@@ -348,6 +416,11 @@ impl File {
                 self.unreadable != was
             }
         }
+    }
+
+    /// Whether so much is to be read that threads are worth starting.
+    fn is_long(&self) -> bool {
+        self.seen.is_some_and(|seen| seen.about.size.saturating_sub(self.scanner.end()) >= LONG)
     }
 
     fn column(&self, name: u32) -> Option<&Column> {

@@ -54,7 +54,7 @@ pub struct Course {
 }
 
 impl Lane {
-    fn parts(&self, name: u32) -> Vec<Part<'_>> {
+    pub(super) fn parts(&self, name: u32) -> Vec<Part<'_>> {
         let part = |(at, file): (usize, &'_ super::File)| -> Option<(u32, usize)> {
             file.series.get(&name).map(|series| (at as u32, *series as usize))
         };
@@ -65,7 +65,7 @@ impl Lane {
         self.files.iter().enumerate().filter_map(part).map(of).collect()
     }
 
-    fn view(&self, log: &Log, name: u32) -> Arc<View> {
+    pub(super) fn view(&self, log: &Log, name: u32) -> Arc<View> {
         if let Some(view) = self.views.lock().get(&name) {
             return view.clone();
         }
@@ -74,11 +74,11 @@ impl Lane {
         view
     }
 
-    fn has(&self, name: u32) -> bool {
+    pub(super) fn has(&self, name: u32) -> bool {
         self.files.iter().any(|file| file.series.contains_key(&name))
     }
 
-    fn column(&self, name: u32, file: u32) -> Option<&Column> {
+    pub(super) fn column(&self, name: u32, file: u32) -> Option<&Column> {
         self.files.get(file as usize)?.column(name)
     }
 
@@ -121,14 +121,8 @@ impl Log {
     }
 
     /// The global step of a lane's step.
-    fn global(&self, lane: &Lane, step: Step) -> Option<Step> {
-        if step < 0 {
-            None
-        } else if self.has_modes() {
-            step.checked_mul(MODES)?.checked_add(Log::code(lane))
-        } else {
-            Some(step)
-        }
+    pub(super) fn global(&self, lane: &Lane, step: Step) -> Option<Step> {
+        if self.has_modes() { step.checked_mul(MODES)?.checked_add(Log::code(lane)) } else { Some(step) }
     }
 
     /// Mode and mode step of a global step.
@@ -142,7 +136,7 @@ impl Log {
 
     fn lanes_at(&self, step: Step) -> impl Iterator<Item = (&Lane, Step)> {
         let (mode, own) = self.own(step);
-        self.lanes.iter().filter(move |lane| own >= 0 && lane.mode == mode).map(move |lane| (lane, own))
+        self.lanes.iter().filter(move |lane| lane.mode == mode).map(move |lane| (lane, own))
     }
 
     fn in_mode(lane: &Lane, mode: Option<Mode>) -> bool {
@@ -306,16 +300,26 @@ impl Log {
         if parts.is_empty() {
             return Vec::new();
         }
-        match &*lane.view(self, name) {
-            View::Part { file, first, end } => (*first..*end).map(|row| (*file, row)).collect(),
-            View::Rows { rows, .. } => rows.iter().map(|(file, row)| (*file, *row as usize)).collect(),
-        }
+        let view = lane.view(self, name);
+        (0..view.len()).map(|at| view.row(at)).collect()
     }
 
     /// Superseded values of a name with their global steps, in the order of [`course`](Self::course) with `orphans`.
     pub fn orphans(&self, name: u32) -> Vec<(Step, Found<'_>)> {
         let of = |lane| self.rows(lane, name, true).into_iter().filter_map(move |row| self.found(lane, name, row));
         self.lanes.iter().flat_map(of).collect()
+    }
+
+    /// The number of superseded values of a name.
+    pub fn num_superseded(&self, name: u32) -> usize {
+        let of = |lane: &Lane| {
+            let parts = lane.parts(name);
+            match view::of(&parts, &lane.restarted, Orphans::Dropped, (Step::MIN, Step::MAX)) {
+                View::Part { .. } => 0,
+                View::Rows { steps, .. } => parts.iter().map(|part| part.column.len()).sum::<usize>() - steps.len(),
+            }
+        };
+        self.lanes.iter().map(of).sum()
     }
 
     fn found<'a>(&'a self, lane: &'a Lane, name: u32, (file, row): (u32, usize)) -> Option<(Step, Found<'a>)> {

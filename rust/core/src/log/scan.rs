@@ -83,6 +83,8 @@ pub struct Scanner {
     pub(super) graphs: u64,
     /// Values that are not scalars, if they are kept in memory.
     stored: Option<StoredValues>,
+    /// Whether the class of a value was that of an earlier one of its tag, or would have been.
+    pub(super) looked_up: bool,
 }
 
 /// What to read next.
@@ -158,6 +160,16 @@ impl Scanner {
     /// Holds one piece in memory, or one record if that is longer. Buffers grow only with the data of the file, never by a
     /// claimed length.
     pub fn read(&mut self, blob: &dyn Blob, piece: u64) -> Result<bool> {
+        self.read_with(blob, piece, &mut |_| Ok(()))
+    }
+
+    /// As [`Scanner::read`], calling `ahead` where a record begins that is not the last of the file; it may read further.
+    pub(super) fn read_with(
+        &mut self,
+        blob: &dyn Blob,
+        piece: u64,
+        ahead: &mut dyn FnMut(&mut Scanner) -> Result<()>,
+    ) -> Result<bool> {
         let (before, mut needed) = (self.end, piece);
         let mut buffer = Vec::new();
         loop {
@@ -165,7 +177,12 @@ impl Scanner {
             let bytes = buffer.get(..count).unwrap_or(&buffer);
             let more = count as u64 >= needed;
             match self.take(bytes, more, blob)? {
-                Next::Read(bytes) => needed = bytes.max(piece),
+                Next::Read(bytes) => {
+                    needed = bytes.max(piece);
+                    if self.lost.is_none() && needed == piece {
+                        ahead(self)?;
+                    }
+                }
                 Next::Nothing => break,
             }
         }
@@ -176,6 +193,16 @@ impl Scanner {
             self.stored.iter_mut().for_each(StoredValues::fit);
         }
         Ok(self.end != before)
+    }
+
+    /// Parses whole records, which start at `end`.
+    pub(super) fn parse(&mut self, bytes: &[u8], blob: &dyn Blob) -> Result<()> {
+        self.take(bytes, false, blob).map(drop)
+    }
+
+    /// Whether values are kept in memory.
+    pub(super) fn stores_values(&self) -> bool {
+        self.stored.is_some()
     }
 
     /// Parses records from `bytes`, which start at `end`; `more` states whether the file continues.
@@ -201,11 +228,11 @@ impl Scanner {
                     }
                     at += record.size;
                 }
+                // Read from its start, so that it does not depend on where the bytes were cut whether a graph is skipped.
+                record::Next::NeedMore(_) if more && at > 0 => return Ok(Next::Read(0)),
                 record::Next::NeedMore(size) if more => {
-                    if self.skips(&bytes[at..], size, blob)? {
-                        return Ok(Next::Read(0));
-                    }
-                    return Ok(Next::Read(size));
+                    let is_skipped = self.skips(bytes, size, blob)?;
+                    return Ok(Next::Read(if is_skipped { 0 } else { size }));
                 }
                 record::Next::NeedMore(_) => return Ok(Next::Nothing),
                 record::Next::Corrupt(error) => {
@@ -246,7 +273,7 @@ impl Scanner {
         self.note(Problem { at, what: message_of(error), resumed: Some(resumed) });
     }
 
-    fn note(&mut self, problem: Problem) {
+    pub(super) fn note(&mut self, problem: Problem) {
         if self.problems.len() < MAX_PROBLEMS { self.problems.push(problem) } else { self.more_problems += 1 }
     }
 
@@ -263,9 +290,13 @@ impl Scanner {
         let event = Event::parse(record.payload)?;
         match event.content {
             Content::Summary => {
+                // A bad value does not affect the others of its summary.
+                let mut bad = Ok(());
                 for value in event.values() {
-                    self.value(at, record, &event, &value?)?;
+                    let taken = value.and_then(|value| self.value(at, record, &event, &value));
+                    bad = bad.and(taken);
                 }
+                bad?;
             }
             Content::FileVersion(version) if self.version.is_none() => self.version = Some(version.to_owned()),
             Content::Graph(_) => self.graphs += 1,
@@ -319,10 +350,11 @@ impl Scanner {
     }
 
     /// The class of a tensor, from its metadata, which only the first value of a tag may have.
-    fn class(&self, value: &Value<'_>) -> Result<Class> {
+    fn class(&mut self, value: &Value<'_>) -> Result<Class> {
         if let Some(class) = value.metadata.as_ref().map(Class::of).transpose()?.flatten() {
             return Ok(class);
         }
+        self.looked_up = true;
         let known = |class: &Class| self.find(value.tag, *class).is_some();
         Ok(Class::ALL.into_iter().find(known).unwrap_or(Class::Tensor))
     }
@@ -375,6 +407,20 @@ impl Scanner {
             column: Column::new(class),
         };
         self.put(series).ok_or_else(|| wrong(value, "exceeds the number of tags"))
+    }
+
+    /// The number of the series with the tag and class of another, added if it is new.
+    pub(super) fn number_of(&mut self, other: &Series) -> Option<u32> {
+        let Series { tag, class, plugin, description, .. } = other;
+        self.find(tag, *class).or_else(|| {
+            self.put(Series {
+                tag: tag.clone(),
+                class: *class,
+                plugin: plugin.clone(),
+                description: description.clone(),
+                column: Column::new(*class),
+            })
+        })
     }
 
     /// Adds a series and returns its number; `None` if tag and class exist already.

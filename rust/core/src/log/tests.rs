@@ -5,7 +5,7 @@ use crate::proto::encode;
 use crate::record;
 use crate::source::Memory;
 
-fn event(step: i64, wall: f64, field: u32, content: &[u8]) -> Vec<u8> {
+pub(super) fn event(step: i64, wall: f64, field: u32, content: &[u8]) -> Vec<u8> {
     let mut event = Vec::new();
     encode::double(&mut event, 1, wall);
     if step != 0 {
@@ -103,6 +103,32 @@ fn reading_resumes_after_damage_at_the_end() {
     let problems = log.problems();
     assert_eq!((problems.len(), problems[0].1), (1, damage));
     assert!(problems[0].2.ends_with(&format!("reading resumed at byte {next}")), "{problems:?}");
+}
+
+#[test]
+fn cursor_returns_new_rows_only() {
+    let mut log = log_of(Orphans::Dropped);
+    let mut cursor = ScalarCursor::default();
+    let mut file = [scalar("a", 0, 0.0), scalar("a", 1, 1.0), scalar("b", 1, 5.0)].concat();
+    read(&mut log, &[("tfevents.1", file.clone())]);
+    let lengths = |found: Vec<NewRows>| found.into_iter().map(|one| (one.name, one.steps.len(), one.whole)).collect();
+    let found: Vec<_> = lengths(cursor.advance(&log));
+    assert_eq!(found, [(0, 2, true), (1, 1, true)]);
+    file.extend(scalar("a", 2, 2.0));
+    read(&mut log, &[("tfevents.1", file.clone())]);
+    assert_eq!(
+        cursor.advance(&log),
+        [NewRows { name: 0, lane: 0, steps: vec![2], values: vec![2.0], whole: false, superseded: 0 }]
+    );
+    // A new file continues, another one begins again.
+    read(&mut log, &[("tfevents.1", file.clone()), ("tfevents.2", scalar("a", 3, 3.0))]);
+    let found: Vec<_> = lengths(cursor.advance(&log));
+    assert_eq!(found, [(0, 1, false)]);
+    let second = [scalar("a", 3, 3.0), scalar("a", 1, 9.0)].concat();
+    read(&mut log, &[("tfevents.1", file), ("tfevents.2", second)]);
+    let found = cursor.advance(&log);
+    assert_eq!((&found[0].steps[..], &found[0].values[..]), (&[0, 1][..], &[0.0, 9.0][..]));
+    assert_eq!((found.len(), found[0].whole, found[0].superseded), (1, true, 3));
 }
 
 #[test]
@@ -279,6 +305,41 @@ proptest! {
     }
 
     #[test]
+    fn cursor_returns_what_is_in_the_log(
+        pieces in prop::collection::vec((any_piece(), 0usize..3), 0..14),
+        orphans in prop::sample::select(vec![Orphans::Dropped, Orphans::Kept]),
+    ) {
+        // Files grow in any order, and the first of them may appear last.
+        let mut files = [Vec::new(), Vec::new(), Vec::new()];
+        let mut log = log_of(orphans);
+        let mut cursor = ScalarCursor::default();
+        let mut known: HashMap<String, Vec<(i64, f64)>> = HashMap::new();
+        for (piece, file) in pieces {
+            files[file].extend(piece);
+            let there: Vec<(&str, Vec<u8>)> = ["tfevents.0", "tfevents.1", "tfevents.2"]
+                .into_iter()
+                .zip(files.clone())
+                .filter(|(_, bytes)| !bytes.is_empty())
+                .collect();
+            read(&mut log, &there);
+            for rows in cursor.advance(&log) {
+                let all = known.entry(log.names()[rows.name as usize].name.clone()).or_default();
+                if rows.whole {
+                    all.clear();
+                    let superseded = log.course(rows.name, None, true).steps.len();
+                    prop_assert_eq!(rows.superseded, superseded);
+                }
+                all.extend(rows.steps.into_iter().zip(rows.values));
+            }
+            for name in log.names().iter().filter(|name| name.class == Class::Scalar) {
+                let all = known.get(&name.name).cloned().unwrap_or_default();
+                prop_assert_eq!(all, course(&log, &name.name));
+            }
+            prop_assert!(cursor.advance(&log).is_empty());
+        }
+    }
+
+    #[test]
     fn view_matches_naive_model(rows in prop::collection::vec((0i64..8, any::<bool>()), 0..30)) {
         let mut file = Vec::new();
         let mut expected: Vec<i64> = Vec::new();
@@ -300,7 +361,7 @@ proptest! {
     }
 }
 
-fn any_piece() -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn any_piece() -> impl Strategy<Value = Vec<u8>> {
     let sound = (0i64..50, "[ab]").prop_map(|(step, tag)| scalar(&tag, step, 1.0));
     prop_oneof![
         4 => sound.clone(),
@@ -314,4 +375,130 @@ fn any_piece() -> impl Strategy<Value = Vec<u8>> {
         }),
         1 => any::<u64>().prop_map(|length| crate::record::header(length).to_vec()),
     ]
+}
+
+#[test]
+fn negative_steps_are_kept() {
+    let bytes: Vec<u8> = (-3..2).flat_map(|step| scalar("x", step, step as f32)).collect();
+    let mut log = Log::new(vec![directory("", "worker_0", Mode::Global)], Orphans::Dropped, (i64::MIN, i64::MAX));
+    read(&mut log, &[("tfevents", bytes.clone())]);
+    assert_eq!(log.steps(None).to_vec(), [-3, -2, -1, 0, 1]);
+    assert_eq!(course(&log, "x"), [(-3, -3.0), (-2, -2.0), (-1, -1.0), (0, 0.0), (1, 1.0)]);
+    assert!(log.has_step(-3) && log.find(log.id("x").unwrap(), -2, None).is_some());
+
+    let lanes = vec![directory("train", "train", Mode::Train), directory("eval", "eval", Mode::Eval)];
+    let mut log = Log::new(lanes, Orphans::Dropped, (i64::MIN, i64::MAX));
+    read(&mut log, &[("train/tfevents", bytes.clone()), ("eval/tfevents", bytes)]);
+    assert_eq!(log.mode_steps(Mode::Eval, None), [-3, -2, -1, 0, 1]);
+    assert_eq!(log.mode_of(-11), Some((Mode::Eval, -3)));
+    assert_eq!(log.global_step(Mode::Eval, -3), Some(-11));
+}
+
+#[test]
+fn bad_value_does_not_affect_the_others_of_its_summary() {
+    let good = |tag: &str| {
+        let mut value = Vec::new();
+        encode::bytes(&mut value, 1, tag.as_bytes());
+        encode::float(&mut value, 2, 1.0);
+        value
+    };
+    let mut not_text = Vec::new();
+    encode::bytes(&mut not_text, 1, &[0xff]);
+    let mut cut = good("cut");
+    cut.truncate(cut.len() - 2);
+    let mut old = Vec::new();
+    encode::bytes(&mut old, 1, b"old");
+    encode::bytes(&mut old, 3, b"");
+    for bad in [not_text, cut, old] {
+        let mut summary = Vec::new();
+        for value in [&good("first"), &bad, &good("last")] {
+            encode::bytes(&mut summary, 1, value);
+        }
+        let mut log = log_of(Orphans::Dropped);
+        read(&mut log, &[("tfevents", event(3, 1.0, 5, &summary))]);
+        assert_eq!(course(&log, "first"), [(3, 1.0)]);
+        assert_eq!(course(&log, "last"), [(3, 1.0)]);
+        assert_eq!(log.problems().len(), 1);
+    }
+}
+
+#[test]
+fn superseded_values_are_counted_for_any_view() {
+    let bytes: Vec<u8> = [1, 2, 3, 4, 2, 3].into_iter().flat_map(|step| scalar("x", step, step as f32)).collect();
+    for orphans in [Orphans::Dropped, Orphans::Kept] {
+        let mut log = log_of(orphans);
+        read(&mut log, &[("tfevents", bytes.clone())]);
+        assert_eq!(log.num_superseded(log.id("x").unwrap()), 3);
+    }
+}
+
+#[test]
+fn only_the_chosen_files_are_read() {
+    let files: Vec<(&str, Vec<u8>)> =
+        [("a.tfevents.1", 1), ("b.tfevents.2", 2)].map(|(key, step)| (key, scalar("x", step, 1.0))).into();
+    let mut log = log_of(Orphans::Dropped).only(["b.tfevents.2".to_owned()]);
+    read(&mut log, &files);
+    assert_eq!(log.steps(None).to_vec(), [2]);
+}
+
+#[test]
+fn rows_of_other_formats_join_a_log() {
+    let directories = vec![directory("", "worker_0", Mode::Global), directory("table", "worker_0", Mode::Global)];
+    let mut log = Log::new(directories, Orphans::Dropped, (0, Step::MAX));
+    read(&mut log, &[("tfevents", scalar("loss", 1, 1.0))]);
+    let rows = |steps: &[Step]| GivenRows {
+        tag: "accuracy".to_owned(),
+        steps: steps.to_vec(),
+        wall_times: vec![f64::NAN; steps.len()],
+        numbers: Some(steps.iter().map(|step| *step as f64 / 10.0).collect()),
+        places: Vec::new(),
+    };
+    let generation = log.generation();
+    assert!(log.set_rows("table", "metrics.csv", vec![rows(&[1, 2])]));
+    assert!(log.generation() > generation);
+    // A step that goes backwards supersedes the rows after it, as in a log.
+    assert!(log.set_rows("table", "metrics.csv", vec![rows(&[1, 2, 3, 2])]));
+    let weights = GivenRows {
+        tag: "weight".to_owned(),
+        steps: vec![2],
+        wall_times: vec![0.0],
+        places: vec![(8, 16)],
+        ..Default::default()
+    };
+    assert!(log.set_rows("table", "checkpoint-2/model.safetensors", vec![weights]));
+    assert!(!log.set_rows("elsewhere", "metrics.csv", Vec::new()));
+    // Reading event files leaves them alone.
+    read(&mut log, &[("tfevents", [scalar("loss", 1, 1.0), scalar("loss", 2, 2.0)].concat())]);
+    assert_eq!(course(&log, "accuracy"), [(1, 0.1), (2, 0.2)]);
+    assert_eq!(*log.steps(None), [1, 2]);
+    assert_eq!(log.names_at(2, None).len(), 3);
+    let found = log.id("weight").and_then(|id| log.find(id, 2, None)).unwrap();
+    assert_eq!((found.key, found.wall_time), ("checkpoint-2/model.safetensors", 0.0));
+    assert!(matches!(found.cell, Cell::ValueLocation(place) if (place.at, place.size) == (8, 16)));
+    // Columns of unequal length are cut.
+    let uneven = GivenRows { wall_times: Vec::new(), ..rows(&[1, 2]) };
+    assert!(log.set_rows("table", "metrics.csv", vec![uneven]));
+    assert_eq!(course(&log, "accuracy"), []);
+}
+
+#[test]
+fn rows_that_are_given_again_are_new_only_where_they_follow() {
+    let mut log = Log::new(vec![directory("table", "worker_0", Mode::Global)], Orphans::Dropped, (0, Step::MAX));
+    let rows = |numbers: &[f64]| {
+        let steps = (0..numbers.len() as Step).collect();
+        let wall_times = vec![f64::NAN; numbers.len()];
+        vec![GivenRows { tag: "a".to_owned(), steps, wall_times, numbers: Some(numbers.to_vec()), places: Vec::new() }]
+    };
+    let mut cursor = ScalarCursor::default();
+    let mut read = |log: &Log| -> Vec<(bool, Vec<f64>)> {
+        cursor.advance(log).into_iter().map(|new| (new.whole, new.values)).collect()
+    };
+    log.set_rows("table", "t", rows(&[1.0]));
+    assert_eq!(read(&log), [(true, vec![1.0])]);
+    log.set_rows("table", "t", rows(&[1.0, 2.0]));
+    assert_eq!(read(&log), [(false, vec![2.0])]);
+    log.set_rows("table", "t", rows(&[1.0, 3.0]));
+    assert_eq!(read(&log), [(true, vec![1.0, 3.0])]);
+    log.set_rows("table", "t", rows(&[4.0]));
+    assert_eq!(read(&log), [(true, vec![4.0])]);
 }

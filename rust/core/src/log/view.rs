@@ -27,6 +27,29 @@ pub enum View {
     },
 }
 
+impl View {
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            View::Part { first, end, .. } => end - first,
+            View::Rows { rows, .. } => rows.len(),
+        }
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The file and row at an index.
+    pub(super) fn row(&self, at: usize) -> (u32, usize) {
+        match self {
+            View::Part { file, first, .. } => (*file, first + at),
+            View::Rows { rows, .. } => (rows[at].0, rows[at].1 as usize),
+        }
+    }
+}
+
 /// A column with the restarts of its file.
 pub struct Part<'a> {
     /// Index of the file.

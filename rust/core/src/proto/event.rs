@@ -99,7 +99,7 @@ fn starts_a_session(mut fields: Fields<'_>) -> Result<bool> {
     Ok(status == 1)
 }
 
-/// An iterator over the values of an event. Ends at the first malformed value.
+/// An iterator over the values of an event. Continues after a malformed value, and ends where a summary is malformed.
 #[derive(Debug, Clone)]
 pub struct Values<'a> {
     events: Fields<'a>,
@@ -108,11 +108,11 @@ pub struct Values<'a> {
 
 impl<'a> Values<'a> {
     #[inline]
-    fn step(&mut self) -> Result<Option<Value<'a>>> {
+    fn step(&mut self) -> Result<Option<Fields<'a>>> {
         loop {
             while let Some(field) = self.summary.step()? {
                 if field.number == 1 {
-                    return Value::of(field.message(NAME)?).map(Some);
+                    return field.message(NAME).map(Some);
                 }
             }
             match self.events.step()? {
@@ -134,6 +134,6 @@ impl<'a> Iterator for Values<'a> {
             self.events = Fields::new(&[], 0, "Event");
             self.summary = Fields::new(&[], 0, "Summary");
         }
-        step.transpose()
+        step.transpose().map(|fields| Value::of(fields?))
     }
 }

@@ -8,6 +8,20 @@ use super::{Blob, LARGEST_WHOLE, Source, inside};
 use crate::crc::crc32c;
 use crate::error::{Error, Result};
 
+/// Reads up to this size allocate what the index file claims.
+const SMALL: u64 = 64 << 10;
+/// The largest offset at which the system reads up to `SMALL` bytes; an index file can claim any.
+const LAST: u64 = i64::MAX as u64 - SMALL;
+
+/// How many files this process may have open.
+pub fn open_files_limit() -> usize {
+    #[cfg(unix)]
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[cfg(not(unix))]
+    let limit = Some(512); // of the C runtime of Windows
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
 /// The directory of a run.
 #[derive(Debug, Clone)]
 pub struct Local {
@@ -154,11 +168,17 @@ impl LocalFile {
 
 impl Blob for LocalFile {
     fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize> {
-        // Allocates only for existing bytes, whatever length the index file claims.
-        let size = self.file.metadata().map_err(|e| self.error(e))?.len();
-        let there = size.saturating_sub(offset).min(length);
+        // Allocates only for existing bytes, whatever length the index file claims. A small claim costs less than a look at
+        // the file's size.
+        let there = if length <= SMALL && offset <= LAST {
+            length
+        } else {
+            let size = self.file.metadata().map_err(|e| self.error(e))?.len();
+            size.saturating_sub(offset).min(length)
+        };
         let there = usize::try_from(there).map_err(|_| self.error(io::ErrorKind::OutOfMemory.into()))?;
-        if buffer.is_empty() {
+        let fresh = buffer.is_empty();
+        if fresh {
             // `vec!` gets zeroed memory from the system, so a large buffer is not written twice.
             *buffer = vec![0; there];
         } else if buffer.len() < there {
@@ -172,6 +192,9 @@ impl Blob for LocalFile {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(self.error(e)),
             }
+        }
+        if fresh {
+            buffer.truncate(done);
         }
         Ok(done)
     }

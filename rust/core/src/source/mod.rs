@@ -12,7 +12,7 @@ mod memory;
 mod watch;
 
 pub use listing::Listing;
-pub use local::Local;
+pub use local::{Local, open_files_limit};
 #[cfg(any(test, fuzzing))]
 pub use memory::Memory;
 
@@ -59,8 +59,8 @@ impl Reach {
 
 /// An open file.
 pub trait Blob: Send + Sync {
-    /// Reads up to `length` bytes at `offset` into the front of `buffer`, which grows as needed but never beyond the
-    /// available bytes. Returns the number of bytes read, which is smaller only at the end of the file.
+    /// Reads up to `length` bytes at `offset` into the front of `buffer`, which grows as needed, above 64 KiB never beyond
+    /// the available bytes. Returns the number of bytes read, which is smaller only at the end of the file.
     fn read_at(&self, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<usize>;
 }
 

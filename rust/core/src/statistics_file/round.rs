@@ -1,5 +1,7 @@
 //! Rounding of numbers to the precision of a float32 without its range: the sums of a training that diverges do not fit.
 
+use crate::statistics::Statistics;
+
 /// Rounds to 24 significant bits, to the nearest, ties to even. A finite number stays finite.
 pub fn to_24_bits(value: f64) -> f64 {
     const DROPPED: u32 = 53 - 24;
@@ -10,6 +12,20 @@ pub fn to_24_bits(value: f64) -> f64 {
     let half = (1u64 << (DROPPED - 1)) - 1 + (bits >> DROPPED & 1);
     let rounded = f64::from_bits((bits + half) >> DROPPED << DROPPED);
     if rounded.is_finite() { rounded } else { f64::from_bits(bits >> DROPPED << DROPPED) }
+}
+
+/// The statistics as a file returns them, so that computed ones are the same whether they were cached or not.
+pub fn as_stored(found: &Statistics) -> Statistics {
+    let mut stored = Statistics {
+        mean: to_24_bits(found.mean),
+        std: to_24_bits(found.std),
+        l1: to_24_bits(found.l1),
+        update: to_24_bits(found.update),
+        ..*found
+    };
+    stored.l2 = stored.derived_l2();
+    stored.abs_max = stored.derived_abs_max();
+    stored
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Statistics of many records, with the change of each tensor since the step before.
 //!
-//! Threads take a tensor at a block of steps at a time and read its records in order, so a thread holds two values. The
-//! last step of the previous block is read twice.
+//! Tensors that lie side by side in the same files are read together, so each file is read in few pieces and from front to
+//! back. A thread takes such a group at a block of steps at a time and holds two steps of it, in buffers that stay in the
+//! second-level cache. The last step of the previous block is read twice.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{Failed, KEPT, Options, Rows, run_with_progress};
+use super::{Failed, Item, KEPT, Options, Rows, run_with_progress};
 use crate::catalog::{Catalog, Kind};
 use crate::checked;
 use crate::error::{Error, Location, Result};
@@ -18,13 +19,15 @@ use crate::source::{Blob, Source};
 use crate::statistics::{Statistics, statistics};
 use crate::tensor::{DType, Data, TensorView};
 
-/// Steps that a thread reads of one tensor before it takes the next.
+/// Steps that a thread reads of one group before it takes the next.
 const BLOCK: usize = 64;
+/// Bytes of a group at a step. Two steps of it stay in the second-level cache.
+const GROUP: u64 = 128 << 10;
 /// Files that are kept open.
 const MAX_OPEN: usize = 256;
 
 /// Items of the plan that are saves of one tensor by one worker, in the order of their steps.
-pub struct Chain(Vec<usize>);
+pub struct Chain(pub(super) Vec<usize>);
 
 /// The statistics of every row that has a value, and the failed rows. Rows of strings and of stored reductions have none.
 pub fn tensor_statistics(
@@ -34,7 +37,7 @@ pub fn tensor_statistics(
     options: &Options<'_>,
 ) -> Result<(Vec<Option<Statistics>>, Failed)> {
     let sweep = Sweep { rows, source, open: Mutex::default() };
-    let units = units(chains);
+    let units = units(rows, chains);
     let total = rows.plan.bytes();
     let found = Mutex::new(vec![None; rows.rows.len()]);
     let failed: Mutex<Failed> = Mutex::default();
@@ -42,9 +45,10 @@ pub fn tensor_statistics(
     let is_cancelled = || cancelled.load(Ordering::Relaxed) || flag.is_some_and(|flag| flag.load(Ordering::Relaxed));
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let work = || {
+        let mut room = Room::default();
         while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (mut statistics, mut errors) = (Vec::new(), Vec::new());
-            let finished = sweep.unit(unit, &mut |row, outcome, bytes| {
+            let finished = sweep.unit(unit, &mut room, &mut |row, outcome, bytes| {
                 match outcome {
                     Ok(Some(one)) => statistics.push((row, one)),
                     Ok(None) => {}
@@ -95,44 +99,89 @@ pub fn chains(rows: &Rows, catalog: &Catalog) -> Vec<Chain> {
     chains.into_values().map(in_order).collect()
 }
 
-/// The part of a chain that a thread reads. The item before the part is read for its value only.
+/// Tensors of the same files, and the steps that a thread reads of them. The step before these is read for its values only.
 struct Unit<'c> {
-    chain: &'c [usize],
+    chains: Vec<&'c [usize]>,
     part: Range<usize>,
 }
 
-/// The units, in the order of their blocks, so that few files are open at a time.
-fn units(chains: &[Chain]) -> Vec<Unit<'_>> {
-    fn parts(Chain(chain): &Chain) -> impl Iterator<Item = Range<usize>> + '_ {
-        (0..chain.len()).step_by(BLOCK).map(|start| start..chain.len().min(start + BLOCK))
+/// The units, in the order of their files, so that few are open at a time.
+fn units<'c>(rows: &Rows, chains: &'c [Chain]) -> Vec<Unit<'c>> {
+    let item = |at: usize| rows.plan.items[at];
+    let mut groups: HashMap<Vec<u32>, Vec<&[usize]>> = HashMap::new();
+    for Chain(chain) in chains {
+        groups.entry(chain.iter().map(|at| item(*at).file).collect()).or_default().push(chain);
     }
-    let mut units: Vec<Unit> =
-        chains.iter().flat_map(|chain| parts(chain).map(|part| Unit { chain: &chain.0, part })).collect();
-    units.sort_by_key(|unit| unit.part.start);
+    let mut units = Vec::new();
+    for mut chains in groups.into_values() {
+        let first = |chain: &&'c [usize]| chain.first().map(|at| item(*at));
+        let size = |chain: &&'c [usize]| first(chain).map_or(0, |item| item.length);
+        chains.sort_by_key(|chain| first(chain).map(|item| item.offset));
+        let (mut start, mut bytes) = (0, 0u64);
+        for at in 0..chains.len() {
+            bytes = bytes.saturating_add(size(&chains[at]));
+            let is_full = chains.get(at + 1).is_none_or(|next| bytes.saturating_add(size(next)) > GROUP);
+            if is_full {
+                let group = &chains[start..=at];
+                let steps = group[0].len();
+                let parts = (0..steps).step_by(BLOCK).map(|start| start..steps.min(start + BLOCK));
+                units.extend(parts.map(|part| Unit { chains: group.to_vec(), part }));
+                (start, bytes) = (at + 1, 0);
+            }
+        }
+    }
+    units.sort_by_key(|unit| unit.chains.first().map_or(0, |chain| item(chain[unit.part.start]).file));
     units
 }
 
-/// The bytes of a value: part of a record's buffer, or decoded from typed fields.
-enum Content {
-    InRecord(Range<usize>),
-    Decoded(Vec<u8>),
-}
-
-/// A value that stays for the next step: dtype, shape, record and content.
-struct Previous {
+/// A tensor of a step that stays for the next: dtype, shape and content.
+struct Value {
     dtype: DType,
     shape: Vec<u64>,
-    record: Vec<u8>,
     content: Content,
 }
 
-impl Previous {
-    fn bytes(&self) -> &[u8] {
-        match &self.content {
-            Content::InRecord(range) => &self.record[range.clone()],
+/// The bytes of a value: part of a step's buffer, or decoded from typed fields.
+enum Content {
+    InBuffer(usize, Range<usize>),
+    Decoded(Vec<u8>),
+}
+
+/// What was read of a group at one step.
+#[derive(Default)]
+struct Step {
+    /// One buffer for each piece of the file.
+    buffers: Vec<Vec<u8>>,
+    /// The values, by the place of their chain in the group.
+    values: Vec<Option<Value>>,
+}
+
+impl Step {
+    fn bytes<'s>(&'s self, value: &'s Value) -> &'s [u8] {
+        match &value.content {
+            Content::InBuffer(buffer, range) => &self.buffers[*buffer][range.clone()],
             Content::Decoded(bytes) => bytes,
         }
     }
+
+    /// The value of a chain if it has this dtype and shape.
+    fn same(&self, chain: usize, dtype: DType, shape: &[u64]) -> Option<&[u8]> {
+        let value = self.values.get(chain)?.as_ref()?;
+        (value.dtype == dtype && value.shape == shape).then(|| self.bytes(value))
+    }
+
+    /// Keeps the buffers for another step, unless they are large.
+    fn clear(&mut self) {
+        self.values.clear();
+        self.buffers.iter_mut().filter(|buffer| buffer.capacity() > KEPT).for_each(|buffer| *buffer = Vec::new());
+    }
+}
+
+/// What a thread holds: two steps of a group.
+#[derive(Default)]
+struct Room {
+    before: Step,
+    now: Step,
 }
 
 /// A file, or the error of opening it.
@@ -144,28 +193,85 @@ struct Sweep<'s> {
     open: Mutex<HashMap<u32, Opened>>,
 }
 
+/// Takes a row's result and the record's size; returns whether to go on.
+type Each<'e> = dyn FnMut(u32, Result<Option<Statistics>, Arc<Error>>, u64) -> bool + 'e;
+
 impl Sweep<'_> {
-    /// Computes the statistics of a unit. `each` takes a row's result and the record's size, and returns whether to go on.
-    fn unit(
-        &self,
-        unit: &Unit<'_>,
-        each: &mut dyn FnMut(u32, Result<Option<Statistics>, Arc<Error>>, u64) -> bool,
-    ) -> bool {
-        let (mut previous, mut spare): (Option<Previous>, Vec<u8>) = (None, Vec::new());
-        let start = unit.part.start.saturating_sub(1);
-        for (place, at) in unit.chain[start..unit.part.end].iter().enumerate() {
-            let job = &self.rows.jobs[*at];
-            let outcome = self.value(*at, &mut spare, previous.as_ref(), start + place >= unit.part.start);
-            if let Some(before) = previous.take() {
-                // The buffer is used again, unless it is large.
-                spare = if before.record.capacity() > KEPT { Vec::new() } else { before.record };
+    /// Computes the statistics of a unit.
+    fn unit(&self, unit: &Unit<'_>, room: &mut Room, each: &mut Each<'_>) -> bool {
+        let Room { before, now } = room;
+        now.clear();
+        for step in unit.part.start.saturating_sub(1)..unit.part.end {
+            std::mem::swap(before, now);
+            now.clear();
+            let mut items: Vec<(usize, usize)> = unit.chains.iter().map(|chain| chain[step]).enumerate().collect();
+            items.sort_by_key(|(_, at)| self.rows.plan.items[*at].offset);
+            now.values.resize_with(items.len(), || None);
+            let is_wanted = unit.part.contains(&step);
+            for (piece, items) in self.pieces(&items).enumerate() {
+                if now.buffers.len() == piece {
+                    now.buffers.push(Vec::new());
+                }
+                if !self.piece(items, piece, before, now, is_wanted, each) {
+                    return false;
+                }
             }
+        }
+        true
+    }
+
+    /// Splits items of one file, sorted by offset, into the parts that are read at once.
+    fn pieces<'i>(&self, mut items: &'i [(usize, usize)]) -> impl Iterator<Item = &'i [(usize, usize)]> {
+        let reach = self.source.reach();
+        std::iter::from_fn(move || {
+            let (_, first) = items.first()?;
+            let Item { offset: start, mut length, .. } = self.rows.plan.items[*first];
+            let joins = |(_, at): &&(usize, usize)| {
+                let item = self.rows.plan.items[*at];
+                let all = item.offset.saturating_add(item.length).saturating_sub(start).max(length);
+                let joins = item.offset - start <= length.saturating_add(reach.gap) && all <= reach.piece.max(length);
+                length = if joins { all } else { length };
+                joins
+            };
+            let (piece, rest) = items.split_at(items.iter().take_while(joins).count());
+            items = rest;
+            Some(piece)
+        })
+    }
+
+    /// Reads adjacent items of one file: pairs of a chain's place in the group and an item.
+    fn piece(
+        &self,
+        items: &[(usize, usize)],
+        piece: usize,
+        before: &Step,
+        now: &mut Step,
+        is_wanted: bool,
+        each: &mut Each<'_>,
+    ) -> bool {
+        let item = |at: usize| self.rows.plan.items[at];
+        let start = items.first().map_or(0, |(_, at)| item(*at).offset);
+        let end = items.iter().map(|(_, at)| item(*at).offset.saturating_add(item(*at).length)).max().unwrap_or(start);
+        let buffer = &mut now.buffers[piece];
+        let found = items.first().map_or(Ok(0), |(_, at)| {
+            self.opened(item(*at).file)?.read_at(start, end - start, buffer).map_err(Arc::new)
+        });
+        for (chain, at) in items {
+            let job = &self.rows.jobs[*at];
+            let outcome = found.as_ref().map_err(Arc::clone).and_then(|found| {
+                let read = now.buffers[piece].get(..*found).unwrap_or_default();
+                let bytes = read.get((item(*at).offset - start) as usize..).unwrap_or_default();
+                let bytes = bytes.get(..usize::try_from(job.length).unwrap_or(usize::MAX)).ok_or(bytes.len());
+                let offset = |content: &[u8]| content.as_ptr().addr() - read.as_ptr().addr();
+                self.value(*at, bytes, before, *chain, is_wanted, &|content| (piece, offset(content)))
+                    .map_err(|error| self.rows.locate(*at, error))
+            });
             let outcome = outcome.map(|found| {
                 let (value, one) = found.unzip();
-                previous = value;
+                now.values[*chain] = value;
                 one.flatten()
             });
-            if start + place >= unit.part.start && !each(job.row, outcome, job.length) {
+            if is_wanted && !each(job.row, outcome, job.length) {
                 return false;
             }
         }
@@ -176,40 +282,28 @@ impl Sweep<'_> {
     fn value(
         &self,
         at: usize,
-        record: &mut Vec<u8>,
-        previous: Option<&Previous>,
-        wanted: bool,
-    ) -> Result<Option<(Previous, Option<Statistics>)>, Arc<Error>> {
-        let item = self.rows.plan.items[at];
-        let blob = self.opened(item.file)?;
-        let mut record = std::mem::take(record);
-        let there = blob.read_at(item.offset, item.length, &mut record).map_err(|error| self.rows.locate(at, error))?;
-        record.truncate(there);
-        let decoded = || {
-            if (there as u64) < item.length {
-                let location = Location::memory(0);
-                return Err(Error::Truncated { location, needed: item.length, found: there as u64 });
+        record: Result<&[u8], usize>,
+        before: &Step,
+        chain: usize,
+        is_wanted: bool,
+        place: &dyn Fn(&[u8]) -> (usize, usize),
+    ) -> Result<Option<(Value, Option<Statistics>)>> {
+        let record = record.map_err(|found| {
+            let (location, needed) = (Location::memory(0), self.rows.plan.items[at].length);
+            Error::Truncated { location, needed, found: found as u64 }
+        })?;
+        let TensorView { dtype, shape, data } = checked::decode(record, &self.rows.expected(at))?;
+        let Some(bytes) = data.bytes() else { return Ok(None) };
+        let one = is_wanted.then(|| statistics(dtype, bytes, before.same(chain, dtype, &shape))).transpose()?;
+        let content = match data {
+            Data::Owned(bytes) => Content::Decoded(bytes),
+            _ if bytes.is_empty() => Content::Decoded(Vec::new()),
+            _ => {
+                let (piece, start) = place(bytes);
+                Content::InBuffer(piece, start..start + bytes.len())
             }
-            let TensorView { dtype, shape, data } = checked::decode(&record, &self.rows.expected(at))?;
-            let same = previous.filter(|previous| (previous.dtype, &previous.shape) == (dtype, &shape));
-            let content = match data {
-                Data::Strings(_) => return Ok(None),
-                Data::Raw([]) => Content::InRecord(0..0),
-                Data::Raw(raw) => {
-                    let start = raw.as_ptr().addr() - record.as_ptr().addr();
-                    Content::InRecord(start..start + raw.len())
-                }
-                Data::Owned(bytes) => Content::Decoded(bytes),
-            };
-            let bytes = match &content {
-                Content::InRecord(range) => &record[range.clone()],
-                Content::Decoded(bytes) => bytes,
-            };
-            let one = wanted.then(|| statistics(dtype, bytes, same.map(Previous::bytes))).transpose()?;
-            Ok(Some((dtype, shape, content, one)))
         };
-        let decoded = decoded().map_err(|error| self.rows.locate(at, error))?;
-        Ok(decoded.map(|(dtype, shape, content, one)| (Previous { dtype, shape, record, content }, one)))
+        Ok(Some((Value { dtype, shape, content }, one)))
     }
 
     fn opened(&self, file: u32) -> Opened {

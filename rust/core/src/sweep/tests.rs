@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::sync::Mutex as StdMutex;
 use std::sync::atomic::AtomicU32;
 
@@ -9,6 +10,7 @@ use crate::crc::{MaskedCrc, crc32c};
 use crate::index::{Index, TensorEntry};
 use crate::reduce::{Op, OpSet};
 use crate::source::{Local, Memory};
+use crate::statistics::{Statistics, statistics};
 use crate::step::{Mode, Step};
 use crate::tensor::{DType, Data, Meta, encode_tensor_event};
 
@@ -277,4 +279,85 @@ fn reads_join_adjacent_records_of_a_file_up_to_a_size_and_a_gap() {
     assert_eq!(joined(1000, 100), [5, 1]);
     assert_eq!(joined(80, 5), [2, 2, 1, 1]);
     assert_eq!(joined(0, 0), [1; 6]);
+}
+
+/// The statistics of every row by their definition: one record at a time, about the tensor's step before it.
+fn one_by_one(
+    rows: &Rows,
+    chains: &[Chain],
+    given: &HashMap<(String, Step, String), Vec<f32>>,
+    catalog: &Catalog,
+) -> Vec<Option<Statistics>> {
+    let mut found = vec![None; rows.rows.len()];
+    for Chain(chain) in chains {
+        let mut before: Option<&Vec<f32>> = None;
+        for at in chain {
+            let row = rows.jobs[*at].row as usize;
+            let Row { name, file } = rows.rows[row];
+            let key =
+                (rows.names[name as usize].clone(), catalog.about(file).step, catalog.worker_of(file).into_owned());
+            let value = given.get(&key);
+            let bytes = |values: &Vec<f32>| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+            let previous = before.filter(|before| value.is_some_and(|value| value.len() == before.len()));
+            found[row] =
+                value.map(|value| statistics(DType::F32, &bytes(value), previous.map(bytes).as_deref()).unwrap());
+            before = value;
+        }
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 16 }))]
+    #[test]
+    fn statistics_of_a_sweep_are_those_of_each_record(
+        // For each tensor: its size, at which steps it is saved, and at which of them with another size.
+        tensors in prop::collection::vec((0usize..6, 1i64..4, 0i64..100), 1..6),
+        steps in 1i64..140,
+        workers in 1usize..3,
+        damaged in prop::collection::vec((0i64..140, any::<prop::sample::Index>()), 0..3),
+        threads in 1usize..4,
+    ) {
+        let mut run = Run::default();
+        let mut given = HashMap::new();
+        for step in 0..steps {
+            for worker in 0..workers {
+                let worker = format!("worker_{worker}");
+                let mut saved = Vec::new();
+                for (number, (size, every, odd)) in tensors.iter().enumerate().filter(|(_, (_, every, _))| step % every == 0) {
+                    let size = [0, 1, 3, 64, 300, 9000][*size] + usize::from(step == odd * every);
+                    let value = |at: usize| if at % 97 == 5 { f32::NAN } else { (at as f32 - step as f32) * 0.5 + number as f32 };
+                    let values: Vec<f32> = (0..size).map(value).collect();
+                    given.insert((format!("t{number}"), step, worker.clone()), values.clone());
+                    saved.push((format!("t{number}"), values));
+                }
+                let saved: Vec<(&str, Vec<f32>)> = saved.iter().map(|(name, values)| (name.as_str(), values.clone())).collect();
+                run.step(step, &worker, &saved);
+            }
+        }
+        for (step, place) in &damaged {
+            let workers = workers as i64;
+            if let Some((step, worker, events, entries)) = run.files.get_mut((step % steps * workers) as usize)
+                && !entries.is_empty()
+            {
+                // One bit of the record's payload.
+                let entry = &entries[place.index(entries.len())];
+                events[(entry.offset + 30) as usize] ^= 4;
+                given.remove(&(entry.name.to_string(), *step, worker.clone()));
+            }
+        }
+        let (catalog, memory) = run.done();
+        let all = (0..tensors.len()).map(|number| format!("t{number}")).collect();
+        let rows = Rows::of(&catalog, all, None, Workers::Every, OpSet::NONE, false);
+        let chains = chains(&rows, &catalog);
+        let options = Options { threads: Some(threads), ..Options::default() };
+        let (found, failed) = tensor_statistics(&rows, &chains, &memory, &options).unwrap();
+        let expected = one_by_one(&rows, &chains, &given, &catalog);
+        for (row, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            // NaN is equal to NaN here.
+            prop_assert_eq!(format!("{:?}", found), format!("{:?}", expected), "row {}", row);
+        }
+        let missing: Vec<u32> = (0..found.len() as u32).filter(|row| expected[*row as usize].is_none()).collect();
+        prop_assert_eq!(failed.iter().map(|(row, _)| *row).collect::<Vec<_>>(), missing);
+    }
 }
