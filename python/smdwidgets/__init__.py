@@ -1,28 +1,36 @@
 """Explore every saved tensor of a training run, live, in a notebook."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
+from smdwidgets import _extensions
 from smdwidgets._core import __version__
 from smdwidgets.compat import install_as_smdebug
-from smdwidgets.config import CapturePlan, Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
 from smdwidgets.modes import ModeKeys, modes
-from smdwidgets.trials import Trial, create_trial, create_trials, extensions
 
 if TYPE_CHECKING:
+    from smdwidgets.checkup import Checkup, doctor
+    from smdwidgets.config import CapturePlan, Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
     from smdwidgets.diagnosis import Diagnosis, diagnose
     from smdwidgets.plots import TensorPlots, TrialPlots
+    from smdwidgets.queries import QueryResult, query
+    from smdwidgets.run_table import RunTable, runs
+    from smdwidgets.trials import Trial, create_trial, create_trials
     from smdwidgets.trials.extensions import Exporter
     from smdwidgets.widgets import Explorer, RulePanel, ScalarPanel, StepSlider, TensorInspector, explore
 
 __all__ = [
     "CapturePlan",
+    "Checkup",
     "Collection",
     "CollectionKeys",
     "Diagnosis",
     "Explorer",
     "ModeKeys",
+    "QueryResult",
     "ReductionConfig",
     "RulePanel",
+    "RunTable",
     "SaveConfig",
     "SaveConfigMode",
     "ScalarPanel",
@@ -33,14 +41,27 @@ __all__ = [
     "create_trial",
     "create_trials",
     "diagnose",
+    "doctor",
     "explore",
     "install_as_smdebug",
     "modes",
+    "query",
+    "runs",
 ]
 
-# Widgets bring ipywidgets and IPython along, which a training script and the command line have no use for.
-_WIDGETS = frozenset({"Explorer", "RulePanel", "ScalarPanel", "StepSlider", "TensorInspector", "explore"})
-_DIAGNOSIS = frozenset({"Diagnosis", "diagnose"})
+# Imported at first use: `smdwidgets --help` needs no numpy, and a training script no IPython.
+_MODULES = {
+    "checkup": ("Checkup", "doctor"),
+    "config": ("CapturePlan", "Collection", "CollectionKeys", "ReductionConfig", "SaveConfig", "SaveConfigMode"),
+    "diagnosis": ("Diagnosis", "diagnose"),
+    "queries": ("QueryResult", "query"),
+    "run_table": ("RunTable", "runs"),
+    "trials": ("Trial", "create_trial", "create_trials"),
+    "widgets": ("Explorer", "RulePanel", "ScalarPanel", "StepSlider", "TensorInspector", "explore"),
+}
+# `import smdwidgets` is enough to use these.
+_SUBMODULES = frozenset({"config", "incident", "run_end", "stop", "storage", "trials"})
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def _tensor_plots() -> type["TensorPlots"]:
@@ -61,22 +82,26 @@ def _export() -> "Exporter":
     return export
 
 
-# Imported at first use: plots bring the core's pictures along, exports the formats' writers.
-extensions.tensor_plotter.register(_tensor_plots)
-extensions.trial_plotter.register(_trial_plots)
-extensions.exporter.register(_export)
+def _explorer() -> Any:
+    from smdwidgets.widgets import explore
+
+    return explore
+
+
+_extensions.tensor_plotter.register(_tensor_plots)
+_extensions.trial_plotter.register(_trial_plots)
+_extensions.exporter.register(_export)
+_extensions.explorer.register(_explorer)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WIDGETS:
-        from smdwidgets import widgets
-
-        return getattr(widgets, name)
-    if name in _DIAGNOSIS:
-        from smdwidgets import diagnosis
-
-        return getattr(diagnosis, name)
-    raise AttributeError(f"module 'smdwidgets' has no attribute {name!r}")
+    if name in _SUBMODULES:
+        return importlib.import_module(f"smdwidgets.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'smdwidgets' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"smdwidgets.{_MODULE_OF[name]}"), name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

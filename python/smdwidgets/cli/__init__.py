@@ -9,28 +9,33 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import io
 import os
 import re
 import sys
 from collections.abc import Sequence
-from types import ModuleType
+from typing import Final
 
 from smdwidgets._core import __version__
-from smdwidgets.exceptions import RunNotFound, SMDebugError
+from smdwidgets.exceptions import QueryError, RunNotFound, SMDebugError
 
-# Module names, in the order in which --help lists them.
-COMMANDS: tuple[str, ...] = (
-    "demo",
-    "inspect",
-    "show",
-    "verify",
-    "diagnose",
-    "check",
-    "report",
-    "export",
-    "completion",
-)
-
+#: Commands and their help texts, in the order in which --help lists them.
+COMMANDS: Final[dict[str, str]] = {
+    "demo": "Start a demo training and JupyterLab with a notebook that shows it.",
+    "run": "Run a training script and record its trainings, without a change to the script.",
+    "runs": "Show the table of all runs below a directory: steps, curves, hyperparameters.",
+    "inspect": "Show a run's steps, modes, workers, collections, tensors, size and state.",
+    "query": "Find tensors of a run by name and by their statistics.",
+    "show": "Show the statistics and a histogram of one tensor at one step.",
+    "verify": "Verify every record of a run, its index files and its collections.",
+    "diagnose": "Find out what is wrong with a run: since when, why, and what to try.",
+    "check": "Judge a run in a terminal or as a CI gate: by its diagnosis, or by rules.",
+    "report": "Write a self-contained HTML report with a diagnosis, curves and rule findings.",
+    "export": "Export a run's tensors to NumPy npz, Parquet, CSV or TensorBoard.",
+    "doctor": "Check this installation: versions, notebook host, missing packages.",
+    "env": "Let the variable SMDWIDGETS_HOOK record trainings in this Python environment.",
+    "completion": "Print a shell completion script for commands, options and file names.",
+}
 
 _A_RUN = (
     "A run is the directory that a hook writes to (with collections/, index/ and events/), "
@@ -38,12 +43,11 @@ _A_RUN = (
 )
 
 
-def _commands() -> list[ModuleType]:
-    return [importlib.import_module(f"{__name__}.{name}") for name in COMMANDS]
+def parser(only: str | None = None) -> argparse.ArgumentParser:
+    """Return the argument parser of the whole command line.
 
-
-def parser() -> argparse.ArgumentParser:
-    """Return the argument parser of the whole command line."""
+    With ``only``, one command has arguments. Its module is the only one that is imported.
+    """
     top = argparse.ArgumentParser(
         prog="smdwidgets",
         description="Debug training runs: inspect every saved tensor at every step.",
@@ -52,17 +56,12 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=16),
     )
     top.add_argument("--version", action="version", version=f"smdwidgets {__version__}")
-    if commands := _commands():
-        choices = top.add_subparsers(title="commands", metavar="COMMAND")
-        for module in commands:
-            name = module.__name__.rpartition(".")[2]
-            text = (module.__doc__ or "").strip()
-            command = choices.add_parser(
-                name,
-                help=text.splitlines()[0],
-                description=text,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
+    choices = top.add_subparsers(title="commands", metavar="COMMAND")
+    for name, text in COMMANDS.items():
+        command = choices.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if only in (None, name):
+            module = importlib.import_module(f"{__name__}.{name}")
+            command.description = (module.__doc__ or "").strip()
             module.arguments(command)
             command.set_defaults(_run=module.run)
     return top
@@ -73,8 +72,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Expected errors are printed as one line on standard error, with exit code 2. Ctrl-C gives exit code 130.
     """
-    top = parser()
-    args = top.parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        # A console that is not UTF-8, as on Windows, shows a question mark for a letter that it lacks.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    # No option of the whole command line takes a value, so the first word is the command.
+    top = parser(only=next((word for word in given if not word.startswith("-")), ""))
+    args = top.parse_args(given)
     if not hasattr(args, "_run"):
         top.print_help(sys.stderr)
         return 2
@@ -84,6 +89,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except RunNotFound as error:
         print(f"error: {error.what} {_A_RUN}", file=sys.stderr)
+        return 2
+    except QueryError as error:
+        from smdwidgets.cli._run import plain
+
+        print(*(plain(line, 1000) for line in f"error: {error}".split("\n")), sep="\n", file=sys.stderr)
         return 2
     except SMDebugError as error:
         from smdwidgets.cli._run import plain
