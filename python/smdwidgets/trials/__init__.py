@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.difference import Difference
 from smdwidgets.trials.local import LocalTrial
 from smdwidgets.trials.queries import StepState
+from smdwidgets.trials.sources import SourceTrial
 from smdwidgets.trials.tensorboard import TensorBoardTrial
 from smdwidgets.trials.trial import Tensor, Trial
 from smdwidgets.trials.utils import create_trial, create_trials
@@ -14,8 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Columns",
+    "Difference",
     "LocalTrial",
     "S3Trial",
+    "SourceTrial",
     "StepState",
     "Tensor",
     "TensorBoardTrial",

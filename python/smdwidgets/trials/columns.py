@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-#: Maximum rows in a repr.
-_ROWS = 10
-
 
 class Failure(NamedTuple):
     """A record that could not be read, and the error."""
@@ -39,6 +36,9 @@ class Columns(Mapping[str, NDArray[Any]]):
     >>> float(table["mean"].max())
     0.5
     """
+
+    #: Maximum rows in a repr.
+    _rows = 10
 
     def __init__(self, columns: Mapping[str, NDArray[Any]], errors: list[Failure] | None = None) -> None:
         self._columns = dict(columns)
@@ -96,11 +96,11 @@ class Columns(Mapping[str, NDArray[Any]]):
     def _shown_rows(self) -> list[list[str]]:
         return [
             [(_time if name == "wall_time" else _cell)(column[row]) for name, column in self._columns.items()]
-            for row in range(min(self.num_rows, _ROWS))
+            for row in range(min(self.num_rows, self._rows))
         ]
 
     def _more(self) -> str:
-        left, failed = self.num_rows - _ROWS, len(self.errors)
+        left, failed = self.num_rows - self._rows, len(self.errors)
         more = [f"{left} more row{'s' if left > 1 else ''}"] if left > 0 else []
         more += [f"{failed} unreadable record{'s' if failed > 1 else ''}, see .errors"] if failed else []
         return "; ".join(more)

@@ -1,8 +1,4 @@
-"""Interfaces and registry of plots and exports, which higher layers implement.
-
-Plots and exports depend on trials, so this package must not import them. ``smdwidgets/__init__.py`` registers a loader for
-each; the loader imports the implementation at first use.
-"""
+"""Interfaces of plots and exports, which higher layers implement."""
 
 from __future__ import annotations
 
@@ -10,10 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from smdwidgets import _extensions
+from smdwidgets._extensions import Extension
 from smdwidgets._text import byte_size
-from smdwidgets.exceptions import SMDebugRuntimeError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.columns import Failure
 from smdwidgets.trials.run import Progress
@@ -21,7 +18,6 @@ from smdwidgets.trials.run import Progress
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-T = TypeVar("T")
 TrialT_contra = TypeVar("TrialT_contra", contravariant=True)
 
 
@@ -113,30 +109,6 @@ class Exporter(Protocol):
         ...
 
 
-class Extension(Generic[T]):
-    """An implementation that a higher layer registers, loaded at first use.
-
-    >>> extension = Extension("plots")
-    >>> extension.register(lambda: "implementation")
-    >>> extension.load()
-    'implementation'
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._loader: Callable[[], T] | None = None
-
-    def register(self, loader: Callable[[], T]) -> None:
-        """Set the function that returns the implementation."""
-        self._loader = loader
-
-    def load(self) -> T:
-        """Return the implementation."""
-        if self._loader is None:
-            raise SMDebugRuntimeError(f"no implementation of {self._name} is registered")
-        return self._loader()
-
-
-tensor_plotter: Extension[Callable[[Any], TensorPlotter]] = Extension("tensor.plot")
-trial_plotter: Extension[Callable[[Any], TrialPlotter[Any]]] = Extension("trial.plot")
-exporter: Extension[Exporter] = Extension("trial.export")
+tensor_plotter: Extension[Callable[[Any], TensorPlotter]] = _extensions.tensor_plotter
+trial_plotter: Extension[Callable[[Any], TrialPlotter[Any]]] = _extensions.trial_plotter
+exporter: Extension[Exporter] = _extensions.exporter

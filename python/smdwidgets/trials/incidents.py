@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from smdwidgets._text import markup, shown
-from smdwidgets.exceptions import RunIOError, TruncatedDataError
+from smdwidgets.exceptions import RunIOError
 from smdwidgets.incident import INCIDENTS_PREFIX, LARGEST_RECORD, Incident, combined
-from smdwidgets.storage.protocol import Range, Storage
+from smdwidgets.storage.protocol import Storage, beginning
 
 if TYPE_CHECKING:
     import pandas
@@ -65,7 +65,7 @@ def read_incidents(storage: Storage, keys: Iterable[str] | None = None) -> Incid
         if name is None:
             continue
         try:
-            content = _beginning(storage, key)
+            content = beginning(storage, key, LARGEST_RECORD)
             found.append(Incident.parse(content, name["worker"]))
         except FileNotFoundError:
             continue  # the run was deleted meanwhile
@@ -74,11 +74,3 @@ def read_incidents(storage: Storage, keys: Iterable[str] | None = None) -> Incid
         except ValueError as error:
             problems.append((key, f"invalid incident {shown(key)}: {error}"))
     return IncidentFiles(found, problems)
-
-
-def _beginning(storage: Storage, key: str) -> bytes:
-    """Return as much of a record as is read at most."""
-    try:
-        return bytes(storage.read_ranges([Range(key, 0, LARGEST_RECORD)])[0])
-    except TruncatedDataError:  # S3 response to a range beyond the end of the object
-        return storage.read(key)

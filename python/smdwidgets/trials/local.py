@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 from numpy.typing import NDArray
 
@@ -20,6 +19,7 @@ from smdwidgets import _core
 from smdwidgets.exceptions import RunNotFound
 from smdwidgets.incident import INCIDENTS_PREFIX
 from smdwidgets.run_end import END_FILE
+from smdwidgets.sources.tree import of_hook
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.trials.first_files import FirstFiles
 from smdwidgets.trials.run import Getter
@@ -29,8 +29,8 @@ from smdwidgets.trials.tensorboard_layout import is_event_file
 from smdwidgets.trials.thinned import ThinnedSteps
 from smdwidgets.trials.trial import Trial
 
-#: Entries that identify the directory of a run, or of a run that is about to start.
-_SIGNS = ("collections", "index", "events", END_FILE, "claim.smd", "tensorboard")
+#: Further entries that identify the directory of a run, or of a run that is about to start.
+_SIGNS = ("events", "tensorboard")
 
 
 def _sibling_directories(path: str) -> list[str]:
@@ -66,7 +66,7 @@ class LocalRun(SmdebugRun):
             raise RunNotFound(self.path, "the path is a file, not a directory") from None
         except OSError as error:
             raise RunNotFound(self.path, str(error.strerror)) from error
-        if names and not any(sign in names for sign in _SIGNS):
+        if names and not any(of_hook(name) or name in _SIGNS for name in names):
             if any(is_event_file(name) for name in names):
                 raise RunNotFound(
                     self.path, "the directory contains TensorBoard event files; open them with smdwidgets.create_trial"
@@ -217,5 +217,10 @@ def local_path(path: str | os.PathLike[str]) -> str:
     if text.lower().startswith("file://"):
         parts = urlsplit(text)
         host = "" if parts.netloc in ("", "localhost") else f"//{parts.netloc}"
-        text = host + (url2pathname(parts.path) if os.name == "nt" else unquote(parts.path))
+        if os.name == "nt":
+            from urllib.request import url2pathname  # imports the modules of HTTP
+
+            text = host + url2pathname(parts.path)
+        else:
+            text = host + unquote(parts.path)
     return os.path.abspath(os.path.expanduser(text))

@@ -16,11 +16,14 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-
-import regex
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from smdwidgets._text import shown
 from smdwidgets.exceptions import RegexTooSlow, SMDebugValueError
+
+if TYPE_CHECKING:
+    import regex
 
 #: Time limit in seconds for one pattern over all names of one query.
 LIMIT = 2.0
@@ -83,6 +86,13 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
         raise TypeError(f"regex must be a string, got {type(pattern).__name__}")
     if len(pattern) > LONGEST:
         raise SMDebugValueError(f"pattern {shown(pattern)} has {len(pattern):,} characters; the maximum is {LONGEST:,}")
+    return _compiled(pattern)
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> regex.Pattern[str]:
+    import regex  # takes 40 ms, and most processes match no pattern
+
     with warnings.catch_warnings():
         # `re` warns that `[[` may mean a nested set in a future version.
         warnings.simplefilter("ignore", FutureWarning)

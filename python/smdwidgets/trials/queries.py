@@ -61,6 +61,14 @@ class RunQueries(RefreshableTrial):
         self._run.load()
         return self._run.index.global_step(mode.value, mode_step)
 
+    def _step_text(self, global_step: int) -> str:
+        """Return a step for messages.
+
+        The mode is added if global steps are not those that were logged.
+        """
+        found = self._mode_of(global_step) if self._run.numbers_steps else None
+        return f"step {global_step:d}" if found is None else f"{ModeKeys(found[0]).name} step {found[1]:d}"
+
     def _names(self, step: int | None, mode: ModeKeys) -> list[str]:
         index = self._run.index
         if step is not None:

@@ -41,6 +41,7 @@ class RefreshableTrial:
         *,
         wait: float | None = None,
         skip_bad_index: bool = False,
+        lazy: bool = False,
     ) -> None:
         self.name = name
         self.path = run.path
@@ -68,7 +69,10 @@ class RefreshableTrial:
         self._collection_workers: frozenset[str] = frozenset()
         self._logged_problems: set[str] = set()
         self._closed = False
-        self._open(WAIT_FOR_COLLECTIONS if wait is None else wait, may_come=wait is not None)
+        #: Whether nothing was read yet. The first query reads the run, also if refreshing is off.
+        self._unread = lazy
+        if not lazy:
+            self._open(WAIT_FOR_COLLECTIONS if wait is None else wait, may_come=wait is not None)
 
     # ---------------------------------------------------------------------------------------------------- opening
 
@@ -105,7 +109,7 @@ class RefreshableTrial:
         wait_until(self._collections_complete, self._missing_collections, wait, hint=hint, log_after=_LOG_WAIT_AFTER)
         self._run.refresh()
         self._after_refresh()
-        problems = self._run.index.problems()
+        problems = self._run.problems()
         if problems and not self._skip_bad_index:
             more = f" (and {len(problems) - 1} more index files)" if len(problems) > 1 else ""
             raise IndexReaderException(
@@ -183,6 +187,7 @@ class RefreshableTrial:
         """Check for new steps unless refreshing is off or all steps are known."""
         if self._closed:
             self._refuse()
+        self._read_first()
         if not self.dynamic_refresh:
             return
         if self.loaded_all_steps:
@@ -195,12 +200,26 @@ class RefreshableTrial:
             self._check_replaced()
             self._refresh_or_finish()
 
+    def _read_first(self) -> None:
+        """Read a run that was opened lazily and not read yet."""
+        if not self._unread:
+            return
+        with self._refreshing:
+            if self._unread and not self._closed:
+                self._open(0.0, may_come=False)
+                self._unread = False
+
     def _check_replaced(self) -> None:
         """Drop everything that was read if another run was written to the same place."""
         at = self._run.replaced_at()
         if at is None:
             return
         self.logger.info("%s: another run was started in %s; reading it", shown(self.name), shown(self.path))
+        self.restarted_at = at
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """Drop everything that was read."""
         self._run.start_over()
         self._complete = Completeness()
         self._memo = {}
@@ -209,7 +228,6 @@ class RefreshableTrial:
         self._collection_workers = frozenset()
         self.num_workers = 1
         self.loaded_all_steps = False
-        self.restarted_at = at
         self.restarts += 1
 
     def _refresh_or_finish(self) -> None:
@@ -233,6 +251,7 @@ class RefreshableTrial:
         with self._refreshing:
             if self._closed:
                 self._refuse()
+            self._read_first()
             self._check_replaced()
             self._read_collections()
             self._run.refresh()
@@ -245,8 +264,9 @@ class RefreshableTrial:
     def _after_refresh(self) -> None:
         self._complete.update(self._run.index, self.num_workers)
         self._run.settled = self._complete.until
-        for key, message in self._run.index.problems():
-            if key not in self._logged_problems:
+        for key, message in self._run.problems():
+            # A file that is gone is no problem: another run may have replaced this one, or its values were deleted.
+            if key not in self._logged_problems and self._run.has_file(key):
                 self._logged_problems.add(key)
                 self._log_problem(message)
 
@@ -259,8 +279,9 @@ class RefreshableTrial:
 
         A file is read again after it changes.
         """
+        self._read_first()
         with self._refreshing:
-            return self._run.index.problems() + self._run.incidents().problems
+            return self._run.problems() + self._run.incidents().problems
 
     def notes(self) -> list[tuple[str, str]]:
         """Return what the hook did not get or failed to save, as (worker, text).

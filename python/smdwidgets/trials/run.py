@@ -80,6 +80,16 @@ class Index(Protocol):
     def problems(self) -> list[tuple[str, str]]: ...
 
 
+class Course(NamedTuple):
+    """When the values of a tensor were written, and the values if they are scalars."""
+
+    steps: NDArray[np.int64]
+    #: Unix seconds
+    times: NDArray[np.float64]
+    #: NaN unless the tensor is a scalar.
+    values: NDArray[np.float64]
+
+
 class CollectionFiles(NamedTuple):
     """Merged content of a run's collection files."""
 
@@ -134,6 +144,11 @@ class Run(ABC):
     def deleted(self, step: int) -> int | None:
         """Return the spacing of steps with values; None if this step was not deleted."""
         return None
+
+    @property
+    def numbers_steps(self) -> bool:
+        """Whether global steps are computed from steps and modes."""
+        return False
 
     @abstractmethod
     def end_age(self) -> float | None:
@@ -248,6 +263,14 @@ class Run(ABC):
     ) -> tuple[NDArray[Any] | list[NDArray[Any] | None], list[tuple[int, BaseException]]]:
         """Return values as :func:`smdwidgets._core.values` does."""
 
+    def problems(self) -> list[tuple[str, str]]:
+        """Return the files that cannot be read, or parts of them, as (file, message)."""
+        return self.index.problems()
+
+    def has_file(self, key: str) -> bool:
+        """Return whether a file of the run still exists, as far as that is known."""
+        return True
+
     def sharded(self, name: str, step: int) -> Sharded | None:
         """Return the shards of a tensor at a global step, or None if it is not sharded."""
         return None
@@ -258,6 +281,13 @@ class Run(ABC):
         Does not check the positions of its shards.
         """
         return False
+
+    def course(self, name: str, worker: str | None = None, superseded: bool = False) -> Course:
+        """Return the rows of a tensor, ascending by step; empty if they have no times.
+
+        ``superseded`` selects the rows that a restart from an earlier step superseded.
+        """
+        return Course(np.empty(0, np.int64), np.empty(0), np.empty(0))
 
     def kind_of(self, name: str) -> str:
         """Return the kind of a tensor in a TensorBoard log, such as ``scalar``.
@@ -274,10 +304,12 @@ class Run(ABC):
 def possible(step: int) -> bool:
     """Return whether a number is a valid step for the Rust core.
 
+    Logs may have negative steps.
+
     >>> possible(-1), possible(0), possible(2**63)
-    (False, True, False)
+    (True, True, False)
     """
-    return 0 <= step < 2**63
+    return -(2**63) <= step < 2**63
 
 
 def is_text(name: str) -> bool:
@@ -301,7 +333,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
     >>> dtype_named("float32")
     dtype('float32')
     """
-    if name in ("str", "string"):
+    if name.startswith("str"):  # the name of a NumPy dtype of strings has their length
         return np.dtype(np.str_)
     try:
         return np.dtype(name)

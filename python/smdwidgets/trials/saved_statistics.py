@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from smdwidgets.exceptions import UnsupportedDataError
 from smdwidgets.trials.statistics_file import COUNTS, KEYS, NUMBERS, REDUCTIONS_ONLY, Table, selected
 
 #: The reductions that are statistics.
@@ -32,7 +33,9 @@ def from_saved_reductions(reduced: dict[str, Any]) -> Table:
     table["flags"] = np.full(rows, REDUCTIONS_ONLY, np.uint16)
     failed = dict(reduced["error"])
     table["error"] = [
-        (str(table["name"][row]), int(table["step"][row]), table["worker"][row], error) for row, error in failed.items()
+        (str(table["name"][row]), int(table["step"][row]), table["worker"][row], error)
+        for row, error in failed.items()
+        if not isinstance(error, UnsupportedDataError)  # strings have no statistics
     ]
     has_any = ~np.all([np.isnan(table[name]) for name in SAVED], axis=0)
     return selected(table, has_any & ~np.isin(np.arange(rows), list(failed)))

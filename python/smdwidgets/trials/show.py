@@ -38,6 +38,8 @@ def _state(end: RunEnd | None) -> str:
 
 def _trial_facts(trial: RefreshableTrial) -> list[tuple[str, str]]:
     """Return labels and values of a summary, without reading or refreshing."""
+    if trial._unread and not trial._closed:
+        return [("path", trial.path), ("state", "not read yet")]
     index, run = trial._run.index, trial._run
     state = "closed" if trial._closed else _state(run.end())
     facts = [("path", trial.path), ("state", state), ("steps", _span(index.steps()))]
@@ -55,7 +57,7 @@ def _trial_facts(trial: RefreshableTrial) -> list[tuple[str, str]]:
     collections = sorted(trial.collection_manager.collections, key=natural)
     facts.append(("collections", listed(collections, 12) if collections else "none"))
     facts += [("note", text) for texts in trial.collection_manager.notes.values() for text in texts[:4]]
-    problems = index.problems()
+    problems = run.problems()
     if problems:
         facts.append(("problems", f"{len(problems)} {run.damage}: see trial.problems()"))
     return facts

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX, CollectionManager
-from smdwidgets.exceptions import RunFileMissing, RunIOError, TruncatedDataError
+from smdwidgets.exceptions import RunFileMissing, RunIOError
 from smdwidgets.run_end import END_FILE, LARGEST_END_FILE, RunEnd
-from smdwidgets.storage.protocol import Range, Storage
+from smdwidgets.storage.protocol import Range, Storage, beginning
 from smdwidgets.trials.incidents import IncidentFiles, read_incidents
 from smdwidgets.trials.run import CollectionFiles, Getter, Progress, Row, Run
 from smdwidgets.trials.saved_statistics import SAVED, from_saved_reductions
@@ -134,20 +134,20 @@ class SmdebugRun(Run):
     def _incidents_version(self) -> object:
         """Return a value that changes with the records; None before the first one."""
 
+    def has_file(self, key: str) -> bool:
+        return self.storage.exists(key)
+
     def end_age(self) -> float | None:
         return self.storage.age(END_FILE)
 
     def end(self) -> RunEnd | None:
         try:
-            try:
-                content = self.storage.read_ranges([Range(END_FILE, 0, LARGEST_END_FILE)])[0]
-            except TruncatedDataError:  # S3 response to a range beyond the end of the object
-                content = self.storage.read(END_FILE)
+            content = beginning(self.storage, END_FILE, LARGEST_END_FILE)
         except FileNotFoundError:
             return None
         except RunIOError:
             return None if self.end_age() is None else RunEnd()
-        return RunEnd.parse(bytes(content))
+        return RunEnd.parse(content)
 
     def collections(self) -> CollectionFiles | None:
         version = self._collections_version()

@@ -278,7 +278,12 @@ def _sorted(table: Table, names: list[str]) -> Table:
     """Sort rows by the order of the names, step and worker."""
     places = {name: place for place, name in enumerate(names)}
     by_name = np.array([places[name] for name in table["name"].tolist()], dtype=np.int64)
-    return selected(table, np.lexsort((table["worker"].astype(str), table["step"], by_name)))
+    workers = sorted(set(table["worker"].tolist()))
+    numbers = {worker: number for number, worker in enumerate(workers)}
+    by_worker = [np.array([numbers[worker] for worker in table["worker"].tolist()])] if len(workers) > 1 else []
+    order = np.lexsort((*by_worker, table["step"], by_name))
+    # A file has this order already.
+    return table if (order == np.arange(len(order))).all() else selected(table, order)
 
 
 def _columns(table: Table, chosen: list[str]) -> Columns:

@@ -48,6 +48,14 @@ class StatisticsCache:
     def _open(self) -> None:
         self._file = StatisticsFile(LocalStorage(str(self._directory)), _core.Files(str(self._directory)))
 
+    def records(self) -> int:
+        """Return the number of cached rows."""
+        try:
+            self._file.refresh()
+        except (SMDebugError, OSError):
+            return 0
+        return self._file.size()[1]
+
     def read(self, names: list[str]) -> Table | None:
         """Return the cached rows of these tensors, or None if none are valid."""
         try:

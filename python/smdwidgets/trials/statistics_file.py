@@ -64,6 +64,10 @@ class StatisticsFile:
         """Return the names of the tensors, in the order of the file."""
         return [name for name, *_ in self._reader.names()]
 
+    def workers(self) -> list[str]:
+        """Return the workers, by their names in files."""
+        return self._reader.workers()
+
     def read(
         self,
         names: Sequence[str] | None = None,

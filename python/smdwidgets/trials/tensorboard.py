@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,26 @@ from numpy.typing import NDArray
 
 from smdwidgets import _core
 from smdwidgets._text import listed, shown, visible
-from smdwidgets.exceptions import DataError, RunNotFound, SeveralRuns, TensorUnavailable, TensorUnavailableForStep
+from smdwidgets.exceptions import (
+    CorruptDataError,
+    DataError,
+    RunNotFound,
+    SeveralRuns,
+    SMDebugValueError,
+    TensorUnavailable,
+    TensorUnavailableForStep,
+)
 from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Storage
 from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.local import local_path
-from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, is_event_file, runs_of
+from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, Segment, is_event_file, runs_of, segments_of
 from smdwidgets.trials.tensorboard_run import LocalTensorBoardRun, TensorBoardRun
 from smdwidgets.trials.trial import Trial
 
-#: Entries that identify a run in smdebug's format.
-_SMDEBUG = frozenset({"collections", "index", "claim.smd"})
+#: The rows of a precision-recall curve, in the order of TensorBoard's plugin.
+_PR_ROWS = ("true_positives", "false_positives", "true_negatives", "false_negatives", "precision", "recall")
 
 
 class TensorBoardTrial(Trial):
@@ -44,6 +52,10 @@ class TensorBoardTrial(Trial):
             it, and it may be deleted at any time. Stale entries are ignored.
         hold: keep all values in memory, in their written form, with verified checksums. The files may then be changed or
             deleted. This needs at most as much memory as the files, and less if steps repeat.
+        lazy: read nothing until the first query.
+        segment: number of a launch: read only the files that it wrote; negative numbers count from the last. See
+            :meth:`segments`. None: all.
+        layout: directories of the run, if they are known; None: list the log.
 
     >>> trial = create_trial("runs/mlp")                     # doctest: +SKIP
     >>> trial.tensor("loss/train").values()                  # doctest: +SKIP
@@ -65,9 +77,12 @@ class TensorBoardTrial(Trial):
         live: bool | None = None,
         cache: bool | str | os.PathLike[str] | None = None,
         hold: bool = False,
+        lazy: bool = False,
+        segment: int | None = None,
+        layout: Sequence[Directory] | None = None,
     ) -> None:
         root = local_path(dirname) if storage is None else storage.url
-        self._opened_with = {
+        self._opened_with: dict[str, Any] = {
             "name": name,
             "dirname": root,
             "range_steps": range_steps,
@@ -77,10 +92,14 @@ class TensorBoardTrial(Trial):
             "live": live,
             "cache": cache,
             "hold": hold,
+            "lazy": lazy,
+            "segment": segment,
+            "layout": layout,
         }
         first, end = Trial.checked_range(range_steps)
-        self.run, directories = _chosen(root, runs_in(root if storage is None else storage), run)
-        run = self.run
+        if layout is None:
+            run, layout = chosen_run(root, runs_in(root if storage is None else storage), run)
+        self.run = run = run or ""
         options: dict[str, Any] = {
             "first_step": first,
             "end_step": end,
@@ -88,19 +107,60 @@ class TensorBoardTrial(Trial):
             "live": live,
             "cache": cache_directory(cache),
             "hold": hold,
+            "files": None if segment is None else _files_of(storage or LocalStorage(root), run, layout, segment),
         }
         opened = (
-            LocalTensorBoardRun(root, directories, run=run, **options)
+            LocalTensorBoardRun(root, layout, run=run, **options)
             if storage is None
-            else TensorBoardRun(storage, directories, run, **options)
+            else TensorBoardRun(storage, layout, run, **options)
         )
         last = opened.path.replace(os.sep, "/").rstrip("/").rpartition("/")[2]
         # Damaged records are reported; the others are read.
-        super().__init__(opened, name=last if name is None else name, range_steps=range_steps, skip_bad_index=True)
+        super().__init__(
+            opened, name=last if name is None else name, range_steps=range_steps, skip_bad_index=True, lazy=lazy
+        )
 
     def runs(self) -> list[str]:
         """Return the directories of all runs of the log, relative to it."""
         return list(runs_in(self._run.storage))
+
+    def segments(self) -> list[Segment]:
+        """Return the launches of the training that wrote the run, in the order of time.
+
+        A training that was started again writes another file into the same directory. ``create_trial(path, segment=-1)`` reads
+        only the last launch.
+
+        >>> [trial.segments()[-1].started, len(trial.segments())]    # doctest: +SKIP
+        [1700000000.0, 3]
+        """
+        return _segments(self._run.storage, self.run, self._run.directories)
+
+    @property
+    def segment(self) -> int | None:
+        """The number of the launch that is read; None: all."""
+        segment: int | None = self._opened_with.get("segment")
+        return segment if segment is None or segment >= 0 else segment + len(self.segments())
+
+    def select_segment(self, segment: int | None) -> None:
+        """Read only the files of one launch from now on, or of all.
+
+        Rules and widgets of the trial start over, as if another run had been written to the directory.
+
+        Args:
+            segment: number of the launch; negative numbers count from the last. None: all.
+
+        >>> trial.select_segment(-1)                         # doctest: +SKIP
+        """
+        self._read_first()
+        with self._refreshing:
+            if segment == self._opened_with.get("segment"):
+                return
+            run = self._run
+            files = None if segment is None else _files_of(run.storage, self.run, run.directories, segment)
+            self._opened_with["segment"] = segment
+            run.chosen_files = files
+            self._start_over()
+            self.refresh_data()
 
     def scalars(self, names: Iterable[str] | str | None = None, mode: ModeKeys | str = ModeKeys.GLOBAL) -> Columns:
         """Return scalars with their wall times.
@@ -126,6 +186,30 @@ class TensorBoardTrial(Trial):
         rows = list(zip(table["name"].tolist(), table["step"].tolist(), table["worker"].tolist(), strict=True))
         values, failed = self._run.values(rows)
         return _with_values(table, values, [Failure(*rows[at], error) for at, error in failed])
+
+    def pr_curve(self, name: str, step: int, mode: ModeKeys | str = ModeKeys.GLOBAL) -> Columns:
+        """Return a precision-recall curve at a step.
+
+        The columns are threshold, precision, recall, true_positives, false_positives, true_negatives and false_negatives.
+        Thresholds are evenly spaced from 0 to 1, as TensorBoard's writers use them. A value counts as positive from the
+        threshold on. The precision is NaN where there is no positive.
+
+        >>> trial.pr_curve("pr", 100).to_pandas()            # doctest: +SKIP
+        """
+        tensor = self.tensor(name)
+        if self._run.kind_of(name) != "pr_curve":
+            raise SMDebugValueError(f"cannot read {shown(name)} as a precision-recall curve: it is of another kind")
+        rows = np.asarray(tensor.value(step, mode), np.float64)
+        if rows.ndim != 2 or len(rows) != len(_PR_ROWS):
+            raise CorruptDataError(f"a precision-recall curve must have the shape (6, thresholds), got {rows.shape}")
+        columns = dict(zip(_PR_ROWS, rows, strict=True))
+        positives = columns["true_positives"] + columns["false_positives"]
+        columns["precision"] = np.where(positives > 0, columns["precision"], np.nan)
+        first = ("precision", "recall")
+        ordered = [*first, *(column for column in _PR_ROWS if column not in first)]
+        return Columns(
+            {"threshold": np.linspace(0, 1, rows.shape[1])} | {column: columns[column] for column in ordered}
+        )
 
     def _chosen(self, wanted: str, names: Iterable[str] | str | None) -> list[str]:
         known = [name for name, _, kind, _, _ in self._run.log.series() if kind == wanted]
@@ -241,6 +325,17 @@ class TensorBoardTrial(Trial):
                         found |= _core.hparams(event.plugin_content)
         return found
 
+    def notes(self) -> list[tuple[str, str]]:
+        """Return notes on the log as (worker, text), such as the number of hidden values."""
+        self.maybe_refresh()
+        log = self._run.log
+        superseded = 0 if self._opened_with["keep_orphans"] else sum(count for _, count in log.superseded())
+        if not superseded:
+            return super().notes()
+        hidden = f"{superseded:,} value{' is' if superseded == 1 else 's are'} hidden, because a restart superseded "
+        hidden += "it" if superseded == 1 else "them"
+        return [*super().notes(), ("", f"{hidden}; keep_orphans=True shows those that were not written again")]
+
     def _log_problem(self, message: str) -> None:
         self.logger.warning("%s: %s; all other records were read", shown(self.name), visible(message, 2000))
 
@@ -257,6 +352,19 @@ def _with_values(table: Columns, values: NDArray[Any] | list[NDArray[Any] | None
         for row, at in enumerate(keep):
             values[row] = cells[at]
     return Columns(columns | {"value": values}, errors)
+
+
+def _segments(storage: Storage, run: str, layout: Sequence[Directory]) -> list[Segment]:
+    folders = {directory.path for directory in layout}
+    keys = storage.list(run + "/" if run else "")
+    return segments_of(key for key in keys if key.rpartition("/")[0] in folders)
+
+
+def _files_of(storage: Storage, run: str, layout: Sequence[Directory], segment: int) -> list[str]:
+    found = _segments(storage, run, layout)
+    if not -len(found) <= segment < len(found):
+        raise SMDebugValueError(f"invalid segment {segment}; the run has {len(found)} segments, see trial.segments()")
+    return list(found[segment].files)
 
 
 def _reopened(cls: type[TensorBoardTrial], opened_with: dict[str, Any]) -> TensorBoardTrial:
@@ -289,20 +397,7 @@ def cache_directory(given: bool | str | os.PathLike[str] | None) -> str | None:
     return str(base / "smdwidgets" / "logs")
 
 
-def is_log(path: str) -> bool:
-    """Return whether a directory contains a TensorBoard log.
-
-    Event files may be in subdirectories. A run in smdebug's format is not a log.
-    """
-    try:
-        if any(child.name in _SMDEBUG for child in Path(path).iterdir()):
-            return False
-    except OSError:
-        return False
-    return bool(runs_in(path))
-
-
-def _chosen(root: str, runs: dict[str, list[Directory]], run: str | None) -> tuple[str, list[Directory]]:
+def chosen_run(root: str, runs: dict[str, list[Directory]], run: str | None = None) -> tuple[str, list[Directory]]:
     """Return the requested run, else the only run, else the run in the root."""
     if run is not None:
         if run not in runs:

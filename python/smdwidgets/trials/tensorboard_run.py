@@ -24,7 +24,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.storage.local import LocalStorage
 from smdwidgets.storage.protocol import Range, Storage
 from smdwidgets.trials.patterns import Patterns
-from smdwidgets.trials.run import REDUCTIONS, CollectionFiles, Getter, Progress, Row, Run
+from smdwidgets.trials.run import REDUCTIONS, CollectionFiles, Course, Getter, Progress, Row, Run
 from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, is_event_file, runs_of
 from smdwidgets.trials.tensorboard_statistics import histogram_statistics, with_statistics
 from smdwidgets.trials.tensorboard_values import value_of
@@ -70,6 +70,7 @@ class TensorBoardRun(Run):
         live: bool | None = None,
         cache: str | None = None,
         hold: bool = False,
+        files: Sequence[str] | None = None,
     ) -> None:
         self.storage = storage
         self.path = "/".join([storage.url.rstrip("/"), run]) if run else storage.url
@@ -77,13 +78,20 @@ class TensorBoardRun(Run):
         self._directories = list(directories)
         kept = None if cache is None else (cache, storage.url)
         self._log_options = keep_orphans, first_step, end_step, kept, hold
+        #: The files to read; None: all. Takes effect when the run starts over.
+        self.chosen_files = None if files is None else list(files)
         self._hold = hold
         self._live = live
         self._patterns = Patterns()
         self.start_over()
 
+    @property
+    def directories(self) -> list[Directory]:
+        """The directories of the run."""
+        return self._directories
+
     def start_over(self) -> None:
-        self.log = _core.EventLog([_lane(directory) for directory in self._directories], *self._log_options)
+        self.log = _core.EventLog(self._lanes(), *self._log_options, self.chosen_files)
         self.index = self.log
         self._first_tag = FirstTags(self.storage)
         self._collections_names = -1
@@ -92,6 +100,10 @@ class TensorBoardRun(Run):
         self._files: _core.Files | _core.Fetched = self._fetched
         self._sizes: dict[str, int] = {}
         self._next_check = time.monotonic() + _CHECK_REPLACED_EVERY
+
+    def _lanes(self) -> list[tuple[str, str, int, str]]:
+        """Return the directories of the log, as `_core.EventLog` expects them."""
+        return [(one.path, one.worker, one.mode.value, one.suffix) for one in self._directories]
 
     # ----------------------------------------------------------------------------------------------------- replacing
 
@@ -137,8 +149,8 @@ class TensorBoardRun(Run):
         """Update the directories: validation starts after the first epoch, for example."""
         directories = runs_of(keys, self._first_tag).get(self._name)
         if directories is not None and directories != self._directories:
-            self.log.lay_out([_lane(directory) for directory in directories])
             self._directories = directories
+            self.log.lay_out(self._lanes())
 
     def _fetch(self, key: str, offset: int, length: int) -> bytes:
         size = self._sizes.get(key)
@@ -155,6 +167,10 @@ class TensorBoardRun(Run):
     @property
     def partly_read(self) -> bool:
         return False
+
+    @property
+    def numbers_steps(self) -> bool:
+        return any(directory.mode != ModeKeys.GLOBAL for directory in self._directories)
 
     def has(self, name: str) -> bool:
         return self.log.has(name)
@@ -262,15 +278,18 @@ class TensorBoardRun(Run):
                     for one in (there[:1] if workers is None else there)
                     if not workers or one in workers
                 ]
-        values, failed = self.values(rows, threads=threads, progress=progress, cancel=cancel)
-        errors = dict(failed)
+        errors: dict[int, BaseException] = {}
         table = np.full((len(kinds), len(rows)), np.nan)
         counted = np.full((5, len(rows)), -1, dtype=np.int64)
         operations = [(kind.removeprefix("abs_").removesuffix("_norm"), kind.startswith("abs_")) for kind in kinds]
-        if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == np.float64:
-            _reduce_numbers(values, operations, table, counted)
-        else:
-            for row, value in enumerate(values):
+        for begin, end in self._batches(rows):
+            part = rows[begin:end]
+            values, failed = self.values(part, threads=threads, progress=progress, cancel=cancel)
+            errors |= {begin + at: error for at, error in failed}
+            if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == np.float64:
+                _reduce_numbers(values, operations, table[:, begin:end], counted[:, begin:end])
+                continue
+            for row, value in enumerate(values, begin):
                 if value is None:
                     continue
                 if np.asarray(value).dtype.kind not in "biufcV":
@@ -297,6 +316,10 @@ class TensorBoardRun(Run):
             columns["coverage"] = np.ones(len(rows))
         columns["error"] = sorted(errors.items())
         return columns
+
+    def _batches(self, rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
+        """Yield ranges of rows whose values are read at once."""
+        yield 0, len(rows)
 
     def statistics(
         self,
@@ -343,6 +366,15 @@ class TensorBoardRun(Run):
         if not failed and len(kinds) == 1 and all(value is not None for value in values):
             return np.stack([value for value in values if value is not None]), []
         return values, sorted(failed, key=lambda failure: failure[0])
+
+    def course(self, name: str, worker: str | None = None, superseded: bool = False) -> Course:
+        steps, _, times, values, lanes = self.log.course(name, None, superseded)
+        if worker:
+            workers = np.array([name for name, _ in self.log.directories()], dtype=object)
+            mine = workers[lanes] == worker
+            steps, times, values = steps[mine], times[mine], values[mine]
+        order = np.argsort(steps, kind="stable")
+        return Course(steps[order], times[order], values[order])
 
     def kind_of(self, name: str) -> str:
         if name not in self._kinds:
@@ -416,10 +448,6 @@ class LocalTensorBoardRun(TensorBoardRun):
         except RunFileMissing:
             self.check()
             raise
-
-
-def _lane(directory: Directory) -> tuple[str, str, int, str]:
-    return directory.path, directory.worker, directory.mode.value, directory.suffix
 
 
 def _written(path: Path) -> int:

@@ -37,6 +37,7 @@ from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.run_end import RunEnd
 from smdwidgets.trials import bulk, extensions, show
 from smdwidgets.trials.columns import Columns
+from smdwidgets.trials.difference import Difference, Saved
 from smdwidgets.trials.extensions import Exported, TensorPlotter, TrialPlotter
 from smdwidgets.trials.incidents import Incidents
 from smdwidgets.trials.missing import wait_for_event_file
@@ -69,12 +70,13 @@ class Trial(RunQueries):
         *,
         wait: float | None = None,
         skip_bad_index: bool = False,
+        lazy: bool = False,
     ) -> None:
         self._tensors: dict[str, Tensor] = {}
         self._patterns = Patterns()
         #: Collections created by `collection` because the run does not have them.
         self._created: dict[str, Collection] = {}
-        super().__init__(run, name, range_steps, wait=wait, skip_bad_index=skip_bad_index)
+        super().__init__(run, name, range_steps, wait=wait, skip_bad_index=skip_bad_index, lazy=lazy)
 
     def close(self) -> None:
         """Close files and connections.
@@ -85,12 +87,10 @@ class Trial(RunQueries):
             tensor._close()
         super().close()
 
-    def _check_replaced(self) -> None:
-        before = self.restarts
-        super()._check_replaced()
-        if self.restarts != before:
-            for tensor in list(self._tensors.values()):
-                tensor._bind()
+    def _start_over(self) -> None:
+        super()._start_over()
+        for tensor in list(self._tensors.values()):
+            tensor._bind()
 
     def run_end(self) -> RunEnd | None:
         """Return how the training ended, or None while there is no end marker.
@@ -104,6 +104,13 @@ class Trial(RunQueries):
         """
         self.maybe_refresh()
         return self._run.end()
+
+    def hparams(self) -> dict[str, Any]:
+        """Return the hyperparameters that were logged for the run.
+
+        Runs in smdebug's format have none.
+        """
+        return {}
 
     def incidents(self) -> Incidents:
         """Return when and why the flight recorder wrote its steps, by step.
@@ -323,6 +330,29 @@ class Trial(RunQueries):
 
         return [self.tensor(name).value(step, mode) for name in sorted(names, key=number)]
 
+    def difference(
+        self,
+        a: tuple[str | Tensor, int] | tuple[str | Tensor, int, str],
+        b: tuple[str | Tensor, int] | tuple[str | Tensor, int, str] | int,
+        mode: ModeKeys | str = ModeKeys.GLOBAL,
+    ) -> Difference:
+        """Return ``a - b``, element by element.
+
+        The result has statistics and the elements that changed most.
+
+        Args:
+            a: the tensor (its name, or a :class:`Tensor` of any run) and the step; a worker if it is not the first.
+            b: the same of the other value, or only another step of ``a``.
+            mode: mode of the steps.
+
+        >>> trial.difference(("fc1.weight", 200), 100).changed(3)              # doctest: +SKIP
+        >>> trial.difference(("fc1.weight", 200), (other.tensor("fc1.weight"), 200)).statistics["l2"]   # doctest: +SKIP
+        """
+        first, *at = _place(a, "a")
+        second, *other = _place((first, b, *at[1:]) if isinstance(b, (int, np.integer)) else b, "b")
+        tensors = [self.tensor(each) if isinstance(each, str) else each for each in (first, second)]
+        return Difference(tensors[0]._saved(at[0], mode, *at[1:]), tensors[1]._saved(other[0], mode, *other[1:]))
+
     # ----------------------------------------------------------------------------------------------- bulk reading
 
     def values(
@@ -441,8 +471,9 @@ class Trial(RunQueries):
         listed in the result's ``errors``.
 
         Args:
-            to: the format: ``"npz"``, ``"parquet"`` or ``"tensorboard"``. A Parquet file has one row per record with the
-                columns step, mode, mode_step, worker, tensor, dtype, shape and values. An ``npz`` file contains one array per
+            to: the format: ``"npz"``, ``"parquet"``, ``"csv"``, ``"csv-wide"`` or ``"tensorboard"``. A Parquet file has one row per
+                record with the columns step, mode, mode_step, worker, tensor, dtype, shape, values and wall_time. CSV contains
+                numbers and texts: one row per value, or one row per step and one column per tensor. An ``npz`` file contains one array per
                 record, ``<tensor>/<step>.<worker>``, and ``index.jsonl``. For TensorBoard, numbers become scalars and tensors
                 become histograms.
             out: the output file, for TensorBoard a directory. By default it is named after the run.
@@ -540,6 +571,18 @@ class Trial(RunQueries):
         return show.trial_html(self)
 
 
+def _place(given: Any, name: str) -> tuple[Any, ...]:
+    """Check a tensor, a step and perhaps a worker."""
+    if (
+        isinstance(given, tuple)
+        and len(given) in {2, 3}
+        and isinstance(given[0], (str, Tensor))
+        and isinstance(given[1], (int, np.integer))
+    ):
+        return given
+    raise SMDebugTypeError(f"{name} must be (tensor, step) or (tensor, step, worker), got {shown(given)}")
+
+
 def _is_filled(collection: Collection) -> bool:
     return bool(collection.include_regex or collection.tensor_names)
 
@@ -615,6 +658,39 @@ class Tensor:
         ``trial.values`` reads many tensors at once.
         """
         return {step: self.value(step, mode, worker) for step in self.steps(mode)}
+
+    def difference(
+        self,
+        step_a: int,
+        step_b: int,
+        other: Tensor | None = None,
+        mode: ModeKeys | str = _GLOBAL,
+        worker: str | None = None,
+        other_worker: str | None = None,
+    ) -> Difference:
+        """Return the value at ``step_a`` minus that at ``step_b``, element by element.
+
+        The result has statistics and the elements that changed most.
+
+        Args:
+            step_a: step of ``mode``.
+            step_b: step of ``mode`` of the subtracted value.
+            other: the tensor that is subtracted, of this or another run; None: this one.
+            mode: mode of both steps.
+            worker: name of a worker; None: the first that has a value.
+            other_worker: the worker of the subtracted value; None: ``worker`` for the same tensor, else the first that has one.
+
+        >>> trial.tensor("fc1.weight").difference(200, 100).changed(3)         # doctest: +SKIP
+        """
+        if other is None:
+            other, other_worker = self, other_worker if other_worker is not None else worker
+        if not isinstance(other, Tensor):
+            raise SMDebugTypeError(f"other must be a Tensor, got {type(other).__name__}; see trial.tensor(name)")
+        return Difference(self._saved(step_a, mode, worker), other._saved(step_b, mode, other_worker))
+
+    def _saved(self, step_num: int, mode: ModeKeys | str, worker: str | None = None) -> Saved:
+        value = self.value(step_num, mode, worker)
+        return Saved(self.name, int(step_num), value, as_mode(mode), worker, self.trial.path)
 
     def _value_or_raise(self, step_num: int, mode: ModeKeys, worker: str | None) -> NDArray[Any]:
         with self._telling_deleted(step_num, mode):

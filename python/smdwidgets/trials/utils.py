@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from smdwidgets._text import did_you_mean, shown
-from smdwidgets.exceptions import RunNotFound, SeveralRuns, SMDebugNotImplementedError, SMDebugValueError
+from smdwidgets._text import did_you_mean, listed, shown
+from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError, SMDebugValueError
+from smdwidgets.storage.protocol import Storage
+from smdwidgets.trials.discovery import RunFiles, chosen_run, find_runs
 from smdwidgets.trials.local import LocalTrial, local_path
-from smdwidgets.trials.tensorboard import TensorBoardTrial, is_log
+from smdwidgets.trials.sources import SourceTrial
+from smdwidgets.trials.tensorboard import TensorBoardTrial, runs_in
+from smdwidgets.trials.tensorboard_layout import Directory
 from smdwidgets.trials.trial import Trial
 
 #: Arguments of smdebug that have no effect, since reading is always parallel.
 _WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "output_dir"})
-_KNOWN = frozenset({"range_steps", "lazy", "wait", "skip_bad_index", "keep_orphans", "live", "cache", "hold"})
+_KNOWN = frozenset(
+    {"range_steps", "lazy", "wait", "skip_bad_index", "keep_orphans", "live", "cache", "hold", "segment"}
+)
 #: Arguments for runs on S3.
 _ON_S3 = frozenset({"endpoint_url", "session", "client", "concurrency", "cache_bytes", "cache_dir"})
+#: Endings of files in formats that are not read from S3.
+_LOCAL_ONLY = (
+    ".csv",
+    ".tsv",
+    ".jsonl",
+    "trainer_state.json",
+    "meta.yaml",
+    ".db",
+    ".safetensors",
+    ".pt",
+    ".pth",
+    ".ckpt",
+)
 #: Arguments for TensorBoard logs only.
-_FOR_LOGS = frozenset({"keep_orphans", "live", "cache", "hold"})
+_FOR_LOGS = frozenset({"keep_orphans", "live", "cache", "hold", "segment"})
 
 
 def create_trial(
@@ -30,7 +52,8 @@ def create_trial(
     """Open a finished or running run.
 
     A directory with TensorBoard event files, also in subdirectories, is opened as a
-    :class:`~smdwidgets.trials.TensorBoardTrial`. If it contains several runs, :class:`~smdwidgets.exceptions.SeveralRuns` is
+    :class:`~smdwidgets.trials.TensorBoardTrial`; a directory or file with a table, a trainer state, an experiment store or
+    checkpoints as a :class:`~smdwidgets.trials.SourceTrial`. If it contains several runs, :class:`~smdwidgets.exceptions.SeveralRuns` is
     raised; :func:`create_trials` opens all of them.
 
     Args:
@@ -40,11 +63,12 @@ def create_trial(
         profiler: not supported; must be False.
         **kwargs: further options:
 
-            * ``lazy``: read index files only when a query needs them; None (default): only for long runs.
+            * ``lazy``: read index files only when a query needs them; None (default): only for long runs. If True, a
+              TensorBoard log is read at the first query.
             * ``wait``: seconds to wait for a run that has not started, and for its collection files. Without it, the path
               must exist.
             * ``skip_bad_index``: skip unreadable index files; ``trial.problems()`` lists them.
-            * ``keep_orphans``, ``live``, ``cache``, ``hold``: for TensorBoard logs, see
+            * ``keep_orphans``, ``live``, ``cache``, ``hold``, ``segment``: for TensorBoard logs, see
               :class:`~smdwidgets.trials.TensorBoardTrial`.
             * for S3, the fields of :class:`~smdwidgets.storage.s3.Connection`.
 
@@ -58,6 +82,68 @@ def create_trial(
     """
     if profiler:
         raise SMDebugNotImplementedError("profiler=True is not supported: smdwidgets reads saved tensors only")
+    text, options = _checked(path, kwargs)
+    if _on_s3(text):
+        try:
+            return _open_on_s3(text, name, range_steps, options)
+        except RunNotFound as missing:
+            try:
+                return _open_log(text, name, range_steps, options)
+            except RunNotFound:
+                _refuse_other_formats(text, options)
+                raise missing from None
+    root, run = _in_store(local_path(text))
+    runs = _runs_for(options, find_runs(root))
+    if run and runs and run not in runs:
+        raise RunNotFound(text, f"runs in {Path(root).name}: {listed(list(runs), 20)}")
+    waits = options.get("wait") is not None and "" not in runs and all(files.of_hook for files in runs.values())
+    if not runs or waits:
+        return LocalTrial(name, text, range_steps, **_without(options, _FOR_LOGS))
+    run = run or chosen_run(text, runs)
+    return open_run(root, run, runs[run], name, range_steps, options)
+
+
+def _in_store(path: str) -> tuple[str, str]:
+    """Split the path of a run in a file into the file and the name of the run."""
+    if not Path(path).exists():
+        for above in Path(path).parents:
+            if above.is_file():
+                return str(above), Path(path).relative_to(above).as_posix()
+            if above.is_dir():
+                break
+    return path, ""
+
+
+def _runs_for(options: Mapping[str, Any], runs: dict[str, RunFiles]) -> dict[str, RunFiles]:
+    """Return the runs that have what the options select."""
+    if options.get("segment") is None:
+        return runs
+    return {run: RunFiles(layout=files.layout) for run, files in runs.items() if files.layout}
+
+
+def open_run(
+    root: str,
+    run: str,
+    files: RunFiles,
+    name: str | None,
+    range_steps: tuple[int | None, int | None] | None,
+    options: Mapping[str, Any],
+) -> Trial:
+    """Open a run below a directory."""
+    if files.of_hook:
+        return LocalTrial(name, str(Path(root, run)), range_steps, **_without(options, _FOR_LOGS))
+    given = {key: options[key] for key in options.keys() & _FOR_LOGS} | {"lazy": options.get("lazy") is True}
+    if files.sources:
+        return SourceTrial(name, root, range_steps, run=run, **_without(given, {"segment"}))
+    return TensorBoardTrial(name, root, range_steps, run=run, layout=files.layout, **given)
+
+
+def _without(options: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
+    return {key: options[key] for key in options.keys() - names}
+
+
+def _checked(path: str | os.PathLike[str], kwargs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Validate path and options; drop options without an effect."""
     for given in kwargs:
         if given not in _KNOWN | _ON_S3 | _WITHOUT_EFFECT:
             raise TypeError(f"create_trial got an unexpected argument {given!r}.{did_you_mean(given, _KNOWN | _ON_S3)}")
@@ -68,51 +154,93 @@ def create_trial(
     text = text.strip() if isinstance(path, str) else text
     if not text:
         raise SMDebugValueError("path must not be empty")
-    scheme, mark, _ = text.partition("://")
     if _on_s3(text):
-        from smdwidgets.trials.s3 import S3Trial  # boto3 is imported only for runs on S3
-
-        try:
-            return S3Trial(name, text, range_steps, **{key: options[key] for key in options.keys() - _FOR_LOGS})
-        except RunNotFound as missing:
-            try:
-                return _open_log(text, name, range_steps, options, None)
-            except RunNotFound:
-                raise missing from None
+        return text, options
+    scheme, mark, _ = text.partition("://")
     if mark and scheme.lower() != "file":
         raise SMDebugValueError(f"unsupported URL scheme {shown(scheme + mark)}; pass a directory, file://… or s3://…")
     for given in options:
         if given in _ON_S3:
             raise TypeError(f"{given} requires a run on S3 (s3://bucket/prefix), got {shown(text, 400)}")
-    if is_log(local_path(text)):
-        return _open_log(text, name, range_steps, options, None)
-    return LocalTrial(name, text, range_steps, **{key: options[key] for key in options.keys() - _FOR_LOGS})
+    return text, options
 
 
 def create_trials(
     path: str | os.PathLike[str], range_steps: tuple[int | None, int | None] | None = None, **kwargs: Any
 ) -> dict[str, Trial]:
-    """Open all runs of a TensorBoard log directory or S3 prefix, by name.
+    """Open all runs of a directory or S3 prefix, by name.
 
     Takes the arguments of :func:`create_trial`. The name of a run is its directory relative to ``path``; a path that is
     itself a run is named after its last part.
 
+    The directory is listed once, and each run is read at its first query. With ``lazy=False``, all runs are read now, in
+    parallel.
+
     >>> trials = create_trials("runs")                                 # doctest: +SKIP
     >>> {name: trial.tensor("loss").value(100) for name, trial in trials.items()}    # doctest: +SKIP
     """
-    opened: dict[str, Trial] = {}
-    try:
-        root = create_trial(path, None, range_steps, **kwargs)
-    except SeveralRuns as several:
-        below = several.runs
+    text, options = _checked(path, kwargs)
+    root = text if _on_s3(text) else local_path(text)
+    if _on_s3(text):
+        try:
+            trial: Trial = _open_on_s3(text, None, range_steps, options)
+            return {trial.name: trial}
+        except RunNotFound:
+            storage = _storage(text, options)
+            try:
+                runs = {run: RunFiles(layout=layout) for run, layout in runs_in(storage).items()}
+            finally:
+                storage.close()
+            if not runs:
+                _refuse_other_formats(text, options)
+                raise
     else:
-        if not isinstance(root, TensorBoardTrial):
-            return {root.name: root}
-        opened[root.run or root.name] = root
-        below = [run for run in root.runs() if run != root.run]
-    for run in below:
-        opened[run] = _open_log(os.fspath(path), run, range_steps, kwargs, run)
+        runs = _runs_for(options, find_runs(root))
+        if not runs:
+            trial = create_trial(path, None, range_steps, **kwargs)
+            return {trial.name: trial}
+    options["lazy"] = options.get("lazy") is not False
+    lazy = {**options, "lazy": True}
+    opened: dict[str, Trial] = {}
+    for run, files in runs.items():
+        name = None if len(runs) == 1 or not run else run
+        if _on_s3(text):
+            trial = _open_log(text, name, range_steps, lazy, run, files.layout)
+        else:
+            trial = open_run(root, run, files, name, range_steps, lazy)
+        opened[run or trial.name] = trial
+    if not options["lazy"]:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Trial._read_first, opened.values()))
     return opened
+
+
+def _open_on_s3(
+    text: str, name: str | None, range_steps: tuple[int | None, int | None] | None, options: dict[str, Any]
+) -> Trial:
+    from smdwidgets.trials.s3 import S3Trial  # boto3 is imported only for runs on S3
+
+    return S3Trial(name, text, range_steps, **_without(options, _FOR_LOGS))
+
+
+def _storage(text: str, options: dict[str, Any]) -> Storage:
+    from smdwidgets.storage.s3 import Connection  # boto3 is imported only for runs on S3
+
+    return Connection(**{key: options[key] for key in options.keys() & _ON_S3}).storage(text)
+
+
+def _refuse_other_formats(text: str, options: dict[str, Any]) -> None:
+    """Raise an error if there are files of formats that are read locally only."""
+    storage = _storage(text, options)
+    try:
+        found = next((key for key in storage.list("") if key.endswith(_LOCAL_ONLY)), None)
+    finally:
+        storage.close()
+    if found is not None:
+        raise SMDebugNotImplementedError(
+            f"{shown(text, 400)} has no run of a hook and no TensorBoard log, but {shown(found, 400)}; such files are read from a "
+            "local directory: copy them, for example with aws s3 sync"
+        )
 
 
 def _open_log(
@@ -120,16 +248,14 @@ def _open_log(
     name: str | None,
     range_steps: tuple[int | None, int | None] | None,
     options: dict[str, Any],
-    run: str | None,
+    run: str | None = None,
+    layout: Sequence[Directory] | None = None,
 ) -> TensorBoardTrial:
-    log_options = {key: options[key] for key in options.keys() & _FOR_LOGS}
-    if not _on_s3(text):
-        return TensorBoardTrial(name, text, range_steps, run=run, **log_options)
-    from smdwidgets.storage.s3 import Connection  # boto3 is imported only for runs on S3
-
-    storage = Connection(**{key: options[key] for key in options.keys() & _ON_S3}).storage(text.strip())
+    log_options: dict[str, Any] = {key: options[key] for key in options.keys() & _FOR_LOGS}
+    log_options |= {"run": run, "layout": layout, "lazy": options.get("lazy") is True}
+    storage = _storage(text, options)
     try:
-        return TensorBoardTrial(name, range_steps=range_steps, storage=storage, run=run, **log_options)
+        return TensorBoardTrial(name, range_steps=range_steps, storage=storage, **log_options)
     except BaseException:
         storage.close()
         raise

@@ -169,3 +169,44 @@ def test_many_files_are_merged_by_time(tmp_path: Path) -> None:
         assert [trial.tensor("loss").value(step).item() for step in (0, 55, 119)] == [0, 5, 11]
     [(_, *_), *_] = theirs = accumulated(tmp_path)["scalars"]["loss"]
     assert len(theirs) == 120
+
+
+def test_hyperparameters_of_add_hparams_belong_to_the_run_of_their_writer(tmp_path: Path) -> None:
+    for number in range(2):
+        with writer(tmp_path / f"run_{number}") as out:
+            for step in range(3):
+                out.add_scalar("accuracy", step / 10, step)
+            out.add_hparams({"lr": 0.1 * (number + 1), "name": "adam"}, {"accuracy": 0.9})
+    trials = create_trials(tmp_path)
+    assert list(trials) == ["run_0", "run_1"]
+    for number, trial in enumerate(trials.values()):
+        assert isinstance(trial, TensorBoardTrial)
+        assert trial.hparams() == {"lr": pytest.approx(0.1 * (number + 1)), "name": "adam"}
+        assert trial.tensor("accuracy").steps() == [0, 1, 2]
+        assert trial.tensor("accuracy (hparams)").value(0).item() == pytest.approx(0.9)
+        assert trial.workers() == ["worker_0"]
+
+
+def test_several_calls_of_add_hparams_are_separate_runs(tmp_path: Path) -> None:
+    with writer(tmp_path) as out:
+        out.add_scalar("x", 1.0, 0)
+        for number in range(3):
+            out.add_hparams({"lr": 0.1 * number}, {"accuracy": 0.9}, name=f"170000000{number}.5")
+    assert len(create_trials(tmp_path)) == 4
+
+
+def test_hyperparameters_that_are_written_later_join_a_live_run(tmp_path: Path) -> None:
+    with writer(tmp_path) as out:
+        out.add_scalar("x", 1.0, 0)
+        out.flush()
+        with create_trial(tmp_path, live=True) as trial:
+            assert isinstance(trial, TensorBoardTrial)
+            assert trial.hparams() == {}
+            out.add_hparams({"lr": 0.5}, {"accuracy": 0.9})
+            assert trial.hparams() == {"lr": 0.5}
+
+
+def test_a_nested_run_with_the_name_of_a_time_stays_a_run(tmp_path: Path) -> None:
+    log(tmp_path, scalars({"x": [1]}))
+    log(tmp_path / "1700000000.5", scalars({"y": [1]}))
+    assert list(create_trials(tmp_path)) == [tmp_path.name, "1700000000.5"]

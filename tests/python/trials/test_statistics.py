@@ -96,6 +96,14 @@ def test_statistics_of_saved_values_are_computed_once(run: Path, reads: list[lis
     assert reads == [steps]
 
 
+def test_computed_and_cached_statistics_are_the_same_numbers(run: Path) -> None:
+    with smdwidgets.create_trial(run) as trial:
+        tables = [trial.statistics(cache=cache) for cache in (False, True, True)]
+    for name in STATISTICS:
+        for other in tables[1:]:
+            np.testing.assert_array_equal(other[name], tables[0][name], err_msg=name)
+
+
 def test_selection_of_names_steps_columns_and_mode(run: Path) -> None:
     with smdwidgets.create_trial(run) as trial:
         for cache in (False, True, True):

@@ -1,0 +1,251 @@
+"""Recognize tables of a training by their first lines, and find their steps."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+#: Names of columns that number the rows, the best first.
+_STEPS: Final = dict.fromkeys(
+    (
+        "global_step",
+        "step",
+        "_step",
+        "steps",
+        "iteration",
+        "iter",
+        "iterations",
+        "iters",
+        "total_timesteps",
+        "timesteps",
+        "num_timesteps",
+        "epoch",
+        "epochs",
+    )
+)
+_EPOCHS: Final = dict.fromkeys(("epoch", "epochs"))
+_TIMES: Final = dict.fromkeys(("timestamp", "wall_time", "_timestamp", "wall time"))
+#: Separators of columns, by preference where they split the header alike. None: any white space.
+_SEPARATORS: Final = ("\t", ",", ";", "|", None)
+#: Cells that mean "no value". NaN is a value, which a rule may look for.
+_MISSING: Final = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "--", "?", "<na>", "missing"})
+#: Spellings of NaN that `float` does not know.
+_NAN: Final = re.compile(r"[+-]?(?:1\.#(?:qnan|snan|ind|nan)\d*|nan\([^)]*\)|s?qnan|1\.#ind0*)", re.IGNORECASE)
+_INFINITE: Final = re.compile(r"([+-]?)1\.#inf0*", re.IGNORECASE)
+_DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+#: Rows that are looked at to tell a table of a training from other data.
+_ROWS: Final = 20
+
+#: A byte order mark.
+BOM: Final = "\ufeff"
+
+
+class Layout(NamedTuple):
+    """How a table is written."""
+
+    #: Whether each line is a JSON object. Otherwise columns are separated.
+    json_lines: bool
+    #: The separator; None: white space.
+    separator: str | None = ","
+    #: The first line, with the names of columns; empty for JSON lines.
+    header: str = ""
+    #: Offset of the first row.
+    start: int = 0
+
+
+def layout_of(beginning: bytes) -> Layout | None:
+    """Return the layout of a table with steps, or None for any other file.
+
+    >>> layout_of(b"epoch; loss\\n1; 0,5\\n")
+    Layout(json_lines=False, separator=';', header='epoch; loss', start=12)
+    >>> layout_of(b"name,age\\nann,1\\n")
+    """
+    if b"\0" in beginning:
+        return None
+    lines = beginning.split(b"\n")
+    start = 0
+    for number, data in enumerate(lines[: _ROWS + 20]):
+        start += len(data) + 1
+        line = data.decode("utf-8", "replace").rstrip("\r").removeprefix(BOM)
+        bare = line.strip()
+        if not bare:
+            continue
+        if bare.startswith("{"):
+            return Layout(True) if _is_json_lines(_texts(lines[number : number + _ROWS])) else None
+        header = bare.lstrip("#").strip() if bare.startswith("#") else line
+        separator = _separator(header)
+        names = split(header, separator)
+        if step_column(names) is not None:
+            layout = Layout(False, separator, header, min(start, len(beginning)))
+            return layout if _has_numbers(layout, names, _texts(lines[number + 1 : number + 1 + _ROWS])) else None
+        if not bare.startswith("#"):
+            return None
+    return None
+
+
+def _texts(lines: Iterable[bytes]) -> list[str]:
+    return [text for line in lines if (text := line.decode("utf-8", "replace").strip().removeprefix(BOM))]
+
+
+def _is_json_lines(lines: Iterable[str]) -> bool:
+    for line in lines:
+        row = json_row(line)
+        if row is None:
+            return False
+        if step_column(row) is not None and len(row) > 1:
+            return True
+    return False
+
+
+def _separator(header: str) -> str | None:
+    # White space separates words within names, too, so it is tried last.
+    present = [one for one in _SEPARATORS if one is not None and one in header]
+    names = {one: split(header, one) for one in present}
+    usable = [one for one in present if len(names[one]) > 1 and step_column(names[one]) is not None]
+    return max(usable, key=lambda one: len(names[one]), default=None)
+
+
+def _has_numbers(layout: Layout, names: Sequence[str], lines: Sequence[str]) -> bool:
+    """Return whether the first rows, if any, have a step and a number."""
+    rows = [split(line, layout.separator) for line in lines]
+    step = step_column(names)
+    if not rows or step is None:
+        return len(names) > 1
+    at = list(names).index(step)
+    return any(
+        len(row) > at
+        and number_of(row[at]) is not None
+        and any(number_of(cell) is not None for column, cell in enumerate(row) if column != at)
+        for row in rows
+    )
+
+
+def split(line: str, separator: str | None) -> list[str]:
+    """Split a line into cells without surrounding white space.
+
+    >>> split('step, "a, b" ,c', ",")
+    ['step', 'a, b', 'c']
+    """
+    if separator is None:
+        return line.split()
+    try:
+        [cells] = csv.reader([line], delimiter=separator, quoting=quoting_of(line), skipinitialspace=True)
+    except (csv.Error, ValueError):
+        cells = line.split(separator)
+    return [cell.strip() for cell in cells]
+
+
+def quoting_of(text: str) -> Literal[0, 3]:
+    """Return how the `csv` module treats quotes: as text if one is never closed."""
+    return csv.QUOTE_NONE if text.count('"') % 2 else csv.QUOTE_MINIMAL
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Return names of columns without duplicates and empty names.
+
+    >>> distinct(["loss", "loss", ""])
+    ['loss', 'loss (2)', 'column 3']
+    """
+    taken: dict[str, int] = {}
+    found = []
+    for at, name in enumerate(names, 1):
+        name = name or f"column {at}"
+        while name in taken:
+            taken[name] += 1
+            name = f"{name} ({taken[name]})"
+        taken[name] = 1
+        found.append(name)
+    return found
+
+
+def _column(names: Iterable[str], wanted: Mapping[str, None]) -> str | None:
+    """Return the column with the best of these names, or with one as last part.
+
+    >>> _column(["rollout/loss", "time/total_timesteps"], _STEPS)
+    'time/total_timesteps'
+    """
+    by_name: dict[str, str] = {}
+    by_last: dict[str, str] = {}
+    for name in names:
+        plain = name.strip().lower()
+        if plain in wanted:
+            by_name.setdefault(plain, name)
+        elif "/" in plain and (last := plain.rpartition("/")[2]) in wanted:
+            by_last.setdefault(last, name)
+    for known in (by_name, by_last):
+        for one in wanted:
+            if one in known:
+                return known[one]
+    return None
+
+
+def step_column(names: Iterable[str]) -> str | None:
+    """Return the column that numbers the rows, or None.
+
+    >>> step_column(["epoch", "step", "loss"]), step_column(["name", "age"])
+    ('step', None)
+    """
+    return _column(names, _STEPS)
+
+
+def epoch_column(names: Iterable[str]) -> str | None:
+    """Return the column of epochs, or None."""
+    return _column(names, _EPOCHS)
+
+
+def time_column(names: Iterable[str]) -> str | None:
+    """Return the column with the time of writing, or None."""
+    return _column(names, _TIMES)
+
+
+def number_of(cell: str) -> float | None:
+    """Return the number in a cell; None if it is missing or not a number.
+
+    >>> [number_of(cell) for cell in ("1e-3", "-NaN", "1.#QNAN", "nan(ind)", "N/A", "0,5", "-1.#INF", "tensor(1)")]
+    [0.001, nan, nan, nan, None, 0.5, -inf, None]
+    """
+    cell = cell.strip()
+    try:
+        return float(cell)
+    except ValueError:
+        pass
+    if cell.lower() in _MISSING:
+        return None
+    if _NAN.fullmatch(cell):
+        return math.nan
+    if found := _INFINITE.fullmatch(cell):
+        return -math.inf if found[1] == "-" else math.inf
+    if _DECIMAL_COMMA.fullmatch(cell):
+        return float(cell.replace(",", "."))
+    return None
+
+
+def json_row(line: str) -> dict[str, Any] | None:
+    """Return the values of a JSON object by flat name; None for anything else.
+
+    >>> json_row('{"step": 1, "train": {"loss": NaN}}')
+    {'step': 1, 'train/loss': nan}
+    """
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return flat(found) if isinstance(found, dict) else None
+
+
+def flat(given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings as one, with names joined by slashes."""
+    found: dict[str, Any] = {}
+    below = [(prefix, given)]
+    while below:
+        start, mapping = below.pop()
+        for name, value in mapping.items():
+            if isinstance(value, Mapping):
+                below.append((f"{start}{name}/", value))
+            else:
+                found[f"{start}{name}"] = value
+    return found

@@ -1,0 +1,293 @@
+"""Runs in MLflow's stores: text files in ``mlruns/``, and a SQLite database."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import numpy as np
+
+from smdwidgets._text import shown
+from smdwidgets.exceptions import RunIOError
+from smdwidgets.sources.columns import last_of_step
+from smdwidgets.sources.flat_yaml import flat_yaml, plain_value
+from smdwidgets.sources.source import Scalars, Source
+from smdwidgets.sources.tree import Tree
+
+#: States in which a run has ended, as MLflow's files and database write them.
+_ENDED: Final = frozenset({"3", "4", "5", "FINISHED", "FAILED", "KILLED"})
+_MAGIC: Final = b"SQLite format 3\0"
+#: Seconds to wait for a database that a server is writing.
+_PATIENCE: Final = 2.0
+#: Bytes of a metric's file that are read at once.
+_PIECE: Final = 8 << 20
+
+
+class MlflowFiles:
+    """The format of MLflow's text files: a directory for each run."""
+
+    name = "mlflow files"
+
+    def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
+        """Return the files of each run."""
+        runs = {
+            key.rpartition("/")[0]
+            for key in tree.named(".yaml")
+            if key.rpartition("/")[2] == "meta.yaml" and b"run_id:" in tree.head(key, 4096)
+        }
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for key in tree.keys if runs else ():
+            for run in _above(key):
+                if run in runs:
+                    below = key[len(run) + 1 if run else 0 :]
+                    if below == "meta.yaml" or below.startswith(("metrics/", "params/", "tags/")):
+                        found[run].append(key)
+                    break
+        return found
+
+    def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
+        """Return the source of one run."""
+        return MlflowFileSource(tree, run, files)
+
+
+def _above(key: str) -> Iterator[str]:
+    """Yield the directories above a file, the innermost first.
+
+    >>> list(_above("a/b/c"))
+    ['a/b', 'a', '']
+    """
+    while key:
+        key = key.rpartition("/")[0]
+        yield key
+
+
+class MlflowFileSource(Source):
+    """The text files of one run.
+
+    A line of a metric has the time in milliseconds, the value and the step.
+    """
+
+    def __init__(self, tree: Tree, run: str, files: Sequence[str]) -> None:
+        base = run + "/" if run else ""
+        self._tree = tree
+        self._meta = base + "meta.yaml"
+        self._metrics = {key[len(base + "metrics/") :]: key for key in files if key.startswith(base + "metrics/")}
+        self._settings = {
+            kind: {key[len(base + kind) + 1 :]: key for key in files if key.startswith(f"{base}{kind}/")}
+            for kind in ("params", "tags")
+        }
+        self._versions: dict[str, object] = {}
+        self._scalars: dict[str, Scalars] = {}
+        self._problems: dict[str, str] = {}
+        self._about: dict[str, Any] = {}
+        self.name = run if run else "meta.yaml"
+
+    def refresh(self) -> bool:
+        """Read the files that changed."""
+        changed = False
+        for name, key in [("", self._meta), *self._metrics.items()]:
+            version = self._tree.version(key)
+            if version is None or version == self._versions.get(key):
+                continue
+            self._versions[key] = version
+            changed = True
+            if key == self._meta:
+                self._about = flat_yaml(self._tree.head(key).decode("utf-8", "replace"))
+                continue
+            try:
+                self._scalars[name] = self._read(key, version[0])
+            except RunIOError as error:
+                self._problems[key] = str(error)
+        return changed
+
+    def _read(self, key: str, size: int) -> Scalars:
+        self._problems.pop(key, None)
+        rows, bad = [], 0
+        at, rest = 0, b""
+        while at < size:
+            piece = self._tree.read(key, at, min(_PIECE, size - at))
+            if not piece:
+                break
+            at += len(piece)
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                row = _row(line)
+                if row is not None:
+                    rows.append(row)
+                elif line.strip():
+                    bad += 1
+        if bad:
+            self._problems[key] = f"{self._tree.path(key)}: {bad:,} lines are not: time, value, step"
+        return _scalars(rows)
+
+    def scalars(self) -> Mapping[str, Scalars]:
+        """Return the metrics."""
+        return self._scalars
+
+    def hparams(self) -> Mapping[str, Any]:
+        """Return the parameters, and the tags that MLflow did not set itself."""
+        found: dict[str, Any] = {}
+        for kind, of_kind in self._settings.items():
+            for name, key in of_kind.items():
+                if kind == "params" or not name.startswith("mlflow."):
+                    found[name] = plain_value(self._tree.head(key).decode("utf-8", "replace").strip())
+        return found
+
+    def ended(self) -> bool | None:
+        """Return whether MLflow's status is that of an ended run."""
+        return str(self._about.get("status")) in _ENDED or None
+
+    def age(self) -> float | None:
+        """Return the seconds since the last write."""
+        return self._tree.age([self._meta, *self._metrics.values()])
+
+    def problems(self) -> Sequence[tuple[str, str]]:
+        """Return the metrics with lines that cannot be read."""
+        return list(self._problems.items())
+
+
+def _row(line: bytes) -> tuple[float, float, int] | None:
+    """Return time, value and step of a line; a line of an old version has no step.
+
+    >>> _row(b"1700000000000 0.5 20"), _row(b"1700000000000 nan"), _row(b"text")
+    ((1700000000.0, 0.5, 20), (1700000000.0, nan, 0), None)
+    """
+    parts = line.split()
+    try:
+        if len(parts) in (2, 3):
+            return float(parts[0]) / 1000, float(parts[1]), int(parts[2]) if len(parts) == 3 else 0
+    except (ValueError, OverflowError):
+        pass
+    return None
+
+
+def _scalars(rows: Sequence[tuple[float, float, int]]) -> Scalars:
+    """Return a metric by step, written in any order; the last write counts."""
+    kept = [row for row in rows if abs(row[2]) < 2**62]
+    times = np.array([row[0] for row in kept], np.float64)
+    steps = np.array([row[2] for row in kept], np.int64)
+    order = np.lexsort((np.arange(len(kept)), times, steps))
+    order = order[last_of_step(steps[order])]
+    return Scalars(steps[order], np.array([row[1] for row in kept], np.float64)[order], times[order])
+
+
+class MlflowDatabase:
+    """The format of MLflow's SQLite database, which holds many runs."""
+
+    name = "mlflow database"
+
+    def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
+        """Return the database of each run, which is named by the file and the run."""
+        found: dict[str, Sequence[str]] = {}
+        for key in tree.named(".db", ".sqlite", ".sqlite3"):
+            if tree.head(key, len(_MAGIC)) != _MAGIC:
+                continue
+            path = tree.path(key)
+            tables = {name for (name,) in _query(path, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not {"runs", "metrics", "params", "tags", "experiments"} <= tables:
+                continue  # another application's database
+            runs = _query(path, "SELECT run_uuid FROM runs WHERE lifecycle_stage = 'active'")
+            base = "" if tree.is_file else key + "/"
+            found |= {f"{base}{run}": [key] for (run,) in runs}
+        return found
+
+    def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
+        """Return the source of one run."""
+        return MlflowDatabaseSource(tree, run.rpartition("/")[2], files[0])
+
+
+class MlflowDatabaseSource(Source):
+    """One run of a database, which is only read."""
+
+    def __init__(self, tree: Tree, run: str, key: str) -> None:
+        self._tree = tree
+        self._key = key
+        self._run = run
+        self._last = -1
+        self._rows: dict[str, list[tuple[float, float, int]]] = {}
+        self._status = ""
+        self._written: float | None = None
+        self._problem = ""
+        self.name = f"{key}/{run}"
+        self._read_params: dict[str, Any] = {}
+
+    def refresh(self) -> bool:
+        """Read the metrics that were added since the last call."""
+        path = self._tree.path(self._key)
+        try:
+            new = _query(
+                path,
+                "SELECT rowid, key, timestamp, CASE WHEN is_nan THEN 'nan' ELSE value END, step FROM metrics "
+                "WHERE run_uuid = ? AND rowid > ? ORDER BY rowid",
+                self._run,
+                self._last,
+            )
+            [(status, start, end)] = _query(
+                path, "SELECT status, start_time, end_time FROM runs WHERE run_uuid = ?", self._run
+            ) or [("", None, None)]
+            changed = bool(new) or status != self._status or bool(self._problem)
+            if changed:
+                self._read_params = {
+                    name: plain_value(str(value))
+                    for table in ("tags", "params")
+                    for name, value in _query(path, f"SELECT key, value FROM {table} WHERE run_uuid = ?", self._run)
+                    if table == "params" or not str(name).startswith("mlflow.")
+                }
+        except RunIOError as error:
+            self._problem = str(error)  # a locked database is read at the next call
+            return False
+        self._problem, self._status = "", str(status)
+        for row, name, timestamp, value, step in new:
+            self._rows.setdefault(str(name), []).append((float(timestamp) / 1000, _number(value), int(step)))
+            self._last = row
+        times = [rows[-1][0] for rows in self._rows.values()] + [at / 1000 for at in (end or start,) if at]
+        self._written = max(times, default=None)
+        return changed
+
+    def scalars(self) -> Mapping[str, Scalars]:
+        """Return the metrics."""
+        return {name: _scalars(rows) for name, rows in self._rows.items()}
+
+    def hparams(self) -> Mapping[str, Any]:
+        """Return the parameters, and the tags that MLflow did not set itself."""
+        return self._read_params
+
+    def ended(self) -> bool | None:
+        """Return whether MLflow's status is that of an ended run."""
+        return self._status in _ENDED or None
+
+    def age(self) -> float | None:
+        """Return the seconds since the last metric. Other runs write to the same file."""
+        return None if self._written is None else max(0.0, time.time() - self._written)
+
+    def problems(self) -> Sequence[tuple[str, str]]:
+        """Return why the database cannot be read."""
+        return [(self._key, self._problem)] if self._problem else []
+
+
+def _number(value: Any) -> float:
+    """Return a metric. MLflow stores infinities as the largest numbers."""
+    number = float(value)
+    return float(np.copysign(np.inf, number)) if abs(number) >= 1.7976931348623157e308 else number
+
+
+def _query(path: str, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+    """Return the rows of a query on a database that is opened for reading only.
+
+    Raises :class:`~smdwidgets.exceptions.RunIOError`, with the path, also if the database stays locked.
+    """
+    import sqlite3  # which some builds of Python lack
+
+    uri = f"file:{quote(Path(path).as_posix())}?mode=ro"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            return connection.execute(statement, parameters).fetchall()
+    except (sqlite3.Error, OverflowError) as error:
+        raise RunIOError(f"{shown(path, 400)}: cannot read the SQLite database: {error}") from error

@@ -1,0 +1,105 @@
+"""Interfaces of a format: find the files of runs, and read those of one run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.sources.tree import Tree
+
+
+@dataclass(frozen=True)
+class Scalars:
+    """The rows of one scalar, in the order written.
+
+    A step that is not greater than the step before supersedes the earlier rows from that step on, as after a restart.
+    """
+
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+    #: Seconds since 1970; NaN or None if unknown.
+    wall_times: NDArray[np.float64] | None = None
+
+
+class StoredTensor(NamedTuple):
+    """The location of a tensor in a file."""
+
+    name: str
+    step: int
+    #: Name of the NumPy dtype; ``bfloat16`` and similar need ``ml_dtypes``.
+    dtype: str
+    shape: tuple[int, ...]
+    #: Path of the file relative to the directory that was opened.
+    key: str
+    offset: int
+    length: int
+    #: Seconds since 1970; NaN if unknown.
+    wall_time: float = float("nan")
+    #: Strides in elements, for a tensor that is not in C order.
+    strides: tuple[int, ...] | None = None
+
+
+class Source(ABC):
+    """The files of one run in one format. It is used by one thread at a time.
+
+    Only :meth:`refresh` is required; the results of the other methods may change when it returns True.
+    """
+
+    #: Name of the source in messages, usually the path of its file.
+    name: str
+
+    @abstractmethod
+    def refresh(self) -> bool:
+        """Read what was written since the last call. Return whether anything changed."""
+
+    def scalars(self) -> Mapping[str, Scalars]:
+        """Return the scalars by name."""
+        return {}
+
+    def tensors(self) -> Sequence[StoredTensor]:
+        """Return the locations of the tensors, from which values are read later."""
+        return ()
+
+    def hparams(self) -> Mapping[str, Any]:
+        """Return the hyperparameters of the run by name."""
+        return {}
+
+    def ended(self) -> bool | None:
+        """Return whether the run has ended; None if the format does not tell."""
+        return None
+
+    def age(self) -> float | None:
+        """Return the seconds since the last write, or None if unknown."""
+        return None
+
+    def problems(self) -> Sequence[tuple[str, str]]:
+        """Return damaged and incomplete files, as (file, message)."""
+        return ()
+
+    def unsupported(self) -> Sequence[tuple[str, str]]:
+        """Return files that are not damaged, but are not read or only in part."""
+        return ()
+
+    def close(self) -> None:  # noqa: B027  # most sources hold nothing open
+        """Close files."""
+
+
+class Format(Protocol):
+    """A format that one module adds, see :func:`smdwidgets.sources.register`."""
+
+    #: Name of the format, such as ``"table"``.
+    name: str
+
+    def find(self, tree: Tree) -> Mapping[str, Sequence[str]]:
+        """Return the files of each run, by the run's directory.
+
+        The empty name is the tree's root. Must not raise for unreadable or foreign files: it ignores them.
+        """
+
+    def open(self, tree: Tree, run: str, files: Sequence[str]) -> Source:
+        """Return the source of the files of one run."""

@@ -1,0 +1,235 @@
+"""Write the golden runs of other formats with the programs that write them.
+
+Usage: `python write_sources.py FORMAT FOLDER`.
+
+Each format needs its writer, see README.md. The numbers are the same in all formats: `LOSSES` and `VAL_LOSSES`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+STEPS = range(0, 60, 10)
+LOSSES = [2.5, 1.75, 1.25, 1.0, 0.875, 0.75]
+VAL_LOSSES = {20: 1.5, 50: 1.125}
+
+
+def lightning(folder: Path) -> None:
+    """Write metrics.csv and checkpoints of a training with Lightning."""
+    import lightning
+    import torch
+    from lightning.pytorch.loggers import CSVLogger
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.save_hyperparameters({"lr": 0.125, "width": 4})
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch, at):
+            loss = self.layer(batch[0]).pow(2).mean()
+            self.log("train_loss", loss)
+            return loss
+
+        def validation_step(self, batch, at):
+            self.log("val_loss", self.layer(batch[0]).pow(2).mean())
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.125)
+
+    lightning.seed_everything(7)
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(32, 4)), batch_size=8)
+    trainer = lightning.Trainer(
+        max_epochs=3, logger=CSVLogger(folder, name="", version=""), log_every_n_steps=2, accelerator="cpu",
+        enable_progress_bar=False, enable_model_summary=False,
+        callbacks=[lightning.pytorch.callbacks.ModelCheckpoint(folder / "checkpoints", save_top_k=-1, save_weights_only=True)],
+    )  # fmt: skip
+    trainer.fit(Module(), data, data)
+
+
+def transformers(folder: Path) -> None:
+    """Write trainer_state.json and safetensors of the checkpoints of the Trainer."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+    torch.manual_seed(7)
+    config = BertConfig(
+        vocab_size=16, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+        max_position_embeddings=8,
+    )  # fmt: skip
+    data = [{"input_ids": torch.randint(0, 16, (8,)), "labels": torch.tensor(at % 2)} for at in range(24)]
+    arguments = TrainingArguments(
+        folder, max_steps=6, per_device_train_batch_size=4, logging_steps=1, save_steps=2, eval_strategy="steps",
+        eval_steps=3, report_to=[], use_cpu=True, seed=7, disable_tqdm=True,
+    )  # fmt: skip
+    trainer = Trainer(BertForSequenceClassification(config), arguments, train_dataset=data, eval_dataset=data[:8])
+    trainer.train()
+    trainer.save_model()
+    trainer.save_state()
+    for name in ("optimizer.pt", "training_args.bin"):
+        for file in folder.rglob(name):
+            file.unlink()  # not read, and most of the bytes
+
+
+def sharded(folder: Path) -> None:
+    """Write safetensors in two files with an index, in float32 and bfloat16."""
+    import torch
+    from safetensors.torch import save_file
+
+    for step in (100, 200):
+        target = folder / f"checkpoint-{step}"
+        target.mkdir(parents=True)
+        parts = {
+            "model-00001-of-00002.safetensors": {"a.weight": torch.arange(6.0).reshape(2, 3) + step},
+            "model-00002-of-00002.safetensors": {
+                "a.bias": torch.full((2,), step, dtype=torch.bfloat16),
+                "empty": torch.empty(0, 3),
+            },
+        }
+        for name, tensors in parts.items():
+            save_file(tensors, target / name)
+        names = {tensor: name for name, tensors in parts.items() for tensor in tensors}
+        (target / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
+
+
+def torch_checkpoints(folder: Path) -> None:
+    """Write checkpoints with torch.save: states, views, a model, the old format."""
+    import torch
+
+    torch.manual_seed(7)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 1))
+    folder.mkdir(parents=True)
+    for step in (1, 2):
+        with torch.no_grad():
+            model[0].weight += 1
+        state = {"model_state_dict": model.state_dict(), "global_step": step, "note": "text", "lr": 0.5}
+        torch.save(state, folder / f"step_{step}.pt")
+    shared = torch.arange(12.0).reshape(3, 4)
+    torch.save(
+        {"transposed": shared.T, "row": shared[1], "half": shared.half(), "flag": torch.tensor([True])},
+        folder / "step_3.pt",
+    )
+    torch.save(model, folder / "step_4.pt")
+    torch.save(model.state_dict(), folder / "step_5.pt", _use_new_zipfile_serialization=False)
+
+
+def keras(folder: Path) -> None:
+    """The log of Keras' CSVLogger, with a semicolon as separator."""
+    import keras
+    import numpy as np
+
+    keras.utils.set_random_seed(7)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["mae"])
+    folder.mkdir(parents=True)
+    data = np.random.default_rng(7).normal(size=(32, 5)).astype("float32")
+    model.fit(
+        data[:, :4], data[:, 4:], epochs=5, validation_split=0.25, verbose=0,
+        callbacks=[keras.callbacks.CSVLogger(folder / "training.csv", separator=";")],
+    )  # fmt: skip
+
+
+def dvclive(folder: Path) -> None:
+    """The files of DVCLive."""
+    from dvclive import Live
+
+    live = Live(str(folder), save_dvc_exp=False, dvcyaml=None, monitor_system=False)
+    live.log_params({"lr": 0.125, "model": {"width": 4}})
+    for step, loss in zip(STEPS, LOSSES, strict=True):
+        live.step = step
+        live.log_metric("train/loss", loss)
+        if step in VAL_LOSSES:
+            live.log_metric("val_loss", VAL_LOSSES[step])
+        live.make_summary()
+    live.end()
+
+
+def stable_baselines(folder: Path) -> None:
+    """Write progress.csv with the logger of Stable-Baselines3.
+
+    A name that appears later makes it rewrite the file.
+    """
+    from stable_baselines3.common.logger import configure
+
+    logger = configure(str(folder), ["csv"])
+    for step, loss in zip(STEPS, LOSSES, strict=True):
+        logger.record("train/loss", loss)
+        logger.record("rollout/ep_rew_mean", -loss if step else float("nan"))
+        if step in VAL_LOSSES:
+            logger.record("eval/mean_reward", -VAL_LOSSES[step])
+        logger.record("time/total_timesteps", step)
+        logger.dump(step)
+    logger.close()
+
+
+def yolo(folder: Path) -> None:
+    """Write results.csv and args.yaml as Ultralytics documents them.
+
+    Its training is too large to run here.
+    """
+    folder.mkdir(parents=True)
+    names = [
+        "epoch",
+        "time",
+        "train/box_loss",
+        "train/cls_loss",
+        "metrics/precision(B)",
+        "metrics/mAP50(B)",
+        "val/box_loss",
+        "lr/pg0",
+    ]
+    lines = [",".join(f"{name:>23}" for name in names)]
+    for epoch, loss in enumerate(LOSSES, 1):
+        numbers = [epoch, 10.5 * epoch, loss, loss / 2, 1 - loss / 3, 1 - loss / 4, loss + 0.25, 0.01]
+        lines.append(",".join(f"{number:>23.5g}" for number in numbers))
+    (folder / "results.csv").write_text("\n".join(lines) + "\n")
+    (folder / "args.yaml").write_text("task: detect\nmode: train\nepochs: 6\nlr0: 0.01\nname: null\ncos_lr: false\n")
+
+
+def mlflow(folder: Path) -> None:
+    """The same runs in MLflow's store of files and in its SQLite store."""
+    import os
+
+    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
+    from mlflow import MlflowClient
+
+    folder.mkdir(parents=True)
+    for uri in (f"file://{folder}/mlruns", f"sqlite:///{folder}/mlflow.db"):
+        client = MlflowClient(uri)
+        experiment = client.create_experiment("golden", artifact_location=f"file://{folder}/artifacts")
+        for at, status in enumerate(("FINISHED", "RUNNING")):
+            run = client.create_run(experiment, run_name=f"run {at}", start_time=1_700_000_000_000)
+            client.log_param(run.info.run_id, "lr", 0.125)
+            client.log_param(run.info.run_id, "model/width", "4")
+            client.set_tag(run.info.run_id, "purpose", "golden")
+            for step, loss in zip(STEPS, LOSSES, strict=True):
+                client.log_metric(
+                    run.info.run_id, "train/loss", loss + at, timestamp=1_700_000_000_000 + 1000 * step, step=step
+                )
+                if step in VAL_LOSSES:
+                    value = float("nan") if at and step == 50 else VAL_LOSSES[step]
+                    client.log_metric(
+                        run.info.run_id, "val_loss", value, timestamp=1_700_000_000_000 + 1000 * step, step=step
+                    )
+            if status == "FINISHED":
+                client.set_terminated(run.info.run_id, status, end_time=1_700_000_100_000)
+
+
+FORMATS = {
+    "lightning": lightning, "transformers": transformers, "sharded": sharded, "torch": torch_checkpoints, "keras": keras,
+    "dvclive": dvclive, "stable_baselines": stable_baselines, "yolo": yolo, "mlflow": mlflow,
+}  # fmt: skip
+
+
+def main(name: str, folder: str) -> None:
+    """Write one format into its folder below `folder`."""
+    target = Path(folder).resolve() / name
+    shutil.rmtree(target, ignore_errors=True)
+    FORMATS[name](target)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
