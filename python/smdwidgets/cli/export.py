@@ -1,10 +1,11 @@
-"""Export a run's tensors to NumPy npz, Parquet or TensorBoard.
+"""Export a run's tensors to NumPy npz, Parquet, CSV or TensorBoard.
 
-Parquet: one row per record. npz: one array per record, and index.jsonl with the original tensor names. TensorBoard:
+Parquet: one row per record. CSV: numbers and texts, one row per value; csv-wide: one row per step, one column per tensor. npz: one array per record, and index.jsonl with the original tensor names. TensorBoard:
 single values as scalars, larger tensors as histograms, strings as text, with one directory per mode.
 
 Examples:
   smdwidgets export runs/mlp --to parquet -o mlp.parquet
+  smdwidgets export runs/mlp --to csv-wide --tensors loss
   smdwidgets export runs/mlp --to npz --tensors 'weight$' --steps 100:200
   smdwidgets export s3://bucket/jobs/mnist --to tensorboard -o logs/mnist --mode TRAIN
 

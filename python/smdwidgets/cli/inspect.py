@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from smdwidgets._text import byte_size, listed, natural, shown
 from smdwidgets.cli._run import open_run, plain, table
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
+from smdwidgets.storage.files import size_on_disk
 from smdwidgets.trials import Trial
 
 #: How many tensors are listed without --all.
@@ -88,7 +88,7 @@ def _tensor(trial: Trial, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {"name": name, "steps": _span(steps), "dtype": None, "shape": None}
     try:
         dtype = tensor.dtype
-        found["dtype"] = None if dtype is None else dtype.name
+        found["dtype"] = None if dtype is None else "str" if dtype.kind in "US" else dtype.name
         found["shape"] = list(tensor.shape(steps[-1])) if steps else None
     except SMDebugError as error:
         found["error"] = str(error)
@@ -97,16 +97,7 @@ def _tensor(trial: Trial, name: str) -> dict[str, Any]:
 
 def _size_on_disk(path: str) -> int | None:
     """Return the total file size of a local run in bytes; None for a run on S3."""
-    if not Path(path).is_dir():
-        return None
-    total = 0
-    for folder, _, files in os.walk(path):
-        for file in files:
-            try:
-                total += Path(folder, file).lstat().st_size
-            except FileNotFoundError:
-                continue  # the writer removed a temporary file
-    return total
+    return size_on_disk(path) if Path(path).is_dir() else None
 
 
 def _state(summary: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from smdwidgets._text import byte_size, listed, natural
 from smdwidgets.cli._check_rules import without_required_parameters
@@ -22,10 +23,12 @@ from smdwidgets.diagnosis import diagnose
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules import RuleRunner
 from smdwidgets.rules.progress import Progress
-from smdwidgets.trials import Trial
+from smdwidgets.trials import TensorBoardTrial, Trial
 
-#: Every panel except exact values, which require a kernel.
-PANELS = ("histogram", "heatmap", "history", "statistics", "scalars")
+#: Default limits of the page in MB. Logs contain curves, other runs contain tensors.
+LOG_MB, RUN_MB = 5.0, 20.0
+#: Every panel. Of exact values, a page has those of texts.
+PANELS = ("histogram", "heatmap", "history", "statistics", "values", "scalars")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +49,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-rules", action="store_true", help="do not evaluate rules")
     parser.add_argument(
-        "--limit-mb", type=float, default=20.0, metavar="N", help="maximum size of the report in MB (default: 20)"
+        "--limit-mb",
+        type=float,
+        metavar="N",
+        help="maximum size of the report in MB (default: 20, for a TensorBoard log 5)",
     )
 
 
@@ -55,14 +61,12 @@ def run(args: argparse.Namespace) -> int:
     from smdwidgets.widgets import Explorer
     from smdwidgets.widgets.page import write_page
 
-    if not 0 < args.limit_mb < 2000:
+    if args.limit_mb is not None and not 0 < args.limit_mb < 2000:
         raise SMDebugValueError(f"invalid --limit-mb {args.limit_mb}; must be greater than 0 and less than 2000")
     if not (folder := Path(args.output).absolute().parent).is_dir():
         raise SMDebugValueError(f"cannot write the report: directory {plain(folder)} does not exist")
     with open_run(args.run) as trial:
         names = sorted(trial.tensor_names(regex=args.tensors), key=natural) if args.tensors else None
-        if not trial.tensor_names():
-            raise SMDebugValueError("the run has no tensors yet")
         if names == []:
             raise SMDebugValueError(f"no tensor name matches --tensors {plain(args.tensors)}")
         with Progress("diagnosis") as progress:
@@ -70,11 +74,12 @@ def run(args: argparse.Namespace) -> int:
         runner = None if args.no_rules else _run_rules(trial, args.rules)
         # Without --tensors, the first tensor that a finding names, else the widget's default selection, which is a weight.
         blamed = [name for finding in diagnosis.findings for name in finding.series if trial.has_tensor(name)]
-        chosen = {"tensor": (names or blamed)[0]} if names or blamed else {}
+        chosen: dict[str, Any] = {"tensor": (names or blamed)[0]} if names or blamed else {}
         panels = [*PANELS, *(["rules"] if runner is not None and len(runner) else [])]
         explorer = Explorer(trial, rules=runner, panels=panels, **chosen)
         try:
-            written = write_page(explorer, args.output, names, int(args.limit_mb * 1e6), diagnosis)
+            limit = args.limit_mb or (LOG_MB if isinstance(trial, TensorBoardTrial) else RUN_MB)
+            written = write_page(explorer, args.output, names, int(limit * 1e6), diagnosis)
         finally:
             explorer.close()
         opened = f"pictures of {len(written.opened)} of {len(trial.tensor_names())} tensors"

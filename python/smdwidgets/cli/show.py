@@ -17,16 +17,20 @@ import sys
 from itertools import pairwise
 from typing import Any
 
+from numpy.typing import NDArray
+
 from smdwidgets._text import byte_size
-from smdwidgets.cli._run import open_run, plain
-from smdwidgets.exceptions import SMDebugRuntimeError, StepUnavailable, TensorUnavailable
-from smdwidgets.modes import ModeKeys, as_mode
+from smdwidgets.cli._run import mode, open_run, plain
+from smdwidgets.exceptions import SMDebugRuntimeError, StepUnavailable, TensorUnavailable, TensorUnavailableForStep
+from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.frames import PERCENTILES, REDUCTIONS, Frame, HistogramWanted, Wanted, make_frame
 from smdwidgets.pictures.view import TensorView
 from smdwidgets.rules.findings import number
 from smdwidgets.trials import Trial
 
 BINS, WIDTH = 20, 50
+#: Characters of one line of text.
+TEXT = 10_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +38,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
     parser.add_argument("tensor", metavar="TENSOR", help="tensor name")
     parser.add_argument("--step", type=int, metavar="N", help="step (default: the last step of the tensor)")
-    parser.add_argument("--mode", default="GLOBAL", help="mode in which --step counts: TRAIN, EVAL, PREDICT or GLOBAL")
+    parser.add_argument(
+        "--mode", type=mode, default="GLOBAL", help="mode in which --step counts: TRAIN, EVAL, PREDICT or GLOBAL"
+    )
     parser.add_argument(
         "--worker", default="", metavar="NAME", help="worker (default: the first worker that saved the tensor)"
     )
@@ -53,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         if not trial.has_tensor(args.tensor):
             raise TensorUnavailable(args.tensor, trial.tensor_names())
         view = TensorView(trial, args.tensor, args.worker)
-        step = _step(trial, view, args.step, as_mode(args.mode))
+        step = _step(trial, view, args.step, args.mode)
         wanted = Wanted(histogram=HistogramWanted(args.scale, min(1024, max(1, args.bins)), "own"), image=None)
         frame = make_frame(view, step, wanted)
         if frame.error is not None:
@@ -100,14 +106,16 @@ def facts(view: TensorView, step: int, frame: Frame) -> dict[str, Any]:
             for (op, magnitudes), value in zip(REDUCTIONS, frame.stats, strict=True)
         },
     }
-    if n:
-        value = view.value(step)
-        summary.update(dtype=value.dtype.name, bytes=int(value.nbytes), elements=n)
-        summary["counts"] = {"nan": nan, "+inf": pos, "-inf": neg, "zero": zero}
-        if n <= 8:
+    value = _value(view, step)
+    if value is not None:
+        is_text = value.dtype.kind in "US"
+        summary.update(dtype="str" if is_text else value.dtype.name, bytes=int(value.nbytes), elements=int(value.size))
+        if is_text or value.size <= 8:
             summary["values"] = [
                 _plain(each) if value.dtype.kind in "fiub" else str(each) for each in value.reshape(-1)
             ]
+    if n:
+        summary["counts"] = {"nan": nan, "+inf": pos, "-inf": neg, "zero": zero}
     if frame.percentiles is not None:
         summary["percentiles"] = {
             f"{q:g}": _plain(value) for q, value in zip(PERCENTILES, frame.percentiles, strict=True)
@@ -115,6 +123,14 @@ def facts(view: TensorView, step: int, frame: Frame) -> dict[str, Any]:
     if frame.hist is not None and frame.edges is not None and n > 1:
         summary["histogram"] = {"edges": frame.edges.tolist(), "counts": frame.hist.tolist()}
     return summary
+
+
+def _value(view: TensorView, step: int) -> NDArray[Any] | None:
+    """Return the value, or None if only reductions were saved."""
+    try:
+        return view.value(step)
+    except TensorUnavailableForStep:
+        return None
 
 
 def _plain(value: Any) -> float | str:
@@ -130,6 +146,10 @@ def text(summary: dict[str, Any]) -> str:
     kind = f"{summary['dtype']} " if "dtype" in summary else "saved without its value, "
     size = f", {byte_size(summary['bytes'])}" if "bytes" in summary else ""
     lines = [f"{plain(summary['tensor'])}  {where}  {kind}{tuple(summary['shape'])}{size}"]
+    if summary.get("dtype") == "str":
+        # Every line is indented, so that a text cannot look like the output of this command.
+        texts = (plain(line, TEXT) for each in summary["values"] for line in each.splitlines())
+        return "\n".join([*lines, *(f"  | {line}" for line in texts)])
     if "values" in summary:
         lines.append("values  " + "  ".join(number(each) for each in summary["values"]))
     statistics = {name: value for name, value in summary["statistics"].items() if value != "NaN"}

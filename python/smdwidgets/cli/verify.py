@@ -1,7 +1,8 @@
 """Verify every record of a run, its index files and its collections.
 
 Checks framing, checksums, names, shapes, the consistency of index and events, the statistics and the collection files. For
-TensorBoard logs, checks framing, checksums and record contents of all runs below the directory.
+TensorBoard logs, checks framing, checksums and record contents of all runs below the directory. Of tables, trainer states and MLflow's
+stores, reads all rows; of checkpoints, checks the headers against the files. Says what a file is that only has the name of one.
 
 Examples:
   smdwidgets verify runs/mlp
@@ -17,17 +18,21 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smdwidgets import _core
 from smdwidgets._text import byte_size
 from smdwidgets.cli._run import bytes_progress, check_not_empty, plain, step_range
+from smdwidgets.cli._verify_files import check_sources, other_files, source_lines
 from smdwidgets.exceptions import RunNotFound, SMDebugError, SMDebugValueError
 from smdwidgets.rules.progress import Progress
+from smdwidgets.sources import Tree
 from smdwidgets.storage import LocalStorage, Range, Storage
+from smdwidgets.storage.protocol import beginning
+from smdwidgets.trials.discovery import runs_in
 from smdwidgets.trials.local import LocalRun, local_path
-from smdwidgets.trials.tensorboard import is_log
-from smdwidgets.trials.tensorboard_layout import runs_of
+from smdwidgets.trials.tensorboard_layout import foreign, is_event_file, runs_of
 from smdwidgets.trials.tensorboard_run import TensorBoardRun
 
 if TYPE_CHECKING:
@@ -57,10 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def check(path: str, steps: range | None = None, threads: int | None = None) -> dict[str, Any]:
     """Verify the run at a path and return the result as JSON-serializable objects."""
     if "://" not in path or path.lower().startswith("file://"):
-        path = local_path(path)
-        if is_log(path):
-            return _check_log(LocalStorage(path), steps)
-        return _check_run(LocalRun(path, *_ends(steps), lazy=False), steps, threads)
+        return _check_local(local_path(path), steps, threads)
     from smdwidgets.storage.s3 import Connection  # boto3 is imported only for runs on S3
     from smdwidgets.trials.s3 import S3Run
 
@@ -72,7 +74,39 @@ def check(path: str, steps: range | None = None, threads: int | None = None) -> 
         if not runs_of(storage.list("")):
             storage.close()
             raise
-        return _check_log(storage, steps)
+        if steps is not None:
+            storage.close()
+            raise SMDebugValueError(
+                "--steps is not supported for TensorBoard logs, which are read as a whole"
+            ) from None
+        return _check_log(storage)
+
+
+def _check_local(path: str, steps: range | None, threads: int | None) -> dict[str, Any]:
+    tree = Tree(path) if Path(path).exists() else None
+    runs = {} if tree is None else runs_in(tree)
+    others = {} if tree is None else other_files(tree, runs)
+    if tree is None or "" in tree.hooks or not (runs or others):
+        return _check_run(LocalRun(path, *_ends(steps), lazy=False), steps, threads)
+    if steps is not None:
+        raise SMDebugValueError("--steps is supported for one run of a hook only; other files are read as a whole")
+    logs = any(files.layout for files in runs.values())
+    found: dict[str, Any] = {"path": path, "ended": True, "steps": 0, "others": {}, "faults": [], "hooks": {}}
+    parts = [check_sources(tree, runs), *([_check_log(LocalStorage(path))] if logs else [])]
+    for run in tree.hooks:
+        hook = _check_run(LocalRun(str(Path(path, run)), lazy=False), None, threads)
+        found["hooks"][run] = {key: value for key, value in hook.items() if key not in ("path", "faults")}
+        faults = [{**fault, "file": f"{run}/{fault['file']}", "run": run} for fault in hook["faults"]]
+        parts.append({"ended": hook["ended"], "steps": hook["steps"], "faults": faults})
+    for part in parts:
+        for key, value in part.items():
+            if key in ("ended", "steps", "faults"):
+                found[key] = found[key] & value if key == "ended" else found[key] + value
+            elif key != "path":
+                found[key] = value
+    found["others"] = {**others, **{key: what for part in parts for key, what in part.get("others", {}).items()}}
+    found["runs"] = sorted(runs)
+    return found
 
 
 def _ends(steps: range | None) -> tuple[int | None, int | None]:
@@ -107,15 +141,20 @@ def _check_run(run: LocalRun | S3Run, steps: range | None, threads: int | None) 
         run.close()
 
 
-def _check_log(storage: Storage, steps: range | None) -> dict[str, Any]:
+def _check_log(storage: Storage) -> dict[str, Any]:
     """Verify all TensorBoard runs below a directory.
 
     Opening a run reads and checks all its records.
     """
-    if steps is not None:
-        storage.close()
-        raise SMDebugValueError("--steps is not supported for TensorBoard logs, which are read as a whole")
-    found: dict[str, Any] = {"path": storage.url, "ended": True, "steps": 0, "files": 0, "bytes": 0, "faults": []}
+    found: dict[str, Any] = {
+        "path": storage.url,
+        "ended": True,
+        "steps": 0,
+        "files": 0,
+        "bytes": 0,
+        "others": {},
+        "faults": [],
+    }
     try:
         runs = runs_of(storage.list(""))
         found["runs"] = sorted(runs)
@@ -127,11 +166,17 @@ def _check_log(storage: Storage, steps: range | None) -> dict[str, Any]:
                 ended = run.end_age() is not None
                 found["ended"] &= ended
                 found["steps"] += run.index.num_steps()
+                others = {key: what for key, _, _ in run.log.files() if (what := _foreign(storage, key))}
+                found["others"] |= others
                 for key, message in run.index.problems():
+                    if key in others:
+                        continue
                     at = _OFFSET.search(message)
                     reason = message.removeprefix(f"{key}, byte {at[1]}: ") if at else message
                     found["faults"].append(_fault(key, int(at[1]) if at else None, reason, run=name))
                 for key, read, _ in run.log.files():
+                    if key in others:
+                        continue
                     found["files"] += 1
                     found["bytes"] += read
                     # In a run that has not ended, an incomplete last record is still being written.
@@ -140,6 +185,11 @@ def _check_log(storage: Storage, steps: range | None) -> dict[str, Any]:
         return found
     finally:
         storage.close()
+
+
+def _foreign(storage: Storage, key: str) -> str | None:
+    """Return what a file is that is named like an event file and is none."""
+    return foreign(beginning(storage, key, 256))
 
 
 def _fault(file: str | None, offset: int | None, message: str, **where: Any) -> dict[str, Any]:
@@ -226,14 +276,19 @@ def text(found: dict[str, Any]) -> str:
         lines.append(plain(f"{where}: {what}{fault['message']}", 2000))
     more = len(found["faults"]) - SHOWN
     lines += [f"… and {more:,} more faults: --json lists all"] if more > 0 else []
+    lines += [plain(line, 2000) for line in source_lines(found.get("sources", []))]
     if "files" in found:
         runs = "1 run" if len(found["runs"]) == 1 else f"{len(found['runs']):,} runs"
         lines.append(
             f"{byte_size(found['bytes'])} of {runs} read, {found['steps']:,} steps in {found['files']:,} event files, "
             "all checksums verified"
         )
-    else:
+    lines += [plain(f"{run}: {_record_counts(one)}", 2000) for run, one in found.get("hooks", {}).items()]
+    if "records" in found:
         lines.append(_record_counts(found))
+    for key, what in found.get("others", {}).items():
+        is_event = "is not an event file" if is_event_file(key) else "is not read"
+        lines.append(plain(f"{key} {is_event}: {what}", 2000))
     count = len(found["faults"])
     lines.append("No faults." if not count else "1 fault." if count == 1 else f"{count:,} faults.")
     if not found["ended"]:

@@ -43,6 +43,18 @@ def _parquet(path: Path, workers: int) -> Writer:
     return ParquetWriter(path)
 
 
+def _csv(path: Path, workers: int) -> Writer:
+    from smdwidgets.exports.csv_table import LongCsvWriter
+
+    return LongCsvWriter(path)
+
+
+def _wide_csv(path: Path, workers: int) -> Writer:
+    from smdwidgets.exports.csv_table import WideCsvWriter
+
+    return WideCsvWriter(path, workers)
+
+
 def _tensorboard(path: Path, workers: int) -> Writer:
     from smdwidgets.exports.tensorboard import TensorBoardWriter
 
@@ -52,6 +64,8 @@ def _tensorboard(path: Path, workers: int) -> Writer:
 FORMATS: dict[str, tuple[Callable[[Path, int], Writer], Callable[[Path], AbstractContextManager[Path]], str]] = {
     "npz": (_npz, whole_file, ".npz"),
     "parquet": (_parquet, whole_file, ".parquet"),
+    "csv": (_csv, whole_file, ".csv"),
+    "csv-wide": (_wide_csv, whole_file, ".csv"),
     "tensorboard": (_tensorboard, whole_folder, "-tensorboard"),
 }
 """For each format: the writer, the context manager for an atomic file or folder, and the suffix of the default name."""
@@ -98,7 +112,9 @@ def export(
     with whole(target) as partial:
         writer = make(partial, len(selection.workers or trial.workers()))
         try:
-            for batch in records(trial, at, selection, failed):
+            accepts = getattr(writer, "accepts", None)
+            for found in records(trial, at, selection, failed):
+                batch = found if accepts is None else [record for record in found if accepts(record)]
                 writer.write(batch)
                 written += len(batch)
                 seen.update(record.tensor for record in batch)

@@ -27,7 +27,7 @@ class ParquetWriter:
     """Append batches as row groups.
 
     Columns: step, mode, mode_step, worker, tensor, dtype, shape, values (the elements in C order, as float64), text (values
-    that float64 cannot represent: strings, complex numbers, integers beyond 2**53), reductions (saved in place of a value).
+    that float64 cannot represent: strings, complex numbers, integers beyond 2**53), reductions (saved in place of a value), wall_time (seconds since 1970).
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,6 +49,7 @@ class ParquetWriter:
                 ("values", pa.large_list(pa.float64())),
                 ("text", pa.large_list(pa.string())),
                 ("reductions", pa.map_(pa.string(), pa.float64())),
+                ("wall_time", pa.float64()),
             ]
         )
         self._writer = pyarrow.parquet.ParquetWriter(
@@ -76,6 +77,7 @@ class ParquetWriter:
             self._lists(numbers),
             text,
             [list(record.reductions.items()) or None for record in batch],
+            [record.time for record in batch],
         ]
         arrays = [
             column if isinstance(column, pa.Array) else pa.array(column, field.type)

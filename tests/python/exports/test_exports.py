@@ -148,7 +148,7 @@ def test_parquet_has_one_row_per_record(trial, tmp_path):
 
     trial.export("parquet", tmp_path / "out.parquet")
     table = pandas.read_parquet(tmp_path / "out.parquet").set_index(["tensor", "step", "worker"])
-    assert list(table.columns) == ["mode", "mode_step", "dtype", "shape", "values", "text", "reductions"]
+    assert list(table.columns) == ["mode", "mode_step", "dtype", "shape", "values", "text", "reductions", "wall_time"]
     assert len(table) == len(NAMES) * 6 * 2
     for name, step, worker, value in saved_values(trial):
         row = table.loc[(name, step, worker)]
