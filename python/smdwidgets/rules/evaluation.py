@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smdwidgets._text import visible
-from smdwidgets.rules.findings import Finding
+from smdwidgets.rules.findings import Finding, step_text
+from smdwidgets.rules.judged_steps import JudgedSteps
+from smdwidgets.rules.verdicts import Outcome, Verdicts
 
 if TYPE_CHECKING:
     from smdwidgets.rules.rule import Rule
@@ -35,15 +38,6 @@ class Status(StrEnum):
     ERROR = "Error"
     STOPPING = "Stopping"
     STOPPED = "Stopped"
-
-
-class Outcome(IntEnum):
-    """Result of a rule at one step."""
-
-    PASSED = 1
-    FIRED = 2
-    SKIPPED = 3
-    ERROR = 4
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,7 @@ class Evaluation:
         self.message = rule.incomplete
         self.details = ""
         self.modified = datetime.now(UTC)
-        self._steps = array("q")
+        self._steps = JudgedSteps()
         self._outcomes = bytearray()
         self._firings: deque[RuleEvent] = deque(maxlen=FIRINGS_KEPT)
         self._counts = dict.fromkeys(Outcome, 0)
@@ -132,6 +126,33 @@ class Evaluation:
             self.modified = datetime.now(UTC)
             return event
 
+    def note_many(self, steps: Sequence[int], verdicts: Verdicts) -> None:
+        """Record the outcomes of consecutive steps."""
+        fired, skipped = verdicts.rows(Outcome.FIRED), verdicts.rows(Outcome.SKIPPED)
+        kept = fired[-FIRINGS_KEPT:]
+        if fired and kept[0] != fired[0]:
+            kept.insert(0, fired[0])  # the first firing is kept too
+        last_findings = self.rule.findings
+        events = [self._firing(steps[row], verdicts.findings(row)) for row in kept]
+        self.rule.findings = last_findings
+        with self._lock:
+            if fired:
+                self.status = Status.ISSUES_FOUND if self.status == Status.IN_PROGRESS else self.status
+            self._steps.extend(steps)
+            self._outcomes.extend(verdicts.outcomes.tobytes())
+            for outcome in Outcome:
+                self._counts[outcome] += int((verdicts.outcomes == outcome).sum())
+            for event in events:
+                self._count_message(Outcome.FIRED, event)
+            if skipped:
+                self._last_skip = verdicts.reason(skipped[-1])
+            self.modified = datetime.now(UTC)
+
+    def _firing(self, step: int, findings: list[Finding]) -> RuleEvent:
+        self.rule.findings = findings
+        kept = tuple(findings[:FINDINGS_KEPT])
+        return RuleEvent(self.name, step, "fired", self.rule.explain(step), kept, Status.ISSUES_FOUND)
+
     def note_silence(self, step: int, message: str, findings: tuple[Finding, ...]) -> RuleEvent:
         """Record that the rule fired at the last step while waiting for new steps."""
         with self._lock:
@@ -151,7 +172,8 @@ class Evaluation:
             self._first_firing = self._first_firing or event
             self.message = event.message
         elif outcome == Outcome.ERROR:
-            self._last_error = f"at step {event.step}: {event.message}"
+            at = "" if event.step is None else step_text(self.rule.base_trial, event.step)
+            self._last_error = f"at {at}: {event.message}"
             if not self._first_firing:
                 self.message = self._last_error
         elif outcome == Outcome.SKIPPED:
@@ -268,7 +290,7 @@ class Evaluation:
                 self.paused,
                 self.message,
                 after,
-                self._steps[after:],
+                self._steps.after(after),
                 bytes(self._outcomes[after:]),
                 len(self._steps),
                 list(self._firings)[-firings:] if firings else [],
@@ -279,8 +301,9 @@ class Evaluation:
         """Describe the status in at most 1024 characters."""
         parts = []
         if first := self._first_firing:
+            at = step_text(self.rule.base_trial, first.step or 0)
             parts.append(
-                f"RuleEvaluationConditionMet: Evaluation of the rule {self.rule.rule_name} at step {first.step} resulted in the "
+                f"RuleEvaluationConditionMet: Evaluation of the rule {self.rule.rule_name} at {at} resulted in the "
                 f"condition being met\n{first.message}"
             )
             if self._counts[Outcome.FIRED] > 1:

@@ -38,6 +38,11 @@ class EventPublisher:
 
         return unsubscribe
 
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anyone receives events."""
+        return bool(self._listeners or len(self._streams))
+
     def publish(self, event: RuleEvent) -> None:
         """Deliver an event. An exception in a listener is logged and not propagated."""
         for stream in list(self._streams):

@@ -8,7 +8,7 @@ from typing import Any
 
 from smdwidgets._text import visible
 
-__all__ = ["Finding", "number"]
+__all__ = ["Finding", "number", "step_text"]
 
 
 def number(value: object) -> str:
@@ -25,6 +25,15 @@ def number(value: object) -> str:
     if math.isnan(as_float):
         return "NaN"
     return f"{as_float:.6g}"
+
+
+def step_text(trial: Any, step: int) -> str:
+    """Return a global step for messages.
+
+    It is ``step 10``, or ``EVAL step 10`` if the trial numbers global steps itself.
+    """
+    describe = getattr(trial, "_step_text", None)
+    return f"step {step}" if describe is None else str(describe(step))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TypeVar
 
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.measurements import Measurements
@@ -16,6 +17,8 @@ __all__ = ["LOSSES", "LOSSES_AND_METRICS", "ModeOfLosses", "loss_need", "losses_
 LOSSES = Selector(("losses",))
 #: The hooks of XGBoost and Keras save losses among the metrics, where learning rates and accuracies are, too.
 LOSSES_AND_METRICS = Selector(("losses",), losses_of=("metrics",))
+
+V = TypeVar("V")
 
 _TRAINING = re.compile(r"^(.*/)?train(?:ing)?[-_/](.+)$", re.IGNORECASE)
 _VALIDATION = re.compile(r"^(.*/)?(?:validation|valid|val|evaluation|eval|test)[-_/](.+)$", re.IGNORECASE)
@@ -37,7 +40,7 @@ def losses_at(measurements: Measurements, selector: Selector, step: int) -> dict
     return measurements.table(need.selector, step, need.columns).scalars()
 
 
-def train_and_validation(losses: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+def train_and_validation(losses: Mapping[str, V]) -> tuple[dict[str, V], dict[str, V]]:
     """Split the losses of one step into training and validation by their names.
 
     Recognises pairs such as `train-rmse` and `validation-rmse`, `loss` and `val_loss`, `loss/train` and `loss/test`.
@@ -50,9 +53,9 @@ def train_and_validation(losses: Mapping[str, float]) -> tuple[dict[str, float],
     >>> train_and_validation({"Loss/train": 1.0, "Loss/test": 2.0})
     ({'Loss': 1.0}, {'Loss': 2.0})
     """
-    training: dict[str, float] = {}
-    validation: dict[str, float] = {}
-    plain: dict[str, float] = {}
+    training: dict[str, V] = {}
+    validation: dict[str, V] = {}
+    plain: dict[str, V] = {}
     for name, value in losses.items():
         if found := _VALIDATION.match(name):
             validation[(found[1] or "") + found[2]] = value
@@ -71,12 +74,16 @@ class ModeOfLosses:
     """Default mode for judging losses: EVAL, else TRAIN, else GLOBAL, as seen so far."""
 
     def __init__(self) -> None:
-        self._until = -1
+        self._until: int | None = None
         self._first: dict[ModeKeys, int] = {}
+
+    def continue_from(self, until: int, first: Mapping[ModeKeys, int]) -> None:
+        """Continue after a step, given the first step with a loss of each mode."""
+        self._until, self._first = until, dict(first)
 
     def at(self, measurements: Measurements, selector: Selector, step: int) -> ModeKeys:
         """Return the preferred mode in which a loss was saved up to this step."""
-        if step > self._until:
+        if self._until is None or step > self._until:
             for each in measurements.steps_between(self._until, step):
                 if measurements.names(selector, each):
                     self._first.setdefault(measurements.mode(each), each)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from smdwidgets._text import natural
 from smdwidgets.exceptions import TensorUnavailable, TensorUnavailableForStep
 from smdwidgets.modes import ModeKeys
+from smdwidgets.rules.loss_columns import LossColumns, loss_columns
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.sweep import Cancelled, read_column, read_values, sweep_trial
 from smdwidgets.rules.tables import Need, StepTable
@@ -59,6 +60,7 @@ class Measurements:
         self._tables: OrderedDict[tuple[Selector, int], StepTable] = OrderedDict()
         self._derived: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
         self._folds: dict[tuple[Hashable, ...], tuple[int | None, Any]] = {}
+        self._columns: dict[Selector, tuple[int, LossColumns | None]] = {}
         self._bytes = 0
         self._cache_bytes = cache_bytes
         self._steps = array("q")
@@ -201,7 +203,8 @@ class Measurements:
         selected_names = {
             (selector, step): self.names(selector, step) for step, each in wanted.items() for selector in each
         }
-        names = list(dict.fromkeys(name for each in dict.fromkeys(selected_names.values()) for name in each))
+        # In natural order, so that the rows of a table do not depend on the steps that are fetched with it.
+        names = sorted({name for each in dict.fromkeys(selected_names.values()) for name in each}, key=natural)
         columns = list(dict.fromkeys(column for each in wanted.values() for some in each.values() for column in some))
         for key in selected_names:  # empty tables mark these as fetched, even if the sweep finds no rows
             if key not in self._tables:
@@ -333,6 +336,23 @@ class Measurements:
             if todo:
                 self._folds[key] = (todo[-1], state)
             return cast("V", state)
+
+    def continue_fold(self, key: tuple[Hashable, ...], step: int, state: object) -> None:
+        """Continue a fold from a state that was computed in another way."""
+        with self._lock:
+            self._folds[key] = step, state
+
+    def loss_columns(self, selector: Selector) -> LossColumns | None:
+        """Return the selected scalars of a log at every step.
+
+        None if steps must be judged one by one.
+        """
+        with self._lock:
+            generation = self.trial._run.index.generation
+            known = self._columns.get(selector)
+            if known is None or known[0] != generation:
+                known = self._columns[selector] = generation, loss_columns(self.trial, selector)
+            return known[1]
 
     def cached(self, key: tuple[Hashable, ...], compute: Callable[[], V]) -> V:
         """Return a cached result, computed on first use.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from smdwidgets.exceptions import RuleEvaluationConditionMet
 from smdwidgets.rules.actions import Actions, parse_actions, run_path
 from smdwidgets.rules.declared import parameters_of
-from smdwidgets.rules.findings import Finding, number
+from smdwidgets.rules.findings import Finding, number, step_text
 from smdwidgets.rules.required import RequiredTensors
+from smdwidgets.rules.verdicts import Outcome, Verdicts
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
@@ -88,6 +89,13 @@ class Rule(ABC):
         Call `self.req_tensors.add(name, steps=[step])` for each tensor.
         """
 
+    def judge_many(self, steps: Sequence[int]) -> Verdicts | None:
+        """Judge consecutive steps at once, with the outcomes of judging them one by one.
+
+        Returns None if the rule judges steps one by one only. Optional.
+        """
+        return None
+
     def while_waiting(self, step: int, seconds: float) -> bool:
         """Return whether the rule fires while waiting for a new step.
 
@@ -141,6 +149,23 @@ class Rule(ABC):
             self._note(step)
         return met
 
+    def evaluate_many(self, steps: Sequence[int]) -> Verdicts | None:
+        """Evaluate consecutive steps at once; None if they must be evaluated one by one."""
+        found = self.judge_many(steps)
+        if found is None:
+            return None
+        fired = found.rows(Outcome.FIRED)
+        self.report["Datapoints"] += len(steps)
+        for row in fired[-1:]:
+            self.findings = found.findings(row)
+            self._note(steps[row])
+        self.report["RuleTriggered"] += max(0, len(fired) - 1)
+        self.report["Violations"] += int(found.counts[fired[:-1]].sum())
+        last = len(steps) - 1
+        self.findings = found.findings(last) if found.outcomes[last] == Outcome.FIRED else []
+        self.skipped = found.reason(last) if found.outcomes[last] == Outcome.SKIPPED else None
+        return found
+
     def invoke(self, step: int) -> None:
         """Evaluate one step. If the rule fires, run its actions and raise.
 
@@ -158,7 +183,7 @@ class Rule(ABC):
     def explain(self, step: int) -> str:
         """Describe the firing at the last evaluated step."""
         if not self.findings:
-            return f"Rule {self.rule_name} fired at step {step}."
+            return f"Rule {self.rule_name} fired at {step_text(self.base_trial, step)}."
         more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
         return f"{self.findings[0]}{more}"
 

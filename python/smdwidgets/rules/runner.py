@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["RuleRunner"]
 
 _log = logging.getLogger("smdwidgets.rules")
+#: Fewest steps that are evaluated at once.
+MANY = 256
 
 
 class RuleRunner:
@@ -381,6 +383,9 @@ class RuleRunner:
             end = min((at for at in behind.values() if at > first), default=len(self._seen))
             steps = self._seen[first:end]
             rules = [(each, each.rule, each.restarts) for each in group]
+        rules = [each for each in rules if not self._judge_many(steps, *each)]
+        if not rules:
+            return True
         try:
             for portion in portions(self.trial, needs_of(rule for _, rule, _ in rules), steps, self._interrupted):
                 for step in portion:
@@ -392,6 +397,24 @@ class RuleRunner:
 
     def _interrupted(self) -> bool:
         return self._changed.is_set()
+
+    def _judge_many(self, steps: Sequence[int], evaluation: Evaluation, rule: Rule, restarts: int) -> bool:
+        """Evaluate many steps at once; return False if they must be evaluated one by one."""
+        if len(steps) < MANY or self.stop_at_first or self._publisher.has_listeners or rule.actions:
+            return False
+        with no_refresh(rule.trials):
+            try:
+                verdicts = rule.evaluate_many(steps)
+            except Exception:
+                _log.debug("cannot evaluate rule %s at many steps", rule.rule_name, exc_info=True)
+                return False
+            if verdicts is None:
+                return False
+            with self._lock:
+                if evaluation.restarts == restarts and self._evaluations.get(evaluation.name) is evaluation:
+                    evaluation.note_many(steps, verdicts)
+                    self._at[evaluation.name] += len(steps)
+        return True
 
     def _judge(self, step: int, rules: Sequence[tuple[Evaluation, Rule, int]]) -> bool:
         """Evaluate one step with a group of rules; return False if interrupted."""

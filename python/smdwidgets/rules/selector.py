@@ -75,8 +75,12 @@ class Selector:
         """Whether all tensors are selected."""
         return not self.collections and not self.patterns and not self.losses_of
 
-    def names_at(self, trial: Trial, step: int) -> set[str]:
-        """Return the selected names at a step. Unknown collections are ignored."""
+    def names(self, trial: Trial) -> set[str]:
+        """Return the selected names of the run. Unknown collections are ignored."""
+        return self.names_at(trial, None)
+
+    def names_at(self, trial: Trial, step: int | None) -> set[str]:
+        """Return the selected names at a step (None: any). Ignore unknown collections."""
         if self.everything:
             return set(trial.tensor_names(step=step))
         found: set[str] = set()

@@ -46,8 +46,12 @@ class ActivationCollapse(BuiltinRule):
         unit="%",
     )
 
+    @property
+    def selector(self) -> Selector:
+        return Selector(self.collection_names, self.tensor_regex)
+
     def judge(self, step: int) -> None:
-        rows = self.rows(Selector(self.collection_names, self.tensor_regex), step)
+        rows = self.rows(self.selector, step)
         judged = False
         for name, worker in rows:
             found = self._spread(name, step, worker)

@@ -7,15 +7,19 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from smdwidgets._text import shown
 from smdwidgets.exceptions import InsufficientInformationForRuleInvocation, SMDebugTypeError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.declared import HasParameters
+from smdwidgets.rules.loss_columns import LossColumns
 from smdwidgets.rules.measurements import Measurements, measurements_of
 from smdwidgets.rules.parameters import Patterns, Words
 from smdwidgets.rules.rule import Rule
 from smdwidgets.rules.selector import ModuleTensors, Selector
 from smdwidgets.rules.tables import Need, StepTable
+from smdwidgets.rules.verdicts import Outcome, Verdicts
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
@@ -25,6 +29,7 @@ __all__ = [
     "NothingToJudge",
     "SelectingRule",
     "collections_parameter",
+    "no_tensor_message",
     "regex_parameter",
     "unless_given",
 ]
@@ -120,6 +125,42 @@ class BuiltinRule(HasParameters, Rule):
             self.skipped = str(reason)
         return bool(self.findings)
 
+    def judge_many(self, steps: Sequence[int]) -> Verdicts | None:
+        if self._finds_no_tensor():
+            nothing = np.zeros(len(steps), np.int64)
+            skipped = np.full(len(steps), Outcome.SKIPPED, np.uint8)
+            return Verdicts(skipped, nothing, lambda row: self._reason_at(steps[row]), lambda row: [])
+        selector = self.columns_selector
+        columns = None if selector is None else self.measurements.loss_columns(selector)
+        first = None if columns is None else columns.row_of(steps)
+        return None if columns is None or first is None else self.judge_columns(columns, first, first + len(steps))
+
+    def _finds_no_tensor(self) -> bool:
+        """Whether the rule needs tensors and the run has none of them."""
+        selectors = [need.selector for need in self.needs()]
+        own = getattr(self, "selector", None)
+        selectors += [own] if isinstance(own, Selector) else []
+        return bool(selectors) and not any(selector.names(self.base_trial) for selector in selectors)
+
+    def _reason_at(self, step: int) -> str:
+        try:
+            self.judge(step)
+        except NothingToJudge as reason:
+            return str(reason)
+        return ""
+
+    @property
+    def columns_selector(self) -> Selector | None:
+        """The scalars that `judge_columns` needs.
+
+        None if the rule judges steps one by one only.
+        """
+        return None
+
+    def judge_columns(self, columns: LossColumns, first: int, end: int) -> Verdicts | None:
+        """Judge the rows from ``first`` to ``end`` (exclusive), or return None."""
+        return None
+
     # ---------------------------------------------------------------------------------------- helpers for subclasses
 
     def required_table(self, need: Need, step: int) -> StepTable:
@@ -130,7 +171,7 @@ class BuiltinRule(HasParameters, Rule):
         """
         table = self.measurements.table(need.selector, step, need.columns)
         if not len(table):
-            raise NothingToJudge(_no_tensor_message(need.selector, table))
+            raise NothingToJudge(no_tensor_message(need.selector, table))
         return table
 
     def rows(self, selector: Selector, step: int) -> list[tuple[str, str | None]]:
@@ -144,7 +185,7 @@ class BuiltinRule(HasParameters, Rule):
             (name, worker) for name in measurements.names(selector, step) for worker in measurements.workers(name, step)
         ]
         if not found:
-            raise NothingToJudge(_no_tensor_message(selector, None))
+            raise NothingToJudge(no_tensor_message(selector, None))
         return found
 
     def training_steps_only(self, step: int) -> ModeKeys:
@@ -158,7 +199,8 @@ class BuiltinRule(HasParameters, Rule):
         return mode
 
 
-def _no_tensor_message(selector: Selector, table: StepTable | None) -> str:
+def no_tensor_message(selector: Selector, table: StepTable | None = None) -> str:
+    """Return why a step without a selected tensor is skipped."""
     if table is not None and table.unreadable:
         name, why = table.unreadable[0]
         return f"{shown(name)} could not be read: {why}"

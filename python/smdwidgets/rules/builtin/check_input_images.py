@@ -69,8 +69,12 @@ class CheckInputImages(BuiltinRule):
     )
     channel = Integer(1, "Axis of the channels.", minimum=1)
 
+    @property
+    def selector(self) -> Selector:
+        return Selector((), self.regex)
+
     def judge(self, step: int) -> None:
-        selector = Selector((), self.regex)
+        selector = self.selector
         self.rows(selector, step)
         here = _sums_at(self.measurements, selector, self.channel, step)
         if not here:

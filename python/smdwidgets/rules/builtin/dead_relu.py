@@ -41,8 +41,12 @@ class DeadRelu(BuiltinRule):
         50.0, "Share of dead units above which the rule fires.", minimum=0.0, maximum=100.0, unit="%"
     )
 
+    @property
+    def selector(self) -> Selector:
+        return Selector((), self.tensor_regex, unless_given(self, _RELU))
+
     def judge(self, step: int) -> None:
-        selector = Selector((), self.tensor_regex, unless_given(self, _RELU))
+        selector = self.selector
         judged = False
         for name in dict.fromkeys(name for name, _ in self.rows(selector, step)):
             found = inactive_share(

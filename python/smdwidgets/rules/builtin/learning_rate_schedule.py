@@ -6,7 +6,7 @@ import math
 
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
-from smdwidgets.rules.findings import number
+from smdwidgets.rules.findings import number, step_text
 from smdwidgets.rules.losses import loss_need, losses_at
 from smdwidgets.rules.parameters import Choice, OptionalReal, Real
 from smdwidgets.rules.selector import Selector
@@ -71,7 +71,7 @@ class LearningRateSchedule(BuiltinRule):
             )
 
     def _change(self, name: str, step: int, rate: float, old: float, before: int, mode: ModeKeys) -> None:
-        change = f"from {number(old)} at step {before} to {number(rate)}"
+        change = f"from {number(old)} at {step_text(self.base_trial, before)} to {number(rate)}"
         if old > 0 and rate > self.max_jump * old:
             self.blame(
                 name, step, rate / old, self.max_jump, f"the learning rate jumps {change}: ratio {number(rate / old)}"

@@ -5,16 +5,28 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets.exceptions import InsufficientInformationForRuleInvocation
 from smdwidgets.modes import ModeKeys
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
-from smdwidgets.rules.findings import number
+from smdwidgets.rules.builtin.base import (
+    BuiltinRule,
+    NothingToJudge,
+    collections_parameter,
+    no_tensor_message,
+    regex_parameter,
+)
+from smdwidgets.rules.findings import Finding, number, step_text
+from smdwidgets.rules.loss_columns import LossColumns
 from smdwidgets.rules.losses import ModeOfLosses, loss_need, losses_at
 from smdwidgets.rules.parameters import Choice, Flag, Integer, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
+from smdwidgets.rules.verdicts import Outcome, Verdicts
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
@@ -84,9 +96,7 @@ class LossNotDecreasing(BuiltinRule):
         self.required_table(loss_need(self.selector), step)
         mode = ModeKeys[self.mode] if self.mode else self._modes.at(measurements, self.selector, step)
         if mode != ModeKeys.GLOBAL and measurements.mode(step) != mode:
-            raise NothingToJudge(
-                f"this is a {measurements.mode(step).name} step; losses are judged at {mode.name} steps"
-            )
+            raise NothingToJudge(self._other_mode(measurements.mode(step), mode))
         at = measurements.position(step, mode)
         compared = self._compared.setdefault(mode, array("q"))
         place = bisect_left(compared, at)
@@ -99,8 +109,9 @@ class LossNotDecreasing(BuiltinRule):
             raise NothingToJudge(f"no loss was saved at least {self.num_steps} steps earlier")
         if at not in compared[place : place + 1]:
             compared.insert(place, at)
-        for name, (before, old) in earlier.items():
-            self._compare(name, step, before, old, now[name])
+        for name in now:
+            if name in earlier:
+                self._compare(name, step, *earlier[name], now[name])
 
     def _earlier(self, names: set[str], step: int, at: int, mode: ModeKeys) -> dict[str, tuple[int, float]]:
         """Return, per loss, the latest step at least `num_steps` earlier and its value."""
@@ -118,20 +129,127 @@ class LossNotDecreasing(BuiltinRule):
                 break
         return found
 
+    @property
+    def columns_selector(self) -> Selector:
+        return self.selector
+
+    def judge_columns(self, columns: LossColumns, first: int, end: int) -> Verdicts | None:
+        mode_of = self._modes_at(columns)
+        candidates = columns.saved.any(0) & ((mode_of == ModeKeys.GLOBAL.value) | (mode_of == columns.modes))
+        #: The row with which the loss of a name is compared at each row; -1: none.
+        earlier = np.full((len(columns.names), end), -1)
+        compared_rows: list[int] = []
+        for number_of_mode in np.unique(mode_of[first:end]).tolist():
+            mode = ModeKeys(number_of_mode)
+            positions = columns.steps if mode == ModeKeys.GLOBAL else columns.mode_steps
+            judged = np.flatnonzero(candidates[first:end] & (mode_of[first:end] == number_of_mode)) + first
+            same = np.ones(len(columns.steps), np.bool_) if mode == ModeKeys.GLOBAL else columns.modes == number_of_mode
+            for name, saved in enumerate(columns.saved):
+                rows = np.flatnonzero(saved & same)
+                here = judged[saved[judged]]
+                before = np.searchsorted(positions[rows], positions[here] - self.num_steps, "right") - 1
+                earlier[name, here] = np.where(before < 0, -1, rows[before]) if len(rows) else -1
+            judged = judged[(earlier[:, judged] >= 0).any(0)]
+            compared_rows += self._due(mode, judged, positions[judged].tolist())
+        at = np.array(compared_rows, np.intp)
+        numbers = np.arange(len(columns.names))[:, None]
+        fired = (earlier[:, at] >= 0) & self._found(columns.values[numbers, earlier[:, at]], columns.values[:, at])
+        outcomes = np.full(end, Outcome.SKIPPED, np.uint8)
+        counts = np.zeros(end, np.int64)
+        counts[at] = fired.sum(0)
+        outcomes[at] = np.where(counts[at], Outcome.FIRED, Outcome.PASSED)
+
+        def findings(row: int) -> list[Finding]:
+            row += first
+            self.findings = []
+            if counts[row]:
+                for name in np.flatnonzero(earlier[:, row] >= 0).tolist():
+                    before = int(earlier[name, row])
+                    old, new = float(columns.values[name, before]), float(columns.values[name, row])
+                    self._compare(columns.names[name], int(columns.steps[row]), int(columns.steps[before]), old, new)
+            return self.findings
+
+        def reason(row: int) -> str:
+            row += first
+            if not columns.saved[:, row].any():
+                return no_tensor_message(self.selector)
+            mode = ModeKeys(int(mode_of[row]))
+            if not candidates[row]:
+                return self._other_mode(columns.mode(row), mode)
+            compared = self._compared.get(mode, array("q"))
+            position = int((columns.steps if mode == ModeKeys.GLOBAL else columns.mode_steps)[row])
+            place = bisect_left(compared, position)
+            if place and position < compared[place - 1] + self.num_steps:
+                return f"the next comparison is due at step {compared[place - 1] + self.num_steps}"
+            return f"no loss was saved at least {self.num_steps} steps earlier"
+
+        return Verdicts(outcomes[first:end], counts[first:end], reason, findings)
+
+    def _due(self, mode: ModeKeys, rows: NDArray[np.intp], positions: Sequence[int]) -> list[int]:
+        """Return the rows to compare of those that can be, and note their positions."""
+        compared = self._compared.setdefault(mode, array("q"))
+        found = []
+        at = 0
+        while at < len(rows):
+            position = positions[at]
+            place = bisect_left(compared, position)
+            due = compared[place - 1] + self.num_steps if place else position
+            if position < due:
+                at = bisect_left(positions, due, at)
+                continue
+            if position not in compared[place : place + 1]:
+                compared.insert(place, position)
+            found.append(int(rows[at]))
+            at += 1
+        return found
+
+    def _found(self, old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return where `_compare` has a finding."""
+        with np.errstate(all="ignore"):
+            percent = np.where(old == 0, math.inf, 100.0 * np.abs(new - old) / np.abs(old))
+            changed = (new > old) & (percent > self.increase_threshold_percent)
+            changed |= (new < old) & (percent < self.diff_percent)
+            found: NDArray[np.bool_] = ~np.isfinite(new) | (np.isfinite(old) & (changed | (new == old)))
+        return found
+
+    def _modes_at(self, columns: LossColumns) -> NDArray[np.uint8]:
+        """Return the mode that is judged at each step, as `ModeOfLosses`."""
+        if self.mode:
+            return np.full(len(columns.steps), ModeKeys[self.mode].value, np.uint8)
+        modes = np.full(len(columns.steps), ModeKeys.GLOBAL.value, np.uint8)
+        some = columns.saved.any(0)
+        first: dict[ModeKeys, int] = {}
+        for mode in (ModeKeys.TRAIN, ModeKeys.EVAL):
+            rows = np.flatnonzero(some & (columns.modes == mode.value))
+            if len(rows):
+                first[mode] = int(columns.steps[rows[0]])
+                modes[rows[0] :] = mode.value
+        self._modes.continue_from(int(columns.steps[-1]), first)
+        return modes
+
+    @staticmethod
+    def _other_mode(mode: ModeKeys, judged: ModeKeys) -> str:
+        return f"this is a {mode.name} step; losses are judged at {judged.name} steps"
+
     def _compare(self, name: str, step: int, before: int, old: float, new: float) -> None:
         if not math.isfinite(new):
-            self.blame(name, step, new, None, f"is {number(new)} ({number(old)} at step {before})")
+            self.blame(
+                name, step, new, None, f"is {number(new)} ({number(old)} at {step_text(self.base_trial, before)})"
+            )
             return
         if not math.isfinite(old):
             return
-        change = f"from {number(old)} at step {before} to {number(new)}"
         if new == old:
+            change = self._change(before, old, new)
             self.blame(name, step, 0.0, self.diff_percent, f"stayed the same, {change}")
             return
         percent = 100.0 * abs(new - old) / abs(old) if old else math.inf
         if new > old and percent > self.increase_threshold_percent:
-            limit = self.increase_threshold_percent
+            limit, change = self.increase_threshold_percent, self._change(before, old, new)
             self.blame(name, step, percent, limit, f"rose by {number(percent)} %, {change}; limit {number(limit)} %")
         elif new < old and percent < self.diff_percent:
-            limit = self.diff_percent
+            limit, change = self.diff_percent, self._change(before, old, new)
             self.blame(name, step, percent, limit, f"fell by {number(percent)} %, {change}; minimum {number(limit)} %")
+
+    def _change(self, before: int, old: float, new: float) -> str:
+        return f"from {number(old)} at {step_text(self.base_trial, before)} to {number(new)}"

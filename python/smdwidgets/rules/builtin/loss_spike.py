@@ -5,12 +5,35 @@ from __future__ import annotations
 import math
 from statistics import median
 
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
-from smdwidgets.rules.findings import number
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from smdwidgets.rules.builtin.base import (
+    BuiltinRule,
+    NothingToJudge,
+    collections_parameter,
+    no_tensor_message,
+    regex_parameter,
+)
+from smdwidgets.rules.findings import Finding, number
+from smdwidgets.rules.loss_columns import MOST_CELLS, LossColumns
 from smdwidgets.rules.losses import loss_need, losses_at
 from smdwidgets.rules.parameters import Integer, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
+from smdwidgets.rules.verdicts import Outcome, Verdicts
+
+Column = NDArray[np.float64]
+
+
+def _medians(windows: Column) -> Column:
+    """Return the median of each row. Sorting short rows is faster than `np.median`."""
+    ordered = np.sort(windows, axis=1)
+    middle = windows.shape[1] // 2
+    if windows.shape[1] % 2:
+        return np.asarray(ordered[:, middle] + 0.0)
+    return np.asarray((ordered[:, middle - 1] + ordered[:, middle]) / 2 + 0.0)
 
 
 class LossSpike(BuiltinRule):
@@ -62,14 +85,81 @@ class LossSpike(BuiltinRule):
             if len(before) < self.min_steps:
                 continue
             judged = True
-            usual = median(before)
+            usual = median(before) + 0.0  # -0 becomes 0, whatever the order of equal numbers
             spread = median(abs(each - usual) for each in before)
             limit = usual + max(self.threshold * spread, self.min_rise * abs(usual))
             if loss > limit:
-                message = f"the loss {number(loss)} is above {number(limit)}; its median over {len(before)} saved steps is {number(usual)}"
-                self.blame(name, step, loss, limit, message)
+                self._blame_rise(name, step, loss, limit, usual, len(before))
         if not judged:
             raise NothingToJudge(f"fewer than {self.min_steps} previous losses are available")
+
+    def _blame_rise(self, name: str, step: int, loss: float, limit: float, usual: float, count: int) -> None:
+        message = (
+            f"the loss {number(loss)} is above {number(limit)}; its median over {count} saved steps is {number(usual)}"
+        )
+        self.blame(name, step, loss, limit, message)
+
+    @property
+    def columns_selector(self) -> Selector:
+        return self.selector
+
+    def judge_columns(self, columns: LossColumns, first: int, end: int) -> Verdicts | None:
+        if columns.values.size * self.window > MOST_CELLS:
+            return None
+        judged = np.zeros(columns.saved.shape, np.bool_)
+        limits = np.full(columns.saved.shape, np.nan)
+        usual = np.full(columns.saved.shape, np.nan)
+        counts = np.zeros(columns.saved.shape, np.int64)
+        for name, saved in enumerate(columns.saved):
+            for mode in np.unique(columns.modes[saved]):
+                rows = np.flatnonzero(saved & (columns.modes == mode) & np.isfinite(columns.values[name]))
+                found, medians, spreads = self._windows(columns.values[name, rows])
+                with np.errstate(over="ignore"):
+                    limits[name, rows] = medians + np.maximum(self.threshold * spreads, self.min_rise * np.abs(medians))
+                usual[name, rows], counts[name, rows] = medians, found
+                judged[name, rows] = found >= self.min_steps
+        bad = columns.saved & ~np.isfinite(columns.values)
+        with np.errstate(invalid="ignore"):
+            fired = bad | (judged & (columns.values > limits))
+        judged |= bad
+        saved = columns.saved
+
+        def findings(row: int) -> list[Finding]:
+            at, step = first + row, int(columns.steps[first + row])
+            self.findings = []
+            for name in np.flatnonzero(fired[:, at]).tolist():
+                loss = float(columns.values[name, at])
+                if bad[name, at]:
+                    self.blame(columns.names[name], step, loss, None, f"the loss is {number(loss)}")
+                else:
+                    limit, median, count = float(limits[name, at]), float(usual[name, at]), int(counts[name, at])
+                    self._blame_rise(columns.names[name], step, loss, limit, median, count)
+            return self.findings
+
+        def reason(row: int) -> str:
+            if saved[:, first + row].any():
+                return f"fewer than {self.min_steps} previous losses are available"
+            return no_tensor_message(self.selector)
+
+        part = slice(first, end)
+        outcomes = np.where(judged[:, part].any(0), Outcome.PASSED, Outcome.SKIPPED)
+        outcomes = np.where(fired[:, part].any(0), Outcome.FIRED, outcomes).astype(np.uint8)
+        return Verdicts(outcomes, fired[:, part].sum(0), reason, findings)
+
+    def _windows(self, losses: Column) -> tuple[NDArray[np.int64], Column, Column]:
+        """Return number, median and deviation of the losses before each finite loss."""
+        counts = np.minimum(np.arange(len(losses)), self.window)
+        medians, spreads = np.full(len(losses), np.nan), np.full(len(losses), np.nan)
+        for at in range(min(self.min_steps, len(losses)), min(self.window, len(losses))):
+            before = losses[:at]
+            medians[at] = np.median(before) + 0.0
+            spreads[at] = np.median(np.abs(before - medians[at]))
+        if self.min_steps <= self.window < len(losses):
+            windows = sliding_window_view(losses, self.window)[:-1]
+            with np.errstate(over="ignore"):
+                medians[self.window :] = _medians(windows)
+                spreads[self.window :] = _medians(np.abs(windows - medians[self.window :, None]))
+        return counts, medians, spreads
 
     def _before(self, name: str, step: int) -> list[float]:
         """Return the finite losses in the window before this step."""

@@ -42,8 +42,12 @@ class NLPSequenceRatio(BuiltinRule):
                 f"{len(self.token_values)} token_values; pass one threshold, or one per value"
             )
 
+    @property
+    def selector(self) -> Selector:
+        return Selector((), self.tensor_regex)
+
     def judge(self, step: int) -> None:
-        selector = Selector((), self.tensor_regex)
+        selector = self.selector
         self.rows(selector, step)
         tokens, counts = self.measurements.cached(
             ("tokens", selector, step, self.token_values), lambda: self._count(selector, step)

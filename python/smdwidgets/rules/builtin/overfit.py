@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets.modes import ModeKeys
-from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, regex_parameter
-from smdwidgets.rules.findings import number
-from smdwidgets.rules.losses import LOSSES_AND_METRICS, loss_need, losses_at, train_and_validation
+from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, no_tensor_message, regex_parameter
+from smdwidgets.rules.findings import Finding, number
+from smdwidgets.rules.loss_columns import LossColumns
+from smdwidgets.rules.losses import LOSSES_AND_METRICS, loss_need, losses_at
 from smdwidgets.rules.parameters import Integer, Real
+from smdwidgets.rules.phases import Pairs, Phases, phases_of
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
+from smdwidgets.rules.verdicts import Outcome, Verdicts
 
-Means = dict[str, tuple[float, int]]
+_NO_PAIR = "no training loss and validation loss to compare at this step"
 
 
 @dataclass(frozen=True)
 class _State:
-    """Losses of the current training and validation phases, and ratios so far."""
+    """Phases of training and validation, and ratios so far."""
 
-    training: Means = field(default_factory=dict)
-    validation: Means = field(default_factory=dict)
-    last_mode: ModeKeys | None = None
-    #: Training losses identified by name since the previous validation.
-    named: Means = field(default_factory=dict)
+    phases: Phases = field(default_factory=Phases)
     #: For each loss: (ratio, training, validation) at the last folded step, and the number of consecutive steps above the limit.
     ratios: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     too_high: dict[str, int] = field(default_factory=dict)
+
+
+class _Course(NamedTuple):
+    """Ratios of one loss at the rows where it is judged."""
+
+    rows: NDArray[np.intp]
+    ratio: NDArray[np.float64]
+    training: NDArray[np.float64]
+    validation: NDArray[np.float64]
+    #: The number of consecutive ratios above the limit.
+    too_high: NDArray[np.intp]
+
+    def at(self, row: int) -> tuple[int, tuple[float, float, float]] | None:
+        at = int(self.rows.searchsorted(row))
+        if at == len(self.rows) or self.rows[at] != row:
+            return None
+        return int(self.too_high[at]), (float(self.ratio[at]), float(self.training[at]), float(self.validation[at]))
 
 
 class Overfit(BuiltinRule):
@@ -67,12 +88,64 @@ class Overfit(BuiltinRule):
     def needs(self) -> list[Need]:
         return [loss_need(self.selector)]
 
+    @property
+    def _fold_key(self) -> tuple[Hashable, ...]:
+        return "overfit", self.selector, self.start_step, self.ratio_threshold
+
+    @property
+    def columns_selector(self) -> Selector:
+        return self.selector
+
+    def judge_columns(self, columns: LossColumns, first: int, end: int) -> Verdicts | None:
+        phases, pairs_of = phases_of(columns, end)
+        counts = np.zeros(end, np.int64)
+        judged = np.zeros(end, np.bool_)
+        courses = {name: self._course(columns, pairs) for name, pairs in sorted(pairs_of.items())}
+        for course in courses.values():
+            judged[course.rows] = True
+            counts[course.rows[course.too_high >= self.patience]] += 1
+        outcomes = np.where(judged, np.where(counts > 0, Outcome.FIRED, Outcome.PASSED), Outcome.SKIPPED)
+
+        def ratios(row: int) -> dict[str, tuple[int, tuple[float, float, float]]]:
+            return {name: found for name, course in courses.items() if (found := course.at(row)) is not None}
+
+        last = ratios(end - 1)
+        too_high = {name: int(course.too_high[-1]) for name, course in courses.items() if len(course.rows)}
+        state = _State(phases, {name: ratio for name, (_, ratio) in last.items()}, too_high)
+        self.measurements.continue_fold(self._fold_key, int(columns.steps[end - 1]), state)
+
+        def findings(row: int) -> list[Finding]:
+            self.findings = []
+            if counts[first + row]:
+                found = ratios(first + row)
+                too_high = {name: times for name, (times, _) in found.items()}
+                here = _State(ratios={name: ratio for name, (_, ratio) in found.items()}, too_high=too_high)
+                self._judge_state(here, int(columns.steps[first + row]))
+            return self.findings
+
+        def reason(row: int) -> str:
+            return _NO_PAIR if columns.saved[:, first + row].any() else no_tensor_message(self.selector)
+
+        return Verdicts(outcomes[first:end].astype(np.uint8), counts[first:end], reason, findings)
+
+    def _course(self, columns: LossColumns, pairs: Pairs) -> _Course:
+        """Return the ratios of a loss, and how often each was too high."""
+        kept = (columns.steps[pairs.rows] >= self.start_step) & (pairs.training > 0)
+        rows, low, high = pairs.rows[kept], pairs.training[kept], pairs.validation[kept]
+        with np.errstate(all="ignore"):
+            ratio = (high - low) / low
+        numbers = np.arange(len(rows))
+        fine = np.maximum.accumulate(np.where(ratio > self.ratio_threshold, -1, numbers))
+        return _Course(rows, ratio, low, high, numbers - fine)
+
     def judge(self, step: int) -> None:
         self.required_table(loss_need(self.selector), step)
-        key = ("overfit", self.selector, self.start_step, self.ratio_threshold)
-        state = self.measurements.fold(key, step, _State(), self._add, self.needs())
+        state = self.measurements.fold(self._fold_key, step, _State(), self._add, self.needs())
         if not state.ratios:
-            raise NothingToJudge("no training loss and validation loss to compare at this step")
+            raise NothingToJudge(_NO_PAIR)
+        self._judge_state(state, step)
+
+    def _judge_state(self, state: _State, step: int) -> None:
         for name, (ratio, training, validation) in state.ratios.items():
             if state.too_high.get(name, 0) >= self.patience:
                 message = (
@@ -82,19 +155,13 @@ class Overfit(BuiltinRule):
                 self.blame(name, step, ratio, self.ratio_threshold, message)
 
     def _add(self, state: _State, step: int) -> _State:
-        measurements = self.measurements
-        losses = losses_at(measurements, self.selector, step)
+        return self._then(state, step, losses_at(self.measurements, self.selector, step), self.measurements.mode(step))
+
+    def _then(self, state: _State, step: int, losses: dict[str, float], mode: ModeKeys) -> _State:
         if not losses:
             return replace(state, ratios={})
-        mode = measurements.mode(step)
-        training, validation = train_and_validation(losses)
-        usual = {name: _mean(total) for name, total in state.named.items()} | training
-        pairs = {name: (usual[name], validation[name]) for name in usual.keys() & validation.keys()}
-        since = {name: total for name, total in state.named.items() if name not in validation}
-        plain = {} if validation else {name: loss for name, loss in losses.items() if name not in training}
-        state = replace(state, named=_add_losses(since, {**plain, **training}))
-        if not pairs:
-            state, pairs = self._by_mode(state, mode, losses)
+        phases, pairs = state.phases.then(losses, mode)
+        state = replace(state, phases=phases)
         if step < self.start_step:
             return replace(state, ratios={})
         ratios = {name: ((high - low) / low, low, high) for name, (low, high) in sorted(pairs.items()) if low > 0}
@@ -103,28 +170,3 @@ class Overfit(BuiltinRule):
             for name, (ratio, _, _) in ratios.items()
         }
         return replace(state, ratios=ratios, too_high={**state.too_high, **counted})
-
-    @staticmethod
-    def _by_mode(
-        state: _State, mode: ModeKeys, losses: dict[str, float]
-    ) -> tuple[_State, dict[str, tuple[float, float]]]:
-        if mode == ModeKeys.TRAIN:
-            before = state.training if state.last_mode == ModeKeys.TRAIN else {}
-            return replace(state, training=_add_losses(before, losses), last_mode=mode), {}
-        if mode == ModeKeys.EVAL:
-            before = state.validation if state.last_mode == ModeKeys.EVAL else {}
-            state = replace(state, validation=_add_losses(before, losses), last_mode=mode)
-            both = state.training.keys() & losses.keys()
-            return state, {name: (_mean(state.training[name]), _mean(state.validation[name])) for name in both}
-        return state, {}
-
-
-def _add_losses(means: Means, losses: dict[str, float]) -> Means:
-    new = {
-        name: (means.get(name, (0.0, 0))[0] + loss, means.get(name, (0.0, 0))[1] + 1) for name, loss in losses.items()
-    }
-    return {**means, **new}
-
-
-def _mean(total: tuple[float, int]) -> float:
-    return total[0] / total[1]

@@ -52,8 +52,12 @@ class SaturatedActivation(BuiltinRule):
         50.0, "Share of saturated units above which the rule fires.", minimum=0.0, maximum=100.0, unit="%"
     )
 
+    @property
+    def selector(self) -> Selector:
+        return Selector(self.collection_names, self.tensor_regex, unless_given(self, _SATURATING))
+
     def judge(self, step: int) -> None:
-        selector = Selector(self.collection_names, self.tensor_regex, unless_given(self, _SATURATING))
+        selector = self.selector
         judged = False
         for name in dict.fromkeys(name for name, _ in self.rows(selector, step)):
             low, high = self._limits(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge, collections_parameter, regex_parameter
-from smdwidgets.rules.findings import number
+from smdwidgets.rules.findings import number, step_text
 from smdwidgets.rules.parameters import Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
@@ -54,7 +54,7 @@ class WeightNormGrowth(BuiltinRule):
             name, worker = table.names[at], table.workers[at]
             first, since = firsts[name, worker]
             message = (
-                f"norm {number(norms[at])} is {number(growth[at])} times that of step {since} ({number(first)}), "
+                f"norm {number(norms[at])} is {number(growth[at])} times that of {step_text(self.base_trial, since)} ({number(first)}), "
                 f"limit {number(self.threshold)} times"
             )
             self.blame(name, step, growth[at], self.threshold, message, worker)

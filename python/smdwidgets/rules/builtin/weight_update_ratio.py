@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.rules.builtin.base import BuiltinRule, NothingToJudge
-from smdwidgets.rules.findings import number
+from smdwidgets.rules.findings import number, step_text
 from smdwidgets.rules.parameters import OptionalInteger, Real
 from smdwidgets.rules.selector import Selector
 from smdwidgets.rules.tables import Need
@@ -71,7 +71,8 @@ class WeightUpdateRatio(BuiltinRule):
             ):
                 for at in np.flatnonzero(fault):
                     name, worker = table.names[rows[at]], table.workers[rows[at]]
-                    message = f"update ratio {number(ratio[at])} since step {other} is {word} {number(limit)}"
+                    since = step_text(self.base_trial, other)
+                    message = f"update ratio {number(ratio[at])} since {since} is {word} {number(limit)}"
                     self.blame(name, step, ratio[at], limit, message, worker)
         if not judged:
             raise NothingToJudge(

@@ -7,11 +7,11 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from smdwidgets._atomic import replace_file
 from smdwidgets._text import markup, visible
 from smdwidgets.rules.report.charts import STYLE
 from smdwidgets.rules.report.section import Section
@@ -114,12 +114,5 @@ def _code(source: str, number: int, html: str = "", text: str = "") -> dict[str,
 def write(path: str | os.PathLike[str], text: str) -> Path:
     """Write a file atomically."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.write(text)
-        os.replace(temporary, target)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    replace_file(target, text)
     return target
