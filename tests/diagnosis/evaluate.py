@@ -142,11 +142,19 @@ def _harmed(losses, healthy):
     return not np.isfinite(losses[-1]) or losses[-1] > 1.1 * healthy[-1]
 
 
+def _use_cache(directory):
+    os.environ["XDG_CACHE_HOME"] = directory
+
+
 def run_tasks(tasks, processes=2, progress=None):
     """Run tasks side by side; return their outcomes in order."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when a worker imports NumPy
     outcomes = []
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+    # Thousands of runs would fill the user's cache of statistics.
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _use_cache, (cache,)) as pool,
+    ):
         for done, outcome in enumerate(pool.map(run_task, tasks), 1):
             outcomes.append(outcome)
             if progress is not None:

@@ -42,6 +42,11 @@ class Figures:
         self.groups = {group: [one for one in outcomes if one.group == group] for group in GROUPS}
         self.noise = noise
 
+    def seeds(self):
+        """Return the number of seeds of each case, by group."""
+        numbers = {group: len({one.seed for one in some}) for group, some in self.groups.items() if some}
+        return ", ".join(f"{number} {group}" for group, number in numbers.items())
+
     def share(self, group, right):
         """Return how many outcomes of a group are right, and of how many."""
         some = self.groups[group]
@@ -162,6 +167,7 @@ def document(figures, logs):
         "",
         "`make diagnosis-report` measures them and writes this page. Small networks are trained in NumPy with planted faults and",
         f"without, and `diagnose` reads what the hook saved. Seeds from {REPORT_SEEDS} on are used here only; limits were tuned on others.",
+        f"Seeds of each case: {figures.seeds()}.",
         "",
         "| measure | measured | target | |",
         "|---|---|---|---|",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from smdwidgets.cli._check_run import closing_lines, empty_case, marks_for, notes_of, without_step
-from smdwidgets.cli._junit import Case, Outcome, junit
+from smdwidgets.cli._check_run import RunResult
+from smdwidgets.cli._junit import Case, Outcome
 from smdwidgets.cli._run import plain
 from smdwidgets.diagnosis import Diagnosis, diagnose
 from smdwidgets.diagnosis.findings import about
@@ -35,16 +35,13 @@ def check_diagnosis(trial: Trial, args: argparse.Namespace) -> DiagnosisResult:
     return DiagnosisResult(trial, diagnosis, args.allow_unjudged, in_time)
 
 
-class DiagnosisResult:
-    """The result of a diagnosis, as text, JSON or JUnit XML."""
+class DiagnosisResult(RunResult):
+    """The result of a diagnosis."""
 
     def __init__(self, trial: Trial, diagnosis: Diagnosis, allow_unjudged: bool, in_time: bool) -> None:
-        self.trial = trial
+        super().__init__(trial, allow_unjudged, in_time)
         self.diagnosis = diagnosis
-        self.empty = not allow_unjudged and without_step(trial)
         self.unjudged = not allow_unjudged and not diagnosis.can_tell
-        self.notes = notes_of(trial)
-        self.in_time = in_time
 
     @property
     def exit_code(self) -> int:
@@ -53,40 +50,24 @@ class DiagnosisResult:
             return 1
         return 2 if self.empty or self.unjudged or not self.in_time else 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON-serializable objects."""
-        return {
-            "run": str(self.trial.path),
-            "exit_code": self.exit_code,
-            "ended": bool(self.trial.loaded_all_steps),
-            "in_time": self.in_time,
-            "empty": self.empty,
-            "notes": self.notes,
-            "diagnosis": self.diagnosis.to_json(),
-            "rules": [],
-        }
+    def _judgements(self) -> dict[str, Any]:
+        return {"diagnosis": self.diagnosis.to_json(), "rules": []}
 
-    def to_junit(self) -> str:
-        """Return the result as JUnit XML, with one failed test case per finding."""
-        cases = [
+    def _cases(self) -> list[Case]:
+        """Return one failed test case per finding."""
+        if not self.diagnosis and not self.empty:
+            outcome: Outcome = "passed" if self.diagnosis.can_tell else "error" if self.unjudged else "skipped"
+            return [Case("diagnosis", "run", outcome, self.diagnosis.summary)]
+        return [
             Case("diagnosis", one.kind, "failure", one.title, f"{one.text}\nTry: {one.try_}\n{about(one)}", "Finding")
             for one in self.diagnosis
         ]
-        if self.empty:
-            cases.append(empty_case(self.notes))
-        elif not cases:
-            outcome: Outcome = "passed" if self.diagnosis.can_tell else "error" if self.unjudged else "skipped"
-            cases.append(Case("diagnosis", "run", outcome, self.diagnosis.summary))
-        return junit(f"smdwidgets check {self.trial.path}", cases, self.notes)
 
-    def text(self, encoding: str | None) -> str:
-        """Return the result as text."""
+    def _lines(self, marks: dict[str, str]) -> list[str]:
         if self.diagnosis:
             kind = "fired"
         elif self.diagnosis.can_tell:
             kind = "passed"
         else:
             kind = "error" if self.unjudged else "nothing"
-        lines = f"{marks_for(encoding)[kind]} {self.diagnosis.text()}".splitlines()
-        lines += closing_lines(self.notes, self.empty, self.in_time)
-        return "\n".join(plain(line, 4000) for line in lines)
+        return f"{marks[kind]} {self.diagnosis.text()}".splitlines()

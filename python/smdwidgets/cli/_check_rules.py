@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from smdwidgets._text import did_you_mean, shown
-from smdwidgets.cli._check_run import closing_lines, empty_case, marks_for, notes_of, without_step
-from smdwidgets.cli._junit import Case, Outcome, junit
-from smdwidgets.cli._run import plain
+from smdwidgets.cli._check_run import RunResult
+from smdwidgets.cli._junit import Case, Outcome
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.rules import BUILTIN, Rule, RuleRunner
 from smdwidgets.rules.actions import Actions, StopTraining
 from smdwidgets.rules.builtin import CreateXgboostReport, SelectingRule, SimilarAcrossRuns, StalledTrainingRule
 from smdwidgets.rules.creation import make_rule
 from smdwidgets.rules.evaluation import Evaluation
+from smdwidgets.rules.findings import step_text
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial
 
@@ -104,17 +104,14 @@ def _wait(runner: RuleRunner, timeout: float | None) -> bool:
     return True
 
 
-class RuleResult:
-    """The result of all rules, as text, JSON or JUnit XML."""
+class RuleResult(RunResult):
+    """The result of all rules."""
 
     def __init__(self, runner: RuleRunner, must_judge: bool, allow_unjudged: bool, in_time: bool) -> None:
-        self.trial = runner.trial
+        super().__init__(runner.trial, allow_unjudged, in_time)
         self.evaluations = runner.evaluations
         self.summary = runner.summary()
         self.must_judge = must_judge and not allow_unjudged
-        self.empty = not allow_unjudged and without_step(self.trial)
-        self.notes = notes_of(self.trial)
-        self.in_time = in_time
 
     def unjudged(self, evaluation: Evaluation) -> bool:
         """Whether a rule that must judge found nothing to judge."""
@@ -133,15 +130,8 @@ class RuleResult:
             return 2
         return 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON-serializable objects."""
+    def _judgements(self) -> dict[str, Any]:
         return {
-            "run": str(self.trial.path),
-            "exit_code": self.exit_code,
-            "ended": bool(self.trial.loaded_all_steps),
-            "in_time": self.in_time,
-            "empty": self.empty,
-            "notes": self.notes,
             "diagnosis": None,
             "rules": [
                 {
@@ -164,12 +154,9 @@ class RuleResult:
             ],
         }
 
-    def to_junit(self) -> str:
-        """Return the result as JUnit XML, with one test case per rule."""
-        cases = [self._case(each) for each in self.evaluations]
-        if self.empty:
-            cases.append(empty_case(self.notes))
-        return junit(f"smdwidgets check {self.trial.path}", cases, self.notes)
+    def _cases(self) -> list[Case]:
+        """Return one test case per rule."""
+        return [self._case(each) for each in self.evaluations]
 
     def _case(self, evaluation: Evaluation) -> Case:
         kind, message = self._outcome(evaluation)
@@ -177,9 +164,8 @@ class RuleResult:
         outcome, type_ = _OUTCOMES[kind]
         return Case("rules", evaluation.name, outcome, message, details, type_)
 
-    def text(self, encoding: str | None) -> str:
-        """Return the result as text, with one line per rule."""
-        marks = marks_for(encoding)
+    def _lines(self, marks: dict[str, str]) -> list[str]:
+        """Return one line per rule, and a summary."""
         width = max(len(each.name) for each in self.evaluations)
         lines = []
         for evaluation in self.evaluations:
@@ -190,14 +176,14 @@ class RuleResult:
         fired = sum(each.fired for each in self.evaluations)
         steps = max(each.done for each in self.evaluations)
         lines.append(f"{fired} of {len(self.evaluations)} rules fired over {steps} steps of {self.trial.path}")
-        lines += closing_lines(self.notes, self.empty, self.in_time)
-        return "\n".join(plain(line, 4000) for line in lines)
+        return lines
 
     def _outcome(self, evaluation: Evaluation) -> tuple[str, str]:
         """Return the key of the mark, and the message."""
         if first := evaluation.first_firing:
             total = evaluation.snapshot().firings_total
-            return "fired", f"fired at step {first.step} ({total} of {evaluation.judged} judged steps): {first.message}"
+            at = step_text(self.trial, first.step or 0)
+            return "fired", f"fired at {at} ({total} of {evaluation.judged} judged steps): {first.message}"
         if evaluation.errors:
             return "error", evaluation.message
         if not evaluation.judged:

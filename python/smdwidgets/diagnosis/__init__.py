@@ -25,11 +25,12 @@ from smdwidgets.diagnosis.findings import Curve, Evidence, Finding
 from smdwidgets.diagnosis.follow import following
 from smdwidgets.diagnosis.reading import Arrays
 from smdwidgets.diagnosis.result import Diagnosis, Judged, Unjudged
+from smdwidgets.diagnosis.several import diagnose_runs
 from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.trials import Trial, create_trial
 from smdwidgets.trials.run import Progress
 
-__all__ = ["Curve", "Diagnoser", "Diagnosis", "Evidence", "Finding", "Judged", "Unjudged", "diagnose"]
+__all__ = ["Curve", "Diagnoser", "Diagnosis", "Evidence", "Finding", "Judged", "Unjudged", "diagnose", "diagnose_runs"]
 
 
 @overload

@@ -24,19 +24,16 @@ class Growing(Generic[T]):
 
     def __init__(self, first: NDArray[T]) -> None:
         self._space = first
-        self._length = len(first)
-
-    @property
-    def view(self) -> NDArray[T]:
-        """The content so far."""
-        return self._space[: self._length]
+        #: The content so far.
+        self.view = first
 
     def extend(self, more: NDArray[T]) -> None:
         """Append values, in constant time per value in the long run."""
-        length = self._length + len(more)
+        known = len(self.view)
+        length = known + len(more)
         if length > len(self._space):
             space: NDArray[Any] = np.empty(max(16, length + length // 4), dtype=self._space.dtype)
-            space[: self._length] = self.view
+            space[:known] = self.view
             self._space = space
-        self._space[self._length : length] = more
-        self._length = length
+        self._space[known:length] = more
+        self.view = self._space[:length]

@@ -7,6 +7,9 @@ depend on the points only, not on the portions in which they arrived.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats
@@ -28,15 +31,23 @@ def block_length(points: int) -> int:
     return shorter if power > 2 and -(-points // shorter) <= MOST else power
 
 
+class Parts(NamedTuple):
+    """Blocks of one series: length, medians, and points of a last block without one."""
+
+    length: int
+    full: Floats
+    rest: Floats | None
+
+
 class Blocks:
-    """Medians of the blocks of one series."""
+    """Medians of the complete blocks of one series."""
 
     def __init__(self) -> None:
         self._length = 1
         self._full = np.empty(0)
 
-    def update(self, values: Floats) -> tuple[int, Floats]:
-        """Return the block length and the medians, after values were appended.
+    def update(self, values: Floats) -> Parts:
+        """Return the blocks, after values were appended.
 
         A rest of less than half a block is part of the last block.
         """
@@ -50,11 +61,33 @@ class Blocks:
             self._length = length
         rest = len(values) - count * length
         if not rest:
-            return length, self._full
-        begin = count * length if 2 * rest >= length or not count else (count - 1) * length
-        last = medians(values[None, begin:])
-        kept = self._full if begin == count * length else self._full[:-1]
-        return length, np.concatenate([kept, last])
+            return Parts(length, self._full, None)
+        if 2 * rest >= length or not count:
+            return Parts(length, self._full, values[count * length :])
+        return Parts(length, self._full[:-1], values[(count - 1) * length :])
+
+
+def completed(series: Sequence[Parts]) -> list[Floats]:
+    """Return the medians of all blocks of each series.
+
+    Most series of a run grow together, so the last blocks of equal length are computed together.
+
+    >>> completed([Parts(2, np.array([1.0]), np.array([3.0])), Parts(2, np.array([2.0]), None)])
+    [array([1., 3.]), array([2.])]
+    """
+    found = [one.full for one in series]
+    by_length: dict[int, list[int]] = {}
+    for at, one in enumerate(series):
+        if one.rest is not None:
+            by_length.setdefault(len(one.rest), []).append(at)
+    for members in by_length.values():
+        last = medians(np.array([series[at].rest for at in members]))
+        for median, at in zip(last.tolist(), members, strict=True):
+            medians_of = np.empty(len(found[at]) + 1)
+            medians_of[:-1] = found[at]
+            medians_of[-1] = median
+            found[at] = medians_of
+    return found
 
 
 def medians(rows: Floats) -> Floats:

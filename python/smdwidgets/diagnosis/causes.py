@@ -62,6 +62,7 @@ _ORDER = (
     Cause("collapsed", symptom=True),
     Cause("not_learning", symptom=True),
     Cause("constant"),
+    Cause("incident"),
 )
 
 #: Facts that one finding shows.

@@ -19,7 +19,7 @@ from smdwidgets.diagnosis.tensor_columns import tensor_reader
 from smdwidgets.diagnosis.tensor_detectors import DETECTORS as TENSOR_DETECTORS
 from smdwidgets.diagnosis.words import finding
 from smdwidgets.incident import Incident
-from smdwidgets.trials import Trial
+from smdwidgets.trials import TensorBoardTrial, Trial
 from smdwidgets.trials.run import Progress
 
 #: Findings that are shown; the others become notes.
@@ -81,9 +81,11 @@ class Diagnoser:
             raise
 
     def _update(self, progress: Progress | None) -> Diagnosis:
+        # Before reading, so that what is written last is read.
+        has_ended = self._until is None and (not isinstance(self._run, Trial) or bool(self._run.loaded_all_steps))
         series = self._scalars.update(progress)
         tensors = TensorColumns() if self._tensors is None else self._tensors.update(progress)
-        data = RunData(series, tensors, self._incidents())
+        data = RunData(series, tensors, self._incidents(), has_ended)
         # Of equally grave candidates of one kind the first leads: a tensor tells more than the loss that it spoils.
         detectors = (*TENSOR_DETECTORS, *SCALAR_DETECTORS) if data.tensors else SCALAR_DETECTORS
         candidates = [found for detector in detectors for found in detector(data)]
@@ -96,7 +98,9 @@ class Diagnoser:
 
     def _incidents(self) -> list[Incident]:
         """Return the incidents of the run that the flight recorder of a hook saved."""
-        found = self._run.incidents() if isinstance(self._run, Trial) else []
+        if not isinstance(self._run, Trial) or isinstance(self._run, TensorBoardTrial):
+            return []  # only hooks record them
+        found = self._run.incidents()
         return [one for one in found if self._until is None or one.step <= self._until]
 
 

@@ -49,7 +49,7 @@ class Role(Enum):
     NONE = ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Series:
     """One scalar series: ascending unique steps and finite values.
 
@@ -123,7 +123,7 @@ class TensorColumn:
         worker: worker that saved it.
         steps: global steps, ascending and unique; those of the log for a TensorBoard log.
         mode_steps: steps of the mode, aligned with ``steps``; updates of the weights are counted by those of TRAIN.
-        columns: one array per statistic, aligned with ``steps``: ``l2``, ``size``, ``mean``, ``std``, ``zero``, ``nan``, …
+        columns: one array per statistic, aligned with ``steps``: ``count``, ``nan``, ``l2``, ``mean``, ``std``, ``update``, …
     """
 
     name: str
@@ -198,11 +198,19 @@ class TensorColumns(Sequence[TensorColumn]):
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """Everything that was read of a run."""
+    """Everything that was read of a run.
+
+    Attributes:
+        series: the scalars.
+        tensors: statistics of tensors.
+        incidents: what the flight recorder of a hook recorded.
+        has_ended: whether nothing follows; False for a run that is still written, and for the beginning of a run.
+    """
 
     series: Sequence[Series]
     tensors: TensorColumns = field(default_factory=TensorColumns)
     incidents: Sequence[Incident] = ()
+    has_ended: bool = True
 
     @property
     def first_step(self) -> int:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from smdwidgets import _core
 from smdwidgets._names import words_of
 from smdwidgets._text import shown
 from smdwidgets.diagnosis.arrays import Floats, Steps
+from smdwidgets.diagnosis.blocks import completed
 from smdwidgets.diagnosis.inputs import Kind, Role, Series
-from smdwidgets.diagnosis.series import SeriesBuilder
+from smdwidgets.diagnosis.series import JUDGED, SeriesBuilder
 from smdwidgets.diagnosis.tags import Context, role_of, stem_of
 from smdwidgets.diagnosis.trends import trends
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
@@ -34,8 +36,8 @@ class Key(NamedTuple):
 class Rows(NamedTuple):
     """New rows of one series, in the order in which they were written.
 
-    ``whole`` means that they replace what was read before. ``superseded`` rows were written as well, but a restart from an
-    earlier step made them void.
+    ``whole`` means that they replace what was read before; there may be none. ``superseded`` rows were written as well, but
+    a restart from an earlier step made them void.
     """
 
     steps: Steps
@@ -94,6 +96,10 @@ class ScalarReader:
         names, appeared = len(self._modes), set[str]()
         for key, rows in self._source.new_rows(progress):
             steps, values = self._cut(rows)
+            if rows.whole and not len(rows.steps):
+                self._read.pop(key, None)
+                replaced = True
+                continue
             read = self._read.get(key)
             if read is None:
                 self._modes[key.name].add(key.mode)
@@ -124,16 +130,22 @@ class ScalarReader:
 
     def _renew(self, changed: set[Key]) -> None:
         """Rebuild the series that changed, and the trends of those judged by their trend."""
-        blocks = {key: found for key in changed if (found := self._blocks(self._read[key])) is not None}
-        of_key = dict(zip(blocks, trends(list(blocks.values())), strict=True))
+        parts = {}
+        for key in changed:
+            read = self._read[key]
+            if (found := read.builder.parts(read.kind)) is not None:
+                parts[key] = found
+        blocks = completed(list(parts.values()))
+        oriented = [
+            (one.length, -medians if JUDGED[self._read[key].kind] else medians)
+            for (key, one), medians in zip(parts.items(), blocks, strict=True)
+        ]
+        of_key = dict(zip(parts, trends(oriented), strict=True))
         for key in changed:
             read = self._read[key]
             read.series = read.builder.series(
                 *key, read.kind, read.role, read.stem, of_key.get(key), len(self._modes[key.name]) > 1
             )
-
-    def _blocks(self, read: _Read) -> tuple[int, Floats] | None:
-        return read.builder.oriented_blocks(read.kind)
 
     def _kind(self, name: str) -> Kind:
         given = self._kinds.get(name)
@@ -152,8 +164,7 @@ class _LogScalars:
     def __init__(self, trial: TensorBoardTrial) -> None:
         self._trial = trial
         self._log = trial._run.log
-        self._taken = _Taken()
-        self._generation = -1
+        self._cursor = _core.ScalarCursor()
 
     def is_loss(self, name: str) -> bool:
         """Return False: the kind of a tag follows from its words only."""
@@ -162,29 +173,14 @@ class _LogScalars:
     def new_rows(self, progress: Progress | None) -> list[tuple[Key, Rows]]:
         """Return new rows of each series of the log."""
         self._trial.maybe_refresh()
-        if self._log.generation == self._generation:
-            return []
-        self._generation = self._log.generation
-        found: list[tuple[Key, Rows]] = []
-        names = [name for name, _, kind, _, _ in self._log.series() if kind == "scalar"]
-        directories = [(worker, ModeKeys(mode).name) for worker, mode in self._log.directories()]
-        for at, name in enumerate(names):
+        added = self._cursor.advance(self._log)
+        directories = [(ModeKeys(mode).name, worker) for worker, mode in self._log.directories()] if added else []
+        found = []
+        for at, (name, directory, steps, values, whole, superseded) in enumerate(added, 1):
             if progress is not None:
-                progress(at, len(names))
-            _, steps, _, values, lanes = self._log.course(name)
-            begin, whole = self._taken.grown(name, steps, values, lanes)
-            if begin == len(steps):
-                continue
-            for lane in (np.unique(lanes[begin:]) if len(directories) > 1 else lanes[-1:]).tolist():
-                worker, mode = directories[lane]
-                mine = slice(begin, None) if len(directories) == 1 else begin + np.flatnonzero(lanes[begin:] == lane)
-                superseded = self._superseded(name, lane) if begin == 0 else 0
-                found.append((Key(name, mode, worker), Rows(steps[mine], values[mine], whole, superseded)))
+                progress(at, len(added))
+            found.append((Key(name, *directories[directory]), Rows(steps, values, whole, superseded)))
         return found
-
-    def _superseded(self, name: str, lane: int) -> int:
-        """Return the number of rows of a directory that restarts made void."""
-        return int(np.count_nonzero(self._log.course(name, None, True)[4] == lane))
 
 
 class _ArrayScalars:
@@ -192,14 +188,18 @@ class _ArrayScalars:
 
     def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
-        self._taken = _Taken()
+        #: Number of rows that were read of each series, and the last one.
+        self._read: dict[str, tuple[int, int, float]] = {}
 
     def is_loss(self, name: str) -> bool:
         """Return False: the kind of a series follows from its words only."""
         return False
 
     def new_rows(self, progress: Progress | None) -> list[tuple[Key, Rows]]:
-        """Return new rows of each series."""
+        """Return new rows of each series.
+
+        A series that is shorter than before, or whose last row has changed, is read again.
+        """
         found = []
         for name, (given_steps, given_values) in self._arrays.items():
             steps = np.ascontiguousarray(given_steps, dtype=np.int64)
@@ -209,37 +209,20 @@ class _ArrayScalars:
                     f"series {shown(name)} must have equally many steps and values, got shapes {steps.shape} and "
                     f"{values.shape}"
                 )
-            begin, whole = self._taken.grown(name, steps, values)
+            count, step, value = self._read.get(name, (0, 0, 0.0))
+            whole = count > len(steps) or (
+                count > 0 and (steps[count - 1] != step or not _same(float(values[count - 1]), value))
+            )
+            begin = 0 if whole else count
             if begin < len(steps):
+                self._read[name] = len(steps), int(steps[-1]), float(values[-1])
                 found.append((Key(name, "GLOBAL", ""), Rows(steps[begin:], values[begin:], whole)))
         return found
 
 
-class _Taken:
-    """Columns that were read, to tell which rows are new."""
-
-    def __init__(self) -> None:
-        self._columns: dict[str, tuple[NDArray[Any], ...]] = {}
-
-    def grown(self, name: str, *columns: NDArray[Any]) -> tuple[int, bool]:
-        """Return where new rows begin, and whether a restart changed earlier ones.
-
-        The columns are kept for the next call.
-        """
-        known = self._columns.get(name)
-        self._columns[name] = columns
-        if known is None:
-            return 0, False
-        count = len(known[0])
-        same = count <= len(columns[0]) and all(
-            bool((_bits(before) == _bits(now[:count])).all()) for before, now in zip(known, columns, strict=True)
-        )
-        return (count, False) if same else (0, True)
-
-
-def _bits(column: NDArray[Any]) -> NDArray[Any]:
-    """Return floats as integers, so that NaN equals NaN."""
-    return column.view(np.int64) if column.dtype == np.float64 else column
+def _same(one: float, other: float) -> bool:
+    """Whether two values are equal, or both NaN."""
+    return one == other or (one != one and other != other)
 
 
 class _SavedScalars:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from smdwidgets.diagnosis.arrays import Floats, Growing, Steps
-from smdwidgets.diagnosis.blocks import Blocks
+from smdwidgets.diagnosis.blocks import Blocks, Parts
 from smdwidgets.diagnosis.inputs import Kind, Role, Series
 from smdwidgets.diagnosis.spikes import SpikeScan
 from smdwidgets.diagnosis.trends import Trend
@@ -46,6 +48,12 @@ class SeriesBuilder:
     def append(self, steps: Steps, values: Floats) -> None:
         """Add rows in the order in which they were written."""
         if not len(steps):
+            return
+        if len(steps) == 1 and self._last is not None and steps[0] > self._last and math.isfinite(values[0]):
+            # The usual update of a live run, without the checks of arrays.
+            self._steps.extend(steps)
+            self._values.extend(values)
+            self._last = int(steps[0])
             return
         if len(steps) > 1 and not (steps[1:] > steps[:-1]).all():
             steps, values = self._sorted(steps, values)
@@ -107,13 +115,7 @@ class SeriesBuilder:
             shares_name,
         )
 
-    def oriented_blocks(self, kind: Kind) -> tuple[int, Floats] | None:
-        """Return block length and medians, negated if the series should rise.
-
-        Return None if the series is not judged by its trend.
-        """
+    def parts(self, kind: Kind) -> Parts | None:
+        """Return the blocks of the values; None if the series is not judged by its trend."""
         values = self._values.view
-        if kind not in JUDGED or len(values) < LEAST_POINTS:
-            return None
-        length, medians = self.blocks.update(values)
-        return length, -medians if JUDGED[kind] else medians
+        return self.blocks.update(values) if kind in JUDGED and len(values) >= LEAST_POINTS else None

@@ -61,10 +61,13 @@ class SpikeScan:
         begin, self._tested = max(self._tested, FIRST), len(values)
         if begin >= len(values):
             return self._rises
-        self._extend_limits(values)
+        if (len(values) - 1) // BLOCK >= len(self._limits.view):
+            self._extend_limits(values)
         limits = self._limits.view
         if len(values) - begin == 1:  # the usual update of a live run
-            candidates = np.arange(begin, begin + int(values[begin] > limits[begin // BLOCK]))
+            if not values[begin] > limits[begin // BLOCK]:
+                return self._rises
+            candidates = np.array([begin])
         else:
             candidates = begin + np.flatnonzero(values[begin:] > limits[np.arange(begin, len(values)) // BLOCK])
         found = _tested(values, candidates) if len(candidates) else []
@@ -81,8 +84,6 @@ class SpikeScan:
         A limit is less than the least rise above the two blocks before.
         """
         known, count = len(self._limits.view), (len(values) - 1) // BLOCK + 1
-        if known == count:
-            return
         first = max(0, known - 2)
         whole = values[first * BLOCK : (count - 1) * BLOCK].reshape(-1, BLOCK)
         if known < 2:

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.diagnosis import tensor_gradients, tensor_updates
+from smdwidgets.diagnosis.detectors.incidents import NOT_FINITE
 from smdwidgets.diagnosis.findings import Candidate, Evidence
-from smdwidgets.diagnosis.inputs import Kind, Role, RunData, TensorColumn
+from smdwidgets.diagnosis.inputs import Kind, Role, RunData, TensorColumn, quoted
 from smdwidgets.diagnosis.tensor_layers import broken_at, curve, median, not_finite, training, training_loss
+from smdwidgets.incident import Incident
 
 __all__ = ["DETECTORS"]
 
@@ -163,7 +166,7 @@ def _begin_of(high: NDArray[np.bool_]) -> int:
 
 def _begin_of_window(tensor: TensorColumn, at: int) -> int:
     """Return the first step of the saves that were judged together at a save."""
-    return int(tensor.steps[at - int(tensor["saves"][at]) + 1])
+    return int(tensor["since"][at])
 
 
 def saturated(data: RunData) -> Iterator[Candidate]:
@@ -258,8 +261,6 @@ def labels_unrelated(data: RunData) -> Iterator[Candidate]:
         )
 
 
-#: Statistics of an incident that count values that are not finite.
-_NOT_FINITE = ("nan", "pos_inf", "neg_inf")
 #: Order in which a value that is not finite spreads within a step.
 _SPREADING = ("input", "activation", "output", "", "gradient", "weight", "bias")
 
@@ -269,22 +270,27 @@ def first_not_finite(data: RunData) -> Iterator[Candidate]:
 
     An incident names it, if a flight recorder has seen every step. Otherwise it is the first among those that were saved.
     """
-    incident = next((one for one in data.incidents if one.trigger and one.trigger.column in _NOT_FINITE), None)
+    incident = next((one for one in data.incidents if one.trigger and one.trigger.column in NOT_FINITE), None)
     found: list[tuple[int, int, int, TensorColumn, int]] = []
     for tensor in data.tensors:
         bad = np.flatnonzero(not_finite(tensor))
         if len(bad) and tensor.role in _SPREADING:
             place = _SPREADING.index(tensor.role)
             found.append((int(tensor.steps[bad[0]]), place, tensor.order, tensor, int(bad[0])))
+    lost = [int(one.lost_steps[0]) for one in data.training_losses() if len(one.lost_steps)]
+    if incident is not None and all(step > incident.step for step in (*lost, *(one[0] for one in found))):
+        yield _recorded(incident)
+        return
     if not found:
         return
     named = incident is not None and incident.trigger is not None and incident.trigger.tensor
     of_incident = [one for one in found if incident is not None and one[0] == incident.step and one[3].name == named]
     step, place, _, tensor, at = min(of_incident or found, key=lambda one: one[:3])
-    lost = [one for one in data.training_losses() if len(one.lost_steps) and one.lost_steps[0] <= step]
-    if not of_incident and lost and (lost[0].lost_steps[0] < step or place > 2):
+    before = [one for one in lost if one <= step]
+    if not of_incident and before and (before[0] < step or place > 2):
         return  # the loss came first, which its own detector tells
     count = int(not_finite(tensor)[at])
+    total = int(np.nan_to_num(tensor["count"][at])) or count
     yield Candidate(
         "input_not_finite" if tensor.role == "input" else "not_finite",
         "problem",
@@ -298,12 +304,35 @@ def first_not_finite(data: RunData) -> Iterator[Candidate]:
             "what": "not finite",
             "when": f"since step {step:,}",
             "count": count,
-            "total": int(np.nan_to_num(tensor["size"][at])) or count,
+            "total": total,
+            "share": f"{count:,} of {total:,} values",
         },
         (
             Evidence(f"first in `{tensor.name}`", tensor.name),
             *((Evidence(f"incident at {incident}", tensor.name),) if of_incident else ()),
         ),
+    )
+
+
+def _recorded(incident: Incident) -> Candidate:
+    """Return the candidate of an incident whose tensor is not in the statistics."""
+    assert incident.trigger is not None
+    name, count = incident.trigger.tensor, incident.trigger.value
+    return Candidate(
+        "not_finite",
+        "problem",
+        "high",
+        incident.step,
+        None,
+        (name,),
+        {
+            "tensor": name,
+            "series": quoted(name),
+            "what": "not finite",
+            "when": f"since step {incident.step:,}",
+            "share": f"{int(count):,} values" if math.isfinite(count) else "",
+        },
+        (Evidence(f"incident at {incident}", name),),
     )
 
 

@@ -70,7 +70,7 @@ def _rms(layer: Layer, share: float) -> float:
     gradient = layer.gradient
     if gradient is None:
         return float("nan")
-    size = np.where(np.isnan(gradient["size"]), layer.weight["size"][0], gradient["size"])
+    size = np.where(np.isnan(gradient["count"]), layer.weight["count"][0], gradient["count"])
     with np.errstate(all="ignore"):
         return median((gradient["l2"] / np.sqrt(size))[: max(2, int(share * len(gradient)))])
 
@@ -126,10 +126,11 @@ def _overall(every: Iterable[Layer], cosine: Callable[[Layer], tuple[Steps, Floa
     """
     total: dict[int, tuple[float, float]] = {}
     for layer in every:
-        for step, one, weight in zip(*(part.tolist() for part in cosine(layer)), strict=True):
-            if np.isfinite(one) and np.isfinite(weight):
-                dots, norms = total.get(step, (0.0, 0.0))
-                total[step] = dots + one * weight, norms + weight
+        steps, one, weight = cosine(layer)
+        known = np.isfinite(one) & np.isfinite(weight)
+        for step, dot, norm in zip(*(part[known].tolist() for part in (steps, one * weight, weight)), strict=True):
+            dots, norms = total.get(step, (0.0, 0.0))
+            total[step] = dots + dot, norms + norm
     steps = np.array(sorted(total), dtype=np.int64)
     return steps, np.array([total[step][0] / total[step][1] if total[step][1] else np.nan for step in steps.tolist()])
 
@@ -149,7 +150,7 @@ def loss_sign(data: RunData) -> Iterator[Candidate]:
 
     steps, cosine = _overall(every, along)
     # Later, the training has diverged and its gradients are noise.
-    value = median(cosine[: max(5, len(cosine) // 10)])
+    value = median(cosine[: max(5, len(every[0].weight) // 10)])
     if value > ALONG and _rises(data, int(steps[0])):
         what = "The weights move along the gradient instead of against it"
     elif value < AGAINST and _only_rises(data, every):
@@ -192,15 +193,18 @@ def _only_rises(data: RunData, every: list[Layer]) -> bool:
 
 def adding_up(data: RunData) -> Iterator[Candidate]:
     """Find successive gradients that are similar and grow, as if never reset."""
-    every = [layer for layer in layers(data) if layer.gradient is not None and "turn" in layer.gradient]
+    every = [layer for layer in layers(data) if layer.gradient is not None and "update" in layer.gradient]
     if not every:
         return
 
     def turn(layer: Layer) -> tuple[Steps, Floats, Floats]:
         assert layer.gradient is not None
-        norm = layer.gradient["l2"]
+        norm, change = layer.gradient["l2"], layer.gradient["update"][1:]
         with np.errstate(all="ignore"):
-            return layer.gradient.steps[1:], layer.gradient["turn"][1:], norm[1:] * norm[:-1]
+            weight = norm[1:] * norm[:-1]
+            # By the law of cosines.
+            cosine = (norm[1:] ** 2 + norm[:-1] ** 2 - change**2) / (2 * weight)
+            return layer.gradient.steps[1:], np.clip(cosine, -1.0, 1.0), weight
 
     steps, cosine = _overall(every, turn)
     if len(cosine) < 3 or median(cosine) <= TURN:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -53,23 +55,24 @@ class Layer:
         """First step of each interval between saves."""
         return self.weight.steps[:-1]
 
-    @property
+    @cached_property
     def moved(self) -> Floats:
         """Norm of the change in each interval, relative to the norm before it.
 
         For a weight that shrinks to nearly nothing, relative to a tenth of its first norm.
         """
         norm = self.weight["l2"]
-        change, norm = self.weight["update"][1:], np.maximum(norm[:-1], 0.1 * np.nan_to_num(norm[0]))
+        first = float(norm[0])
+        change, norm = self.weight["update"][1:], np.maximum(norm[:-1], 0.1 * first if math.isfinite(first) else 0.0)
         with np.errstate(all="ignore"):
             return np.where(norm > 0, change / np.where(norm > 0, norm, 1), np.nan)
 
-    @property
+    @cached_property
     def gaps(self) -> Floats:
         """Number of steps in each interval."""
         return np.maximum(np.diff(self.weight.mode_steps), 1).astype(np.float64)
 
-    @property
+    @cached_property
     def least(self) -> Floats:
         """Smallest possible mean of the updates in each interval.
 
@@ -80,12 +83,12 @@ class Layer:
         shrank = norm[:-1] - norm[1:] > 0.7 * change
         return np.where(shrank & (change > 0), np.nan, self.moved / self.gaps)
 
-    @property
+    @cached_property
     def typical(self) -> Floats:
         """Size of the updates in each interval if their directions were random."""
         return self.moved / np.sqrt(self.gaps)
 
-    @property
+    @cached_property
     def relative_gradient(self) -> Floats:
         """Norm of the gradient relative to the weight's, at the saves of the gradient.
 
@@ -100,16 +103,27 @@ class Layer:
         return ratio
 
 
+#: The layers of runs that are being judged, which many detectors ask for.
+_layers: WeakKeyDictionary[RunData, list[Layer]] = WeakKeyDictionary()
+
+
 def layers(data: RunData) -> list[Layer]:
     """Return the layers of a run in forward order.
 
-    Layers with fewer than two whole saved values are left out.
+    Layers with fewer than two steps are left out, and those of which only reductions were saved.
     """
+    found = _layers.get(data)
+    if found is None:
+        found = _layers[data] = _paired(data)
+    return found
+
+
+def _paired(data: RunData) -> list[Layer]:
     gradients = {one.order: one for one in training(data, "gradient")}
     return [
         Layer(weight, gradients.get(weight.order))
         for weight in training(data, "weight", having="update")
-        if len(weight) > 1 and np.nanmax(weight["size"], initial=0) > 1
+        if len(weight) > 1 and np.nanmax(weight["count"], initial=0) > 1
     ]
 
 
@@ -118,9 +132,11 @@ def not_finite(column: TensorColumn) -> Floats:
 
     The number is 0 where it is unknown.
     """
-    count = np.nan_to_num(column["nan"]) + np.nan_to_num(column["pos_inf"]) + np.nan_to_num(column["neg_inf"])
-    only_reductions = np.isnan(column["size"]) & ~np.isfinite(column["l2"])
-    found: Floats = count + only_reductions
+    count = column["nan"] + column["pos_inf"] + column["neg_inf"]
+    # Where only reductions were saved, a norm that is missing at some steps was not finite there.
+    norm = column["l2"]
+    is_lost = np.isinf(norm) | (np.isnan(norm) & np.isfinite(norm).any())
+    found: Floats = np.where(np.isnan(count), is_lost, count)
     return found
 
 

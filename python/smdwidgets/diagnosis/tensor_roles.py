@@ -54,6 +54,8 @@ def tensor_roles(trial: Trial) -> dict[str, TensorRole]:
     members = {name: set(one.tensor_names) for name, one in collections.items()}
     series = set().union(*(members.get(name, set()) for name in _SERIES))
     names = [name for name in _in_saved_order(trial) if name not in series and not name.startswith("scalar/")]
+    # What a log holds are series, pictures and summaries; those of checkpoints are tensors.
+    names = [name for name in names if not trial._run.kind_of(name)]
     roles = {name: _role(name, members) for name in names}
     parameters = [name for name in names if roles[name] in ("weight", "bias")]
     of_gradient = {
@@ -70,16 +72,23 @@ def tensor_roles(trial: Trial) -> dict[str, TensorRole]:
 
 
 def _in_saved_order(trial: Trial) -> list[str]:
-    """Return the names of all tensors in the order in which the run first saved them."""
+    """Return the names of all tensors in the order in which the run first saved them.
+
+    Those of which it only wrote statistics follow, in the order of the file.
+    """
     index = trial._run.index
     places = []
-    for at, name in enumerate(trial.tensor_names()):
+    saved = trial.tensor_names()
+    for at, name in enumerate(saved):
         steps = index.steps_of(name)
         place = index.find(name, steps[0]) if steps else None
         if place is None and steps:
             place = next((one for _, _, one in index.stored_reductions(name, steps[0])), None)
         places.append((steps[0] if steps else 0, getattr(place, "offset", 0), at, name))
-    return [name for *_, name in sorted(places)]
+    file = trial._run.statistics_file()
+    known = set(saved)
+    only_statistics = [name for name in file.names() if name not in known] if file is not None else []
+    return [*(name for *_, name in sorted(places)), *only_statistics]
 
 
 def _role(name: str, members: Mapping[str, set[str]]) -> str:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smdwidgets.diagnosis.arrays import Floats
-from smdwidgets.diagnosis.blocks import medians
+from smdwidgets.diagnosis.blocks import MOST, medians
 
 #: Scale that makes a median of absolute deviations estimate the standard deviation of a normal distribution.
 _MAD = 1.4826
 
 
-@dataclass(frozen=True, eq=False)
-class Trend:
+class Trend(NamedTuple):
     """Trend of one series, oriented so that lower is better.
 
     Attributes:
@@ -115,6 +116,13 @@ def _noise(table: Floats) -> Floats:
     return deviation
 
 
+@lru_cache(maxsize=MOST + 2)
+def _order(count: int) -> NDArray[np.float32]:
+    """Return 1 for each pair of a block and a later one, -1 for an earlier one."""
+    later = np.triu(np.ones((count, count), dtype=np.float32), 1)
+    return (later - later.T).ravel()
+
+
 def mann_kendall(table: Floats) -> Floats:
     """Return the Mann-Kendall statistic of each row.
 
@@ -128,9 +136,9 @@ def mann_kendall(table: Floats) -> Floats:
     if count < 4:
         return np.zeros(rows)
     half = count // 2
-    larger = table[:, None, :] > table[:, :, None]
-    later = np.triu(np.ones((count, count), dtype=bool), 1)
-    score = np.count_nonzero(larger & later, axis=(1, 2)) - np.count_nonzero(larger & later.T, axis=(1, 2))
+    larger = (table[:, None, :] > table[:, :, None]).reshape(rows, -1)
+    # A pair counts +1 if the larger block is the later one, else -1. Sums of so few ones are exact.
+    score = larger.astype(np.float32) @ _order(count)
     slope = medians(table[:, half:] - table[:, : count - half]) / half
     rest = table - slope[:, None] * np.arange(count)
     rest -= rest.mean(axis=1, keepdims=True)

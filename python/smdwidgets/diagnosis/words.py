@@ -14,7 +14,7 @@ PAGE = "diagnosis.md"
 _SCALAR_TEXTS: dict[str, Text] = {
     "not_finite": Text(
         "{series} is {what} {when}",
-        "{count:,} of {total:,} values",
+        "{share}",
         "A value overflowed, or an operation such as log(0) or 0/0 is undefined.",
         "Find the first tensor that is not finite; reduce the learning rate, clip gradients, or add a small constant where "
         "a logarithm or a division is taken.",
@@ -56,6 +56,12 @@ _SCALAR_TEXTS: dict[str, Text] = {
         "The policy lost what it had learned; often the steps are too large, or the environment or the exploration changed.",
         "Go back to a checkpoint before step {onset:,}; reduce the learning rate or the size of policy updates, and check what "
         "changed at that step.",
+    ),
+    "incident": Text(
+        "The flight recorder was triggered at step {onset:,}",
+        "{why}",
+        "{what}The tensors of the steps around it are in the run{saved}.",
+        "Compare the tensors of the steps before it with those of an earlier step.",
     ),
     "rate_zero": Text(
         "The learning rate is 0 {when}",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from python.diagnosis import curves
 from smdwidgets.diagnosis import Diagnoser, diagnose
 from smdwidgets.exceptions import SMDebugTypeError, SMDebugValueError
 
@@ -94,6 +95,52 @@ def test_extreme_values_are_judged():
         assert [one.kind for one in diagnose({"loss": (at, values[::-1] - values[::-1].min())}).findings] == [
             "diverged"
         ]
+
+
+def test_gaps_between_steps_are_no_findings():
+    steps = np.cumsum(np.random.default_rng(0).choice([1, 10, 5000], size=400))
+    assert not diagnose({"train/loss": (steps, curves.falling())}).findings
+    lost = curves.falling()
+    lost[250:] = np.nan
+    [finding] = diagnose({"train/loss": (steps, lost)}).findings
+    assert (finding.kind, finding.onset) == ("not_finite", steps[250])
+
+
+def test_series_that_ends_early_does_not_change_the_others():
+    steps = curves.steps()
+    whole = {"train/loss": (steps, curves.falling()), "val/loss": (steps[::4], curves.falling()[::4] + 0.1)}
+    for end in (3, 12, 100, 200):
+        for name, (at, values) in whole.items():
+            result = diagnose(whole | {name: (at[:end], values[:end])})
+            assert not result.findings
+            # It is judged for what it has, and the run lasts as long as the other series.
+            judged = {one.name for one in result.judged}
+            assert judged == set(whole) - ({name} if end < 10 else set())
+            assert result.steps == (0, 3960 if name == "train/loss" else 3990)
+    rising = curves.rising_after(0.2, height=3)[:200]
+    [finding] = diagnose({"a/train_loss": (steps[:200], rising), "b/train_loss": (steps, curves.falling())}).findings
+    assert (finding.kind, finding.series) == ("diverged", ("a/train_loss",))
+    assert finding.last <= 1990
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5, -3e300, 5e-324])
+def test_constant_values_are_no_findings(value):
+    at = np.arange(500)
+    result = diagnose({name: (at, np.full(500, value)) for name in ("train/loss", "acc", "val/loss")})
+    assert not result.findings
+    assert "constant" in {one.kind for one in result.notes}
+    assert not diagnose({"reward": (at, np.full(500, value))}).findings
+
+
+def test_ten_million_values():
+    count = 10_000_000
+    at = np.arange(count)
+    values = (0.3 + 2 * np.exp(-at / 2e6)).astype(np.float64)
+    values += 0.01 * np.random.default_rng(0).normal(size=1000).repeat(count // 1000)
+    values[7_000_000:] = np.nan
+    [finding] = diagnose({"train/loss": (at, values)}).findings
+    assert (finding.kind, finding.onset) == ("not_finite", 7_000_000)
+    assert len(finding.evidence[0].curve.steps) < 200
 
 
 def test_unequal_columns_are_refused_by_name():

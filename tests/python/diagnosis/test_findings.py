@@ -187,6 +187,19 @@ def test_collapsed_reward():
     assert abs(one.onset - 3000) <= 0.05 * 4000
 
 
+def test_short_collapse_is_a_note_while_the_run_goes_on():
+    values = curves.reward()
+    values[200:] = 10 + 5 * np.random.default_rng(3).normal(size=200)
+    steps = curves.steps()
+    short = diagnose({"reward": (steps, values)}, until=int(steps[280]))
+    assert not short.findings
+    assert found(short, "collapsed").confidence == "low"
+    long = diagnose({"reward": (steps, values)}, until=int(steps[370]))
+    assert found(long, "collapsed").confidence == "medium"
+    ended = diagnose({"reward": (steps[:281], values[:281])})
+    assert found(ended, "collapsed").confidence == "medium"
+
+
 def test_reward_that_dips_and_recovers_is_not_collapsed():
     values = curves.reward()
     values[200:250] = 10

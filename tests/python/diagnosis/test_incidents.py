@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from python.hooks.flight import Rig
 from smdwidgets import diagnose
+from smdwidgets.diagnosis.causes import explained
+from smdwidgets.diagnosis.inputs import RunData, TensorColumns
+from smdwidgets.diagnosis.tensor_detectors import first_not_finite
+from smdwidgets.diagnosis.words import finding as worded
+from smdwidgets.incident import Incident, Trigger
 
 
 def test_the_tensor_that_an_incident_names_is_the_finding_with_the_incident_as_evidence(tmp_path):
@@ -35,3 +41,30 @@ def test_an_incident_after_the_last_step_to_read_is_no_evidence(tmp_path):
         rig.step(step, loss=1.0, weight=np.full(4, np.nan if step == 30 else 1.0))
     with rig.close() as trial:
         assert not any(one.kind == "not_finite" for one in diagnose(trial, until=20).findings)
+
+
+def test_a_tensor_that_only_the_incident_knows_is_named():
+    trigger = Trigger("net_fc1_output_0", "nan", 3.0)
+    data = RunData([], TensorColumns([]), [Incident("worker_0", 137, ("NaN in 'net_fc1_output_0'",), trigger)])
+    [one] = first_not_finite(data)
+    assert (one.kind, one.onset, one.series) == ("not_finite", 137, ("net_fc1_output_0",))
+    [finding] = [finding for each in explained([one], 0, 200) if (finding := worded(each))]
+    assert finding.title == "`net_fc1_output_0` is not finite since step 137"
+    assert "(3 values)" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("why", "severity"), [("look at this", "note"), ("exception RuntimeError: batch 50", "problem")]
+)
+def test_an_exception_is_a_finding_and_a_request_is_a_note(tmp_path, why, severity):
+    rig = Rig(tmp_path)
+    for step in range(60):
+        rig.step(step, net_output_0=np.ones(4), loss=2.0 / (1 + step))
+        if step == 50:
+            rig.flight.dump(why, step)
+    with rig.close() as trial:
+        result = diagnose(trial)
+    [one] = [one for one in (*result.findings, *result.notes) if one.kind == "incident"]
+    assert (one.severity, one.onset, bool(result.findings)) == (severity, 50, severity == "problem")
+    assert why in one.text
+    assert "steps 43 to" in one.text

@@ -17,10 +17,12 @@ import pytest
 from tensorboardX import SummaryWriter
 
 from python.diagnosis import curves
-from smdwidgets import Diagnosis, cli, create_trial, diagnose
-from smdwidgets.diagnosis import Diagnoser
+from python.logs import logs
+from smdwidgets import Diagnosis, _core, cli, create_trial, diagnose
+from smdwidgets.diagnosis import Diagnoser, diagnose_runs
 from smdwidgets.diagnosis.follow import Confirmation
 from smdwidgets.diagnosis.reading import Key, Rows, ScalarReader
+from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
 
@@ -131,6 +133,39 @@ def test_mode_that_appears_later_is_shown_for_the_earlier_series():
     assert [one.label for one in reader.update()] == ["loss (TRAIN)", "loss (EVAL)"]
 
 
+def test_series_that_a_restart_made_void_is_forgotten():
+    rows = [(Key(name, "TRAIN", ""), Rows(np.arange(20), np.ones(20))) for name in ("loss", "val/loss")]
+
+    class Source:
+        def is_loss(self, name):
+            return False
+
+        def new_rows(self, progress):
+            return rows
+
+    reader = ScalarReader(Source(), {})
+    assert [one.name for one in reader.update()] == ["loss", "val/loss"]
+    rows = [(Key("val/loss", "TRAIN", ""), Rows(np.empty(0, np.int64), np.empty(0), whole=True))]
+    assert [one.name for one in reader.update()] == ["loss"]
+
+
+def test_live_log_of_two_modes_reads_each_row_once(tmp_path):
+    read = []
+    live = None
+    for begin, end in ((0, 40), (40, 50), (50, 60)):
+        for mode in ("train", "validation"):
+            logs.log(tmp_path / mode, logs.scalars({"loss": [1 / (1 + step) for step in range(begin, end)]}, begin))
+        if live is None:
+            live = Diagnoser(create_trial(tmp_path, live=True))
+            source = live._scalars._source
+            new_rows = source.new_rows
+            source.new_rows = lambda progress, new_rows=new_rows: read.extend(found := new_rows(progress)) or found
+        assert live.update() == diagnose(create_trial(tmp_path))
+    assert [(key.mode, len(rows.steps)) for key, rows in read] == [
+        ("TRAIN", 40), ("EVAL", 40), ("TRAIN", 10), ("EVAL", 10), ("TRAIN", 10), ("EVAL", 10),
+    ]  # fmt: skip
+
+
 def test_restarted_log_is_judged_by_the_values_written_last(tmp_path):
     write_log(tmp_path / "log", {"train/loss": curves.rising_after(0.6, height=3)}, curves.steps())
     resumed = curves.steps()[240:]
@@ -156,6 +191,16 @@ def test_live_log_equals_one_call_at_every_update(tmp_path):
         assert result == diagnose(create_trial(tmp_path))
         assert result.judged[0].points == begin + 80
     assert [one.kind for one in result] == ["diverged"]
+
+
+def test_wall_clocks_that_go_back_do_not_matter(tmp_path):
+    values = curves.rising_after(0.5, height=3).tolist()
+    for name, clock in (("even", lambda step: 100.0 + step), ("odd", lambda step: 1e9 - 1e6 * (step % 7) - step)):
+        records = [_core.scalar_record("loss", step, clock(step), value) for step, value in enumerate(values)]
+        logs.log(tmp_path / name, b"".join(records))
+    even, odd = (diagnose(tmp_path / name) for name in ("even", "odd"))
+    assert [one.kind for one in even] == ["diverged"]
+    assert (odd.findings, odd.judged) == (even.findings, even.judged)
 
 
 def test_live_update_reads_no_row_twice(log, monkeypatch):
@@ -298,6 +343,33 @@ def test_every_run_of_a_log_directory_is_diagnosed(log, tmp_path, capsys):
     assert code == 1
     assert f"{log}:" in out
     assert "Nothing wrong seen in 1 series" in out
+
+
+def test_no_run_stops_the_others(log, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text").write_text("no run")
+    damaged = write_run(tmp_path / "damaged")
+    for file in (damaged / "index").rglob("*.json"):
+        file.write_text("{")
+    fails = write_run(tmp_path / "fails")
+    update = Diagnoser.update
+
+    def failing(self, progress=None):
+        if "fails" in str(self._run.path):
+            raise MemoryError("no room")
+        return update(self, progress)
+
+    monkeypatch.setattr(Diagnoser, "update", failing)
+    opened = create_trial(log)
+    runs = [tmp_path / "missing", tmp_path / "empty", tmp_path / "text", damaged, fails, opened, log]
+    results = list(diagnose_runs(runs))
+    assert [one.run for one in results] == [str(run) for run in (*runs[:5], opened.path, log)]
+    assert [one.can_tell for one in results] == [False] * 5 + [True, True]
+    assert all(one.summary.startswith("Cannot tell: ") for one in results[:5])
+    assert "MemoryError: no room" in results[4].summary
+    assert results[5] == results[6] == diagnose(log)
+    with pytest.raises(SMDebugValueError, match="invalid kind"):
+        next(diagnose_runs([log], kinds={"loss": "nonsense"}))
 
 
 def test_json_output_of_several_runs(log, capsys):

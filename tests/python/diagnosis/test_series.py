@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from python.diagnosis import curves
 from smdwidgets._names import words_of
-from smdwidgets.diagnosis.blocks import MOST, Blocks, block_length
+from smdwidgets.diagnosis.blocks import MOST, Blocks, block_length, completed
 from smdwidgets.diagnosis.inputs import Kind, Role
 from smdwidgets.diagnosis.series import SeriesBuilder
 from smdwidgets.diagnosis.spikes import SpikeScan
@@ -59,15 +59,21 @@ def test_portions_do_not_change_a_series(table, first, second):
     assert whole.superseded == portioned.superseded
 
 
+def blocks_of(blocks, values):
+    parts = blocks.update(values)
+    [medians] = completed([parts])
+    return parts.length, medians
+
+
 @given(st.integers(1, 700), st.lists(st.integers(1, 120), max_size=12), st.integers(0, 2**32 - 1))
 def test_blocks_and_rises_do_not_depend_on_portions(count, sizes, seed):
     random = np.random.default_rng(seed)
     values = np.exp(random.normal(size=count) * random.uniform(0.1, 1.5)) * random.choice([1, -1])
-    length, expected = Blocks().update(values)
+    length, expected = blocks_of(Blocks(), values)
     rises = SpikeScan().update(values)
     blocks, scan = Blocks(), SpikeScan()
     for end in np.minimum(np.cumsum([*sizes, count]), count).tolist():
-        found_length, found = blocks.update(values[:end])
+        found_length, found = blocks_of(blocks, values[:end])
         found_rises = scan.update(values[:end])
     assert found_length == length == block_length(count)
     np.testing.assert_array_equal(found, expected)
@@ -78,7 +84,7 @@ def test_blocks_and_rises_do_not_depend_on_portions(count, sizes, seed):
 
 def test_blocks_are_medians_of_equally_many_points():
     values = np.random.default_rng(0).normal(size=960)
-    length, medians = Blocks().update(values)
+    length, medians = blocks_of(Blocks(), values)
     np.testing.assert_allclose(medians, np.median(values.reshape(-1, length), axis=1))
 
 

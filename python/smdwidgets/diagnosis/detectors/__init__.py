@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from smdwidgets.diagnosis.detectors.collapsed import collapsed
 from smdwidgets.diagnosis.detectors.diverged import diverged
+from smdwidgets.diagnosis.detectors.incidents import incidents
 from smdwidgets.diagnosis.detectors.learning_rate import learning_rate
 from smdwidgets.diagnosis.detectors.not_finite import not_finite
 from smdwidgets.diagnosis.detectors.not_learning import not_learning
@@ -24,4 +25,5 @@ SCALAR_DETECTORS: tuple[Detector, ...] = (
     spike,
     overfit,
     collapsed,
+    incidents,
 )

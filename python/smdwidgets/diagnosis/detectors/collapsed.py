@@ -15,6 +15,9 @@ LEAST_POINTS = 14
 #: Share of the run that must lie below half of the drop, and its part that is judged.
 LEAST_SHARE = 0.12
 TAIL = 0.15
+#: While the run goes on, rewards often come back from a shorter dip, or had peaked by luck: the same share, and the least
+#: share of the blocks before the drop that must have been good.
+LEAST_SHARE_SO_FAR, LEAST_GOOD_SO_FAR = 0.4, 1 / 3
 #: Blocks that must have been near the best: a single good episode is luck.
 NEAR_BEST = 3
 
@@ -26,10 +29,10 @@ def collapsed(data: RunData) -> Iterator[Candidate]:
         # Oriented: lower is better. Most runs end here.
         if trend is None or len(series) < LEAST_POINTS or trend.end - trend.best <= 4 * trend.noise:
             continue
-        yield from _judge(series, trend)
+        yield from _judge(series, trend, data.has_ended)
 
 
-def _judge(series: Series, trend: Trend) -> Iterator[Candidate]:
+def _judge(series: Series, trend: Trend, has_ended: bool) -> Iterator[Candidate]:
     blocks, best = trend.blocks, trend.best
     tail = blocks[-max(2, round(TAIL * len(blocks))) :]
     level = float(np.median(tail))
@@ -39,14 +42,19 @@ def _judge(series: Series, trend: Trend) -> Iterator[Candidate]:
     if drop <= max(0.6 * gain, 4 * trend.noise, 0.5 * abs(best)) or tail.min() <= best + drop / 2:
         return
     good = np.flatnonzero(blocks <= best + drop / 2)
-    if len(good) < NEAR_BEST or len(blocks) - 1 - good[-1] < LEAST_SHARE * len(blocks):
+    if len(good) < NEAR_BEST:
         return
-    onset, last = step_of_block(series, int(good[-1]) + 1), int(series.steps[-1])
+    before = int(good[-1]) + 1
+    share = 1 - before / len(blocks)
+    if share < LEAST_SHARE:
+        return
+    is_lasting = has_ended or (share >= LEAST_SHARE_SO_FAR and len(good) >= LEAST_GOOD_SO_FAR * before)
+    onset, last = step_of_block(series, before), int(series.steps[-1])
     facts = {"series": series.quoted, "best": 0.0 - best, "end": 0.0 - level}
     yield Candidate(
         "collapsed",
         "problem",
-        "medium",
+        "medium" if is_lasting else "low",
         onset,
         last,
         (series.name,),

@@ -54,8 +54,7 @@ def _candidate(series: Series, lost: np.ndarray, severity: str) -> Candidate:
         else f"at step {first:,}"
         if len(lost) == 1
         else f"at {len(lost):,} steps",
-        "count": len(lost),
-        "total": len(series) + len(series.lost_steps),
+        "share": f"{len(lost):,} of {len(series) + len(series.lost_steps):,} values",
     }
     text = f"{series.label}: {what} {facts['when']}"
     return Candidate(

@@ -47,8 +47,10 @@ def not_learning(data: RunData) -> Iterator[Candidate]:
 
 
 def _is_constant(series: Series, trend: Trend) -> bool:
-    # Blocks first: they are few.
-    return bool((trend.blocks == trend.blocks[0]).all() and (series.values == series.values[0]).all())
+    # Few values first: this is asked of every series at every update.
+    return trend.start == trend.end == trend.median and bool(
+        (trend.blocks == trend.blocks[0]).all() and (series.values == series.values[0]).all()
+    )
 
 
 def _improves(trend: Trend) -> bool:

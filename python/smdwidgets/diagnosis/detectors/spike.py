@@ -61,11 +61,11 @@ def _spikes(series: Series, rises: Rises, start: float) -> list[_Spike]:
     if not kept.any():
         return []
     at = rises.at[kept]
-    begins = np.flatnonzero(np.diff(at, prepend=at[0] - JOINED - 1) > JOINED)
+    begins = [0, *(1 + np.flatnonzero(at[1:] - at[:-1] > JOINED)).tolist()]
     mild = rises.at[~kept & (rises.height > MILD * least)]
     if len(mild) >= len(begins) and np.count_nonzero(_distance(mild, at) > JOINED) >= len(begins):
         return []  # noise with heavy tails
-    firsts, lasts = at[begins].tolist(), at[np.append(begins[1:], len(at)) - 1].tolist()
+    firsts, lasts = at[begins].tolist(), [*at[np.array(begins[1:], np.intp) - 1].tolist(), int(at[-1])]
     levels, spreads, uppers = (column[kept][begins].tolist() for column in (rises.level, rises.spread, rises.upper))
     return [
         _Spike(
