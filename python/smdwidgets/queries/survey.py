@@ -1,0 +1,105 @@
+"""Queries on the survey of a run, which read no values for most statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets.modes import ModeKeys
+from smdwidgets.queries.grammar import Query
+from smdwidgets.queries.table import TensorTable, evaluate
+from smdwidgets.queries.tensors import RunStatistics, check_worker, in_model_order
+from smdwidgets.survey import Survey
+from smdwidgets.survey.table import WORST
+from smdwidgets.trials.run import Progress
+
+#: Columns of a survey by statistic. Sizes are logarithms.
+_COLUMNS: Final = {
+    **{name: name for name in ("size", "l2", "update", "zeros", "surprise", "mean")},
+    "nonfinite": "not_finite",
+}
+_LOGARITHMS: Final = frozenset({"size", "l2", "update"})
+#: Significant digits of a logarithm of 24 bits.
+_DIGITS = 6
+
+
+def query_survey(
+    survey: Survey,
+    names: Sequence[str],
+    members: Mapping[str, Collection[int]],
+    text: str,
+    mode: ModeKeys,
+    worker: str | None,
+    progress: Progress | None = None,
+) -> list[int]:
+    """Return the indices of the tensors that a query finds. Raises QueryError.
+
+    Args:
+        survey: the survey of the run.
+        names: names of the tensors.
+        members: indices of the tensors of each collection.
+        text: the query.
+        mode: only steps of this mode.
+        worker: name of a worker; None: the first one, ``"*"``: all.
+        progress: called while values are read, which the survey does not have.
+    """
+    check_worker(survey.trial, worker)
+    order, collections = in_model_order(names, members)
+    ordered = [names[index] for index in order]
+    table = TensorTable(ordered, _SurveyStatistics(survey, ordered, mode, worker, progress), collections)
+    return [order[row] for row in evaluate(table, text).rows]
+
+
+class _SurveyStatistics:
+    def __init__(
+        self, survey: Survey, names: Sequence[str], mode: ModeKeys, worker: str | None, progress: Progress | None
+    ) -> None:
+        self._survey, self._names, self._mode, self._worker = survey, names, mode, worker
+        self._other = RunStatistics(survey.trial, names, mode, worker, progress)
+        self._records = survey.table.records()
+        self._columns: dict[str, NDArray[np.float64]] = {}
+
+    def values(self, statistic: str, rows: Sequence[int], query: Query) -> list[list[float]]:
+        """Return the values of tensors at the steps of the query that were read."""
+        if statistic not in _COLUMNS:
+            return self._other.values(statistic, rows, query)
+        column = self._column(statistic)
+        return [column[self._places(self._names[row], query)].tolist() for row in rows]
+
+    def _column(self, statistic: str) -> NDArray[np.float64]:
+        if statistic not in self._columns:
+            column = self._records[_COLUMNS[statistic]].astype(np.float64)
+            self._columns[statistic] = _powers(column) if statistic in _LOGARITHMS else column
+        return self._columns[statistic]
+
+    def _places(self, name: str, query: Query) -> NDArray[np.int64]:
+        records = self._records
+        parts = []
+        for row in self._survey.table.rows_of(name, WORST if self._worker == WORST else self._worker or ""):
+            begin, end = (int(np.searchsorted(records["row"], row, side)) for side in ("left", "right"))
+            parts.append(np.arange(begin, end))
+        places = np.concatenate(parts) if parts else np.empty(0, np.int64)
+        low, high = query.steps or (0, None)
+        steps = records["step"][places]
+        inside = (steps >= low) & (steps <= (np.inf if high is None else high))
+        if self._mode != ModeKeys.GLOBAL:
+            inside &= records["mode"][places] == self._mode.value
+        places = places[inside]
+        return places[np.argsort(records["step"][places], kind="stable")]
+
+
+def _powers(logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return powers of ten, rounded to the digits that are known.
+
+    >>> _powers(np.array([np.log10(np.float32(8)), -np.inf, np.nan])).tolist()
+    [8.0, 0.0, nan]
+    """
+    scale = 10.0 ** (_DIGITS - 1 - np.nan_to_num(np.floor(logarithms), posinf=0, neginf=0))
+    with np.errstate(over="ignore"):
+        powers = 10.0**logarithms
+    with np.errstate(invalid="ignore"):
+        rounded = np.round(powers * scale) / scale
+    return np.where(np.isfinite(rounded), rounded, powers)

@@ -1,0 +1,290 @@
+"""Evaluate queries on tables: rows with names, and keys with one cell per row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+from smdwidgets.queries.grammar import Filter, Order, Query, Vocabulary, parse
+from smdwidgets.queries.words import folded, natural_key
+
+#: A cell: a number, a text, or None if the value is missing.
+Cell = float | str | None
+
+#: Statistics of a step, in the order of the documentation.
+STATISTICS: Final = ("size", "l2", "update", "zeros", "nonfinite", "surprise", "mean", "std", "min", "max")
+VIEWS: Final = ("map", "curves", "histograms", "table")
+_OF_STATISTIC: Final = ("first", "last", "worst")
+#: Statistics whose largest value is the worst.
+_LARGEST_IS_WORST: Final = frozenset({"zeros", "nonfinite", "surprise"})
+#: Statistics that are compared by their ratio.
+_RATIOS: Final = frozenset({"size", "l2", "update"})
+
+
+class Table(Vocabulary, Protocol):
+    """Rows in model order, which a query selects, filters and sorts."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the rows."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Keys that every result shows."""
+
+    def members(self, collection: str) -> Collection[int]:
+        """Return the rows of a collection."""
+
+    def cells(self, key: str, rows: Sequence[int], query: Query) -> list[Cell]:
+        """Return the cells of a key for some rows."""
+
+    def is_descending(self, key: str) -> bool:
+        """Return whether the largest numbers of a key come first."""
+
+
+class Selection(NamedTuple):
+    """The result of a query: rows in order, and their cells by key."""
+
+    query: Query
+    rows: list[int]
+    cells: dict[str, list[Cell]]
+
+
+def evaluate(table: Table, text: str) -> Selection:
+    """Evaluate a query. Raises QueryError.
+
+    >>> runs = KeyTable(["a", "b", "c"], {"lr": [0.1, 0.001, 0.01]})
+    >>> found = evaluate(runs, "lr < 0.05 | sort by lr")
+    >>> [runs.names[row] for row in found.rows]
+    ['c', 'b']
+    """
+    query = parse(text, table)
+    rows = _selected(table, query)
+    for stage in query.stages:
+        cells = table.cells(stage.key, rows, query)
+        if isinstance(stage, Filter):
+            rows = [row for row, cell in zip(rows, cells, strict=True) if _compares(cell, stage)]
+        else:
+            rows = _ordered(table, rows, cells, stage)[: stage.limit]
+    keys = dict.fromkeys([*table.columns, *(stage.key for stage in query.stages)])
+    return Selection(query, rows, {key: table.cells(key, rows, query) for key in keys})
+
+
+def _selected(table: Table, query: Query) -> list[int]:
+    if query.collection is not None:
+        return sorted(table.members(query.collection))
+    pattern = query.pattern
+    return [row for row, name in enumerate(table.names) if pattern is None or pattern.matches(name)]
+
+
+def _compares(cell: Cell, stage: Filter) -> bool:
+    """Return whether a comparison is true. With a missing value it is false."""
+    _, operator, value = stage
+    number = value.number
+    if number is not None and math.isnan(number):
+        return (cell is None) == (operator == "=")
+    if cell is None:
+        return False
+    if isinstance(cell, str):
+        equal = folded(cell) == folded(value.text)
+        return equal if operator == "=" else not equal if operator == "!=" else False
+    if number is None:
+        return operator == "!="
+    match operator:
+        case "<":
+            return cell < number
+        case "<=":
+            return cell <= number
+        case ">":
+            return cell > number
+        case ">=":
+            return cell >= number
+        case "=":
+            return cell == number
+        case _:
+            return cell != number
+
+
+def _ordered(table: Table, rows: list[int], cells: list[Cell], stage: Order) -> list[int]:
+    """Sort rows: numbers, texts, missing values; ties in model order."""
+    numbers, texts, missing = [], [], []
+    for row, cell in sorted(zip(rows, cells, strict=True), key=lambda pair: pair[0]):
+        if cell is None:
+            missing.append(row)
+        elif isinstance(cell, str):
+            texts.append((cell, row))
+        else:
+            numbers.append((cell, row))
+    descending = table.is_descending(stage.key) if stage.descending is None else stage.descending
+    numbers.sort(key=lambda pair: pair[0], reverse=descending)
+    texts.sort(key=lambda pair: natural_key(pair[0]), reverse=stage.descending is True)
+    return [row for _, row in numbers] + [row for _, row in texts] + missing
+
+
+# ------------------------------------------------------------------------------------------------------------------ keys
+
+
+@dataclass
+class KeyTable:
+    """A table with one cell per row and key, such as a table of runs.
+
+    Attributes:
+        names: names of the rows.
+        cells_of: cells by key. None and NaN are missing values; ``True`` is the text "true".
+        ascending: keys whose smallest numbers come first, such as losses.
+    """
+
+    names: Sequence[str]
+    cells_of: Mapping[str, Sequence[Any]]
+    ascending: Collection[str] = ()
+    statistics: Sequence[str] = ()
+    views: Sequence[str] = ()
+    has_steps: bool = False
+    collections: Iterable[str] = ()
+    columns: Sequence[str] = ("name",)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """``name``, and the given keys."""
+        return list(dict.fromkeys(["name", *self.cells_of]))
+
+    def members(self, collection: str) -> Collection[int]:
+        """Return no rows: there are no collections."""
+        return ()
+
+    def cells(self, key: str, rows: Sequence[int], query: Query) -> list[Cell]:
+        """Return the cells of a key."""
+        cells = self.cells_of.get(key, self.names)
+        return [cell_of(cells[row]) for row in rows]
+
+    def is_descending(self, key: str) -> bool:
+        """Return whether the largest numbers of a key come first."""
+        return key not in self.ascending
+
+
+def cell_of(value: Any) -> Cell:
+    """Return a value as a cell.
+
+    >>> cell_of(3), cell_of(float("nan")), cell_of(True)
+    (3.0, None, 'true')
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return str(value)
+    return None if math.isnan(number) else number
+
+
+# ------------------------------------------------------------------------------------------------------------ statistics
+
+
+class Statistics(Protocol):
+    """Statistics of tensors at steps."""
+
+    def values(self, statistic: str, rows: Sequence[int], query: Query) -> Iterable[Sequence[float]]:
+        """Return the values of tensors at the saved steps of the query.
+
+        NaN is no value.
+        """
+
+
+@dataclass
+class TensorTable:
+    """The tensors of a run, with keys that follow from statistics of their steps."""
+
+    names: Sequence[str]
+    source: Statistics
+    members_of: Mapping[str, Collection[int]] = field(default_factory=dict)
+    keys: Sequence[str] = ("change", *_OF_STATISTIC, "name", *STATISTICS)
+    statistics: Sequence[str] = STATISTICS
+    views: Sequence[str] = VIEWS
+    has_steps: bool = True
+    columns: Sequence[str] = ("name", *_OF_STATISTIC, "change")
+
+    @property
+    def collections(self) -> Iterable[str]:
+        """Names of the collections."""
+        return self.members_of
+
+    def members(self, collection: str) -> Collection[int]:
+        """Return the rows of a collection."""
+        return self.members_of[collection]
+
+    def is_descending(self, key: str) -> bool:
+        """Return True: the largest numbers come first."""
+        return True
+
+    def cells(self, key: str, rows: Sequence[int], query: Query) -> list[Cell]:
+        """Return the cells of a key."""
+        if key == "name":
+            return [self.names[row] for row in rows]
+        if key == "change":
+            return self._changes(rows, query)
+        if key in STATISTICS:
+            return [_extreme(key, values) for values in self._values(key, rows, query)]
+        statistic = query.statistic or "size"
+        found = self._values(statistic, rows, query)
+        if key == "worst":
+            return [worst(statistic, values) for values in found]
+        at = 0 if key == "first" else -1
+        return [cell_of(values[at]) if len(values) else None for values in found]
+
+    def _changes(self, rows: Sequence[int], query: Query) -> list[Cell]:
+        cells = [_change(values) for values in self._values("size", rows, query)]
+        unknown = [at for at, cell in enumerate(cells) if cell is None]
+        norms = self._values("l2", [rows[at] for at in unknown], query)
+        for at, values in zip(unknown, norms, strict=True):
+            cells[at] = _change(values)
+        return cells
+
+    def _values(self, statistic: str, rows: Sequence[int], query: Query) -> list[Sequence[float]]:
+        found = [*self.source.values(statistic, rows, query)]
+        return [[abs(value) for value in values] for values in found] if statistic == "surprise" else found
+
+
+def _extreme(statistic: str, values: Iterable[float]) -> Cell:
+    """Return the smallest value of ``min``, and the largest of other statistics."""
+    return (min if statistic == "min" else max)((value for value in values if value == value), default=None)
+
+
+def _change(values: Iterable[float]) -> Cell:
+    """Return maximum divided by minimum; 1 of equal values.
+
+    >>> _change([2.0, 1.0, 4.0]), _change([0.0, 1.0]), _change([math.nan])
+    (4.0, inf, None)
+    """
+    known = [value for value in values if value == value]
+    if not known:
+        return None
+    low, high = min(known), max(known)
+    return 1.0 if low == high else high / low if low else math.inf
+
+
+def worst(statistic: str, values: Iterable[float]) -> Cell:
+    """Return the value that is farthest from the median, as the Run Map shows it.
+
+    >>> worst("l2", [1.0, 1.0, 1.0, 2.0, 0.1]), worst("zeros", [0.0, 0.5, 0.5])
+    (0.1, 0.5)
+    """
+    ordered = sorted(value for value in values if value == value)
+    if not ordered:
+        return None
+    low, middle, high = ordered[0], ordered[(len(ordered) - 1) // 2], ordered[-1]
+    if statistic in _LARGEST_IS_WORST:
+        return high
+    if statistic in _RATIOS:
+        return high if _ratio(high, middle) >= _ratio(middle, low) else low
+    return high if high - middle >= middle - low else low
+
+
+def _ratio(larger: float, smaller: float) -> float:
+    """Return how many times a size is larger; that of equal ones is 1."""
+    if larger == smaller:
+        return 1.0
+    return larger / smaller if smaller else math.inf

@@ -1,0 +1,145 @@
+"""The tensors of a run as a table for queries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets._text import natural
+from smdwidgets.exceptions import InvalidWorker
+from smdwidgets.modes import ModeKeys
+from smdwidgets.pictures.overview import collection_members
+from smdwidgets.queries.grammar import Query
+from smdwidgets.queries.model_order import model_order
+from smdwidgets.queries.table import TensorTable
+from smdwidgets.survey.measures import measures
+from smdwidgets.survey.table import SurveyTable
+from smdwidgets.trials import Trial
+from smdwidgets.trials.bulk import EVERY_WORKER
+from smdwidgets.trials.columns import Columns, Failure
+from smdwidgets.trials.run import Progress
+
+_COLUMNS: Final = (
+    *("count", "nan", "neg_inf", "pos_inf", "zeros", "min", "max", "mean", "std", "l2", "update", "flags"),
+)
+
+Floats = NDArray[np.float64]
+
+
+def tensors_of(
+    trial: Trial,
+    mode: ModeKeys = ModeKeys.GLOBAL,
+    worker: str | None = None,
+    progress: Progress | None = None,
+) -> tuple[TensorTable, RunStatistics]:
+    """Return the tensors of a run in model order, and their statistics."""
+    check_worker(trial, worker)
+    known = trial.tensor_names(mode=mode)
+    file = trial._run.statistics_file()
+    recorded = [] if file is None or mode != ModeKeys.GLOBAL else file.names()
+    names = sorted({*known, *recorded}, key=natural)
+    order, collections = in_model_order(names, collection_members(trial, names))
+    ordered = [names[index] for index in order]
+    statistics = RunStatistics(trial, ordered, mode, worker, progress)
+    return TensorTable(ordered, statistics, collections), statistics
+
+
+def check_worker(trial: Trial, worker: str | None) -> None:
+    """Raise InvalidWorker for an unknown worker; None and ``"*"`` are all of them."""
+    if worker not in (None, EVERY_WORKER) and worker not in trial.workers():
+        raise InvalidWorker(str(worker), trial.workers())
+
+
+def in_model_order(
+    names: Sequence[str], members: Mapping[str, Collection[int]]
+) -> tuple[list[int], dict[str, set[int]]]:
+    """Return the indices of the names in model order, and the collections.
+
+    Their members are places in this order.
+    """
+    order = model_order(names, members)
+    place = {index: row for row, index in enumerate(order)}
+    return order, {name: {place[index] for index in indices} for name, indices in members.items()}
+
+
+class RunStatistics:
+    """Statistics of a run, read for the rows that a query asks for."""
+
+    def __init__(
+        self, trial: Trial, names: Sequence[str], mode: ModeKeys, worker: str | None, progress: Progress | None
+    ) -> None:
+        self._trial, self._names = trial, names
+        self._mode, self._worker, self._progress = mode, worker, progress
+        #: Part and places of rows, by whether all steps were read and not only those of the query.
+        self._known: dict[bool, dict[int, tuple[_Part, NDArray[np.int64]]]] = {True: {}, False: {}}
+        self._errors: dict[tuple[str, int, str | None], Failure] = {}
+
+    @property
+    def errors(self) -> list[Failure]:
+        """Records that could not be read."""
+        return list(self._errors.values())
+
+    def values(self, statistic: str, rows: Sequence[int], query: Query) -> list[list[float]]:
+        """Return the values of tensors at the saved steps of the query's range."""
+        low, high = query.steps or (0, None)
+        # The surprise at a step depends on the steps before the range.
+        whole = query.steps is None or statistic == "surprise" or self._mode != ModeKeys.GLOBAL
+        known = self._known[whole]
+        if missing := [row for row in rows if row not in known]:
+            steps = None
+            if not whole:
+                steps = [step for step in self._trial.steps() if low <= step and (high is None or step <= high)]
+            known |= self._read(missing, steps)
+        found = []
+        for row in rows:
+            part, places = known[row]
+            at = part.column("step")[places]
+            inside = (at >= low) & (at <= (np.inf if high is None else high))
+            found.append(part.column(statistic)[places[inside]].tolist())
+        return found
+
+    def _read(self, rows: Sequence[int], steps: list[int] | None) -> dict[int, tuple[_Part, NDArray[np.int64]]]:
+        names = [self._names[row] for row in rows]
+        table = self._trial.statistics(names, steps, _COLUMNS, self._mode, self._worker, progress=self._progress)
+        self._errors |= {(error.name, error.step, error.worker): error for error in table.errors}
+        part = _Part(table, several=self._worker == EVERY_WORKER)
+        places: dict[str, list[int]] = {name: [] for name in names}
+        for at, name in enumerate(table["name"].tolist()):
+            places[name].append(at)
+        return {row: (part, np.array(places[name], np.int64)) for row, name in zip(rows, names, strict=True)}
+
+
+class _Part:
+    """Statistics of some tensors that were read at once."""
+
+    def __init__(self, table: Columns, several: bool) -> None:
+        self._table, self._several = table, several
+        self._columns = measures(table)
+        self._columns["nonfinite"] = self._columns.pop("not_finite")
+        for name in ("step", "mean", "std", "min", "max"):
+            self._columns[name] = np.asarray(table[name], np.float64)
+
+    def column(self, statistic: str) -> Floats:
+        """Return the values of a statistic."""
+        if statistic not in self._columns:  # takes as long as all others
+            self._columns[statistic] = _surprises(self._table, self._several)
+        return self._columns[statistic]
+
+
+def _surprises(table: Columns, several: bool) -> Floats:
+    """Return the surprise of each row of a table, which is sorted by name and step."""
+    workers = table["worker"].tolist() if several else [""] * table.num_rows
+    series: dict[tuple[str, str], int] = {}
+    of_row = [series.setdefault(pair, len(series)) for pair in zip(table["name"].tolist(), workers, strict=True)]
+    # The survey numbers series in the order in which they occur, and sorts by number and step.
+    order = np.lexsort((table["step"], np.array(of_row, np.int64)))
+    columns = {name: column[order] for name, column in table.items()}
+    columns["mode"] = np.array([ModeKeys[mode].value for mode in columns["mode"].tolist()], np.uint8)
+    survey = SurveyTable()
+    survey.add(columns, assembled=not several)
+    found = np.empty(table.num_rows)
+    found[order] = survey.records()["surprise"]
+    return found
