@@ -1,0 +1,105 @@
+"""The table of runs: steps, durations, curves, hyperparameters.
+
+:func:`runs` reads all runs once and keeps what the table shows in the user's cache directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from smdwidgets._text import shown
+from smdwidgets.exceptions import RunNotFound, SMDebugValueError
+from smdwidgets.rules.progress import Progress
+from smdwidgets.run_table.discovery import FoundRun, find_runs
+from smdwidgets.run_table.groups import RunGroup, RunGroups, Spread
+from smdwidgets.run_table.index import RunIndex
+from smdwidgets.run_table.summary import Summary, summarize
+from smdwidgets.run_table.table import Run, RunTable
+from smdwidgets.trials.local import local_path
+
+__all__ = ["Run", "RunGroup", "RunGroups", "RunTable", "Spread", "runs"]
+
+#: Summaries that are stored at once, so that an interrupted call is continued by the next.
+_STORED_AT_ONCE = 200
+
+
+def runs(
+    root: str | os.PathLike[str],
+    tags: str | Iterable[str] | None = None,
+    *,
+    findings: bool = False,
+    cache: bool | str | os.PathLike[str] = True,
+    progress: Callable[[int, int], object] | None = None,
+) -> RunTable:
+    """Return the table of all runs below a directory.
+
+    TensorBoard logs and runs that hooks saved are found with one walk, and read in parallel. What the table shows is kept in
+    the user's cache directory. A later call reads only runs whose files have changed.
+
+    Args:
+        root: the directory.
+        tags: curves that are columns: tags, or ``min(tag)`` and similar. None: up to four losses and metrics.
+        findings: diagnose each run; the column ``findings`` has the number of findings.
+        cache: whether to use the cache, or the file of the cache.
+        progress: called with the number of runs that were read and their total. None: a progress bar if it takes long.
+
+    >>> table = smdwidgets.runs("logs")                            # doctest: +SKIP
+    >>> table.sort("min(val_loss)")[:10]                           # doctest: +SKIP
+    >>> table.group("hparams.lr").to_pandas()                      # doctest: +SKIP
+    """
+    text = os.fspath(root)
+    if "://" in text and not text.lower().startswith("file://"):
+        raise SMDebugValueError(
+            f"runs() reads local directories, got {shown(text)}; open the runs of a bucket with "
+            "smdwidgets.create_trials(...) and pass a list of them to smdwidgets.explore"
+        )
+    path = local_path(root)
+    if not Path(path).is_dir():
+        raise RunNotFound(path)
+    found = find_runs(path)
+    index = None if cache is False else RunIndex(None if cache is True else cache)
+    known = {} if index is None else index.read(path)
+    summaries: dict[str, Summary] = {}
+    for run in found:
+        signature, summary = known.get(run.path, ("", None))
+        if summary is not None and signature == run.signature and (not findings or "findings" in summary):
+            summaries[run.path] = summary
+    missing = [run for run in found if run.path not in summaries]
+    if missing:
+        summaries |= _read(missing, findings, index, path, progress)
+    table = RunTable(path, [Run(run, summaries[run.path]) for run in found])
+    chosen = [tags] if isinstance(tags, str) else tags
+    return table if chosen is None else table.columns_of(*chosen)
+
+
+def _read(
+    missing: list[FoundRun],
+    findings: bool,
+    index: RunIndex | None,
+    root: str,
+    progress: Callable[[int, int], object] | None,
+) -> dict[str, Summary]:
+    """Read runs in parallel and store their summaries."""
+    read: dict[str, Summary] = {}
+    unstored: dict[str, tuple[str, Summary]] = {}
+    with Progress("runs") as bar, ThreadPoolExecutor() as pool:
+        try:
+            for run, summary in zip(
+                missing, pool.map(partial(summarize, with_findings=findings), missing), strict=True
+            ):
+                read[run.path] = summary
+                if "error" not in summary:
+                    unstored[run.path] = run.signature, summary
+                (progress or bar.update)(len(read), len(missing))
+                if len(unstored) >= _STORED_AT_ONCE and index is not None:
+                    index.write(root, unstored)
+                    unstored = {}
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            if index is not None:
+                index.write(root, unstored)
+    return read

@@ -1,0 +1,110 @@
+"""Find the runs below a directory, with one walk over it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from smdwidgets.sources import Tree
+from smdwidgets.trials import Trial
+from smdwidgets.trials.discovery import RunFiles, runs_in
+from smdwidgets.trials.tensorboard_layout import is_event_file
+from smdwidgets.trials.utils import open_run
+
+#: Name of the state file that says that a run in smdebug's format has ended.
+_END = "training_job_end.ts"
+#: Name of a file of hyperparameters in a run.
+HPARAMS = "hparams.json"
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run below a directory: what identifies its content, and how to open it."""
+
+    name: str
+    path: str
+    kind: str
+    #: Changes when a file of the run changes.
+    signature: str
+    #: When a file of the run was last written, in seconds since 1970.
+    written: float
+    open: Callable[[], Trial] = field(repr=False, compare=False)
+    #: Whether `open` returns a trial that others use, so that it must stay open.
+    shared: bool = False
+
+
+def find_runs(root: str) -> list[FoundRun]:
+    """Return the runs below a directory, in natural order of their names.
+
+    The name of a run is its directory relative to ``root``; ``root`` itself is named after its last part.
+    """
+    tree = Tree(root)
+    events: dict[str, list[str]] = {}
+    for key in filter(is_event_file, tree.keys):
+        events.setdefault(key.rpartition("/")[0], []).append(key)
+    last = Path(root).absolute().name
+    found = []
+    for run, files in runs_in(tree).items():
+        path = str(Path(tree.root, run))
+        if files.of_hook:
+            seen: list[tuple[str, int, object]] = sorted(_written(path))
+        else:
+            keys = [key for keys in files.sources.values() for key in keys]
+            keys += [key for one in files.layout for key in events.get(one.path, ())]
+            versions = {key: tree.version(key) for key in keys}
+            seen = [(key, version[1], version) for key, version in sorted(versions.items()) if version]
+        layout = [(one.path, one.worker, one.mode.value, one.suffix) for one in files.layout]
+        opened = partial(_open, tree.root, run, files, run or last)
+        written = max((time for _, time, _ in seen), default=0) / 1e9
+        found.append(
+            FoundRun(
+                run or last,
+                path,
+                files.kind,
+                _digest([files.kind, layout, seen, _hparams_written(path)]),
+                written,
+                opened,
+            )
+        )
+    return found
+
+
+def _open(root: str, run: str, files: RunFiles, name: str) -> Trial:
+    # A run that has not ended may lack files, and a run with a damaged file is better than none.
+    own = {"skip_bad_index": True, "wait": 0.0} if files.of_hook else {"lazy": True}
+    return open_run(root, run, files, name, None, own)
+
+
+def _written(path: str) -> Iterator[tuple[str, int, int]]:
+    """Yield what changes when a run of smdebug's format grows: (name, time, size).
+
+    Index files are in directories of 1000 steps, whose times change when a file is added.
+    """
+    for name in ("collections", "index", "statistics", HPARAMS, _END):
+        place = Path(path, name)
+        try:
+            about = place.stat()
+            yield name, about.st_mtime_ns, 0
+            if name in ("index", "collections", "statistics"):
+                with os.scandir(place) as entries:
+                    for entry in entries:
+                        about = entry.stat()
+                        yield f"{name}/{entry.name}", about.st_mtime_ns, 0 if entry.is_dir() else about.st_size
+        except OSError:
+            continue
+
+
+def _hparams_written(path: str) -> int:
+    """Return when the file of hyperparameters was written; 0 if there is none."""
+    try:
+        return Path(path, HPARAMS).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _digest(parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
