@@ -23,7 +23,7 @@ from smdwidgets.hooks.names import (
 _FRAMEWORK = FRAMEWORKS["pytorch"]
 
 if TYPE_CHECKING:
-    from smdwidgets.hooks.pytorch import Collection, Hook
+    from smdwidgets.hooks.pytorch import Collection, Hook, record
 else:
     __getattr__, __dir__ = _FRAMEWORK.lazy(__name__)
 
@@ -54,5 +54,6 @@ __all__ = [
     "del_hook",
     "get_hook",
     "modes",
+    "record",
     "set_hook",
 ]

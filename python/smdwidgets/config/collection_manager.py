@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from smdwidgets._atomic import replace_file
 from smdwidgets._text import shown
 from smdwidgets.config._parse import integer, mapping, only
 from smdwidgets.config.collection import Collection
@@ -145,15 +145,7 @@ class CollectionManager:
 
     def export(self, out_dir: str | os.PathLike[str], filename: str) -> None:
         """Write the file atomically into a local run."""
-        folder = Path(out_dir, COLLECTIONS_PREFIX)
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f"{filename}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
-        try:
-            temporary.write_text(self.to_json(), encoding="utf-8")
-            os.replace(temporary, folder / filename)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        replace_file(Path(out_dir, COLLECTIONS_PREFIX, filename), self.to_json())
 
     @classmethod
     def load(cls, filename: str | os.PathLike[str], collection_class: type[Collection] = Collection) -> Self:

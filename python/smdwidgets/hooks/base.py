@@ -34,7 +34,8 @@ from smdwidgets.hooks.run_dir import DirectoryInUse, RunDirectory
 from smdwidgets.hooks.source_rules import SourceRule
 from smdwidgets.hooks.step_statistics import StatisticsRecorder
 from smdwidgets.hooks.thinning import Thinning
-from smdwidgets.run_end import RunEnd
+from smdwidgets.modes import ModeKeys
+from smdwidgets.run_end import COMPLETED, RunEnd
 
 __all__ = ["Hook", "current_hook", "guarded", "set_current_hook"]
 
@@ -129,6 +130,8 @@ class Hook(IncidentHook):
             plan,
         )
         self._born_in = _in_flight()
+        #: Called once, after everything was written, however the run ends.
+        self.when_closed: Callable[[Hook, RunEnd], None] | None = None
         self._open_options = (overwrite, resume, fsync)
         if not self.dry_run and self._writes_here():
             self._close_predecessor()
@@ -255,6 +258,39 @@ class Hook(IncidentHook):
                 logger.exception("%s: part of closing the hook failed; the other parts were completed", self.out_dir)
         self._finished = True
         process.closed(self)
+        if self.when_closed is not None:
+            try:
+                self.when_closed(self, end)
+            except Exception:
+                logger.exception("%s: what follows the end of the run failed", self.out_dir)
+
+    @guarded
+    def _continue_at(self, mode: ModeKeys, mode_step: int) -> None:
+        """Continue with a step of a mode.
+
+        The training was resumed from a checkpoint. The run's step of this number and all later ones are deleted. Nothing happens if this hook has recorded a step.
+        """
+        if mode_step <= 0 or not self._alive() or self._is_open or self._ended_steps:
+            return
+        if self._write_queue.writes and self._mode_steps.get(mode, -1) >= mode_step:
+            resumed = self.run_dir.rewind(mode, mode_step)
+            self._step = self._last_step = resumed.step
+            self._mode_steps = dict(resumed.mode_steps)
+        self._mode_steps[mode] = mode_step - 1
+
+    @guarded
+    def _rest(self) -> None:
+        """Make the run complete on disk, because a training has ended.
+
+        The hook stays open; another step withdraws the end marker.
+        """
+        if self._alive() and self._write_queue.writes:
+            self._report_missing(COMPLETED)
+            self._export()
+            self._write_queue.publish()
+            self._write_queue.wait()
+            self.run_dir.mark_end(COMPLETED)
+            self._end_marked = True
 
     @guarded
     def _interrupted(self, end: RunEnd) -> None:

@@ -115,7 +115,8 @@ class ConfiguredHook(GuardedHook):
         file.configure(hook.get_collection)
         return hook
 
-    def _worker(self) -> tuple[str, int]:
+    @classmethod
+    def _worker(cls) -> tuple[str, int]:
         """Return the name of this worker and the number of workers."""
         for rank, size in (
             ("RANK", "WORLD_SIZE"),

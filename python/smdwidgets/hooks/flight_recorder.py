@@ -13,7 +13,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from smdwidgets import _core
 from smdwidgets._text import byte_size, listed
@@ -21,11 +21,12 @@ from smdwidgets.hooks.arrays import SLAB, Slab, Staging, TensorCopy
 from smdwidgets.hooks.captured import Captured, StepKey, StepStatistics
 from smdwidgets.hooks.incident_log import IncidentLog, OpenIncident
 from smdwidgets.hooks.step_columns import NOT_FINITE, StepColumns
+from smdwidgets.hooks.step_files import StepFiles
 from smdwidgets.hooks.tensor_kinds import Kind, Kinds
 from smdwidgets.hooks.triggers import Cause, Triggers
 from smdwidgets.incident import MOST_STEPS
 
-__all__ = ["FlightRecorder", "StepFiles"]
+__all__ = ["FlightRecorder"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
@@ -33,31 +34,6 @@ logger = logging.getLogger("smdwidgets.hooks")
 _LEFT_OUT_FIRST: Final = (Kind.OUTPUT, Kind.OTHER, Kind.INPUT, Kind.ABOUT, Kind.WEIGHT, Kind.GRADIENT)
 #: Steps between two copies of the weights that are kept when weights are left out.
 WEIGHTS_EVERY: Final = 8
-
-
-class StepFiles(Protocol):
-    """What the recorder needs of the writer of steps."""
-
-    def unwritten(self, key: StepKey, captured: Sequence[Captured]) -> list[Captured]:
-        """Return those tensors whose values are not in the files of an open step."""
-
-    def hold(self, key: StepKey) -> None:
-        """Leave a step open when it ends, so that tensors can be added.
-
-        What was written becomes visible.
-        """
-
-    def add(self, key: StepKey, captured: Sequence[Captured]) -> bool:
-        """Write the values that are not in the files of an open step.
-
-        Return whether that worked.
-        """
-
-    def complete(self, key: StepKey) -> bool:
-        """Complete a step that was left open; return whether that worked."""
-
-    def show(self, key: StepKey) -> None:
-        """Make what was written of a step visible."""
 
 
 class HeldMemory:

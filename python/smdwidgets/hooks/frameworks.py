@@ -101,7 +101,12 @@ _TENSORFLOW_1: Final = (
 )
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
-    "pytorch": Framework("PyTorch", "smdwidgets.hooks.pytorch", ("torch",)),
+    "pytorch": Framework(
+        "PyTorch",
+        "smdwidgets.hooks.pytorch",
+        ("torch",),
+        {"Collection": "Collection", "Hook": "Hook", "record": "record"},
+    ),
     "keras": Framework(
         "Keras",
         "smdwidgets.hooks.keras",
@@ -120,6 +125,14 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     "xgboost": Framework("XGBoost", "smdwidgets.hooks.xgboost", ("xgboost",), {"Hook": "Hook"}),
     "mxnet": Framework("MXNet", "smdwidgets.hooks.mxnet", ("mxnet",), {"Hook": "Hook"}),
     "numpy": Framework("NumPy", "smdwidgets.hooks.numpy", (), {"Hook": "Hook"}),
+    "jax": Framework("JAX", "smdwidgets.hooks.jax", ("jax",), {"Hook": "Hook"}),
+    "lightgbm": Framework(
+        "LightGBM", "smdwidgets.hooks.lightgbm", ("lightgbm",), {"Hook": "Hook", "callback": "callback"}
+    ),
+    "lightning": Framework("Lightning", "smdwidgets.hooks.lightning", ("lightning", "torch"), {"Callback": "Callback"}),
+    "transformers": Framework(
+        "Transformers", "smdwidgets.hooks.transformers", ("transformers", "torch"), {"Callback": "Callback"}
+    ),
 }
 
 

@@ -54,7 +54,7 @@ class IncidentHook(StepHook):
             self.out_dir,
             None if bucket is None else bucket.send,
         )
-        capture, files = self._plan.capture, queue.recorder
+        capture, files = self._plan.capture, queue.files
         self._flight_recorder = FlightRecorder(
             self._recorder_bytes,
             queue.staging,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from smdwidgets._atomic import replace_file
 from smdwidgets._core import worker_file_name
 from smdwidgets._text import shown
 from smdwidgets.incident import DENSE_STEPS, INCIDENTS_PREFIX, Incident, Trigger
@@ -124,11 +125,8 @@ class IncidentLog:
         )
 
     def _write(self, path: Path, incident: Incident) -> None:
-        temporary = path.with_name(path.name + ".tmp")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(incident.to_json())
-            temporary.replace(path)
+            replace_file(path, incident.to_json())
             if self._send is not None:
                 self._send(path.relative_to(self._root).as_posix())
         except OSError as error:

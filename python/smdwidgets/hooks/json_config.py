@@ -25,7 +25,7 @@ from smdwidgets.config._parse import mapping, texts, truth
 from smdwidgets.config.save_config import ALLOWED_PARAMS
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 
-__all__ = ["CONFIG_FILE_PATH_ENV", "DEFAULT_CONFIG_FILE", "HookFile", "config_path", "read"]
+__all__ = ["CONFIG_FILE_PATH_ENV", "DEFAULT_CONFIG_FILE", "HOOK_FILE_KEYS", "HookFile", "config_path", "read"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
@@ -36,7 +36,8 @@ DEFAULT_OUT_DIR = "/opt/ml/output/tensors"
 TENSORBOARD_CONFIG_FILE_PATH_ENV = "TENSORBOARD_CONFIG_FILE_PATH"
 DEFAULT_TENSORBOARD_CONFIG_FILE = "/opt/ml/input/config/tensorboardoutputconfig.json"
 
-_TOP = ("S3Path", "S3OutputPath", "LocalPath", "HookParameters", "CollectionConfigurations")
+#: Keys of a configuration file.
+HOOK_FILE_KEYS = ("S3Path", "S3OutputPath", "LocalPath", "HookParameters", "CollectionConfigurations")
 _STEPS = tuple(
     f"{prefix}{key}" for prefix in ("", *(f"{mode.name.lower()}." for mode in ModeKeys)) for key in ALLOWED_PARAMS
 )
@@ -109,7 +110,7 @@ def read(path: Path) -> Mapping[str, Any]:
         raise SMDebugValueError(f"invalid JSON in {shown(str(path), 200)}: {error}") from None
     if not isinstance(content, dict):
         raise SMDebugValueError(f"{shown(str(path), 200)} must contain a JSON object, got {type(content).__name__}")
-    _warn_unknown(content, _TOP, shown(str(path), 200))
+    _warn_unknown(content, HOOK_FILE_KEYS, shown(str(path), 200))
     return content
 
 

@@ -34,7 +34,9 @@ from smdwidgets.exceptions import SMDebugTypeError
 from smdwidgets.hooks.arrays import TensorCopy
 from smdwidgets.hooks.base import Hook as BaseHook
 from smdwidgets.hooks.base import guarded
+from smdwidgets.hooks.lazy_norm import norm_of
 from smdwidgets.modes import ModeKeys
+from smdwidgets.stop import StopRequest
 
 __all__ = ["Collection", "Hook", "is_symbolic"]
 
@@ -74,11 +76,13 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         CollectionKeys.LAYERS: (r"/(in|out)puts(_\d+)?$",),
         CollectionKeys.SM_METRICS: (),
         CollectionKeys.OPTIMIZER_VARIABLES: ("^optimizer/",),
+        CollectionKeys.UPDATES: ("^optimizer/[^/]+/(learning_rate|gradient_norm)$",),
     }
     always_saved: ClassVar[tuple[str, ...]] = (
         CollectionKeys.LOSSES,
         CollectionKeys.METRICS,
         CollectionKeys.SM_METRICS,
+        CollectionKeys.UPDATES,
     )
     kinds: ClassVar[Mapping[str, str]] = {
         CollectionKeys.WEIGHTS: "weights",
@@ -94,9 +98,13 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self._undo: list[Callable[[], None]] = []
         self._layer_names: dict[int, str] = {}
         self._counts: dict[str, int] = {}
+        #: Copies of the gradients of the batch in progress, of which the norm is computed. None: one was not copied.
+        self._gradients: list[TensorCopy | None] = []
+        self._in_training_batch = False
         self._before: ModeKeys = ModeKeys.GLOBAL
         self._taps = _taps()
         BaseHook.__init__(self, *args, **options)
+        self._stop_loop = self._stop_model
 
     # ------------------------------------------------------------------------------------------- smdebug compatibility
 
@@ -146,12 +154,14 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Called by Keras after each batch, with the means of the loss and metrics so far."""
+        self._taps.wait()
         self._end_batch(logs or {})
 
     on_test_batch_end = on_train_batch_end
 
     def on_predict_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Called by Keras after each batch, with the model's outputs."""
+        self._taps.wait()
         self._end_batch({})
 
     def on_test_end(self, logs: object = None) -> None:
@@ -178,17 +188,20 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
             self._before = ModeKeys.GLOBAL
 
     def _check_stop(self) -> None:
-        request = None if self._stop_seen else self.stop_requested
-        if request is not None and self.model is not None:
-            self._stop_seen = True
-            logger.warning("stopping the training after this batch: %s", request)
-            self.model.stop_training = True
+        if self.model is not None:
+            super()._check_stop()
+
+    def _stop_model(self, request: StopRequest) -> None:
+        logger.warning("stopping the training after this batch: %s", request)
+        self.model.stop_training = True
 
     @guarded
     def _begin_batch(self) -> None:
         if not self._alive():
             return
         self._counts.clear()
+        self._release_gradients()
+        self._in_training_batch = self.mode is ModeKeys.TRAIN
         self._taps.open(self._begin_step())
         if self._saving:
             for layer in _layers(self.model):
@@ -196,24 +209,54 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
                     name = f"{self._name_of(layer)}/weights/{variable.name}"
                     if self._save_spec(name) is not None:
                         self._capture(name, variable.value)
+            self._save_learning_rate()
+
+    def _save_learning_rate(self) -> None:
+        """Save the learning rate of this step."""
+        optimizer = self._optimizer
+        if optimizer is not None and self._save_spec(f"optimizer/{optimizer.name}/learning_rate") is not None:
+            rate = getattr(optimizer, "learning_rate", None)
+            if rate is not None:
+                self._capture(f"optimizer/{optimizer.name}/learning_rate", float(rate))
+
+    def _save_gradient_norm(self) -> None:
+        """Save the norm of the gradients of this step, if all of them were copied."""
+        optimizer, gradients = self._optimizer, self._gradients
+        self._gradients = []
+        norm = norm_of(gradients, self._write_queue.staging)
+        if norm is not None and optimizer is not None:
+            self._capture(f"optimizer/{optimizer.name}/gradient_norm", norm)
+
+    def _release_gradients(self) -> None:
+        """Forget gradients of a step that did not end."""
+        gradients, self._gradients = self._gradients, []
+        norm_of([*gradients, None], self._write_queue.staging)
+
+    @property
+    def _optimizer(self) -> Any:
+        """The optimizer of a training step, or None."""
+        return getattr(self.model, "optimizer", None) if self.mode is ModeKeys.TRAIN else None
 
     @guarded
     def _end_batch(self, logs: Mapping[str, Any]) -> None:
         if not self._alive():
             return
-        self._taps.wait()
         if self._saving:
             metrics = self.get_collection(CollectionKeys.METRICS)
             for name, value in logs.items():
                 if not self._plan.matches(self.get_collection(CollectionKeys.LOSSES), name):
                     metrics.add_tensor_name(name)
                 self._capture(name, float(value))
-            if self.mode is ModeKeys.TRAIN and (optimizer := getattr(self.model, "optimizer", None)) is not None:
+            self._save_gradient_norm()
+            if (optimizer := self._optimizer) is not None:
                 for variable in optimizer.variables:
                     name = f"optimizer/{variable.path}"
-                    if self._save_spec(name) is not None:
+                    is_rate = name == f"optimizer/{optimizer.name}/learning_rate"  # which was saved before the update
+                    if not is_rate and self._save_spec(name) is not None:
                         self._capture(name, variable.value)
         self._taps.open(False)
+        self._release_gradients()
+        self._in_training_batch = False
         self._end_step()
 
     # --------------------------------------------------------------------------------------------------------- taps
@@ -244,14 +287,33 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
 
     def _why_untapped(self, model: Any) -> str | None:
         """Return why no tensor can be captured in a model's step function, or None."""
-        if not self._taps.observes:
-            return (
-                "Keras compiles the training step on the JAX backend; weights, losses and metrics are saved; use the "
-                "TensorFlow or PyTorch backend to save the rest"
-            )
+        if self._taps.compiles:
+            if keras.distribution.distribution() is not None:
+                return (
+                    "the tensors are distributed over devices on the JAX backend; weights, losses and metrics are saved"
+                )
+            if not self._chooses_tapped():
+                return (
+                    "Keras compiles the training step on the JAX backend; weights, losses and metrics are saved; include "
+                    "the collections gradients or layers, or pass save_all=True, to compile it with callbacks that save the rest"
+                )
+            return None
         if getattr(model, "jit_compile", False) and self._taps.in_graph and not getattr(model, "run_eagerly", False):
             return "the model is compiled with jit_compile=True; compile it with jit_compile=False"
         return None
+
+    def _chooses_tapped(self) -> bool:
+        """Whether the script has chosen tensors that only the training step has.
+
+        The compiled step is left as it is otherwise, because callbacks cost time.
+        """
+        outside = {
+            CollectionKeys.WEIGHTS,
+            CollectionKeys.BIASES,
+            CollectionKeys.OPTIMIZER_VARIABLES,
+            *self.always_saved,
+        }
+        return any(name not in outside and self._plan.is_chosen(name) for name in self._plan.included)
 
     def _why_missing(self, name: str) -> str:
         inside_step = name in (CollectionKeys.GRADIENTS, CollectionKeys.INPUTS, CollectionKeys.OUTPUTS)
@@ -266,7 +328,7 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self._tap_layers(model)
         if (optimizer := getattr(model, "optimizer", None)) is not None:
             inner = getattr(optimizer, "inner_optimizer", optimizer)
-            self._wrap(inner, "apply", self._tapped_apply)
+            self._wrap(inner, "apply", functools.partial(self._tapped_apply, inner))
         if hasattr(model, "compute_loss"):
             self._wrap(model, "compute_loss", self._tapped_loss)
 
@@ -297,13 +359,16 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         self._listen({f"{name}/inputs": inputs, f"{name}/outputs": outputs})
         return outputs
 
-    def _tapped_apply(self, apply: Callable[..., Any], grads: Any, trainable_variables: Any = None) -> Any:
+    def _tapped_apply(
+        self, optimizer: Any, apply: Callable[..., Any], grads: Any, trainable_variables: Any = None
+    ) -> Any:
         grads = list(grads)
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
-            named = {
-                self._gradient_name(v): g for v, g in zip(trainable_variables, grads, strict=True) if g is not None
-            }
+        # On JAX the optimizer is called with gradients of the variables that it was built with.
+        variables = trainable_variables or getattr(optimizer, "_trainable_variables", ())
+        if len(variables) == len(grads):
+            named = {self._gradient_name(v): g for v, g in zip(variables, grads, strict=True) if g is not None}
             self._listen(named)
         return apply(grads, trainable_variables)
 
@@ -321,7 +386,10 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
         if self._alive() and self._saving:
             index = self._counts.get(name, 0)
             self._counts[name] = index + 1
-            self._capture(f"{name}_{index}" if index else name, value)
+            is_gradient = name.startswith("gradients/") and self._in_training_batch
+            copy = self._capture(f"{name}_{index}" if index else name, value, keep=is_gradient)
+            if is_gradient:
+                self._gradients.append(copy)
 
     def _gradient_name(self, variable: Any) -> str:
         owner, _, own = str(variable.path).rpartition("/")
@@ -333,6 +401,8 @@ class Hook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc, unused-ign
     # ------------------------------------------------------------------------------------------------------ copying
 
     def _copy(self, name: str, value: object) -> TensorCopy:
+        if isinstance(value, TensorCopy):
+            return value
         copy = self._taps.copy(name, value, self._write_queue.staging)
         return super()._copy(name, value) if copy is None else copy
 

@@ -1,11 +1,12 @@
 """Capture tensors when they are computed, in eager code or in a TensorFlow graph.
 
-Eager tensors are passed on immediately. For a graph, which TensorFlow traces first and runs later, an operation is added
-that passes the tensors on.
+Eager tensors are passed on immediately. For a graph, which TensorFlow or JAX traces first and runs later, an operation is
+added that passes the tensors on.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 from smdwidgets.hooks.arrays import Staging, TensorCopy, copy_tensor
 
 __all__ = ["CompiledTaps", "EagerTaps", "GraphTaps", "leaves"]
+
+logger = logging.getLogger("smdwidgets.hooks")
 
 TensorCallback = Callable[[str, Any], None]
 
@@ -33,8 +36,8 @@ def leaves(value: Any) -> Iterator[Any]:
 class EagerTaps:
     """Taps for backends that run eagerly (PyTorch)."""
 
-    observes = True
     in_graph = False
+    compiles = False
 
     def __init__(self, backend: str) -> None:
         self._open = False
@@ -67,16 +70,51 @@ class EagerTaps:
 
 
 class CompiledTaps:
-    """Taps for JAX, which compiles the training step and passes no tensors on."""
+    """Taps for JAX, which compiles the training step with callbacks to the host."""
 
-    observes = False
-    in_graph = False
+    in_graph = True
+    compiles = True
+
+    def __init__(self) -> None:
+        import jax
+        from jax.experimental import io_callback
+
+        self._jax = jax
+        self._io_callback = io_callback
+        self._open = False
+        self._failed = False
 
     def open(self, saving: bool) -> None:
-        """Do nothing: no tensors are passed on."""
+        """Set whether tensors are passed on; the compiled step reads it at each run."""
+        self._open = saving
 
     def wait(self) -> None:
-        """Do nothing: no tensors are passed on."""
+        """Wait until all tensors of this step have been passed on."""
+        self._jax.effects_barrier()
+
+    def listen(self, callback: TensorCallback, named: Mapping[str, Any]) -> None:
+        """Pass tensors on to a callback when the compiled step runs."""
+        jax = self._jax
+        found = [(name, one) for name, value in named.items() for one in leaves(value)]
+        if not any(isinstance(one, jax.core.Tracer) for _, one in found):
+            if self._open:
+                for name, one in found:
+                    callback(name, one)
+            return
+
+        def pass_on(*arrays: Any) -> None:
+            try:
+                for (name, _), array in zip(found, arrays, strict=True):
+                    callback(name, np.asarray(array))
+            except Exception:  # JAX would raise it in the training
+                if not self._failed:
+                    self._failed = True
+                    logger.exception("recording failed, and the training continues")
+
+        tensors = [jax.lax.stop_gradient(one) for _, one in found]
+        found = [(name, None) for name, _ in found]  # a tracer must not outlive its trace
+        wanted = self._io_callback(lambda: np.asarray(self._open), jax.ShapeDtypeStruct((), np.bool_))
+        jax.lax.cond(wanted, lambda: jax.debug.callback(pass_on, *tensors), lambda: None)
 
     def copy(self, name: str, value: Any, staging: Staging) -> TensorCopy | None:
         """Return None: NumPy converts the arrays of JAX."""
@@ -86,8 +124,8 @@ class CompiledTaps:
 class GraphTaps:
     """Taps for TensorFlow, inside and outside ``tf.function``."""
 
-    observes = True
     in_graph = True
+    compiles = False
 
     def __init__(self) -> None:
         import tensorflow as tf

@@ -284,10 +284,6 @@ class Plan:
                 return kind
         return ""
 
-    def has_saved(self, name: str) -> bool:
-        """Whether a tensor of this collection was saved."""
-        return name in self._came
-
     def missing(self) -> dict[str, bool]:
         """Return the included collections without a tensor.
 
@@ -332,6 +328,10 @@ class Plan:
             for one in self.saved()
             if not (chosen and one.name in self._by_default)
         )
+
+    def is_chosen(self, name: str) -> bool:
+        """Whether the script has included a collection, rather than the defaults."""
+        return name in self.included and name not in self._by_default
 
     def is_configured(self, collection: Collection) -> bool:
         """Whether the script has set what to save of a collection, or when.

@@ -15,6 +15,7 @@ optimizers it is a forward pass. Tensor names are the same as in smdebug: ``Net_
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -56,7 +57,7 @@ from smdwidgets.hooks.torch_taps import Taps
 from smdwidgets.hooks.torch_training import EVALUATIONS, ModelHook, TrainingLoop, is_passive
 from smdwidgets.modes import ModeKeys, as_mode
 
-__all__ = ["Collection", "Hook"]
+__all__ = ["Collection", "Hook", "record"]
 
 _T = TypeVar("_T")
 #: Of a module that is not a registered model: no model, and nothing is wanted.
@@ -130,7 +131,8 @@ class Hook(ModelHook):
         self._parts: WeakIdKeyDictionary = WeakIdKeyDictionary()
         super().__init__(*args, **options)
 
-    def _worker(self) -> tuple[str, int]:
+    @classmethod
+    def _worker(cls) -> tuple[str, int]:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             return f"worker_{torch.distributed.get_rank()}", torch.distributed.get_world_size()
         return super()._worker()
@@ -228,6 +230,19 @@ class Hook(ModelHook):
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise SMDebugTypeError(f"optimizer must be a torch.optim.Optimizer, got {type(optimizer).__name__}")
         self._loop.register(unwrapped(optimizer))
+
+    @guarded
+    def catch_up(self, roots: Any, unscaled: torch.Tensor | None = None) -> None:
+        """Begin the training step in progress, whose first backward pass has just ended.
+
+        For a hook that is created there. Inputs and outputs of this forward pass are not saved.
+
+        Args:
+            roots: what ``backward()`` was called on.
+            unscaled: the loss, if a GradScaler has scaled it.
+        """
+        if self._alive():
+            self._loop.catch_up(roots, unscaled)
 
     @guarded
     def step(self) -> None:
@@ -602,7 +617,7 @@ class Hook(ModelHook):
         super()._add_loss(name)
 
     def _save_script_tensor(self, name: str, *rest: Any) -> None:
-        self._loop.steps.value_arrives()
+        self._loop.steps.value_arrives(name)
         super()._save_script_tensor(name, *rest)
 
     def _why_no_step(self) -> str:
@@ -758,3 +773,24 @@ class Hook(ModelHook):
         self._outer.clear()
         self._shards.clear()
         self._names = WeakIdKeyDictionary()
+
+
+def record(model: nn.Module, out_dir: str | os.PathLike[str], *optimizers: Any, **options: Any) -> Hook:
+    """Return a new hook that records the training of a model.
+
+    Without optimizers, the hook sees those that update the model. With several, such as those of a GAN, pass them: a step is then
+    an update by each of them from the first step on.
+
+    Args:
+        model: the model, also wrapped by Accelerate, DistributedDataParallel or torch.compile.
+        out_dir: directory of the run.
+        *optimizers: optimizers of the model, also wrapped by Accelerate.
+        **options: further arguments of :class:`Hook`.
+
+    >>> hook = record(model, "runs/mine")     # doctest: +SKIP
+    """
+    hook = Hook(out_dir, **options)
+    hook.register_module(model)
+    for optimizer in optimizers:
+        hook.register_optimizer(unwrapped(optimizer))
+    return hook

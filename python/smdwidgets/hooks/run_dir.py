@@ -43,7 +43,8 @@ logger = logging.getLogger("smdwidgets.hooks")
 _SAGEMAKER_JOB = "TRAINING_JOB_NAME"
 #: Folder of the statistics files.
 STATISTICS = "statistics"
-_STEP_FILE = re.compile(r"^(\d{12})_(.+)\.(json|csv|tfevents)(\.tmp)?$")
+#: The files of a step, also those that a killed process left unfinished.
+_STEP_FILE = re.compile(r"^\.?(\d{12})_(.+)\.(json|csv|tfevents)(\.[0-9a-f]{8})?(\.tmp)?$")
 #: Seconds between two touches of a claim, and the age at which the claim of another machine counts as abandoned.
 _TOUCH_EVERY = 10.0
 _ABANDONED_AFTER = 120.0
@@ -291,6 +292,19 @@ class RunDirectory:
         catalog.list_local(str(self.path))
         catalog.load_local(str(self.path))
         return _resumed(catalog, next_step)
+
+    def rewind(self, mode: ModeKeys, mode_step: int) -> Resumed:
+        """Delete this worker's steps from a step of a mode on; return the last left."""
+        if self.bucket is None:
+            catalog = _core.Catalog()
+            catalog.list_local(str(self.path))
+            catalog.load_local(str(self.path))
+        else:
+            catalog = self.bucket.resume()
+        step = catalog.global_step(mode.value, mode_step)
+        if step is None:
+            return _resumed(catalog, None)
+        return self._last_steps(step) if self.bucket is None else self._enter_bucket(False, step)
 
     # ------------------------------------------------------------------------------------------------------- closing
 

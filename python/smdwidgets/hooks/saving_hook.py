@@ -23,7 +23,7 @@ from smdwidgets.hooks.losses import is_loss
 from smdwidgets.hooks.save_spec import SaveSpec
 from smdwidgets.hooks.write_queue import WriteQueue
 
-__all__ = ["SavingHook"]
+__all__ = ["SCALAR_PREFIX", "SavingHook"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 

@@ -26,9 +26,9 @@ class StepColumns:
 
     ``update`` is the norm of the change since the step before, ``update_ratio`` that norm relative to the norm of the tensor.
 
-    >>> step = StepColumns([StepStatistics(["w"], {"min": np.array([-3.0]), "max": np.array([2.0])})])
-    >>> step.names, step["abs_max"].tolist(), step["std"].tolist()
-    (('w',), [3.0], [nan])
+    >>> step = StepColumns([StepStatistics(["w"], {"l2": np.array([4.0]), "update": np.array([1.0])})])
+    >>> step.names, step["update_ratio"].tolist(), step["std"].tolist()
+    (('w',), [0.25], [nan])
     """
 
     def __init__(self, parts: Sequence[StepStatistics]) -> None:
@@ -62,18 +62,6 @@ def _not_finite(step: StepColumns) -> NDArray[Any]:
     return found
 
 
-def _l2(step: StepColumns) -> NDArray[Any]:
-    norm: NDArray[Any] = np.sqrt(step["count"] - step["not_finite"]) * np.hypot(
-        np.nan_to_num(step["mean"]), np.nan_to_num(step["std"])
-    )
-    return norm
-
-
-def _abs_max(step: StepColumns) -> NDArray[Any]:
-    largest: NDArray[Any] = np.fmax(np.abs(step["min"]), np.abs(step["max"]))
-    return largest
-
-
 def _update_ratio(step: StepColumns) -> NDArray[Any]:
     norm = step["l2"]
     with np.errstate(all="ignore"):
@@ -81,8 +69,6 @@ def _update_ratio(step: StepColumns) -> NDArray[Any]:
 
 
 _DERIVED: Final[dict[str, Callable[[StepColumns], NDArray[Any]]]] = {
-    "abs_max": _abs_max,
-    "l2": _l2,
     "not_finite": _not_finite,
     "update_ratio": _update_ratio,
 }

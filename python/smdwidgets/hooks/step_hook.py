@@ -6,6 +6,7 @@ It counts steps by mode, and says what was to be saved and did not come.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from smdwidgets._text import listed, shown
@@ -30,6 +31,8 @@ class StepHook(SavingHook):
         super().__init__(*args)
         self._stop_file = str(self.run_dir.path / STOP_FILE)
         self._stop_seen = False
+        #: What ends the loop if a stop is requested. Without it, TrainingStopped is raised.
+        self._stop_loop: Callable[[StopRequest], None] | None = None
         self.mode = ModeKeys.GLOBAL
         #: Number of the current step, and of the latest one.
         self._step = self._last_step = -1
@@ -156,10 +159,13 @@ class StepHook(SavingHook):
         return stop_requested(self.run_dir.path) if os.path.exists(self._stop_file) else None  # noqa: PTH110
 
     def _check_stop(self) -> None:
-        """Raise TrainingStopped once if a stop was requested."""
+        """End the loop once if a stop was requested, or raise TrainingStopped."""
         request = None if self._stop_seen else self.stop_requested
         if request is not None:
             self._stop_seen = True
+            if self._stop_loop is not None:
+                self._stop_loop(request)
+                return
             raise TrainingStopped(request.by, request.reason, request.step)
 
     # --------------------------------------------------------------------------------------- what was asked for and did not come

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from smdwidgets import _core
+from smdwidgets._atomic import replace_file
 from smdwidgets.hooks.captured import StepKey
 
 __all__ = ["Thinning", "event_key", "index_key"]
@@ -78,9 +79,7 @@ class Thinning:
         for part in ("shape_payload", "shard_payload"):
             if part in index:
                 index[part] = [entry for entry in index[part] if entry.get("tensorname") in names]
-        temporary = index_file.with_name(index_file.name + ".tmp")
-        temporary.write_text(json.dumps(index), encoding="ascii")
-        temporary.replace(index_file)
+        replace_file(index_file, json.dumps(index))
         with event_file.open("r+b") as events:
             events.truncate(end)
         return True

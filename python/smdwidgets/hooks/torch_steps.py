@@ -6,8 +6,9 @@ A step is, in order of precedence:
 2. what leads to one update of the model: with several optimizers a *round*, in which each of them has stepped at least once;
 3. one forward pass in training mode, as in smdebug, where no optimizer updates the model.
 
-An evaluation pass is a separate step. Between two updates only the first is recorded whole; the others become steps when they
-have a loss, so that ``generate()`` does not fill the run.
+An evaluation pass is a separate step. Between two updates only the first is recorded whole, so that ``generate()`` does not
+fill the run. A value after other passes, such as the mean of a loss, belongs to that step. If the step has a value of this
+name, it belongs to the last pass, which becomes a step.
 
 >>> class Print:
 ...     def begin(self, training): print("begin", "training" if training else "evaluation")
@@ -117,10 +118,14 @@ class Steps:
         self.training: bool | None = None
         #: Whether everything that belongs to the current step has happened.
         self.complete = False
-        #: Whether a training step is set aside during an evaluation.
-        self._suspended = False
+        #: Whether a training step is set aside during an evaluation, and whether it is complete.
+        self._suspended = self._suspended_complete = False
+        #: Whether a complete training step is set aside, too, because values of it come after the evaluation.
+        self.awaits_values = False
         #: Whether the last evaluation pass is not a step yet.
         self.deferred = False
+        #: Names of the values that the script saved at this step.
+        self._values: set[str] = set()
         self._evaluated = False  # since the last update
         self._optimizers: dict[Hashable, _Optimizer] = {}
         self._registered = False
@@ -220,7 +225,10 @@ class Steps:
             self._evaluated = True
             self._begin(training=False)
             return True
-        self._end()
+        if self.training is False:
+            self._recording.settle()
+        else:
+            self._end()
         self.deferred = True
         return False
 
@@ -274,6 +282,8 @@ class Steps:
 
     def update_ends(self, optimizer: Hashable) -> None:
         """An optimizer has updated the model, or a GradScaler has skipped the update."""
+        if not self._updating:  # the hook was created during the update, in a closure
+            self.update_begins(optimizer)
         self._updating -= 1
         self.updates += 1
         self._evaluated = False
@@ -328,20 +338,22 @@ class Steps:
         if not (self.is_open and training and self.level is not Level.FORWARD):
             self._end()
 
-    def value_arrives(self) -> None:
-        """Make the last evaluation pass a step, because a value belongs to it.
+    def value_arrives(self, name: str) -> None:
+        """Make the last evaluation pass a step if a value belongs to it.
 
         The value is a loss or a scalar.
         """
-        if self.deferred:
+        if self.deferred and (self.training is None or name in self._values):
             self._begin(training=False)
             self.complete = True
+        self._values.add(name)
 
     # ---------------------------------------------------------------------------------------------------------- inside
 
     def _begin(self, training: bool) -> None:
         self._end()
         self.training, self.complete, self._quiet = training, False, False
+        self._values.clear()
         self._backwards_in_step = 0
         self._recording.begin(training)
 
@@ -353,16 +365,23 @@ class Steps:
 
     def _set_aside(self) -> None:
         """Set an unfinished training step aside, for example between two micro-batches."""
-        if self.is_open and self.level is not Level.FORWARD:
-            self.training, self._suspended = None, True
+        if self.training and (self.awaits_values or not self.complete) and self.level is not Level.FORWARD:
+            self.training, self._suspended, self._suspended_complete = None, True, self.complete
             self._recording.suspend()
 
     def _continue(self) -> None:
         """Return to the training step that was set aside."""
         if self._suspended:
             self._end()
-            self.training, self.complete, self._suspended = True, False, False
+            self.training, self.complete, self._suspended = True, self._suspended_complete, False
             self._recording.resume()
+
+    def evaluation_ended(self) -> None:
+        """Return to the training step before the evaluation.
+
+        The next values belong to it.
+        """
+        self._continue()
 
     def close(self) -> None:
         """End the training."""

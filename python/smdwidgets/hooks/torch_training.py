@@ -22,6 +22,7 @@ from smdwidgets.hooks.base import Hook
 from smdwidgets.hooks.lazy_norm import norm_of
 from smdwidgets.hooks.losses import Losses
 from smdwidgets.hooks.save_spec import SaveSpec
+from smdwidgets.hooks.saving_hook import SCALAR_PREFIX
 from smdwidgets.hooks.torch_optimizers import (
     PREFIX,
     Optimizers,
@@ -195,6 +196,8 @@ class TrainingLoop:
     def suspend(self) -> None:
         """Set the training step aside."""
         self._aside, self._now = self._now, _Step()
+        if self.steps.complete:  # few values are still to come, after a long evaluation
+            self._hook._write_queue.publish()
         self._hook._suspend_step()
 
     def resume(self) -> None:
@@ -220,7 +223,7 @@ class TrainingLoop:
             hook._write_queue.tensor(name, copy, spec)
         now.gradients.clear()
         observed, now.observed = now.observed, []
-        if self._observes or not (self._names_losses or hook._plan.has_saved(CollectionKeys.LOSSES)):
+        if self._observes or (observed and not self._has_losses()):
             for copy in observed:
                 self._observes = True
                 self._queue_loss("loss", copy)
@@ -257,6 +260,16 @@ class TrainingLoop:
         if not self._calls:
             self.steps.forward_ended()
 
+    def catch_up(self, roots: Any, unscaled: torch.Tensor | None) -> None:
+        """Begin a step after its first backward pass."""
+        if self.steps.training is None and (root := next((model for _, model in self._hook._roots), None)) is not None:
+            self.enter(root)
+            self.leave(root)
+        if unscaled is not None and isinstance(roots, torch.Tensor):
+            self.scaled(roots, unscaled)
+        self.backward_begins(roots)
+        self.backward_ends()
+
     @property
     def takes_losses(self) -> bool:
         """Whether a loss that is computed now belongs to a step.
@@ -279,7 +292,7 @@ class TrainingLoop:
         ``averages``: whether values of this name are of one kind.
         """
         self._names_losses = True
-        self.steps.value_arrives()
+        self.steps.value_arrives(name)
         if self._hook._is_open:
             self._save_loss(name, value, averages)
         elif len(self._pending) < _MOST_PENDING:
@@ -292,8 +305,11 @@ class TrainingLoop:
         return saves and bool(hook._plan.due(hook._collections_of_losses()))
 
     def losses_are_named(self) -> None:
-        """The script saves its losses itself."""
-        self._names_losses = True
+        """The script saves its losses itself.
+
+        A loss of an evaluation is none of the training.
+        """
+        self._names_losses = self._names_losses or self.steps.training is not False
 
     def _save_loss(self, name: str, value: Any, averages: bool = True) -> None:
         hook = self._hook
@@ -322,6 +338,11 @@ class TrainingLoop:
             if averages:
                 self._now.losses.add(name, array)
         hook._queue_script_tensor(full, copy, None, None, collections)
+
+    def _has_losses(self) -> bool:
+        """Whether the script names losses of the training, or a module's output is one."""
+        known = self._hook.get_collection(CollectionKeys.LOSSES).tensor_names
+        return self._names_losses or any(not name.startswith(SCALAR_PREFIX) for name in known)
 
     def _observe(self, value: torch.Tensor) -> None:
         hook = self._hook

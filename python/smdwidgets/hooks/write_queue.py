@@ -16,8 +16,8 @@ from smdwidgets.hooks.arrays import Staging, TensorCopy
 from smdwidgets.hooks.background import Background
 from smdwidgets.hooks.captured import Captured, StepKey, StepObserver
 from smdwidgets.hooks.planned_steps import PlannedSteps
-from smdwidgets.hooks.recorder import Recorder
 from smdwidgets.hooks.save_spec import SaveSpec
+from smdwidgets.hooks.step_files import StepFiles
 from smdwidgets.hooks.step_statistics import StatisticsRecorder
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 from smdwidgets.modes import ModeKeys
@@ -53,7 +53,7 @@ class WriteQueue:
         self._queue_bytes = queue_bytes
         self._flush_seconds = flush_seconds
         self._background = Background(queue_bytes)
-        self._recorder: Recorder | None = None
+        self._files: StepFiles | None = None
         self._touch: Callable[[], None] = lambda: None
         self._key: StepKey = (-1, ModeKeys.GLOBAL, -1)
         self._batch: list[Captured] = []
@@ -69,8 +69,8 @@ class WriteQueue:
     def observe(self, observer: StepObserver) -> None:
         """Call an observer with every step. Must be called before the first step."""
         self._observers.append(observer)
-        if self._recorder is not None:
-            self._recorder.observe(observer)
+        if self._files is not None:
+            self._files.observe(observer)
 
     @property
     def is_observed(self) -> bool:
@@ -78,18 +78,18 @@ class WriteQueue:
         return bool(self._observers)
 
     @property
-    def recorder(self) -> Recorder:
+    def files(self) -> StepFiles:
         """The writer of the steps, for observers.
 
         Use it on the writer's thread only.
         """
-        if self._recorder is None:
+        if self._files is None:
             raise RuntimeError("the queue is not open")
-        return self._recorder
+        return self._files
 
     def call(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function on the writer's thread, after the steps that are queued."""
-        if self._recorder is not None:
+        if self._files is not None:
             self._background.put(function, *args)
 
     @property
@@ -100,7 +100,7 @@ class WriteQueue:
     @property
     def writes(self) -> bool:
         """Whether the queue is open, that is, whether tensors are written."""
-        return self._recorder is not None
+        return self._files is not None
 
     def open(
         self,
@@ -120,7 +120,7 @@ class WriteQueue:
         number of queued bytes.
         """
         export = None if tensorboard is None else TensorBoardExport(tensorboard)
-        self._recorder = Recorder(
+        self._files = StepFiles(
             root, worker, self.staging, export, fsync, send, lost, self._observers, planned, statistics
         )
         self._touch = touch
@@ -154,13 +154,13 @@ class WriteQueue:
 
     def shape(self, name: str, shape: tuple[int, ...], spec: SaveSpec) -> None:
         """Add the shape of a tensor, without its value."""
-        if self._recorder is not None:
+        if self._files is not None:
             with self._lock:
                 self._add(Captured(name, None, shape, spec, time.time()))
 
     def tensor(self, name: str, copy: TensorCopy, spec: SaveSpec, timestamp: float | None = None) -> None:
         """Add the copy of a tensor."""
-        if self._recorder is not None:
+        if self._files is not None:
             one = Captured(name, copy, copy.shape, spec, time.time() if timestamp is None else timestamp)
             with self._lock:
                 self._add(one)
@@ -184,24 +184,24 @@ class WriteQueue:
 
     def end(self) -> None:
         """End the step. The writer makes its files visible after it has written them."""
-        if self._recorder is not None and not self.empty:
+        if self._files is not None and not self.empty:
             with self._lock:
                 self._queue_batch()
-            self._background.put(self._recorder.finish, self._key)
+            self._background.put(self._files.finish, self._key)
 
     def publish(self) -> None:
         """Make the current step visible to readers, although more tensors may follow."""
-        if self._recorder is not None and not self.empty:
+        if self._files is not None and not self.empty:
             with self._lock:
                 self._queue_batch()
                 self._published = True
-            self._background.put(self._recorder.publish, self._key)
+            self._background.put(self._files.publish, self._key)
 
     def collections(self, content: str) -> None:
         """Write the collection file if its content has changed."""
-        if self._recorder is not None and content != self._collections:
+        if self._files is not None and content != self._collections:
             self._collections = content
-            self._background.put(self._recorder.collections, content)
+            self._background.put(self._files.collections, content)
 
     def wait(self) -> None:
         """Wait until every ended step is on disk."""
@@ -209,8 +209,8 @@ class WriteQueue:
 
     def close(self) -> None:
         """Write what is queued, then stop the writer's thread."""
-        if self._recorder is not None:
-            self._background.put(self._recorder.close)
+        if self._files is not None:
+            self._background.put(self._files.close)
         self._background.close()
         self.staging.clear()
 
@@ -225,24 +225,24 @@ class WriteQueue:
         Runs on the writer's thread every ``flush_seconds`` while nothing is queued.
         """
         self._touch()
-        recorder = self._recorder
-        if recorder is not None:
-            recorder.idle()
+        files = self._files
+        if files is not None:
+            files.idle()
         with self._lock:
             quiet = time.monotonic() - self._last_put >= self._flush_seconds
-            if recorder is None or self._published or not self._settled or not quiet:
+            if files is None or self._published or not self._settled or not quiet:
                 return
             key, batch = self._key, self._batch
             self._batch, self._bytes, self._published = [], 0, True
             self._begun = self._begun or bool(batch)
         # This runs on the writer's thread, so batches that the training queues meanwhile are written after this one.
         if batch:
-            recorder.write(key, batch)
-        recorder.publish(key)
+            files.write(key, batch)
+        files.publish(key)
 
     def _queue_batch(self) -> None:
-        if self._recorder is not None and self._batch:
+        if self._files is not None and self._batch:
             batch, nbytes = self._batch, self._bytes
             self._batch, self._bytes = [], 0
             self._begun = True
-            self._background.put(self._recorder.write, self._key, batch, nbytes=max(nbytes, 1))
+            self._background.put(self._files.write, self._key, batch, nbytes=max(nbytes, 1))

@@ -98,7 +98,8 @@ class Hook(BaseHook, xgboost.callback.TrainingCallback):  # type: ignore[misc, u
         """
         return cls.create_from_json_file(json_config_path)
 
-    def _worker(self) -> tuple[str, int]:
+    @classmethod
+    def _worker(cls) -> tuple[str, int]:
         size = xgboost.collective.get_world_size()
         return f"worker_{xgboost.collective.get_rank()}", size
 

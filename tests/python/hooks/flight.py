@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from smdwidgets import _core
 from smdwidgets.hooks.arrays import Staging, copy_tensor
 from smdwidgets.hooks.captured import Captured, StepStatistics
 from smdwidgets.hooks.flight_recorder import FlightRecorder
 from smdwidgets.hooks.incident_log import IncidentLog
-from smdwidgets.hooks.recorder import Recorder
 from smdwidgets.hooks.save_spec import SaveSpec
+from smdwidgets.hooks.step_files import StepFiles
 from smdwidgets.hooks.tensor_kinds import Kinds
 from smdwidgets.modes import ModeKeys
 from smdwidgets.trials import create_trial
@@ -24,27 +23,8 @@ COLLECTIONS = {"losses": "loss", "gradients": "gradient", "weights": "weight", "
 
 def statistics_of(tensors):
     """Return the statistics of arrays by name."""
-    rows = []
-    for array in tensors.values():
-        values = np.asarray(array, "float64").reshape(-1)
-        finite = values[np.isfinite(values)]
-        some = len(finite) > 0
-        rows.append(
-            {
-                "count": len(values),
-                "nan": np.isnan(values).sum(),
-                "neg_inf": np.isneginf(values).sum(),
-                "pos_inf": np.isposinf(values).sum(),
-                "zeros": (values == 0).sum(),
-                "min": finite.min() if some else math.nan,
-                "max": finite.max() if some else math.nan,
-                "mean": finite.mean() if some else math.nan,
-                "std": finite.std() if some else math.nan,
-                "l1": np.abs(finite).sum(),
-            }
-        )
-    columns = rows[0].keys() if rows else ()
-    return StepStatistics(list(tensors), {name: np.array([float(row[name]) for row in rows]) for name in columns})
+    arrays = [np.ascontiguousarray(array, "float64").reshape(-1) for array in tensors.values()]
+    return StepStatistics(list(tensors), _core.statistics_of(arrays))
 
 
 class Rig:
@@ -53,13 +33,13 @@ class Rig:
     def __init__(self, root, limit=512 * MIB, clock=None, **options):
         self.root = root
         self.staging = Staging(1 << 40)
-        self.recorder = Recorder(root, "worker_0", self.staging, None, False)
+        self.files = StepFiles(root, "worker_0", self.staging, None, False)
         clocks = {} if clock is None else {"clock": clock}
         self.log = IncidentLog(root, "worker_0", run=str(root), **clocks)
         kinds = Kinds(lambda collection, name: name.startswith(COLLECTIONS.get(collection, "\0")))
-        self.flight = FlightRecorder(limit, self.staging, kinds, self.recorder, self.log, **options)
-        self.recorder.observe(self.flight)
-        self.recorder.collections('{"collections": {}, "_meta": {"num_workers": 1, "debug_hook_config": {}}}')
+        self.flight = FlightRecorder(limit, self.staging, kinds, self.files, self.log, **options)
+        self.files.observe(self.flight)
+        self.files.collections('{"collections": {}, "_meta": {"num_workers": 1, "debug_hook_config": {}}}')
 
     def step(self, number, saved=("loss",), mode=ModeKeys.TRAIN, judged=True, **tensors):
         """Record a step.
@@ -72,14 +52,14 @@ class Rig:
         for name, array in arrays.items():
             copy = copy_tensor(name, array, self.staging)
             captured.append(Captured(name, copy, copy.shape, SAVED if name in saved else NOTHING, 0.0))
-        self.recorder.write(key, captured)
+        self.files.write(key, captured)
         names = arrays if judged is True else judged or ()
         if names:
             self.flight.statistics(key, statistics_of({name: arrays[name] for name in names}))
-        self.recorder.finish(key)
+        self.files.finish(key)
 
     def close(self):
         """Complete all steps and return the trial."""
         self.flight.close()
-        self.recorder.close()
+        self.files.close()
         return create_trial(str(self.root), wait=0)

@@ -259,7 +259,7 @@ def test_steps_that_are_saved_whole_take_no_memory(rig):
 def test_a_full_disk_during_a_dump_leaves_the_steps_as_they_were(rig, monkeypatch):
     for step in range(10):
         rig.step(step, loss=1.0, **whole(step))
-    real, written = rig.recorder._write, []
+    real, written = rig.files._write, []
 
     def full_after_three(key, captured):
         if len(written) >= 3:
@@ -267,9 +267,9 @@ def test_a_full_disk_during_a_dump_leaves_the_steps_as_they_were(rig, monkeypatc
         written.append(key)
         real(key, captured)
 
-    monkeypatch.setattr(rig.recorder, "_write", full_after_three)
+    monkeypatch.setattr(rig.files, "_write", full_after_three)
     rig.flight.dump("look", 9)
-    monkeypatch.setattr(rig.recorder, "_write", real)
+    monkeypatch.setattr(rig.files, "_write", real)
     for step in range(10, 30):
         rig.step(step, loss=1.0, **whole(step))
     trial = rig.close()
@@ -282,15 +282,15 @@ def test_a_full_disk_during_a_dump_leaves_the_steps_as_they_were(rig, monkeypatc
 
 
 def test_a_step_that_could_not_be_saved_is_whole_after_a_dump(rig, monkeypatch):
-    real = rig.recorder._write
+    real = rig.files._write
 
     def full(key, captured):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     rig.step(0, loss=1.0, **whole(0))
-    monkeypatch.setattr(rig.recorder, "_write", full)
+    monkeypatch.setattr(rig.files, "_write", full)
     rig.step(1, loss=1.0, **whole(1))
-    monkeypatch.setattr(rig.recorder, "_write", real)
+    monkeypatch.setattr(rig.files, "_write", real)
     rig.step(2, loss=1.0, **whole(2))
     rig.flight.dump("look", 2)
     trial = rig.close()

@@ -117,6 +117,9 @@ for step in range(100):
         assert trial.tensor_names(step=56) == TENSORS
         assert trial.tensor("net_input_0").value(57).tolist() == [57.0] * 3
         assert str(trial.run_end()).startswith("exception")
+        [finding] = [one for one in diagnose(trial).findings if one.kind == "incident"]
+        assert finding.onset == 57
+        assert "batch 57 is broken" in finding.text
 
 
 @pytest.mark.parametrize("end", ["raise KeyboardInterrupt", "sys.exit(3)", "break"])
@@ -299,19 +302,19 @@ except TrainingStopped as stopped:
 def test_killed_during_a_dump_leaves_whole_steps_or_none(tmp_path):
     text = """
 import threading
-from smdwidgets.hooks import recorder
+from smdwidgets.hooks import step_files
 hook = Hook(sys.argv[1], plan={"every": 0})
 training = Training(hook)
 for step in range(30):
     training.step(step)
 hook.flush()
-real, left = recorder.Recorder._write, [int(sys.argv[2])]
+real, left = step_files.StepFiles._write, [int(sys.argv[2])]
 def write(self, key, captured):
     real(self, key, captured)
     left[0] -= 1
     if left[0] <= 0:
         os.kill(os.getpid(), signal.SIGKILL)
-recorder.Recorder._write = write
+step_files.StepFiles._write = write
 hook.dump("why")
 time.sleep(60)
 """

@@ -211,13 +211,43 @@ def test_rollouts_are_not_recorded(log):
 def test_first_evaluation_pass_is_recorded_and_others_with_a_value(log):
     steps = Steps(log)
     learn(steps, "a")
-    assert [forward(steps, training=False) for _ in range(3)] == [True, False, False]
-    assert log.events == "T!.E."
-    steps.value_arrives()
-    steps.value_arrives()
+    for recorded in (True, False, False):
+        assert forward(steps, training=False) is recorded
+        steps.value_arrives("loss")
+    steps.value_arrives("accuracy")
     forward(steps, training=False)
     learn(steps, "a")
-    assert log.events == "T!.E.E.T!"
+    assert log.events == "T!.E!.E!.E!.T!"
+
+
+def test_values_after_several_evaluation_passes_belong_to_the_recorded_one(log):
+    steps = Steps(log)
+    learn(steps, "a")
+    for _ in range(2):
+        for _ in range(3):
+            forward(steps, training=False)
+        steps.value_arrives("val_loss")
+        steps.value_arrives("val_accuracy")
+        assert log.events == "T!.E!!"
+        log.events = ""
+        learn(steps, "a")
+        assert log.events == ".T!"
+        log.events = "T!"
+
+
+def test_complete_step_that_awaits_values_continues_after_the_evaluation(log):
+    steps = Steps(log)
+    steps.awaits_values = True
+    for ended in (True, False):
+        learn(steps, "a")
+        for _ in range(2):
+            forward(steps, training=False)
+        steps.value_arrives("val_loss")
+        if ended:
+            steps.evaluation_ended()
+            steps.value_arrives("train_loss_epoch")
+    learn(steps, "a")
+    assert log.events == "T!(E!.).T!(E!.).T!"
 
 
 def test_evaluation_by_set_mode_is_a_step_each_pass(log):

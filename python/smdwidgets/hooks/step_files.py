@@ -15,6 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from smdwidgets import _core
+from smdwidgets._atomic import replace_file
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.hooks.arrays import Staging
 from smdwidgets.hooks.captured import Captured, StepKey, StepObserver
@@ -23,14 +24,14 @@ from smdwidgets.hooks.save_spec import SaveSpec
 from smdwidgets.hooks.step_statistics import StatisticsRecorder
 from smdwidgets.hooks.tensorboard import TensorBoardExport
 
-__all__ = ["Recorder"]
+__all__ = ["StepFiles"]
 
 logger = logging.getLogger("smdwidgets.hooks")
 
 _VALUE = SaveSpec(raw=True)
 
 
-class Recorder:
+class StepFiles:
     """Writes the steps of one worker. Not thread-safe.
 
     Steps are written one after the other, except that an evaluation may be written while a training step is unfinished.
@@ -211,17 +212,12 @@ class Recorder:
         self._content = content
         if self._gone:
             return
-        folder = Path(self._root, COLLECTIONS_PREFIX)
-        target = folder / f"{self._worker}_collections.json"
-        temporary = target.with_name(target.name + ".tmp")
+        target = Path(self._root, COLLECTIONS_PREFIX, f"{self._worker}_collections.json")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(content, encoding="utf-8")
-            temporary.replace(target)
+            replace_file(target, content)
             if self._send is not None:
                 self._send(target.relative_to(self._root).as_posix())
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             self._warn(f"cannot write the collection file {target}: {error}")
 
     @property
