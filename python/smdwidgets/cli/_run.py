@@ -10,6 +10,7 @@ from pathlib import Path
 
 from smdwidgets._text import byte_size, visible
 from smdwidgets.exceptions import RunNotFound
+from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial, create_trial
 from smdwidgets.trials.local import local_path
@@ -76,6 +77,14 @@ def step_range(text: str) -> range:
             f"empty step range {text!r}; the start must be at least 0 and less than the end"
         )
     return range(first, last)
+
+
+def mode(text: str) -> ModeKeys:
+    """Parse the name of a mode."""
+    try:
+        return as_mode(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 @contextmanager

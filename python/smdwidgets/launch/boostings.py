@@ -1,0 +1,68 @@
+"""Record trainings of XGBoost and LightGBM in scripts without a callback.
+
+The estimators of scikit-learn call ``train``, too. Each call is a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from smdwidgets.launch.recording import Recording
+from smdwidgets.launch.wrapping import replace_everywhere, with_argument
+
+__all__ = ["arm"]
+
+
+def arm(recording: Recording, framework: ModuleType) -> None:
+    """Record the calls of ``train`` of this process."""
+    open_hook = {"xgboost": _xgboost_hook, "lightgbm": _lightgbm_hook}[framework.__name__]
+
+    def make(train: Callable[..., Any]) -> Callable[..., Any]:
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            hook = recording.guarded(open_hook)(recording, args, kwargs)
+            if hook is None:
+                return train(*args, **kwargs)
+            error: BaseException | None = None
+            try:
+                found = recording.guarded(with_argument)(
+                    train, "callbacks", lambda given: [*(given or ()), hook], args, kwargs
+                )
+                args, kwargs = found or (args, kwargs)
+                return train(*args, **kwargs)
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                recording.guarded(recording.end)(hook, error)
+                del error
+
+        return recorded
+
+    replace_everywhere(framework.__name__, "train", make)
+
+
+def _xgboost_hook(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    import xgboost
+
+    from smdwidgets.hooks.xgboost import Hook
+
+    params = args[0] if args else kwargs.get("params")
+    data = args[1] if len(args) > 1 else kwargs.get("dtrain")
+    evaluated = [one for one, _ in kwargs.get("evals") or () if isinstance(one, xgboost.DMatrix)]
+    return recording.begin(
+        Hook,
+        f"boosting of {data.num_row():,} rows, {data.num_col():,} features"
+        if isinstance(data, xgboost.DMatrix)
+        else "boosting",
+        hyperparameters=params if isinstance(params, dict) else None,
+        train_data=data if isinstance(data, xgboost.DMatrix) else None,
+        validation_data=evaluated[-1] if evaluated else None,
+    )
+
+
+def _lightgbm_hook(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from smdwidgets.hooks.lightgbm import Hook
+
+    return recording.begin(Hook, "boosting")

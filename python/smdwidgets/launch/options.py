@@ -1,0 +1,137 @@
+"""Options of a launch, which environment variables pass to every process of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from smdwidgets._text import byte_size, shown
+from smdwidgets.config import CapturePlan
+from smdwidgets.config.capture_plan import TENSORS
+from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.hooks.base import Hook
+from smdwidgets.hooks.json_config import HOOK_FILE_KEYS
+
+__all__ = ["WHAT", "Options"]
+
+_H = TypeVar("_H", bound=Hook)
+
+#: What `--what` may list.
+WHAT: Final = ("losses", *TENSORS)
+#: The environment variable of each option.
+VARIABLES: Final[Mapping[str, str]] = {
+    "out": "SMDWIDGETS_HOOK",
+    "what": "SMDWIDGETS_WHAT",
+    "every": "SMDWIDGETS_EVERY",
+    "budget": "SMDWIDGETS_BUDGET",
+    "config": "SMDWIDGETS_CONFIG",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to record, and where. Every option is a text; an empty one is not given.
+
+    Attributes:
+        out: directory of the run, or ``s3://bucket/prefix``.
+        what: comma-separated: losses, weights, gradients, activations. Losses are always saved.
+        every: spacing of steps with whole tensors, to begin with.
+        budget: disk space of the run, such as ``10GB``.
+        config: a capture plan (JSON or YAML), or a hook configuration in smdebug's format (JSON).
+
+    >>> Options(out="runs/mlp", what="weights", every="100").plan().every
+    100
+    """
+
+    out: str = ""
+    what: str = ""
+    every: str = ""
+    budget: str = ""
+    config: str = ""
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Return the options that environment variables give."""
+        return cls(**{name: environment.get(variable, "") for name, variable in VARIABLES.items()})
+
+    def or_else(self, other: Options) -> Options:
+        """Return these options, and those of another where these are not given."""
+        return replace(self, **{one.name: getattr(self, one.name) or getattr(other, one.name) for one in fields(self)})
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment variables of the options, with absolute paths."""
+        found = {variable: value for name, variable in VARIABLES.items() if (value := getattr(self, name))}
+        for name in ("out", "config"):
+            if (value := getattr(self, name)) and "://" not in value:
+                found[VARIABLES[name]] = str(Path(value).expanduser().absolute())
+        return found
+
+    def check(self) -> Options:
+        """Raise an error for an invalid option.
+
+        Return the options with a directory from the configuration.
+        """
+        if (document := self._hook_file()) is not None:
+            if given := [f"--{name}" for name in ("what", "every", "budget") if getattr(self, name)]:
+                raise SMDebugValueError(
+                    f"{shown(self.config, 200)} is a hook configuration in smdebug's format, which cannot be combined with "
+                    f"{', '.join(given)}; set the intervals and collections in the file"
+                )
+            return replace(self, out=self.out or str(document.get("LocalPath") or ""))
+        self.plan()
+        return self
+
+    def plan(self) -> CapturePlan:
+        """Return the capture plan that the options describe."""
+        changes: dict[str, Any] = {}
+        if self.what:
+            named = [one.strip() for one in self.what.split(",") if one.strip()]
+            if unknown := [one for one in named if one not in WHAT]:
+                raise SMDebugValueError(f"invalid --what {shown(unknown[0])}; choose from {', '.join(WHAT)}")
+            changes["tensors"] = tuple(one for one in named if one != "losses")
+        if self.every:
+            if not self.every.isdecimal():
+                raise SMDebugValueError(f"invalid --every {shown(self.every)}; give a number of steps such as 100")
+            changes["every"] = int(self.every)
+        if self.budget:
+            changes["budget"] = self.budget
+        try:
+            plan = CapturePlan.load(self.config) if self.config else CapturePlan()
+        except OSError as error:
+            raise SMDebugValueError(f"cannot read --config {shown(self.config, 200)}: {error.strerror}") from None
+        return replace(plan, **changes)
+
+    def hook(self, kind: type[_H], out: str, **options: Any) -> _H:
+        """Create a hook that records into a directory."""
+        if self._hook_file() is not None:
+            return kind.create_from_json_file(self.config, out_dir=out, **options)
+        return kind(out, plan=self.plan(), **options)
+
+    def describe(self, kind: type[Hook]) -> str:
+        """Return what a hook of some class records, in a few words.
+
+        >>> from smdwidgets.numpy import Hook
+        >>> Options(budget="10GB").describe(Hook)
+        'losses within 10.0 GB'
+        """
+        if self._hook_file() is not None:
+            return f"what {shown(self.config, 200)} selects"
+        plan = self.plan()
+        *first, last = ("losses", *(one for one in plan.kinds if one in kind.kinds.values()))
+        return f"{', '.join(first)}{' and ' if first else ''}{last} within {byte_size(plan.budget_bytes)}"
+
+    def _hook_file(self) -> Mapping[str, Any] | None:
+        """Return the content of the configuration if it is in smdebug's format, else None."""
+        if not self.config.lower().endswith(".json"):
+            return None
+        try:
+            content = json.loads(Path(self.config).expanduser().read_bytes())
+        except OSError as error:
+            raise SMDebugValueError(f"cannot read --config {shown(self.config, 200)}: {error.strerror}") from None
+        except (ValueError, RecursionError):
+            return None  # reading it as a capture plan gives the error
+        return content if isinstance(content, dict) and any(key in content for key in HOOK_FILE_KEYS) else None

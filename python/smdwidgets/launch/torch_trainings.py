@@ -1,0 +1,172 @@
+"""Record PyTorch trainings of scripts that create no hook.
+
+A training is seen at the end of the first backward pass that gives gradients to an optimizer's parameters. Its models are the
+outermost modules that hold these parameters. Nothing is registered on a model before, so that `torch.compile` compiles what
+it would compile without a recording. The step in progress is then opened as if the hook had seen its forward pass: weights, loss,
+gradients and learning rate of the first step are saved, its inputs and outputs are not.
+
+The optimizers that exist at that time belong to the training (a GAN has two). An optimizer that is created later begins another
+training, unless it updates the same model.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from smdwidgets.hooks.torch_events import listen
+from smdwidgets.hooks.torch_names import unwrapped_module
+from smdwidgets.hooks.torch_training import is_passive
+from smdwidgets.launch.recording import Recording
+from smdwidgets.launch.torch_models import described, living, models_of, parameters_of
+
+if TYPE_CHECKING:
+    from smdwidgets.hooks.pytorch import Hook
+
+__all__ = ["arm"]
+
+
+def arm(recording: Recording, framework: ModuleType) -> None:
+    """Record the trainings of this process."""
+    Trainings(recording)
+
+
+class _Training:
+    """A training, its models and its optimizers."""
+
+    def __init__(self, hook: Hook | None, models: Iterable[nn.Module]) -> None:
+        self.hook = hook  # None: the training is not recorded
+        self.models = [weakref.ref(model) for model in models]
+        self.optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+
+    def has(self, models: list[nn.Module]) -> bool:
+        """Whether these are models of the training."""
+        mine = {id(model) for one in self.models if (model := one()) is not None}
+        return bool(models) and all(id(model) in mine for model in models)
+
+
+class Trainings:
+    """Sees the trainings of this process."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        #: Optimizers whose training has not begun.
+        self._waiting: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._trainings: list[_Training] = []
+        self._depth = 0
+        #: What `backward()` was called on, and the last loss that a GradScaler has scaled.
+        self._roots: Any = None
+        self._scaled: tuple[weakref.ref[torch.Tensor], weakref.ref[torch.Tensor]] | None = None
+        self._watch_creation()
+        register_optimizer_step_post_hook(self._after_update)
+        listen(
+            {
+                "backward_begins": recording.guarded(self._backward_begins),
+                "backward_ends": recording.guarded(self._backward_ends),
+                "scaled": recording.guarded(self._loss_is_scaled),
+            }
+        )
+
+    def _watch_creation(self) -> None:
+        create = Optimizer.__init__
+        created = self._recording.guarded(self._waiting.add)
+
+        # Not a method of this class: a wrapper without `self._recording` keeps the name and signature of the original.
+        def __init__(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            create(optimizer, *args, **kwargs)
+            created(optimizer)
+
+        __init__.__dict__.update(vars(create))
+        __init__.__wrapped__ = create  # type: ignore[attr-defined]
+        __init__.__doc__, __init__.__qualname__ = create.__doc__, create.__qualname__
+        Optimizer.__init__ = __init__
+        for each in living(Optimizer):
+            self._waiting.add(each)
+
+    # --------------------------------------------------------------------------------------------------------- events
+
+    def _after_update(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        if self._waiting and optimizer in self._waiting:
+            self._stepped.add(optimizer)
+
+    def _loss_is_scaled(self, result: torch.Tensor, loss: torch.Tensor) -> None:
+        if self._waiting:
+            self._scaled = weakref.ref(result), weakref.ref(loss)
+
+    def _backward_begins(self, roots: Any) -> None:
+        if not is_passive():
+            self._depth += 1
+            if self._depth == 1 and self._waiting:
+                self._roots = roots
+
+    def _backward_ends(self) -> None:
+        if is_passive():
+            return
+        self._depth -= 1
+        if self._depth:
+            return
+        roots, self._roots = self._roots, None
+        if self._waiting and (used := [one for one in self._waiting if self._is_used(one)]):
+            self._begin(used, list(self._waiting), roots)
+
+    def _is_used(self, optimizer: Optimizer) -> bool:
+        return optimizer in self._stepped or any(one.grad is not None for one in parameters_of(optimizer))
+
+    # ------------------------------------------------------------------------------------------------------ trainings
+
+    def _begin(self, used: list[Optimizer], waiting: list[Optimizer], roots: Any) -> None:
+        self._waiting.clear()
+        gc.collect()  # optimizers of earlier trainings, which reference cycles keep
+        models = models_of(waiting)
+        of_used = models_of(used)
+        training = next((one for one in self._trainings if one.has(of_used)), None)
+        if training is None:
+            if self._is_recorded(of_used):
+                return
+            training = self._open(models)
+        training.optimizers.update(waiting)
+        hook = training.hook
+        if hook is None or not hook._alive():
+            return
+        for optimizer in waiting:
+            hook.register_optimizer(optimizer)
+        if not any(one in self._stepped for one in used):
+            hook.catch_up(roots, self._unscaled(roots))
+
+    def _is_recorded(self, models: list[nn.Module]) -> bool:
+        """Whether a hook that a trainer's callback uses has these models."""
+        named = [hook._names for hook in self._recording.hooks if hasattr(hook, "_names")]
+        return any(unwrapped_module(model) in names for model in models for names in named)
+
+    def _open(self, models: list[nn.Module]) -> _Training:
+        for earlier in list(self._trainings):
+            if not earlier.optimizers:
+                self._trainings.remove(earlier)
+                if earlier.hook is not None:
+                    self._recording.end(earlier.hook)
+        from smdwidgets.hooks.pytorch import Hook  # it imports torch._dynamo, which takes a second
+
+        hook = None
+        if models:
+            hook = self._recording.begin(Hook, described(models))
+        else:
+            self._recording.say_once("a training of PyTorch is not recorded: no torch.nn.Module has its parameters")
+        training = _Training(hook, models)
+        self._trainings.append(training)
+        if training.hook is not None:
+            for model in models:
+                training.hook.register_module(model)
+        return training
+
+    def _unscaled(self, roots: Any) -> torch.Tensor | None:
+        scaled, self._scaled = self._scaled, None
+        return scaled[1]() if scaled is not None and scaled[0]() is roots else None
