@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import reading
 
 import smdwidgets.keras as smd
+from smdwidgets import create_trial, modes
 from smdwidgets.stop import request_stop
 
 EVERY = smd.SaveConfig(save_interval=1)
@@ -87,7 +88,8 @@ def test_collections_say_what_is_saved(run):
         net.fit(x, y, batch_size=8, callbacks=[hook], verbose=0)
     names = {key.split("|", 2)[2] for key in reading.by_us(run) if "|" in key}
     gradients = {f"gradients/{layer}/{kind}Grad" for layer in ("hidden", "last") for kind in ("kernel", "bias")}
-    assert names == gradients | {"last/inputs", "last/outputs", "loss", "batch_loss", "mae"}
+    updates = {f"optimizer/{net.optimizer.name}/{kind}" for kind in ("learning_rate", "gradient_norm")}
+    assert names == gradients | updates | {"last/inputs", "last/outputs", "loss", "batch_loss", "mae"}
 
 
 def test_without_a_plan_losses_and_metrics_alone(run):
@@ -95,7 +97,9 @@ def test_without_a_plan_losses_and_metrics_alone(run):
     x, y = data()
     with smd.Hook(run, plan=False) as hook:
         net.fit(x, y, batch_size=8, callbacks=[hook], verbose=0)
-    assert {key.split("|", 2)[2] for key in reading.by_us(run) if "|" in key} == {"loss", "batch_loss", "mae"}
+    assert {key.split("|", 2)[2] for key in reading.by_us(run) if "|" in key} == {
+        "loss", "batch_loss", "mae", f"optimizer/{net.optimizer.name}/learning_rate"
+    }  # fmt: skip
 
 
 def test_by_default_weights_gradients_and_layers_at_every_step(run):
@@ -168,3 +172,24 @@ def test_wrong_arguments_of_smdebugs_methods(run):
             hook.register_model("model")
         with pytest.raises(TypeError, match="optimizer must be a Keras optimizer, got str"):
             hook.wrap_optimizer("sgd")
+
+
+def test_learning_rates_and_gradient_norms_of_a_schedule(run):
+    net = model()
+    net.compile(keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 1, 0.5)), "mse")
+    x, y = data()
+    with smd.Hook(run) as hook:
+        net.fit(x, y, batch_size=8, callbacks=[hook], verbose=0, validation_data=(x, y))
+    trial = create_trial(run)
+    rate, norm = (trial.tensor(f"optimizer/{net.optimizer.name}/{kind}") for kind in ("learning_rate", "gradient_norm"))
+    steps = trial.steps(mode=modes.TRAIN)
+    assert rate.steps() == norm.steps() == trial.tensor("batch_loss").steps(mode=modes.TRAIN)
+    assert [rate.value(step, mode=modes.TRAIN).item() for step in steps] == pytest.approx(
+        [0.1 / 2**step for step in steps]
+    )
+    for step in steps:
+        gradients = [
+            trial.tensor(name).value(step, mode=modes.TRAIN) for name in trial.tensor_names(collection="gradients")
+        ]
+        expected = np.sqrt(sum(np.sum(np.square(one, dtype=np.float64)) for one in gradients))
+        assert norm.value(step, mode=modes.TRAIN).item() == pytest.approx(expected, rel=1e-6)

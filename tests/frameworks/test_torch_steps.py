@@ -714,6 +714,33 @@ for step in range(6):
     assert trial.tensor("loss_output_0").steps(mode=modes.TRAIN) == list(range(6))
 
 
+def test_validation_loss_that_comes_first_leaves_the_training_its_loss(train):
+    trial, _ = train("""
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+hook = smd.Hook(sys.argv[1], save_config=EVERY)
+hook.register_module(model)
+hook.register_optimizer(optimizer)
+for epoch in range(2):
+    model.eval()
+    with torch.no_grad():
+        losses = [F.cross_entropy(model(x), y).item() for x, y in [batch(), batch(), batch()]]
+    hook.save_scalar("val_loss", np.mean(losses))
+    note(3 * epoch, **{"scalar/val_loss": np.mean(losses)})
+    model.train()
+    for step in (1, 2):
+        x, y = batch()
+        loss = F.cross_entropy(model(x), y)
+        note(3 * epoch + step, loss_output_0=loss)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+""")
+    assert trial.steps() == list(range(6))
+    assert trial.tensor("scalar/val_loss").steps() == [0, 3]
+    assert trial.tensor("loss_output_0").steps(mode=modes.TRAIN) == list(range(4))
+
+
 def test_modules_that_are_added_later(train):
     trial, _ = train("""
 model = nn.Sequential(nn.Linear(4, 4))

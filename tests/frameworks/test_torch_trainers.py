@@ -18,17 +18,7 @@ def train(tmp_path):
 
 TRANSFORMERS = """
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
-
-class Recorder(TrainerCallback):
-    def __init__(self, out):
-        self.hook = smd.Hook(out, save_all=True, save_config=EVERY)
-    def on_train_begin(self, args, state, control, model=None, optimizer=None, **kwargs):
-        self.hook.register_module(model)
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        for name, value in logs.items():
-            self.hook.save_scalar(name, value)
-    def on_train_end(self, args, state, control, **kwargs):
-        self.hook.close()
+from smdwidgets.transformers import Callback
 
 class Notes(TrainerCallback):
     losses = []
@@ -67,17 +57,17 @@ class Data(torch.utils.data.Dataset):
 
 model = Model(BertConfig(vocab_size=32, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12,
                          num_labels=3, attn_implementation="eager"))
-arguments = TrainingArguments("checkpoints", per_device_train_batch_size=1, per_device_eval_batch_size=18, max_steps=6,
+arguments = TrainingArguments("checkpoints", per_device_train_batch_size=1, per_device_eval_batch_size=6, max_steps=6,
     gradient_accumulation_steps=3, gradient_checkpointing=sys.argv[2] == "checkpointing", logging_steps=1, eval_steps=2,
     eval_strategy="steps", save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True, learning_rate=0.1,
     max_grad_norm=0.5, remove_unused_columns=False,
     label_names=["labels"])
-Trainer(model, arguments, train_dataset=Data(), eval_dataset=Data(), callbacks=[Recorder(sys.argv[1]), Notes()]).train()
+Trainer(model, arguments, train_dataset=Data(), eval_dataset=Data(), callbacks=[Callback(sys.argv[1], save_all=True, save_config=EVERY), Notes()]).train()
 """
 
 
 @pytest.mark.parametrize("kind", ["plain", "checkpointing"])
-def test_transformers_with_a_callback_written_by_hand(train, kind):
+def test_transformers(train, kind):
     trial, _ = train(TRANSFORMERS, kind)
     assert trial.steps() == list(range(9))
     assert trial.steps(mode=modes.TRAIN) == list(range(6))
@@ -100,6 +90,7 @@ def test_transformers_with_a_callback_written_by_hand(train, kind):
 
 LIGHTNING = """
 import lightning
+from smdwidgets.lightning import Callback
 
 class Module(lightning.LightningModule):
     def __init__(self, calls_itself):
@@ -127,14 +118,10 @@ class Module(lightning.LightningModule):
         super().configure_gradient_clipping(optimizer, *args, **kwargs)
         note_gradients(at_of(self.trainer.global_step), self)
 
-class Recorder(lightning.Callback):
-    def on_fit_start(self, trainer, module):
-        self.hook = smd.Hook(sys.argv[1], save_all=True, save_config=EVERY)
-        self.hook.register_module(module)
+class Notes(lightning.Callback):
     def on_train_batch_end(self, trainer, module, outputs, batch, number):
         if number % MICRO == MICRO - 1:
-            self.hook.save_scalar("logged", trainer.callback_metrics["train_loss"])
-            note(at_of(trainer.global_step - 1), **{"scalar/logged": trainer.callback_metrics["train_loss"]})
+            note(at_of(trainer.global_step - 1), **{"scalar/train_loss": trainer.callback_metrics["train_loss"]})
 
 MICRO = int(sys.argv[3])
 UPDATES = 6 // MICRO  # of an epoch; an evaluation follows
@@ -144,7 +131,7 @@ x, y = torch.randn(24, 4), torch.randint(0, 3, (24,))
 batches = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=4)
 whole = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=24)
 lightning.Trainer(max_epochs=3, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, num_sanity_val_steps=0,
-    enable_progress_bar=False, enable_model_summary=False, callbacks=[Recorder()], gradient_clip_val=0.1,
+    enable_progress_bar=False, enable_model_summary=False, callbacks=[Callback(sys.argv[1], save_all=True, save_config=EVERY), Notes()], gradient_clip_val=0.1,
     accumulate_grad_batches=MICRO).fit(Module(sys.argv[2] == "itself"), batches, whole)
 """
 
@@ -173,10 +160,8 @@ optimizer = torch.optim.AdamW(model.parameters(), 0.01)
 batches = torch.utils.data.DataLoader([batch() for _ in range(12)], batch_size=None)
 model, optimizer, batches = accelerator.prepare(model, optimizer, batches)
 schedule = accelerator.prepare(torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5))
-hook = smd.Hook(sys.argv[1], save_all=True, save_config=EVERY)
-hook.register_module(model)
-if sys.argv[2] == "registered":
-    hook.register_optimizer(optimizer)
+optimizers = [optimizer] if sys.argv[2] == "passed" else []
+hook = smd.record(model, sys.argv[1], *optimizers, save_all=True, save_config=EVERY)
 for number, (x, y) in enumerate(batches):
     update, call = divmod(number, 3)
     with accelerator.accumulate(model):
@@ -201,9 +186,9 @@ for number, (x, y) in enumerate(batches):
 
 
 @pytest.mark.parametrize("precision", ["no", "bf16"])
-@pytest.mark.parametrize("registered", ["registered", "seen"])
-def test_accelerate(train, registered, precision):
-    trial, _ = train(ACCELERATE, registered, precision)
+@pytest.mark.parametrize("optimizer", ["passed", "seen"])
+def test_accelerate(train, optimizer, precision):
+    trial, _ = train(ACCELERATE, optimizer, precision)
     assert trial.steps() == trial.steps(mode=modes.TRAIN) == [0, 1, 2, 3]
     assert all(len(trial.tensor_names(step, regex="^gradient/")) == 4 for step in range(4))
     assert trial.tensor("loss_output_mean").steps() == [0, 1, 2, 3]
