@@ -44,11 +44,11 @@ def main() -> None:
     with scratch(), chromium() as browser:
         training.train("runs/demo")
         plots()
-        exported("explorer.html", tensor="fc1.weight", step=SLIP + 12)
+        exported("explorer.html", tensor="fc1.weight", step=SLIP + 12, inspect=False)
         for theme in THEMES:
             with opened(browser, "explorer.html", theme, density=2) as page:
                 save(shot(page), f"explorer-{theme}")
-        exported("drag.html", tensor="fc1.weight", panels=["histogram", "heatmap", "history"])
+        exported("drag.html", tensor="fc1.weight", inspect=True)
         for theme in THEMES:
             with opened(browser, "drag.html", theme, density=1, width=1000) as page:
                 save_moving(dragged(page), f"drag-{theme}")
@@ -97,7 +97,6 @@ def chromium() -> Iterator[Browser]:
 
 def exported(file: str, **state: Any) -> None:
     """Write the explorer on the demo's run as a page, after its rules have finished."""
-    state.setdefault("panels", ["histogram", "heatmap", "history", "statistics", "rules"])
     with smdwidgets.create_trial("runs/demo") as trial:
         runner = RuleRunner(trial, RULES).start()
         runner.wait()
@@ -137,8 +136,8 @@ def shot(page: Page) -> Image.Image:
 
 
 def dragged(page: Page) -> list[Image.Image]:
-    """Return the frames of a slider drag across the step of the learning rate spike."""
-    track = page.locator(".smdw-slider canvas").first.bounding_box()
+    """Return the frames of a drag across the step of the learning rate spike."""
+    track = page.locator(".smdw-axis .smdw-track").first.bounding_box()
     assert track is not None
     y = track["y"] + track["height"] / 2
     page.mouse.move(track["x"] + 0.3 * track["width"], y)

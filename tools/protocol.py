@@ -36,6 +36,52 @@ def typescript(kind: str) -> str:
     )
 
 
+def checkable(kind: str) -> Any:
+    """Translate a type into data with which a page checks a value.
+
+    >>> checkable("{str: int[]} | 'a'")
+    {'any': [{'map': {'list': 'int'}}, {'is': 'a'}]}
+    """
+    tokens = re.findall(r"\[\]|'[^']*'|\w+|[^\s\w]", split(kind)[0])
+
+    def union_of() -> Any:
+        options = [postfix()]
+        while tokens[:1] == ["|"]:
+            tokens.pop(0)
+            options.append(postfix())
+        return options[0] if len(options) == 1 else {"any": options}
+
+    def postfix() -> Any:
+        token = tokens.pop(0)
+        if token == "(":
+            made = union_of()
+            tokens.pop(0)
+        elif token == "[":
+            made = {"items": [union_of()]}
+            while tokens.pop(0) == ",":
+                made["items"].append(union_of())
+        elif token == "{":
+            del tokens[:2]
+            made = {"map": union_of()}
+            tokens.pop(0)
+        else:
+            made = {"is": token[1:-1]} if token.startswith("'") else named(token)
+        while tokens[:1] == ["[]"]:
+            tokens.pop(0)
+            made = {"list": made}
+        return made
+
+    def named(name: str) -> Any:
+        if name in PLAIN or name == "null":
+            return name
+        described = SCHEMA["types"][name]
+        if "type" in described:
+            return checkable(described["type"])
+        return {"fields": {field: checkable(text) for field, text in described["fields"].items()}}
+
+    return union_of()
+
+
 def split(described: str) -> tuple[str, str]:
     """Split a field into its type and its comment."""
     kind, _, comment = described.partition("#")
@@ -120,6 +166,25 @@ def types() -> str:
             "export const DEFAULTS: Traits = {",
             *(f"  {name}: {value(trait['default'])}," for name, trait in traits.items()),
             "};",
+        ]
+    )
+    add(
+        [
+            "/** Types of the traits that a state string may have. */",
+            "// biome-ignore format: one trait a line",
+            "export const TRAIT_TYPES: { readonly [name: string]: TraitType } = {",
+            *(f"  {name}: {value(checkable(trait['type']))}," for name, trait in traits.items() if name[0] != "_"),
+            "};",
+            "",
+            "/** A plain type, one text, one of several types, a list, a list of fixed length, or an object. */",
+            "export type TraitType =",
+            "  | string",
+            "  | { is: string }",
+            "  | { any: TraitType[] }",
+            "  | { list: TraitType }",
+            "  | { items: TraitType[] }",
+            "  | { map: TraitType }",
+            "  | { fields: { [name: string]: TraitType } };",
         ]
     )
     for name, described in SCHEMA["constants"].items():

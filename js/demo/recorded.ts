@@ -85,7 +85,16 @@ class Answers {
   }
 
   find(request: KernelRequest): Exchange | undefined {
-    return this.#byKey.get(key(request)) ?? (isRegion(request) ? this.#nearestRegion(request) : undefined);
+    const exact = this.#byKey.get(key(request));
+    if (exact || request.what !== "survey")
+      return exact ?? (isRegion(request) ? this.#nearestRegion(request) : undefined);
+    // All bins of a statistic are recorded; which of them the page asks for depends on its size.
+    const { tensors, from, to, bins, ...rest } = request;
+    return this.recording.requests.find(({ sent }) => {
+      if (!sent || !isRequest(sent) || sent.what !== "survey") return false;
+      const { tensors, from, to, bins, ...recorded } = sent;
+      return canonical(recorded) === canonical(rest);
+    });
   }
 
   /**
@@ -110,7 +119,7 @@ class Answers {
       Math.max(0, Math.min(a[1], b[1]) - Math.max(a[0], b[0]));
     const shared = (sent: Region) => common(sent.rows, request.rows) * common(sent.cols, request.cols);
     const regions = this.recording.requests.filter(({ sent }) => {
-      return sent && sent.what !== "rule" && isRegion(sent) && slice(sent) === slice(request) && shared(sent) > 0;
+      return sent && isRequest(sent) && isRegion(sent) && slice(sent) === slice(request) && shared(sent) > 0;
     });
     return regions.sort((a, b) => shared(b.sent as Region) - shared(a.sent as Region))[0];
   }
@@ -130,6 +139,7 @@ export function recorded(
 
 /** A request for a region of a slice: which of it the page needs depends on the fonts of the machine. */
 type Region = Extract<KernelRequest, { what: "tile" | "values" }>;
+const isRequest = (sent: KernelRequest | KernelCommand): sent is KernelRequest => !("do" in sent);
 const isRegion = (request: KernelRequest): request is Region => request.what === "tile" || request.what === "values";
 
 /** Repeats recorded answers, with `delay` milliseconds before each message. */

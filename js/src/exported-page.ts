@@ -1,12 +1,21 @@
 /** Opens an exported page: reads its packets from the page, without a kernel. */
 
 import { Store } from "./data/store";
-import { h } from "./lib/dom";
+import { h, setText, setVisible } from "./lib/dom";
 import { count, plural } from "./lib/format";
+import { DEFAULTS, type Kind } from "./protocol/types";
 import { ExportedPageClient } from "./session/client";
 import { Session } from "./session/session";
 import { LocalModel, State } from "./session/state";
+import { decodeState, encodeState, type Restored, STATE_NAMES } from "./session/state-string";
 import { mount, startRequesting } from "./view";
+
+/** Widgets in which a tensor can be opened. */
+const WITH_PICTURES: readonly Kind[] = ["explorer", "inspector"];
+/** Before the state string in the page's address. */
+const LINK = "#v=";
+/** Rest after a change of the view before the address changes, in milliseconds. Browsers limit how often it may. */
+const REST = 400;
 
 function bytes(base64: string): ArrayBuffer {
   const text = atob(base64.trim());
@@ -24,11 +33,53 @@ export function start(root: Document | HTMLElement, el: HTMLElement, signal: Abo
   const session = new Session(state, signal);
   session.store.addPackets(packets);
   session.connect(new ExportedPageClient());
+  const missing = root === document ? link(session, signal) : undefined;
   startRequesting(session, signal);
   mount(session, el, signal);
-  el.prepend(...summary(session.store));
+  el.prepend(...summary(session.store), ...(missing ? [missing] : []));
   linkFindings(root, session, el, signal);
   return session;
+}
+
+/**
+ * Opens the view in the page's address, and writes the view there as it changes. Returns a line that says what the
+ * address names and the page lacks.
+ */
+function link(session: Session, signal: AbortSignal): HTMLElement {
+  const { store, state } = session;
+  const missing = h("p", { class: "smdw-missing", role: "status", hidden: true });
+  const runs = [...store.runs.values()];
+  const names = runs.map((run) => run.head.name);
+  const written = () => `${LINK}${encodeState(state.all(), names)}`;
+  const read = () => {
+    if (!location.hash.startsWith(LINK) || location.hash === written()) return;
+    const found: Restored = decodeState(location.hash.slice(LINK.length), {
+      runs: names,
+      hasTensor: (name) => runs.some((run) => run.names.includes(name)),
+      hasStep: (run, step) => runs[run]?.steps.includes(step) === true,
+    });
+    setText(missing, found.missing);
+    setVisible(missing, found.missing !== "");
+    const defaults = Object.fromEntries(STATE_NAMES.map((name) => [name, DEFAULTS[name]]));
+    if (found.traits) state.set({ ...defaults, ...found.traits });
+  };
+  read();
+  let last = written();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const write = () => {
+    const now = written();
+    // Replaced: moving a slider must not fill the browser's history.
+    if (now !== last) history.replaceState(history.state, "", now);
+    last = now;
+  };
+  const changed = () => {
+    clearTimeout(timer);
+    timer = setTimeout(write, REST);
+  };
+  state.onChange(changed, signal);
+  window.addEventListener("hashchange", read, { signal });
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  return missing;
 }
 
 /** One line that says what the page does not contain. */
@@ -39,7 +90,7 @@ function summary(store: Store): HTMLElement[] {
     all += run.names.length;
     opened += store.opened(index);
   }
-  if (opened === all) return [];
+  if (opened === all || !WITH_PICTURES.includes(store.page?._kind ?? "explorer")) return [];
   const line = `Saved page: ${count(opened)} of ${plural(all, "tensor")} can be opened; of the rest, statistics only.`;
   return [h("p", { class: "smdw-saved" }, line)];
 }

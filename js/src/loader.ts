@@ -25,6 +25,13 @@ function load(text: string): Promise<typeof widget> {
   return loading;
 }
 
+/** Gives what a host may leave out: a signal, which then aborts when the host calls the function that is returned. */
+function withSignal<P extends { signal: AbortSignal }>(props: P): [P, (() => void) | undefined] {
+  if (props.signal) return [props, undefined];
+  const control = new AbortController();
+  return [{ ...props, signal: control.signal }, () => control.abort()];
+}
+
 export default () => {
   let made: Promise<Widget> | undefined;
   const widgetOf = (model: { get(name: string): unknown }) => {
@@ -32,7 +39,8 @@ export default () => {
     return made;
   };
   return {
-    async initialize(props: InitializeProps): Promise<void> {
+    async initialize(given: InitializeProps): Promise<(() => void) | undefined> {
+      const [props, clear] = withSignal(given);
       const { model, signal } = props;
       // JupyterLab keeps models of removed widgets: release the large traits.
       signal.addEventListener("abort", () => {
@@ -41,10 +49,13 @@ export default () => {
       });
       const widget = await widgetOf(model);
       if (!signal.aborted) widget.initialize(props);
+      return clear;
     },
-    async render(props: RenderProps): Promise<void> {
+    async render(given: RenderProps): Promise<(() => void) | undefined> {
+      const [props, clear] = withSignal(given);
       const widget = await widgetOf(props.model);
       if (!props.signal.aborted) widget.render(props);
+      return clear;
     },
   };
 };

@@ -26,7 +26,8 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
     );
     return;
   }
-  const height = session.state.get("height");
+  // An explorer sets its own height.
+  const height = session.state.get("_kind") === "explorer" ? 0 : session.state.get("height");
   if (height > 0) el.style.height = `${height}px`;
   el.classList.toggle("smdw-fixed", height > 0);
   let frame = 0;
@@ -47,14 +48,24 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
   const draw = () => {
     frame = 0;
     if (signal.aborted) return;
-    root.update(session.scene());
+    root.update(session.scene(width));
     for (const picture of pictures.splice(0)) picture();
   };
   el.replaceChildren(root.el);
+  // Measured here, once for all parts: reading it during a redraw would force a page layout.
+  const stage = root.stage ?? root.el;
+  let width = stage.clientWidth || 1000;
+  const observer = new ResizeObserver(() => {
+    if (stage.clientWidth === width) return;
+    width = stage.clientWidth;
+    redraw();
+  });
+  observer.observe(stage);
   session.state.onChange(redraw, signal);
   session.store.onChange(redraw, signal);
   signal.addEventListener("abort", () => {
     cancelAnimationFrame(frame);
+    observer.disconnect();
     el.replaceChildren();
     el.classList.remove("smdw", "smdw-fixed");
   });
@@ -63,7 +74,7 @@ export function mount(session: Session, el: HTMLElement, signal: AbortSignal): v
 
 /** Requests the data in view, once for all views of a session. */
 export function startRequesting(session: Session, signal: AbortSignal): void {
-  const requester = new DataRequester(session);
+  const requester = new DataRequester(session, signal);
   let queued = false;
   const schedule = () => {
     if (queued) return;
@@ -75,5 +86,6 @@ export function startRequesting(session: Session, signal: AbortSignal): void {
   };
   session.state.onChange(schedule, signal);
   session.store.onChange(schedule, signal);
+  session.onLook(schedule, signal);
   schedule();
 }

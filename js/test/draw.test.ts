@@ -21,6 +21,8 @@ import { linear } from "../src/lib/scale";
 
 const theme: Theme = {
   dark: false,
+  forced: false,
+  contrast: false,
   ink: "#000",
   ink2: "#555",
   rule: "#bbb",
@@ -63,6 +65,7 @@ const picture = (over: Partial<HistogramPicture> = {}): HistogramPicture => ({
   frame: frame(0),
   compared: undefined,
   comparedFrame: undefined,
+  mirrored: false,
   domain: [-2, 2],
   top: 100,
   logCounts: false,
@@ -337,4 +340,44 @@ test("SVG escapes text from a run", () => {
   const parsed = new DOMParser().parseFromString(p.toString(), "image/svg+xml");
   expect(parsed.querySelector("parsererror, script")).toBeNull();
   expect(parsed.querySelector("text")?.textContent).toContain("<script>");
+});
+
+describe("axes of time", () => {
+  const picture = (over: Partial<LinesPicture>): LinesPicture => ({
+    curves: [],
+    logX: false,
+    logY: false,
+    range: undefined,
+    step: 0,
+    marked: [],
+    xLabel: "",
+    emptyMessage: "",
+    ...over,
+  });
+  const texts = (over: Partial<LinesPicture>) => {
+    const p = pen();
+    drawLines(p, size, theme, picture(over));
+    return [...p.toString().matchAll(/<text[^>]*>([^<]*)</g)].map(([, text]) => text);
+  };
+  test.each([
+    [10, ["0", "2 s", "4 s", "10 s"]],
+    [200, ["0", "1 min", "2 min", "3 min"]],
+    [7200, ["0", "30 min", "1 h", "1:30 h", "2 h"]],
+    [5 * 86_400, ["0", "1 d", "2 d", "3 d", "4 d", "5 d"]],
+  ])("%s seconds have round ticks", (seconds, ticks) => {
+    const labels = texts({ axis: "relative", curves: [{ x: [0, seconds], y: [0, 1], colour: "#000" }] });
+    expect(labels).toEqual(expect.arrayContaining(ticks));
+  });
+  test("wall times are those of the browser's time zone", () => {
+    const noon = new Date(2026, 0, 5, 12).getTime() / 1000;
+    const labels = texts({ axis: "wall", curves: [{ x: [noon, noon + 86_400], y: [0, 1], colour: "#000" }] });
+    expect(labels).toEqual(expect.arrayContaining(["18:00", "Jan 6"]));
+  });
+  test("superseded values are crosses, and the restart has a line", () => {
+    const x = Array.from({ length: 40 }, (_, i) => i);
+    const y = x.map(() => 1);
+    const voided = { x: [10, 11, 30, 31], y: [1, 1, 1, 1] };
+    expect(texts({ curves: [{ x, y, colour: "#000", voided }] }).filter((each) => each === "restart")).toHaveLength(2);
+    expect(texts({ curves: [{ x, y, colour: "#000" }] })).not.toContain("restart");
+  });
 });

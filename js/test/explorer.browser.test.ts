@@ -1,6 +1,6 @@
 import axe from "axe-core";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { catalog, LAST, packetsOf } from "../demo/recorded";
+import { catalog, packetsOf } from "../demo/recorded";
 import { start } from "../src/exported-page";
 import { encode } from "../src/protocol/packet";
 import { KernelClient } from "../src/session/client";
@@ -16,75 +16,119 @@ afterEach(() => {
   shown = undefined;
 });
 const ALL = ["histogram", "heatmap", "history", "statistics", "scalars", "values", "rules"] as const;
-const rows = (el: Element) =>
-  [...el.querySelectorAll(".smdw-row")].map((row) => row.querySelector(".smdw-label")?.textContent);
-const ready = () => until(() => shown?.el.querySelector(".smdw-row"));
+const ready = () => until(() => shown?.el.querySelector(".smdw-map-row"));
 
-describe("tensor tree", () => {
-  test("renders 10,000 tensors with few elements, filters them fast, and reports an invalid pattern", async () => {
-    shown = open({ _kind: "explorer", panels: [], follow: false, step: 0 }, { many: true });
+describe("query", () => {
+  const names = (el: Element) => [...el.querySelectorAll<HTMLElement>(".smdw-map-row:not(.smdw-map-module)")];
+
+  test("of 10,000 tensors, few have elements, and the query is fast", async () => {
+    shown = open({ _kind: "explorer", follow: false, step: 0 }, { many: true });
     await ready();
-    const { el, session } = shown;
-    expect(el.querySelectorAll(".smdw-row").length).toBeLessThan(60);
-    const tree = $(el, "[role=tree]");
+    const { el } = shown;
+    expect(el.querySelectorAll(".smdw-map-row").length).toBeLessThan(60);
     const filter = $<HTMLInputElement>(el, "[type=search]");
-    filter.value = "layer7 query";
+    key($(el, ".smdw-explorer"), "/");
+    expect(filter.matches(":focus")).toBe(true);
+    filter.value = "layer.7/*query";
     const before = performance.now();
     filter.dispatchEvent(new Event("input"));
-    await until(() => rows(el)[0]?.includes("query"));
+    await until(() => names(el).length > 0 && names(el).every((row) => /query/.test(row.title)));
     expect(performance.now() - before).toBeLessThan(1000);
-    button(el, "Regex").click();
-    filter.value = "layer\\.7/.*key$";
-    filter.dispatchEvent(new Event("input"));
-    await until(() => rows(el).every((label) => /layer\.7\/.*key$/.test(label ?? "")));
-    expect(rows(el)).toHaveLength(5);
-    filter.value = "layer(";
-    filter.dispatchEvent(new Event("input"));
-    await until(() => /invalid pattern/i.test(el.querySelector(".smdw-tensors .smdw-error")?.textContent ?? ""));
-    filter.value = "";
-    filter.dispatchEvent(new Event("input"));
-    await until(() => (rows(el)[0] ?? "") === "biases");
-    key(tree, "End");
-    await until(() => tree.scrollTop > 10_000);
-    expect(session.state.get("filter_kind")).toBe("regex");
-  });
-
-  test("supports keyboards and screen readers", async () => {
-    shown = open({ _kind: "explorer", panels: [], tensor: "" });
-    await ready();
-    const { el, model } = shown;
-    const tree = $(el, "[role=tree]");
-    key(tree, "Home");
-    await frame();
-    key(tree, "ArrowRight");
-    await until(() => tree.getAttribute("aria-activedescendant"));
-    key(tree, "Enter");
-    expect(model.get("tensor")).toBe("fc1.bias");
-    key(tree, "ArrowLeft");
-    key(tree, "ArrowLeft");
-    await until(() => (model.get("closed") as string[]).includes("biases"));
-    await until(() => tree.querySelector("[aria-expanded=false]")?.textContent?.includes("biases"));
+    expect(el.querySelectorAll(".smdw-map-row").length).toBeLessThan(60);
+    key(filter, "Escape");
+    if (filter.value) key(filter, "Escape");
+    await until(() => names(el).length === 0 || names(el).some((row) => !/query/.test(row.title)));
+    expect(filter.value).toBe("");
   });
 });
 
+test("map and timeline are saved as a picture with names, step and legend", async () => {
+  shown = open({ _kind: "explorer", follow: false, step: 300, inspect: true, tensor: "fc3.weight" });
+  await ready();
+  await until(() => shown?.el.querySelectorAll(".smdw-lane-rule").length === 3);
+  const saved: Blob[] = [];
+  const url = vi
+    .spyOn(URL, "createObjectURL")
+    .mockImplementation((blob) => (saved.push(blob as Blob) ? "about:blank#" : ""));
+  const click = vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(() => {});
+  try {
+    button(shown.el, "Export").click();
+    for (const name of ["Save as SVG", "Save as PNG"]) button(shown.el, name).click();
+    await until(() => saved.length === 2);
+    const text = (await saved.find((blob) => blob.type === "image/svg+xml")?.text()) ?? "";
+    const svg = new DOMParser().parseFromString(text, "image/svg+xml");
+    expect(svg.querySelector("parsererror")).toBeNull();
+    const texts = [...svg.querySelectorAll("text")].map((each) => each.textContent);
+    for (const one of [
+      "fc1",
+      "ExplodingTensor",
+      "mode",
+      "larger than usual",
+      "NaN",
+      "step 300 \u00b7 fc3.weight \u00b7 colour: surprise",
+    ])
+      expect(
+        texts.some((each) => each?.startsWith(one.slice(0, 9)) && one.startsWith(each.replace(/\u2026$/, ""))),
+      ).toBe(true);
+    expect(svg.querySelectorAll("image").length).toBeGreaterThan(0);
+    expect(texts).not.toContain("Export");
+    const png = saved.find((blob) => blob.type === "image/png");
+    const bitmap = await createImageBitmap(png as Blob);
+    expect(bitmap.width).toBe(2 * Math.round($(shown.el, ".smdw-stage").clientWidth));
+  } finally {
+    for (const spy of [url, click]) spy.mockRestore();
+  }
+});
+
 describe("rules", () => {
-  test("a click on a firing goes to its step and tensor", async () => {
-    shown = open({ _kind: "explorer", panels: ["rules"], follow: false, step: 0 });
-    const { el, model } = shown;
-    await until(() => el.querySelectorAll(".smdw-rule").length === 4);
-    expect($(el, ".smdw-status").textContent).toContain("Found");
-    const strip = $(el, ".smdw-rule .smdw-strip canvas");
-    await until(() => strip.clientWidth > 50);
+  test("a click on a firing in a lane goes to its step and tensor, and so do the keys", async () => {
+    shown = open({ _kind: "explorer", follow: false, step: 0 });
+    const { el, model, session } = shown;
+    await until(() => el.querySelectorAll(".smdw-lane-rule").length === 3);
+    const names = () => [...el.querySelectorAll(".smdw-lane-rule .smdw-lane-name")].map((each) => each.textContent);
+    await until(() => names()[0] === "ExplodingTensor");
+    const canvas = $<HTMLCanvasElement>(el, ".smdw-figure-lanes canvas");
+    await until(() => canvas.clientHeight > 90);
     await frame();
-    const at = 4 + ((strip.clientWidth - 8) * 720) / LAST;
-    pointer(strip, "pointerdown", at, 10);
-    expect([700, 710, 720, 730, 740, 750]).toContain(model.get("step"));
+    const axis = session.scene(1000 - 2).stepAxis;
+    const lane = $(el, ".smdw-lane-rule");
+    const y = lane.offsetTop + 6;
+    pointer(canvas, "pointerdown", axis.x(721), y);
+    pointer(canvas, "pointerup", axis.x(721), y);
+    expect(model.get("step")).toBe(720);
     expect(model.get("tensor")).toBe("gradient/fc1.weight");
-    const focus = $(el, ".smdw-rule .smdw-strip");
-    key(focus, "Home");
-    expect(model.get("step")).toBe(700);
-    key(focus, "ArrowRight");
+    const explorer = $(el, ".smdw-explorer");
+    await frame();
+    key(explorer, ".");
+    expect(model.get("step")).toBe(730);
+    await frame();
+    key(explorer, ",");
+    await frame();
+    key(explorer, ",");
     expect(model.get("step")).toBe(710);
+  });
+
+  test("the label of a lane opens the rule's parameters and findings", async () => {
+    shown = open({ _kind: "explorer", follow: false, step: 0 });
+    const { el, source, model } = shown;
+    const label = (name: string) =>
+      [...el.querySelectorAll<HTMLElement>(".smdw-lane-button")].find((each) => each.textContent?.includes(name));
+    const vanishing = await until(() => label("VanishingGradient"));
+    vanishing.click();
+    const input = await until(() =>
+      [...el.querySelectorAll<HTMLInputElement>(".smdw-params .smdw-input")].find((each) => each.clientWidth > 0),
+    );
+    input.value = "1e-3";
+    input.dispatchEvent(new Event("change"));
+    await until(() => source.commands.some((command) => command.what === "rule" && command.do === "set"));
+    key(input, "Escape");
+    await until(() => vanishing.getAttribute("aria-expanded") === "false");
+    label("ExplodingTensor")?.click();
+    const found = await until(() =>
+      [...el.querySelectorAll<HTMLElement>(".smdw-firings button")].find((each) => each.textContent === "step 740"),
+    );
+    found.click();
+    expect(model.get("step")).toBe(740);
   });
 
   test("parameters are editable; an invalid value is marked and not sent", async () => {
@@ -192,52 +236,155 @@ test("a widget that was opened without a tensor on a run with tensors stays with
   expect(session.state.get("tensor")).toBe("");
 });
 
-describe.each([
-  [1200, false],
-  [500, true],
-] as const)("at %i pixels", (width, dark) => {
-  test("nothing overflows and axe finds no violation", async () => {
-    const overflow = document.documentElement.style;
-    shown = open(
-      { _kind: "explorer", panels: [...ALL], tensor: "gradient/fc1.weight", step: 720, follow: false },
-      { width, dark },
-    );
-    const { el, session } = shown;
-    await ready();
-    await until(() => el.querySelectorAll(".smdw-rule").length === 4 && !session.requests.size);
-    await frame();
-    expect(el.dataset.theme).toBe(dark ? "dark" : "light");
-    expect(el.scrollWidth).toBeLessThanOrEqual(width);
-    for (const panel of el.querySelectorAll(".smdw-panel"))
-      expect(panel.scrollWidth, panel.className).toBeLessThanOrEqual(panel.clientWidth + 1);
-    for (const more of el.querySelectorAll<HTMLButtonElement>(".smdw-corner > button")) {
-      more.click();
-      await frame();
-      const result = await axe.run(el, { rules: { region: { enabled: false } } });
-      expect(
-        result.violations.map(
-          (violation) => `${violation.id}: ${violation.nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`,
-        ),
-      ).toEqual([]);
-      more.click();
-      if (more !== el.querySelector(".smdw-corner > button")) break;
-    }
-    expect(overflow).toBeDefined();
+const violations = async (el: Element) => {
+  const result = await axe.run(el, { rules: { region: { enabled: false } } });
+  return result.violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
+};
+/** Elements that show text, and whose text is cut without an ellipsis or lies over another one's. */
+function collisions(el: HTMLElement): string[] {
+  const texts = [...el.querySelectorAll<HTMLElement>("*")].filter((each) => {
+    // Words of one sentence do not lie over each other; where a line breaks, their boxes do.
+    const own = ".smdw-sr, .smdw-popover, .smdw-menu, .smdw-tabs, canvas, .smdw-diagnosis-sentence *";
+    if (each.closest(own) || !each.checkVisibility()) return false;
+    return [...each.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent?.trim());
   });
+  const clip = (each: HTMLElement) => {
+    let { left, right, top, bottom } = each.getBoundingClientRect();
+    for (let at: HTMLElement | null = each.parentElement; at && at !== el; at = at.parentElement)
+      if (getComputedStyle(at).overflow !== "visible") {
+        const box = at.getBoundingClientRect();
+        [left, right] = [Math.max(left, box.left), Math.min(right, box.right)];
+        [top, bottom] = [Math.max(top, box.top), Math.min(bottom, box.bottom)];
+      }
+    return { each, left, right, top, bottom };
+  };
+  const boxes = texts.map(clip).filter(({ left, right, top, bottom }) => right - left > 1 && bottom - top > 1);
+  return boxes.flatMap((a, i) =>
+    boxes
+      .slice(i + 1)
+      .filter(
+        (b) =>
+          !a.each.contains(b.each) &&
+          !b.each.contains(a.each) &&
+          Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+          Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3,
+      )
+      .map((b) => `${a.each.className} "${a.each.textContent}" over ${b.each.className} "${b.each.textContent}"`),
+  );
+}
+
+describe.each([
+  [1440, false],
+  [1000, false],
+  [900, true],
+  [700, false],
+  [500, true],
+  [420, false],
+] as const)("at %i pixels", (width, dark) => {
+  test.each([false, true])(
+    "the height is 600, nothing overflows, axe finds no violation; inspector: %s",
+    async (inspect) => {
+      shown = open(
+        { _kind: "explorer", panels: [...ALL], tensor: "gradient/fc1.weight", step: 720, follow: false },
+        { width, dark },
+      );
+      const { el, session } = shown;
+      await ready();
+      session.state.set({ inspect });
+      await until(() => el.querySelectorAll(".smdw-lane-rule").length === 3 && !session.requests.size);
+      await frame();
+      await frame();
+      expect(el.dataset.theme).toBe(dark ? "dark" : "light");
+      const explorer = $(el, ".smdw-explorer");
+      expect(el.getBoundingClientRect().height).toBe(600);
+      expect(explorer.scrollHeight).toBeLessThanOrEqual(600);
+      const wide = [...explorer.querySelectorAll<HTMLElement>("*")].filter(
+        (each) =>
+          each.checkVisibility() &&
+          !each.closest(".smdw-sr, .smdw-multiples, .smdw-scroll, .smdw-map, .smdw-popover") &&
+          each.getBoundingClientRect().right > explorer.getBoundingClientRect().right + 0.5,
+      );
+      expect(wide.map((each) => `${each.className} ${each.textContent?.slice(0, 40)}`)).toEqual([]);
+      expect(explorer.scrollWidth).toBeLessThanOrEqual(width);
+      for (const part of explorer.querySelectorAll(
+        ".smdw-run, .smdw-diagnosis, .smdw-toolbar, .smdw-tensor-bar, .smdw-picture",
+      ))
+        expect(part.scrollWidth, part.className).toBeLessThanOrEqual(part.clientWidth + 1);
+      expect(collisions(explorer)).toEqual([]);
+      expect(await violations(el)).toEqual([]);
+    },
+  );
 });
 
-test("a narrow explorer opens the tree over the panels and closes it when a tensor is selected", async () => {
-  shown = open({ _kind: "explorer", panels: ["histogram"] }, { width: 500 });
+test("no open menu has an axe violation or leaves the widget", async () => {
+  shown = open({ _kind: "explorer", panels: [...ALL], step: 720, follow: false, inspect: true }, { width: 800 });
+  const { el, session } = shown;
+  await ready();
+  await until(() => el.querySelectorAll(".smdw-lane-rule").length === 3 && !session.requests.size);
+  await until(() => el.querySelectorAll(".smdw-corner > button").length >= 2);
+  const openers = [
+    ...el.querySelectorAll<HTMLButtonElement>(".smdw-anchor > button, .smdw-lane-button, .smdw-corner > button"),
+  ].filter((each) => each.checkVisibility());
+  expect(openers.length).toBeGreaterThan(6);
+  const widget = el.getBoundingClientRect();
+  for (const opener of openers) {
+    opener.click();
+    await frame();
+    const menu = opener.parentElement?.querySelector<HTMLElement>(".smdw-popover, .smdw-menu") as HTMLElement;
+    expect(menu.hidden, opener.textContent ?? "").toBe(false);
+    const box = menu.getBoundingClientRect();
+    expect(box.left, opener.textContent ?? "").toBeGreaterThanOrEqual(widget.left);
+    expect(box.right, opener.textContent ?? "").toBeLessThanOrEqual(widget.right);
+    expect(box.top, opener.textContent ?? "").toBeGreaterThanOrEqual(widget.top);
+    expect(box.bottom, opener.textContent ?? "").toBeLessThanOrEqual(widget.bottom);
+    expect(await violations(el), opener.textContent ?? "").toEqual([]);
+    opener.click();
+    await frame();
+    expect(menu.hidden).toBe(true);
+  }
+});
+
+test("the inspector opens and closes with keys, and the map gives it its room", async () => {
+  shown = open({ _kind: "explorer", panels: [...ALL], step: 720, follow: false }, { width: 1200 });
   const { el, model } = shown;
-  await frame();
-  expect($(el, ".smdw-tensors").clientHeight).toBe(0);
-  button(el, "Tensors").click();
-  const row = await until(() =>
-    [...el.querySelectorAll<HTMLElement>(".smdw-row-tensor")].find((each) => each.textContent === "fc2.bias"),
-  );
-  row.click();
-  expect(model.get("tensor")).toBe("fc2.bias");
-  expect($(el, ".smdw-tensors").clientHeight).toBe(0);
+  await ready();
+  await until(() => el.querySelectorAll(".smdw-lane-rule").length === 3 && $(el, ".smdw-lanes").clientHeight > 90);
+  const map = $(el, ".smdw-map-box");
+  const before = map.clientHeight;
+  expect(before).toBeGreaterThanOrEqual(330);
+  const explorer = $(el, ".smdw-explorer");
+  explorer.focus();
+  key(explorer, "Enter");
+  expect(model.get("inspect")).toBe(true);
+  await until(() => map.clientHeight < 110);
+  expect(map.clientHeight).toBeGreaterThanOrEqual(94);
+  await until(() => /mean/.test($(el, ".smdw-panel-histogram .smdw-readout").textContent ?? ""));
+  key(explorer, "Escape");
+  expect(model.get("inspect")).toBe(false);
+  await until(() => map.clientHeight === before);
+});
+
+test.each([
+  [1200, ["Histogram", "Heat map", "Values"], 3],
+  [800, ["Histogram", "Heat map"], 2],
+  [600, ["Histogram"], 1],
+] as const)("at %i pixels the inspector shows %j", async (width, titles, columns) => {
+  shown = open({ _kind: "explorer", panels: [...ALL], inspect: true }, { width });
+  const { el, source, session } = shown;
+  const seen = () => [...el.querySelectorAll<HTMLElement>(".smdw-picture > .smdw-panel")].map((each) => each.ariaLabel);
+  await until(() => seen().join() === titles.join());
+  expect(el.querySelectorAll(".smdw-picture")).toHaveLength(columns);
+  const tab = (name: string) =>
+    [...el.querySelectorAll<HTMLElement>("[role=tab]")].find((each) => each.textContent === name) as HTMLElement;
+  tab("Curves").click();
+  await until(() => seen().at(-1) === "Scalars");
+  expect(tab("Curves").getAttribute("aria-selected")).toBe("true");
+  key(tab("Curves"), "ArrowRight");
+  await until(() => seen().at(-1) === "Rules");
+  key(tab("Rules"), "ArrowLeft");
+  await until(() => seen().at(-1) === "Scalars");
+  expect(session.state.get("panels")).toContain("scalars");
+  expect(source.requests.length).toBeGreaterThan(0);
 });
 
 test("works in a shadow root, including keys", async () => {
@@ -322,6 +469,7 @@ test("an exported page supports the slider and reports data that was not exporte
         tensor: "fc3.weight",
         step: 300,
         panels: ["histogram", "heatmap", "values", "rules"],
+        inspect: true,
       },
     }),
     ...(await packetsOf({ what: "hello" })),
@@ -341,19 +489,31 @@ test("an exported page supports the slider and reports data that was not exporte
   const fetched = vi.spyOn(window, "fetch");
   const control = new AbortController();
   start(holder, el, control.signal);
-  const track = await until(() => el.querySelector<HTMLElement>("[role=slider]"));
+  const track = await until(() => el.querySelector<HTMLElement>(".smdw-track"));
   await until(() => track.getAttribute("aria-valuenow") === "300");
   key(track, "ArrowRight");
   await until(() => track.getAttribute("aria-valuenow") === "310");
   await until(() => /mean/.test($(el, ".smdw-panel-histogram .smdw-readout").textContent ?? ""));
   expect(el.querySelector(".smdw-panel-values")).toBeNull();
   expect(button(el, "Values").title).toBe("Not in this file");
-  expect($<HTMLElement>(el, ".smdw-rule-controls").hidden).toBe(true);
+  for (const controls of el.querySelectorAll<HTMLElement>(".smdw-rule-controls")) expect(controls.hidden).toBe(true);
+  const filter = $<HTMLInputElement>(el, "[type=search]");
+  filter.value = "fc2.bias";
+  filter.dispatchEvent(new Event("input"));
   const row = await until(() =>
-    [...el.querySelectorAll<HTMLElement>(".smdw-row-tensor")].find((each) => each.title.startsWith("fc2.bias")),
+    [...el.querySelectorAll<HTMLElement>(".smdw-map-row")].find((each) => each.title.startsWith("fc2.bias")),
   );
   expect(row.title).toContain("Not in this file");
-  row.click();
+  const grid = $(el, ".smdw-map-grid");
+  grid.focus();
+  key(grid, "Home", { shiftKey: true });
+  for (let i = 0; i < 3 && $(el, ".smdw-name").textContent !== "fc2.bias"; i++) {
+    await frame();
+    key(grid, "Enter");
+    await frame();
+    key(grid, "ArrowDown");
+    await frame();
+  }
   await until(() => $(el, ".smdw-name").textContent === "fc2.bias");
   expect(fetched).not.toHaveBeenCalled();
   control.abort();

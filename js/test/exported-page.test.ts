@@ -4,11 +4,12 @@ import { createHash } from "node:crypto";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as esbuild from "esbuild";
-import { type Browser, chromium as driver, type Page } from "playwright";
+import { type Browser, chromium as driver } from "playwright";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { packetsOf } from "../demo/recorded";
 import { CHROMIUM_ARGS, chromium } from "../scripts/chromium.mjs";
 import { encode } from "../src/protocol/packet";
+import { encodeState } from "../src/session/state-string";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 let browser: Browser;
@@ -35,10 +36,10 @@ const hash = (text: string) => `'sha256-${createHash("sha256").update(text).dige
 const WORKERS = "; worker-src blob:";
 
 /** Opens a page as `to_html` writes it. `messages` collects console messages and errors, `requested` the URLs requested. */
-async function openPage(extraPolicy: string) {
+async function openPage(extraPolicy: string, address = "#part") {
   const [js, css] = await Promise.all([bundle("src/widget.ts"), bundle("src/widget.css")]);
   const packets = [
-    encode({ kind: "page", traits: { _kind: "explorer", tensor: "fc3.weight", step: 300 } }),
+    encode({ kind: "page", traits: { _kind: "explorer", tensor: "fc3.weight", step: 300, inspect: true } }),
     ...(await packetsOf({ what: "hello" })),
     ...(await packetsOf({ what: "frames", tensor: "fc3.weight" })),
   ];
@@ -56,7 +57,7 @@ async function openPage(extraPolicy: string) {
   page.on("pageerror", (error) => messages.push(String(error)));
   page.on("request", (request) => requested.push(request.url()));
   await page.route("http://page.invalid/", (route) => route.fulfill({ body: html, contentType: "text/html" }));
-  await page.goto("http://page.invalid/#part");
+  await page.goto(`http://page.invalid/${address}`);
   return { page, messages, requested };
 }
 
@@ -69,9 +70,10 @@ test("the slider works without network access or policy violations", async () =>
   await expect.poll(() => track.getAttribute("aria-valuenow")).toBe("310");
   const box = await track.boundingBox();
   if (!box) throw new Error("no slider");
-  await page.mouse.move(box.x + box.width / 2, box.y + 20);
+  const y = box.y + box.height / 2;
+  await page.mouse.move(box.x + box.width / 2, y);
   await page.mouse.down();
-  await page.mouse.move(box.x + box.width / 4, box.y + 20, { steps: 10 });
+  await page.mouse.move(box.x + box.width / 4, y, { steps: 10 });
   await page.mouse.up();
   const step = Number(await track.getAttribute("aria-valuenow"));
   expect(step).toBeGreaterThan(200);
@@ -88,36 +90,67 @@ test("the slider works without network access or policy violations", async () =>
   await page.close();
 }, 30_000);
 
-async function filterBy(page: Page, pattern: string) {
-  await page.getByRole("button", { name: /^regex$/i }).click();
-  await page.getByRole("searchbox").fill(pattern);
-  return page.locator(".smdw-tensors .smdw-readout");
-}
+test("the address has the view, and opens it", async () => {
+  const first = await openPage(WORKERS);
+  const track = first.page.getByRole("slider", { name: "Step", exact: true });
+  await expect.poll(() => track.getAttribute("aria-valuenow")).toBe("300");
+  const entries = await first.page.evaluate(() => history.length);
+  await track.focus();
+  for (const key of ["ArrowRight", "ArrowRight", "ArrowLeft"]) await first.page.keyboard.press(key);
+  await expect.poll(() => first.page.evaluate(() => location.hash)).toMatch(/^#v=smdw2\.[\w-]+$/);
+  expect(await first.page.evaluate(() => history.length)).toBe(entries);
+  const address = await first.page.evaluate(() => location.hash);
+  expect(first.messages).toEqual([]);
+  await first.page.close();
 
-test("a regex filters the tree in a worker; an invalid or slow pattern gives a message and the page stays responsive", async () => {
-  const { page, messages } = await openPage(WORKERS);
-  const footer = await filterBy(page, "^fc[12]\\.WEIGHT$");
-  await expect.poll(() => footer.textContent()).toMatch(/^2 of \d+ tensors$/);
-  expect(await page.locator(".smdw-row").allTextContents()).toEqual(["fc1.weight", "fc2.weight"]);
-  expect(await page.locator(".smdw-row mark").allTextContents()).toEqual(["fc1.weight", "fc2.weight"]);
-  await filterBy(page, "layer(");
-  await expect.poll(() => footer.textContent()).toBe("Invalid pattern: /layer(/i: Unterminated group");
-  await filterBy(page, "^(((\\w+)+)+)+!");
-  await expect.poll(() => footer.textContent()).toBe("Searching\u2026");
-  const started = Date.now();
-  await page.evaluate(() => new Promise(requestAnimationFrame));
-  expect(Date.now() - started).toBeLessThan(1500);
-  await expect.poll(() => footer.textContent(), { timeout: 10_000 }).toBe("Pattern too slow: stopped after 2 s");
-  await filterBy(page, "fc3");
-  await expect.poll(() => footer.textContent()).toMatch(/^4 of/);
+  const second = await openPage(WORKERS, address);
+  const name = second.page.locator(".smdw-name");
+  await expect
+    .poll(() => second.page.getByRole("slider", { name: "Step", exact: true }).getAttribute("aria-valuenow"))
+    .toBe("310");
+  await expect.poll(() => name.textContent()).toBe("fc3.weight");
+  const note = second.page.locator(".smdw-missing");
+  expect(await note.isVisible()).toBe(false);
+  const other = encodeState({ tensor: "gone", step: 100, inspect: true }, []);
+  await second.page.evaluate((text) => {
+    location.hash = `#v=${text}`;
+  }, other);
+  await expect.poll(() => note.textContent()).toBe("The view is restored without tensor 'gone'.");
+  await expect
+    .poll(() => second.page.getByRole("slider", { name: "Step", exact: true }).getAttribute("aria-valuenow"))
+    .toBe("100");
+  await second.page.evaluate(() => {
+    location.hash = `#v=${"<script>".repeat(100_000)}`;
+  });
+  await expect
+    .poll(() => note.textContent())
+    .toBe("The state string is longer than 2,048 characters, and was not used.");
+  expect(second.messages).toEqual([]);
+  await second.page.close();
+}, 60_000);
+
+test("a query is answered by the page; a wrong one gives a message, and the last result stays", async () => {
+  const { page, messages } = await openPage("");
+  const box = page.getByRole("combobox", { name: "Query" });
+  const found = page.locator(".smdw-found");
+  await box.fill("/^fc[12]\\.WEIGHT$/");
+  await expect.poll(() => found.textContent()).toMatch(/^2 of \d+ tensors$/);
+  const rows = page.locator(".smdw-map-row:not(.smdw-map-module)");
+  const names = () => rows.evaluateAll((all) => all.map((row) => row.getAttribute("title")?.split("\n")[0]));
+  await expect.poll(names).toEqual(["fc1.weight", "fc2.weight"]);
+  await box.fill("/layer(/");
+  await expect
+    .poll(() => page.locator(".smdw-query-error").textContent())
+    .toBe("Invalid regular expression: '(' without ')'; write \\( for the character.");
+  expect(await names()).toEqual(["fc1.weight", "fc2.weight"]);
+  // A backtracking search would never end.
+  await box.fill("/^(((\\w+)+)+)+!/");
+  await expect.poll(() => found.textContent()).toMatch(/^0 of/);
+  await box.fill("weight | top 2 by surprise");
+  await expect.poll(() => found.textContent()).toMatch(/2 of \d+ tensors$/);
+  await box.fill("| mean | top 2 by worst");
+  await expect.poll(() => found.textContent()).toBe("Not in this file: values of 'mean'");
   expect(messages).toEqual([]);
-  await page.close();
-}, 30_000);
-
-test("without permission for workers, the regex filter searches plain text", async () => {
-  const { page } = await openPage("");
-  const footer = await filterBy(page, "FC1.w");
-  await expect.poll(() => footer.textContent()).toMatch(/^2 of \d+ tensors \u00b7 plain text search$/);
   await page.close();
 }, 30_000);
 

@@ -210,13 +210,17 @@ test("exact values are not truncated: columns fit the longest number of their ty
 
 test("a step or a run can be compared; a missing step is replaced by the latest earlier one and marked", async () => {
   const { el, session } = await inspect({ panels: ["histogram", "statistics"] }, { runs: 2 });
-  const select = $<HTMLSelectElement>(el, "[aria-label='Compare with']");
-  await until(() => [...select.options].some((option) => option.value === "run:1"));
-  select.value = "pin";
-  select.dispatchEvent(new Event("change"));
+  key($(el, ".smdw-inspector"), "c");
   expect(session.state.get("compare")).toEqual({ step: 600 });
-  select.value = "run:1";
-  select.dispatchEvent(new Event("change"));
+  const choose = async (label: string, value: string) => {
+    const select = $<HTMLSelectElement>(el, `[aria-label='${label}']`);
+    await until(() => [...select.options].some((option) => option.value === value));
+    select.value = value;
+    select.dispatchEvent(new Event("change"));
+  };
+  await choose("Run of B", "1");
+  await choose("Step of B", "same");
+  expect(session.state.get("compare")).toEqual({ run: 1 });
   session.state.set({ step: 1200 });
   await until(() =>
     /mlp-slow: not saved at this step: showing TRAIN step 810/.test($(el, ".smdw-from").textContent ?? ""),
@@ -237,7 +241,7 @@ test("a step or a run can be compared; a missing step is replaced by the latest 
     new PointerEvent("pointermove", { clientX: box.left + box.width / 2, clientY: box.top + 100, bubbles: true }),
   );
   await until(() =>
-    /values, [\d.]+%\s+\u00b7\s+compared [\d,]+$/.test($(panel("histogram"), ".smdw-readout").textContent ?? ""),
+    /values, [\d.]+%\s+\u00b7\s+B [\d,]+$/.test($(panel("histogram"), ".smdw-readout").textContent ?? ""),
   );
   button(el, "Stop comparing").click();
   expect(session.state.get("compare")).toEqual({});
@@ -293,7 +297,10 @@ test("a panel exports CSV, SVG, PNG and Python code", async () => {
       .slice(1)
       .reduce((total, row) => total + Number(row.split(",")[2]), 0);
     expect(sum).toBe(48 * 112);
-    expect(texts.some((text) => text.startsWith("<svg"))).toBe(true);
+    const svg = texts.find((text) => text.startsWith("<svg")) as string;
+    for (const text of ["fc1.weight", "Histogram", "step 600", "number of elements by value"])
+      expect(svg).toContain(text);
+    expect(new DOMParser().parseFromString(svg, "image/svg+xml").querySelector("parsererror")).toBeNull();
     expect(saved.find((blob) => blob.type === "image/png")?.size).toBeGreaterThan(1000);
     button(panel("histogram"), "Copy as Python").click();
     expect(copied).toHaveBeenCalledWith(

@@ -1,13 +1,23 @@
 import { describe, expect, test } from "vitest";
 import { choose, colourDomain, table } from "../src/lib/colour";
 import { escapeInvisible } from "../src/lib/escape-text";
-import { bytes, count, groupDigits, minusSigns, num, percent, rangeText, shape, truncate } from "../src/lib/format";
-import { fuzzyMatches, fuzzyWord, spanMatch, substringSpans } from "../src/lib/name-filter";
+import {
+  bytes,
+  count,
+  duration,
+  groupDigits,
+  minusSigns,
+  num,
+  percent,
+  rangeText,
+  shape,
+  truncate,
+} from "../src/lib/format";
+import { path } from "../src/lib/name-path";
 import { compareNatural } from "../src/lib/natural-order";
 import { csv, fileName, pyString } from "../src/lib/save";
 import { linear, linearTicks, log, symmetricLog } from "../src/lib/scale";
-import { smooth } from "../src/lib/smooth";
-import { path, Tree } from "../src/lib/tensor-tree";
+import { movingAverage, smooth } from "../src/lib/smooth";
 import { visibleRange } from "../src/lib/virtual-rows";
 
 describe("numbers", () => {
@@ -95,7 +105,32 @@ describe("scales", () => {
   });
 });
 
+test.each([
+  [0.25, "0.25 s"],
+  [60, "1 min"],
+  [200, "3 min 20 s"],
+  [3900, "1 h 5 min"],
+  [183_600, "2 d 3 h"],
+])("duration of %s s", (seconds, text) => {
+  expect(duration(seconds)).toBe(text);
+});
+
 describe("smoothing", () => {
+  test("averages as TensorBoard does", () => {
+    // 0.6 * 0.4 * 1 + 0.4 * 3 over 0.6 * 0.4 + 0.4, and so on.
+    const out = movingAverage([1, 3, Number.NaN, 2], 0.6);
+    expect(out[0]).toBe(1);
+    expect(out[1]).toBeCloseTo((0.24 * 1 + 0.4 * 3) / 0.64, 12);
+    expect(out[2]).toBeNaN();
+    expect(out[3]).toBeCloseTo((0.144 * 1 + 0.24 * 3 + 0.4 * 2) / 0.784, 12);
+  });
+
+  test("keeps a constant, and values without a weight", () => {
+    expect([...movingAverage([0.1, 0.1, 0.1], 0.9)]).toEqual([0.1, 0.1, 0.1]);
+    expect([...movingAverage([1, 2], 0)]).toEqual([1, 2]);
+    expect([...movingAverage([], 0.5)]).toEqual([]);
+  });
+
   const x = Float64Array.from({ length: 60 }, (_, i) => i * 10);
   test("keeps a constant exactly", () => {
     expect([
@@ -122,64 +157,12 @@ describe("smoothing", () => {
   });
 });
 
-describe("search", () => {
-  const names = ["encoder/layer.0/attention/query", "encoder/layer.1/output", "fc1.weight", "gradient/fc1.weight"];
-  test("fuzzy search finds words in any order and ranks whole words first", () => {
-    expect(fuzzyMatches(names, "weight fc1").map((match) => match.index)).toEqual([2, 3]);
-    expect(fuzzyMatches(names, "attq").map((match) => match.index)).toEqual([0]);
-    expect(fuzzyWord("zz", "fc1")).toBeUndefined();
+describe("names", () => {
+  test("a name of a megabyte is one part", () => {
+    expect(path("gradient/conv1.weight:0")).toEqual(["gradient", "conv1", "weight:0"]);
+    expect(path("/".repeat(5) + "x/".repeat(500_000))).toHaveLength(1);
   });
-  test("substring search ignores case and treats a pattern as text", () => {
-    expect(substringSpans(names, "FC1.w")).toEqual([
-      [2, 0, 5],
-      [3, 9, 14],
-    ]);
-    expect(substringSpans(names, "fc.")).toEqual([]);
-    expect(spanMatch([3, 9, 12])).toEqual({ index: 3, positions: [9, 10, 11] });
-  });
-});
-
-describe("tree", () => {
-  const names = ["fc1.weight", "fc1.bias", "gradient/fc1.weight", "loss", "a/b/c/d", "a/b/c/e"];
-  const tree = new Tree(
-    names,
-    new Map([
-      ["weights", [0]],
-      ["losses", [3]],
-      ["all", [0, 1, 2, 3, 4, 5]],
-    ]),
-  );
-  test("lists collections first and every tensor once", () => {
-    const rows = tree.rows(new Set());
-    expect(rows.filter((row) => row.level === 1).map((row) => row.label)).toEqual([
-      "losses",
-      "weights",
-      "other tensors",
-    ]);
-    expect(
-      rows
-        .filter((row) => row.kind === "tensor")
-        .map((row) => row.id)
-        .sort(),
-    ).toEqual([...names].sort());
-  });
-  test("joins chains of single groups and single tensors in one row", () => {
-    const labels = tree.rows(new Set()).map((row) => row.label);
-    expect(labels).toContain("a / b / c");
-    expect(labels).toContain("fc1.weight");
-    expect(labels).toContain("gradient/fc1.weight");
-  });
-  test("sorts layers in natural order, also those that are added later", () => {
-    const layers = ["layers.10.weight", "layers.2.weight", "layers.1.weight", "block2/a", "block10/a", "block1/a"];
-    const numbered = new Tree(layers, new Map([["weights", [0, 1, 2]]])).rows(new Set());
-    expect(numbered.filter((row) => row.kind === "tensor").map((row) => row.id)).toEqual([
-      "layers.1.weight",
-      "layers.2.weight",
-      "layers.10.weight",
-      "block1/a",
-      "block2/a",
-      "block10/a",
-    ]);
+  test("natural order compares numbers as numbers", () => {
     expect(["a10", "a9b", "b1", "a09", "a", "a1000000000000000000000"].sort(compareNatural)).toEqual([
       "a",
       "a09",
@@ -188,35 +171,6 @@ describe("tree", () => {
       "a1000000000000000000000",
       "b1",
     ]);
-  });
-  test("lists a tensor of a collection that is part of another one once", () => {
-    const scalars = ["lr", "train/loss", "val/loss", "acc"];
-    const rows = new Tree(
-      scalars,
-      new Map([
-        ["losses", [1, 2]],
-        ["scalars", [0, 1, 2, 3]],
-        ["zero", [0, 3]],
-        ["mine", [0, 1]],
-      ]),
-    ).rows(new Set());
-    const listed = rows.filter((row) => row.kind === "tensor").map((row) => row.id);
-    // "mine" overlaps with "losses", but neither contains the other.
-    expect(listed.sort()).toEqual(["acc", "lr", "lr", "train/loss", "train/loss", "val/loss"]);
-  });
-  test("omits the rows of closed groups", () => {
-    expect(tree.rows(new Set(["other tensors"])).map((row) => row.label)).toEqual([
-      "losses",
-      "loss",
-      "weights",
-      "fc1.weight",
-      "other tensors",
-    ]);
-  });
-  test("handles 10,000 tensors and a name of a megabyte", () => {
-    const many = Array.from({ length: 10_000 }, (_, i) => `layer${i % 100}/block${i % 10}/w${i}`);
-    expect(new Tree(many, new Map()).rows(new Set()).filter((row) => row.kind === "tensor")).toHaveLength(10_000);
-    expect(path("/".repeat(5) + "x/".repeat(500_000))).toHaveLength(1);
   });
 });
 

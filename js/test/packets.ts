@@ -1,6 +1,7 @@
 /** Packets that tests need and no recording contains. */
+import { codeOf } from "../src/data/survey";
 import { encode } from "../src/protocol/packet";
-import type { CatalogHead, RuleInfo } from "../src/protocol/types";
+import type { CatalogHead, RuleInfo, SurveyHead } from "../src/protocol/types";
 
 /** A packet of rules with outcomes by step. */
 export function rulesPacket(
@@ -59,5 +60,46 @@ export function stepsPacket(from: number, last: number, head: Partial<CatalogHea
       mode: ["u1", [steps.length], steps.map((step) => (step % 100 === 90 ? 2 : 1))],
       mode_step: ["f8", [steps.length], steps.map(modeStep)],
     },
+  );
+}
+
+/** Values of the statistic by tensor and bin; NaN was not saved. */
+export function surveyPacket(
+  tensors: number[],
+  values: ArrayLike<number>[],
+  {
+    poster = false,
+    flag,
+    n,
+    ...head
+  }: Partial<SurveyHead> & { poster?: boolean; flag?: ArrayLike<number>[]; n?: number } = {},
+): ArrayBuffer {
+  const stat = head.stat ?? "surprise";
+  const bins = values[0]?.length ?? 0;
+  const shape = [tensors.length, bins];
+  const codes = values.flatMap((row) => Array.from(row, (value) => codeOf(stat, value)));
+  const arrays: Parameters<typeof encode>[1] = {
+    tensor: ["u4", [tensors.length], tensors],
+    flag: ["u1", shape, (flag ?? values.map((row) => new Uint8Array(row.length))).flatMap((row) => Array.from(row))],
+  };
+  if (poster) arrays.shown = ["u1", shape, codes.map((code) => (code ? Math.max(1, code >> 8) : 0))];
+  else {
+    for (const name of ["lo", "mid", "hi"]) arrays[name] = ["u2", shape, codes];
+    arrays.n = ["u2", shape, codes.map((code) => (code ? (n ?? 1) : 0))];
+  }
+  return encode(
+    {
+      kind: "survey",
+      run: 0,
+      worker: "",
+      mode: "",
+      stat,
+      level: 0,
+      first: 0,
+      edition: 0,
+      append: true,
+      ...head,
+    },
+    arrays,
   );
 }

@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { inflateSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { statistic } from "../src/data/frames";
+import { lifeKey } from "../src/data/difference";
+import { type Image, imageValue, statistic } from "../src/data/frames";
 import { seriesKey } from "../src/data/store";
 import type { FromKernel, KernelCommand, KernelRequest, RuleStatus } from "../src/protocol/types";
 import { KernelClient } from "../src/session/client";
@@ -38,7 +39,10 @@ interface ViewExchange extends Exchange {
     tile?: number[];
     cells?: string[][];
     series?: Record<string, number[]>;
-    matches?: number;
+    /** of a 3 × 4 tensor at two steps, element by element */
+    difference?: number[];
+    /** by step, the values of cells [0, 0] and [2, 3] */
+    life?: Record<string, number[]>;
     error?: string;
   };
 }
@@ -108,7 +112,7 @@ test("the page shows the run as NumPy computes it, after every message", async (
     // The page itself says hello.
     const done = i && sent && !isCommand(sent) ? session.request("slot", sent) : undefined;
     model.say(received, model.sent.at(-1)?.id);
-    const response = await done;
+    await done;
     expect(store.packetError).toBe("");
     const status = session.requests.get("slot");
     expect(sent && status?.errorType, JSON.stringify(sent)).toBe(sent && expected.error);
@@ -142,12 +146,32 @@ test("the page shows the run as NumPy computes it, after every message", async (
       });
       expect(shown).toHaveLength(expected.tile.length);
     }
+    if (expected.difference) {
+      const place = { run: 0, tensor: "w", worker: "" };
+      const [found] = store.differences({ ...place, step: 2 }, { ...place, step: 1 });
+      const { image, changed = [] } = found ?? {};
+      for (const { index, a, b } of changed)
+        expect(a - b).toBeCloseTo(expected.difference[4 * (index[0] as number) + (index[1] as number)] as number, 9);
+      expect(Math.abs((changed[0]?.a ?? 0) - (changed[0]?.b ?? 0))).toBe(
+        Math.max(...expected.difference.map(Math.abs)),
+      );
+      const unit = ((image?.hi ?? 0) - (image?.lo ?? 0)) / 252;
+      expected.difference.forEach((value, k) => {
+        expect(Math.abs(imageValue(image as Image, k) - value)).toBeLessThanOrEqual(unit);
+      });
+    }
+    for (const [step, values] of Object.entries(expected.life ?? {})) {
+      const lives = [
+        [0, 0],
+        [2, 3],
+      ].map((cell) => store.lives.get(lifeKey(0, "w", "", cell)));
+      expect(lives.map((life) => life?.get(Number(step)))).toEqual(values);
+    }
     if (expected.cells) expect(store.values(() => true)?.head.cells).toEqual(expected.cells);
     for (const [name, y] of Object.entries(expected.series ?? {})) {
       const [tensor, stat] = name.split(" ") as [string, string];
       expect([...(store.series.get(seriesKey(0, tensor, "", "", stat))?.y ?? [])]).toEqual(y);
     }
-    if (expected.matches !== undefined) expect(response?.total).toBe(expected.matches);
   }
   control.abort();
 });

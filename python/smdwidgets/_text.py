@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import html
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -35,6 +36,31 @@ def visible(text: object, limit: int | None = None, lines: bool = False) -> str:
         char if char.isprintable() or (lines and char == "\n") else char.encode("unicode_escape").decode()
         for char in content
     )
+
+
+def underlined(text: str, start: int, end: int, width: int = 100) -> tuple[str, str]:
+    """Return the part of a text around a place, and a line of ``^`` below it.
+
+    >>> print("\\n".join(underlined("a | tpo 3", 4, 7)))
+    a | tpo 3
+        ^^^
+    """
+    begin = max(0, min(start - width // 2, len(text) - width))
+    part = text[begin : begin + width]
+    cells = [visible(char) for char in part]
+    columns = [sum(map(_columns, cell)) for cell in cells]
+    dots = "…" if begin else ""
+    before = len(dots) + sum(columns[: start - begin])
+    marked = max(1, sum(columns[start - begin : end - begin]))
+    line = dots + "".join(cells) + ("…" if begin + width < len(text) else "")
+    return line, " " * before + "^" * marked
+
+
+def _columns(char: str) -> int:
+    """Return the width of a character in a terminal."""
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def markup(text: object, limit: int | None = None) -> str:
@@ -107,12 +133,12 @@ def misspelling_of(name: str, known: Iterable[str]) -> str | None:
         (errors, candidate)
         for candidate in islice(known, 1_000)  # bounds the time for untrusted files
         if abs(len(candidate) - len(wrong)) <= 2
-        if (errors := _typing_errors(wrong, candidate.casefold())) <= min(2, max(len(wrong), len(candidate)) // 3)
+        if (errors := typing_errors(wrong, candidate.casefold())) <= min(2, max(len(wrong), len(candidate)) // 3)
     ]
     return min(close)[1] if close else None
 
 
-def _typing_errors(a: str, b: str) -> int:
+def typing_errors(a: str, b: str) -> int:
     """Return the optimal string alignment distance."""
     before: list[int] = []
     last = list(range(len(b) + 1))

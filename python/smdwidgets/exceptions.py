@@ -14,6 +14,7 @@ All derive from :class:`SMDebugError`.
     ├── a run         RunNotFound, SeveralRuns, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
     ├── a record      DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
     ├── a regex       RegexTooSlow
+    ├── a query       QueryError
     └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData, TrainingStopped
 
 Each also derives from the built-in exception of the same meaning, if there is one: ``except FileNotFoundError`` catches
@@ -31,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from smdwidgets._text import did_you_mean, listed, shown, visible
+from smdwidgets._text import did_you_mean, listed, shown, underlined, visible
 from smdwidgets.modes import ModeKeys
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "NoMoreData",
     "NoMoreProfilerData",
     "OutsideRunError",
+    "QueryError",
     "RegexTooSlow",
     "RuleEvaluationConditionMet",
     "RunFileMissing",
@@ -479,6 +481,32 @@ class RegexTooSlow(SMDebugError, TimeoutError):
             f"pattern {shown(self.pattern)} timed out after {self.seconds:g} s because of excessive backtracking; "
             "avoid nested repetitions such as (a+)+"
         )
+
+
+# ------------------------------------------------------------------------------------------------------------ queries
+
+
+class QueryError(SMDebugValueError):
+    """A query is invalid.
+
+    Attributes:
+        text: the query.
+        start, end: the place of the error, in characters (code points); the end is exclusive.
+        reason: what is wrong.
+        suggestion: what may be meant in this place, or None.
+    """
+
+    def __init__(self, text: str, start: int, end: int, reason: str, suggestion: str | None = None) -> None:
+        super().__init__(text, start, end, reason, suggestion)
+        self.text = text
+        self.start = start
+        self.end = end
+        self.reason = reason
+        self.suggestion = suggestion
+
+    def _message(self) -> str:
+        hint = "" if self.suggestion is None else f" Did you mean {shown(self.suggestion)}?"
+        return "\n".join([f"{visible(self.reason)}{hint}", *underlined(self.text, self.start, self.end)])
 
 
 # ------------------------------------------------------------------------------------------------------------- rules

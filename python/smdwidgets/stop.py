@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from smdwidgets._atomic import replacing
 from smdwidgets._text import visible
 from smdwidgets.storage.files import open_file
 
@@ -59,16 +59,10 @@ def request_stop(
     """
     root = Path(run)
     request = StopRequest(reason=reason, by=by, step=step, time=time.time())
-    # Write a temporary file and rename it, so that a hook never reads a partial request.
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{STOP_FILE}.", dir=root)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            json.dump(asdict(request), out)
-        if (root / STOP_FILE).exists():
-            return stop_requested(root) or request
-        os.replace(temporary, root / STOP_FILE)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    if (root / STOP_FILE).exists():
+        return stop_requested(root) or request
+    with replacing(root / STOP_FILE) as partial:
+        partial.write_text(json.dumps(asdict(request)), encoding="utf-8")
     return request
 
 

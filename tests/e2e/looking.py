@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,17 @@ from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
 from e2e.jupyter import Notebook
+
+#: Tabs of the panels of an explorer.
+TABS = {
+    "histogram": "Histogram",
+    "heatmap": "Heat map",
+    "values": "Values",
+    "statistics": "Statistics",
+    "history": "Over steps",
+    "scalars": "Curves",
+    "rules": "Rules",
+}
 
 
 class Looking:
@@ -30,11 +42,28 @@ class Looking:
 
     def figure(self, name: str) -> Locator:
         """Return the picture of a panel."""
-        return self.el.locator(f".smdw-figure-{name}")
+        return self.panel(name).locator(".smdw-figure").first
 
     def panel(self, name: str) -> Locator:
-        """Return a whole panel."""
+        """Return a whole panel, after a click on its tab in an explorer."""
+        opener = self.el.get_by_role("button", name="Open inspector")
+        # A scalar has one large curve instead of pictures.
+        others = self.el.get_by_role("button", name="Curves and rules", pressed=False)
+        tab = self.el.get_by_role("tab", name=TABS[name], exact=True, selected=False)
+        for control in (opener, others, tab):
+            # One that is there is clicked, without waiting for one that is not.
+            control.evaluate_all("(all) => all.filter((el) => !el.disabled).forEach((el) => el.click())")
+            self.drawn()
         return self.el.locator(f".smdw-panel-{name}")
+
+    def rules(self) -> Locator:
+        """Return the rows of the rule panel."""
+        return self.panel("rules").locator(".smdw-rule")
+
+    def has_steps(self, n: int) -> None:
+        """Wait until the steps of the tensor in view have been loaded."""
+        strip = self.el.locator(".smdw-lane-values-strip canvas")
+        expect(strip).to_have_attribute("aria-label", re.compile(rf" over {n} steps\.$"))
 
     def at_step(self, step: int) -> Looking:
         """Wait until the slider is at a step."""
@@ -52,6 +81,13 @@ class Looking:
             self.page.mouse.move(box["x"] + 8 + share * (box["width"] - 16), box["y"] + box["height"] / 2, steps=5)
         self.page.mouse.up()
         return self.at_rest()
+
+    def place(self, step: int) -> float:
+        """Return the position of a step on the track of a run whose steps are 0, 1, 2, …"""
+        box = self.track.bounding_box()
+        assert box is not None
+        last = int(self.track.get_attribute("aria-valuemax") or 0)
+        return (step + 0.5) / (last + 1) * box["width"]
 
     def drawn(self) -> Looking:
         """Wait until the current state is painted."""
@@ -81,10 +117,24 @@ class Looking:
         self.box.press("Enter")
         return self.at_step(step)
 
-    def choose(self, label: str, nth: int = 0) -> Looking:
-        """Select a tensor in the tree."""
-        self.el.locator(".smdw-row").filter(has_text=label).nth(nth).click()
+    def choose(self, name: str) -> Looking:
+        """Select a tensor in the map, or among the small curves of a run of scalars."""
+        self.query(f'"{name}"')
+        self.row(name).click()
+        self.query("")
         return self
+
+    def query(self, text: str) -> Looking:
+        """Fill in the query, and close the list of suggestions."""
+        box = self.el.get_by_role("combobox", name="Query")
+        box.fill(text)
+        box.press("Enter")
+        return self
+
+    def row(self, name: str) -> Locator:
+        """Return the first row of the map whose tensor has this in its name."""
+        rows = self.el.locator(".smdw-map-row:not(.smdw-map-module), .smdw-multiple")
+        return rows.and_(self.el.get_by_title(name)).first
 
     def pixels(self, name: str) -> np.ndarray[Any, Any]:
         """Return the pixels of a figure on the screen, [y, x, rgb]."""
@@ -101,4 +151,4 @@ class Looking:
 
     def leave(self) -> None:
         """Move the pointer away from the pictures."""
-        self.el.locator(".smdw-name").hover()
+        self.page.mouse.move(1, 1)

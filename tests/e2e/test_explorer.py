@@ -49,7 +49,7 @@ def test_dragging_displays_the_saved_values(jupyter, run):
     )
     notebook.run(0)
     look = Looking.at(notebook).at_step(29)
-    expect(look.panel("history")).to_contain_text("30 steps loaded")
+    look.has_steps(30)
     notebook.screenshot(f"explorer-{jupyter.app}-light")
     look.drag(0.9, 0.2, 0.5)
     step = int(look.box.input_value())
@@ -63,12 +63,14 @@ def test_dragging_displays_the_saved_values(jupyter, run):
 
     pixels = look.pixels("heatmap").astype(int)
     value, seen = runs.weight(step), set()
+    height, width = pixels.shape[:2]
     inside = [
         (x, y)
-        for x, y in zip(range(60, 260, 9), range(20, 220, 9), strict=False)
+        for y in range(6, height - 26, 7)
+        for x in range(60, width - 90, 13)
         if np.ptp(pixels[y - 2 : y + 3, x - 2 : x + 3]) == 0
     ]
-    for x, y in inside[::4]:
+    for x, y in inside[:: max(1, len(inside) // 6)]:
         look.hover("heatmap", x, y)
         said = look.panel("heatmap").locator(".smdw-readout")
         expect(said).to_contain_text(" = ")
@@ -87,7 +89,7 @@ def test_non_finite_numbers_are_counted_and_coloured(lab, run):
     look = Looking.at(notebook).at_step(7)
     expect(look.el.locator(".smdw-chips")).to_contain_text(re.compile(r"NaN\s*1.*\+Inf\s*1.*−Inf\s*1", re.S))
     pixels = look.pixels("heatmap").reshape(-1, 3)
-    for colour in ([255, 0, 200], [255, 140, 0], [0, 160, 255]):
+    for colour in ([150, 0, 255], [255, 140, 0], [0, 160, 255]):
         assert (pixels == colour).all(1).sum() > 20, colour
 
 
@@ -101,9 +103,9 @@ def test_widget_opens_at_the_newest_step_of_its_tensor(lab, tmp_path):
     look = Looking.at(notebook).at_step(28)
     expect_histogram_of(look, runs.weight(28))
     expect(look.el.locator(".smdw-from")).to_be_empty()
-    look.choose("loss", nth=1).at_step(29)
+    look.choose(runs.LOSS).at_step(29)
     notebook.expect_output(1, "(29, True)")
-    look.choose("fc.weight", nth=1).at_step(28)
+    look.choose(runs.WEIGHT).at_step(28)
     expect(look.el.locator(".smdw-from")).to_be_empty()
 
 
@@ -140,7 +142,7 @@ def test_widget_responds_while_the_kernel_trains(jupyter, run, tmp_path):
     stop = tmp_path / "stop"
     notebook = jupyter.open([show(run, "tensor='net/fc.weight'"), busy_until(stop)]).run(0)
     look = Looking.at(notebook)
-    expect(look.panel("history")).to_contain_text("30 steps loaded")
+    look.has_steps(30)
     notebook.run(1, wait=False)
     busy = notebook.page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt")
     expect(busy).to_have_text("[*]:")
@@ -148,9 +150,9 @@ def test_widget_responds_while_the_kernel_trains(jupyter, run, tmp_path):
         look.drag(0.9, share)
         expect_histogram_of(look, runs.weight(int(look.box.input_value())))
     # Another tensor comes from the kernel, which replies while the cell runs.
-    look.choose("fc.weight").go(11)
+    look.choose(runs.GRADIENT).go(11)
     expect(look.el.locator(".smdw-name")).to_have_text(runs.GRADIENT)
-    expect(look.panel("history")).to_contain_text("30 steps loaded")
+    look.has_steps(30)
     words = look.panel("histogram").locator(".smdw-readout")
     expect(words).to_contain_text(f"max {shown(runs.gradient(11).max())}")
     expect(busy).to_have_text("[*]:", timeout=1)
@@ -180,22 +182,45 @@ def test_steps_of_another_process_appear(lab, writer, tmp_path):
     expect(look.el.locator(".smdw-run-status")).to_have_text("Ended", timeout=20_000)
 
 
-def expect_regex_filter(look: Looking) -> None:
-    """The tree's regex filter finds tensors and reports an invalid pattern."""
-    footer = look.el.locator(".smdw-tensors .smdw-readout")
-    look.el.get_by_role("button", name="Regex", exact=True).click()
-    search = look.el.get_by_role("searchbox")
-    search.fill(r"^(gradient/)?net/.*WEIGHT$")
-    expect(footer).to_have_text("2 of 3 tensors")
-    expect(look.el.locator(".smdw-row")).to_have_count(2)
-    search.fill("net(")
-    expect(footer).to_contain_text(re.compile("^invalid pattern", re.I))
-    search.fill("")
-    expect(footer).to_have_text("3 tensors")
+def expect_query(look: Looking) -> None:
+    """A regex selects rows of the map; an invalid one is underlined."""
+    found = look.el.locator(".smdw-found")
+    rows = look.el.locator(".smdw-map-row:not(.smdw-map-module)")
+    look.query(r"/^(gradient\/)?net\/.*WEIGHT$/")
+    expect(found).to_have_text("2 of 3 tensors")
+    expect(rows).to_have_count(2)
+    look.query("/net(/")
+    expect(look.el.locator(".smdw-query-error")).to_contain_text("Invalid regular expression")
+    expect(look.el.locator(".smdw-query-marks u")).to_have_text("(")
+    expect(rows).to_have_count(2)
+    look.query("")
+    expect(found).to_be_hidden()
 
 
-def test_regex_filter_is_evaluated_in_the_kernel(lab, run):
-    expect_regex_filter(Looking.at(lab.open([show(run)]).run(0)).at_step(29))
+def test_query_ranks_tensors_and_shows_their_curves(lab, run):
+    notebook = lab.open([show(run), "print('query:', w.query)", "w.query = 'weight | as histograms'"])
+    look = Looking.at(notebook.run(0)).at_step(29)
+    expect_query(look)
+    box = look.el.get_by_role("combobox", name="Query")
+    box.press_sequentially("weight | t")
+    expect(look.el.get_by_role("option", name="top")).to_be_visible()
+    box.press("Tab")
+    box.press_sequentially("cha")
+    box.press("Tab")
+    box.press_sequentially("| as cur")
+    box.press("Tab")
+    box.press("Enter")
+    # Without "≈": the kernel has answered.
+    expect(look.el.locator(".smdw-found")).to_have_text("2 of 3 tensors")
+    cells = look.el.get_by_role("option").and_(look.el.locator(".smdw-multiple"))
+    expect(cells).to_have_count(2)
+    cells.nth(1).click()
+    expect(cells.nth(1)).to_have_attribute("aria-selected", "true")
+    notebook.run(1)
+    expect(notebook.output(1)).to_contain_text("query: weight | top 12 by change | as curves")
+    notebook.run(2)
+    expect(box).to_have_value("weight | as histograms")
+    expect(cells.first.locator("b")).to_contain_text("\N{HORIZONTAL ELLIPSIS}")
 
 
 HELD = """
@@ -228,7 +253,7 @@ def test_running_a_cell_again_keeps_the_view_and_leaks_nothing(lab, run):
     notebook = lab.open([show(run, "rules=['VanishingGradient']"), HELD, "w.step"])
     notebook.run(0)
     look = Looking.at(notebook)
-    look.choose("fc.weight", nth=1).go(13)
+    look.choose(runs.WEIGHT).go(13)
     notebook.expect_output(2, "13")
     before: dict[str, float] = {}
     for round_ in range(50):
@@ -240,14 +265,12 @@ def test_running_a_cell_again_keeps_the_view_and_leaks_nothing(lab, run):
             before = object_counts(notebook, 1)
     look = Looking.at(notebook).at_step(13)
     expect(look.el.locator(".smdw-name")).to_have_text(runs.WEIGHT)
-    after = object_counts(notebook, 1)
     assert notebook.page.locator(".smdw").count() == 1
+    after = object_counts(notebook, 1)
     assert after["widgets"] == before["widgets"]
-    assert after["threads"] <= before["threads"] + 1, (
-        before,
-        after,
-    )  # threads of the pool that reads, which grows once
-    assert after["memory"] <= before["memory"] + 20, (before, after)
+    # A thread kept by each of the 40 runs would be 40 more. The threads of pools and those that read begin and end.
+    assert after["threads"] <= before["threads"] + 10, (before, after)
+    assert after["memory"] <= before["memory"] + 40, (before, after)
     # The rest, a tenth of a megabyte per run, is a leak of JupyterLab: CommHandler of @jupyterlab/services connects a
     # listener to
     # its kernel's statusChanged and never disconnects it, so that every model stays in memory, with its style sheet.
@@ -261,13 +284,12 @@ def test_running_a_cell_again_keeps_the_view_and_leaks_nothing(lab, run):
 def test_click_on_a_firing_selects_its_step_and_tensor(lab, run):
     notebook = lab.open([show(run, "tensor='net/fc.weight', step=3, rules=['VanishingGradient']")]).run(0)
     look = Looking.at(notebook).at_step(3)
-    rule = look.el.locator(".smdw-rule")
-    expect(rule.locator(".smdw-status")).to_contain_text("Found", timeout=20_000)
-    rule.locator(".smdw-rule-name").click()
-    rule.get_by_role("button", name=f"step {runs.VANISHES_AT}", exact=True).click()
+    lane = look.el.locator(".smdw-lane-rule")
+    expect(lane.locator(".smdw-lane-count")).to_have_text("10 steps", timeout=20_000)
+    lane.locator(".smdw-lane-button").click()
+    lane.get_by_role("button", name=f"step {runs.VANISHES_AT}", exact=True).click()
     look.at_step(runs.VANISHES_AT)
     expect(look.el.locator(".smdw-name")).to_have_text(runs.GRADIENT)
-    look.panel("rules").scroll_into_view_if_needed()
     notebook.screenshot("rules-lab-light")
 
 
@@ -314,8 +336,8 @@ def test_exported_page_works_under_its_content_security_policy(browser, run, tmp
     look.keys("ArrowRight").at_step(step + 1)
     expect_histogram_of(look, runs.weight(step + 1))
     page.screenshot(path=str(shots / "page-light.png"))
-    expect_regex_filter(look)
+    expect_query(look)
     page.close()
-    # The worker of the regex filter comes from a blob of the page.
+    # A worker of the scalar panel comes from a blob of the page.
     assert [url for url in asked if not url.startswith("blob:")] == [page_file.as_uri()]
     assert complaints == []

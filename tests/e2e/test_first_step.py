@@ -25,6 +25,7 @@ def test_the_first_step_appears_with_a_tensor_selected(lab: Jupyter, tmp_path: P
     look = Looking.at(notebook)
     expect(look.el).to_contain_text("No step saved yet")
     notebook.run(1)
+    expect(look.el.locator(".smdw-name")).to_have_text("kernel")
     expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text("max")
     look.at_step(0)
     notebook.run(2)

@@ -47,9 +47,8 @@ def nothing_happened(page: Page) -> None:
 
 
 def look_at(look: Looking, query: str, said: str) -> None:
-    """Select a tensor in the tree and check that its name is displayed as text."""
-    look.el.locator("input[type=search]").first.fill(query)
-    look.el.locator(".smdw-row").filter(has_text=said).first.click()
+    """Select a tensor in the map and check that its name is displayed as text."""
+    look.query(query).row(said).click()
     expect(look.el.locator(".smdw-name")).to_contain_text(said)
 
 

@@ -81,7 +81,7 @@ def test_second_notebook_displays_the_training_of_its_kernel(opened):
 def test_third_notebook_displays_rules_and_findings(opened):
     notebook = opened("03_rules.ipynb")
     look = looked_at(notebook, "rules-notebook")
-    rules = look.el.locator(".smdw-rule")
+    rules = look.rules()
     expect(rules).to_have_count(3)
     expect(rules.first.locator(".smdw-status")).to_contain_text("Found", timeout=60_000)
     assert "unchanged over its last" in text_of(notebook)

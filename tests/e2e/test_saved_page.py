@@ -58,8 +58,7 @@ def opened(browser: Browser, shots: Path) -> Iterator[Any]:
 
 
 def row(look: Looking, name: str) -> Any:
-    look.el.get_by_role("searchbox").fill(name)
-    return look.el.locator(".smdw-row").filter(has_text=re.compile(re.escape(name)))
+    return look.query(name).row(name)
 
 
 def test_finding_of_a_report_opens_the_tensor_that_it_names(run, tmp_path, opened, capsys):
@@ -86,7 +85,7 @@ def test_tensors_without_pictures_are_marked_before_a_click(run, tmp_path, opene
     expect(line).to_have_text(
         re.compile(rf"^Saved page: \d+ of {TENSORS + 1} tensors can be opened; of the rest, statistics only\.$")
     )
-    absent = look.el.locator(".smdw-row.smdw-absent").first
+    absent = look.el.locator(".smdw-map-row.smdw-absent").first
     expect(absent).to_contain_text("\u25cb")
     expect(row(look, "layers.1.weight")).not_to_have_class(re.compile("smdw-absent"))
     bad = row(look, BAD)
@@ -97,7 +96,7 @@ def test_tensors_without_pictures_are_marked_before_a_click(run, tmp_path, opene
     expect(look.el.locator(".smdw-chips")).to_contain_text(re.compile(r"NaN\s*1"))
     expect(look.el).not_to_contain_text("Loading")
     expect(look.el).not_to_contain_text("Kernel")
-    expect(look.el.get_by_role("button", name="Values", exact=True)).to_be_disabled()
+    expect(look.el.get_by_role("tab", name="Values", exact=True)).to_be_disabled()
     look.drawn().page.screenshot(path=str(shots / "saved-absent.png"))
 
 
@@ -106,7 +105,7 @@ def test_page_that_is_saved_directly_after_display_has_judged_rules(run, tmp_pat
     explorer.to_html(tmp_path / "page.html", limit=3_000_000)
     explorer.close()
     look = opened(tmp_path / "page.html", "rules")
-    rules = look.el.locator(".smdw-rule")
+    rules = look.rules()
     expect(rules).to_have_count(2)
     expect(rules.nth(0).locator(".smdw-status")).to_contain_text("Found")
     expect(rules.nth(1).locator(".smdw-status")).to_contain_text("Not judged")
@@ -126,4 +125,4 @@ def test_page_of_a_live_run_shows_no_running_rule(run, tmp_path, opened):
         explorer.to_html(tmp_path / "page.html")
         explorer.close()
     look = opened(tmp_path / "page.html", "live")
-    expect(look.el.locator(".smdw-rule .smdw-status")).to_contain_text("Clear")
+    expect(look.el.locator(".smdw-lane-rule")).to_have_attribute("data-status", "Clear")

@@ -96,14 +96,14 @@ def _(lab: Jupyter, folder: Path) -> Notebook:
     look = Looking.at(notebook)
     expect(look.el.locator(".smdw-run-status")).to_have_text("Running")
     look.at_step(39)
-    expect(look.panel("history")).to_contain_text("40 steps loaded")
+    look.has_steps(40)
     return notebook
 
 
 def ended(lab: Jupyter, folder: Path, *more: str, rules: list[str] | None = None, kernel: str = "python3") -> Notebook:
     notebook = lab.open(size=SIZE, cells=[show(runs.write(folder / "run"), rules), *more], kernel=kernel).run(0)
     look = Looking.at(notebook).at_step(29)
-    expect(look.panel("history")).to_contain_text("30 steps loaded")
+    look.has_steps(30)
     return notebook
 
 
@@ -125,7 +125,7 @@ def _(lab: Jupyter, folder: Path) -> Notebook:
     notebook.run(1)
     look = Looking.at(notebook)
     expect(look.el).to_contain_text("This run was started again at")
-    expect(look.panel("history")).to_contain_text("8 steps loaded")
+    look.has_steps(8)
     return notebook
 
 
@@ -152,7 +152,7 @@ def _(lab: Jupyter, folder: Path) -> Notebook:
 @scene("not judged")
 def _(lab: Jupyter, folder: Path) -> Notebook:
     notebook = ended(lab, folder, rules=["DeadRelu", "VanishingGradient"])
-    status = Looking.at(notebook).el.locator(".smdw-rule .smdw-status")
+    status = Looking.at(notebook).rules().locator(".smdw-status")
     expect(status.first).to_contain_text("Not judged")
     expect(status.last).to_contain_text("Found")
     return notebook
@@ -164,7 +164,7 @@ def _(lab: Jupyter, folder: Path) -> Notebook:
     notebook.run(1, wait=False)
     look = Looking.at(notebook)
     expect(notebook.prompt(1)).to_have_text("[*]:")
-    look.choose("fc.weight")
+    look.choose(runs.GRADIENT)
     expect(look.panel("histogram")).to_contain_text("Kernel busy")
     return notebook
 
@@ -175,7 +175,7 @@ def _(lab: Jupyter, folder: Path) -> Notebook:
     notebook.page.evaluate(RESTART)
     notebook.page.wait_for_function("() => window.restarted", timeout=60_000)
     look = Looking.at(notebook)
-    look.choose("fc.weight").drawn()
+    look.choose(runs.GRADIENT).drawn()
     expect(look.el).to_contain_text(re.compile("run the cell again", re.I))
     return notebook
 
@@ -232,7 +232,57 @@ def test_saved_page_in_light_and_dark(browser, tmp_path, gallery):
         page = context.new_page()
         page.goto((tmp_path / "page.html").as_uri())
         look = Looking(page.locator(".smdw-page"))
-        expect(look.panel("history")).to_contain_text("loaded")
+        expect(look.panel("histogram").locator(".smdw-readout")).to_contain_text("mean")
         assert no_text_overflows(page)
         look.drawn().el.screenshot(path=str(gallery / f"saved-page-{theme}.png"))
         context.close()
+
+
+#: How a page is looked at: colour scheme, forced colours, and a simulated kind of vision.
+VIEWS = {
+    "light": ("light", False, "none"),
+    "dark": ("dark", False, "none"),
+    "forced": ("light", True, "none"),
+    "deuteranopia": ("light", False, "deuteranopia"),
+}
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved page of a run in which a layer turns NaN."""
+    folder = tmp_path_factory.mktemp("troubled")
+    rules = ["ExplodingTensor", "VanishingGradient", "LossNotDecreasing", "DeadRelu"]
+    explorer = smdwidgets.explore(runs.transformer(folder / "run"), rules=rules)
+    explorer.to_html(folder / "page.html")
+    explorer.close()
+    return folder / "page.html"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("width", [1440, 900, 500])
+def test_explorer_of_a_troubled_run(browser, troubled, gallery, width, view):
+    scheme, forced, vision = VIEWS[view]
+    context = browser.new_context(
+        viewport={"width": width, "height": 680}, color_scheme=scheme, forced_colors="active" if forced else "none"
+    )
+    page = context.new_page()
+    context.new_cdp_session(page).send("Emulation.setEmulatedVisionDeficiency", {"type": vision})
+    page.goto(troubled.as_uri())
+    look = Looking(page.locator(".smdw-page"))
+    explorer = look.el.locator(".smdw-explorer")
+    expect(look.el.locator(".smdw-map-row", has_text="NaN").first).to_be_visible()
+    look.drawn().drawn()
+    page.screenshot(path=str(gallery / f"explorer-{width}-{view}-survey.png"))
+    height = explorer.bounding_box()["height"]
+    # The finding is one key away, and its tensor another.
+    explorer.focus()
+    page.keyboard.press("n")
+    expect(look.el.locator(".smdw-name")).not_to_be_empty()
+    page.keyboard.press("Enter")
+    expect(look.el.locator(".smdw-picture").first).to_be_visible()
+    expect(look.panel("histogram").locator(".smdw-readout")).not_to_be_empty()
+    look.drawn().drawn()
+    page.screenshot(path=str(gallery / f"explorer-{width}-{view}-inspect.png"))
+    assert explorer.bounding_box()["height"] == height == 600
+    assert no_text_overflows(page)
+    context.close()

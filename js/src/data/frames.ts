@@ -51,18 +51,21 @@ export interface Frame {
  * comparable.
  */
 export function histogramRequest(traits: Traits): Omit<HistogramRequest, "bins"> {
-  const { run, worker, compare, hist_scale: scale } = traits;
+  const { run, tensor, worker, compare, hist_scale: scale } = traits;
   if (!Object.keys(compare).length) return { scale, edges: traits.hist_bins };
-  const main = { run, worker };
-  const other = { run: compare.run ?? run, worker: compare.worker ?? worker };
-  if (main.run === other.run && main.worker === other.worker) return { scale, edges: "shared" };
+  const named = compare.tensor !== undefined && compare.tensor !== tensor;
+  const place = (run: number, worker: string, name: string) => ({ run, worker, ...(named ? { tensor: name } : {}) });
+  const main = place(run, worker, tensor);
+  const other = place(compare.run ?? run, compare.worker ?? worker, compare.tensor ?? tensor);
+  const key = (each: typeof main) => JSON.stringify(Object.values(each));
+  if (key(main) === key(other)) return { scale, edges: "shared" };
   // The order must not depend on which of the two is in view.
-  const first = main.run - other.run || (main.worker < other.worker ? -1 : 1);
+  const first = main.run - other.run || (key(main) < key(other) ? -1 : 1);
   return { scale, edges: "shared", over: first < 0 ? [main, other] : [other, main] };
 }
 
 export const histogramKey = ({ scale, edges, over = [] }: Omit<HistogramRequest, "bins">) =>
-  [scale, edges, ...over.map((place) => `${place.run} ${place.worker}`)].join("/");
+  [scale, edges, ...over.map(({ run, worker, tensor }) => `${run} ${worker}${tensor ? ` ${tensor}` : ""}`)].join("/");
 
 /** Key of the bins to draw: the requested bins, else loaded bins of the same scale. */
 export function availableHistogramKey(frame: Frame | undefined, wanted: Omit<HistogramRequest, "bins">): string {

@@ -1,33 +1,47 @@
 /** Data received from runs. Independent of Jupyter and of drawing. */
 
+import { jsonEqual } from "../lib/json-equal";
 import { type Blocks, decode, type Packet } from "../protocol/packet";
 import {
   type CatalogHead,
   type DiagnosisHead,
   type Finding,
+  type FindingsHead,
   type IncidentInfo,
   MODES,
   type ModeName,
   type PageHead,
+  type ReadingHead,
   type RuleClass,
   type RuleInfo,
   type RulesHead,
   type TileHead,
+  type ValueRef,
   type ValuesHead,
 } from "../protocol/types";
+import { addLives, type Difference, differenceOf, type Life } from "./difference";
 import { lastAtOrBefore, TensorFrames } from "./frames";
+import { Runs } from "./runs";
+import { ModeSteps, StepList } from "./step-list";
+import { Surveys } from "./survey";
 
 export interface Run {
   head: CatalogHead;
   names: string[];
   /** collection -> indices into `names` */
   collections: Map<string, number[]>;
+  /** the steps, to which new ones are appended */
+  list: StepList;
   /** global steps, ascending, each with its mode and mode step */
   steps: Float64Array;
   modes: Uint8Array;
   modeSteps: Float64Array;
   /** by step */
   incidents: readonly IncidentInfo[];
+  hparams: NonNullable<CatalogHead["hparams"]>;
+  /** when each launch began, if several wrote to the directory, and the one that is read; null: all */
+  launches: readonly (number | null)[];
+  launch: number | null;
   version: number;
   /** increases when tensor names are added or replaced */
   namesVersion: number;
@@ -44,6 +58,12 @@ export interface Values {
 export interface Series {
   step: Float64Array;
   y: Float64Array;
+  /** Unix seconds of the earliest value; null: the run does not record it; undefined: not requested */
+  began?: number | null | undefined;
+  /** wall time since `began` */
+  seconds?: Float32Array | undefined;
+  /** values that a restart from an earlier step superseded */
+  voided?: { step: Float64Array; y: Float64Array } | undefined;
 }
 export interface RuleState {
   info: RuleInfo;
@@ -59,6 +79,8 @@ export interface RuleState {
 const MAX_FRAME_BYTES = 96 << 20;
 const MAX_TILES = 24;
 const MAX_VALUES = 200;
+const MAX_DIFFERENCES = 8;
+const MAX_LIVES = 200;
 
 const tensorKey = (run: number, tensor: string, worker: string) => `${run}\n${worker}\n${tensor}`;
 export const seriesKey = (run: number, tensor: string, worker: string, mode: string, stat: string) =>
@@ -77,9 +99,17 @@ export class Store {
   readonly runs = new Map<number, Run>();
   readonly tensors = new Map<string, TensorFrames>();
   readonly series = new Map<string, Series>();
+  /** By `lifeKey`: the values of cells over steps. */
+  readonly lives = new Map<string, Life>();
   readonly rules = new Map<string, RuleState>();
   /** What is wrong with each run. */
   readonly diagnoses = new Map<number, DiagnosisHead>();
+  /** The Run Map's data: values, what stands out in them, and how much of each run they cover. */
+  readonly surveys = new Surveys();
+  /** The table of runs of an explorer of many. */
+  readonly table = new Runs();
+  readonly findings = new Map<number, FindingsHead>();
+  readonly readings = new Map<number, ReadingHead>();
   classes: RuleClass[] = [];
   page: PageHead["traits"] | undefined;
   /** By run, the tensors whose pictures an exported page contains; undefined: all. */
@@ -92,8 +122,9 @@ export class Store {
   #ruleChanges = 0;
   #tiles: Tile[] = [];
   #values: Values[] = [];
+  #differences: Difference[] = [];
   readonly #listeners = new Set<() => void>();
-  readonly #axes = new Map<string, { version: number; axis: Axis }>();
+  readonly #axes = new Map<string, { version: number; list: StepList; ofMode: ModeSteps; axis: Axis }>();
 
   onChange(callback: () => void, signal: AbortSignal): void {
     this.#listeners.add(callback);
@@ -131,17 +162,45 @@ export class Store {
         this.#values.unshift({ head, number: arrays.number?.data as Float64Array | undefined });
         this.#values.length = Math.min(this.#values.length, MAX_VALUES);
         return;
+      case "diff":
+        this.#differences.unshift(differenceOf(head, arrays));
+        this.#differences.length = Math.min(this.#differences.length, MAX_DIFFERENCES);
+        return;
+      case "life":
+        addLives(this.lives, head, arrays);
+        for (const key of this.lives.keys()) {
+          if (this.lives.size <= MAX_LIVES) break;
+          this.lives.delete(key);
+        }
+        return;
       case "series":
         if (arrays.step && arrays.y)
           this.series.set(seriesKey(head.run, head.tensor, head.worker, head.mode, head.stat), {
             step: arrays.step.data as Float64Array,
             y: arrays.y.data as Float64Array,
+            began: head.began,
+            seconds: arrays.seconds?.data as Float32Array | undefined,
+            voided: arrays.void_step &&
+              arrays.void_y && {
+                step: arrays.void_step.data as Float64Array,
+                y: arrays.void_y.data as Float64Array,
+              },
           });
         return;
       case "rules":
         return this.#rules(head, arrays);
       case "diagnosis":
         this.diagnoses.set(head.run, head);
+        return;
+      case "survey":
+        return this.surveys.add(head, arrays);
+      case "runs":
+        return this.table.add(head, arrays);
+      case "findings":
+        this.findings.set(head.run, head);
+        return;
+      case "reading":
+        this.readings.set(head.run, head);
         return;
       case "page":
         this.page = head.traits;
@@ -205,6 +264,11 @@ export class Store {
     return this.#values.find((values) => fits(values.head));
   }
 
+  /** The exact differences of two values, the latest first. */
+  differences(a: ValueRef, b: ValueRef): Difference[] {
+    return this.#differences.filter(({ head }) => jsonEqual(head.a, a) && jsonEqual(head.b, b));
+  }
+
   /** The steps of a run in a mode. "" selects all modes, numbered by global step. */
   axis(run: number, mode: ModeName): Axis {
     const found = this.runs.get(run);
@@ -212,15 +276,11 @@ export class Store {
     const key = `${run}/${mode}`;
     const known = this.#axes.get(key);
     if (known?.version === found.version) return known.axis;
-    const number = mode === "" ? -1 : MODES.indexOf(mode);
-    const picks: number[] = [];
-    for (let i = 0; i < found.steps.length; i++) if (number < 0 || found.modes[i] === number) picks.push(i);
-    const axis: Axis = {
-      steps: Float64Array.from(picks, (i) => found.steps[i] as number),
-      labels: Float64Array.from(picks, (i) => (number < 0 ? found.steps : found.modeSteps)[i] as number),
-      modes: Uint8Array.from(picks, (i) => found.modes[i] as number),
-    };
-    this.#axes.set(key, { version: found.version, axis });
+    const { list } = found;
+    const ofMode = known?.list === list ? known.ofMode : new ModeSteps(list, MODES.indexOf(mode));
+    const { steps, modeSteps, modes } = mode === "" ? list.all : ofMode.all;
+    const axis: Axis = { steps, labels: mode === "" ? steps : modeSteps, modes };
+    this.#axes.set(key, { version: found.version, list, ofMode, axis });
     return axis;
   }
 
@@ -237,15 +297,21 @@ export class Store {
   #drop(run: number) {
     for (const key of [...this.tensors.keys()]) if (key.startsWith(`${run}\n`)) this.tensors.delete(key);
     for (const key of [...this.series.keys()]) if (key.startsWith(`${run}\n`)) this.series.delete(key);
+    for (const key of [...this.lives.keys()]) if (key.startsWith(`${run}\n`)) this.lives.delete(key);
+    this.#differences = this.#differences.filter(({ head }) => head.a.run !== run && head.b.run !== run);
     this.#tiles = this.#tiles.filter(({ head }) => head.run !== run);
     this.#values = this.#values.filter(({ head }) => head.run !== run);
     this.diagnoses.delete(run);
+    this.findings.delete(run);
+    this.readings.delete(run);
+    this.surveys.drop(run);
     this.restarts++;
   }
 
   #catalog(head: CatalogHead, arrays: Blocks) {
     const earlier = this.runs.get(head.run);
-    if (earlier && earlier.head.restarted_at !== head.restarted_at) this.#drop(head.run);
+    const other = head.launches && earlier?.launch !== (head.launch ?? null);
+    if (earlier && (earlier.head.restarted_at !== head.restarted_at || other)) this.#drop(head.run);
     const before = head.append ? earlier : undefined;
     const names = before?.names ?? [];
     // A spread would exceed the argument limit for a long list.
@@ -256,23 +322,24 @@ export class Store {
       for (const index of indices) list.push(index);
       collections.set(name, list);
     }
-    const n = arrays.step?.data.length ?? 0;
-    const rows = new Map<number, [number, number]>();
-    for (const [i, step] of before?.steps.entries() ?? [])
-      rows.set(step, [before?.modes[i] as number, before?.modeSteps[i] as number]);
-    for (let i = 0; i < n; i++) {
-      const step = arrays.step?.data[i] as number;
-      rows.set(step, [arrays.mode?.data[i] ?? 4, arrays.mode_step?.data[i] ?? step]);
-    }
-    const steps = Float64Array.from(rows.keys()).sort();
+    const list = before?.list ?? new StepList();
+    const added = arrays.step?.data as Float64Array | undefined;
+    if (added?.length)
+      list.add({
+        steps: added,
+        modes: (arrays.mode?.data as Uint8Array | undefined) ?? new Uint8Array(added.length).fill(4),
+        modeSteps: (arrays.mode_step?.data as Float64Array | undefined) ?? added,
+      });
     this.runs.set(head.run, {
       head,
       names,
       collections,
-      steps,
-      modes: Uint8Array.from(steps, (step) => rows.get(step)?.[0] ?? 4),
-      modeSteps: Float64Array.from(steps, (step) => rows.get(step)?.[1] ?? step),
+      list,
+      ...list.all,
       incidents: head.incidents ?? before?.incidents ?? [],
+      hparams: head.hparams ?? before?.hparams ?? {},
+      launches: head.launches ?? before?.launches ?? [],
+      launch: (head.launches ? head.launch : before?.launch) ?? null,
       version: (this.runs.get(head.run)?.version ?? 0) + 1,
       namesVersion: (this.runs.get(head.run)?.namesVersion ?? 0) + (head.tensors.length > 0 || !head.append ? 1 : 0),
     });

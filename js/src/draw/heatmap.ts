@@ -28,6 +28,7 @@ export interface HeatmapPicture {
   marked: CellWindow | undefined;
   dim: boolean;
   emptyMessage: string;
+  margins?: Margins;
 }
 
 /** Converts values to RGBA pixels with a colour table. NaN and infinities get separate colours. */
@@ -57,7 +58,17 @@ function colourOf(value: number, table: Table, [lo, hi]: [number, number]): numb
   return rgba(table[k] as number, table[k + 1] as number, table[k + 2] as number);
 }
 
-const LEGEND = 68;
+/** Pixels beside the cells: row numbers, and the colour bar. */
+export interface Margins {
+  left: number;
+  right: number;
+}
+export const MARGINS: Margins = { left: 44, right: 68 };
+/** Of two heat maps side by side, the first has the row numbers and the second the colour bar. */
+export const BESIDE: readonly [Margins, Margins] = [
+  { left: 44, right: 6 },
+  { left: 6, right: 68 },
+];
 
 /** Minimum pixels per cell and in total for long, narrow matrices. */
 const LEAST = { cell: 24, all: 96 };
@@ -66,22 +77,26 @@ const LEAST = { cell: 24, all: 96 };
  * Position of the cells. Cells are square if that fits, else at most four times as wide as high or as high as wide,
  * within LEAST. A logged image keeps its aspect ratio.
  */
-export function layoutHeatmap(window: CellWindow, size: Size, rgba = false): Box {
+export function layoutHeatmap(window: CellWindow, size: Size, rgba = false, margins = MARGINS): Box {
   const rows = Math.max(window[1] - window[0], 1e-9);
   const cols = Math.max(window[3] - window[2], 1e-9);
-  const most = { width: Math.max(20, size.width - 44 - LEGEND), height: Math.max(16, size.height - 8 - 22) };
+  const most = {
+    width: Math.max(20, size.width - margins.left - margins.right),
+    height: Math.max(16, size.height - 8 - 22),
+  };
   let cellWidth = most.width / cols;
   let cellHeight = most.height / rows;
   const stretch = rgba ? 1 : 4;
   const least = (cells: number, room: number) => (rgba ? 0 : Math.min(room, LEAST.all, LEAST.cell * cells) / cells);
   if (cellWidth > cellHeight * stretch) cellWidth = Math.max(cellHeight * stretch, least(cols, most.width));
   if (cellHeight > cellWidth * stretch) cellHeight = Math.max(cellWidth * stretch, least(rows, most.height));
-  return { x: 44, y: 8, width: Math.max(2, cellWidth * cols), height: Math.max(2, cellHeight * rows) };
+  return { x: margins.left, y: 8, width: Math.max(2, cellWidth * cols), height: Math.max(2, cellHeight * rows) };
 }
 
 export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: HeatmapPicture): void {
   if (!picture.layers.length) return message(pen, size.width, size.height, picture.emptyMessage, theme, "plane");
-  const box = layoutHeatmap(picture.window, size, picture.rgba);
+  const { margins = MARGINS } = picture;
+  const box = layoutHeatmap(picture.window, size, picture.rgba, margins);
   const [r0, r1, c0, c1] = picture.window;
   const toX = (col: number) => box.x + ((col - c0) / (c1 - c0)) * box.width;
   const toY = (row: number) => box.y + ((row - r0) / (r1 - r0)) * box.height;
@@ -108,10 +123,11 @@ export function drawHeatmap(pen: Pen, size: Size, theme: Theme, picture: Heatmap
       pen.rect(toX(col), toY(row), w, h, { stroke: theme.ink, width: 1.5 });
     }
   });
-  pen.cached([...picture.window, ...picture.domain, picture.table, picture.blank, picture.rgba], (paper) => {
+  const key = [...picture.window, ...picture.domain, picture.table, picture.blank, picture.rgba, margins];
+  pen.cached(key, (paper) => {
     paper.rect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1, { stroke: theme.rule });
-    drawCellTicks(paper, box, picture.window, theme);
-    if (!picture.blank && !picture.rgba) legend(paper, box, size, theme, picture);
+    drawCellTicks(paper, box, picture.window, theme, margins.left === MARGINS.left);
+    if (!picture.blank && !picture.rgba && margins.right === MARGINS.right) legend(paper, box, size, theme, picture);
   });
 }
 
@@ -128,12 +144,13 @@ export function cellTicks(lo: number, hi: number, pixels: number, room: (cell: n
   return distance >= (room(first) + each) / 2 ? [first, last] : [first];
 }
 
-function drawCellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: CellWindow, theme: Theme) {
+function drawCellTicks(pen: Pen, box: Box, [r0, r1, c0, c1]: CellWindow, theme: Theme, rows: boolean) {
   for (const cell of cellTicks(c0, c1, box.width, (each) => pen.measure(count(each), { fill: "" }) + 12)) {
     const x = box.x + ((cell + 0.5 - c0) / (c1 - c0)) * box.width;
     line(pen, crisp(x), box.y + box.height, crisp(x), box.y + box.height + 3, { stroke: theme.rule });
     pen.text(x, box.y + box.height + 6, count(cell), { fill: theme.ink2, align: "center", baseline: "top" });
   }
+  if (!rows) return;
   for (const cell of cellTicks(r0, r1, box.height, () => 20)) {
     const y = box.y + ((cell + 0.5 - r0) / (r1 - r0)) * box.height;
     pen.text(box.x - 6, y, count(cell), { fill: theme.ink2, align: "right", baseline: "middle", maxWidth: 38 });

@@ -1,8 +1,10 @@
-/** Draws a histogram, and a second one as an outline over it. Non-finite values get separate bars beside the bins. */
+/** Draws a histogram, and a second one below it, upside down. Non-finite values get separate bars beside the bins. */
 import type { Frame, Histogram } from "../data/frames";
+import type { NotFinite } from "../lib/colour";
 import { compactCount } from "../lib/format";
 import { linear, linearWidth, log, type Scale, symmetricLog } from "../lib/scale";
 import { type Box, bottomAxis, crisp, leftAxis, message } from "./axes";
+import { notFiniteColour } from "./not-finite";
 import { line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
@@ -11,6 +13,8 @@ export interface HistogramPicture {
   frame: Frame | undefined;
   compared: Histogram | undefined;
   comparedFrame: Frame | undefined;
+  /** the second one is below, upside down */
+  mirrored: boolean;
   /** fixed ranges of the value and count axes, the same for all steps */
   domain: [number, number];
   top: number;
@@ -43,7 +47,12 @@ const COLUMN = 34;
 interface HistogramLayout {
   box: Box;
   x: Scale;
+  /** pixel of a count, upwards from the base */
   y: Scale;
+  /** where bars begin: the lower edge, or the middle if a second histogram is below */
+  base: number;
+  /** of the second histogram, downwards from the base */
+  yCompared: Scale;
 }
 
 export function valueScale(hist: Histogram, [lo, hi]: [number, number], range: [number, number]): Scale {
@@ -73,52 +82,49 @@ export function layoutHistogram(picture: HistogramPicture, size: Size): Histogra
     height: Math.max(20, size.height - 8 - 30),
   };
   const top = Math.max(1, picture.top);
-  const y = picture.logCounts
-    ? log(0.7, top * 1.3, [box.y + box.height, box.y])
-    : linear(0, top * 1.04, [box.y + box.height, box.y]);
-  return { box, x: valueScale(shape, picture.domain, [box.x, box.x + box.width]), y };
+  const bottom = box.y + box.height;
+  const base = picture.mirrored ? Math.round(box.y + box.height / 2) : bottom;
+  const counts = (to: number) =>
+    picture.logCounts ? log(0.7, top * 1.3, [base, to]) : linear(0, top * 1.04, [base, to]);
+  const x = valueScale(shape, picture.domain, [box.x, box.x + box.width]);
+  return { box, x, y: counts(box.y), base, yCompared: counts(bottom) };
 }
 
-function outline(hist: Histogram, layout: HistogramLayout, close: boolean): Float64Array {
-  const { box, x, y } = layout;
-  const base = box.y + box.height;
+function outline(hist: Histogram, layout: HistogramLayout, up: boolean): Float64Array {
+  const { x, base } = layout;
+  const [y, side] = up ? [layout.y, -1] : [layout.yCompared, 1];
   const n = hist.counts.length;
-  const points = new Float64Array(4 * n + (close ? 4 : 0));
+  const points = new Float64Array(4 * n + 4);
   let k = 0;
-  if (close) {
-    points[k++] = x(hist.edges[0] as number);
-    points[k++] = base;
-  }
+  points[k++] = x(hist.edges[0] as number);
+  points[k++] = base;
   for (let i = 0; i < n; i++) {
     const count = hist.counts[i] as number;
-    const height = count > 0 ? Math.min(base - 1, y(count)) : base;
+    const height = count > 0 ? base + side * Math.max(1, Math.abs(y(count) - base)) : base;
     points[k++] = x(hist.edges[i] as number);
     points[k++] = height;
     points[k++] = x(hist.edges[i + 1] as number);
     points[k++] = height;
   }
-  if (close) {
-    points[k++] = x(hist.edges[n] as number);
-    points[k++] = base;
-  }
+  points[k++] = x(hist.edges[n] as number);
+  points[k++] = base;
   return points;
 }
 
 export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: HistogramPicture): void {
   const layout = layoutHistogram(picture, size);
   if (!layout) return message(pen, size.width, size.height, picture.emptyMessage, theme, "bars");
-  const { box, x, y } = layout;
-  const base = box.y + box.height;
+  const { box, x, y, base, yCompared } = layout;
   const shape = (picture.hist ?? picture.compared) as Histogram;
   const near = shape.scale === "symlog" ? linearWidth(shape.edges) : 0;
-  pen.cached([shape.scale, near, box.x, box.width, ...x.domain, ...y.domain, picture.logCounts], (paper) => {
-    leftAxis(
-      paper,
-      box,
-      y,
-      theme,
-      picture.logCounts ? {} : { format: (tick) => compactCount(tick.value), whole: true },
-    );
+  const axisKey = [shape.scale, near, box.x, box.width, ...x.domain, ...y.domain, picture.logCounts, picture.mirrored];
+  pen.cached(axisKey, (paper) => {
+    const options = picture.logCounts
+      ? {}
+      : { format: (tick: { value: number }) => compactCount(tick.value), whole: true };
+    leftAxis(paper, { ...box, height: base - box.y }, y, theme, options);
+    if (picture.mirrored)
+      leftAxis(paper, { ...box, y: base, height: box.y + box.height - base }, yCompared, theme, options);
     bottomAxis(paper, box, x, theme);
   });
   pen.clip(box.x, box.y - 4, box.width, box.height + 5, () => {
@@ -134,9 +140,15 @@ export function drawHistogram(pen: Pen, size: Size, theme: Theme, picture: Histo
       pen.rect(x0, top, Math.max(1, x1 - x0), base - top, { fill: theme.ink });
     }
     if (picture.compared)
-      pen.path(outline(picture.compared, layout, false), { stroke: picture.comparedColour, width: 1.5 });
+      pen.path(outline(picture.compared, layout, false), { fill: picture.comparedColour, opacity: 0.75 }, true);
+    if (picture.mirrored)
+      line(pen, box.x, crisp(base), box.x + box.width, crisp(base), { stroke: theme.surface, width: 1 });
     if (x.domain[0] < 0 && x.domain[1] > 0)
-      line(pen, crisp(x(0)), box.y, crisp(x(0)), base, { stroke: theme.ink2, dash: [2, 3], opacity: 0.6 });
+      line(pen, crisp(x(0)), box.y, crisp(x(0)), box.y + box.height, {
+        stroke: theme.ink2,
+        dash: [2, 3],
+        opacity: 0.6,
+      });
   });
   percentileMarks(pen, layout, picture, theme);
   drawBeside(pen, layout, picture, size, theme);
@@ -155,35 +167,40 @@ function percentileMarks(pen: Pen, { box, x }: HistogramLayout, picture: Histogr
   });
 }
 
-function drawBeside(pen: Pen, { box, y }: HistogramLayout, picture: HistogramPicture, size: Size, theme: Theme) {
-  const base = box.y + box.height;
+const KINDS: Record<string, NotFinite> = { NaN: "nan", "+Inf": "posInf", "\u2212Inf": "negInf" };
+
+function drawBeside(pen: Pen, layout: HistogramLayout, picture: HistogramPicture, size: Size, theme: Theme) {
+  const { box, y, base, yCompared } = layout;
   for (const side of ["left", "right"] as const)
     beside(picture, side).forEach((each, i) => {
       const x = side === "left" ? 44 + i * COLUMN : size.width - 4 - (beside(picture, side).length - i) * COLUMN;
-      const bar = (hist: Histogram | undefined, frame: Frame | undefined, filled: boolean) => {
+      const bar = (hist: Histogram | undefined, frame: Frame | undefined, up: boolean) => {
         const n = hist ? each.of(hist, frame?.counts) : 0;
         if (!n) return;
-        const top = Math.max(box.y, Math.min(base - 2, y(n)));
-        const colour = ["0", "below", "above"].includes(each.label) ? theme.ink2 : theme.error;
-        pen.rect(
-          x + 6,
-          top,
-          COLUMN - 12,
-          base - top,
-          filled ? { fill: colour } : { stroke: picture.comparedColour, width: 1.5 },
-        );
-        if (filled)
-          pen.text(x + COLUMN / 2, Math.max(box.y + 10, top - 3), compactCount(n), {
-            // above the bar, or inside it if there is no room
-            fill: top - 3 < box.y + 10 ? theme.surface : theme.ink,
-            align: "center",
-            size: 10,
-          });
+        const room = up ? base - box.y : box.y + box.height - base;
+        const length = Math.min(room, Math.max(2, Math.abs((up ? y : yCompared)(n) - base)));
+        const kind = KINDS[each.label];
+        const colour = kind ? notFiniteColour(kind) : theme.ink2;
+        pen.rect(x + 6, up ? base - length : base, COLUMN - 12, length, { fill: colour });
+        // beyond the bar, or inside it if there is no room
+        const inside = length > room - 13;
+        const at = inside ? length - 10 : length + 3;
+        pen.text(x + COLUMN / 2, up ? base - at : base + at, compactCount(n), {
+          fill: inside ? theme.surface : theme.ink,
+          align: "center",
+          baseline: up ? "alphabetic" : "top",
+          size: 10,
+        });
       };
       bar(picture.hist, picture.frame, true);
       bar(picture.compared, picture.comparedFrame, false);
       line(pen, x + 4, crisp(base), x + COLUMN - 4, crisp(base), { stroke: theme.rule });
-      pen.text(x + COLUMN / 2, base + 6, each.label, { fill: theme.ink2, align: "center", baseline: "top", size: 10 });
+      pen.text(x + COLUMN / 2, box.y + box.height + 6, each.label, {
+        fill: theme.ink2,
+        align: "center",
+        baseline: "top",
+        size: 10,
+      });
     });
 }
 

@@ -1,7 +1,9 @@
 /** Draws the histograms of all steps as a heat strip (one column per step) or as ridges (one outline per step). */
 import { type Frame, type Histogram, lastAtOrBefore } from "../data/frames";
 import type { Table } from "../lib/colour";
+import { num } from "../lib/format";
 import { linear, type Scale } from "../lib/scale";
+import type { StepAxis } from "../lib/step-axis";
 import { type Box, bottomAxis, crisp, leftAxis, message } from "./axes";
 import { valueScale } from "./histogram";
 import { drawNotFinite, type NotFiniteRange, notFiniteColour } from "./not-finite";
@@ -24,7 +26,7 @@ export interface HistoryPicture {
   emptyMessage: string;
 }
 
-interface HistoryLayout {
+export interface HistoryLayout {
   box: Box;
   x: Scale;
   y: Scale;
@@ -43,6 +45,17 @@ export function layoutHistory(picture: HistoryPicture, size: Size, ridge: boolea
   return {
     box,
     x: linear(picture.range[0], picture.range[1], [box.x, box.x + box.width]),
+    y: valueScale(first, picture.domain, [box.y + box.height, box.y]),
+  };
+}
+
+/** The layout of a strip on the shared axis. */
+export function layoutStripLane(picture: HistoryPicture, axis: StepAxis, box: Box): HistoryLayout | undefined {
+  const first = picture.frames[0]?.histograms.get(picture.key);
+  if (!first) return undefined;
+  return {
+    box,
+    x: linear(axis.from, axis.to, [axis.left, axis.right]),
     y: valueScale(first, picture.domain, [box.y + box.height, box.y]),
   };
 }
@@ -99,6 +112,29 @@ const LINES: readonly (readonly [number, number])[] = [
   [50, 1],
   [95, 0.55],
 ];
+
+/** Draws the strip between given edges, without a step axis. */
+export function drawStripLane(
+  pen: Pen,
+  theme: Theme,
+  picture: HistoryPicture,
+  layout: HistoryLayout,
+  pixels: Pixels,
+): void {
+  const { box, x, y } = layout;
+  pen.image(pixels, box.x, box.y, box.width, box.height);
+  pen.clip(box.x, box.y, box.width, box.height, () => percentileLines(pen, layout, picture, theme));
+  drawNotFinite(pen, picture.notFinite, box, x, theme, { top: true, label: false });
+  const ends = [y.domain[1], y.domain[0]].map((value) => num(value, 2));
+  ends.forEach((text, i) => {
+    pen.text(box.x - 8, i ? box.y + box.height - 4 : box.y + 5, text, {
+      fill: theme.ink2,
+      align: "right",
+      baseline: "middle",
+      size: 10,
+    });
+  });
+}
 
 export function drawStrip(
   pen: Pen,

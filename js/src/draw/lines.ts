@@ -1,10 +1,10 @@
 /** Draws curves over steps: raw values faint, smoothed values solid, with gaps where nothing was saved. */
-import { lastAtOrBefore } from "../data/frames";
-import { linear, log, type Scale } from "../lib/scale";
-import { type Box, bottomAxis, leftAxis, message } from "./axes";
+import { lastAtOrBefore, nearestIndex } from "../data/frames";
+import { linear, log, type Scale, time } from "../lib/scale";
+import { type Box, bottomAxis, crisp, leftAxis, message } from "./axes";
 import { cursor } from "./history";
 import { drawNotFinite, type NotFiniteRange } from "./not-finite";
-import type { Pen, Size } from "./pen";
+import { line, type Pen, type Size } from "./pen";
 import type { Theme } from "./theme";
 
 export interface Curve {
@@ -16,16 +16,24 @@ export interface Curve {
   dash?: readonly number[];
   /** steps at which the curve stops because its values are not finite */
   notFinite?: readonly NotFiniteRange[];
+  /** values that a restart superseded, ascending by x */
+  voided?: { x: ArrayLike<number>; y: ArrayLike<number> } | undefined;
 }
+
+export type XAxis = "step" | "relative" | "wall";
 
 export interface LinesPicture {
   curves: readonly Curve[];
+  /** what x is: a step, seconds, or Unix seconds */
+  axis?: XAxis;
   logX: boolean;
   logY: boolean;
-  /** range of steps; undefined: all */
+  /** range of x; undefined: all */
   range: [number, number] | undefined;
   step: number;
   marked: readonly number[];
+  /** where the pointer reads the curves */
+  hover?: number | undefined;
   xLabel: string;
   emptyMessage: string;
 }
@@ -73,9 +81,14 @@ export function layoutLines(picture: LinesPicture, size: Size): LinesLayout | un
   const up: [number, number] = [box.y + box.height, box.y];
   return {
     box,
-    x: picture.logX ? log(Math.max(x0, 1), Math.max(x1, 2), span) : linear(x0, x1, span),
+    x: xScale(picture, x0, x1, span),
     y: picture.logY ? log(y0 / 1.15, y1 * 1.15, up) : linear(y0 - room, y1 + room, up),
   };
+}
+
+function xScale({ axis = "step", logX }: LinesPicture, from: number, to: number, span: [number, number]): Scale {
+  if (logX && axis !== "wall") return log(Math.max(from, 1), Math.max(to, 2), span);
+  return axis === "step" ? linear(from, to, span) : time(from, to, span, axis === "wall");
 }
 
 /** Points of a curve, at most four per pixel column (first, minimum, maximum, last), so that spikes stay visible. */
@@ -130,33 +143,81 @@ export function drawLines(pen: Pen, size: Size, theme: Theme, picture: LinesPict
   if (!layout) return message(pen, size.width, size.height, picture.emptyMessage, theme);
   const { box, x, y } = layout;
   const parts = picture.curves.flatMap((curve) => [curve.x, curve.y, curve.smooth, curve.colour, curve.dash?.join()]);
-  pen.cached([...parts, ...x.domain, ...y.domain, picture.logX, picture.logY, picture.xLabel], (paper) => {
-    leftAxis(paper, box, y, theme);
-    paper.clip(box.x, box.y - 3, box.width + 1, box.height + 6, () => {
-      for (const curve of picture.curves) {
-        const raw = tracePoints(curve, x, y, picture.logX, picture.logY);
-        const style = { stroke: curve.colour, dash: curve.dash ?? [] };
-        paper.path(raw, curve.smooth ? { ...style, opacity: 0.28 } : { ...style, width: 1.5 });
-        if (curve.smooth)
-          paper.path(tracePoints({ x: curve.x, y: curve.smooth }, x, y, picture.logX, picture.logY), {
-            ...style,
-            width: 1.75,
-          });
-        lonePoints(paper, curve, x, y);
-      }
-    });
-    const notFinite = picture.curves.flatMap((curve) => curve.notFinite ?? []);
-    drawNotFinite(paper, notFinite, box, x, theme);
-    bottomAxis(paper, box, x, theme, picture.xLabel);
-  });
+  pen.cached(
+    [...parts, ...x.domain, ...y.domain, picture.logX, picture.logY, picture.axis, picture.xLabel],
+    (paper) => {
+      leftAxis(paper, box, y, theme);
+      paper.clip(box.x, box.y - 3, box.width + 1, box.height + 6, () => {
+        for (const curve of picture.curves) drawVoided(paper, curve, x, y);
+        for (const curve of picture.curves) {
+          const raw = tracePoints(curve, x, y, picture.logX, picture.logY);
+          const style = { stroke: curve.colour, dash: curve.dash ?? [] };
+          paper.path(raw, curve.smooth ? { ...style, opacity: 0.28 } : { ...style, width: 1.5 });
+          if (curve.smooth)
+            paper.path(tracePoints({ x: curve.x, y: curve.smooth }, x, y, picture.logX, picture.logY), {
+              ...style,
+              width: 1.75,
+            });
+          lonePoints(paper, curve, x, y);
+        }
+      });
+      const notFinite = picture.curves.flatMap((curve) => curve.notFinite ?? []);
+      drawNotFinite(paper, notFinite, box, x, theme);
+      drawRestarts(paper, picture.curves, box, x, theme);
+      bottomAxis(paper, box, x, theme, picture.xLabel);
+    },
+  );
   pen.clip(box.x, box.y - 3, box.width + 1, box.height + 6, () => {
     if (picture.marked.length === 2) {
       const [a, b] = picture.marked as [number, number];
       pen.rect(x(a), box.y, x(b) - x(a), box.height, { fill: theme.accent, opacity: 0.12 });
     }
-    for (const curve of picture.curves) at(pen, curve, x, y, picture.step, theme);
+    if (picture.hover !== undefined) {
+      const px = crisp(x(picture.hover));
+      line(pen, px, box.y, px, box.y + box.height, { stroke: theme.ink2, dash: [2, 3] });
+    }
+    for (const curve of picture.curves)
+      if (picture.hover === undefined) at(pen, curve, x, y, picture.step, theme);
+      else dot(pen, curve, nearestIndex(curve.x, picture.hover), x, y, theme);
   });
   cursor(pen, box, x(picture.step), theme);
+}
+
+/** A cross for each value that a restart superseded. */
+function drawVoided(pen: Pen, { voided, colour }: Curve, x: Scale, y: Scale) {
+  if (!voided) return;
+  const points: number[] = [];
+  for (let i = 0; i < voided.x.length; i++) {
+    const [px, py] = [x(voided.x[i] as number), y(voided.y[i] as number)];
+    points.push(px - 2, py - 2, px + 2, py + 2, Number.NaN, Number.NaN, px - 2, py + 2, px + 2, py - 2);
+    points.push(Number.NaN, Number.NaN);
+  }
+  pen.path(points, { stroke: colour, opacity: 0.45 });
+}
+
+/** A line at each step from which a run was continued after it had been further. */
+function drawRestarts(pen: Pen, curves: readonly Curve[], box: Box, x: Scale, theme: Theme) {
+  const starts = new Set<number>();
+  for (const { voided, x: kept } of curves) {
+    if (!voided) continue;
+    for (let i = 0; i < voided.x.length; i++) {
+      const [before, step] = [voided.x[i - 1], voided.x[i] as number];
+      // Superseded values between which the run has others belong to different restarts.
+      if (before === undefined || lastAtOrBefore(kept, before) + 8 < lastAtOrBefore(kept, step)) starts.add(step);
+    }
+  }
+  let free = box.x;
+  for (const step of [...starts].sort((a, b) => a - b).slice(0, 20)) {
+    const px = crisp(x(step));
+    if (px < box.x || px > box.x + box.width) continue;
+    line(pen, px, box.y, px, box.y + box.height, { stroke: theme.ink2, dash: [1, 3] });
+    const width = pen.measure("restart", { fill: "" });
+    const left = px + 4 + width < box.x + box.width ? px + 4 : px - 4 - width;
+    if (left < free) continue;
+    free = left + width + 6;
+    pen.rect(left - 1, box.y + box.height - 17, width + 2, 13, { fill: theme.surface, opacity: 0.85 });
+    pen.text(left, box.y + box.height - 10, "restart", { fill: theme.ink2, size: 10, baseline: "middle" });
+  }
 }
 
 /** Draws a dot for each value between two gaps. */
@@ -171,7 +232,10 @@ export function lonePoints(pen: Pen, curve: Curve, x: Scale, y: Scale): void {
 
 /** Draws a dot at the current step. */
 export function at(pen: Pen, curve: Curve, x: Scale, y: Scale, step: number, theme: Theme): void {
-  const i = lastAtOrBefore(curve.x, step);
+  dot(pen, curve, lastAtOrBefore(curve.x, step), x, y, theme);
+}
+
+function dot(pen: Pen, curve: Curve, i: number, x: Scale, y: Scale, theme: Theme): void {
   const value = i < 0 ? Number.NaN : ((curve.smooth ?? curve.y)[i] as number);
   if (!Number.isFinite(value)) return;
   const px = x(curve.x[i] as number);

@@ -14,6 +14,8 @@ export interface NotFiniteRange {
   kind: NotFinite;
   first: number;
   last: number;
+  /** the first step, if `first` and `last` are times */
+  step?: number;
   /** whether it lasts until the last saved step */
   open: boolean;
 }
@@ -46,7 +48,8 @@ export function notFiniteText(ranges: readonly NotFiniteRange[]): string {
   const first = earliest(ranges);
   if (!first) return "";
   const name = NAMES[first.kind];
-  if (first.open) return `${name} from step ${count(first.first)}`;
+  if (first.open) return `${name} from step ${count(first.step ?? first.first)}`;
+  if (first.step !== undefined) return `${name} at step ${count(first.step)}`;
   if (first.first === first.last) return `${name} at step ${count(first.first)}`;
   return `${name} at steps ${count(first.first)}\u2013${count(first.last)}`;
 }

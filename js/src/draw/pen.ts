@@ -234,7 +234,14 @@ export class SvgPen implements Pen {
     private readonly size: Size,
     private readonly theme: Theme,
     private readonly pixels: (pixels: Pixels) => string,
+    /** of the ids in the text, which are unique in a file */
+    private readonly prefix = "c",
   ) {}
+
+  /** Places another picture in this one. */
+  nest(inner: SvgPen, x: number, y: number): void {
+    this.#out.push(inner.toString().replace("<svg ", `<svg x="${px(x)}" y="${px(y)}" `));
+  }
 
   #attributes(style: PaintStyle): string {
     return [
@@ -283,7 +290,7 @@ export class SvgPen implements Pen {
   }
 
   clip(x: number, y: number, width: number, height: number, draw: () => void): void {
-    const id = `c${this.#clips++}`;
+    const id = `${this.prefix}${this.#clips++}`;
     this.#out.push(
       `<clipPath id="${id}"><rect x="${px(x)}" y="${px(y)}" width="${px(width)}" height="${px(height)}"/></clipPath><g clip-path="url(#${id})">`,
     );

@@ -2,6 +2,10 @@
 
 export interface Theme {
   dark: boolean;
+  /** the page has the colours of the system alone */
+  forced: boolean;
+  /** more contrast is preferred */
+  contrast: boolean;
   ink: string;
   /** muted text */
   ink2: string;
@@ -28,6 +32,19 @@ function luminance(colour: string, probe: CanvasRenderingContext2D | null): numb
   if (a < 128) return undefined;
   return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
 }
+
+/** The six digits of a CSS colour; undefined if it is not opaque. */
+export function cssHex(colour: string): string | undefined {
+  if (parsed.colour === colour) return parsed.hex;
+  const probe = document.createElement("canvas").getContext("2d");
+  if (!probe) return undefined;
+  probe.fillStyle = colour;
+  const written = String(probe.fillStyle);
+  parsed = { colour, hex: written.startsWith("#") ? written.slice(1) : undefined };
+  return parsed.hex;
+}
+/** The colour that was parsed last. */
+let parsed: { colour: string; hex: string | undefined } = { colour: "", hex: undefined };
 
 function parent(el: Element): Element | null {
   if (el.parentElement) return el.parentElement;
@@ -94,6 +111,8 @@ export class ThemeWatch {
     const of = (name: string) => css.getPropertyValue(`--smdw-${name}`).trim();
     return {
       dark,
+      forced: matchMedia("(forced-colors: active)").matches,
+      contrast: matchMedia("(prefers-contrast: more)").matches,
       ink: of("ink"),
       ink2: of("ink2"),
       rule: of("rule"),

@@ -35,10 +35,12 @@ export function colourDomain(name: string, lo: number, hi: number): [number, num
   return [-end, end];
 }
 
-export function table(name: string, dark: boolean): Table {
+/** `middle`: the middle colour of a diverging colour map, such as that of the surface. */
+export function table(name: string, dark: boolean, middle?: string): Table {
   const stops = ((dark && STOPS[`${name} dark`]) || STOPS[name] || STOPS.viridis || "")
     .split(" ")
     .map((hex) => Number.parseInt(hex, 16));
+  if (middle && isDiverging(name)) stops[stops.length >> 1] = Number.parseInt(middle, 16);
   const out = new Uint8Array(256 * 3);
   for (let i = 0; i < 256; i++) {
     const t = (i / 255) * (stops.length - 1);
@@ -53,10 +55,13 @@ export function table(name: string, dark: boolean): Table {
   return out;
 }
 
-/** Colours of NaN and infinities, distinct from every colour map: magenta, orange, blue. */
+/**
+ * Colours of NaN and infinities, distinct from every colour map: violet, orange, blue. The violet is far from blue and
+ * red for all kinds of colour vision.
+ */
 export type NotFinite = "nan" | "posInf" | "negInf";
 export const NOT_FINITE: Record<NotFinite, [number, number, number]> = {
-  nan: [255, 0, 200],
+  nan: [150, 0, 255],
   posInf: [255, 140, 0],
   negInf: [0, 160, 255],
 };

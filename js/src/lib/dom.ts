@@ -67,6 +67,8 @@ export const ICONS = {
   fit: "M2 2h5v1.6H3.6V7H2zM9 2h5v5h-1.6V3.6H9zM2 9h1.6v3.4H7V14H2zM12.4 9H14v5H9v-1.6h3.4z",
   rerun:
     "M8 3a5 5 0 1 0 4.9 6h-1.7A3.4 3.4 0 1 1 8 4.6c.9 0 1.7.4 2.3 1L8.5 7.400H13V2.900l-1.500 1.500A5 5 0 0 0 8 3z",
+  full: "M2 2h5v1.6H4.700l2.600 2.600-1.100 1.100L3.600 4.700V7H2zM14 14H9v-1.600h2.300L8.700 9.800l1.100-1.100 2.600 2.600V9H14z",
+  swap: "M10 2.500l3.500 3L10 8.500V6.400H3V4.600h7zM6 7.500v2.100h7v1.800H6v2.100L2.500 10.500z",
   close: "M4.100 3L8 6.900 11.900 3 13 4.100 9.100 8 13 11.900 11.900 13 8 9.100 4.100 13 3 11.900 6.900 8 3 4.100z",
 } as const;
 
@@ -147,4 +149,13 @@ export class Toggle {
 /** A labelled control in a panel's menu. */
 export function field(label: string, control: HTMLElement): HTMLElement {
   return h("label", { class: "smdw-field" }, h("span", {}, label), control);
+}
+
+/** Sends the following events of a pointer to an element, also when it leaves the element. */
+export function capturePointer(el: Element, { pointerId }: PointerEvent): void {
+  try {
+    el.setPointerCapture(pointerId);
+  } catch {
+    // the pointer was released meanwhile
+  }
 }

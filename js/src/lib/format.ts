@@ -33,13 +33,23 @@ export function num(x: number, digits = 4): string {
   return text.replaceAll("-", MINUS);
 }
 
+/** The ends of a range with as few digits as make them differ, at most five. */
+export function rangeEnds(
+  lo: number,
+  hi: number,
+  written: (x: number, digits: number) => string = num,
+): [string, string] {
+  for (let digits = 2; digits < 5; digits++) {
+    const [from, to] = [written(lo, digits), written(hi, digits)];
+    if (from !== to) return [from, to];
+  }
+  return [written(lo, 5), written(hi, 5)];
+}
+
 /** Formats the ends of a range so that their texts differ: "0.351 … 0.354"; a very narrow range as "≈ 0.3511". */
 export function rangeText(lo: number, hi: number, written: (x: number, digits: number) => string = num): string {
-  for (let digits = 2; digits <= 5; digits++) {
-    const [from, to] = [written(lo, digits), written(hi, digits)];
-    if (from !== to) return `${from} \u2026 ${to}`;
-  }
-  return `\u2248 ${written(lo, 4)}`;
+  const [from, to] = rangeEnds(lo, hi, written);
+  return from === to ? `\u2248 ${written(lo, 4)}` : `${from} \u2026 ${to}`;
 }
 
 const HYPHEN_BEFORE_NUMBER = /(^|[\s([{,=:;]|\de)-(?=\d|\.\d|inf)/gi;
@@ -111,6 +121,30 @@ export function compactCount(n: number): string {
   ] as const)
     if (Math.abs(n) >= size) return `${Number((n / size).toPrecision(2))}${unit}`;
   return String(Number(n.toPrecision(3)));
+}
+
+export const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** Formats seconds in two units: "0.25 s", "3 min 20 s", "1 h 5 min", "2 d 3 h". */
+export function duration(seconds: number): string {
+  if (!(seconds >= 60)) return `${num(seconds, 3)} s`;
+  const units = [
+    ["d", 86_400],
+    ["h", 3600],
+    ["min", 60],
+    ["s", 1],
+  ] as const;
+  const whole = Math.round(seconds);
+  const i = units.findIndex(([, size]) => whole >= size);
+  const rest = Math.floor((whole % (units[i]?.[1] ?? 1)) / (units[i + 1]?.[1] ?? 1));
+  const first = `${count(Math.floor(whole / (units[i]?.[1] ?? 1)))} ${units[i]?.[0]}`;
+  return rest ? `${first} ${rest} ${units[i + 1]?.[0]}` : first;
+}
+
+/** The local date and time of a Unix time: "Nov 22, 2026 21:30:05". */
+export function dateTime(seconds: number): string {
+  const date = new Date(seconds * 1000);
+  return `${MONTHS[date.getMonth()]} ${date.getDate()}, ${date.getFullYear()} ${date.toTimeString().slice(0, 8)}`;
 }
 
 /** The local time of day of a Unix time, with the date if it is another day. */

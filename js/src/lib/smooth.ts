@@ -1,4 +1,25 @@
-/** Smooths a curve by local linear regression. */
+/** Smooths a curve: by an exponential moving average, or by local linear regression. */
+
+/**
+ * The exponential moving average of TensorBoard: each value has the weight `1 - weight`, and the average is divided by the
+ * sum of the weights so far, so that it does not start at zero. Non-finite points are ignored and unchanged.
+ */
+export function movingAverage(y: ArrayLike<number>, weight: number): Float64Array {
+  const out = Float64Array.from(y);
+  const finite = out.filter(Number.isFinite);
+  // Rounding must not bend a constant.
+  if (!(weight > 0) || finite.every((value) => value === finite[0])) return out;
+  let sum = 0;
+  let weights = 0;
+  for (let i = 0; i < out.length; i++) {
+    const value = out[i] as number;
+    if (!Number.isFinite(value)) continue;
+    sum = sum * weight + (1 - weight) * value;
+    weights = weights * weight + (1 - weight);
+    out[i] = sum / weights;
+  }
+  return out;
+}
 
 /**
  * Fits a line around each point, with Gaussian weights of half-width `width` saved points. Unlike a moving average, it

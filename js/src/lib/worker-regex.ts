@@ -2,12 +2,17 @@
  * Search names with the browser's RegExp in a Web Worker. A backtracking pattern can take years and RegExp has no timeout, but a
  * worker can be terminated.
  */
-import type { Span } from "./name-filter";
+
+/** First match of a pattern in a name, as `[index, start, end]`. */
+export type Span = readonly [index: number, start: number, end: number];
 
 const TIMEOUT_MS = 2000;
 
+/** Index of a name, the name with `*` in place of what the groups matched, and what they matched. */
+type Captures = [index: number, rest: string, matched: string];
+
 type RegexResult =
-  | { kind: "spans"; spans: Span[] }
+  | { kind: "spans"; spans: Span[]; captures: Captures[] }
   | { kind: "invalid"; message: string }
   | { kind: "timeout" }
   /** the page's Content-Security-Policy permits no worker */
@@ -15,12 +20,21 @@ type RegexResult =
 
 const WORKER = `onmessage = ({ data: { names, pattern } }) => {
   try {
-    const expression = new RegExp(pattern, "i");
+    const expression = new RegExp(pattern, "id");
+    const captures = [];
     const spans = names.flatMap((name, index) => {
       const found = expression.exec(name);
-      return found ? [[index, found.index, found.index + found[0].length]] : [];
+      if (!found) return [];
+      let rest = "", at = 0;
+      for (const span of found.indices.slice(1))
+        if (span && span[0] >= at) {
+          rest += name.slice(at, span[0]) + "*";
+          at = span[1];
+        }
+      captures.push([index, rest + name.slice(at), found.slice(1).filter((each) => each !== undefined).join(" ")]);
+      return [[index, found.index, found.index + found[0].length]];
     });
-    postMessage({ kind: "spans", spans });
+    postMessage({ kind: "spans", spans, captures });
   } catch (error) {
     postMessage({ kind: "invalid", message: error.message });
   }

@@ -4,7 +4,15 @@ export const PROTOCOL = 1;
 
 export type Kind = "slider" | "inspector" | "scalars" | "rules" | "explorer";
 
-export type PanelName = "histogram" | "history" | "heatmap" | "statistics" | "values" | "scalars" | "rules";
+export type PanelName =
+  | "histogram"
+  | "history"
+  | "heatmap"
+  | "statistics"
+  | "values"
+  | "pr_curve"
+  | "scalars"
+  | "rules";
 
 export type ModeName = "" | "TRAIN" | "EVAL" | "PREDICT" | "GLOBAL";
 
@@ -26,10 +34,17 @@ export type RunStatus = "running" | "ended" | "stalled" | "gone" | "error";
 export type RuleStatus = "InProgress" | "NoIssuesFound" | "IssuesFound" | "Error" | "Stopping" | "Stopped";
 
 export interface Compare {
-  step?: number;
   run?: number;
   worker?: string;
+  tensor?: string;
+  /** global step; it does not move with the first */
+  step?: number;
+  /** -1: the saved step before that of the first; without `step` only */
+  offset?: number;
 }
+
+/** What is shown of two values: A, B, both, A - B, or A and B in turn. */
+export type View = "a" | "b" | "side" | "diff" | "blink";
 
 export interface Line {
   tensor: string;
@@ -60,6 +75,8 @@ export type Selection = NoSelection | CellSelection | RangeSelection;
 export interface RunWorker {
   run: number;
   worker: string;
+  /** if not that of the request */
+  tensor?: string;
 }
 
 export interface HistogramRequest {
@@ -195,6 +212,44 @@ export interface IncidentInfo {
   text: string;
 }
 
+/** What the Run Map colours: size is the root mean square. */
+export type MapStat = "surprise" | "size" | "l2" | "update" | "zeros" | "not_finite";
+
+export type MapOrder = "model" | "suspicious" | "change" | "name";
+
+export interface Bookmark {
+  step: number;
+  /** or "" */
+  tensor: string;
+  note: string;
+}
+
+/** A part of a sentence, with the place that shows it. */
+export interface Clause {
+  /** names are between backticks */
+  text: string;
+  /** or "" */
+  tensor: string;
+  step: number | null;
+}
+
+/** What stands out in the statistics of a run. */
+export interface MapFinding {
+  /** stable while the run grows */
+  id: string;
+  kind: "not_finite" | "loss_jump" | "rule" | "surprise";
+  severity: "problem" | "warning" | "note";
+  /** indices into all names sent, the first affected first */
+  tensors: number[];
+  /** step */
+  first: number;
+  last: number;
+  /** saved steps that show it */
+  count: number;
+  /** one sentence; names are between backticks */
+  text: string;
+}
+
 export interface HistogramInfo {
   scale: HistogramScale;
   edges: HistogramEdges;
@@ -225,14 +280,63 @@ export interface SliceRef extends TensorRef {
   cols: Pair;
 }
 
+/** A value. */
+export interface ValueRef extends TensorRef {
+  step: number;
+}
+
+/** An image of a difference: of each pixel the difference of largest magnitude. */
+export interface DifferenceImage {
+  axes: number[];
+  fixed: number[];
+  /** the image has at most this many cells */
+  cells: number;
+  /** a region; all by default */
+  rows?: Pair;
+  cols?: Pair;
+}
+
+export interface DifferenceImageInfo {
+  axes: number[];
+  fixed: number[];
+  rows: Pair;
+  cols: Pair;
+  /** of the whole slice */
+  shape: Pair;
+}
+
+export interface DifferenceRequest {
+  /** 0: no histogram */
+  bins: number;
+  /** at most so many cells, at most 64 */
+  changed: number;
+  image: DifferenceImage | null;
+}
+
 export interface RoleRef {
   role: Role;
 }
+
+/** A run of a widget, by number. */
+export interface RunRef {
+  run: number;
+}
+
+/** A key by which the table of runs is sorted. */
+export interface RunsSort {
+  /** a column: "name", "best", "last", "steps", "findings", "state", "duration", "group", "given" (the order of the table in Python), or a hyperparameter */
+  by: string;
+  down?: boolean;
+}
+
+/** A number of each run: NaN and infinities as strings, null if there is none. One item stands for all if they are equal. */
+export type RunNumbers = (number | string | null)[];
 
 /** Synchronised traits: the user's choices. */
 export interface Traits {
   _kind: Kind;
   _protocol: number;
+  _many: boolean;
   _boot: DataView[];
   step: number;
   follow: boolean;
@@ -242,6 +346,7 @@ export interface Traits {
   run: number;
   worker: string;
   compare: Compare;
+  view: View;
   selection: Selection;
   panels: PanelName[];
   hist_scale: HistogramScale;
@@ -258,18 +363,33 @@ export interface Traits {
   stats: string[];
   series: Line[];
   smoothing: number;
+  x_axis: "step" | "relative" | "wall";
+  charts: string;
   log_x: boolean;
   log_y: boolean;
   range: number[];
-  filter: string;
-  filter_kind: "fuzzy" | "regex";
+  query: string;
+  cell_scale: "" | "shared" | "own";
   closed: string[];
   height: number;
+  map_stat: MapStat;
+  map_order: MapOrder;
+  map_fit: boolean;
+  unfolded: string[] | null;
+  inspect: boolean;
+  bookmarks: Bookmark[];
+  lane: string;
+  table: boolean;
+  runs_query: string;
+  runs_sort: RunsSort[];
+  runs_tag: string;
+  checked: RunRef[] | null;
 }
 
 export const DEFAULTS: Traits = {
   _kind: "explorer",
   _protocol: 1,
+  _many: false,
   _boot: [],
   step: -1,
   follow: true,
@@ -279,6 +399,7 @@ export const DEFAULTS: Traits = {
   run: 0,
   worker: "",
   compare: {},
+  view: "side",
   selection: {},
   panels: ["histogram", "heatmap", "history", "statistics", "values"],
   hist_scale: "linear",
@@ -295,14 +416,89 @@ export const DEFAULTS: Traits = {
   stats: ["mean", "std", "abs_max"],
   series: [],
   smoothing: 0.0,
+  x_axis: "step",
+  charts: "",
   log_x: false,
   log_y: false,
   range: [],
-  filter: "",
-  filter_kind: "fuzzy",
+  query: "",
+  cell_scale: "",
   closed: [],
   height: 0,
+  map_stat: "surprise",
+  map_order: "model",
+  map_fit: false,
+  unfolded: null,
+  inspect: false,
+  bookmarks: [],
+  lane: "",
+  table: false,
+  runs_query: "",
+  runs_sort: [],
+  runs_tag: "",
+  checked: null,
 };
+
+/** Types of the traits that a state string may have. */
+// biome-ignore format: one trait a line
+export const TRAIT_TYPES: { readonly [name: string]: TraitType } = {
+  step: "int",
+  follow: "bool",
+  speed: "float",
+  mode: {"any": [{"is": ""}, {"is": "TRAIN"}, {"is": "EVAL"}, {"is": "PREDICT"}, {"is": "GLOBAL"}]},
+  tensor: "str",
+  run: "int",
+  worker: "str",
+  compare: {"fields": {"run?": "int", "worker?": "str", "tensor?": "str", "step?": "int", "offset?": "int"}},
+  view: {"any": [{"is": "a"}, {"is": "b"}, {"is": "side"}, {"is": "diff"}, {"is": "blink"}]},
+  selection: {"any": [{"fields": {}}, {"fields": {"kind": {"is": "cells"}, "rows": {"items": ["int", "int"]}, "cols": {"items": ["int", "int"]}}}, {"fields": {"kind": {"any": [{"is": "steps"}, {"is": "bins"}]}, "range": {"items": ["float", "float"]}}}]},
+  panels: {"list": {"any": [{"is": "histogram"}, {"is": "history"}, {"is": "heatmap"}, {"is": "statistics"}, {"is": "values"}, {"is": "pr_curve"}, {"is": "scalars"}, {"is": "rules"}]}},
+  hist_scale: {"any": [{"is": "linear"}, {"is": "log"}, {"is": "symlog"}]},
+  hist_bins: {"any": [{"is": "shared"}, {"is": "own"}]},
+  log_counts: "bool",
+  history: {"any": [{"is": "strip"}, {"is": "ridge"}]},
+  axes: {"list": "int"},
+  fixed: {"list": "int"},
+  pool: {"any": [{"is": "mean"}, {"is": "min"}, {"is": "max"}, {"is": "maxabs"}]},
+  palette: "str",
+  clip: {"list": "float"},
+  scale_over: {"any": [{"is": "steps"}, {"is": "step"}]},
+  zoom: {"list": "float"},
+  stats: {"list": "str"},
+  series: {"list": {"fields": {"tensor": "str", "stat": "str", "run?": "int", "worker?": "str", "mode?": {"any": [{"is": ""}, {"is": "TRAIN"}, {"is": "EVAL"}, {"is": "PREDICT"}, {"is": "GLOBAL"}]}}}},
+  smoothing: "float",
+  x_axis: {"any": [{"is": "step"}, {"is": "relative"}, {"is": "wall"}]},
+  charts: "str",
+  log_x: "bool",
+  log_y: "bool",
+  range: {"list": "float"},
+  query: "str",
+  cell_scale: {"any": [{"is": ""}, {"is": "shared"}, {"is": "own"}]},
+  closed: {"list": "str"},
+  height: "int",
+  map_stat: {"any": [{"is": "surprise"}, {"is": "size"}, {"is": "l2"}, {"is": "update"}, {"is": "zeros"}, {"is": "not_finite"}]},
+  map_order: {"any": [{"is": "model"}, {"is": "suspicious"}, {"is": "change"}, {"is": "name"}]},
+  map_fit: "bool",
+  unfolded: {"any": [{"list": "str"}, "null"]},
+  inspect: "bool",
+  bookmarks: {"list": {"fields": {"step": "int", "tensor": "str", "note": "str"}}},
+  lane: "str",
+  table: "bool",
+  runs_query: "str",
+  runs_sort: {"list": {"fields": {"by": "str", "down?": "bool"}}},
+  runs_tag: "str",
+  checked: {"any": [{"list": {"fields": {"run": "int"}}}, "null"]},
+};
+
+/** A plain type, one text, one of several types, a list, a list of fixed length, or an object. */
+export type TraitType =
+  | string
+  | { is: string }
+  | { any: TraitType[] }
+  | { list: TraitType }
+  | { items: TraitType[] }
+  | { map: TraitType }
+  | { fields: { [name: string]: TraitType } };
 
 /** The eighteen reductions, in the column order of `stats`. */
 export const REDUCTIONS = [
@@ -332,6 +528,26 @@ export const MODES = ["", "TRAIN", "EVAL", "PREDICT", "GLOBAL"] as const;
 /** Outcomes of a rule at a step, by code. */
 export const OUTCOMES = ["not evaluated", "passed", "fired", "skipped", "error"] as const;
 
+/** Statistics of a difference: counts, and numbers of its finite elements. `changed` counts elements that are not equal; a NaN in both is. */
+export const DIFFERENCE_STATISTICS = [
+  "count",
+  "changed",
+  "nan",
+  "neg_inf",
+  "pos_inf",
+  "zeros",
+  "min",
+  "max",
+  "mean",
+  "std",
+  "l1",
+  "l2",
+  "abs_max",
+] as const;
+
+/** Flags of a bin of the survey, by bit. */
+export const SURVEY_FLAGS = ["nan", "infinite", "fired", "error", "sampled", "unread", "reductions"] as const;
+
 export interface HelloRequest {
   what: "hello";
   /** version of the page */
@@ -347,6 +563,13 @@ export interface FramesRequest extends RoleRef, TensorRef {
   want: SectionRequest;
   /** step */
   after?: number;
+  /** at most so many steps, evenly spread over the range; the nearest one is among them */
+  most?: number;
+  /** step; the range is all steps by default */
+  from?: number;
+  to?: number;
+  /** only these; later steps are pushed for the previous request */
+  steps?: number[];
 }
 
 export interface TileRequest extends RoleRef, SliceRef {
@@ -363,6 +586,23 @@ export interface ValuesRequest extends RoleRef, SliceRef {
 export interface SeriesRequest {
   what: "series";
   lines: SeriesLine[];
+  /** also wall times */
+  clock?: boolean;
+}
+
+export interface DiffRequest {
+  what: "diff";
+  a: ValueRef;
+  b: ValueRef;
+  want: DifferenceRequest;
+}
+
+export interface LifeRequest extends TensorRef {
+  what: "life";
+  /** step whose neighbours are read first */
+  near: number;
+  /** at most 8, as indices on all axes */
+  cells: number[][];
 }
 
 export interface FiringRequest {
@@ -375,10 +615,41 @@ export interface ClassesRequest {
   what: "classes";
 }
 
-export interface MatchRequest {
-  what: "match";
+export interface SurveyRequest {
+  what: "survey";
   run: number;
-  pattern: string;
+  /** "*": the worst of all workers */
+  worker: string;
+  mode: ModeName;
+  stat: MapStat;
+  /** indices into all names sent; []: all */
+  tensors: number[];
+  /** global step */
+  from: number;
+  to: number;
+  /** at most so many bins in the range */
+  bins: number;
+}
+
+export interface QueryRequest {
+  what: "query";
+  run: number;
+  /** "*": all workers */
+  worker: string;
+  mode: ModeName;
+  /** docs/query.md describes the grammar */
+  text: string;
+}
+
+export interface OpenRequest {
+  what: "open";
+  run: number;
+}
+
+export interface RunsRequest {
+  what: "runs";
+  /** the curve to show, or "" */
+  tag: string;
 }
 
 export type KernelRequest =
@@ -387,12 +658,21 @@ export type KernelRequest =
   | TileRequest
   | ValuesRequest
   | SeriesRequest
+  | DiffRequest
+  | LifeRequest
   | FiringRequest
   | ClassesRequest
-  | MatchRequest;
+  | SurveyRequest
+  | QueryRequest
+  | OpenRequest
+  | RunsRequest;
 
 /** Changes something in the kernel: executed in order, never cancelled or superseded. */
 export type KernelCommand =
+  | { what: "runs_work"; do: "diagnose"; runs: number[] }
+  | { what: "runs_work"; do: "read" | "stop" }
+  | { what: "read_all"; do: "start" | "stop"; run: number }
+  | { what: "launch"; do: "select"; run: number; launch: number | null }
   | { what: "rule"; do: "start" | "pause" | "stop" | "rerun" | "remove"; rule: string }
   | { what: "rule"; do: "set"; rule: string; params: Params }
   | { what: "rule"; do: "add"; class: string; run: number; params: Params };
@@ -405,10 +685,8 @@ export interface KernelResponse {
   heartbeat?: number;
   firings?: Finding[];
   classes?: RuleClass[];
-  /** index among the names received, start and end of the match */
-  matches?: [number, number, number][];
-  /** number of matching names */
-  total?: number;
+  /** indices into all names sent, in the order of the result */
+  rows?: number[];
 }
 
 export type ToKernel = ({ kind: "ask"; id: string } & (KernelRequest | KernelCommand)) | { kind: "cancel"; id: string };
@@ -439,6 +717,12 @@ export interface CatalogHead {
   append: boolean;
   /** the latest 200 by step, which replace those sent before; absent if unchanged */
   incidents?: IncidentInfo[];
+  /** replace those sent before; absent if unchanged, as are `launches` */
+  hparams?: Record<string, number | string | boolean | null>;
+  /** when each launch that wrote to the directory began, in Unix seconds, if several */
+  launches?: (number | null)[];
+  /** the launch that is read; null: all */
+  launch?: number | null;
   /** names */
   tensors: string[];
   /** indices into all names sent */
@@ -487,10 +771,25 @@ export interface ValuesHead extends SliceRef {
   cells: string[][];
 }
 
+export interface DiffHead {
+  kind: "diff";
+  a: ValueRef;
+  b: ValueRef;
+  shape: number[];
+  image?: DifferenceImageInfo;
+}
+
+export interface LifeHead extends TensorRef {
+  kind: "life";
+  cells: number[][];
+}
+
 export interface SeriesHead extends TensorRef {
   kind: "series";
   mode: ModeName;
   stat: string;
+  /** Unix seconds of the earliest value, null if unknown; absent if not requested */
+  began?: number | null;
 }
 
 export interface RulesHead {
@@ -511,6 +810,82 @@ export interface DiagnosisHead {
   withdrawn: string[];
 }
 
+export interface SurveyHead {
+  kind: "survey";
+  run: number;
+  worker: string;
+  mode: ModeName;
+  stat: MapStat;
+  /** bin k covers the steps k * 2^level to (k + 1) * 2^level, the end exclusive */
+  level: number;
+  /** k of the first bin */
+  first: number;
+  /** a higher edition supersedes all earlier packets */
+  edition: number;
+  /** replaces the same bins of earlier packets; otherwise all of them */
+  append: boolean;
+}
+
+export interface ReadingHead {
+  kind: "reading";
+  run: number;
+  state: "reading" | "sampled" | "complete" | "stopped" | "off" | "failed";
+  /** records read */
+  done: number;
+  total: number;
+  bytes_left: number;
+  /** estimate */
+  seconds_left: number;
+  /** the reason if it failed or is off */
+  message: string;
+}
+
+export interface FindingsHead {
+  kind: "findings";
+  run: number;
+  /** also if nothing stands out */
+  sentence: Clause[];
+  /** at most 200, the most suspicious first */
+  findings: MapFinding[];
+}
+
+export interface RunsHead {
+  kind: "runs";
+  root: string;
+  /** the curve that is shown */
+  tag: string;
+  /** whether its best value is the largest */
+  high: boolean;
+  /** curves that can be chosen */
+  tags?: string[];
+  /** replaces the rows of the same runs; otherwise all of them */
+  append: boolean;
+  /** runs in the table */
+  total: number;
+  doing: "" | "reading" | "diagnosing" | "stopped";
+  /** runs read or diagnosed */
+  done: number;
+  of: number;
+  /** of the runs */
+  numbers: number[];
+  name: string[];
+  /** "running", "ended", "stalled", "error", "reading" and others; one item stands for all */
+  state: string[];
+  steps: RunNumbers;
+  best: RunNumbers;
+  last: RunNumbers;
+  /** first step at which the curve is not finite */
+  not_finite: RunNumbers;
+  /** seconds */
+  duration: RunNumbers;
+  /** null: not diagnosed */
+  findings: RunNumbers;
+  /** one item stands for all */
+  hparams: Record<string, ParamValue[]>;
+  /** by number, why a run could not be read, or titles of its findings */
+  notes: Record<string, string[]>;
+}
+
 export interface PageHead {
   kind: "page";
   traits: Partial<Traits>;
@@ -524,7 +899,13 @@ export type Head =
   | FramesHead
   | TileHead
   | ValuesHead
+  | DiffHead
+  | LifeHead
   | SeriesHead
   | RulesHead
   | DiagnosisHead
+  | SurveyHead
+  | ReadingHead
+  | FindingsHead
+  | RunsHead
   | PageHead;

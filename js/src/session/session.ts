@@ -2,6 +2,8 @@
 import { lastAtOrBefore, TensorFrames } from "../data/frames";
 import { type Axis, type Run, Store } from "../data/store";
 import type { TensorView } from "../data/tensor-view";
+import { jsonEqual } from "../lib/json-equal";
+import { makeStepAxis, type StepAxis } from "../lib/step-axis";
 import {
   type KernelCommand,
   type KernelRequest,
@@ -10,22 +12,51 @@ import {
   type ModeName,
   PROTOCOL,
   type Role,
+  type SeriesLine,
   type Traits,
 } from "../protocol/types";
+import { ChartGroups } from "./chart-groups";
 import { type Client, NO_KERNEL, type Progress, RequestError } from "./client";
+import { isComparing, placeOfB } from "./place";
+import { mapStatOf, QueryReader, type QueryView } from "./query-view";
 import type { State } from "./state";
 
 /** A consistent snapshot of traits and data for one redraw. */
 export interface Scene {
+  /** `map_stat` and `range` are those of the query, if it has them and no range was chosen */
   traits: Traits;
+  query: QueryView;
   run: Run | undefined;
   axis: Axis;
+  /** the horizontal axis of all parts, for the width of the view */
+  stepAxis: StepAxis;
   /** current global step; NaN if the run has none */
   step: number;
   main: TensorView | undefined;
   compared: TensorView | undefined;
   /** why data of the tensor cannot be loaded */
   failure: string;
+}
+
+/** The part of the survey that the Run Map shows. */
+export interface SurveyView {
+  /** indices, in the order of the rows */
+  tensors: readonly number[];
+  /** steps */
+  from: number;
+  to: number;
+  /** the level of bins that are shown side by side */
+  level: number;
+}
+
+/** The kernel's exact answer to a query, and where it holds. */
+export interface QueryAnswer {
+  text: string;
+  run: number;
+  worker: string;
+  mode: ModeName;
+  /** indices of tensors, in order */
+  rows: readonly number[];
 }
 
 /** A running or failed request. */
@@ -49,6 +80,7 @@ const RESEND_AFTER = [1000, 3000, 7000, 15_000];
 
 export class Session {
   readonly store = new Store();
+  readonly chartGroups = new ChartGroups();
   /** By slot: "hello", "frames/main", "frames/compare", "tile", … */
   readonly requests = new Map<string, RequestStatus>();
   readonly #controllers = new Map<string, AbortController>();
@@ -57,6 +89,13 @@ export class Session {
   #client: Client | undefined;
   /** How often the connection was restored. Pushed data may have been lost meanwhile, so it is requested again. */
   reconnections = 0;
+  /** What the Run Map shows; of several views of the widget, the one that was drawn last. */
+  surveyView: SurveyView | undefined;
+  /** The small curves in view. */
+  curvesInView: readonly SeriesLine[] = [];
+  queryAnswer: QueryAnswer | undefined;
+  readonly #query = new QueryReader();
+  readonly #lookers = new Set<() => void>();
   #monitorHeartbeat = true;
   /** The kernel's side of the widget was replaced or removed, and nothing was received since. */
   disconnected = false;
@@ -70,6 +109,33 @@ export class Session {
       clearTimeout(this.#heartbeat);
       for (const controller of this.#controllers.values()) controller.abort();
     });
+  }
+
+  /** Called by the Run Map when it has been drawn. */
+  lookAt(view: SurveyView): void {
+    const before = this.surveyView;
+    this.surveyView = view;
+    if (!jsonEqual(before, view)) for (const listener of this.#lookers) listener();
+  }
+
+  /** The kernel's answer to a query, if it is there. */
+  exactRows(text: string, { run, worker, mode }: Traits): readonly number[] | undefined {
+    const answer = this.queryAnswer;
+    const fits = answer?.text === text && answer.run === run && answer.worker === worker && answer.mode === mode;
+    return fits ? answer.rows : undefined;
+  }
+
+  /** Called by the small multiples when they have been drawn. */
+  lookAtCurves(lines: readonly SeriesLine[]): void {
+    if (jsonEqual(this.curvesInView, lines)) return;
+    this.curvesInView = lines;
+    for (const listener of this.#lookers) listener();
+  }
+
+  /** Calls back when the Run Map or the small multiples show something else. */
+  onLook(callback: () => void, signal: AbortSignal): void {
+    this.#lookers.add(callback);
+    signal.addEventListener("abort", () => this.#lookers.delete(callback));
   }
 
   /** Whether this is an exported page, without a kernel. */
@@ -212,34 +278,45 @@ export class Session {
     this.requests.delete(slot);
   }
 
-  scene(): Scene {
-    const traits = this.state.all();
+  /** `width`: pixels of the view. */
+  scene(width = 1000): Scene {
+    const chosen = this.state.all();
+    const run = this.store.runs.get(chosen.run);
+    const query = this.#query.read(chosen.query, run);
+    const traits = { ...chosen, ...queryTraits(query, chosen, run) };
     const axis = this.store.axis(traits.run, traits.mode);
     const step = resolveStep(axis, traits.step);
-    const status = this.requests.get(this.framesSlot("main"));
+    const status = this.requests.get(this.framesSlot("main")) ?? this.requests.get(`open/${traits.run}`);
+    const main = this.shown(traits.run, traits.tensor, traits.worker, step, traits.mode);
     return {
       failure: status && this.disconnected ? NO_KERNEL : (status?.error ?? ""),
       traits,
-      run: this.store.runs.get(traits.run),
+      query,
+      run,
       axis,
+      stepAxis: makeStepAxis(traits.range, run?.steps ?? [], width),
       step,
-      main: this.shown(traits.run, traits.tensor, traits.worker, step, traits.mode),
-      compared:
-        Object.keys(traits.compare).length === 0
-          ? undefined
-          : this.shown(
-              traits.compare.run ?? traits.run,
-              traits.tensor,
-              traits.compare.worker ?? traits.worker,
-              traits.compare.step ?? step,
-              // A selected step is shown whatever its mode.
-              traits.compare.step === undefined ? traits.mode : "",
-            ),
+      main,
+      compared: this.#compared(traits, step, main),
     };
   }
 
-  /** The tensor at a step: its value there, or the latest earlier one of the mode. */
-  shown(run: number, tensor: string, worker: string, step: number, mode: ModeName): TensorView | undefined {
+  /** The value that is compared with the one in view. */
+  #compared(traits: Traits, step: number, main: TensorView | undefined): TensorView | undefined {
+    if (!isComparing(traits)) return undefined;
+    const { compare, mode } = traits;
+    const { run, tensor, worker } = placeOfB(traits);
+    // A selected step is shown whatever its mode.
+    if (compare.step !== undefined) return this.shown(run, tensor, worker, compare.step, "");
+    const from = compare.offset && main && !Number.isNaN(main.savedStep) ? main.savedStep : step;
+    return this.shown(run, tensor, worker, from, mode, compare.offset);
+  }
+
+  /**
+   * The tensor at a step: its value there, or the latest earlier one of the mode. With an `offset`, that many saved steps
+   * before `step` (if negative) or after it.
+   */
+  shown(run: number, tensor: string, worker: string, step: number, mode: ModeName, offset = 0): TensorView | undefined {
     if (!tensor) return undefined;
     const { exported } = this;
     const frames = this.store.findFrames(run, tensor, worker) ?? (exported ? new TensorFrames() : undefined);
@@ -250,6 +327,13 @@ export class Session {
     const inMode = (at: number) => mode === "" || this.store.modeOf(run, at)?.mode === number;
     let i = lastAtOrBefore(steps, step);
     while (i >= 0 && !inMode(steps[i] as number)) i--;
+    // If the tensor lacks the step, the last one before it is already one step back.
+    let left = offset < 0 && i >= 0 && (steps[i] as number) < step ? offset + 1 : offset;
+    for (const by = Math.sign(left); left !== 0 && i >= 0 && i < steps.length; ) {
+      i += by;
+      if (i >= 0 && i < steps.length && inMode(steps[i] as number)) left -= by;
+    }
+    if (i >= steps.length) i = -1;
     const savedStep = i < 0 ? Number.NaN : (steps[i] as number);
     const frame = Number.isNaN(savedStep) ? undefined : frames.frameAt(savedStep);
     const pending = i >= 0 && frame?.step !== savedStep;
@@ -257,7 +341,7 @@ export class Session {
       run,
       tensor,
       worker,
-      step,
+      step: offset ? savedStep : step,
       savedStep,
       frames,
       frame,
@@ -272,6 +356,16 @@ export class Session {
   framesSlot(role: Role): string {
     return `frames/${role}`;
   }
+}
+
+/** Keys of the statistic that the query names, which is the size if it names none. */
+const OF_STATISTIC = new Set(["first", "last", "worst"]);
+
+/** What a query says of the view. */
+function queryTraits({ query }: QueryView, { range }: Traits, run: Run | undefined): Partial<Traits> {
+  const stat = mapStatOf(query.statistic ?? (query.stages.some(({ key }) => OF_STATISTIC.has(key)) ? "size" : ""));
+  const { from, to = run?.steps.at(-1) ?? Number.NaN } = query.steps ?? { from: Number.NaN };
+  return { ...(stat && { map_stat: stat }), ...(to > from && !range.length && { range: [from, to] }) };
 }
 
 /** The saved step at or before `step`, else the first one; -1 selects the latest. */

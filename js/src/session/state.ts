@@ -53,8 +53,11 @@ export class State {
     return (this.model.get(name) ?? this.#own[name] ?? DEFAULTS[name]) as Traits[K];
   }
 
-  /** Sets traits and notifies listeners once if any value differs. */
-  set(patch: Partial<Traits>): void {
+  /**
+   * Sets traits and notifies listeners once if any value differs. During a drag, or of a series of changes (`moving`),
+   * only the last value is saved, after a pause.
+   */
+  set(patch: Partial<Traits>, moving = this.#pointer.down): void {
     let changed = false;
     for (const [key, value] of Object.entries(patch)) {
       const name = key as keyof Traits;
@@ -67,7 +70,7 @@ export class State {
       }
     }
     if (!changed) return;
-    if (this.#pointer.down) {
+    if (moving) {
       clearTimeout(this.#saving);
       this.#saving = setTimeout(() => this.#flush(), DRAG_PAUSE);
     } else this.#saving ??= setTimeout(() => this.#flush(), SAVE_INTERVAL);

@@ -1,126 +1,203 @@
-import { h, iconButton, setAttributes, setText, setVisible, textButton } from "../lib/dom";
+/** What is wrong with the run, in one sentence whose parts lead to the tensor and step that show it. */
+import type { Run } from "../data/store";
+import { h, setAttributes, setText, setVisible, textButton } from "../lib/dom";
 import { count } from "../lib/format";
-import type { DiagnosisFinding } from "../protocol/types";
+import type { Clause, DiagnosisFinding, MapFinding } from "../protocol/types";
 import type { Scene } from "../session/session";
 import type { Context, Part } from "./part";
+import { Popover } from "./popover";
 
 const MARKS: Record<string, string> = { problem: "\u25b2", warning: "\u25b3", note: "\u25cb" };
+/** Screen readers announce changes at most this often, in milliseconds. */
+const ANNOUNCE_EVERY = 10_000;
 
-/** What is wrong with the run, in one sentence. The sentence leads to the tensor and step that show it. */
+/** One sentence of the bar. */
+interface Item {
+  severity: string;
+  clauses: readonly Clause[];
+  details: readonly string[];
+}
+
 export class DiagnosisBar implements Part {
   readonly el: HTMLElement;
   readonly #mark = h("span", { class: "smdw-diagnosis-mark", "aria-hidden": "true" });
-  readonly #sentence = h("span", { class: "smdw-diagnosis-sentence", role: "status" });
-  readonly #link: HTMLButtonElement;
-  readonly #position = h("span", { class: "smdw-quiet" });
+  readonly #sentence = h("span", { class: "smdw-diagnosis-sentence" });
+  readonly #announced = h("span", { class: "smdw-sr", role: "status" });
+  readonly #position = h("span", { class: "smdw-quiet smdw-diagnosis-position" });
   readonly #previous: HTMLButtonElement;
   readonly #next: HTMLButtonElement;
-  readonly #more: HTMLButtonElement;
+  readonly #more: Popover;
   readonly #details = h("div", { class: "smdw-diagnosis-details" });
-  #findings: readonly DiagnosisFinding[] = [];
+  readonly #links: { button: HTMLButtonElement; clause: Clause }[] = [];
+  #items: readonly Item[] = [];
   #at = 0;
-  #open = false;
+  #shown = "";
+  #announcedAt = Number.NEGATIVE_INFINITY;
 
   constructor(private readonly context: Context) {
     const { signal } = context;
-    this.#link = h("button", { type: "button", class: "smdw-diagnosis-sentence smdw-link" });
-    this.#link.addEventListener("click", () => this.#show(), { signal });
-    this.#previous = iconButton("previous", "Previous finding", () => this.#turn(-1), signal);
-    this.#next = iconButton("next", "Next finding", () => this.#turn(1), signal);
-    this.#more = textButton("Details", () => this.#toggle(), signal);
+    this.#previous = keyButton("p", "Previous finding", () => this.turn(-1), signal);
+    this.#next = keyButton("n", "Next finding", () => this.turn(1), signal);
+    const more = textButton("Details", () => {}, signal);
+    this.#more = new Popover(more, this.#details, context);
     this.el = h(
       "section",
       { class: "smdw-diagnosis", "aria-label": "Diagnosis" },
+      this.#mark,
+      this.#sentence,
+      this.#announced,
       h(
         "div",
-        { class: "smdw-diagnosis-line" },
-        this.#mark,
-        this.#sentence,
-        this.#link,
-        h("div", { class: "smdw-tools" }, this.#position, this.#previous, this.#next, this.#more),
+        { class: "smdw-tools" },
+        h("div", { class: "smdw-anchor" }, more, this.#more.el),
+        this.#position,
+        this.#previous,
+        this.#next,
       ),
-      this.#details,
     );
   }
 
   update({ run, traits }: Scene): void {
     const { store } = this.context.session;
     const diagnosis = store.diagnoses.get(traits.run);
-    // Where nothing diagnoses the run, as in an old page, there is no bar.
-    setVisible(this.el, diagnosis !== undefined && run !== undefined && run.steps.length > 0);
-    if (!diagnosis) return;
-    this.#findings = diagnosis.findings;
-    this.#at = Math.min(this.#at, Math.max(0, this.#findings.length - 1));
-    const finding = this.#findings[this.#at];
-    this.el.dataset.state = diagnosis.state;
-    this.#mark.dataset.severity = finding?.severity ?? "";
-    setText(this.#mark, finding ? (MARKS[finding.severity] ?? "") : "");
-    setVisible(this.#mark, finding !== undefined);
-    setVisible(this.#sentence, finding === undefined);
-    setVisible(this.#link, finding !== undefined);
-    setText(this.#sentence, diagnosis.state === "reading" ? "Looking for faults\u2026" : diagnosis.summary);
-    if (finding) {
-      setCode(this.#link, finding.title);
-      const place = this.#place(finding);
-      setAttributes(this.#link, { title: place || undefined, disabled: !place });
-    }
-    const several = this.#findings.length > 1;
-    setText(this.#position, several ? `${this.#at + 1} of ${this.#findings.length}` : "");
+    const survey = store.findings.get(traits.run);
+    const started = run !== undefined && run.steps.length > 0;
+    // Where nothing judges the run, as in an old page, there is no bar.
+    setVisible(this.el, started && (diagnosis !== undefined || survey !== undefined));
+    if (!run || (!diagnosis && !survey)) return;
+    const diagnosed = diagnosis?.findings.map((finding) => ofDiagnosis(finding, diagnosis.withdrawn)) ?? [];
+    const surveyed = survey?.findings.map((finding, i) => ofSurvey(finding, i === 0 ? survey.sentence : [], run)) ?? [];
+    // A diagnosis names causes; the survey only says what stands out.
+    this.#items = diagnosed.length ? diagnosed : surveyed;
+    this.#at = Math.min(this.#at, Math.max(0, this.#items.length - 1));
+    const calm = survey?.sentence.length
+      ? survey.sentence
+      : [
+          {
+            text: diagnosis?.state === "reading" ? "Looking for faults\u2026" : (diagnosis?.summary ?? ""),
+            tensor: "",
+            step: null,
+          },
+        ];
+    const item = this.#items[this.#at];
+    const plain = !diagnosed.length && diagnosis && diagnosis.state !== "reading" && !surveyed.length;
+    this.#show(item?.clauses ?? (plain ? [{ text: diagnosis.summary, tensor: "", step: null }] : calm));
+    this.el.dataset.severity = item?.severity ?? "";
+    setText(this.#mark, item ? (MARKS[item.severity] ?? "") : "");
+    setVisible(this.#mark, item !== undefined);
+    const several = this.#items.length > 1;
+    setText(this.#position, several ? `${this.#at + 1} of ${count(this.#items.length)}` : "");
+    setAttributes(this.#position, { title: several ? `Finding ${this.#at + 1} of ${this.#items.length}` : undefined });
     setVisible(this.#previous, several);
     setVisible(this.#next, several);
-    setVisible(this.#more, finding !== undefined);
-    setAttributes(this.#more, { "aria-expanded": String(this.#open && finding !== undefined) });
-    setVisible(this.#details, this.#open && finding !== undefined);
-    if (finding && this.#open) this.#describe(finding, diagnosis.withdrawn);
+    const details = item?.details ?? [];
+    setVisible(this.#more.button, details.length > 0);
+    if (!details.length && this.#more.open) this.#more.show(false);
+    this.#describe(details);
   }
 
-  #describe(finding: DiagnosisFinding, withdrawn: readonly string[]): void {
-    const lines = [
-      finding.text,
-      `Try: ${finding.advice}`,
-      ...withdrawn.map((title) => `Withdrawn: ${title}`),
-      `${finding.severity}, ${finding.confidence} confidence${finding.onset === null ? "" : ` \u00b7 since step ${count(finding.onset)}`}`,
-    ];
-    if (this.#details.dataset.shown === JSON.stringify(lines)) return;
-    this.#details.dataset.shown = JSON.stringify(lines);
+  /** Shows the next or the previous finding, and goes to it. */
+  turn(by: 1 | -1): boolean {
+    const n = this.#items.length;
+    if (n === 0) return false;
+    this.#at = n === 1 ? 0 : (this.#at + by + n) % n;
+    const item = this.#items[this.#at];
+    const place = item?.clauses.find((clause) => clause.tensor || clause.step !== null);
+    if (place) this.#go(place);
+    this.context.redraw();
+    return true;
+  }
+
+  #show(clauses: readonly Clause[]) {
+    const key = JSON.stringify(clauses);
+    if (key === this.#shown) return;
+    const had = this.#links.some(({ button }) => button.matches(":focus"));
+    this.#shown = key;
+    this.#links.length = 0;
+    this.#sentence.replaceChildren(
+      // The spaces and points between clauses are in their texts.
+      ...clauses.map((clause) => {
+        const place = placeOf(clause);
+        if (!place) return setCode(h("span", {}), clause.text);
+        const button = h("button", { type: "button", class: "smdw-link", title: place });
+        button.addEventListener("click", () => this.#go(clause), { signal: this.context.signal });
+        this.#links.push({ button, clause });
+        return setCode(button, clause.text);
+      }),
+    );
+    if (had) this.#links[0]?.button.focus();
+    setAttributes(this.#sentence, { title: this.#sentence.textContent ?? "" });
+    this.#announce();
+  }
+
+  #announce() {
+    const wait = this.#announcedAt + ANNOUNCE_EVERY - performance.now();
+    const say = () => {
+      this.#announcedAt = performance.now();
+      setText(this.#announced, this.#sentence.textContent ?? "");
+    };
+    if (wait <= 0) return say();
+    const timer = setTimeout(say, wait);
+    this.context.signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+  }
+
+  #describe(lines: readonly string[]): void {
+    const key = JSON.stringify(lines);
+    if (this.#details.dataset.shown === key) return;
+    this.#details.dataset.shown = key;
     this.#details.replaceChildren(
       ...lines.map((line, i) => setCode(h("p", { class: i === lines.length - 1 ? "smdw-quiet" : undefined }), line)),
     );
   }
 
-  /** Where the finding leads, in words; "" if it names no tensor or step of the run. */
-  #place({ tensor, onset }: DiagnosisFinding): string {
-    return [tensor && `Show ${tensor}`, onset !== null && `${tensor ? "at" : "Go to"} step ${count(onset)}`]
-      .filter(Boolean)
-      .join(" ");
-  }
-
-  #show(): void {
-    const finding = this.#findings[this.#at];
-    if (!finding) return;
+  #go({ tensor, step }: Clause): void {
     this.context.session.state.set({
-      ...(finding.tensor ? { tensor: finding.tensor } : {}),
-      ...(finding.onset === null ? {} : { step: finding.onset, mode: "", follow: false }),
+      ...(tensor ? { tensor } : {}),
+      ...(step === null ? {} : { step, mode: "" as const, follow: false }),
     });
   }
+}
 
-  #turn(by: number): void {
-    this.#at = (this.#at + by + this.#findings.length) % this.#findings.length;
-    this.#show();
-    this.context.redraw();
-  }
+function ofDiagnosis(finding: DiagnosisFinding, withdrawn: readonly string[]): Item {
+  const { severity, title, tensor, onset, confidence } = finding;
+  const since = onset === null ? "" : ` \u00b7 since step ${count(onset)}`;
+  return {
+    severity,
+    clauses: [{ text: title, tensor, step: onset }],
+    details: [
+      finding.text,
+      `Try: ${finding.advice}`,
+      ...withdrawn.map((each) => `Withdrawn: ${each}`),
+      `${severity}, ${confidence} confidence${since}`,
+    ],
+  };
+}
 
-  #toggle(): void {
-    this.#open = !this.#open;
-    this.context.redraw();
-  }
+function ofSurvey(finding: MapFinding, sentence: readonly Clause[], run: Run): Item {
+  const tensor = run.names[finding.tensors[0] ?? -1] ?? "";
+  return {
+    severity: finding.severity,
+    clauses: sentence.length ? sentence : [{ text: finding.text, tensor, step: finding.first }],
+    details: [],
+  };
+}
+
+/** Where a clause leads, in words; "" if it names no tensor or step of the run. */
+const placeOf = ({ tensor, step }: Clause) =>
+  [tensor && `Show ${tensor}`, step !== null && `${tensor ? "at" : "Go to"} step ${count(step)}`]
+    .filter(Boolean)
+    .join(" ");
+
+/** A button that names its key. */
+export function keyButton(key: string, label: string, onClick: () => void, signal: AbortSignal): HTMLButtonElement {
+  const title = `${label} (${key})`;
+  const button = h("button", { type: "button", class: "smdw-button smdw-key", "aria-label": label, title }, key);
+  button.addEventListener("click", onClick, { signal });
+  return button;
 }
 
 /** Sets a text in which names are between backticks. */
 function setCode<E extends HTMLElement>(el: E, text: string): E {
-  if (el.dataset.text !== text) {
-    el.dataset.text = text;
-    el.replaceChildren(...text.split("`").map((part, i) => h(i % 2 ? "code" : "span", {}, part)));
-  }
+  el.replaceChildren(...text.split("`").map((part, i) => h(i % 2 ? "code" : "span", {}, part)));
   return el;
 }

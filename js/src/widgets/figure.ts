@@ -1,8 +1,8 @@
-/** A canvas with pointer gestures and export to PNG and SVG. */
+/** A canvas with pointer gestures. */
 
-import { CanvasPen, type Drawing, type Pixels, type Size, SvgPen } from "../draw/pen";
+import { CanvasPen, type Drawing, type Size } from "../draw/pen";
 import type { Theme } from "../draw/theme";
-import { h } from "../lib/dom";
+import { capturePointer, h } from "../lib/dom";
 import type { Context } from "./part";
 
 interface Pointer {
@@ -15,6 +15,8 @@ interface Gestures {
   /** starts a drag; the returned function is called for each move and for the release */
   down?(at: Pointer): ((at: Pointer, done: boolean) => void) | undefined;
 }
+
+const figures = new WeakMap<HTMLCanvasElement, Figure>();
 
 export class Figure {
   readonly el: HTMLElement;
@@ -33,6 +35,7 @@ export class Figure {
   ) {
     this.canvas = h("canvas", { role: "img" });
     this.el = h("div", { class: `smdw-figure smdw-figure-${name}` }, this.canvas);
+    figures.set(this.canvas, this);
     const canvas = this.canvas.getContext("2d");
     if (canvas) this.#pen = new CanvasPen(canvas);
     const observer = new ResizeObserver(() => {
@@ -51,6 +54,16 @@ export class Figure {
       observer.disconnect();
       sight.disconnect();
     });
+  }
+
+  /** The figure that draws on a canvas. */
+  static of(canvas: HTMLCanvasElement): Figure | undefined {
+    return figures.get(canvas);
+  }
+
+  /** What the figure shows, for a picture file. */
+  get drawing(): Drawing | undefined {
+    return this.#drawing;
   }
 
   get visible(): boolean {
@@ -81,25 +94,6 @@ export class Figure {
     if (this.canvas.getAttribute("aria-label") !== text) this.canvas.setAttribute("aria-label", text);
   }
 
-  svg(): string {
-    if (!this.#drawing || !this.#theme) return "";
-    const pen = new SvgPen(this.size, this.#theme, dataUrl);
-    this.#drawing(pen, this.size, this.#theme);
-    return pen.toString();
-  }
-
-  png(): Promise<Blob | undefined> {
-    const { width, height } = this.size;
-    const canvas = h("canvas");
-    const context = canvas.getContext("2d");
-    if (!context || !this.#drawing || !this.#theme) return Promise.resolve(undefined);
-    const pen = new CanvasPen(context);
-    pen.begin(width, height, 2, this.#theme);
-    pen.rect(0, 0, width, height, { fill: this.#theme.surface });
-    this.#drawing(pen, this.size, this.#theme);
-    return new Promise((resolve) => canvas.toBlob((blob) => resolve(blob ?? undefined)));
-  }
-
   gestures(gestures: Gestures, signal: AbortSignal): void {
     const { canvas } = this;
     const at = (event: PointerEvent): Pointer => {
@@ -118,11 +112,7 @@ export class Figure {
         if (event.button !== 0) return;
         dragging = gestures.down?.(at(event));
         if (!dragging) return;
-        try {
-          canvas.setPointerCapture(event.pointerId);
-        } catch {
-          // the pointer was released meanwhile
-        }
+        capturePointer(canvas, event);
       },
       { signal },
     );
@@ -138,10 +128,4 @@ export class Figure {
     canvas.addEventListener("pointercancel", end, { signal });
     canvas.addEventListener("pointerleave", () => gestures.move?.(undefined), { signal });
   }
-}
-
-function dataUrl(pixels: Pixels): string {
-  const canvas = h("canvas", { width: pixels.width, height: pixels.height });
-  canvas.getContext("2d")?.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), 0, 0);
-  return canvas.toDataURL();
 }

@@ -1,8 +1,10 @@
+import { type Difference, estimatedDifference, showsPlane, valueRef } from "../data/difference";
 import { finiteness, type Image, imageKey, imageValue, pixelText } from "../data/frames";
 import { type CellWindow, indexText, type Matrix, matrixOf, overlaps, tileImage, within } from "../data/matrix";
 import type { Tile } from "../data/store";
 import type { TensorView } from "../data/tensor-view";
 import {
+  BESIDE,
   cellAt,
   clampWindow,
   colourPixels,
@@ -10,9 +12,11 @@ import {
   type HeatmapPicture,
   type Layer,
   layoutHeatmap,
+  MARGINS,
   zoomWindow,
 } from "../draw/heatmap";
 import type { Pixels } from "../draw/pen";
+import { cssHex } from "../draw/theme";
 import { choose, colourDomain, PALETTES, type Table, table } from "../lib/colour";
 import { field, h, iconButton, Select, setVisible, Toggle, textButton } from "../lib/dom";
 import { count, minusSigns, num, truncate } from "../lib/format";
@@ -20,10 +24,13 @@ import { jsonEqual } from "../lib/json-equal";
 import type { Pool } from "../protocol/types";
 import { pythonValue, sliceText } from "../session/python-code";
 import type { Scene } from "../session/session";
+import { differenceFault, shownView } from "../session/slots";
+import { Figure } from "./figure";
 import { emptyReason } from "./frame-text";
 import { HeatmapDetailLoader } from "./heatmap-detail-loader";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
+import { SliceBar } from "./slice-bar";
 
 const POOLS = [
   ["maxabs", "Max magnitude"],
@@ -45,10 +52,17 @@ export class HeatmapPanel extends PicturePanel {
   #picture: HeatmapPicture | undefined;
   #image: Image | undefined;
   #tile: Tile | undefined;
+  /** A − B is shown: the exact differences that cover the window, the finest first */
+  #differences: Difference[] | undefined;
+  #estimate: { of: unknown[]; image: Image | undefined } | undefined;
+  /** B, beside A */
+  readonly #second: Figure;
+  #beside = false;
   #hover: [number, number] | undefined;
   readonly #details: HeatmapDetailLoader;
   #cache = new Map<string, { of: unknown; pixels: Pixels }>();
   #table: { key: string; table: Table } | undefined;
+  readonly #slice: SliceBar | undefined;
 
   constructor(context: Context) {
     super("heatmap", "Heat map", context);
@@ -80,9 +94,13 @@ export class HeatmapPanel extends PicturePanel {
         textButton("Reset range", () => state.set({ clip: [] }), signal),
       ),
     ];
+    // The explorer's line has no room for the slice.
+    if (this.compact) this.#slice = new SliceBar(context);
+    if (this.#slice) this.menu.append(this.#slice.el);
     this.menu.append(...this.#colouring);
-    this.exports(this.figure, () => ({
+    this.exports(true, () => ({
       name: `${this.#scene?.traits.tensor}-heatmap-step-${this.#scene?.main?.savedStep}`,
+      units: "rows and columns, coloured by value",
       rows: () => this.#rows(),
       python: () => this.#python(),
     }));
@@ -90,20 +108,29 @@ export class HeatmapPanel extends PicturePanel {
     context.keys.on(this.figure.canvas, (event) => this.#key(event));
     this.figure.canvas.addEventListener("wheel", (event) => this.#wheel(event), { signal, passive: false });
     this.figure.canvas.addEventListener("dblclick", () => this.#zoom(0.4), { signal });
-    this.figure.gestures(
-      {
-        move: (at) => this.#point(at?.x, at?.y),
-        down: (start) => this.#drag(start.x, start.y, start.event.shiftKey),
-      },
-      signal,
-    );
+    this.#second = new Figure("heatmap", context);
+    this.#second.el.classList.add("smdw-second");
+    const pair = h("div", { class: "smdw-heatmaps" }, this.figure.el, this.#second.el);
+    this.body.append(pair);
+    for (const figure of [this.figure, this.#second])
+      figure.gestures(
+        {
+          move: (at) => this.#point(figure, at?.x, at?.y),
+          down: (start) => this.#drag(figure, start.x, start.y, start.event.shiftKey),
+        },
+        signal,
+      );
   }
 
   update(scene: Scene): void {
     this.#scene = scene;
-    const { traits, main } = scene;
+    const { traits, main, compared } = scene;
     const { session, theme } = this.context;
     const colours = theme();
+    const subtracting =
+      shownView(traits) === "diff" && main !== undefined && compared !== undefined && !differenceFault(main, compared);
+    this.#beside = compared !== undefined && !subtracting && compared.frames.plan?.form !== "text";
+    this.#slice?.update(scene);
     // A logged histogram is not a matrix.
     setVisible(this.el, main?.frames.plan?.form !== "histogram");
     this.#pool.update(POOLS, traits.pool);
@@ -119,23 +146,36 @@ export class HeatmapPanel extends PicturePanel {
     const matrix = matrixOf(main, traits.axes, traits.fixed);
     this.#matrix = matrix;
     const key = matrix ? imageKey(matrix.axes, matrix.fixed, traits.pool) : "";
-    const image = main?.frame?.images.get(key);
-    this.#image = image;
+    const ofB = compared?.frame?.images.get(key);
+    const own = main?.frame?.images.get(key);
     const window = this.#window();
+    this.#differences =
+      subtracting && matrix
+        ? session.store.differences(valueRef(main), valueRef(compared)).filter((each) => showsPlane(each, matrix))
+        : undefined;
+    const whole = this.#differences?.find(({ head }) => matrix && coversAll(head.image, matrix))?.image;
+    const image = subtracting ? (whole ?? this.#estimated(own, ofB)) : own;
+    this.#image = image;
     const empty = !matrix || matrix.rows * matrix.cols === 0;
     const [lo, hi] =
-      traits.clip.length === 2
+      traits.clip.length === 2 && !subtracting
         ? (traits.clip as [number, number])
         : image && main && !image.rgba
-          ? this.#extent(image, key, main, traits.scale_over)
+          ? subtracting
+            ? [image.lo, image.hi]
+            : this.#extent(image, key, this.#beside && compared ? [main, compared] : [main], traits.scale_over)
           : [0, 1];
-    const palette = choose(traits.palette, lo, hi);
-    const domain = traits.clip.length === 2 ? ([lo, hi] as [number, number]) : colourDomain(palette, lo, hi);
-    const tableKey = `${palette}/${colours.dark}`;
-    if (this.#table?.key !== tableKey) this.#table = { key: tableKey, table: table(palette, colours.dark) };
+    // The ordinary recedes: what did not change has the colour of the page.
+    const diverging = traits.palette === "purple-green" ? traits.palette : "blue-red";
+    const palette = subtracting ? diverging : choose(traits.palette, lo, hi);
+    const clipped = traits.clip.length === 2 && !subtracting;
+    const domain = clipped ? ([lo, hi] as [number, number]) : colourDomain(palette, lo, hi);
+    const middle = subtracting ? cssHex(colours.surface) : undefined;
+    const tableKey = `${palette}/${colours.dark}/${middle}`;
+    if (this.#table?.key !== tableKey) this.#table = { key: tableKey, table: table(palette, colours.dark, middle) };
     const style = `${tableKey}/${domain}`;
     this.#tile =
-      main && matrix
+      main && matrix && !subtracting
         ? session.store.tile(
             (head) =>
               head.tensor === main.tensor &&
@@ -156,6 +196,13 @@ export class HeatmapPanel extends PicturePanel {
         pixels: this.#pixels("tile", tile, style, domain),
         covers: [...this.#tile.head.rows, ...this.#tile.head.cols] as unknown as CellWindow,
       });
+    const finer = this.#differences?.find(
+      ({ head, image: part }) => part && part !== image && this.#inWindow(head.image),
+    );
+    if (finer?.image && finer.head.image) {
+      const covers = [...finer.head.image.rows, ...finer.head.image.cols] as unknown as CellWindow;
+      layers.push({ pixels: this.#pixels("part", finer.image, style, domain), covers });
+    }
     const picture: HeatmapPicture = {
       layers,
       window,
@@ -170,23 +217,33 @@ export class HeatmapPanel extends PicturePanel {
           : undefined,
       dim: Boolean(main?.pending),
       emptyMessage: emptyReason(scene, "heat map"),
+      margins: this.#margins(this.figure),
     };
     this.#picture = picture;
     this.figure.paint((pen, size, paint) => drawHeatmap(pen, size, paint, picture), colours);
-    const status = session.requests.get("tile");
+    setVisible(this.#second.el, this.#beside);
+    this.#second.el.parentElement?.classList.toggle("smdw-beside", this.#beside);
+    if (this.#beside) this.#drawSecond(scene, picture, ofB, style, domain);
+    const status = session.requests.get(subtracting ? "diff" : "tile");
     this.note(status ?? session.requests.get(session.framesSlot("main")));
     this.readout(this.#readoutText());
     const rgba = image?.rgba ?? false;
-    this.title(rgba ? "Image" : "Heat map");
+    this.title(
+      subtracting
+        ? "A \u2212 B, cell by cell"
+        : `${rgba ? "Image" : "Heat map"}${this.#beside ? ": A left, B right" : ""}`,
+    );
     for (const tool of [this.#pool.el, ...this.#colouring]) setVisible(tool, !rgba);
+    const what = subtracting ? "Difference A minus B" : "Heat map";
     const description = rgba
       ? `Image ${truncate(traits.tensor, 80)}, ${count(matrix?.cols ?? 0)} pixels wide, ${count(matrix?.rows ?? 0)} high.`
       : matrix
-        ? `Heat map of ${truncate(traits.tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${count(matrix.rows)} rows, ${count(matrix.cols)} columns, colours from ${num(domain[0])} to ${num(domain[1])}.`
+        ? `${what} of ${truncate(traits.tensor, 80)}${sliceText(matrix.shape.length, matrix.axes, matrix.fixed)}: ${count(matrix.rows)} rows, ${count(matrix.cols)} columns, colours from ${num(domain[0])} to ${num(domain[1])}.`
         : "Heat map: no data.";
     this.figure.describe(description);
     this.summary(description);
-    if (matrix)
+    this.#second.describe(`B: ${description}`);
+    if (matrix && !subtracting)
       this.#details.update(scene, {
         matrix,
         window,
@@ -197,8 +254,44 @@ export class HeatmapPanel extends PicturePanel {
       });
   }
 
-  #box(window: CellWindow) {
-    return layoutHeatmap(window, this.figure.size, this.#image?.rgba);
+  /** Draws B with the colours of A. Without the shape of A, all of it is shown. */
+  #drawSecond(
+    { compared, traits }: Scene,
+    first: HeatmapPicture,
+    image: Image | undefined,
+    style: string,
+    domain: [number, number],
+  ) {
+    const m = matrixOf(compared, traits.axes, traits.fixed);
+    const whole: CellWindow = [0, Math.max(1, m?.rows ?? 1), 0, Math.max(1, m?.cols ?? 1)];
+    const same = m !== undefined && m.shape.join() === this.#matrix?.shape.join();
+    const picture: HeatmapPicture = {
+      ...first,
+      layers: image && m ? [{ pixels: this.#pixels("second", image, style, domain), covers: whole }] : [],
+      window: same ? first.window : whole,
+      hover: same ? first.hover : undefined,
+      marked: same ? first.marked : undefined,
+      dim: Boolean(compared?.pending),
+      emptyMessage: compared && Number.isNaN(compared.savedStep) && compared.frames.plan ? "B is not saved here" : "",
+      margins: this.#margins(this.#second),
+    };
+    this.#second.paint((pen, size, paint) => drawHeatmap(pen, size, paint, picture), this.context.theme());
+  }
+
+  #margins(figure: Figure) {
+    return this.#beside ? BESIDE[figure === this.figure ? 0 : 1] : MARGINS;
+  }
+
+  #box(window: CellWindow, figure = this.figure) {
+    return layoutHeatmap(window, figure.size, this.#image?.rgba, this.#margins(figure));
+  }
+
+  /** The difference of the pooled values of both frames, computed once. */
+  #estimated(a: Image | undefined, b: Image | undefined): Image | undefined {
+    const of = [a, b];
+    if (this.#estimate?.of.every((each, i) => each === of[i])) return this.#estimate.image;
+    this.#estimate = { of, image: estimatedDifference(a, b) };
+    return this.#estimate.image;
   }
 
   #window(): CellWindow {
@@ -210,7 +303,7 @@ export class HeatmapPanel extends PicturePanel {
       : [0, Math.max(1, m.rows), 0, Math.max(1, m.cols)];
   }
 
-  #extent(image: Image, key: string, main: TensorView, over: "steps" | "step"): [number, number] {
+  #extent(image: Image, key: string, of: readonly TensorView[], over: "steps" | "step"): [number, number] {
     const isCodes = !(image.data instanceof Float32Array);
     const ends = (each: Image): number[] => {
       if (isCodes) return [each.lo, each.hi];
@@ -219,11 +312,15 @@ export class HeatmapPanel extends PicturePanel {
       for (const x of each.data) if (Number.isFinite(x)) [lo, hi] = [Math.min(lo, x), Math.max(hi, x)];
       return [lo, hi];
     };
-    if (over === "step") return ends(image) as [number, number];
-    return main.frames.range(`image/${key}`, (frame) => {
-      const each = frame.images.get(key);
-      return each && ends(each);
+    const ranges = of.map(({ frames, frame }): number[] => {
+      const own = frame?.images.get(key);
+      if (over === "step") return own ? ends(own) : ends(image);
+      return frames.range(`image/${key}`, (frame) => {
+        const each = frame.images.get(key);
+        return each && ends(each);
+      });
     });
+    return [Math.min(...ranges.map(([lo]) => lo as number)), Math.max(...ranges.map(([, hi]) => hi as number))];
   }
 
   #pixels(slot: string, image: Image, style: string, domain: [number, number]): Pixels {
@@ -239,6 +336,7 @@ export class HeatmapPanel extends PicturePanel {
   #readoutText(): string {
     const m = this.#matrix;
     const main = this.#scene?.main;
+    if (m && this.#differences) return this.#differenceText(m);
     if (!m || !main || !this.#hover)
       return this.#image?.rgba
         ? `${count(m?.cols ?? 0)} \u00d7 ${count(m?.rows ?? 0)} pixels`
@@ -281,6 +379,33 @@ export class HeatmapPanel extends PicturePanel {
     return `${index} \u2248 ${num(imageValue(image, r * image.width + c), 5)}${cells > 1 ? `  (${this.#pooling()} of about ${count(cells)} cells)` : ""}`;
   }
 
+  /** Readout of A − B; "≈" while it is estimated from pooled values. */
+  #differenceText(m: Matrix): string {
+    const exact = this.#differences?.find(({ image, head }) => image && this.#inWindow(head.image));
+    const about = exact ? "" : "\u2248 from pooled values   ";
+    if (!this.#hover) return this.#image ? `${about}${this.#cellsText()}` : "";
+    const [row, col] = this.#hover;
+    const part = this.#differences?.find(
+      ({ image, head }) => image && head.image && within(head.image.rows, row) && within(head.image.cols, col),
+    );
+    const image = part?.image ?? this.#image;
+    if (!image) return indexText(m, row, col);
+    const { rows, cols } = part?.head.image ?? { rows: [0, m.rows] as const, cols: [0, m.cols] as const };
+    const [high, wide] = [rows[1] - rows[0], cols[1] - cols[0]];
+    const r = Math.floor(((row - rows[0]) / high) * image.height);
+    const c = Math.floor(((col - cols[0]) / wide) * image.width);
+    const cells = Math.round((high / image.height) * (wide / image.width));
+    const value = num(imageValue(image, r * image.width + c), 4);
+    return `${about}${indexText(m, row, col)} A \u2212 B \u2248 ${value}${cells > 1 ? `  (largest of about ${count(cells)} cells)` : ""}`;
+  }
+
+  #inWindow(image: Difference["head"]["image"]): boolean {
+    const [r0, r1, c0, c1] = this.#window();
+    return (
+      image !== undefined && image.rows[0] <= r0 && image.rows[1] >= r1 && image.cols[0] <= c0 && image.cols[1] >= c1
+    );
+  }
+
   /** Number of cells in view, and of all cells while zoomed. */
   #cellsText(): string {
     const m = this.#matrix;
@@ -299,20 +424,20 @@ export class HeatmapPanel extends PicturePanel {
     return Boolean(m && this.#image && (this.#image.width < m.cols || this.#image.height < m.rows));
   }
 
-  #point(x: number | undefined, y: number | undefined) {
+  #point(figure: Figure, x: number | undefined, y: number | undefined) {
     const window = this.#window();
     const next =
       x === undefined || y === undefined || !this.#picture?.layers.length
         ? undefined
-        : cellAt(window, this.#box(window), x, y);
+        : cellAt(window, this.#box(window, figure), x, y);
     if (jsonEqual(next, this.#hover)) return;
     this.#hover = next;
     this.context.redraw();
   }
 
-  #drag(x: number, y: number, select: boolean) {
+  #drag(figure: Figure, x: number, y: number, select: boolean) {
     const start = this.#window();
-    const box = this.#box(start);
+    const box = this.#box(start, figure);
     const m = this.#matrix;
     const from = cellAt(start, box, x, y);
     if (!m || !from) return undefined;
@@ -433,6 +558,14 @@ export class HeatmapPanel extends PicturePanel {
     return `${pythonValue(this.context.session, this.#scene?.main)}${m ? sliceText(m.shape.length, m.axes, m.fixed, cut) : ""}`;
   }
 }
+
+/** Whether an image of a difference is of the whole plane. */
+const coversAll = (image: Difference["head"]["image"], m: Matrix): boolean =>
+  image !== undefined &&
+  image.rows[0] === 0 &&
+  image.cols[0] === 0 &&
+  image.rows[1] >= m.rows &&
+  image.cols[1] >= m.cols;
 
 function numberInput(label: string): HTMLInputElement {
   return h("input", { class: "smdw-input smdw-clip", inputmode: "decimal", "aria-label": label, placeholder: "auto" });

@@ -52,8 +52,9 @@ export class HistogramPanel extends PicturePanel {
     this.tools.append(this.#scale.el, this.#log.el);
     this.menu.append(field("Bins", this.#bins.el));
     this.body.append(this.#legend.el);
-    this.exports(this.figure, () => ({
+    this.exports(true, () => ({
       name: `${this.#scene?.traits.tensor}-histogram-step-${this.#scene?.main?.savedStep}`,
+      units: "number of elements by value",
       rows: () => this.#rows(),
       python: () => pythonValue(session, this.#scene?.main),
     }));
@@ -126,11 +127,13 @@ export class HistogramPanel extends PicturePanel {
     });
     const [colour, comparedColour] = comparisonColours(scene, session.store, theme());
     this.#legend.update(scene, session.store, theme());
+    this.title(compared ? "Values: A above, B below" : "Histogram");
     const picture: HistogramPicture = {
       hist,
       frame: main?.frame,
       compared: second,
       comparedFrame: compared?.frame,
+      mirrored: compared !== undefined,
       domain: [Math.min(...domains.map((d) => d[0])), Math.max(...domains.map((d) => d[1]))],
       top: Math.max(...tops.filter(Number.isFinite), 1),
       logCounts: traits.log_counts,
@@ -157,7 +160,7 @@ export class HistogramPanel extends PicturePanel {
       const closed = i === hist.counts.length - 1 ? "]" : ")";
       const compared = this.#picture?.compared;
       const second = sameBins(hist, compared) ? compared?.counts[i] : undefined;
-      return `[${num(hist.edges[i] as number)}, ${num(hist.edges[i + 1] as number)}${closed}  ${count(n)} values, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  compared ${count(second)}`}`;
+      return `[${num(hist.edges[i] as number)}, ${num(hist.edges[i + 1] as number)}${closed}  ${count(n)} values, ${percent(total ? n / total : Number.NaN)}${second === undefined ? "" : `  \u00b7  B ${count(second)}`}`;
     }
     return frameSummary(frame);
   }

@@ -1,22 +1,14 @@
-import {
-  availableHistogramKey,
-  type Frame,
-  finiteness,
-  histogramDomain,
-  histogramRequest,
-  nearestIndex,
-  notFiniteKind,
-} from "../data/frames";
+import { type Frame, nearestIndex } from "../data/frames";
 import { drawRidge, drawStrip, type HistoryPicture, layoutHistory, stepAt, stripPixels } from "../draw/history";
-import { type NotFiniteRange, notFiniteRanges, notFiniteText } from "../draw/not-finite";
+import { notFiniteText } from "../draw/not-finite";
 import type { Pixels } from "../draw/pen";
 import { table } from "../lib/colour";
 import { Segments } from "../lib/dom";
 import { count, num, plural, truncate } from "../lib/format";
-import { MODES } from "../protocol/types";
 import { pythonValue } from "../session/python-code";
 import type { Scene } from "../session/session";
 import { emptyReason, notFiniteCounts } from "./frame-text";
+import { HistogramHistory } from "./histogram-history";
 import { PicturePanel, type Rows } from "./panel";
 import type { Context } from "./part";
 
@@ -27,16 +19,14 @@ export class HistoryPanel extends PicturePanel {
   #ridge = false;
   #scene: Scene | undefined;
   #hover: number | undefined;
-  #frames: Frame[] = [];
-  #finite = false;
-  #notFinite: NotFiniteRange[] = [];
-  #framesKey = "";
+  readonly #history: HistogramHistory;
   #pixels: Pixels | undefined;
   #pixelsKey = "";
 
   constructor(context: Context) {
     super("history", "Histograms over steps", context);
     const { signal, session } = context;
+    this.#history = new HistogramHistory(session);
     this.#kind = new Segments<"strip" | "ridge">(
       "Plot type",
       [
@@ -47,8 +37,9 @@ export class HistoryPanel extends PicturePanel {
       signal,
     );
     this.tools.append(this.#kind.el);
-    this.exports(this.figure, () => ({
+    this.exports(true, () => ({
       name: `${this.#scene?.traits.tensor}-histograms`,
+      units: "values over steps, coloured by share of elements",
       rows: () => this.#rows(),
       python: () => pythonValue(session, this.#scene?.main),
     }));
@@ -56,10 +47,10 @@ export class HistoryPanel extends PicturePanel {
       const layout = this.#picture && layoutHistory(this.#picture, this.figure.size, this.#ridge);
       if (!layout) return undefined;
       const at = nearestIndex(
-        this.#frames.map((frame) => frame.step),
+        this.#history.frames.map((frame) => frame.step),
         stepAt(layout, this.#ridge, x, y),
       );
-      return this.#frames[at]?.step;
+      return this.#history.frames[at]?.step;
     };
     this.figure.gestures(
       {
@@ -85,44 +76,29 @@ export class HistoryPanel extends PicturePanel {
   update(scene: Scene): void {
     this.#scene = scene;
     const { traits, main, axis } = scene;
-    const { session, theme } = this.context;
+    const { theme } = this.context;
     this.#ridge = traits.history === "ridge";
     this.#kind.update(traits.history);
     this.note(undefined);
-    const key = availableHistogramKey(main?.frame, histogramRequest(traits));
-    const version = `${traits.run}/${traits.tensor}/${traits.worker}/${traits.mode}/${key}/${main?.frames.version}`;
-    if (version !== this.#framesKey) {
-      this.#framesKey = version;
-      const mode = MODES.indexOf(traits.mode);
-      const loaded = main
-        ? [...main.frames.loadedSteps()]
-            .filter((step) => traits.mode === "" || session.store.modeOf(traits.run, step)?.mode === mode)
-            .map((step) => main.frames.frames.get(step) as Frame)
-        : [];
-      this.#frames = loaded.filter((frame) => frame.histograms.has(key));
-      this.#notFinite = notFiniteRanges(
-        loaded.map((frame) => frame.step),
-        (i) => notFiniteKind(loaded[i]),
-      );
-      this.#finite = this.#frames.some((frame) => finiteness(frame).finite > 0);
-    }
+    const history = this.#history;
+    history.update(scene);
     const ends = [axis.steps[0] ?? 0, axis.steps[axis.steps.length - 1] ?? 1] as [number, number];
     const colours = theme();
     const picture: HistoryPicture = {
-      frames: this.#finite ? this.#frames : [],
-      notFinite: this.#notFinite,
-      key,
-      domain: main ? histogramDomain(main.frames, key) : [0, 1],
+      frames: history.finite ? history.frames : [],
+      notFinite: history.notFinite,
+      key: history.key,
+      domain: history.domain,
       range: traits.range.length === 2 ? (traits.range as [number, number]) : ends,
       step: scene.step,
       table: table("density", colours.dark),
       label: (step) => count(step),
-      version,
-      emptyMessage: this.#frames.length ? "No finite values" : emptyReason(scene, "histogram"),
+      version: history.version,
+      emptyMessage: history.frames.length ? "No finite values" : emptyReason(scene, "histogram"),
     };
     this.#picture = picture;
     const layout = layoutHistory(picture, this.figure.size, false);
-    const pixelsKey = `${version}/${this.figure.size.width}/${this.figure.size.height}/${colours.dark}/${picture.range}`;
+    const pixelsKey = `${history.version}/${this.figure.size.width}/${this.figure.size.height}/${colours.dark}/${picture.range}`;
     if (!this.#ridge && layout && pixelsKey !== this.#pixelsKey) {
       this.#pixelsKey = pixelsKey;
       this.#pixels = stripPixels(picture, layout);
@@ -136,18 +112,18 @@ export class HistoryPanel extends PicturePanel {
     );
     const shown = this.#hover === undefined ? undefined : main?.frames.frames.get(this.#hover);
     this.readout(shown ? `step ${count(shown.step)}   ${range(shown)}` : this.#loaded(main?.frames.steps.length ?? 0));
-    const first = this.#frames[0];
-    const last = this.#frames.at(-1);
-    const onset = notFiniteText(this.#notFinite);
-    const description = `Histograms of ${truncate(traits.tensor, 80)} over ${plural(this.#frames.length, "step")}. ${onset && `${onset}. `}${first && last ? `At step ${first.step}: ${range(first)}. At step ${last.step}: ${range(last)}.` : ""}`;
+    const first = this.#history.frames[0];
+    const last = this.#history.frames.at(-1);
+    const onset = notFiniteText(this.#history.notFinite);
+    const description = `Histograms of ${truncate(traits.tensor, 80)} over ${plural(this.#history.frames.length, "step")}. ${onset && `${onset}. `}${first && last ? `At step ${first.step}: ${range(first)}. At step ${last.step}: ${range(last)}.` : ""}`;
     this.figure.describe(description);
     this.summary(description);
   }
 
   #loaded(saved: number): string {
-    const loaded = plural(this.#frames.length, "step");
-    const text = saved > this.#frames.length ? `${loaded} loaded, ${count(saved)} saved` : `${loaded} loaded`;
-    return [text, notFiniteText(this.#notFinite)].filter(Boolean).join(" \u00b7 ");
+    const loaded = plural(this.#history.frames.length, "step");
+    const text = saved > this.#history.frames.length ? `${loaded} loaded, ${count(saved)} saved` : `${loaded} loaded`;
+    return [text, notFiniteText(this.#history.notFinite)].filter(Boolean).join(" \u00b7 ");
   }
 
   #rows(): Rows | undefined {

@@ -1,16 +1,20 @@
 /** Base of all panels: title, tools, menu, status note and readout. */
 import { h, ICONS, icon, setText, setVisible, textButton } from "../lib/dom";
+import { count, truncate } from "../lib/format";
 import { copyText, csv, save } from "../lib/save";
 import { NO_KERNEL } from "../session/client";
 import type { RequestStatus, Scene } from "../session/session";
 import { Figure } from "./figure";
 import type { Context, Part } from "./part";
+import { type Caption, pngOf, svgOf } from "./picture-file";
 
 export type Rows = (string | number)[][];
 
 /** The exports that a panel's menu offers. */
 interface Exports {
   name: string;
+  /** what the axes and colours of the picture are */
+  units?: string;
   rows(): Rows | undefined;
   python(): string;
 }
@@ -20,6 +24,8 @@ export abstract class Panel implements Part {
   protected readonly tools: HTMLElement;
   protected readonly menu: HTMLElement;
   protected readonly body: HTMLElement;
+  /** In an explorer a panel is low: its tools are in its menu. */
+  protected readonly compact: boolean;
   readonly #title: HTMLElement;
   readonly #note: HTMLElement;
   readonly #readout: HTMLElement;
@@ -46,7 +52,8 @@ export abstract class Panel implements Part {
       },
       icon(ICONS.more),
     );
-    this.menu = h("div", { class: "smdw-menu", hidden: true });
+    this.compact = context.session.state.get("_kind") === "explorer";
+    this.menu = h("div", { class: "smdw-menu", hidden: true }, this.compact && this.tools);
     const corner = h("div", { class: "smdw-corner" }, this.#more, this.menu);
     this.body = h("div", { class: "smdw-body" });
     this.#readout = h("div", { class: "smdw-readout" });
@@ -54,7 +61,7 @@ export abstract class Panel implements Part {
     this.el = h(
       "section",
       { class: `smdw-panel smdw-panel-${name}`, "aria-label": title },
-      h("header", { class: "smdw-head" }, this.#title, this.#note, this.tools),
+      h("header", { class: "smdw-head" }, this.#title, this.#note, !this.compact && this.tools),
       corner,
       this.#summary,
       this.body,
@@ -98,32 +105,41 @@ export abstract class Panel implements Part {
     this.#note.classList.toggle("smdw-error", lost || Boolean(status?.error));
   }
 
-  protected exports(figure: Figure | undefined, exports: () => Exports): void {
+  /** What a picture file says above the picture: tensor and run, then panel, step and units. */
+  #caption(units: string | undefined): Caption {
+    const { traits, run, main } = this.context.session.scene();
+    const at = main && !Number.isNaN(main.savedStep) ? `step ${count(main.savedStep)}` : "";
+    const title = this.#title.textContent ?? "";
+    const tensor = this.name === "scalars" ? "" : truncate(traits.tensor, 200);
+    return {
+      title: [tensor || title, run?.head.name ?? ""].filter(Boolean).join(" \u00b7 "),
+      text: [tensor && title, at, units, this.#readout.textContent?.trim()].filter(Boolean).join(" \u00b7 "),
+    };
+  }
+
+  /** `isPicture`: whether the panel's body can be saved as a picture. */
+  protected exports(isPicture: boolean, exports: () => Exports): void {
     const { signal } = this.context;
     const done = (message: string) => {
       setText(this.#note, message);
       this.#toggle(false);
     };
     const actions = h("div", { class: "smdw-actions" });
-    if (figure) {
+    if (isPicture) {
+      const file = async (kind: "png" | "svg") => {
+        const { name, units } = exports();
+        const theme = this.context.theme();
+        const caption = this.#caption(units);
+        const blob =
+          kind === "png"
+            ? await pngOf(this.body, caption, theme)
+            : new Blob([svgOf(this.body, caption, theme)], { type: "image/svg+xml" });
+        if (blob) save(`${name}.${kind}`, blob);
+        done("Saved");
+      };
       actions.append(
-        textButton(
-          "PNG",
-          async () => {
-            const blob = await figure.png();
-            if (blob) save(`${exports().name}.png`, blob);
-            done("Saved");
-          },
-          signal,
-        ),
-        textButton(
-          "SVG",
-          () => {
-            save(`${exports().name}.svg`, new Blob([figure.svg()], { type: "image/svg+xml" }));
-            done("Saved");
-          },
-          signal,
-        ),
+        textButton("PNG", () => void file("png"), signal),
+        textButton("SVG", () => void file("svg"), signal),
       );
     }
     actions.append(

@@ -18,5 +18,7 @@ export interface Context {
 
 export interface Part {
   readonly el: HTMLElement;
+  /** the element that the axis of steps spans, if it is not `el` */
+  readonly stage?: HTMLElement;
   update(scene: Scene): void;
 }

@@ -38,7 +38,7 @@ export class RulePanel extends Panel {
     this.#add.el.addEventListener("focus", () => void this.#classes(), { signal });
     this.tools.append(this.#add.el);
     this.body.append(this.#list, this.#empty);
-    this.exports(undefined, () => ({ name: "rules", rows: () => this.#table(), python: () => this.#python() }));
+    this.exports(false, () => ({ name: "rules", rows: () => this.#table(), python: () => this.#python() }));
   }
 
   update(scene: Scene): void {

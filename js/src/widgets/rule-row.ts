@@ -69,7 +69,7 @@ export class RuleRow {
       this.#message,
       this.#details,
     );
-    this.#name.addEventListener("click", () => this.#open(Boolean(this.#details.hidden)), { signal });
+    this.#name.addEventListener("click", () => this.open(Boolean(this.#details.hidden)), { signal });
     this.#message.addEventListener("click", () => this.#finding && this.#show(this.#finding), { signal });
     context.keys.on(this.#strip, (event) => this.#key(event));
     this.#figure.gestures(
@@ -80,7 +80,7 @@ export class RuleRow {
         },
         down: (at) => {
           const step = this.#stepAt(at.x);
-          if (step !== undefined) this.#goTo(step);
+          if (step !== undefined) this.goTo(step);
           return undefined;
         },
       },
@@ -181,7 +181,9 @@ export class RuleRow {
       this.#findings.append(h("li", { class: "smdw-quiet" }, `${count(info.firings_total - all.length)} more`));
   }
 
-  #open(open: boolean) {
+  /** Shows or hides the parameters and findings. */
+  open(open: boolean): void {
+    if (open === !this.#details.hidden) return;
     setVisible(this.#details, open);
     setAttributes(this.#name, { "aria-expanded": String(open) });
     this.context.redraw();
@@ -203,7 +205,8 @@ export class RuleRow {
     return best ?? steps[nearestIndex(steps, scale.invert(x))];
   }
 
-  #goTo(step: number) {
+  /** Goes to a step at which the rule fired, and to the tensor. */
+  goTo(step: number): void {
     const finding = this.#rule?.findings.get(step)?.[0];
     if (finding) return this.#show(finding);
     const { session } = this.context;
@@ -243,7 +246,7 @@ export class RuleRow {
       Home: fired[0],
       End: fired.at(-1),
     }[event.key];
-    if (next !== undefined) this.#goTo(next);
+    if (next !== undefined) this.goTo(next);
     return ["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key);
   }
 }

@@ -58,8 +58,9 @@ export class StatisticsPanel extends PicturePanel {
     }
     this.menu.append(list);
     this.body.append(this.#legend.el);
-    this.exports(this.figure, () => ({
+    this.exports(true, () => ({
       name: `${this.#scene?.traits.tensor}-statistics`,
+      units: "statistics over steps",
       rows: () => this.#rows(),
       python: () => `${pythonSteps(session, this.#scene as Scene)}`,
     }));

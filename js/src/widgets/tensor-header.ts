@@ -1,14 +1,17 @@
 /** Name, type, shape and non-finite counts of the tensor in view, and the comparison. */
 
-import { resolveAxes, resolveFixed } from "../data/matrix";
-import type { TensorView } from "../data/tensor-view";
-import { h, Select, setText, setVisible, textButton } from "../lib/dom";
-import { bytes, count, percent, shape, truncate } from "../lib/format";
+import { statistic } from "../data/frames";
+import { isScalar, type TensorView } from "../data/tensor-view";
+import { h, Select, setAttributes, setText, setVisible } from "../lib/dom";
+import { bytes, count, num, percent, shape, truncate } from "../lib/format";
 import { compareNatural } from "../lib/natural-order";
 import { pyString } from "../lib/save";
 import type { Scene } from "../session/session";
+import { viewed } from "../session/slots";
+import { CompareBar } from "./compare-bar";
 import { stepName } from "./frame-text";
 import type { Context, Part } from "./part";
+import { SliceBar } from "./slice-bar";
 
 const CHIPS = [
   ["NaN", 1],
@@ -19,22 +22,27 @@ const CHIPS = [
 
 export class TensorHeader implements Part {
   readonly el: HTMLElement;
-  readonly #name = h("h2", { class: "smdw-name" });
+  /** The last part is what tells tensors apart: the first one is cut. */
+  readonly #path = h("span", {});
+  readonly #last = h("span", {});
+  readonly #name = h("h2", { class: "smdw-name" }, this.#path, this.#last);
   readonly #facts = h("div", { class: "smdw-facts" });
   readonly #chips = h("div", { class: "smdw-chips" });
   readonly #source = h("span", { class: "smdw-from", role: "status" });
   readonly #worker: Select;
-  readonly #compare: Select;
-  readonly #stopComparing: HTMLButtonElement;
-  readonly #slice: SliceBar;
-  #scene: Scene | undefined;
+  readonly #compare: CompareBar;
+  readonly #slice: SliceBar | undefined;
+  readonly #at = h("span", { class: "smdw-quiet smdw-at" });
 
-  constructor(private readonly context: Context) {
+  /** `line`: all in one line that also names the step, without the slice. */
+  constructor(
+    private readonly context: Context,
+    private readonly line = false,
+  ) {
     const { signal, session } = context;
     this.#worker = new Select("Worker", (worker) => session.state.set({ worker }), signal);
-    this.#compare = new Select("Compare with", (value) => this.#setComparison(value), signal);
-    this.#stopComparing = textButton("Stop comparing", () => session.state.set({ compare: {} }), signal);
-    this.#slice = new SliceBar(context);
+    this.#compare = new CompareBar(context);
+    this.#slice = line ? undefined : new SliceBar(context);
     this.el = h(
       "section",
       { class: "smdw-tensor", "aria-label": "Tensor" },
@@ -42,30 +50,43 @@ export class TensorHeader implements Part {
         "div",
         { class: "smdw-tensor-line" },
         this.#name,
+        this.#at,
         this.#source,
-        h("div", { class: "smdw-tools" }, this.#worker.el, this.#compare.el, this.#stopComparing),
+        h("div", { class: "smdw-tools" }, this.#worker.el, this.#compare.el),
       ),
       h("div", { class: "smdw-tensor-line" }, this.#facts, this.#chips),
-      this.#slice.el,
+      this.#slice?.el,
     );
   }
 
+  /** Handles a key of comparisons; returns whether it was one. */
+  key(name: string): boolean {
+    return this.#compare.key(name);
+  }
+
   update(scene: Scene): void {
-    this.#scene = scene;
-    const { main, compared, traits } = scene;
+    const { compared, traits } = scene;
+    const { main } = viewed(scene);
     const plan = main?.frames.plan;
     const frame = main?.frame;
     const sizes = frame?.shape ?? plan?.shape;
-    setText(this.#name, traits.tensor ? truncate(traits.tensor, 200) : "No tensor selected");
+    const name = traits.tensor ? truncate(traits.tensor, 200) : "No tensor selected";
+    const cut = name.length > 80 ? name.length : Math.max(0, name.search(/[^/.]+$/));
+    setText(this.#path, name.slice(0, cut));
+    setText(this.#last, name.slice(cut));
+    setAttributes(this.#name, { "aria-label": name });
     this.#name.title = truncate(traits.tensor, 2000);
+    setVisible(this.#at, this.line && traits.tensor !== "");
+    setText(this.#at, main && !Number.isNaN(main.savedStep) ? `at step ${count(main.savedStep)}` : "");
     const elements = frame?.counts?.[0];
     const facts = plan
       ? [
           plan.dtype === "str" ? "text" : plan.dtype,
           sizes ? shape(sizes) : "",
-          elements === undefined || elements <= 1 ? "" : `${count(elements)} values`,
-          plan.bytes && plan.form !== "text" ? bytes(plan.bytes) : "",
-          plan.collections.join(", "),
+          this.line && isScalar(main) && frame ? `value ${num(statistic(frame, "value"))}` : "",
+          this.line || elements === undefined || elements <= 1 ? "" : `${count(elements)} values`,
+          !this.line && plan.bytes && plan.form !== "text" ? bytes(plan.bytes) : "",
+          this.line ? "" : plan.collections.join(", "),
           plan.form === "complex" ? "shown as magnitudes" : "",
           plan.reduced ? "reductions only" : "",
         ]
@@ -82,8 +103,10 @@ export class TensorHeader implements Part {
         [...workers].sort(compareNatural).map((worker) => [worker === workers[0] ? "" : worker, worker] as const),
         traits.worker === workers[0] ? "" : traits.worker,
       );
-    this.#comparisons(scene, workers);
-    this.#slice.update(scene);
+    // The line of an explorer is about the map while no inspector is open.
+    setVisible(this.#compare.el, Boolean(scene.run && traits.tensor) && (!this.line || traits.inspect));
+    this.#compare.update(scene);
+    this.#slice?.update(scene);
   }
 
   #updateSource(main: TensorView | undefined, compared: TensorView | undefined) {
@@ -111,9 +134,13 @@ export class TensorHeader implements Part {
       : "";
     const parts = [
       error ? `${error.type}: ${error.message}` : only || describe(main, ""),
-      compared && describe(compared, `${compared.run !== main?.run && run ? truncate(run, 40) : "compared"}: `),
+      compared &&
+        compared !== main &&
+        describe(compared, `${compared.run !== main?.run && run ? truncate(run, 40) : "B"}: `),
     ];
-    setText(this.#source, truncate(parts.filter(Boolean).join(" \u00b7 "), 400));
+    const source = parts.filter(Boolean).join(" \u00b7 ");
+    setText(this.#source, truncate(source, 400));
+    setAttributes(this.#source, { title: truncate(source, 2000) || undefined });
     this.#source.classList.toggle("smdw-error", Boolean(error));
   }
 
@@ -122,8 +149,9 @@ export class TensorHeader implements Part {
     if (this.#chips.childElementCount === 0)
       for (const [name] of CHIPS)
         this.#chips.append(h("span", { class: "smdw-chip" }, h("span", {}, name), h("b", {})));
-    setVisible(this.#chips, Boolean(counts));
-    if (!counts) return;
+    const shown = counts && !(this.line && isScalar(main));
+    setVisible(this.#chips, Boolean(shown));
+    if (!counts || !shown) return;
     CHIPS.forEach(([name, at], i) => {
       const chip = this.#chips.children[i] as HTMLElement;
       const n = counts[at] as number;
@@ -136,132 +164,5 @@ export class TensorHeader implements Part {
       chip.classList.toggle("smdw-bad", name !== "zero" && n > 0);
       chip.title = `${count(n)} of ${count(total)} values are ${name}`;
     });
-  }
-
-  #comparisons({ traits, run }: Scene, workers: readonly string[]) {
-    const { store } = this.context.session;
-    const { compare } = traits;
-    const options: [string, string][] = [
-      ["", "Compare with\u2026"],
-      ["pin", "This step"],
-    ];
-    if (compare.step !== undefined) options.push(["step", `Step ${count(compare.step)}`]);
-    for (const [index, other] of store.runs)
-      if (index !== traits.run) options.push([`run:${index}`, `Run ${other.head.name}`]);
-    for (const worker of workers)
-      if (worker !== (traits.worker || workers[0])) options.push([`worker:${worker}`, worker]);
-    const value =
-      compare.run !== undefined
-        ? `run:${compare.run}`
-        : compare.worker !== undefined
-          ? `worker:${compare.worker}`
-          : compare.step !== undefined
-            ? "step"
-            : "";
-    this.#compare.update(options, value);
-    setVisible(this.#compare.el, Boolean(run));
-    setVisible(this.#stopComparing, value !== "");
-  }
-
-  #setComparison(value: string) {
-    const { state } = this.context.session;
-    const [kind, rest = ""] = [value.split(":")[0], value.slice(value.indexOf(":") + 1)];
-    if (kind === "pin" && this.#scene) state.set({ compare: { step: this.#scene.step } });
-    else if (kind === "run") state.set({ compare: { run: Number(rest) } });
-    else if (kind === "worker") state.set({ compare: { worker: rest } });
-    else if (kind === "") state.set({ compare: {} });
-    this.context.redraw();
-  }
-}
-
-/** Selects the row and column axes and the fixed indices of tensors with more than two axes. */
-class SliceBar implements Part {
-  readonly el = h("div", { class: "smdw-slice" });
-  readonly #rows: Select;
-  readonly #cols: Select;
-  readonly #others = h("span", { class: "smdw-slice-others" });
-  #inputs: HTMLInputElement[] = [];
-  #key = "";
-  #shape: number[] = [];
-  #axes: number[] = [];
-  #fixed: number[] = [];
-
-  constructor(private readonly context: Context) {
-    const { signal } = context;
-    this.#rows = new Select("Row axis", (axis) => this.#choose(0, Number(axis)), signal);
-    this.#cols = new Select("Column axis", (axis) => this.#choose(1, Number(axis)), signal);
-    this.el.append(
-      h("label", { class: "smdw-field" }, h("span", {}, "Rows"), this.#rows.el),
-      h("label", { class: "smdw-field" }, h("span", {}, "Columns"), this.#cols.el),
-      this.#others,
-    );
-    context.keys.on(this.#others, (event) => this.#step(event));
-    this.#others.addEventListener("change", (event) => this.#fix(event.target), { signal });
-  }
-
-  update({ main, traits }: Scene): void {
-    const sizes = main?.frame?.shape ?? main?.frames.plan?.shape ?? [];
-    setVisible(this.el, sizes.length > 2);
-    if (sizes.length <= 2) return;
-    this.#shape = sizes;
-    this.#axes = resolveAxes(traits.axes, sizes.length, main?.frames.plan?.form);
-    this.#fixed = resolveFixed(traits.fixed, sizes);
-    const options = sizes.map((size, axis) => [String(axis), `axis ${axis} (${count(size)})`] as const);
-    this.#rows.update(options, String(this.#axes[0]));
-    this.#cols.update(options, String(this.#axes[1]));
-    const key = JSON.stringify([sizes, this.#axes]);
-    if (key !== this.#key) {
-      this.#key = key;
-      this.#inputs = [];
-      this.#others.replaceChildren(
-        ...sizes.flatMap((size, axis) => {
-          if (this.#axes.includes(axis)) return [];
-          const input = h("input", {
-            class: "smdw-input smdw-index",
-            inputmode: "numeric",
-            "aria-label": `Index on axis ${axis}, of ${size}`,
-            "data-axis": axis,
-          });
-          this.#inputs.push(input);
-          return [
-            h(
-              "label",
-              { class: "smdw-field" },
-              h("span", {}, `Axis ${axis}`),
-              input,
-              h("span", { class: "smdw-quiet" }, `of ${count(size)}`),
-            ),
-          ];
-        }),
-      );
-    }
-    for (const input of this.#inputs)
-      if (!input.matches(":focus")) input.value = String(this.#fixed[Number(input.dataset.axis)] ?? 0);
-  }
-
-  #choose(which: 0 | 1, axis: number) {
-    const axes = [...this.#axes];
-    // Selecting the other selector's axis swaps the two.
-    if (axes[1 - which] === axis) axes[1 - which] = axes[which] as number;
-    axes[which] = axis;
-    this.context.session.state.set({ axes, zoom: [], selection: {} });
-  }
-
-  #fix(target: EventTarget | null, by = 0) {
-    const input = this.#inputs.find((each) => each === target);
-    if (!input) return false;
-    const axis = Number(input.dataset.axis);
-    const fixed = [...this.#fixed];
-    const size = this.#shape[axis] as number;
-    const value = Number.parseInt(input.value, 10);
-    fixed[axis] = Math.max(0, Math.min(size - 1, (Number.isFinite(value) ? value : 0) + by));
-    input.value = String(fixed[axis]);
-    this.context.session.state.set({ fixed });
-    return true;
-  }
-
-  #step(event: KeyboardEvent): boolean {
-    const by = { ArrowUp: 1, ArrowDown: -1, Enter: 0 }[event.key];
-    return by !== undefined && this.#fix(event.composedPath()[0] ?? null, by);
   }
 }

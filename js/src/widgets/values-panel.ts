@@ -1,9 +1,11 @@
+import { valueRef } from "../data/difference";
 import { type Matrix, matrixOf } from "../data/matrix";
 import type { Values } from "../data/store";
 import { h, setAttributes, setText } from "../lib/dom";
 import { count, minusSigns, truncate } from "../lib/format";
 import { IdleTimer } from "../lib/idle-timer";
 import { jsonEqual } from "../lib/json-equal";
+import { markdown } from "../lib/markdown";
 import { Viewport } from "../lib/viewport";
 import { type VisibleRange, visibleRange } from "../lib/virtual-rows";
 import type { PlanHead, ValuesHead } from "../protocol/types";
@@ -73,7 +75,7 @@ export class ValuesPanel extends Panel {
       else return false;
       return true;
     });
-    this.exports(undefined, () => ({
+    this.exports(false, () => ({
       name: `${this.#scene?.traits.tensor}-values-step-${this.#scene?.main?.savedStep}`,
       rows: () => this.#rows(),
       python: () =>
@@ -133,7 +135,11 @@ export class ValuesPanel extends Panel {
       this.#table = table;
       if (alone === undefined) this.#fill(m, rows, cols, written, stale);
       else {
-        this.#cells.replaceChildren(h("p", { class: `smdw-words${stale ? " smdw-quiet" : ""}` }, alone));
+        const formatted = main.frames.plan?.collections.includes("text");
+        const words = formatted ? markdown(alone) : h("p", {}, alone);
+        words.classList.add("smdw-words");
+        words.classList.toggle("smdw-quiet", stale);
+        this.#cells.replaceChildren(words);
         this.#canvas.style.width = this.#canvas.style.height = "0";
       }
     }
@@ -245,10 +251,7 @@ export class ValuesPanel extends Panel {
     const request = {
       what: "values" as const,
       role: "main" as const,
-      run: main.run,
-      tensor: main.tensor,
-      worker: main.worker,
-      step: main.savedStep,
+      ...valueRef(main),
       axes: m.axes,
       fixed: m.fixed,
       rows: block(rows.first, rows.last, m.rows, BLOCK_ROWS),

@@ -20,6 +20,10 @@ from smdwidgets.trials.refresh import no_refresh
 MOST_VALUES = 4096
 MOST_PIXELS = 1 << 20
 _TEXT = 1000
+#: Characters of a text that is shown alone.
+_LONG_TEXT = 101_000
+#: Superseded values of a curve that are sent, the latest.
+_MOST_VOIDED = 2000
 
 
 def plan(view: TensorView, about: dict[str, Any]) -> bytes:
@@ -114,20 +118,20 @@ def values(view: TensorView, step: int, request: dict[str, Any], about: dict[str
             "rows": list(rows),
             "cols": list(columns),
             "shape": list(shape),
-            "cells": [[shortest(cell) for cell in row] for row in cells],
+            "cells": [[shortest(cell, _LONG_TEXT if cells.size == 1 else _TEXT) for cell in row] for row in cells],
         },
         _numbers(cells),
     )
 
 
-def shortest(cell: Any) -> str:
+def shortest(cell: Any, most: int = _TEXT) -> str:
     """Return the shortest text that round-trips to a number; strings are truncated.
 
     >>> shortest(np.float32(0.1))
     '0.1'
     """
     if isinstance(cell, str):
-        return cell[:_TEXT]
+        return cell[:most]
     if isinstance(cell, (np.bool_, bool)):
         return str(bool(cell))
     if isinstance(cell, np.complexfloating):
@@ -143,10 +147,40 @@ def _numbers(cells: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
         return {"number": real.astype(np.float64)}
 
 
-def series(view: TensorView, stat: str, mode: str, about: dict[str, Any]) -> bytes:
-    """Pack one reduction of a tensor, or a scalar's value, at each of its steps."""
+def series(view: TensorView, stat: str, mode: str, about: dict[str, Any], clock: bool = False) -> bytes:
+    """Pack one reduction of a tensor, or a scalar's value, at each of its steps.
+
+    With ``clock``, also when the values were written.
+    """
     steps, numbers = curve(view, stat, mode)
-    return pack({"kind": "series", **about, "mode": mode, "stat": stat}, {"step": steps, "y": numbers})
+    head: dict[str, Any] = {"kind": "series", **about, "mode": mode, "stat": stat}
+    arrays: dict[str, NDArray[Any]] = {"step": steps, "y": numbers}
+    if clock:
+        began, seconds = _clock(view, steps)
+        head["began"] = began
+        if began is not None:
+            arrays["seconds"] = seconds
+    if stat == "value" and not mode:
+        voided = view.course(superseded=True)
+        shown = np.flatnonzero(np.abs(voided.steps) <= LARGEST_STEP)[-_MOST_VOIDED:]
+        if len(shown):
+            arrays |= {"void_step": voided.steps[shown].astype(np.float64), "void_y": voided.values[shown]}
+    return pack(head, arrays)
+
+
+def _clock(view: TensorView, steps: NDArray[np.float64]) -> tuple[float | None, NDArray[np.float32]]:
+    """Return the first wall time of the steps, and the seconds since then.
+
+    The result is None if the time of a step is unknown.
+    """
+    course = view.course()
+    if not len(steps) or not len(course.steps):
+        return None, np.empty(0, np.float32)
+    at = np.minimum(np.searchsorted(course.steps, steps), len(course.steps) - 1)
+    times = course.times[at]
+    if (course.steps[at] != steps).any() or not np.isfinite(times).all():
+        return None, np.empty(0, np.float32)
+    return float(times.min()), (times - times.min()).astype(np.float32)
 
 
 def curve(view: TensorView, stat: str, mode: str = "") -> tuple[NDArray[np.float64], NDArray[np.float64]]:

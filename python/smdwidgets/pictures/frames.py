@@ -34,13 +34,13 @@ class HistogramWanted:
     """Histogram options.
 
     ``scale`` is linear, log (of magnitudes) or symlog. ``edges`` are shared by all steps or computed per step. ``over`` names
-    further (run, worker) pairs whose values the shared edges cover.
+    (run, worker, tensor) whose values the shared edges cover; an empty tensor is that of the frames.
     """
 
     scale: str = "linear"
     bins: int = 128
     edges: str = "shared"
-    over: tuple[tuple[int, str], ...] = ()
+    over: tuple[tuple[int, str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,10 @@ class Wanted:
                 str(hist.get("scale", "linear")),
                 min(1024, max(1, int(hist.get("bins", 128)))),
                 str(hist.get("edges", "shared")),
-                tuple((int(place["run"]), str(place["worker"])) for place in (hist.get("over") or ())[:8]),
+                tuple(
+                    (int(place["run"]), str(place["worker"]), str(place.get("tensor", "")))
+                    for place in (hist.get("over") or ())[:8]
+                ),
             ),
             image=None
             if not image
@@ -275,7 +278,10 @@ def _pack_histograms(
         return
     head["hist"] = {"scale": wanted.scale, "edges": wanted.edges}
     if wanted.over:
-        head["hist"]["over"] = [{"run": run, "worker": worker} for run, worker in wanted.over]
+        head["hist"]["over"] = [
+            {"run": run, "worker": worker} | ({"tensor": tensor} if tensor else {})
+            for run, worker, tensor in wanted.over
+        ]
     empty = np.zeros(bins, np.uint32)
     arrays["hist"] = np.array([_padded(frame.hist, bins, empty) for frame in frames], np.uint32)
     arrays["hist_out"] = np.array([frame.hist_out for frame in frames])

@@ -17,6 +17,7 @@ from smdwidgets.incident import Incident
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
 from smdwidgets.pictures.run_colours import run_colours
+from smdwidgets.pictures.run_facts import run_facts
 from smdwidgets.trials.refresh import no_refresh
 from smdwidgets.trials.trial import Trial
 
@@ -85,10 +86,10 @@ class SentState:
             self.steps = array("q", sorted({*self.steps, *steps}))
 
 
-def nothing_sent(trials: Sequence[Trial]) -> list[SentState]:
-    """Return the initial state of each run of a widget."""
-    colours = run_colours.of([str(trial.path) for trial in trials])
-    return [SentState(run, colour) for run, colour in enumerate(colours)]
+def nothing_sent(trials: Sequence[tuple[int, Trial]]) -> dict[int, SentState]:
+    """Return the initial state of each run of a widget, by number."""
+    colours = run_colours.of([str(trial.path) for _, trial in trials])
+    return {run: SentState(run, colour) for (run, _), colour in zip(trials, colours, strict=True)}
 
 
 def status_of(trial: Trial) -> str:
@@ -145,7 +146,9 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
             "colour": sent.colour,
         }
         sent.workers = head["workers"]
-        collections = _collections(trial, [*sent.names, *new_names], len(sent.names)) if new_names else {}
+        # A new launch brings new names, or hides values, which changes the message.
+        facts = run_facts(trial) if first or new_names or sent.status[1] != message else {}
+        collections = collection_members(trial, [*sent.names, *new_names], len(sent.names)) if new_names else {}
     packets: list[bytes] = []
     name_parts = list(_cut_names(new_names))
     at = 0
@@ -163,6 +166,7 @@ def overview(trial: Trial, sent: SentState, status: str | None = None, message: 
                 {
                     **head,
                     "append": not (first and i == 0),
+                    **(facts if i == 0 else {}),
                     **({"incidents": incidents} if i == 0 and incidents != sent.incidents else {}),
                     "tensors": [shown_name(name) for name in named],
                     "collections": {collection: indices for collection, indices in mine.items() if indices},
@@ -254,7 +258,11 @@ def _cut_names(names: list[str]) -> list[list[str]]:
     return parts
 
 
-def _collections(trial: Trial, names: list[str], since: int) -> dict[str, list[int]]:
+def collection_members(trial: Trial, names: list[str], since: int = 0) -> dict[str, list[int]]:
+    """Return the indices of the tensors of each collection, of those with members.
+
+    ``all`` and ``default`` are left out. ``since`` is the first index that is returned.
+    """
     number = {name: i for i, name in enumerate(names)}
     found: dict[str, list[int]] = {}
     for collection in trial.collections():

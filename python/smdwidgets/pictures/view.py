@@ -14,6 +14,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.packet import LARGEST_STEP
 from smdwidgets.trials.columns import Columns
 from smdwidgets.trials.refresh import no_refresh
+from smdwidgets.trials.run import Course
 from smdwidgets.trials.trial import Tensor, Trial
 
 
@@ -77,6 +78,11 @@ class TensorView:
         """Return the shape at a global step."""
         with no_refresh(self.trial):
             return self.tensor.shape(step, ModeKeys.GLOBAL, self.worker or None)
+
+    def course(self, superseded: bool = False) -> Course:
+        """Return when the values were written; empty if the run does not record it."""
+        with no_refresh(self.trial):
+            return self.trial._run.course(self.name, self.worker or None, superseded)
 
     def workers(self) -> list[str]:
         """Return the workers that saved the tensor at its latest step."""

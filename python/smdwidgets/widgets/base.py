@@ -7,35 +7,40 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anywidget
 import traitlets
 
 from smdwidgets._text import natural
-from smdwidgets.diagnosis import Diagnosis
 from smdwidgets.exceptions import SMDebugError, SMDebugTypeError
-from smdwidgets.rules import RuleRunner
-from smdwidgets.trials import Trial, create_trial
-from smdwidgets.trials.refresh import no_refresh
-from smdwidgets.trials.tensor import Tensor
-from smdwidgets.widgets import bundle, cell_state, page, static_repr
-from smdwidgets.widgets.first_view import first_requests
-from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
+from smdwidgets.modes import ModeKeys
+from smdwidgets.widgets import bundle, cell_state, state_string
+from smdwidgets.widgets.open_runs import OpenRuns
 from smdwidgets.widgets.protocol import PROTOCOL
-from smdwidgets.widgets.request_handler import RequestHandler
-from smdwidgets.widgets.rule_controller import RuleController
+from smdwidgets.widgets.replaced_traits import ReplacedTraits, take_replaced
 from smdwidgets.widgets.still import Still, publish
 from smdwidgets.widgets.traits import STATE
 from smdwidgets.widgets.view import RunView
 
-Source = Trial | Tensor | str | os.PathLike[str]
+# The rest is imported where it is used: `smdwidgets.explore` needs neither rules nor diagnosis before it is called.
+if TYPE_CHECKING:
+    from smdwidgets.diagnosis import Diagnosis
+    from smdwidgets.run_table.live import LiveTable
+    from smdwidgets.trials import Trial
+    from smdwidgets.trials.tensor import Tensor
+    from smdwidgets.widgets.live_survey import LiveSurvey
+    from smdwidgets.widgets.rule_controller import RuleController
+    from smdwidgets.widgets.story import Story
+
+Source: TypeAlias = "Trial | Tensor | str | os.PathLike[str]"
 
 
-class RunWidget(anywidget.AnyWidget, RunView):
+class RunWidget(anywidget.AnyWidget, RunView, ReplacedTraits):
     """A widget for one or more runs. Every public trait can be set and observed.
 
     ``widget.step`` is the displayed step, ``widget.tensor`` the name of the tensor, and ``widget.value()`` its value.
@@ -44,6 +49,7 @@ class RunWidget(anywidget.AnyWidget, RunView):
     _kind = traitlets.Unicode("explorer").tag(sync=True)
     _protocol = traitlets.Int(PROTOCOL).tag(sync=True)
     _module = traitlets.Unicode().tag(sync=True, echo_update=False)
+    _many = traitlets.Bool(False).tag(sync=True)
     _boot = traitlets.List(traitlets.Bytes()).tag(sync=True, echo_update=False)
 
     #: Id of the thread that is applying state from the browser; 0 if there is none.
@@ -63,36 +69,70 @@ class RunWidget(anywidget.AnyWidget, RunView):
         runs: Source | Sequence[Source],
         *,
         rules: Iterable[Any] | Any = (),
-        **state: Any,
+        state: str = "",
+        _rows: LiveTable | None = None,
+        **traits: Any,
     ) -> None:
-        unknown = [name for name in state if name not in STATE and not self.has_trait(name)]
+        from smdwidgets.widgets.live_diagnosis import LiveDiagnosis
+        from smdwidgets.widgets.request_handler import RequestHandler
+        from smdwidgets.widgets.runs_packets import RunsPackets
+
+        take_replaced(traits)
+        unknown = [name for name in traits if name not in STATE and not self.has_trait(name)]
         if unknown:
             raise TypeError(
                 f"{type(self).__name__} has no argument {unknown[0]!r}; choose from {', '.join(sorted(STATE))}"
             )
-        self.trials, tensor = _open_trials(runs)
-        if tensor:
-            state.setdefault("tensor", tensor)
+        self._rows = _rows
+        if _rows is None:
+            trials, tensor = _open_trials(runs)
+            self.trials = OpenRuns.of(trials)
+            if tensor:
+                traits.setdefault("tensor", tensor)
+        else:
+            self.trials = OpenRuns(_rows.__len__, _rows.open)
+        if state:
+            traits = {**self._restored(state), **traits}
         self._rule_controller = _make_controller(self.trials, rules)
         self._diagnosis = LiveDiagnosis(self.trials) if self.KIND == "explorer" else None
-        self._request_handler = RequestHandler(self.trials, self._rule_controller, self._send_packets, self._diagnosis)
-        slot = cell_state.slot_of_this_cell(self.KIND, [str(trial.path) for trial in self.trials])
-        if state.get("step", -1) >= 0:
-            state.setdefault("follow", False)
-        chosen = {**slot.state, **state}
-        if "tensor" not in chosen and self.KIND in {"explorer", "inspector"}:
-            chosen["tensor"] = _first_tensor(self.trials[0])
+        paths = [str(trial.path) for _, trial in self.trials.opened()] if _rows is None else ["table", _rows.root]
+        slot = cell_state.slot_of_this_cell(self.KIND, paths)
+        if traits.get("step", -1) >= 0:
+            traits.setdefault("follow", False)
+        chosen = {**slot.state, **traits}
+        if "tensor" not in chosen and self.KIND in {"explorer", "inspector"} and not chosen.get("table"):
+            chosen["tensor"] = _first_tensor(self.trials[int(chosen.get("run", 0)) if _rows is not None else 0])
+        self._survey = _make_survey(self.trials, self._rule_controller, chosen) if self.KIND == "explorer" else None
+        self._request_handler = RequestHandler(
+            self.trials,
+            self._rule_controller,
+            self._send_packets,
+            self._diagnosis,
+            self._survey,
+            None if _rows is None else RunsPackets(_rows),
+        )
+        self.trials.on_open = self._request_handler.add
         super().__init__(
             _kind=self.KIND,
+            _many=_rows is not None,
             _module=bundle.module_text(),
-            _boot=self._request_handler.boot(),
+            _boot=self._request_handler.boot(self._lane(chosen)),
             **chosen,
         )
-        self._own_layout = "layout" not in state
+        self._own_layout = "layout" not in traits
         self.on_msg(_on_message)
         self._still = Still(self)
         slot.attach(self)
         self._rule_controller.start()
+
+    def _lane(self, state: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the curve above the step axis, before the traits are set."""
+        run = state.get("run", 0)
+        if self.KIND != "explorer" or state.get("table") or run not in range(len(self.trials)):
+            return []
+        from smdwidgets.widgets.first_view import lane_of
+
+        return lane_of(self.trials[run], run, str(state.get("lane", "")))
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Apply state from the browser."""
@@ -111,6 +151,8 @@ class RunWidget(anywidget.AnyWidget, RunView):
 
     @traitlets.observe("step")
     def _stop_following(self, change: Any) -> None:
+        from smdwidgets.trials.refresh import no_refresh
+
         # Setting another step than the last one ends following. Ignore steps from the browser: it sets `follow` itself, and
         # the step that it sends while following can be older than the last step known to the kernel.
         if self._syncing_thread == threading.get_ident():
@@ -118,6 +160,12 @@ class RunWidget(anywidget.AnyWidget, RunView):
         with no_refresh(self.trial):
             if self.follow and change["new"] >= 0 and change["new"] not in self.trial.steps()[-1:]:
                 self.follow = False
+
+    @traitlets.observe("run")
+    def _show_run(self, change: Any) -> None:
+        # Setting the run in Python shows it. The browser sets `table` itself.
+        if self._syncing_thread != threading.get_ident():
+            self.table = False
 
     def _send_packets(self, message: dict[str, Any], packets: Sequence[bytes]) -> None:
         if self.comm is not None:
@@ -141,6 +189,50 @@ class RunWidget(anywidget.AnyWidget, RunView):
         """
         return self._diagnosis.of(self.trials.index(self.trial)) if self._diagnosis is not None else None
 
+    @property
+    def state(self) -> str:
+        """The view as a string, which opens the same view elsewhere.
+
+        It has the settings that differ from their defaults in at most 2,048 characters, and names runs and tensors rather
+        than paths. ``explore(run, state=...)`` opens it. Setting it changes the view; what the run lacks is left out, with a
+        warning.
+
+        >>> widget.state                                                   # doctest: +SKIP
+        'smdw2.eyJzdGVwIjo0MDAsInRlbnNvciI6ImZjMS53ZWlnaHQifQ'
+        """
+        return state_string.encode({name: getattr(self, name) for name in STATE}, self.run_names())
+
+    @state.setter
+    def state(self, text: str) -> None:
+        with self.hold_trait_notifications(), self.hold_sync():
+            for name, value in self._restored(text).items():
+                setattr(self, name, value)
+
+    def _has_tensor(self, name: str) -> bool:
+        opened = [trial for _, trial in self.trials.opened()]
+        # The page selects another tensor if a run that is opened later does not have this one.
+        return any(trial.has_tensor(name) for trial in opened) or not opened
+
+    def _restored(self, text: str) -> dict[str, Any]:
+        """Return all traits of a state string; none if it cannot be read."""
+        if not isinstance(text, str):
+            raise SMDebugTypeError(f"state must be a string such as widget.state, got {type(text).__name__}")
+        given, missing = state_string.decode(
+            text,
+            self.run_names(),
+            self._has_tensor,
+            lambda run, step: step in self.trials[run].steps(),
+        )
+        if missing:
+            warnings.warn(missing, stacklevel=3)
+        if given is None:
+            return {}
+        # Traits that the string does not list have their defaults, but a tensor is always in view.
+        defaults = {
+            name: trait.default() for name, trait in self.traits().items() if name in STATE and name != "tensor"
+        }
+        return {**defaults, **given, "follow": given.get("step", -1) < 0}
+
     def to_html(
         self,
         path: str | os.PathLike[str],
@@ -155,16 +247,34 @@ class RunWidget(anywidget.AnyWidget, RunView):
 
         Args:
             path: the output file, which is overwritten.
-            tensors: the tensors whose pictures the page contains; by default those that findings and rules name, the
-                displayed one, and others until the limit. The page contains statistics of all tensors.
+            tensors: the tensors whose pictures the page contains. By default, in this order until the limit: those that
+                findings and rules name, the displayed and the compared one, those of bookmarks, those that the query
+                finds, and others by suspicion. The page contains map, timeline, findings and statistics of all tensors.
             limit: maximum size in bytes. To stay below it, steps are omitted at regular intervals.
             diagnosis: a diagnosis of the run, which is shown above the widget.
 
         Returns:
             the size of the page in bytes.
         """
+        from smdwidgets.widgets import page
+
         chosen = list(tensors) if tensors is not None else None
         return page.write_page(self, os.fspath(path), chosen, limit, diagnosis).size
+
+    def story(self, parts: Iterable[str] = ("current view",)) -> Story:
+        """Return captioned pictures for a pull request or a report.
+
+        Args:
+            parts: names such as ``"finding 1"`` (as the widget numbers them), ``"bookmark 2"`` and ``"current view"``.
+
+        Raises:
+            SMDebugValueError: a part does not exist.
+
+        >>> widget.story(["finding 1", "current view"]).to_markdown("story.md")   # doctest: +SKIP
+        """
+        from smdwidgets.widgets.story import make_story
+
+        return make_story(self, parts)
 
     def close(self) -> None:
         """Remove the widget's views, and stop its rules and threads. The trials stay open."""
@@ -181,12 +291,16 @@ class RunWidget(anywidget.AnyWidget, RunView):
     # --------------------------------------------------------------------------------------------------------- display
 
     def __repr__(self) -> str:
+        from smdwidgets.widgets import static_repr
+
         try:
             return static_repr.text(self)
         except (SMDebugError, AttributeError):
             return f"<{type(self).__name__}>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        from smdwidgets.widgets import static_repr
+
         made = super()._repr_mimebundle_(**kwargs)
         if made is None:
             return made
@@ -215,6 +329,8 @@ def _on_message(widget: RunWidget, content: Any, buffers: Any) -> None:
 def _first_requests_of(reference: weakref.ref[RunWidget]) -> Callable[[], list[dict[str, Any]]]:
     # This is a function because a closure of the widget would keep it alive.
     def requests() -> list[dict[str, Any]]:
+        from smdwidgets.widgets.first_view import first_requests
+
         widget = reference()
         return first_requests(widget) if widget is not None else []
 
@@ -227,6 +343,9 @@ def _named_subshell(data: Any, named: str | None) -> str | None:
 
 def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
     """Return the trials, and the tensor's name if a tensor was given instead of a run."""
+    from smdwidgets.trials import Trial, create_trial
+    from smdwidgets.trials.tensor import Tensor
+
     if isinstance(runs, Tensor):
         return [runs.trial], runs.name
     given = [runs] if isinstance(runs, (Trial, str, os.PathLike)) else list(runs)
@@ -243,12 +362,26 @@ def _open_trials(runs: Source | Sequence[Source]) -> tuple[list[Trial], str]:
     return trials, ""
 
 
-def _make_controller(trials: list[Trial], rules: Any) -> RuleController:
+def _make_controller(trials: Sequence[Trial], rules: Any) -> RuleController:
+    from smdwidgets.widgets.rule_controller import RuleController
+
     if rules is None:
         return RuleController(trials)
+    from smdwidgets.rules import RuleRunner
+
     if isinstance(rules, RuleRunner):
         return RuleController(trials, runner=rules)
     return RuleController(trials, [rules] if isinstance(rules, (str, type)) else rules)
+
+
+def _make_survey(trials: Sequence[Trial], rules: RuleController, state: dict[str, Any]) -> LiveSurvey:
+    from smdwidgets.survey.bins import DOMAINS
+    from smdwidgets.widgets.live_survey import LiveSurvey
+    from smdwidgets.widgets.survey_packets import Colour
+
+    worker, mode, stat = (str(state.get(name, "")) for name in ("worker", "mode", "map_stat"))
+    colour = Colour(worker, mode if mode in ModeKeys.__members__ else "", stat if stat in DOMAINS else "surprise")
+    return LiveSurvey(trials, rules, colour)
 
 
 def _first_tensor(trial: Trial) -> str:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, TypeGuard
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import numpy as np
 import traitlets
 
 from smdwidgets._text import natural
-from smdwidgets.exceptions import SMDebugError
-from smdwidgets.trials import Trial
-from smdwidgets.widgets.bare_steps import BareSteps
+from smdwidgets.exceptions import SMDebugError, SMDebugTypeError
 from smdwidgets.widgets.base import RunWidget, Source
+
+if TYPE_CHECKING:
+    from smdwidgets.run_table import RunTable
+    from smdwidgets.run_table.live import LiveTable
+    from smdwidgets.trials import Trial
+
+#: Runs above which an explorer shows a table.
+MANY = 4
 
 
 class StepSlider(RunWidget):
@@ -30,6 +37,8 @@ class StepSlider(RunWidget):
     value = traitlets.Int(-1)  # type: ignore[assignment]
 
     def __init__(self, run: Source | Iterable[int], **state: Any) -> None:
+        from smdwidgets.widgets.bare_steps import BareSteps
+
         if "value" in state:
             state["step"] = state.pop("value")
         source: Any = BareSteps(run) if _is_steps(run) else run
@@ -97,34 +106,102 @@ class RulePanel(RunWidget):
 
 
 class Explorer(RunWidget):
-    """All panels in one widget; see :func:`explore`.
+    """The whole run in one widget; see :func:`explore`.
 
-    The panels are the tensor tree, slider, inspector, curves and rules.
+    It has a map of all tensors over a timeline, and an inspector of one tensor below.
     """
 
     KIND: ClassVar[str] = "explorer"
 
-    def __init__(self, runs: Source | Sequence[Source], *, rules: Iterable[Any] | Any = (), **state: Any) -> None:
-        if "panels" not in state and not (isinstance(rules, (list, tuple)) and not rules):
-            state["panels"] = ["histogram", "heatmap", "history", "statistics", "values", "rules"]
-        super().__init__(runs, rules=rules, **state)
+    def __init__(
+        self,
+        runs: Source | Sequence[Source] | RunTable,
+        *,
+        rules: Iterable[Any] | Any = (),
+        hparams: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        state: str = "",
+        **traits: Any,
+    ) -> None:
+        if not state:
+            if "panels" not in traits and not (isinstance(rules, (list, tuple)) and not rules):
+                traits["panels"] = ["histogram", "heatmap", "history", "statistics", "values", "rules"]
+            # Who names a tensor wants to see it.
+            traits.setdefault("inspect", bool(traits.get("tensor")))
+        rows = _live_rows(runs, hparams)
+        if rows is not None:
+            # Who names a run or a tensor wants to see it.
+            if not state:
+                traits.setdefault("table", not {"run", "tensor"} & traits.keys())
+            names = rows.names()
+            if not isinstance(runs, list | tuple) and names != sorted(names, key=_in_parts):
+                traits.setdefault("runs_sort", [{"by": "given"}])  # the table was sorted
+        given: Any = () if rows is not None else runs
+        super().__init__(given, rules=rules, state=state, _rows=rows, **traits)
         if not self.series:
-            self.series = _scalars(self.trials, None)
+            self.series = _scalars([trial for _, trial in self.trials.opened()], None)
 
 
-def explore(runs: Source | Sequence[Source], *, rules: Iterable[Any] | Any = (), **state: Any) -> Explorer:
+def explore(
+    runs: Source | Sequence[Source] | RunTable,
+    *,
+    rules: Iterable[Any] | Any = (),
+    hparams: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    state: str = "",
+    **traits: Any,
+) -> Explorer:
     """Show one run or compare several, also while the training is running.
 
+    More than four runs, and a table of :func:`smdwidgets.runs`, are shown as a table from which runs are opened.
+
     Args:
-        runs: a path, a trial, or a list of them.
+        runs: a path, a trial, a list of them, or a table of runs.
+        hparams: hyperparameters for the table of runs: a dictionary by name of the run, or a list in the order of the runs.
         rules: rules to evaluate: names, classes, or a :class:`~smdwidgets.rules.RuleRunner`.
-        **state: initial state of the view, such as ``tensor="fc1.weight"``, ``step=100`` or ``hist_scale="symlog"``.
+        state: the view as a string, as :attr:`Explorer.state` and "Copy this view" in the widget return it.
+        **traits: initial settings of the view, such as ``tensor="fc1.weight"``, ``step=100`` or ``hist_scale="symlog"``.
 
     >>> explorer = explore("runs/mlp", rules=["VanishingGradient"])        # doctest: +SKIP
     >>> explorer.step, explorer.tensor, explorer.value().shape             # doctest: +SKIP
     (100, 'fc1.weight', (32, 10))
     """
-    return Explorer(runs, rules=rules, **state)
+    return Explorer(runs, rules=rules, hparams=hparams, state=state, **traits)
+
+
+def _live_rows(
+    runs: Source | Sequence[Source] | RunTable, hparams: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+) -> LiveTable | None:
+    """Return the rows of a table of runs; None if all runs are opened at once."""
+    from smdwidgets.run_table import RunTable
+    from smdwidgets.run_table.live import LiveTable, given_runs, live_table
+    from smdwidgets.trials import Trial
+    from smdwidgets.trials.tensor import Tensor
+
+    if isinstance(runs, RunTable):
+        return live_table(runs, runs.root, _by_name(hparams, [run.name for run in runs]))
+    if isinstance(runs, str | os.PathLike | Trial | Tensor):
+        return None
+    given = list(runs)
+    if len(given) <= MANY:
+        return None
+    found = given_runs(given, look=False)
+    names = [run.name for run in found]
+    return LiveTable(
+        f"{len(given):,} runs", [(run, None) for run in found], lambda: given_runs(given), _by_name(hparams, names)
+    )
+
+
+def _in_parts(name: str) -> list[tuple[Any, str]]:
+    """Return the key by which `runs` sorts names."""
+    return [(natural(part), part) for part in name.split("/")]
+
+
+def _by_name(given: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
+    if given is None or isinstance(given, Mapping):
+        return given
+    values = list(given)
+    if len(values) != len(names):
+        raise SMDebugTypeError(f"hparams has {len(values):,} entries for {len(names):,} runs")
+    return dict(zip(names, values, strict=True))
 
 
 def _is_steps(given: Any) -> TypeGuard[Iterable[int]]:

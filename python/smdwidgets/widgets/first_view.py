@@ -6,8 +6,12 @@ these requests on its own.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+from smdwidgets._text import natural
+from smdwidgets.exceptions import SMDebugError
+from smdwidgets.trials import Trial
 from smdwidgets.widgets.view import RunView
 
 BINS = 128
@@ -16,12 +20,31 @@ CELLS = 4096
 
 def first_requests(view: RunView) -> list[dict[str, Any]]:
     """Return the requests for the data of the tensor and the curves in view."""
-    requests = []
+    requests: list[dict[str, Any]] = []
+    if view.table:
+        return requests
     if view.tensor and view.KIND in {"explorer", "inspector"}:
         requests.append(_frames(view))
+    lines = lane_lines(view)
     if view.KIND == "scalars" or "scalars" in view.panels:
-        requests.append({"what": "series", "lines": _lines(view)})
+        lines += [line for line in _lines(view) if line not in lines]
+    if lines:
+        clock = {"clock": True} if view.x_axis != "step" else {}
+        requests.append({"what": "series", "lines": lines, **clock})
     return requests
+
+
+def lane_lines(view: RunView) -> list[dict[str, Any]]:
+    """Return the curve above an explorer's axis: a chosen scalar, or a loss."""
+    return lane_of(view.trial, view.run, view.lane) if view.KIND == "explorer" and not view.table else []
+
+
+def lane_of(trial: Trial, run: int, scalar: str) -> list[dict[str, Any]]:
+    """Return the curve of a scalar of a run, by default of the first loss."""
+    if not scalar:
+        with suppress(SMDebugError):  # the collection may be missing, or its pattern invalid
+            scalar = min(trial.tensor_names(collection="losses"), key=natural, default="")
+    return [{"worker": "", "mode": "", "tensor": scalar, "stat": "value", "run": run}] if scalar else []
 
 
 def _frames(view: RunView) -> dict[str, Any]:
@@ -49,5 +72,5 @@ def _lines(view: RunView) -> list[dict[str, Any]]:
     return [
         {"worker": "", "mode": "", **line, "run": run}
         for line in view.series
-        for run in (range(len(view.trials)) if line.get("run", -1) < 0 else [line["run"]])
+        for run in ([number for number, _ in view.trials.opened()] if line.get("run", -1) < 0 else [line["run"]])
     ]

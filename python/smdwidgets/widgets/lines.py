@@ -24,12 +24,13 @@ class Line:
     stat: str
     mode: str
     about: dict[str, Any]
+    clock: bool = False
     sent: int = field(default=-1)
 
     def packet(self) -> bytes:
         """Return a packet with the whole curve."""
         self.sent = len(self.view.steps())
-        return details.series(self.view, self.stat, self.mode, self.about)
+        return details.series(self.view, self.stat, self.mode, self.about, self.clock)
 
     @property
     def grown(self) -> bool:

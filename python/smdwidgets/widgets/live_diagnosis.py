@@ -8,14 +8,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smdwidgets._text import visible
-from smdwidgets.diagnosis import Diagnoser, Diagnosis, Finding
-from smdwidgets.diagnosis.follow import Confirmation
 from smdwidgets.pictures.overview import shown_name
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
+from smdwidgets.storage.files import size_on_disk
 from smdwidgets.trials import Trial
+from smdwidgets.widgets.open_runs import opened
+
+if TYPE_CHECKING:
+    from smdwidgets.diagnosis import Diagnoser, Diagnosis, Finding
+    from smdwidgets.diagnosis.follow import Confirmation
 
 logger = logging.getLogger("smdwidgets.widgets")
 
@@ -53,21 +57,34 @@ class LiveDiagnosis:
     """
 
     def __init__(self, trials: Sequence[Trial]) -> None:
-        self._runs = [_Run(trial) for trial in trials]
+        self._runs = {number: _Run(trial) for number, trial in opened(trials)}
+        #: Guards the results. It is held briefly.
         self._lock = threading.Lock()
-        self._updating = False
+        #: Held during an update.
+        self._updating = threading.Lock()
         self._closed = False
+
+    def add(self, number: int, trial: Trial) -> None:
+        """Diagnose one more run."""
+        with self._lock:
+            self._runs = {**self._runs, number: _Run(trial)}
 
     def check(self) -> None:
         """Start an update of the first run that has something new, unless one is running."""
-        with self._lock:
-            if self._updating or self._closed:
-                return
-            due = next((run for run in self._runs if self._is_due(run)), None)
-            if due is None:
-                return
-            self._updating = True
-        threading.Thread(target=self._update, args=(due,), name="smdwidgets-diagnosis", daemon=True).start()
+        if self._closed or not self._updating.acquire(blocking=False):
+            return
+        started = False
+        try:
+            due = next((run for run in self._runs.values() if self._is_due(run)), None)
+            if due is not None:
+                thread = threading.Thread(
+                    target=self._update_and_release, args=(due,), name="smdwidgets-diagnosis", daemon=True
+                )
+                thread.start()
+                started = True
+        finally:
+            if not started:
+                self._updating.release()
 
     @staticmethod
     def _is_due(run: _Run) -> bool:
@@ -81,34 +98,39 @@ class LiveDiagnosis:
     def is_current(self) -> bool:
         """Whether all that the runs consist of was read."""
         with self._lock:
-            return not self._updating and all(run.seen == _state(run.trial) for run in self._runs)
+            return not self._updating.locked() and all(run.seen == _state(run.trial) for run in self._runs.values())
 
     def close(self) -> None:
         """Stop the update that is running, and start no more."""
         self._closed = True
 
-    def packets(self) -> list[bytes]:
-        """Return packets with all diagnoses, for a page that opens."""
+    def packets(self, numbers: Sequence[int] | None = None) -> list[bytes]:
+        """Return packets with the diagnoses of runs, or all, for a page that opens."""
         with self._lock:
-            return [self._pack(number) for number in range(len(self._runs))]
+            return [self._pack(number) for number in self._runs if numbers is None or number in numbers]
 
     def complete(self) -> None:
         """Diagnose the runs of which nothing is known yet, for an exported page."""
-        for run in self._runs:
-            while run.diagnosis is None and not run.error and not self._closed:
-                with self._lock:
-                    begin, self._updating = not self._updating, True
-                if begin:
+        with self._updating:  # waits for an update in the background
+            for run in self._runs.values():
+                if run.diagnosis is None and not run.error and not self._closed:
                     self._update(run)
-                else:  # an update in the background is running
-                    time.sleep(0.01)
 
     def updates(self) -> list[bytes]:
         """Return packets with the diagnoses that changed since the last packet."""
         with self._lock:
-            return [self._pack(number) for number, run in enumerate(self._runs) if run.sent != run.version]
+            return [self._pack(number) for number, run in self._runs.items() if run.sent != run.version]
+
+    def _update_and_release(self, run: _Run) -> None:
+        try:
+            self._update(run)
+        finally:
+            self._updating.release()
 
     def _update(self, run: _Run) -> None:
+        from smdwidgets.diagnosis import Diagnoser
+        from smdwidgets.diagnosis.follow import Confirmation
+
         begin = time.monotonic()
         state = _state(run.trial)
         diagnosis, error = run.diagnosis, ""
@@ -129,7 +151,6 @@ class LiveDiagnosis:
                     run.version += 1
                 run.diagnosis, run.error, run.seen = diagnosis, error, state
                 run.next_update = now + max(PAUSE, SHARE * (now - begin))
-                self._updating = False
 
     def _check_closed(self, done: int, total: int) -> None:
         if self._closed:
@@ -143,7 +164,8 @@ class LiveDiagnosis:
     def of(self, number: int) -> Diagnosis | None:
         """Return the latest diagnosis of a run; None before the first one."""
         with self._lock:
-            return self._runs[number].diagnosis
+            run = self._runs.get(number)
+            return run.diagnosis if run is not None else None
 
 
 def _state(trial: Trial) -> tuple[int, int, bool]:
@@ -154,14 +176,7 @@ def _state(trial: Trial) -> tuple[int, int, bool]:
 def _size(trial: Trial) -> int:
     """Return the size of a local run in bytes; of others more than is read."""
     path = Path(str(trial.path))
-    if not path.is_absolute():
-        return LARGEST_RUN + 1
-    total = 0
-    for file in path.rglob("*"):
-        total += file.lstat().st_size
-        if total > LARGEST_RUN:
-            break
-    return total
+    return size_on_disk(path, enough=LARGEST_RUN) if path.is_absolute() else LARGEST_RUN + 1
 
 
 def _shown(diagnosis: Diagnosis | None, error: str) -> object:

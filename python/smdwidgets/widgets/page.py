@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from pathlib import Path
 from typing import NamedTuple
 
+from smdwidgets._atomic import replacing
 from smdwidgets._text import markup
 from smdwidgets.diagnosis import Diagnosis
 from smdwidgets.diagnosis.page import STYLE
@@ -37,13 +37,8 @@ def write_page(
     """Write the page of a widget atomically."""
     page, opened = make_page(widget, tensors, limit, diagnosis)
     text = page.encode("utf-8")
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(Path(path)) as partial:
         partial.write_bytes(text)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
     return WrittenPage(len(text), opened)
 
 
@@ -69,7 +64,7 @@ def make_page(
         f"style-src 'sha256-{_digest(style)}' 'sha256-{_digest(page_style)}' 'sha256-{_digest(STYLE)}'; "
         "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
     )
-    title = markup(f"{widget.trial.name}: smdwidgets", 200)
+    title = markup(f"{widget._rows.root if widget._rows and widget.table else widget.trial.name}: smdwidgets", 200)
     blocks = "\n".join(
         f'<script type="application/octet-stream;base64" class="smdw-packet">{base64.b64encode(packet).decode("ascii")}</script>'
         for packet in content.packets

@@ -1,7 +1,6 @@
 """Select the data of a self-contained page.
 
-A page contains statistics of all tensors, and pictures of those that findings name first, then of others until the size
-limit.
+A page contains statistics of all tensors, and pictures of those that `page_order` puts first, until the size limit.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smdwidgets._text import byte_size, natural
+from smdwidgets._text import byte_size
 from smdwidgets.diagnosis import Diagnosis
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.pictures import details
@@ -21,7 +20,10 @@ from smdwidgets.pictures.overview import nothing_sent, overview, shown_name
 from smdwidgets.pictures.packet import pack
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
-from smdwidgets.trials import Trial
+from smdwidgets.rules.progress import Progress
+from smdwidgets.widgets.first_view import lane_lines
+from smdwidgets.widgets.page_order import in_order, telling_steps
+from smdwidgets.widgets.runs_packets import RunsPackets
 from smdwidgets.widgets.streaming import FrameStream
 from smdwidgets.widgets.traits import STATE
 from smdwidgets.widgets.view import RunView
@@ -30,12 +32,28 @@ _BINS = 128
 _STATISTICS = Wanted(histogram=None, image=None, percentiles=False)
 _STATISTICS_SHARE = 0.3
 """Largest share of the page that statistics of tensors without pictures have."""
+_SURVEY_SHARE = 0.15
+"""Largest share of the page that the survey has."""
 _STATISTICS_BYTES = 220
 """Approximate size of the statistics of one step."""
 _MOST_READ = 2_000_000_000
 """Bytes of values that are read for statistics at most; for larger runs, steps are omitted."""
 _FEWEST_STEPS = 50
 """Steps below which a picture of one more tensor is not worth fewer steps of the others."""
+
+
+_MOST_NUMBERS = 1000
+"""Steps of tensors with one number that have frames, over all tensors; their curves have all steps."""
+_CURVES_SHARE = 0.3
+"""Largest share of the page that the curves of tensors with one number have."""
+
+
+_LOG_VALUES_SHARE = 0.1
+"""Largest share of the page that texts and precision-recall curves have."""
+
+
+_WITH_PICTURES = {"explorer", "inspector"}
+"""Widgets that show pictures of tensors."""
 
 
 class PageContent(NamedTuple):
@@ -50,29 +68,44 @@ def page_content(
 ) -> PageContent:
     """Return the data of a page in at most ``room`` bytes."""
     widget._rule_controller.evaluate_saved_steps()
-    sent = nothing_sent(widget.trials)
-    packets = [packet for trial, state in zip(widget.trials, sent, strict=True) for packet in overview(trial, state)]
+    runs = widget.trials.opened()
+    sent = nothing_sent(runs)
+    packets = [packet for number, trial in runs for packet in overview(trial, sent[number])]
+    if widget._rows is not None:
+        packets += RunsPackets(widget._rows).all(widget.runs_tag)
     packets += widget._rule_controller.packets()
     # A diagnosis that is given is shown above the widget.
     if diagnosis is None and widget._diagnosis is not None:
         widget._diagnosis.complete()
         packets += widget._diagnosis.packets()
-        diagnosis = widget._diagnosis.of(widget.trials.index(widget.trial))
-    for line in widget.series[:100]:
+        diagnosis = widget._diagnosis.of(widget.run)
+    if widget._survey is not None:
+        widget._survey.complete()
+        packets += widget._survey.exported(sent, widget.map_stat, int(room * _SURVEY_SHARE))
+    shown = {line.get("tensor") for line in widget.series[:100] if line.get("stat", "value") == "value"}
+    for line in [*(line for line in lane_lines(widget) if line["tensor"] not in shown), *widget.series[:100]]:
         packets += _curves(widget, line)
+    views = _views(widget)
+    packets += _curves_of_numbers(widget, views, int(room * _CURVES_SHARE))
+    packets += _log_values(views, int(room * _LOG_VALUES_SHARE))
     traits: dict[str, Any] = {name: getattr(widget, name) for name in STATE}
-    traits["_kind"] = widget.KIND
+    traits |= {"_kind": widget.KIND, "_many": widget._rows is not None}
     left = room - sum(map(len, packets)) - len(pack({"kind": "page", "traits": traits, "opened": {}}))
     if left < 0:
         raise SMDebugValueError(
             f"page limit exceeded: the lists of steps and tensors alone need {byte_size(-left)} more; increase the limit"
         )
-    views = _views(widget)
-    first, others = _in_order(widget, diagnosis) if tensors is None else (tensors, [])
+    first, others = in_order(widget, diagnosis) if tensors is None else (tensors, [])
+    if widget.KIND not in _WITH_PICTURES:
+        first, others = [], []
     reserved = _size_of_statistics(views, left)
-    steps = _telling_steps(widget, diagnosis)
-    pictures, opened = _pictures(widget, first, others, left - reserved, steps)
-    statistics = [packet for view in views if view not in opened for packet in _statistics(view, len(views), reserved)]
+    steps = telling_steps(widget, diagnosis)
+    with Progress("saving page") as progress:
+        pictures, opened = _pictures(widget, first, others, left - reserved, steps, progress)
+        known, statistics = set(opened), []
+        for number, view in enumerate(views):
+            progress.update(number, len(views), "statistics")
+            statistics += [] if view in known else _statistics(view, len(views), reserved)
     names: dict[str, list[str]] = {}
     for view in opened:
         names.setdefault(str(view.run), []).append(shown_name(view.tensor.name))
@@ -85,6 +118,12 @@ def page_content(
 class _View(NamedTuple):
     run: int
     tensor: TensorView
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the tensor has one number at each step."""
+        dtype, shape = self.tensor.sample()
+        return shape == () and dtype != "str"
 
     @property
     def about(self) -> dict[str, Any]:
@@ -100,61 +139,62 @@ def _views(widget: RunView) -> list[_View]:
     ]
 
 
-def _in_order(widget: RunView, diagnosis: Diagnosis | None) -> tuple[list[str], list[str]]:
-    """Return the tensors that findings name or that are in view, and the others.
-
-    Scalars come first.
-    """
-    named = [name for finding in diagnosis.findings for name in finding.series] if diagnosis is not None else []
-    named += widget._rule_controller.blamed()
-    first = list(dict.fromkeys(name for name in [*named, widget.tensor] if _exists(widget, name)))
-    others: list[str] = []
-    for trial in widget.trials:
-        for collection in ("losses", "metrics", "scalars", "weights", "gradients"):
-            others += _members(trial, collection)
-        others += sorted(trial.tensor_names(), key=natural)
-    return first, [name for name in dict.fromkeys(others) if name not in set(first)]
-
-
-def _telling_steps(widget: RunView, diagnosis: Diagnosis | None) -> frozenset[int]:
-    """Return the steps that links lead to, which are never omitted."""
-    onsets = [finding.onset for finding in diagnosis.findings] if diagnosis is not None else []
-    found = {*onsets, *widget._rule_controller.first_firings(), widget.step}
-    return frozenset(step for step in found if step is not None)
-
-
-def _exists(widget: RunView, name: str) -> bool:
-    return bool(name) and any(trial.has_tensor(name) for trial in widget.trials)
-
-
-def _members(trial: Trial, collection: str) -> list[str]:
-    try:
-        return (
-            sorted(trial.tensor_names(collection=collection), key=natural) if collection in trial.collections() else []
-        )
-    except SMDebugError:  # the collection's pattern may be invalid or time out
-        return []
-
-
 def _runs_and_workers(widget: RunView) -> list[tuple[int, str]]:
     """Return the runs and workers that the page contains.
 
     These are every run, and the compared worker.
     """
-    places = [(run, widget.worker) for run in range(len(widget.trials))]
+    places = [(run, widget.worker) for run, _ in widget.trials.opened()]
     compared = (int(widget.compare.get("run", widget.run)), str(widget.compare.get("worker", widget.worker)))
     return places if compared in places or compared[0] >= len(places) else [*places, compared]
+
+
+def _curves_of_numbers(widget: RunView, views: list[_View], room: int) -> list[bytes]:
+    """Return the curves of tensors with one number that are not shown and fit."""
+    shown = {str(line.get("tensor", "")) for line in widget.series[:100]}
+    packets: list[bytes] = []
+    for view in views:
+        if view.tensor.name in shown or not view.is_number:
+            continue
+        packet = details.series(view.tensor, "value", "", view.about, True)
+        if len(packet) > room:
+            break
+        room -= len(packet)
+        packets.append(packet)
+    return packets
+
+
+def _log_values(views: list[_View], room: int) -> list[bytes]:
+    """Return the texts and precision-recall curves of logs that fit.
+
+    Of each tensor, those of the last steps come first.
+    """
+    packets: list[bytes] = []
+    of_logs = [view for view in views if view.tensor.kind in {"text", "pr_curve"}]
+    for number, view in enumerate(of_logs):
+        left = room // (len(of_logs) - number)
+        for step in reversed(view.tensor.steps()):
+            try:
+                packet = details.values(view.tensor, step, {}, view.about)
+            except SMDebugError:
+                continue  # damaged at this step
+            if len(packet) > left:
+                break
+            left -= len(packet)
+            room -= len(packet)
+            packets.append(packet)
+    return packets
 
 
 def _curves(widget: RunView, line: dict[str, Any]) -> list[bytes]:
     made = []
     wanted = int(line.get("run", 0))
-    for run in range(len(widget.trials)) if wanted < 0 else [wanted]:
+    for run in [number for number, _ in widget.trials.opened()] if wanted < 0 else [wanted]:
         tensor, worker = str(line.get("tensor", "")), str(line.get("worker", ""))
         about = {"run": run, "tensor": tensor, "worker": worker}
         view = TensorView(widget.trials[run], tensor, worker)
         try:
-            made.append(details.series(view, str(line.get("stat", "value")), str(line.get("mode", "")), about))
+            made.append(details.series(view, str(line.get("stat", "value")), str(line.get("mode", "")), about, True))
         except SMDebugError:
             continue  # not every run has the tensor
     return made
@@ -164,11 +204,12 @@ def _curves(widget: RunView, line: dict[str, Any]) -> list[bytes]:
 
 
 def _pictures(
-    widget: RunView, first: Iterable[str], others: Iterable[str], room: int, steps: frozenset[int]
+    widget: RunView, first: Iterable[str], others: Iterable[str], room: int, steps: frozenset[int], progress: Progress
 ) -> tuple[list[bytes], list[_View]]:
     """Return the frames of tensors, and the tensors that fit."""
     packets: list[bytes] = []
     opened = []
+    numbers = _most_steps(_views(widget))
     for names, required in ((first, True), (others, False)):
         bins = _BinsByName(widget)
         views = [
@@ -178,7 +219,8 @@ def _pictures(
             if widget.trials[run].has_tensor(name)
         ]
         for number, view in enumerate(views):
-            pictures = _Pictures(view, widget, bins.of(view.tensor.name), steps)
+            progress.update(number, len(views), "pictures")
+            pictures = _Pictures(view, widget, bins.of(view.tensor.name), steps, numbers)
             share = max(0, room) // (len(views) - number)
             if not required:
                 share = max(share, pictures.size_of(_FEWEST_STEPS))
@@ -189,6 +231,11 @@ def _pictures(
             packets += made
             opened.append(view)
     return packets, opened
+
+
+def _most_steps(views: list[_View]) -> int:
+    """Return how many steps of a tensor with one number have frames."""
+    return max(2, _MOST_NUMBERS // max(1, len(views)))
 
 
 class _BinsByName:
@@ -212,7 +259,7 @@ class _BinsByName:
 class _Pictures:
     """The frames of one tensor, of which steps are omitted at regular intervals."""
 
-    def __init__(self, view: _View, widget: RunView, bins: Bins | None, keep: frozenset[int]) -> None:
+    def __init__(self, view: _View, widget: RunView, bins: Bins | None, keep: frozenset[int], numbers: int) -> None:
         self._view = view
         self._keep = keep
         self._bins = bins
@@ -221,19 +268,20 @@ class _Pictures:
             image=ImageWanted(tuple(widget.axes), tuple(widget.fixed), widget.pool, 4096),
         )
         self._steps = view.tensor.steps()
+        self._most = numbers if view.is_number else len(self._steps)
         self._plan = details.plan(view.tensor, view.about)
         self._frame_size = sum(map(len, self._frames(set(self._steps[-1:]))))
 
     def size_of(self, steps: int) -> int:
         """Return the approximate size of so many steps, or of all if there are fewer."""
-        return len(self._plan) + self._frame_size * min(steps, len(self._steps))
+        return len(self._plan) + self._frame_size * min(steps, self._most, len(self._steps))
 
     def packets(self, room: int) -> list[bytes]:
         """Return the plan and the frames in ``room`` bytes.
 
         The last step always has a frame.
         """
-        every = max(1, -(-self.size_of(len(self._steps)) // max(1, room)))
+        every = max(1, -(-self.size_of(len(self._steps)) // max(1, room)), -(-len(self._steps) // max(1, self._most)))
         while True:
             made = [self._plan, *self._frames({*self._steps[::-1][::every], *self._keep})]
             if every >= len(self._steps) or sum(map(len, made)) <= room:
@@ -261,6 +309,8 @@ def _statistics(view: _View, views: int, room: int) -> list[bytes]:
     dtype, shape = view.tensor.sample()
     size = int(np.prod(shape, dtype=np.float64)) * (np.dtype(dtype).itemsize if dtype not in {"", "str"} else 1)
     most = max(1, min(room // views // _STATISTICS_BYTES, _MOST_READ // views // max(1, size)))
+    if view.is_number:
+        most = min(most, max(2, _MOST_NUMBERS // views))
     stream = FrameStream(view.tensor, view.about, _STATISTICS)
     stream.only = set(steps[::-1][:: max(1, -(-len(steps) // most))])
     return [details.plan(view.tensor, view.about), *(packet for packet, _, _ in stream.run(-1, None, lambda: False))]

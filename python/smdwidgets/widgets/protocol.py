@@ -54,10 +54,10 @@ def check_request(message: Mapping[str, Any], *, exact: bool = False) -> None:
     Unknown arguments are errors only if ``exact``.
 
     >>> check_request({"what": "classes"})
-    >>> check_request({"what": "match", "run": "0", "pattern": "bias"})
+    >>> check_request({"what": "query", "run": "0", "worker": "", "mode": "", "text": "bias"})
     Traceback (most recent call last):
         ...
-    smdwidgets.exceptions.SMDebugValueError: invalid request match: run must be int, got '0'
+    smdwidgets.exceptions.SMDebugValueError: invalid request query: run must be int, got '0'
     """
     what = message.get("what")
     request = SCHEMA["requests"].get(what) if isinstance(what, str) else None
@@ -72,6 +72,15 @@ def check_request(message: Mapping[str, Any], *, exact: bool = False) -> None:
         choices = " | ".join(form["do"] for form in request["forms"])
         raise SMDebugValueError(f"invalid command {what}: do must be {choices}, got {shown(arguments.get('do'))}")
     _raise(f"invalid command {what} {arguments['do']}", _object_fault(forms[0], arguments, "", exact))
+
+
+def is_command(what: object) -> bool:
+    """Whether this is the name of a command, which changes something in the kernel.
+
+    >>> is_command("rule"), is_command("frames")
+    (True, False)
+    """
+    return isinstance(what, str) and bool(SCHEMA["requests"].get(what, {}).get("command"))
 
 
 def check_reply(message: Mapping[str, Any], heads: list[str], what: str | None = None) -> None:

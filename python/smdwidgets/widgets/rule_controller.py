@@ -6,20 +6,20 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets.exceptions import SMDebugError, SMDebugValueError
 from smdwidgets.pictures.packet import LARGEST_STEP, pack
-from smdwidgets.rules import RuleRunner, describe
-from smdwidgets.rules.builtin import BUILTIN
-from smdwidgets.rules.creation import make_rule
-from smdwidgets.rules.declared import parameters_of
-from smdwidgets.rules.evaluation import Evaluation, RuleEvent, Snapshot, Status
-from smdwidgets.rules.registry import own_rules
-from smdwidgets.trials.trial import Trial
+
+# Rules are imported where they are used, because most widgets have none.
+if TYPE_CHECKING:
+    from smdwidgets.rules import RuleRunner
+    from smdwidgets.rules.evaluation import Evaluation, RuleEvent, Snapshot
+    from smdwidgets.survey import RuleFirings
+    from smdwidgets.trials.trial import Trial
 
 _FIRINGS = 200
 
@@ -37,7 +37,7 @@ class RuleController:
     """The rules of one widget, with a :class:`RuleRunner` per run. Thread-safe."""
 
     def __init__(self, trials: Sequence[Trial], rules: Iterable[Any] = (), runner: RuleRunner | None = None) -> None:
-        self._trials = list(trials)
+        self._trials = trials
         self._runners: dict[int, RuleRunner] = {}
         self._sent: dict[str, _Sent] = {}
         self._lock = threading.RLock()
@@ -47,6 +47,8 @@ class RuleController:
             self._add(0, rule)
 
     def _runner(self, run: int) -> RuleRunner:
+        from smdwidgets.rules import RuleRunner
+
         if not 0 <= run < len(self._trials):
             raise SMDebugValueError(f"run index {run} is out of range")
         with self._lock:
@@ -56,6 +58,8 @@ class RuleController:
 
     def _add(self, run: int, rule: Any, parameters: dict[str, Any] | None = None) -> Evaluation:
         """Add a rule to a run; parameters that it lacks can be set in the panel."""
+        from smdwidgets.rules.creation import make_rule
+
         runner = self._runner(run)
         return runner.add(make_rule(rule, self._trials[run], parameters, may_be_incomplete=True))
 
@@ -110,6 +114,30 @@ class RuleController:
             return []
         return sorted({e.step for evaluation in runner for e in evaluation.firings if e.step is not None})
 
+    def fired(self, run: int) -> list[RuleFirings]:
+        """Return the firings of each rule that fired."""
+        runner = self.runners.get(run)
+        if runner is None:
+            return []
+        from smdwidgets.rules.evaluation import Outcome
+        from smdwidgets.survey import RuleFirings
+
+        found = []
+        for evaluation in runner:
+            events = [event for event in (evaluation.first_firing, *evaluation.firings) if event is not None]
+            tensors: dict[str, set[int]] = {}
+            for event in events:
+                for finding in event.findings:
+                    if finding.tensor and event.step is not None:
+                        tensors.setdefault(finding.tensor, set()).add(event.step)
+            now = evaluation.snapshot(firings=0)
+            outcomes = zip(now.steps, now.outcomes, strict=True)
+            steps = {step for step, outcome in outcomes if outcome == Outcome.FIRED}
+            if steps:
+                by_tensor = {name: tuple(sorted(mine)) for name, mine in tensors.items()}
+                found.append(RuleFirings(evaluation.name, tuple(sorted(steps)), by_tensor))
+        return found
+
     # ------------------------------------------------------------------------------------------------------- requests
 
     def execute(self, request: dict[str, Any]) -> None:
@@ -151,6 +179,10 @@ class RuleController:
 
     def classes(self) -> list[dict[str, Any]]:
         """Describe the rules that can be added, those defined in the notebook first."""
+        from smdwidgets.rules import describe
+        from smdwidgets.rules.builtin import BUILTIN
+        from smdwidgets.rules.registry import own_rules
+
         found = {**own_rules(), **{name: rule for name, rule in BUILTIN.items() if name not in own_rules()}}
         described = []
         for rule in found.values():
@@ -220,6 +252,8 @@ def _pack(
         restarted = sent is not None and sent.restarts != now.restarts
         if restarted:
             now = evaluation.snapshot()
+        from smdwidgets.rules.evaluation import Status
+
         head = _describe(run, runner, evaluation, now, restarted=restarted)
         if saved and now.active:
             waiting = now.status == Status.IN_PROGRESS and not now.paused and now.done == head["total"]
@@ -239,6 +273,8 @@ def _sent(evaluation: Evaluation, now: Snapshot) -> _Sent:
 def _describe(
     run: int, runner: RuleRunner, evaluation: Evaluation, now: Snapshot, *, restarted: bool
 ) -> dict[str, Any]:
+    from smdwidgets.rules.declared import parameters_of
+
     rule = evaluation.rule
     shown = [event for event in now.firings if event.step is None or event.step <= LARGEST_STEP]
     firings = [finding for event in shown[-_FIRINGS:] for finding in _findings(event)][-_FIRINGS:]

@@ -9,11 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smdwidgets import _core
-from smdwidgets._text import byte_size, shown
+from smdwidgets._text import byte_size, shown, visible
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures.frames import HistogramWanted, Wanted, make_frame
 from smdwidgets.pictures.plane import ImageWanted
 from smdwidgets.pictures.view import TensorView
+from smdwidgets.run_table import RunTable
+from smdwidgets.survey.sentence import text as sentence
+from smdwidgets.widgets import run_picture
+from smdwidgets.widgets.first_view import lane_of
+from smdwidgets.widgets.run_picture import Marks
 from smdwidgets.widgets.view import RunView
 
 _INK = np.array([31, 119, 180], np.uint8)
@@ -34,8 +39,43 @@ def bundle(widget: RunView) -> dict[str, Any]:
     return data
 
 
+def run_svg(widget: RunView) -> tuple[str, str]:
+    """Return the sentence about the displayed run, and its map and timeline as SVG.
+
+    Both are empty before the first statistics were read, and for a widget without a map.
+    """
+    if widget._survey is None or widget.table:
+        return "", ""
+    run = widget.trials.index(widget.trial)
+    survey, rules = widget._survey.of(run)
+    if not len(survey.table):
+        return "", ""
+    found, clauses = survey.findings(rules)
+    loss = next((str(line["tensor"]) for line in lane_of(widget.trial, run, widget.lane)), "")
+    blamed = [name for one in found[:8] for name in one.tensors[:8]]
+    steps = widget.trial.steps()
+    step = widget.step if widget.step >= 0 else steps[-1] if steps else None
+    picture = run_picture.draw(
+        survey,
+        title=f"{visible(widget.trial.name, 80)} · {len(steps):,} steps · {len(widget.trial.tensor_names()):,} tensors",
+        loss=loss,
+        rules=rules,
+        marks=Marks(step, widget.tensor, tuple(dict.fromkeys(blamed)), tuple(_steps_of(widget.bookmarks))),
+        span=(widget.range[0], widget.range[1]) if len(widget.range) == 2 else None,
+        stat=widget.map_stat,
+        worker=widget.worker,
+    )
+    return (sentence(clauses), picture) if picture else ("", "")
+
+
+def _steps_of(bookmarks: list[dict[str, Any]]) -> list[int]:
+    return [mark["step"] for mark in bookmarks if isinstance(mark.get("step"), int)]
+
+
 def text(widget: RunView) -> str:
     """Describe the displayed run, tensor and rules in a few lines."""
+    if widget._rows is not None and widget.table:
+        return RunTable(widget._rows.root, widget._rows.read_runs()).to_text(10)
     trial = widget.trial
     steps = trial.steps()
     lines = [
@@ -65,7 +105,7 @@ def _about_tensor(widget: RunView) -> str:
 
 def draw(widget: RunView) -> NDArray[np.uint8] | None:
     """Draw the histogram and heat map of the displayed tensor side by side as pixels."""
-    if not widget.tensor:
+    if not widget.tensor or widget.table:
         return None
     view = TensorView(widget.trial, widget.tensor, widget.worker)
     frame = make_frame(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import numpy as np
 
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.pictures import details
 from smdwidgets.pictures.edges import Bins, SharedEdges
 from smdwidgets.pictures.frames import Frame, Wanted, make_frame, pack_frames
-from smdwidgets.pictures.packet import LARGEST
+from smdwidgets.pictures.packet import LARGEST, LARGEST_STEP
 from smdwidgets.pictures.view import TensorView
 
 _FEW = 8
@@ -142,6 +144,27 @@ def _exceeds_edges(edges: SharedEdges | None, frame: Frame) -> bool:
     if edges is None:  # no step had a finite number so far
         return frame.hist is not None and bool(frame.hist.any())
     return edges.outgrown_by(float(frame.stats[0]), float(frame.stats[1]))
+
+
+def chosen_steps(steps: Sequence[int], request: Mapping[str, Any]) -> set[int] | None:
+    """Return the steps that a request asks for; None for all.
+
+    >>> sorted(chosen_steps(range(100), {"most": 5, "near": 33}))
+    [0, 25, 33, 50, 74, 99]
+    >>> chosen_steps(range(4), {"most": 5, "near": 0}) is None
+    True
+    """
+    if "steps" in request:
+        return {int(step) for step in request["steps"]}
+    if "most" not in request:
+        return None
+    begin, end = bisect_left(steps, request.get("from", -1)), bisect_right(steps, request.get("to", LARGEST_STEP))
+    count = max(1, int(request["most"]))
+    if begin == 0 and end == len(steps) <= count:
+        return None
+    places = np.unique(np.linspace(begin, max(begin, end - 1), count).round().astype(int))
+    chosen = {steps[place] for place in places.tolist() if place < len(steps)}
+    return chosen | set(nearest_first(steps, int(request["near"]))[:1])
 
 
 def nearest_first(steps: Sequence[int], near: int) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import traitlets
 from traitlets import Bool, Dict, Enum, Float, Int, List, Unicode
 
-PANELS = ("histogram", "history", "heatmap", "statistics", "values", "scalars", "rules")
+PANELS = ("histogram", "history", "heatmap", "statistics", "values", "pr_curve", "scalars", "rules")
 
 
 class ViewState(traitlets.HasTraits):
@@ -24,6 +24,7 @@ class ViewState(traitlets.HasTraits):
     run = Int(0).tag(sync=True)
     worker = Unicode("").tag(sync=True)
     compare = Dict().tag(sync=True)
+    view = Enum(("a", "b", "side", "diff", "blink"), "side").tag(sync=True)
     selection = Dict().tag(sync=True)
     panels = List(Enum(PANELS), ["histogram", "heatmap", "history", "statistics", "values"]).tag(sync=True)
     hist_scale = Enum(("linear", "log", "symlog"), "linear").tag(sync=True)
@@ -40,13 +41,27 @@ class ViewState(traitlets.HasTraits):
     stats = List(Unicode(), ["mean", "std", "abs_max"]).tag(sync=True)
     series = List(Dict()).tag(sync=True)
     smoothing = Float(0.0).tag(sync=True)
+    x_axis = Enum(("step", "relative", "wall"), "step").tag(sync=True)
+    charts = Unicode("").tag(sync=True)
     log_x = Bool(False).tag(sync=True)
     log_y = Bool(False).tag(sync=True)
     range = List(Float()).tag(sync=True)
-    filter = Unicode("").tag(sync=True)
-    filter_kind = Enum(("fuzzy", "regex"), "fuzzy").tag(sync=True)
+    query = Unicode("").tag(sync=True)
+    cell_scale = Enum(("", "shared", "own"), "").tag(sync=True)
     closed = List(Unicode()).tag(sync=True)
     height = Int(0).tag(sync=True)
+    map_stat = Enum(("surprise", "size", "l2", "update", "zeros", "not_finite"), "surprise").tag(sync=True)
+    map_order = Enum(("model", "suspicious", "change", "name"), "model").tag(sync=True)
+    map_fit = Bool(False).tag(sync=True)
+    unfolded = List(Unicode(), None, allow_none=True).tag(sync=True)
+    inspect = Bool(False).tag(sync=True)
+    bookmarks = List(Dict()).tag(sync=True)
+    lane = Unicode("").tag(sync=True)
+    table = Bool(False).tag(sync=True)
+    runs_query = Unicode("").tag(sync=True)
+    runs_sort = List(Dict()).tag(sync=True)
+    runs_tag = Unicode("").tag(sync=True)
+    checked = List(Dict(), None, allow_none=True).tag(sync=True)
 
 
 STATE = tuple(ViewState.class_trait_names())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import pathlib
 import re
 import shutil
 import threading
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from smdwidgets import create_trial, explore
+from smdwidgets.diagnosis import Diagnoser
 from smdwidgets.numpy import Hook
 from smdwidgets.pictures.packet import unpack
 from smdwidgets.widgets import live_diagnosis
@@ -111,7 +113,7 @@ def test_error_is_shown(run, monkeypatch):
     def fails(*args, **kwargs):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(live_diagnosis.Diagnoser, "update", fails)
+    monkeypatch.setattr(Diagnoser, "update", fails)
     head = updated(LiveDiagnosis([create_trial(run)]))
     assert (head["state"], head["summary"]) == ("failed", "MemoryError: no room")
 
@@ -128,6 +130,44 @@ def test_large_run_has_its_scalars_read_only(tmp_path, monkeypatch):
     assert "tensor" not in updated(LiveDiagnosis([create_trial(tmp_path / "run")]))["summary"]
 
 
+def test_file_that_vanishes_while_the_run_is_measured_is_no_error(run, monkeypatch):
+    for name in ("one.tmp", "two.tmp"):
+        (run / "events" / name).write_bytes(b"1")
+    lstat = pathlib.Path.lstat
+
+    def vanishing(path):
+        if path.suffix == ".tmp":
+            path.unlink(missing_ok=True)
+        return lstat(path)
+
+    monkeypatch.setattr(pathlib.Path, "lstat", vanishing)
+    assert updated(LiveDiagnosis([create_trial(run)]))["state"] == "found"
+
+
+def test_exported_page_waits_for_the_update_in_the_background(run, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    update, calls = Diagnoser.update, []
+
+    def slow(self, progress=None):
+        calls.append(threading.current_thread().name)
+        begun.set()
+        assert go_on.wait(60)
+        return update(self, progress)
+
+    monkeypatch.setattr(Diagnoser, "update", slow)
+    live = LiveDiagnosis([create_trial(run)])
+    live.check()
+    assert begun.wait(60)
+    waiting = threading.Thread(target=live.complete)
+    waiting.start()
+    live.check()
+    go_on.set()
+    waiting.join(60)
+    assert not waiting.is_alive()
+    assert [finding.kind for finding in live.of(0)] == ["not_finite"]
+    assert calls == ["smdwidgets-diagnosis"]
+
+
 def test_closed_widget_stops_reading(run, monkeypatch):
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -139,7 +179,7 @@ def test_closed_widget_stops_reading(run, monkeypatch):
         finally:
             ended.set()
 
-    monkeypatch.setattr(live_diagnosis.Diagnoser, "update", update)
+    monkeypatch.setattr(Diagnoser, "update", update)
     live = LiveDiagnosis([create_trial(run)])
     live.check()
     assert begun.wait(60)

@@ -117,11 +117,11 @@ def test_an_invalid_request_is_refused_by_its_argument(changed: dict[str, Any], 
 
 def test_the_kernel_answers_an_invalid_request_with_the_fault_and_ignores_unknown_arguments(explorer: Any) -> None:
     page = Page(explorer)
-    answer, _ = page.ask("match", run=0, pattern=3)
-    assert answer["error"]["message"] == "invalid request match: pattern must be str, got 3"
+    answer, _ = page.ask("query", run=0, worker="", mode="", text=3)
+    assert answer["error"]["message"] == "invalid request query: text must be str, got 3"
     page.ask("hello", protocol=PROTOCOL, again=False)
-    answer, _ = page.ask("match", run=0, pattern="lo", colour="red")
-    assert answer["total"] == 1
+    answer, _ = page.ask("query", run=0, worker="", mode="", text="lo", colour="red")
+    assert len(answer["rows"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_arrays_of_a_packet_have_the_same_number_of_steps() -> None:
 @pytest.mark.parametrize(
     ("message", "heads", "what", "fault"),
     [
-        ({"kind": "answer", "id": "1"}, [], "match", "invalid answer of match: matches is missing"),
-        ({"kind": "answer", "id": "1", "total": 3}, [], "tile", "invalid answer of tile: total is not in the protocol"),
+        ({"kind": "answer", "id": "1"}, [], "query", "invalid answer of query: rows is missing"),
+        ({"kind": "answer", "id": "1", "rows": [3]}, [], "tile", "invalid answer of tile: rows is not in the protocol"),
         ({"kind": "part", "id": "1"}, ["plan"], "tile", "part of tile cannot contain a packet plan; choose from tile"),
         ({"kind": "news"}, ["page"], None, "news of None cannot contain a packet page"),
         ({"kind": "new"}, [], None, "unknown message 'new'"),

@@ -202,8 +202,6 @@ def test_a_command_that_is_sent_again_is_executed_once(run: Path) -> None:
 
 
 def test_two_clicks_at_once_make_one_runner(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from smdwidgets.widgets import rule_controller
-
     made: list[Any] = []
 
     class SlowRunner(smdwidgets.rules.RuleRunner):
@@ -212,7 +210,7 @@ def test_two_clicks_at_once_make_one_runner(run: Path, monkeypatch: pytest.Monke
             super().__init__(*args, **options)
             made.append(self)
 
-    monkeypatch.setattr(rule_controller, "RuleRunner", SlowRunner)
+    monkeypatch.setattr(smdwidgets.rules, "RuleRunner", SlowRunner)
     controller = RuleController([smdwidgets.create_trial(run)])
     add = {"do": "add", "class": "LossNotDecreasing", "run": 0}
     threads = [threading.Thread(target=controller.execute, args=(add,)) for _ in range(4)]

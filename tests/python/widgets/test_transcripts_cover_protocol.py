@@ -39,9 +39,12 @@ def test_transcripts_cover_and_follow_the_protocol() -> None:
                 if sent is not None:
                     (failed if message["kind"] == "error" else answered).add(sent["what"])
     assert answered == SCHEMA["requests"].keys()
-    assert {"rule", "match", "values", "tile", "frames"} <= failed
+    assert {"rule", "query", "values", "tile", "frames"} <= failed
     assert messages == SCHEMA["messages"].keys()
     assert packets == {kind for kind, packet in SCHEMA["packets"].items() if not packet.get("exported")}
-    # A diagnosis is computed when the kernel has time, which no recording fixes; see test_live_diagnosis.py.
-    assert pushed | {"diagnosis"} == {kind for kind, packet in SCHEMA["packets"].items() if packet.get("pushed")}
+    # These are computed when the kernel has time, which no recording fixes; see test_live_diagnosis.py and
+    # test_live_survey.py.
+    assert pushed | {"diagnosis", "survey", "reading", "findings"} == {
+        kind for kind, packet in SCHEMA["packets"].items() if packet.get("pushed")
+    }
     assert commands == {"start", "pause", "stop", "rerun", "set", "remove", "add"}

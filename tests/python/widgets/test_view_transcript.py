@@ -16,6 +16,7 @@ import pytest
 import smdwidgets
 from python.widgets.talk import begin, end, save, save_incident
 from python.widgets.transcripts import Recorder, compare
+from smdwidgets.pictures import differences
 from smdwidgets.widgets import request_handler
 
 WANT = {
@@ -58,6 +59,7 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ViewRe
         save(root, step, values(step), mode=2 if step == 3 else 1)
     monkeypatch.setattr(request_handler.poller, "add", lambda widget: None)  # `news` polls
     monkeypatch.setattr(request_handler, "HEARTBEAT", 1e9)
+    monkeypatch.setattr(differences, "PART_SECONDS", 1e9)  # an answer in one part
     finished = begin(tmp_path / "other")
     save(finished, 0, values(0, 2.0), mode=1)
     end(finished)
@@ -93,12 +95,16 @@ def test_view(recorder: ViewRecorder, tmp_path: Path) -> None:
     recorder.expect(cells=[[str(value) for value in row] for row in values(2)["w"][1:3, :2]])
     say("values", **{**SLICE, "tensor": "text"}, rows=[0, 1], cols=[0, 2])
     recorder.expect(cells=[["<b>a</b>", "b"]])
+    a, b = ({"run": 0, "tensor": "w", "worker": "", "step": step} for step in (2, 1))
+    want = {"bins": 8, "changed": 4, "image": {"axes": [0, 1], "fixed": [0, 0], "cells": 64}}
+    say("diff", a=a, b=b, want=want)
+    recorder.expect(difference=(values(2)["w"].astype(float) - values(1)["w"]).ravel().tolist())
+    say("diff", a=a, b={**b, "tensor": "z"}, want=want)
+    recorder.expect(error="SMDebugValueError")
+    say("life", run=0, tensor="w", worker="", near=1, cells=[[0, 0], [2, 3]])
+    recorder.expect(life={str(step): [float(values(step)["w"][at]) for at in ((0, 0), (2, 3))] for step in (0, 1, 2)})
     say("series", lines=[{"tensor": "loss", "stat": "value", **LINE}, {"tensor": "w", "stat": "max", **LINE}])
     recorder.expect(series={"loss value": [1.0, 0.5, 0.25, 0.125]})
-    say("match", run=0, pattern="^[lw]")
-    recorder.expect(matches=2)
-    say("match", run=0, pattern="(")
-    recorder.expect(error="SMDebugValueError")
     say("values", **{**SLICE, "tensor": "missing"}, rows=[0, 1], cols=[0, 1])
     recorder.expect(error="TensorUnavailable")
     say("tile", **{**SLICE, "tensor": "missing"}, pool="mean", rows=[0, 1], cols=[0, 1], size=[1, 1])

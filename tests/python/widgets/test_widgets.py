@@ -816,3 +816,19 @@ def test_a_run_has_the_same_colour_in_all_widgets(tmp_path: Path) -> None:
     assert {name: three[name] for name in "ab"} == first
     assert len(set(three.values())) == 3
     assert colours(runs[1]) == {"b": first["b"]}
+
+
+def test_few_frames_of_a_long_run(tmp_path: Path) -> None:
+    root = begin(tmp_path / "run")
+    for step in range(60):
+        save(root, step, {"w": weights(step)})
+    widget = smdwidgets.TensorInspector(end(root), tensor="w")
+    page = Page(widget)
+    of_w = {"role": "main", "run": 0, "tensor": "w", "worker": ""}
+    near = page.frames("w", want=WANT, most=5)
+    assert set(near) == {0, 15, 30, 44, 59}
+    zoomed = page.ask("frames", **of_w, near=33, want=WANT, most=4, **{"from": 20.0, "to": 50.0})[1]
+    assert set(by_step(zoomed)) == {20, 30, 33, 40, 50}
+    exact = page.ask("frames", **of_w, near=37, want=WANT, steps=[37.0])[1]
+    assert set(by_step(exact)) == {37}
+    widget.close()

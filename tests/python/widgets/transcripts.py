@@ -60,6 +60,8 @@ class Recorder(Page):
 def portable(packet: bytes) -> bytes:
     """Remove the directory, times and colours of this recording from a packet."""
     head, arrays = unpack(packet)
+    if head["kind"] == "runs":
+        return pack({**head, "root": "runs"}, arrays)
     if head["kind"] != "catalog":
         return bytes(packet)
     restarted = None if head["restarted_at"] is None else 1.7e9
@@ -121,7 +123,9 @@ def same_packet(now: str, stored: str, where: str) -> None:
     for name, array in arrays.items():
         its = stored_arrays[name]
         assert (array.dtype, array.shape) == (its.dtype, its.shape), f"{where}: {name}"
-        if array.dtype.kind == "f":
+        if head["kind"] == "survey" and name in {"lo", "mid", "hi", "shown"}:  # codes of rounded logarithms
+            np.testing.assert_allclose(array.astype(int), its.astype(int), atol=1, err_msg=f"{where}: {name}")
+        elif array.dtype.kind == "f":
             np.testing.assert_allclose(array, its, rtol=1e-9, atol=1e-12, err_msg=f"{where}: {name}")
         else:
             np.testing.assert_array_equal(array, its, err_msg=f"{where}: {name}")

@@ -1,0 +1,297 @@
+/** The survey as rows of pixels: of all values and tensors that share a pixel, the one farthest from what is usual. */
+import { lowerIndex } from "../lib/sorted";
+import { FLAG, NO_SURPRISE, type Survey, type SurveyBlock, type Surveys } from "./survey";
+
+/** The bins of a level in which the run saved a step, from left to right. */
+export interface BinList {
+  bin: Float64Array;
+  /** number of steps that the run saved in each bin; the first and the last of them */
+  steps: Float64Array;
+  first: Float64Array;
+  last: Float64Array;
+  /** pixels that each bin covers, the end exclusive */
+  x0: Int32Array;
+  x1: Int32Array;
+}
+
+/** The bins of all levels over a range of steps. A step reaches half way to its neighbours. */
+export class StepBins {
+  readonly #lists = new Map<number, BinList>();
+  /** steps without a successor within this distance end before it */
+  readonly #reach: number;
+
+  constructor(
+    /** saved steps, ascending */
+    readonly steps: ArrayLike<number>,
+    readonly from: number,
+    readonly to: number,
+    readonly pixels: number,
+  ) {
+    this.#reach = usualGap(steps);
+  }
+
+  at(level: number): BinList {
+    let list = this.#lists.get(level);
+    if (!list) {
+      list = this.#make(2 ** level);
+      this.#lists.set(level, list);
+    }
+    return list;
+  }
+
+  #make(width: number): BinList {
+    const { steps, from, to, pixels } = this;
+    const bin: number[] = [];
+    const counts: number[] = [];
+    const first: number[] = [];
+    const last: number[] = [];
+    const n = steps.length;
+    // One step outside of the view on each side, because its bin can reach into it.
+    let start = 0;
+    while (start + 1 < n && (steps[start + 1] as number) < from) start++;
+    while (
+      start > 0 &&
+      Math.floor((steps[start - 1] as number) / width) === Math.floor((steps[start] as number) / width)
+    )
+      start--;
+    let after = 0;
+    for (let i = start; i < n; i++) {
+      const step = steps[i] as number;
+      const k = Math.floor(step / width);
+      if (bin.at(-1) !== k) {
+        if (step > to && after++) break;
+        bin.push(k);
+        counts.push(0);
+        first.push(step);
+        last.push(step);
+      }
+      const at = bin.length - 1;
+      (counts[at] as number)++;
+      last[at] = step;
+    }
+    const x = (step: number) => ((step - from) / (to - from)) * pixels;
+    const inside = (pixel: number) => Math.max(0, Math.min(pixels, pixel));
+    const size = bin.length;
+    const [x0, x1] = [new Int32Array(size), new Int32Array(size)];
+    for (let i = 0; i < size; i++) {
+      const [a, b] = [first[i] as number, last[i] as number];
+      const before = i > 0 ? a - (last[i - 1] as number) : this.#before(a);
+      const behind = i + 1 < size ? (first[i + 1] as number) - b : this.#behind(b);
+      const [left, right] = [x(a - Math.min(before / 2, this.#reach)), x(b + Math.min(behind / 2, this.#reach))];
+      x0[i] = inside(Math.round(left));
+      x1[i] = inside(Math.round(right));
+      // Every bin in view has a pixel: that of its middle.
+      if (x1[i] === x0[i] && right > 0 && left < pixels) {
+        x0[i] = Math.min(pixels - 1, inside(Math.floor((left + right) / 2)));
+        x1[i] = (x0[i] as number) + 1;
+      }
+    }
+    const f8 = (list: number[]) => Float64Array.from(list);
+    return { bin: f8(bin), steps: f8(counts), first: f8(first), last: f8(last), x0, x1 };
+  }
+
+  /** Distance to the neighbour of a step at either end of the list; the usual one if it has none. */
+  #before(step: number): number {
+    const i = lowerIndex(this.steps, step);
+    return i > 0 ? step - (this.steps[i - 1] as number) : this.#reach;
+  }
+  #behind(step: number): number {
+    const i = lowerIndex(this.steps, step);
+    return i + 1 < this.steps.length ? (this.steps[i + 1] as number) - step : this.#reach;
+  }
+}
+
+/** The median distance of neighbours, of at most 999 of them. */
+export function usualGap(steps: ArrayLike<number>): number {
+  const n = steps.length;
+  if (n < 2) return 1;
+  const every = Math.max(1, Math.floor((n - 1) / 999));
+  const gaps: number[] = [];
+  for (let i = 1; i < n; i += every) gaps.push((steps[i] as number) - (steps[i - 1] as number));
+  gaps.sort((a, b) => a - b);
+  return gaps[gaps.length >> 1] || 1;
+}
+
+/** What a pixel shows, by rank: a value hides what was not saved. */
+export const STATE = { notSaved: 0, blank: 1, unread: 2, value: 3 } as const;
+
+/** One row of pixels. */
+export interface Line {
+  /** code; meaningful where the state is `value` */
+  value: Float32Array;
+  /** number of values merged */
+  n: Float32Array;
+  flag: Uint8Array;
+  state: Uint8Array;
+}
+
+export const newLine = (pixels: number): Line => ({
+  value: new Float32Array(pixels),
+  n: new Float32Array(pixels),
+  flag: new Uint8Array(pixels),
+  state: new Uint8Array(pixels),
+});
+
+/** The gaps of one tensor longer than this share of the view are marked as not saved; shorter ones stay empty. */
+const LONG_GAP = 0.03;
+
+/** Draws lines of rows, with buffers that all rows share. */
+export class LineMaker {
+  readonly #levels = new Map<number, Line & { score: Float32Array }>();
+  readonly #score: Float32Array;
+
+  constructor(
+    private readonly surveys: Surveys,
+    private readonly survey: Survey | undefined,
+    private readonly bins: StepBins,
+    /** pixels that a step in a sparse row has at least */
+    private readonly least = 1,
+  ) {
+    this.#score = new Float32Array(bins.pixels);
+  }
+
+  /** The line of a row: of its tensors together. */
+  make(tensors: readonly number[], line = newLine(this.bins.pixels)): Line {
+    const { survey, bins } = this;
+    for (const list of [line.value, line.n, line.flag, line.state, this.#score]) list.fill(0);
+    this.#levels.clear();
+    for (const tensor of tensors) if (!survey || !this.#add(survey, tensor)) this.#addUnread();
+    for (const [level, level_] of this.#levels) {
+      const { x0, x1 } = bins.at(level);
+      for (let i = 0; i < x0.length; i++) {
+        const state = level_.state[i] as number;
+        for (let p = x0[i] as number; p < (x1[i] as number); p++) {
+          line.flag[p] = (line.flag[p] as number) | (level_.flag[i] as number);
+          if (state > (line.state[p] as number)) line.state[p] = state;
+          if (state !== STATE.value) continue;
+          line.n[p] = (line.n[p] as number) + (level_.n[i] as number);
+          if ((level_.score[i] as number) < (this.#score[p] as number)) continue;
+          this.#score[p] = level_.score[i] as number;
+          line.value[p] = level_.value[i] as number;
+        }
+      }
+    }
+    this.#widen(line);
+    return line;
+  }
+
+  /** Single steps in a row that is otherwise empty would be hard to see. */
+  #widen(line: Line) {
+    const { state } = line;
+    let wide = 0;
+    for (let p = 0; p < state.length; p++) {
+      const before = state[p - 1];
+      if (state[p] === STATE.notSaved && before === STATE.value && wide < this.least) {
+        for (const list of [line.value, line.n, line.flag, state]) list[p] = list[p - 1] as number;
+      }
+      wide = state[p] === STATE.value ? wide + 1 : 0;
+    }
+  }
+
+  #level(level: number): Line & { score: Float32Array } {
+    let found = this.#levels.get(level);
+    if (!found) {
+      const size = this.bins.at(level).bin.length;
+      found = { ...newLine(size), score: new Float32Array(size) };
+      this.#levels.set(level, found);
+    }
+    return found;
+  }
+
+  #addUnread() {
+    const { state } = this.#level(0);
+    for (let i = 0; i < state.length; i++) state[i] = Math.max(state[i] as number, STATE.unread);
+  }
+
+  /** Adds a tensor's bins, each of the finest block that has it. False if there is none. */
+  #add(survey: Survey, tensor: number): boolean {
+    // Steps that finer blocks have shown.
+    let from = Number.POSITIVE_INFINITY;
+    let to = Number.NEGATIVE_INFINITY;
+    let any = false;
+    for (let b = survey.blocks.length - 1; b >= 0; b--) {
+      const block = survey.blocks[b] as SurveyBlock;
+      const row = block.rows.get(tensor);
+      if (row === undefined) continue;
+      const start = block.first * 2 ** block.level;
+      const end = (block.first + block.bins) * 2 ** block.level;
+      if (start >= from && end <= to) continue;
+      if (end < this.bins.from || start > this.bins.to) continue;
+      this.surveys.use(block);
+      this.#addRow(survey, block, row, from, to);
+      any = true;
+      from = Math.min(from, start);
+      to = Math.max(to, end);
+    }
+    return any;
+  }
+
+  #addRow(survey: Survey, block: SurveyBlock, row: number, from: number, to: number) {
+    const list = this.bins.at(block.level);
+    const out = this.#level(block.level);
+    const read = block.reader(row, survey.stat);
+    const centre = survey.stat === "surprise" ? NO_SURPRISE : block.centre(row);
+    const size = list.bin.length;
+    let missing = false;
+    for (let i = 0; i < size; i++) {
+      const k = (list.bin[i] as number) - block.first;
+      if (k < 0 || k >= block.bins || ((list.first[i] as number) >= from && (list.last[i] as number) < to)) continue;
+      if (read(k, centre)) this.#put(out, i, read.code, centre, read.n || (list.steps[i] as number), read.flag);
+      else missing = true;
+    }
+    if (missing) this.#fill(block, row, survey, list, out, centre, from, to);
+  }
+
+  #put(out: Line & { score: Float32Array }, i: number, code: number, centre: number, n: number, flag: number) {
+    out.flag[i] = (out.flag[i] as number) | flag;
+    if (code === 0) {
+      const state = flag & FLAG.unread ? STATE.unread : STATE.blank;
+      if (state > (out.state[i] as number)) out.state[i] = state;
+      return;
+    }
+    const score = Math.abs(code - centre);
+    out.n[i] = (out.n[i] as number) + n;
+    if (out.state[i] === STATE.value && score <= (out.score[i] as number)) return;
+    out.state[i] = STATE.value;
+    out.score[i] = score;
+    out.value[i] = code;
+  }
+
+  /**
+   * Between the steps at which a tensor was saved, its last value stands until the next one would be due. After it a
+   * short gap stays empty: the evaluation steps of a gradient, for example.
+   */
+  #fill(
+    block: SurveyBlock,
+    row: number,
+    survey: Survey,
+    list: BinList,
+    out: Line & { score: Float32Array },
+    centre: number,
+    from: number,
+    to: number,
+  ) {
+    const read = block.reader(row, survey.stat);
+    const size = list.bin.length;
+    const saved: number[] = [];
+    for (let i = 0; i < size; i++) {
+      const k = (list.bin[i] as number) - block.first;
+      if (k >= 0 && k < block.bins && read(k, centre)) saved.push(i);
+    }
+    const due = usualGap(saved);
+    const short = Math.max(2 * due, LONG_GAP * size);
+    let next = 0;
+    for (let i = 0; i < size; i++) {
+      const k = (list.bin[i] as number) - block.first;
+      if (k < 0 || k >= block.bins) continue;
+      while (next < saved.length && (saved[next] as number) <= i) next++;
+      const before = saved[next - 1];
+      if (before === i || before === undefined) continue;
+      if ((list.first[i] as number) >= from && (list.last[i] as number) < to) continue;
+      if (i - before < due) {
+        read((list.bin[before] as number) - block.first, centre);
+        this.#put(out, i, read.code, centre, 0, read.flag);
+      } else if ((saved[next] ?? size) - before <= short) out.state[i] = Math.max(out.state[i] as number, STATE.blank);
+    }
+  }
+}

@@ -1,0 +1,100 @@
+/** What the survey says of each tensor over the whole run, for the minimap, the badges and the order of suspicion. */
+import { chance } from "../lib/map-colour";
+import type { MapStat } from "../protocol/types";
+import { codePosition, FLAG, NO_SURPRISE, NOT_FINITE_FLAGS, type Survey, type SurveyBlock } from "./survey";
+
+/** By index of the tensor. */
+export interface Summary {
+  /** the shown value farthest from the usual one; 0: none */
+  code: Float32Array;
+  /** its distance from the usual one, in codes */
+  score: Float32Array;
+  /** all flags */
+  flag: Uint8Array;
+  /** number of values */
+  n: Float32Array;
+  /** first step of the first bin that is not finite, or more surprising than chance explains; Infinity if none */
+  notFinite: Float64Array;
+  surprising: Float64Array;
+}
+
+const empty = (size: number): Summary => ({
+  code: new Float32Array(size),
+  score: new Float32Array(size).fill(-1),
+  flag: new Uint8Array(size),
+  n: new Float32Array(size),
+  notFinite: new Float64Array(size).fill(Number.POSITIVE_INFINITY),
+  surprising: new Float64Array(size).fill(Number.POSITIVE_INFINITY),
+});
+
+/** Summaries of surveys. A block that has not changed is not read again. */
+export class Summaries {
+  readonly #blocks = new WeakMap<SurveyBlock, { version: number; part: Summary }>();
+
+  of(survey: Survey | undefined, tensors: number): Summary {
+    const out = empty(tensors);
+    for (const block of survey?.blocks ?? []) {
+      const part = this.#part(block, survey?.stat ?? "surprise");
+      for (const [tensor, row] of block.rows) {
+        if (tensor >= tensors) continue;
+        out.flag[tensor] = (out.flag[tensor] as number) | (part.flag[row] as number);
+        out.n[tensor] = Math.max(out.n[tensor] as number, part.n[row] as number);
+        for (const name of ["notFinite", "surprising"] as const)
+          out[name][tensor] = Math.min(out[name][tensor] as number, part[name][row] as number);
+        if ((part.score[row] as number) <= (out.score[tensor] as number)) continue;
+        out.score[tensor] = part.score[row] as number;
+        out.code[tensor] = part.code[row] as number;
+      }
+    }
+    return out;
+  }
+
+  #part(block: SurveyBlock, stat: MapStat): Summary {
+    const known = this.#blocks.get(block);
+    if (known?.version === block.version) return known.part;
+    const part = empty(block.rows.size);
+    for (const row of block.rows.values()) summariseRow(block, row, stat, part);
+    this.#blocks.set(block, { version: block.version, part });
+    return part;
+  }
+}
+
+function summariseRow(block: SurveyBlock, row: number, stat: MapStat, out: Summary): void {
+  const surprise = stat === "surprise";
+  const width = 2 ** block.level;
+  const read = block.reader(row, stat);
+  const centre = surprise ? NO_SURPRISE : block.centre(row);
+  let flag = 0;
+  let n = 0;
+  let worst = -1;
+  let code = 0;
+  let notFinite = Number.POSITIVE_INFINITY;
+  for (let k = 0; k < block.bins; k++) {
+    if (!read(k, centre)) continue;
+    flag |= read.flag;
+    if (read.flag & NOT_FINITE_FLAGS && notFinite === Number.POSITIVE_INFINITY) notFinite = (block.first + k) * width;
+    if (!read.code) continue;
+    n += read.n || 1;
+    const score = Math.abs(read.code - centre);
+    if (score > worst) {
+      worst = score;
+      code = read.code;
+    }
+  }
+  out.flag[row] = flag;
+  out.n[row] = n;
+  out.score[row] = worst;
+  out.code[row] = code;
+  out.notFinite[row] = notFinite;
+  // Among so many values, chance explains more than in a single cell.
+  const usual = chance(n);
+  if (!surprise || !code || Math.abs(codePosition(stat, code)) <= usual) return;
+  for (let k = 0; k < block.bins; k++)
+    if (read(k, centre) && read.code && Math.abs(codePosition(stat, read.code)) > usual) {
+      out.surprising[row] = (block.first + k) * width;
+      return;
+    }
+}
+
+export const hasNotFinite = (flag: number) => (flag & NOT_FINITE_FLAGS) !== 0;
+export const notFiniteLabel = (flag: number) => (flag & FLAG.nan ? "NaN" : flag & FLAG.infinite ? "Inf" : "");

@@ -1,0 +1,253 @@
+/** Draws the cells of the Run Map: rows of coloured pixels, marks of values that are not finite, hatches and dots. */
+import { codePosition, FLAG, NOT_FINITE_FLAGS } from "../data/survey";
+import { type Line, STATE } from "../data/survey-lines";
+import { NOT_FINITE } from "../lib/colour";
+import { type MapPalette, type MapScale, mapPalette, type Rgb, surpriseStrength } from "../lib/map-colour";
+import type { MapStat } from "../protocol/types";
+import type { Theme } from "./theme";
+
+export interface MapPicture {
+  /** of the rows in view, from top to bottom, each as wide as the canvas in device pixels */
+  lines: readonly Line[];
+  /** CSS pixels from the top of the canvas to the top of the first row */
+  top: number;
+  rowHeight: number;
+  stat: MapStat;
+  /** first and last code of the colour scale */
+  domain: readonly [number, number];
+  /** CSS size of the canvas, and device pixels of one CSS pixel */
+  width: number;
+  height: number;
+  ratio: number;
+}
+
+const SCALES: Record<MapStat, MapScale> = {
+  surprise: "surprise",
+  size: "size",
+  l2: "size",
+  update: "size",
+  zeros: "share",
+  not_finite: "share",
+};
+
+/** Size of the marks of values that are not finite, in CSS pixels. */
+const ONSET = 5;
+const LASTING = 4;
+/** Every mark is at least this wide or high; a line that lasts, at least this high. */
+const LEAST = 3;
+const LEAST_LINE = 2;
+/** The highest rows without a line between them. */
+const DENSE = 6;
+
+/** A CSS colour as numbers. */
+function rgbOf(colour: string): Rgb {
+  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  if (!probe) return [128, 128, 128];
+  probe.fillStyle = colour;
+  probe.fillRect(0, 0, 1, 1);
+  const [r = 0, g = 0, b = 0] = probe.getImageData(0, 0, 1, 1).data;
+  return [r, g, b];
+}
+
+export function paletteOf(stat: MapStat, theme: Theme): MapPalette {
+  return mapPalette(SCALES[stat], theme.dark, theme.forced ? [rgbOf("Canvas"), rgbOf("CanvasText")] : undefined);
+}
+
+/** The colours of a legend, and what its ends mean. */
+export function legendOf(stat: MapStat, theme: Theme): { table: Uint8Array; low: string; high: string } {
+  const { table } = paletteOf(stat, theme);
+  if (stat === "surprise") return { table, low: "smaller", high: "larger than usual" };
+  return SCALES[stat] === "share" ? { table, low: "0%", high: "100%" } : { table, low: "small", high: "large" };
+}
+
+/** The colour of NaN. */
+export function nanColour(theme: Theme): string {
+  return theme.forced ? "Highlight" : `rgb(${NOT_FINITE.nan.join()})`;
+}
+
+/**
+ * The index of a code in the palette, and how opaque it is: what is not surprising is transparent, so that the ordinary
+ * has the colour of the row.
+ */
+export function shade(stat: MapStat, code: number, n: number, domain: readonly [number, number]): [number, number] {
+  if (stat === "surprise") {
+    const strength = surpriseStrength(codePosition(stat, code), n);
+    return [Math.round(127.5 + 127.5 * strength), Math.min(1, Math.abs(strength) * 4)];
+  }
+  const t = (code - domain[0]) / Math.max(1, domain[1] - domain[0]);
+  return [Math.round(255 * Math.max(0, Math.min(1, t))), 1];
+}
+
+export class MapPainter {
+  readonly #scratch = document.createElement("canvas");
+
+  paint(canvas: HTMLCanvasElement, picture: MapPicture, theme: Theme): void {
+    const { ratio, lines, rowHeight } = picture;
+    const [width, height] = [Math.round(picture.width * ratio), Math.round(picture.height * ratio)];
+    if (canvas.width !== width || canvas.height !== height) {
+      canvas.width = width;
+      canvas.height = height;
+    }
+    const c = canvas.getContext("2d");
+    if (!c || !width || !height) return;
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.clearRect(0, 0, width, height);
+    if (!lines.length) return;
+    const edges = lines.map((_, i) => Math.round((picture.top + i * rowHeight) * ratio));
+    edges.push(Math.round((picture.top + lines.length * rowHeight) * ratio));
+    const between = rowHeight > DENSE ? Math.max(1, Math.round(ratio)) : 0;
+    c.globalAlpha = theme.dark ? 0.05 : 0.032;
+    c.fillStyle = theme.ink;
+    for (const [i] of lines.entries()) this.#rect(c, 0, width, edges, i, between);
+    c.globalAlpha = 1;
+    this.#cells(c, picture, theme, width, edges);
+    if (between) for (const [i] of lines.entries()) c.clearRect(0, (edges[i + 1] as number) - between, width, between);
+    this.#patterns(c, picture, theme, width, edges, between);
+    for (const [i, line] of lines.entries()) this.#notFinite(c, line, picture, theme, width, edges, i, between);
+    if (theme.contrast && between) {
+      c.fillStyle = theme.rule;
+      for (const [i] of lines.entries()) c.fillRect(0, (edges[i + 1] as number) - between, width, between);
+    }
+  }
+
+  #rect(c: CanvasRenderingContext2D, x0: number, x1: number, edges: readonly number[], i: number, between: number) {
+    const top = edges[i] as number;
+    c.fillRect(x0, top, x1 - x0, Math.max(1, (edges[i + 1] as number) - top - between));
+  }
+
+  #cells(
+    c: CanvasRenderingContext2D,
+    { lines, stat, domain }: MapPicture,
+    theme: Theme,
+    width: number,
+    edges: readonly number[],
+  ) {
+    const { table, steps } = paletteOf(stat, theme);
+    // Without hues, what is smaller than usual has cells of half the height.
+    const parts = steps && stat === "surprise" ? 2 : 1;
+    const image = new ImageData(width, lines.length * parts);
+    const { data } = image;
+    lines.forEach((line, row) => {
+      for (let p = 0; p < width; p++) {
+        if (line.state[p] !== STATE.value) continue;
+        const [index, alpha] = shade(stat, line.value[p] as number, line.n[p] as number, domain);
+        if (alpha === 0) continue;
+        for (let part = parts === 2 && index < 128 ? 1 : 0; part < parts; part++) {
+          const at = 4 * ((row * parts + part) * width + p);
+          data[at] = table[3 * index] as number;
+          data[at + 1] = table[3 * index + 1] as number;
+          data[at + 2] = table[3 * index + 2] as number;
+          data[at + 3] = 255 * alpha;
+        }
+      }
+    });
+    const scratch = this.#scratch;
+    scratch.width = width;
+    scratch.height = image.height;
+    scratch.getContext("2d")?.putImageData(image, 0, 0);
+    c.imageSmoothingEnabled = false;
+    const top = edges[0] as number;
+    c.drawImage(scratch, 0, 0, width, image.height, 0, top, width, (edges[lines.length] as number) - top);
+  }
+
+  /** Diagonal lines where nothing was saved, dots where nothing was read, a small mark where reading failed. */
+  #patterns(
+    c: CanvasRenderingContext2D,
+    { lines, ratio }: MapPicture,
+    theme: Theme,
+    width: number,
+    edges: readonly number[],
+    between: number,
+  ) {
+    const hatch = this.#pattern(c, ratio, (p, size) => {
+      p.strokeStyle = theme.rule;
+      p.globalAlpha = theme.forced || theme.contrast ? 1 : 0.55;
+      p.lineWidth = ratio;
+      p.beginPath();
+      for (const shift of [-size, 0, size]) {
+        p.moveTo(shift, size);
+        p.lineTo(shift + size, 0);
+      }
+      p.stroke();
+    });
+    const dots = this.#pattern(c, ratio, (p, size) => {
+      p.fillStyle = theme.rule;
+      p.fillRect(size / 2, size / 2, ratio, ratio);
+    });
+    const least = Math.round(LEAST * ratio);
+    lines.forEach((line, i) => {
+      for (const [state, pattern] of [
+        [STATE.notSaved, hatch],
+        [STATE.unread, dots],
+      ] as const) {
+        if (!pattern) continue;
+        c.fillStyle = pattern;
+        for (const [from, to] of spans(width, (p) => line.state[p] === state))
+          this.#rect(c, from, to, edges, i, between);
+      }
+      c.fillStyle = theme.warn;
+      for (const [from, to] of spans(width, (p) => ((line.flag[p] as number) & FLAG.error) > 0)) {
+        const [top, bottom] = [edges[i] as number, (edges[i + 1] as number) - between];
+        const tall = Math.min(bottom - top, Math.round(LEAST_LINE * ratio));
+        c.fillRect(from, bottom - tall, Math.max(least, to - from), tall);
+      }
+    });
+  }
+
+  #pattern(c: CanvasRenderingContext2D, ratio: number, draw: (c: CanvasRenderingContext2D, size: number) => void) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = Math.round(5 * ratio);
+    const p = tile.getContext("2d");
+    if (p) draw(p, tile.width);
+    return c.createPattern(tile, "repeat");
+  }
+
+  /** A block at the first step, then a line that leaves the colours of the finite values in sight. */
+  #notFinite(
+    c: CanvasRenderingContext2D,
+    line: Line,
+    { ratio }: MapPicture,
+    theme: Theme,
+    width: number,
+    edges: readonly number[],
+    i: number,
+    between: number,
+  ) {
+    const onset = Math.round(ONSET * ratio);
+    const joined = spans(width, (p) => ((line.flag[p] as number) & NOT_FINITE_FLAGS) > 0, onset);
+    if (!joined.length) return;
+    const top = edges[i] as number;
+    const height = Math.max(1, (edges[i + 1] as number) - top - between);
+    // A row of one pixel has a mark of three.
+    const tall = Math.max(height, Math.round(LEAST * ratio));
+    const thin = Math.max(Math.min(height, Math.round(LASTING * ratio)), Math.round(LEAST_LINE * ratio));
+    c.fillStyle = nanColour(theme);
+    for (const [from, to] of joined) {
+      const start = Math.min(from, width - onset);
+      c.fillRect(start, top - Math.floor((tall - height) / 2), onset, tall);
+      c.fillRect(from, top + Math.floor((height - thin) / 2), to - from, thin);
+      const infinite = ((line.flag[from] as number) & NOT_FINITE_FLAGS) === FLAG.infinite;
+      if (!infinite || height < 9 * ratio) continue;
+      c.fillStyle = "#fff";
+      c.beginPath();
+      const [x, y] = [start + onset / 2, top + 2 * ratio];
+      c.moveTo(x, y);
+      c.lineTo(x + 2 * ratio, y + 4 * ratio);
+      c.lineTo(x - 2 * ratio, y + 4 * ratio);
+      c.fill();
+      c.fillStyle = nanColour(theme);
+    }
+  }
+}
+
+/** Ranges of pixels, the end exclusive; those closer than `near` are joined. */
+function spans(width: number, has: (pixel: number) => boolean, near = 0): [number, number][] {
+  const out: [number, number][] = [];
+  for (let p = 0; p < width; p++) {
+    if (!has(p)) continue;
+    const last = out.at(-1);
+    if (last && p - last[1] <= near) last[1] = p + 1;
+    else out.push([p, p + 1]);
+  }
+  return out;
+}

@@ -1,0 +1,36 @@
+/** An explorer of many runs: their table, and in its place the map of the run that was opened. */
+import { h, setVisible } from "../lib/dom";
+import type { Scene } from "../session/session";
+import { Explorer } from "./explorer";
+import type { Context, Part } from "./part";
+import { RunsView } from "./runs-view";
+
+export class ManyRuns implements Part {
+  readonly el = h("div", { class: "smdw-many" });
+  readonly #table: RunsView;
+  #explorer: Explorer | undefined;
+  #shown: boolean | undefined;
+
+  constructor(private readonly context: Context) {
+    this.#table = new RunsView(context);
+    this.el.append(this.#table.el);
+  }
+
+  update(scene: Scene): void {
+    const { table } = scene.traits;
+    if (!table && !this.#explorer) {
+      this.#explorer = new Explorer(this.context);
+      this.el.append(this.#explorer.el);
+    }
+    setVisible(this.#table.el, table);
+    if (this.#explorer) setVisible(this.#explorer.el, !table);
+    if (table) this.#table.update(scene);
+    else this.#explorer?.update(scene);
+    if (this.#shown === table) return;
+    // The focus follows, unless it is elsewhere in the page.
+    const moved = this.#shown !== undefined && this.el.contains((this.el.getRootNode() as Document).activeElement);
+    const lost = this.#shown !== undefined && (this.el.getRootNode() as Document).activeElement === document.body;
+    this.#shown = table;
+    if (moved || lost) table ? this.#table.focus() : this.#explorer?.el.focus({ preventScroll: true });
+  }
+}

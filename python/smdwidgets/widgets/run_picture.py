@@ -1,0 +1,447 @@
+"""Draw a run as an SVG picture.
+
+It has the map of all tensors, the curve of the loss, what rules found, and the axis of steps. Stills and stories show it where no browser draws the page. It has the light colours of the page: js/src/draw/map.ts.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smdwidgets._text import markup, visible
+from smdwidgets.survey import RuleFirings, Survey
+from smdwidgets.survey.bins import DOMAINS, INFINITE, NAN, Bins, level_of
+from smdwidgets.widgets import palette_png
+
+WIDTH = 960
+_GUTTER, _RIGHT = 230, 14
+_ROW, _MOST_ROWS, _MAP_HEIGHT = 14, 24, 300
+_LOSS_HEIGHT, _LANE = 44, 13
+_LABEL = 34
+"""Characters of a name beside the map."""
+_MOST_NAMES = 2000
+"""Tensors beyond which a part of them is drawn."""
+_MOST_LANES = 3
+_MOST_MARKS = 4000
+_STRONGEST = 12.0
+_VIOLET = "#9600ff"
+_INK, _QUIET, _RULE, _ACCENT = "#1c2024", "#5d6570", "#d5d9de", "#0a5fb4"
+
+_STOPS = {
+    "surprise": "053061 2166ac 4393c3 92c5de d1e5f0 f7f8f9 fddbc7 f4a582 d6604d b2182b 67001f",
+    "size": "00204d 00336f 39486b 575c6d 707173 8a8779 a69d75 c4b56c e4cf5b ffea46",
+    "share": "ffffff d6e6f4 abcfe6 6fb0d7 3b8bc2 1764ab 08306b",
+}
+_SCALE = {"surprise": "surprise", "zeros": "share", "not_finite": "share"}
+_WORDS = {
+    "surprise": ("smaller than usual", "larger than usual"),
+    "zeros": ("no zeros", "all zero"),
+    "not_finite": ("all finite", "none finite"),
+}
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a picture points out.
+
+    Attributes:
+        step: the step in view, if any.
+        tensor: the tensor in view, or "".
+        names: tensors whose names are shown first.
+        bookmarks: marked steps.
+    """
+
+    step: int | None = None
+    tensor: str = ""
+    names: tuple[str, ...] = ()
+    bookmarks: tuple[int, ...] = ()
+
+
+def draw(
+    survey: Survey,
+    *,
+    title: str,
+    loss: str = "",
+    rules: Sequence[RuleFirings] = (),
+    marks: Marks | None = None,
+    tensors: Sequence[str] | None = None,
+    span: tuple[float, float] | None = None,
+    stat: str = "surprise",
+    worker: str = "",
+) -> str | None:
+    """Return the picture of a run as SVG, or None before the first step.
+
+    Args:
+        survey: the statistics of the run, as far as they were read.
+        title: the first line.
+        loss: the scalar above the axis; "" for none.
+        rules: what rules found.
+        marks: what to point out.
+        tensors: the rows; by default all tensors.
+        span: first and last step; by default all.
+        stat: the statistic that the map colours.
+        worker: the worker; "" for the first one.
+    """
+    ends = survey.steps()
+    if ends is None:
+        return None
+    marks = marks or Marks()
+    first, last = ends if span is None else (max(ends[0], int(span[0])), min(ends[1], int(span[1])))
+    if last < first:
+        first, last = ends
+    axis = _Axis(first, last, _level(survey, first, last))
+    page = _Page(axis)
+    page.text(8, 18, title, 13, _INK, "600")
+    page.y = 30
+    names = list(tensors) if tensors is not None else survey.names()
+    if len(names) > _MOST_NAMES:
+        kept = {marks.tensor, *marks.names}
+        names = [name for at, name in enumerate(names) if at % (len(names) // _MOST_NAMES + 1) == 0 or name in kept]
+    if names:
+        found = survey.bins(names, worker, 0, stat, axis.level, axis.begin, axis.count)
+        _draw_map(page, names, found, stat, marks)
+    if loss:
+        _draw_loss(page, survey, loss)
+    _draw_rules(page, rules)
+    _draw_axis(page, marks)
+    if names:
+        _draw_legend(page, stat)
+    return page.svg(title)
+
+
+# ---------------------------------------------------------------------------------------------------------------- page
+
+
+class _Axis:
+    """Steps and bins along the width."""
+
+    def __init__(self, first: int, last: int, level: int) -> None:
+        self.first, self.last, self.level = first, last, level
+        self.begin = first >> level
+        self.count = (last >> level) - self.begin + 1
+        self.width = WIDTH - _GUTTER - _RIGHT
+
+    def x(self, step: float) -> float:
+        """Return the middle of a step, or of the bin that begins there."""
+        return self.edge((step - (self.begin << self.level)) / (1 << self.level) + 0.5)
+
+    def edge(self, place: float) -> float:
+        """Return the left edge of a bin."""
+        return _GUTTER + self.width * place / self.count
+
+
+def _level(survey: Survey, first: int, last: int) -> int:
+    """Return a level whose bins fit, and are as wide as the distance of steps."""
+    level = level_of(first, last, WIDTH - _GUTTER - _RIGHT)
+    saved = [step for step in survey.trial._run.index.steps() if first <= step <= last]
+    if len(saved) > 1:
+        distance = int(np.median(np.diff(np.asarray(saved, np.int64))))
+        level = max(level, max(0, distance.bit_length() - 1))
+    return level
+
+
+class _Page:
+    """The parts of a picture, from top to bottom."""
+
+    def __init__(self, axis: _Axis) -> None:
+        self.axis = axis
+        self.y = 0.0
+        self.top = 0.0
+        self._parts: list[str] = []
+
+    def add(self, part: str) -> None:
+        self._parts.append(part)
+
+    def rect(self, x: float, y: float, width: float, height: float, colour: str, more: str = "") -> None:
+        self.add(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"{more}/>')
+
+    def line(self, x0: float, y0: float, x1: float, y1: float, colour: str, width: float = 1) -> None:
+        self.add(
+            f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" stroke="{colour}" stroke-width="{width}" fill="none"/>'
+        )
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float = 11,
+        colour: str = _QUIET,
+        weight: str = "400",
+        end: str = "start",
+    ) -> None:
+        self.add(
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" font-weight="{weight}" '
+            f'text-anchor="{end}">{markup(text, 200)}</text>'
+        )
+
+    def svg(self, title: str) -> str:
+        height = round(self.y)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+            f'role="img" font-family="system-ui,-apple-system,Segoe UI,Roboto,sans-serif"><title>{markup(title, 200)}</title>'
+            f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{"".join(self._parts)}</svg>'
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------------- map
+
+
+def _draw_map(page: _Page, names: list[str], bins: Bins, stat: str, marks: Marks) -> None:
+    axis = page.axis
+    dense = len(names) > _MOST_ROWS
+    rows = min(len(names), _MAP_HEIGHT) if dense else len(names)
+    height = _ROW if not dense else max(1.0, min(4.0, _MAP_HEIGHT / rows))
+    groups = np.arange(len(names)) * rows // len(names)
+    shown = _merged_rows(bins.farthest(), groups, rows)
+    amount = np.zeros((rows, axis.count), np.int64)
+    np.maximum.at(amount, groups, bins.n)
+    bad = np.zeros((rows, axis.count), bool)
+    np.logical_or.at(bad, groups, (bins.flag & (NAN | INFINITE)) != 0)
+    _fill_gaps(shown, amount)
+    page.top = top = page.y
+    data = palette_png.encode(_shades(shown, amount, stat), _palette(stat))
+    page.rect(_GUTTER, top, axis.width, rows * height, "#f7f8f9")
+    page.add(
+        f'<image x="{_GUTTER}" y="{top:.1f}" width="{axis.width}" height="{rows * height:.1f}" preserveAspectRatio="none" '
+        f'style="image-rendering:pixelated" href="data:image/png;base64,{base64.b64encode(data).decode("ascii")}"/>'
+    )
+    if not dense:
+        for row in range(1, rows):
+            page.rect(_GUTTER, top + row * height - 0.5, axis.width, 1, "#fff")
+    _draw_not_finite(page, bad, height)
+    _draw_names(page, names, groups, height, dense, marks)
+    page.y += rows * height + 8
+
+
+def _merged_rows(values: NDArray[np.float32], groups: NDArray[np.intp], rows: int) -> NDArray[np.float32]:
+    """Return for each group of rows the value farthest from zero."""
+    merged = np.full((rows, values.shape[1]), np.nan, np.float32)
+    for at, row in zip(groups, values, strict=True):
+        with np.errstate(invalid="ignore"):
+            farther = np.isnan(merged[at]) | (np.abs(row) > np.abs(merged[at]))
+        merged[at] = np.where(farther & ~np.isnan(row), row, merged[at])
+    return merged
+
+
+def _fill_gaps(shown: NDArray[np.float32], amount: NDArray[np.int64]) -> None:
+    """Extend each saved step of a row to the next one, unless it is far away."""
+    for row, saved in zip(shown, amount, strict=True):
+        places = np.flatnonzero(saved)
+        if len(places) < 2:
+            continue
+        widest = 2 * int(np.median(np.diff(places)))
+        for distance in range(1, min(widest, 64)):
+            after = places + distance
+            after = after[after < len(row)]
+            empty = after[saved[after] == 0]
+            row[empty] = row[empty - distance]
+
+
+def _shades(shown: NDArray[np.float32], amount: NDArray[np.int64], stat: str) -> NDArray[np.uint8]:
+    """Return palette indices; 0 is no value."""
+    if stat == "surprise":
+        usual = np.minimum(np.sqrt(2 * np.log(100.0 * np.maximum(1, amount))), _STRONGEST - 1)
+        strength = np.clip((np.abs(np.nan_to_num(shown)) - usual) / (_STRONGEST - usual), 0, 1) * np.sign(shown)
+        place = 0.5 + 0.5 * strength
+    elif _SCALE.get(stat) == "share":
+        place = shown
+    else:
+        finite = shown[np.isfinite(shown)]
+        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+        place = (shown - low) / max(high - low, 1e-9)
+    shades: NDArray[np.uint8] = np.where(
+        np.isnan(shown), 0, 1 + np.rint(254 * np.clip(np.nan_to_num(place), 0, 1))
+    ).astype(np.uint8)
+    return shades
+
+
+def _palette(stat: str) -> NDArray[np.uint8]:
+    words = _STOPS[_SCALE.get(stat, "size")].split()
+    stops = np.array([[int(word[i : i + 2], 16) for i in (0, 2, 4)] for word in words], np.float64)
+    places = np.linspace(0, len(stops) - 1, 255)
+    colours = np.stack([np.interp(places, np.arange(len(stops)), stops[:, channel]) for channel in range(3)], axis=1)
+    return np.concatenate([[[247, 248, 249]], np.rint(colours)]).astype(np.uint8)
+
+
+def _draw_not_finite(page: _Page, bad: NDArray[np.bool_], height: float) -> None:
+    """Draw a block where NaN or infinite values begin, and a line while they last."""
+    axis, drawn = page.axis, 0
+    for row in np.flatnonzero(bad.any(axis=1)):
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], bad[row].astype(np.int8), [0]])))
+        top = page.top + row * height
+        for begin, end in zip(edges[::2], edges[1::2], strict=True):
+            drawn += 1
+            if drawn > _MOST_MARKS:
+                return
+            x, x1 = axis.edge(begin), axis.edge(end)
+            thick = max(1.0, min(4.0, height / 2))
+            page.rect(x, top + (height - thick) / 2, max(1.0, x1 - x), thick, _VIOLET)
+            page.rect(x, top, 5, max(height, 1.0), _VIOLET)
+
+
+def _draw_names(
+    page: _Page, names: list[str], groups: NDArray[np.intp], height: float, dense: bool, marks: Marks
+) -> None:
+    """Write the names of rows, first the marked ones, none over another."""
+    order = [name for name in (marks.tensor, *marks.names) if name]
+    wanted = list(dict.fromkeys([*order, *names])) if not dense else list(dict.fromkeys(order))
+    rows = {name: int(group) for name, group in zip(names, groups, strict=True)}
+    room = max(height, 13.0)
+    taken: list[float] = []
+    for name in wanted:
+        if name not in rows:
+            continue
+        middle = page.top + (rows[name] + 0.5) * height
+        if any(abs(middle - other) < room - 0.5 for other in taken):
+            continue
+        taken.append(middle)
+        is_marked = name in order
+        page.text(
+            _GUTTER - 8,
+            middle + 4,
+            _short(name),
+            11,
+            _INK if is_marked else _QUIET,
+            "600" if is_marked else "400",
+            "end",
+        )
+        if dense:
+            page.line(_GUTTER - 5, middle, _GUTTER, middle, _QUIET)
+
+
+def _short(name: str) -> str:
+    """Cut the beginning of a long name: the last parts tell names apart.
+
+    >>> _short("model.decoder.layers.17.self_attn.k_proj.weight")
+    '…layers.17.self_attn.k_proj.weight'
+    """
+    text = visible(name)
+    return text if len(text) <= _LABEL else f"…{text[1 - _LABEL :].lstrip('./')}"
+
+
+# ------------------------------------------------------------------------------------------------------------ timeline
+
+
+def _draw_loss(page: _Page, survey: Survey, name: str) -> None:
+    records, rows = survey.table.records(), survey.table.rows_of(name, "")
+    if not rows:
+        return
+    axis = page.axis
+    mine = (records["row"] == rows[0]) & (records["step"] >= axis.first) & (records["step"] <= axis.last)
+    steps, values = records["step"][mine], records["mean"][mine].astype(np.float64)
+    finite = np.isfinite(values)
+    if not finite.any():
+        return
+    low, high = float(values[finite].min()), float(values[finite].max())
+    top, inner = page.y, _LOSS_HEIGHT - 8
+    page.line(_GUTTER, top + _LOSS_HEIGHT, WIDTH - _RIGHT, top + _LOSS_HEIGHT, _RULE)
+    every = max(1, len(steps) // 2000)
+    points: list[str] = []
+    command = "M"
+    for step, value in zip(steps[::every].tolist(), values[::every].tolist(), strict=True):
+        if not np.isfinite(value):
+            command = "M"
+            continue
+        y = top + 4 + inner * (0.5 if high == low else (high - value) / (high - low))
+        points.append(f"{command}{axis.x(step):.1f} {y:.1f}")
+        command = "L"
+    page.add(f'<path d="{"".join(points)}" stroke="{_ACCENT}" stroke-width="1.5" fill="none" stroke-linejoin="round"/>')
+    page.text(8, top + _LOSS_HEIGHT / 2 + 4, _short(name), 11, _INK)
+    if high != low:
+        page.text(_GUTTER - 8, top + 10, f"{high:.3g}", 10, end="end")
+        page.text(_GUTTER - 8, top + _LOSS_HEIGHT - 2, f"{low:.3g}", 10, end="end")
+    page.y += _LOSS_HEIGHT + 6
+
+
+def _draw_rules(page: _Page, rules: Iterable[RuleFirings]) -> None:
+    fired = [rule for rule in rules if rule.steps]
+    for rule in fired[:_MOST_LANES]:
+        page.rect(_GUTTER, page.y, page.axis.width, _LANE - 3, "#f1f2f4")
+        for begin, end in _segments(page.axis, rule.steps):
+            page.rect(begin, page.y, end - begin, _LANE - 3, "#b3261e")
+        label = f"▲ {rule.rule}  {len(rule.steps):,} {'step' if len(rule.steps) == 1 else 'steps'}"
+        page.text(8, page.y + 9, label[:48], 11, _INK)
+        page.y += _LANE
+    if len(fired) > _MOST_LANES:
+        page.text(8, page.y + 9, f"+{len(fired) - _MOST_LANES} more", 11)
+        page.y += _LANE
+    page.y += 2 if fired else 0
+
+
+def _segments(axis: _Axis, steps: Iterable[int]) -> list[tuple[float, float]]:
+    """Return the ends of marks of steps in view, and merge close marks."""
+    segments: list[tuple[float, float]] = []
+    for step in sorted(step for step in steps if axis.first <= step <= axis.last):
+        begin = max(axis.x(step) - 1.5, _GUTTER)
+        if segments and begin - segments[-1][1] < 3:
+            segments[-1] = (segments[-1][0], begin + 3)
+        else:
+            segments.append((begin, begin + 3))
+    return segments
+
+
+def _draw_axis(page: _Page, marks: Marks) -> None:
+    axis, y = page.axis, page.y + 4
+    for step in marks.bookmarks:
+        if axis.first <= step <= axis.last:
+            page.line(axis.x(step), page.top, axis.x(step), y, "#8f6a00")
+    page.line(_GUTTER, y, WIDTH - _RIGHT, y, _RULE)
+    shown = marks.step if marks.step is not None and axis.first <= marks.step <= axis.last else None
+    at = axis.x(shown) if shown is not None else None
+    for tick in _ticks(axis.first, axis.last):
+        x = axis.x(tick)
+        page.line(x, y, x, y + 4, _QUIET)
+        if at is None or abs(x - at) > 48:
+            page.text(x, y + 16, f"{tick:,}", 11, end="middle")
+    if at is not None:
+        page.line(at, page.top, at, y + 4, _INK, 1.2)
+        label = f"step {shown:,}"
+        half = 4 + 3.2 * len(label)
+        middle = min(max(at, _GUTTER + half), WIDTH - _RIGHT - half)
+        page.rect(middle - half, y + 4, 2 * half, 17, _INK, ' rx="3"')
+        page.text(middle, y + 16, label, 11, "#fff", "600", "middle")
+    page.text(8, y + 16, "step", 11)
+    page.y = y + 26
+
+
+def _ticks(first: int, last: int) -> list[int]:
+    """Return about six round steps.
+
+    >>> _ticks(0, 500)
+    [0, 100, 200, 300, 400, 500]
+    """
+    rough = max(1.0, (last - first) / 6)
+    power = 10 ** int(np.floor(np.log10(rough)))
+    distance = max(1, int(next(power * each for each in (1, 2, 5, 10) if power * each >= rough)))
+    return list(range(-(-first // distance) * distance, last + 1, distance))
+
+
+def _draw_legend(page: _Page, stat: str) -> None:
+    low, high = _WORDS.get(stat, ("small", "large"))
+    y, x = page.y, WIDTH - _RIGHT - 110.0 - 7.0 * len(high)
+    colours = _palette(stat)
+    for part in range(22):
+        red, green, blue = colours[1 + part * 254 // 21].tolist()
+        page.rect(x + part * 5, y, 5.2, 9, f"#{red:02x}{green:02x}{blue:02x}")
+    page.text(x - 6, y + 9, low, 11, end="end")
+    page.text(x + 116, y + 9, high, 11)
+    page.rect(x - 30 - 6.2 * len(low) - 62, y, 5, 9, _VIOLET)
+    page.text(x - 30 - 6.2 * len(low) - 53, y + 9, "NaN or inf", 11)
+    page.text(_GUTTER, y + 9, f"Colour: {_NAMES[stat]}", 11)
+    page.y = y + 18
+
+
+_NAMES = {
+    "surprise": "surprise (size against the last steps)",
+    "size": "size (root mean square, logarithmic)",
+    "l2": "L2 norm (logarithmic)",
+    "update": "update ratio (logarithmic)",
+    "zeros": "share of zeros",
+    "not_finite": "share not finite",
+}
+assert set(_NAMES) == set(DOMAINS)

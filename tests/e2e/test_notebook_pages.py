@@ -1,0 +1,116 @@
+"""The widgets of all notebooks as saved pages, without kernel or network."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+#: Saves each widget that the cells made twice: as it is, and without pictures.
+EXPORT = """
+import sys
+from ipywidgets.widgets import widget as _widget
+from smdwidgets.widgets.base import RunWidget
+for _number, _shown in enumerate([one for one in list(_widget._instances.values()) if isinstance(one, RunWidget)]):
+    _shown.to_html(f"{_number}-{_shown.KIND}-full.html")
+    _shown.to_html(f"{_number}-{_shown.KIND}-statistics.html", tensors=[])
+sys.stdout.flush()
+import os
+os._exit(0)  # a server of a notebook may still run
+"""
+#: What a reader of a page must never wait for, and what is no text.
+DEAD_END = re.compile(r"Loading|Reading\u2026|Waiting|Searching|Kernel|undefined|\[object|NaN px")
+#: Of each row: what distinguishes its class from others, and its name.
+ROWS = """rows => rows.map(row => [
+  (row.querySelector(".smdw-map-mark").textContent.replace(/[\u25b8\u25be]/, "module")) + " "
+    + row.classList.contains("smdw-absent") + " " + [...row.querySelectorAll("[class*=badge]")].map(each => each.className),
+  row.title.split("\\n")[0], row.classList.contains("smdw-map-module")])"""
+
+
+def cells(notebook: Path) -> str:
+    found = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return "\n".join("".join(cell["source"]) for cell in found if cell["cell_type"] == "code")
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Any]:
+    """Open a file in a tab that has no network; collect errors and requests."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1000}, offline=True)
+    problems: list[str] = []
+
+    def open_file(path: Path) -> Page:
+        page: Page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(f"{path.name}: {error}"))
+        page.on("console", lambda said: problems.append(f"{path.name}: {said.text}") if said.type == "error" else None)
+        page.goto(path.as_uri())
+        page.on(
+            "request", lambda sent: problems.append(sent.url) if not sent.url.startswith(("data:", "blob:")) else None
+        )
+        expect(page.locator(".smdw-page.smdw")).to_be_visible()
+        return page
+
+    yield open_file
+    context.close()
+    assert not problems
+
+
+def click_each_class_of_row(page: Page) -> list[str]:
+    """Click one row of each class; return the classes."""
+    clicked: list[str] = []
+    while True:
+        rows = page.locator(".smdw-map-row").evaluate_all(ROWS)
+        new = next((number for number, (kind, _, _) in enumerate(rows) if kind not in clicked), None)
+        if new is None:
+            return clicked
+        kind, name, is_module = rows[new]
+        clicked.append(kind)
+        page.locator(".smdw-map-row").nth(new).click()
+        if not is_module:
+            expect(page.locator(".smdw-name")).to_have_text(name)
+            answered(page)
+            if " true " in kind:
+                expect(page.locator(".smdw-from")).to_contain_text(f'w.to_html("page.html", tensors=["{name}"])')
+
+
+def answered(page: Page) -> None:
+    expect(page.locator(".smdw-page")).not_to_contain_text(DEAD_END)
+
+
+def click_tabs(page: Page) -> None:
+    for tab in page.get_by_role("tab").all():
+        if tab.is_visible() and tab.is_enabled():
+            tab.click()
+            answered(page)
+        elif tab.is_visible():
+            expect(tab).to_have_attribute("title", re.compile("Not in this file"))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_pages_of_a_notebook_have_no_dead_end(notebook, tmp_path, opened):
+    environment = {**os.environ, "HOME": str(tmp_path), "CI": "true", "SMDWIDGETS_DEMO_SECONDS": "0"}
+    script = tmp_path / "notebook.py"
+    script.write_text(cells(notebook) + EXPORT, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    pages = sorted(tmp_path.glob("*.html"))
+    assert bool(pages) == (notebook.stem != "07_hook_your_script")  # the only notebook without a widget
+    for path in pages:
+        page = opened(path)
+        answered(page)
+        classes = click_each_class_of_row(page)
+        assert bool(classes) == (page.locator(".smdw-map-row").count() > 0)
+        if path.stem.endswith("statistics") and classes:
+            assert any(" true " in kind for kind in classes)
+        click_tabs(page)
+        page.close()

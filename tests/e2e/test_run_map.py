@@ -1,0 +1,136 @@
+"""The Run Map in a notebook."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+import smdwidgets.numpy as smd
+from e2e.jupyter import Notebook
+
+STEPS, STEP = 2000, 1371
+NAN = "layers.1.q_proj.weight"
+VIOLET = (150, 0, 255)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """More steps than the map has bins; one weight turns NaN."""
+    root = tmp_path_factory.mktemp("runs") / "run"
+    rng = np.random.default_rng(0)
+    names = [f"layers.{i}.{part}_proj.weight" for i in range(12) for part in "qkv"]
+    with smd.Hook(root) as hook:
+        for step in range(STEPS):
+            for name in names:
+                value = rng.normal(0, 0.1, 16).astype(np.float32)
+                if name == NAN and step >= STEP:
+                    value[:3] = np.nan
+                hook.save_tensor(name, value, "weights")
+            hook.step()
+    return root
+
+
+class RunMap:
+    """The map of a widget on a page."""
+
+    def __init__(self, notebook: Notebook) -> None:
+        self.el = notebook.output(0).locator(".smdw-map")
+        self.page = self.el.page
+        expect(self.el.locator(".smdw-map-row").first).to_be_visible()
+
+    @property
+    def plot(self) -> dict[str, float]:
+        box = self.el.locator(".smdw-map-plot").bounding_box()
+        assert box is not None
+        return dict(box)
+
+    def x(self, step: int, first: float = -0.5, last: float = STEPS - 0.5) -> float:
+        """Return the position of a step on the page."""
+        return self.plot["x"] + (step - first) / (last - first) * self.plot["width"]
+
+    def y(self, label: str) -> float:
+        """Return the middle of a row on the page."""
+        box = self.el.locator(".smdw-map-row", has_text=label).first.bounding_box()
+        assert box is not None
+        return box["y"] + box["height"] / 2
+
+    def drawn(self) -> None:
+        """Wait until the current state is painted."""
+        self.page.evaluate("() => new Promise((on) => requestAnimationFrame(() => requestAnimationFrame(() => on())))")
+
+    def colour(self, x: float, y: float) -> tuple[int, ...]:
+        """Return the colour of a point of the page."""
+        clip = {"x": round(x), "y": round(y), "width": 1, "height": 1}
+        shot = Image.open(io.BytesIO(self.page.screenshot(clip=clip))).convert("RGB")
+        return shot.getpixel((0, 0))
+
+
+def test_nan_is_violet_at_its_step_and_a_look_around_sends_nothing(lab, run):
+    notebook = lab.open(
+        [f"import smdwidgets\nw = smdwidgets.explore({str(run)!r})\nw", "(w.tensor, w.step, w.inspect)"]
+    )
+    notebook.run(0)
+    seen = RunMap(notebook)
+    page = seen.page
+    expect(seen.el.locator(".smdw-map-nan").first).to_be_visible()
+    row = seen.el.locator(".smdw-map-row", has_text="q_projNaN").or_(
+        seen.el.locator(".smdw-map-row", has_text="q_proj.weightNaN")
+    )
+    expect(row).to_be_visible()
+    for step in (STEP + 1, STEP + 300, STEPS - 10):
+        assert seen.colour(seen.x(step), seen.y("q_proj.weightNaN")) == VIOLET, step
+    assert seen.colour(seen.x(STEP - 20), seen.y("q_proj.weightNaN")) != VIOLET
+    notebook.screenshot("run-map")
+
+    # All that is needed has been requested once the page rests.
+    page.wait_for_timeout(2000)
+
+    page.evaluate(
+        """() => {
+            const send = WebSocket.prototype.send;
+            window.sentWhileLooking = [];
+            WebSocket.prototype.send = function (data) {
+              const text = data instanceof ArrayBuffer ? new TextDecoder().decode(data) : String(data);
+              if (text.includes('comm_msg')) window.sentWhileLooking.push(text);
+              return send.call(this, data);
+            };
+        }"""
+    )
+    for step in range(200, 1900, 60):
+        page.mouse.move(seen.x(step), seen.y("q_proj.weightNaN"))
+    page.mouse.move(seen.x(STEP + 2), seen.y("q_proj.weightNaN"))
+    line = notebook.output(0).locator(".smdw-hover")
+    expect(line).to_contain_text("NaN")
+    sent = page.evaluate("() => window.sentWhileLooking")
+    assert sent == []
+
+    page.mouse.move(seen.x(STEP), seen.y("q_proj.weightNaN"))
+    page.keyboard.down("Control")
+    for _ in range(6):
+        page.mouse.wheel(0, -120)
+    page.keyboard.up("Control")
+    # Finer bins: each step has a separate cell.
+    page.mouse.move(seen.plot["x"], seen.y("q_proj.weightNaN"))
+    expect(line).not_to_contain_text("\u2013")
+    gap = seen.plot["width"] / 2
+    x = seen.plot["x"]
+    while gap > 1:
+        page.mouse.move(x + gap, seen.y("q_proj.weightNaN"))
+        seen.drawn()
+        if not line.inner_text().rstrip().endswith("NaN"):
+            x += gap
+        gap /= 2
+    page.mouse.move(x + 2, seen.y("q_proj.weightNaN"))
+    expect(line).to_contain_text(f"step {STEP:,} ")
+    page.mouse.down()
+    page.mouse.up()
+    page.mouse.move(0, 0)
+    expect(notebook.output(0).locator(".smdw-name").first).to_contain_text("q_proj.weight")
+    notebook.screenshot("run-map-inspector")
+    notebook.run(1)
+    assert notebook.text(1).endswith(f"('{NAN}', {STEP}, True)")

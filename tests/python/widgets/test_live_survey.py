@@ -1,0 +1,321 @@
+"""The survey of an explorer's runs, as its page receives it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import smdwidgets
+from python.survey import runs
+from python.widgets.talk import Packet, Page, begin, end, save
+from smdwidgets.numpy import Hook
+from smdwidgets.pictures import unpack
+from smdwidgets.rules import Rule
+from smdwidgets.survey import Survey
+from smdwidgets.survey import survey as survey_module
+from smdwidgets.survey.bins import FIRED, NAN, SAMPLED, UNREAD
+from smdwidgets.trials.statistics_feed import StatisticsFeed
+from smdwidgets.widgets import live_survey
+from smdwidgets.widgets.page_content import page_content
+
+ALL = {"worker": "", "mode": "", "stat": "surprise", "tensors": [], "from": 0, "to": 1e12, "bins": 1024}
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_survey, "PAUSE", 0.01)
+    monkeypatch.setattr(live_survey, "SHARE", 0)
+    monkeypatch.setattr(live_survey, "_PICTURES", 0.0)
+
+
+@pytest.fixture
+def explore() -> Iterator[Callable[..., Any]]:
+    widgets = []
+
+    def made(*arguments: Any, **options: Any) -> Any:
+        widgets.append(smdwidgets.explore(*arguments, **options))
+        return widgets[-1]
+
+    yield made
+    for widget in widgets:
+        widget.close()
+
+
+class Zero(Rule):
+    """Fires where all values are 0."""
+
+    def invoke_at_step(self, step: int) -> bool:
+        is_zero = not self.base_trial.tensor("relu_1").value(step).any()
+        if is_zero:
+            self.blame("relu_1", step, 0.0, 0.0)
+        return is_zero
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Held:
+    """What a page holds of one run: bins by level, tensor and number."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[str, int, int, int], tuple[int, ...]] = {}
+        self.edition = -1
+        self.reading: dict[str, Any] = {}
+        self.findings: dict[str, Any] = {}
+
+    def add(self, packets: list[Packet], run: int = 0) -> Held:
+        for head, arrays in packets:
+            if head.get("run") == run and head["kind"] == "survey":
+                if not head["append"]:
+                    self.cells = {}
+                self.edition = head["edition"]
+                for row, tensor in enumerate(arrays["tensor"].tolist()):
+                    for place in range(arrays["flag"].shape[1]):
+                        values = (arrays[name][row, place] for name in ("shown", "lo", "hi", "flag") if name in arrays)
+                        key = (
+                            "poster" if "shown" in arrays else head["stat"],
+                            head["level"],
+                            tensor,
+                            head["first"] + place,
+                        )
+                        self.cells[key] = tuple(map(int, values))
+            elif head.get("run") == run and head["kind"] in ("reading", "findings"):
+                setattr(self, head["kind"], head)
+        return self
+
+
+def text(findings: dict[str, Any]) -> str:
+    return "".join(clause["text"] for clause in findings["sentence"])
+
+
+def test_a_page_gets_the_whole_run_and_what_stands_out(tmp_path: Path, explore: Any) -> None:
+    widget = explore(runs.written(tmp_path / "run", runs.nan))
+    page, held = Page(widget), Held()
+    held.add(page.ask("hello", protocol=1, again=False)[1])
+    assert held.reading["state"] == "reading"
+    assert all(values[-1] == UNREAD for values in held.cells.values())
+    assert len(held.cells) == 13 * runs.STEPS
+    until(lambda: held.add(page.updates) and held.reading["state"] == "complete" and held.findings["findings"])
+    names = widget.trial.tensor_names()
+    bad = names.index("layers.2.weight")
+    assert {place for (_, _, tensor, place), (_, flag) in held.cells.items() if tensor == bad and flag & NAN} == set(
+        range(120, 200)
+    )
+    assert text(held.findings).startswith("Trouble starts at step 120: `layers.2.weight` turns NaN")
+    first = held.findings["findings"][0]
+    assert (first["kind"], first["tensors"][0], first["first"], first["last"]) == ("not_finite", bad, 120, 199)
+
+
+def test_a_second_widget_has_everything_in_its_state(tmp_path: Path, explore: Any) -> None:
+    root = runs.written(tmp_path / "run", runs.nan)
+    Survey(smdwidgets.create_trial(root)).update()  # fills the cache
+    held = Held().add([unpack(packet) for packet in explore(root)._boot])
+    assert held.reading["state"] == "complete"
+    assert sum(bool(values[-1] & NAN) for values in held.cells.values()) == 80 + 79
+    assert text(held.findings).startswith("Trouble starts at step 120")
+
+
+@pytest.mark.parametrize("tensors", [[], [2, 5]])
+def test_questions_are_answered_from_the_table(tmp_path: Path, explore: Any, tensors: list[int]) -> None:
+    widget = explore(runs.written(tmp_path / "run", runs.dead))
+    page = Page(widget)
+    page.ask("hello", protocol=1, again=False)
+    widget._survey.complete()
+    wanted = {**ALL, "run": 0, "stat": "size", "tensors": tensors, "from": 40.0, "to": 103.0, "bins": 16}
+    message, packets = page.ask("survey", **wanted)
+    assert message["kind"] == "answer"
+    details = [(head, arrays) for head, arrays in packets if "lo" in arrays]
+    assert [(head["level"], head["first"], head["append"]) for head, _ in details] == [(2, 10, True)]
+    arrays = details[0][1]
+    assert arrays["tensor"].tolist() == (tensors or list(range(13)))
+    assert arrays["n"].shape == (len(tensors) or 13, 16)
+    assert (arrays["n"] == 4).all()
+    # The map changes its colour: the rest of it comes, too.
+    assert [head["stat"] for head, arrays in packets if "shown" in arrays] == ["size"]
+    assert page.ask("survey", **{**wanted, "run": 7})[0]["kind"] == "error"
+    assert page.ask("survey", **{**wanted, "tensors": [99]})[1] == []
+
+
+def test_only_an_explorer_has_a_survey(tmp_path: Path) -> None:
+    widget = smdwidgets.TensorInspector(runs.written(tmp_path / "run", steps=3))
+    message, _ = Page(widget).ask("survey", **ALL, run=0)
+    assert message["error"]["message"] == "only an explorer has a survey"
+    widget.close()
+
+
+def test_new_steps_are_appended(tmp_path: Path, explore: Any) -> None:
+    root = begin(tmp_path / "run")
+    for step in range(50):
+        save(root, step, {"w": np.full(4, 1 + step % 3 / 50, np.float32)}, mode=1)
+    widget = explore(root)
+    page, held = Page(widget), Held()
+    held.add(page.ask("hello", protocol=1, again=False)[1])
+    until(lambda: held.add(page.updates).reading["done"] == 50)
+    held.add(page.ask("survey", **ALL, run=0)[1])
+    page.updates.clear()
+    for step in range(50, 80):
+        save(root, step, {"w": np.full(4, 100 if step == 70 else 1 + step % 3 / 50, np.float32)}, mode=1)
+        time.sleep(0.01)
+    end(root)
+    until(lambda: held.add(page.updates).reading["done"] == 80 and held.findings["findings"])
+    appended = [arrays["flag"].shape[1] for head, arrays in page.updates if head["kind"] == "survey"]
+    assert max(appended) <= 30
+    fresh = explore(root)
+    fresh._survey.complete()
+    page = Page(fresh)
+    again = Held().add(page.ask("hello", protocol=1, again=False)[1])
+    again.add(page.ask("survey", **ALL, run=0)[1])
+    assert held.cells == again.cells
+    assert held.findings == again.findings
+
+
+def test_a_large_run_is_sampled_until_all_is_asked_for(
+    tmp_path: Path, explore: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey_module, "LARGEST_RUN", 1000)
+    monkeypatch.setattr(survey_module, "SAMPLE_BYTES", 60_000)
+    widget = explore(runs.written(tmp_path / "run", runs.nan))
+    page, held = Page(widget), Held()
+    held.add(page.ask("hello", protocol=1, again=False)[1])
+    until(lambda: held.add(page.updates).reading["state"] == "sampled")
+    assert 0 < held.reading["done"] < held.reading["total"] == 13 * runs.STEPS
+    assert held.reading["bytes_left"] > 0
+    until(lambda: held.add(page.updates) and {flag & UNREAD for _, flag in held.cells.values()} == {0, UNREAD})
+    coarse = page.ask("survey", **{**ALL, "bins": 8}, run=0)[1]
+    assert any((arrays["flag"] & SAMPLED).any() for _, arrays in coarse)
+    assert text(held.findings).startswith("In the ")
+    assert page.ask("read_all", do="start", run=0)[1][0][0]["kind"] == "reading"
+    until(lambda: held.add(page.updates).reading["state"] == "complete")
+    until(lambda: held.add(page.updates) and text(held.findings).startswith("Trouble starts at step 120"))
+    assert not any(flag & (UNREAD | SAMPLED) for *_, flag in held.cells.values())
+    whole = Survey(smdwidgets.create_trial(tmp_path / "run"))
+    whole.update()
+    for stat in ("size", "update"):
+        mine, its = (
+            each.bins(whole.names(), "", 0, stat, 0, 0, runs.STEPS) for each in (widget._survey._runs[0].survey, whole)
+        )
+        np.testing.assert_allclose(mine.hi, its.hi, atol=1e-4)
+
+
+def test_reading_stops_when_the_widget_is_closed(tmp_path: Path, explore: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, gate, read = threading.Event(), threading.Event(), StatisticsFeed.read
+
+    def slow(*arguments: Any) -> Any:
+        began.set()
+        assert gate.wait(60)
+        return read(*arguments)
+
+    monkeypatch.setattr(StatisticsFeed, "read", slow)
+    widget = explore(runs.written(tmp_path / "run"))
+    Page(widget).ask("hello", protocol=1, again=False)
+    assert began.wait(60)
+    widget.close()
+    gate.set()
+    until(lambda: not any(thread.name == "smdwidgets-survey" for thread in threading.enumerate()))
+    assert widget._survey._runs[0].survey.reading.state == "stopped"
+
+
+def test_a_run_that_is_trained_again_has_another_edition(tmp_path: Path, explore: Any) -> None:
+    root = tmp_path / "run"
+
+    def train(values: list[float], overwrite: bool) -> None:
+        with Hook(root, overwrite=overwrite, save_all=True, plan=False) as hook:
+            for value in values:
+                hook.save_tensor("w", np.full((4, 4), value, np.float32))
+                hook.step()
+
+    train([np.nan] * 12, overwrite=False)
+    widget = explore(root)
+    page, held = Page(widget), Held()
+    held.add(page.ask("hello", protocol=1, again=False)[1])
+    until(lambda: held.add(page.updates).findings.get("findings"))
+    until(lambda: widget.trial.loaded_all_steps)
+    page.updates.clear()
+    train([1.0] * 5, overwrite=True)
+    until(lambda: held.add(page.updates).edition == 1 and held.reading["state"] == "complete")
+    until(lambda: held.add(page.updates).findings["findings"] == [])
+    assert {place for _, _, _, place in held.cells} == set(range(5))
+    assert all(flag == 0 for *_, flag in held.cells.values())
+
+
+def test_tensors_that_rules_name_are_marked(tmp_path: Path, explore: Any) -> None:
+    widget = explore(runs.written(tmp_path / "run", runs.dead), rules=[Zero])
+    assert widget.rules.wait(60)
+    widget._survey.complete()
+    page, held = Page(widget), Held()
+    held.add(page.ask("hello", protocol=1, again=False)[1])
+    fired = {(tensor, place) for (_, _, tensor, place), (_, flag) in held.cells.items() if flag & FIRED}
+    relu = widget.trial.tensor_names().index("relu_1")
+    steps = {event.step for event in widget.rules["Zero"].firings}
+    assert fired == {(relu, step) for step in steps}
+    assert steps == set(range(90, 200))
+    assert [one["kind"] for one in held.findings["findings"]] == ["rule", "surprise"]
+
+
+def test_exported_pages_have_the_survey(tmp_path: Path, explore: Any) -> None:
+    widget = explore(runs.written(tmp_path / "run", runs.nan))
+    packets = [unpack(packet) for packet in page_content(widget, [], 20_000_000).packets]
+    held = Held().add(packets)
+    assert held.reading["state"] == "complete"
+    assert text(held.findings).startswith("Trouble starts at step 120")
+    stats = [head["stat"] for head, _ in packets if head["kind"] == "survey"]
+    assert sorted(stats) == ["l2", "not_finite", "size", "surprise", "update", "zeros"]
+    small = [unpack(packet) for packet in page_content(widget, [], 200_000).packets]
+    size = sum(len(array.tobytes()) for head, arrays in small if head["kind"] == "survey" for array in arrays.values())
+    assert 0 < size <= 30_000
+
+
+def test_exporting_a_large_run_reads_a_sample(tmp_path: Path, explore: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_survey, "MOST_EXPORTED", 1000)
+    monkeypatch.setattr(survey_module, "SAMPLE_BYTES", 60_000)
+    widget = explore(runs.written(tmp_path / "run", runs.nan))
+    held = Held().add([unpack(packet) for packet in page_content(widget, [], 20_000_000).packets])
+    assert held.reading["state"] == "sampled"
+    page = Page(widget)
+    held = Held().add(page.ask("hello", protocol=1, again=False)[1])
+    until(lambda: held.add(page.updates).reading["state"] == "complete")
+
+
+def test_the_curve_of_a_live_run_is_requested_so_that_it_grows(tmp_path: Path, explore: Any) -> None:
+    root = begin(tmp_path / "run")
+    save(root, 0, {"loss": np.float32(5)})
+    live = explore(root, lane="loss")
+    assert "series" not in {unpack(packet)[0]["kind"] for packet in live._boot}
+    end(root)
+    ended = explore(root, lane="loss")
+    assert "series" in {unpack(packet)[0]["kind"] for packet in ended._boot}
+
+
+def test_a_run_that_cannot_be_read_for_a_while_is_read_afterwards(tmp_path: Path, explore: Callable[..., Any]) -> None:
+    root = begin(tmp_path / "run")
+    save(root, 0, {"w": np.ones((4, 4), np.float32)})
+
+    class Failing(smdwidgets.trials.LocalTrial):
+        failures = 0
+        fails = False
+
+        def steps(self, *args: Any, **kwargs: Any) -> list[int]:
+            if self.fails and threading.current_thread().name == "smdwidgets-survey":
+                self.failures += 1
+                raise OSError("the disk is away")
+            return super().steps(*args, **kwargs)
+
+    trial = Failing("failing", str(root))
+    survey = explore(trial, tensor="w")._survey
+    until(lambda: survey.check() or survey.is_current)
+    trial.fails = True
+    save(root, 1, {"w": np.ones((4, 4), np.float32)})
+    until(lambda: survey.check() or trial.failures >= 2)
+    trial.fails = False
+    until(lambda: survey.check() or survey.is_current)
+    assert survey.of(0)[0].steps() == (0, 1)
