@@ -12,9 +12,10 @@ import urllib.request
 
 import pytest
 
-from smdwidgets import cli, create_trial, demo
+from smdwidgets import cli, create_trial, demo, diagnose
 from smdwidgets.demo import training
 from smdwidgets.rules import RuleRunner
+from smdwidgets.survey import Survey
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,28 @@ def test_rules_find_the_two_planted_faults_and_no_others(run):
     assert slip < fired["DeadRelu"] <= slip + 10
     assert fired["VanishingGradient"] is None
     assert fired["PoorWeightInitialization"] is None
+
+
+def test_the_first_screen_names_both_faults(run):
+    trial = create_trial(run)
+    first, second = diagnose(trial).findings
+    assert first.series[0] == "fc2.weight"
+    slip = training.SLIP_AT * 11 // 10
+    assert slip <= second.onset <= slip + 10
+    survey = Survey(trial)
+    survey.update()
+    jump, change = survey.findings()[0]
+    assert (jump.kind, jump.tensors) == ("loss_jump", ("loss",))
+    assert jump.first == change.first == slip + 1
+
+
+def test_a_second_training_is_shown_without_steps_of_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "_started", {})
+    for _ in range(5):
+        trial = create_trial(demo.run(seconds=0, directory=tmp_path / "run"))
+        weight = trial.tensor("fc1.weight")
+        assert weight.value(weight.steps()[-1]).shape == (256, 48)
+        demo._started[str(tmp_path / "run")].wait(60)
 
 
 def test_loss_falls_until_the_learning_rate_spike(run):
@@ -119,7 +142,9 @@ def test_invalid_port(capsys, port):
     assert f"invalid --port {port}; must be from 1 to 65535" in capsys.readouterr().err
 
 
-def test_missing_jupyterlab_error_names_the_extra(monkeypatch, capsys):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert cli.main(["demo"]) == 2
-    assert "pip install 'smdwidgets[lab]'" in capsys.readouterr().err
+def test_without_jupyterlab_the_demo_checks_itself_and_names_the_extra(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("smdwidgets.cli.demo.has_lab", lambda: False)
+    assert cli.main(["demo", "--headless-check", "--out", str(tmp_path / "demo")]) == 0
+    said = capsys.readouterr().out
+    assert "pip install 'smdwidgets[lab]'" in said
+    assert "UnchangedTensor: fired" in said

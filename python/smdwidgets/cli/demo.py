@@ -3,6 +3,8 @@
 A small classifier trains for two minutes in a separate process and saves every step. Its code contains two deliberate
 mistakes, which rules detect. Ctrl-C stops the training and JupyterLab.
 
+Without JupyterLab, the training runs as fast as it can, the diagnosis is printed, and the browser shows a saved page.
+
 Examples:
   smdwidgets demo
   smdwidgets demo --no-browser --port 8899 --out ~/demo
@@ -19,13 +21,14 @@ import shutil
 import signal
 import tempfile
 import time
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from smdwidgets import demo
 from smdwidgets._text import shown
-from smdwidgets.demo.lab import Lab, executed, free_port, require_lab
+from smdwidgets.demo.lab import Lab, executed, free_port, has_lab
 from smdwidgets.exceptions import RunIOError, SMDebugValueError
 
 FIRST = "01_look_around.ipynb"
@@ -52,7 +55,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Start the training and JupyterLab, and stop them on exit."""
-    require_lab()
     if args.seconds is not None and not 0 <= args.seconds < 1e6:
         raise SMDebugValueError(f"invalid --seconds {args.seconds}; must be at least 0 and less than 1000000")
     if args.port is not None and not 0 < args.port < 1 << 16:
@@ -61,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     # Clean up on SIGTERM as on Ctrl-C.
     before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
+        if not has_lab():
+            return _show_page(Path(args.out or "smdwidgets-demo").expanduser().absolute(), args)
         if not args.headless_check:
             return _show(Path(args.out or "smdwidgets-demo").expanduser().absolute(), port, args)
         if args.out:
@@ -73,6 +77,34 @@ def run(args: argparse.Namespace) -> int:
 
 def _as_interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
+
+
+def _show_page(out: Path, args: argparse.Namespace) -> int:
+    """Show the run without JupyterLab: train, diagnose, and save a page."""
+    from smdwidgets import create_trial, diagnose, explore
+
+    print("JupyterLab is not installed in this environment, so the demo shows a saved page.", flush=True)
+    _make_folder(out)
+    training = demo.TrainingProcess(str(out / "runs" / "demo"), args.seconds or 0.0)
+    try:
+        training.wait_for_first_steps()
+        print(f"Training … {training.directory}", flush=True)
+        training.wait()
+    finally:
+        training.stop()
+    page = out / "demo.html"
+    with create_trial(training.directory) as trial:
+        print(f"\n{diagnose(trial)}\n", flush=True)
+        explorer = explore(trial)
+        explorer.to_html(page)
+        explorer.close()
+    print(f"Page:     {page}")
+    print("For the notebook with the live training: pip install 'smdwidgets[lab]', then smdwidgets demo")
+    if args.headless_check:
+        return _rules_find_the_mistakes(training.directory)
+    if not args.no_browser:
+        webbrowser.open(page.as_uri())
+    return 0
 
 
 def _show(out: Path, port: int, args: argparse.Namespace) -> int:
@@ -153,8 +185,8 @@ def _copy_notebooks(out: Path) -> None:
 
     Existing copies are kept, because the user may have edited them.
     """
+    _make_folder(out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
         for notebook in sorted(demo.notebooks().glob("*.ipynb")):
             if not (out / notebook.name).exists():
                 shutil.copyfile(notebook, out / notebook.name)
@@ -162,3 +194,10 @@ def _copy_notebooks(out: Path) -> None:
         raise RunIOError(
             error.errno, f"cannot copy the demo notebooks to {shown(str(out), 400)}: {error.strerror}"
         ) from error
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunIOError(error.errno, f"cannot create {shown(str(out), 400)}: {error.strerror}") from error

@@ -21,12 +21,9 @@ from smdwidgets.exceptions import SMDebugRuntimeError
 _TIMEOUT = 90.0
 
 
-def require_lab() -> None:
-    """Raise with installation instructions if JupyterLab is not installed."""
-    if importlib.util.find_spec("jupyterlab") is None:
-        raise SMDebugRuntimeError(
-            "JupyterLab is not installed in this environment; install it with: pip install 'smdwidgets[lab]'"
-        )
+def has_lab() -> bool:
+    """Whether JupyterLab is installed in this environment."""
+    return importlib.util.find_spec("jupyterlab") is not None
 
 
 def free_port(wanted: int | None = None) -> int:

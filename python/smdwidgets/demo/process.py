@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ class TrainingProcess:
 
     def __init__(self, directory: str, seconds: float) -> None:
         self.directory = directory
+        # The training deletes an earlier run once it has started. Until then, that run's steps are not its first steps.
+        self._earlier = self._saved_steps()
         command = [sys.executable, "-m", "smdwidgets.demo.training", directory, "--seconds", str(seconds)]
         # In a separate process group, the training does not receive Ctrl-C; closing its standard input stops it. If this
         # process is killed, the operating system closes the pipe.
@@ -49,8 +52,7 @@ class TrainingProcess:
         Raises if the training ends or the timeout expires first.
         """
         end = time.monotonic() + timeout
-        folder = Path(self.directory, "index", "000000000")
-        while len(list(folder.glob("*.json"))) < _FIRST_STEPS:
+        while len(self._saved_steps() - self._earlier) < _FIRST_STEPS:
             if not self.running:
                 raise SMDebugRuntimeError(f"the demo training exited before its first steps: {self._exit_reason()}")
             if time.monotonic() > end:
@@ -59,6 +61,15 @@ class TrainingProcess:
                     f"timeout: the demo training saved fewer than {_FIRST_STEPS} steps in {timeout:.0f} s"
                 )
             time.sleep(0.05)
+
+    def _saved_steps(self) -> set[tuple[str, int, int]]:
+        """Return the index files of the first steps: name, inode and time of each."""
+        found = set()
+        for path in Path(self.directory, "index", "000000000").glob("*.json"):
+            with suppress(FileNotFoundError):  # the training has just deleted it
+                about = path.stat()
+                found.add((path.name, about.st_ino, about.st_mtime_ns))
+        return found
 
     def _exit_reason(self) -> str:
         stderr = self._process.stderr.read().decode("utf-8", "replace") if self._process.stderr else ""
