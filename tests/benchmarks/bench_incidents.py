@@ -29,8 +29,8 @@ from smdwidgets.hooks.arrays import Staging, copy_tensor
 from smdwidgets.hooks.captured import Captured
 from smdwidgets.hooks.flight_recorder import FlightRecorder
 from smdwidgets.hooks.incident_log import IncidentLog
-from smdwidgets.hooks.recorder import Recorder
 from smdwidgets.hooks.save_spec import SaveSpec
+from smdwidgets.hooks.step_files import StepFiles
 from smdwidgets.hooks.tensor_kinds import Kinds
 from smdwidgets.modes import ModeKeys
 from smdwidgets.numpy import Hook
@@ -99,15 +99,15 @@ def dump_cost(turns: int, root: Path) -> tuple[tuple[float, float], tuple[float,
     for turn in range(turns):
         folder = root / f"dump{turn}"
         staging = Staging(1 << 40)
-        recorder = Recorder(folder, "worker_0", staging, None, False)
+        files = StepFiles(folder, "worker_0", staging, None, False)
         log = IncidentLog(folder, "worker_0")
-        flight = FlightRecorder(BOUND + 64 * MIB, staging, Kinds(lambda *names: False), recorder, log)
-        recorder.observe(flight)
+        flight = FlightRecorder(BOUND + 64 * MIB, staging, Kinds(lambda *names: False), files, log)
+        files.observe(flight)
         for step in range(8):
             key = (step, ModeKeys.TRAIN, step)
             copies = [(f"t{number}", copy_tensor("t", content, staging)) for number in range(4)]
-            recorder.write(key, [Captured(name, copy, copy.shape, SaveSpec(raw=False), 0.0) for name, copy in copies])
-            recorder.finish(key)
+            files.write(key, [Captured(name, copy, copy.shape, SaveSpec(raw=False), 0.0) for name, copy in copies])
+            files.finish(key)
         nbytes = len(flight.steps) * 4 * content.nbytes
         block = memoryview(np.concatenate([content] * (nbytes // content.nbytes))).cast("B")
 
@@ -123,7 +123,7 @@ def dump_cost(turns: int, root: Path) -> tuple[tuple[float, float], tuple[float,
             cpu, wall = time.process_time(), time.perf_counter()
             work()
             taken.append((time.process_time() - cpu, time.perf_counter() - wall))
-        recorder.close()
+        files.close()
         shutil.rmtree(folder)
         (root / "write").unlink()
         del block

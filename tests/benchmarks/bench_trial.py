@@ -10,11 +10,14 @@ CPU seconds, medians. smdebug sees the same new steps in a separate process.
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import report
@@ -28,6 +31,7 @@ from smdwidgets.config import CollectionManager
 
 SHORT, LONG, VERY_LONG = 100, 10_000, 30_000
 ROUNDS = 100
+COLD_FILES, COLD_TENSORS, COLD_VALUES = 100, 300, 5_000
 
 
 def template(root: Path) -> Path:
@@ -114,6 +118,54 @@ def random_access(folder: Path, made_of: Path) -> list[Row]:
     ]
 
 
+def cold(folder: Path) -> list[Row]:
+    """Measure values that are asked for at random and for the first time, each once."""
+    root = folder / "cold"
+    names = [f"layer{layer}/weight" for layer in range(COLD_TENSORS)]
+    CollectionManager(create_default=True).export(root, "worker_0_collections.json")
+    values = np.random.default_rng(0).normal(size=(COLD_TENSORS, 64)).astype(np.float32)
+    for step in range(COLD_FILES):
+        with StepWriter(root, step) as writer:
+            for name, array in zip(names, values, strict=True):
+                writer.tensor(name, array + np.float32(step))
+    asked = [(name, step) for step in range(COLD_FILES) for name in names]
+    np.random.default_rng(1).shuffle(asked)  # type: ignore[arg-type]
+    asked = [(str(name), int(step)) for name, step in asked[:COLD_VALUES]]
+    (root / "asked.json").write_text(json.dumps(asked))
+    taken: dict[str, list[float]] = {"ours": [], "bare": []}
+    for _ in range(5):
+        trial = create_trial(root, lazy=False)
+        tensors = {name: trial.tensor(name) for name in names}
+
+        def ours(tensors: dict[str, Any] = tensors) -> None:
+            for name, step in asked:
+                tensors[name].value(step)
+
+        index = trial._run.index
+        places = []
+        for name, step in asked:
+            entry = index.find(name, step, None)
+            assert entry is not None
+            places.append((entry.event_key, entry.offset, entry.length))
+        files = {key: os.open(root / key, os.O_RDONLY) for key in {key for key, _, _ in places}}
+
+        def bare(files: dict[str, int] = files, places: list[tuple[str, int, int]] = places) -> None:
+            for key, offset, length in places:
+                np.frombuffer(os.pread(files[key], length, offset), np.uint8)
+
+        for what, work in (("ours", ours), ("bare", bare)):
+            taken[what].append(once(work)[0] / len(asked))
+        for file in files.values():
+            os.close(file)
+    mine, least = min(taken["ours"]), min(taken["bare"])
+    theirs = min(ask(PEERS, "peer_cold.py", str(root))["seconds"] for _ in range(3))
+    what = f"one value of 64 floats, for the first time, of {COLD_FILES} files"
+    return [
+        Row(what, micros(mine), f"smdebug: {micros(theirs)}", f"{theirs / mine:.1f}x faster", ">= 25x", theirs >= 25 * mine),
+        Row(what, micros(mine), f"os.pread + frombuffer of an open file: {micros(least)}", f"{mine / least:.2f}x the time", "<= 3x", mine <= 3 * least),
+    ]  # fmt: skip
+
+
 def micros(seconds: float) -> str:
     """Format seconds for readers."""
     return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.1f} ms"
@@ -127,8 +179,9 @@ def main() -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         made_of = template(Path(name) / "template")
-        for part in (refresh, value, random_access):
-            for row in part(Path(name), made_of):
+        parts = [lambda folder, part=part: part(folder, made_of) for part in (refresh, value, random_access)]
+        for part in [*parts, cold]:
+            for row in part(Path(name)):
                 rows.append(row)
                 print("  ".join(row.cells()), flush=True)
     if not options.dry:

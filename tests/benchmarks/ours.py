@@ -17,7 +17,6 @@ from smdwidgets import create_trial
 from smdwidgets._core import Catalog, Files, sweep, verify
 
 SMALL = 2000
-OPS = ("min", "max", "mean", "prod", "std", "sum", "variance", "l1", "l2")
 
 
 def open_run(run: str) -> dict[str, float]:
@@ -83,6 +82,39 @@ def reductions(run: str) -> dict[str, float]:
     return rounds(lambda: trial.reductions(worker="*"), 3)
 
 
+def tensor_statistics(run: str) -> dict[str, float]:
+    """Compute all statistics of every tensor at every step.
+
+    ``one`` and ``two`` are CPU seconds by so many threads, ``memory`` the peak of one thread in MB.
+    """
+    trial = create_trial(run)
+    names = trial.tensor_names()
+
+    def once(threads: int) -> None:
+        trial._run.statistics(names, None, [], threads=threads)
+
+    once(1)  # what the result itself takes is in memory
+    before = _resident()
+    _forget_peak()
+    once(1)
+    peak = _peak() - before
+    return {"one": rounds(lambda: once(1), 7)["cpu"], "two": rounds(lambda: once(2), 7)["cpu"], "memory": peak / 1e6}
+
+
+def bare_reads(run: str) -> dict[str, float]:
+    """Read all event files into one buffer of 256 KB: the limit of any reader."""
+    files = sorted(Path(run, "events").rglob("*.tfevents"))
+    buffer = bytearray(256 << 10)
+
+    def once() -> None:
+        for file in files:
+            with file.open("rb", buffering=0) as content:
+                while content.readinto(buffer):
+                    pass
+
+    return rounds(once, 7)
+
+
 def numpy_reductions(run: str) -> dict[str, float]:
     """Compute the 18 reductions with numpy on arrays in memory, per array."""
     array = np.random.default_rng(0).standard_normal(1_000_000, dtype=np.float32)
@@ -131,6 +163,11 @@ def _peak() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
+def _resident() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+
+
 def _forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
@@ -141,6 +178,8 @@ if __name__ == "__main__":
         "small": small_value,
         "large": large_value,
         "reductions": reductions,
+        "statistics": tensor_statistics,
+        "reads": bare_reads,
         "numpy": numpy_reductions,
         "check": check,
         "memory": memory,

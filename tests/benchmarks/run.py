@@ -156,6 +156,24 @@ def all_reductions(runs: dict[str, Path], shapes: dict[str, trials.Shape]) -> It
             yield times("18 reductions of all of B", mine, floor, "numpy on arrays in memory", 20, " (1 array timed)")
 
 
+def all_statistics(runs: dict[str, Path], shapes: dict[str, trials.Shape]) -> Iterator[Row]:
+    """Statistics; for B beside NumPy, and what a bare read leaves of the target."""
+    records = shapes["B"].records
+    in_numpy = ours("numpy", runs["B"])["cpu"] * records
+    found = {name: ours("statistics", runs[name]) for name in ("B", "A", "C")}
+    peer_name = "18 reductions by numpy in memory"
+    yield times("statistics of all of B", found["B"]["one"], in_numpy, peer_name, 25, " (1 array timed)")
+    reads = ours("reads", runs["B"])["cpu"]
+    yield times("its limit: reading B by 256 KB", reads, in_numpy, peer_name, 25, " (1 array timed)")
+    for name in ("A", "C"):
+        total, least = found[name]["two"], 0.5
+        target, met = ("<= 0.5 s", total <= least) if name == "A" else ("", True)
+        what = f"statistics of all of {name}, two threads"
+        yield Row(what, seconds(total), f"one thread: {seconds(found[name]['one'])}", "", target, met)
+    size = found["B"]["memory"]
+    yield Row("statistics of B: peak memory of a thread", f"{size:.1f} MB", "", "", "<= 16 MB a thread", size <= 16)
+
+
 def checksums(runs: dict[str, Path], shapes: dict[str, trials.Shape]) -> Iterator[Row]:
     """Verify true checksums of all records."""
     theirs = sorted(rustboard(runs["B_crc"]) for _ in range(3))[1]
@@ -173,6 +191,7 @@ PARTS: dict[str, Callable[[dict[str, Path], dict[str, trials.Shape]], Iterator[R
     "open": opening,
     "value": one_value,
     "reductions": all_reductions,
+    "statistics": all_statistics,
     "checksums": checksums,
     "memory": memory,
 }

@@ -87,6 +87,36 @@ def ours_cached(log):
     return timed(lambda: kept.append(TensorBoardTrial("log", log, live=False, cache=cache)))
 
 
+def ours_created(log):
+    """Open all runs below a directory, which are read at their first query."""
+    from smdwidgets import create_trials
+
+    return timed(lambda: kept.append(create_trials(log)))
+
+
+def ours_all(log):
+    """Open all runs below a directory and read them, with checksums."""
+    from smdwidgets import create_trials
+
+    return timed(lambda: kept.append(create_trials(log, lazy=False)))
+
+
+def ours_table(log):
+    """Make the table of all runs, with an empty index."""
+    from smdwidgets.run_table import runs
+
+    return timed(lambda: kept.append(runs(log, cache=Path(log).parent / f"index-{os.getpid()}.sqlite")))
+
+
+def ours_table_again(log):
+    """Make the table of all runs a second time."""
+    from smdwidgets.run_table import runs
+
+    index = Path(log).parent / f"index-{os.getpid()}.sqlite"
+    runs(log, cache=index)
+    return timed(lambda: kept.append(runs(log, cache=index)))
+
+
 def accumulator(log):
     """TensorBoard's own reader in Python, without sampling."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
