@@ -51,6 +51,18 @@ def golden_runs() -> Path:
 
 
 @pytest.fixture(scope="session")
+def source_runs() -> Path:
+    """Small runs in other formats, written by the programs whose formats they are."""
+    return unpacked("sources")
+
+
+@pytest.fixture(scope="session")
+def log_runs() -> Path:
+    """A TensorBoard log written by PyTorch: the runs `trained` and `restarted`."""
+    return unpacked("tensorboard")
+
+
+@pytest.fixture(scope="session")
 def run_python() -> Callable[[str], str]:
     """Run code that changes the process in a separate one; return its output."""
 

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "fixtures"
 ARCHIVES = {
     "golden": ROOT / "tests" / "data" / "golden.tar.xz",
+    "sources": ROOT / "tests" / "data" / "sources.tar.xz",
+    "tensorboard": ROOT / "tests" / "data" / "tensorboard.tar.xz",
     "fuzz-seeds": ROOT / "rust" / "fuzz" / "seeds.tar.xz",
 }
 #: Modification time of every file, so that the same files always give the same archive.

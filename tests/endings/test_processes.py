@@ -422,12 +422,12 @@ def test_ctrl_c_while_the_hook_closes_loses_nothing(tmp_path):
     """A second Ctrl-C, or one in `close()`: the exit handler completes pending work."""
     done, path = run(
         """
-        from smdwidgets.hooks import recorder
-        write = recorder.Recorder.write
+        from smdwidgets.hooks import step_files
+        write = step_files.StepFiles.write
         def slow(self, at, captured):
             time.sleep(0.3)
             write(self, at, captured)
-        recorder.Recorder.write = slow
+        step_files.StepFiles.write = slow
         hook = make_hook()
         train(hook)
         threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import resource
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -55,3 +56,14 @@ def tally(name: str) -> Iterator[Counter[str]]:
     FIGURES.mkdir(parents=True, exist_ok=True)
     said = {"name": name, "seed": SEED, "long": LONG, "seconds": round(time.monotonic() - began, 1), **counts}
     (FIGURES / f"{name.replace(' ', '-')}.json").write_text(json.dumps(said))
+
+
+@contextmanager
+def writer_process(script: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a script of this folder that starts writers, until its input ends."""
+    command = [sys.executable, str(Path(__file__).with_name(script))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0

@@ -195,6 +195,8 @@ DROP_PRIVILEGES = """
 import json, os, sys
 import numpy as np
 import smdwidgets, smdwidgets.trials.wait, smdwidgets.cli
+from smdwidgets.sources.registry import formats
+formats()  # another user may not read the modules of this Python
 from smdwidgets import create_trial
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.hooks.numpy import Hook

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -28,12 +27,8 @@ OF_A_RUN = 20
 
 @pytest.fixture
 def writers() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, str(Path(__file__).parent / "statistics_writer.py")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with campaign.writer_process("statistics_writer.py") as process:
         yield process
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(60) == 0
 
 
 class Reader:

@@ -14,7 +14,7 @@ from pages.blocks import Page, blocks
 from pages.prepare import Prepare
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "trainers").glob("*.md")))
 
 
 def pages_for(environment: str) -> list[Path]:

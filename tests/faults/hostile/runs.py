@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import struct
 import time
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -109,4 +111,32 @@ def log(root: Path, tags: Mapping[str, str] = ALL, steps: tuple[int, ...] = (0, 
     records = [_core.version_record(1.0)]
     records += [scalar_event(tag, step, at + step % 7) for step in steps for at, tag in enumerate(tags.values())]
     (root / "events.out.tfevents.1700000000.host").write_bytes(b"".join(records))
+    return root
+
+
+def files(root: Path, names: Mapping[str, str] = ALL) -> Path:
+    """Write files of other formats with hostile names.
+
+    These are tables, states, checkpoints and an experiment.
+    """
+    weights = {"w": np.ones(4, np.float32).tobytes()}
+    weights |= {name: weights["w"] for name in names.values() if name.isprintable()}
+    for step in (1, 2):
+        checkpoint = root / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        offsets = {name: [16 * at, 16 * at + 16] for at, name in enumerate(weights)}
+        header = {name: {"dtype": "F32", "shape": [4], "data_offsets": both} for name, both in offsets.items()}
+        text = json.dumps(header).encode()
+        (checkpoint / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(weights.values()))
+        rows = [{"step": 1, **dict.fromkeys(names.values(), 0.5)}]
+        (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": rows}))
+        with zipfile.ZipFile(root / f"step_{step}.pt", "w") as archive:
+            # Calls os.system when it is unpickled.
+            archive.writestr("a/data.pkl", b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00exit\x85R.")
+    with (root / "metrics.csv").open("w", encoding="utf-8", errors="replace", newline="") as table:
+        csv.writer(table).writerows([["step", *names.values()], *([step, *[0.5] * len(names)] for step in (1, 2))])
+    (root / "args.yaml").write_text('lr: !!python/object/apply:os.system ["exit"]\n')
+    (root / "log.jsonl").write_text(
+        "".join(json.dumps({"step": step, **dict.fromkeys(names.values(), 1)}) + "\n" for step in (1, 2))
+    )
     return root

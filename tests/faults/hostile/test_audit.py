@@ -25,7 +25,7 @@ import smdwidgets, smdwidgets.cli
 from smdwidgets.cli import inspect, show, verify, check, diagnose, report
 from smdwidgets.rules.report import XgboostReport
 from smdwidgets.hooks.json_config import read
-import smdwidgets.widgets, smdwidgets.trials.tensorboard, ipywidgets
+import smdwidgets.sources, smdwidgets.widgets, smdwidgets.trials.tensorboard, ipywidgets
 
 # Whatever is loaded at first use is loaded now, over a run with nothing wrong.
 def everything(path, page):
@@ -54,7 +54,8 @@ def everything(path, page):
         except smdwidgets.exceptions.SMDebugError:
             pass
 
-"\x1b".encode("unicode_escape")
+"\x1b".encode("unicode_escape"), "é".encode("cp437")
+smdwidgets.sources.formats()  # reads which installed packages have formats
 everything(sys.argv[4], out + ".html")
 
 EXECUTES = ("exec", "compile", "import", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn",
@@ -88,7 +89,7 @@ open(out, "w").write(json.dumps(found))
 """
 
 
-@pytest.mark.parametrize("kind", ["run", "log"])
+@pytest.mark.parametrize("kind", ["run", "log", "files"])
 def test_opening_a_hostile_run_executes_nothing_and_opens_no_other_files(
     tmp_path: Path, repository: Path, kind: str
 ) -> None:
@@ -99,8 +100,10 @@ def test_opening_a_hostile_run_executes_nothing_and_opens_no_other_files(
         for name in ("conftest.py", "sitecustomize.py", "numpy.py", "smdwidgets.py", "rules.py", "__init__.py"):
             (path / name).write_text("raise SystemExit('a file of the run was executed')")
         (path / "collections" / "rules.py").write_text("raise SystemExit")
-    else:
+    elif kind == "log":
         path = runs.log(tmp_path / "run", {**runs.ALL, "w": "w"})
+    else:
+        path = runs.files(tmp_path / "run", {**runs.ALL, "w": "w"})
     out = tmp_path / "seen.json"
     # Isolated mode: otherwise Python searches the working directory for modules.
     arguments = [sys.executable, "-I", "-c", WATCHER, str(path), str(out), str(repository / "tests"), str(plain)]
@@ -139,8 +142,9 @@ def test_package_does_not_execute_data(repository: Path) -> None:
         for path in (repository / "python" / "smdwidgets").rglob("*.py")
         if "exec_module" in path.read_text(encoding="utf-8")
     ]
-    # The other one defines smdebug's names as modules of this package.
-    assert executing == ["compat.py", "rules/config.py"]
+    # Of the others, one defines smdebug's names as modules of this package, and one calls the loaders of frameworks that a
+    # script imports.
+    assert sorted(executing) == ["compat.py", "launch/bootstrap/_smdwidgets_finder.py", "rules/config.py"]
 
 
 def test_rule_file_is_executed_only_if_allowed(tmp_path: Path) -> None:

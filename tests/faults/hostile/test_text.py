@@ -83,7 +83,9 @@ def test_string_values_are_escaped_for_the_terminal(tmp_path, capsys, text: str)
     run = runs.plain(tmp_path / "run", steps=1)
     runs.save(run, 1, {"s": np.array([text, "b"])})
     said = command(capsys, "show", run, "s")
-    assert len(said.splitlines()) <= 3
+    first, *rest = said.splitlines()
+    assert first.startswith("s  step 1")
+    assert all(line.startswith("  | ") for line in rest)
 
 
 class _Anything(exceptions.SMDebugError):
