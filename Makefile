@@ -8,11 +8,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: audit mutants sbom help setup demo test test-rust test-python test-js test-browser test-notebooks lint format bench bench-hooks fuzz faults soak memcheck docs \
+.PHONY: audit mutants sbom help setup demo test test-rust test-python test-js test-browser test-notebooks lint format wheels test-aarch64 recipe workflows bench bench-hooks fuzz faults soak memcheck docs \
 	diagnosis-report conformance test-frameworks clients pictures fixtures clean
 
 help:  ## Print this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1	/p' Makefile | expand -t 18
 
 setup:  ## Install everything: Python environment, front end, extension module, Chromium
 	@$(PYTHON) tools/setup.py
@@ -51,7 +51,7 @@ format:  ## Format all sources
 bench:  ## Compare speed with peers in one run; write tests/benchmarks/RESULTS.md
 	@$(PYTHON) tools/setup.py python front-end extension peers
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
-	@for name in reduce trial rules s3 verify tensorboard; do $(BIN)/python tests/benchmarks/bench_$$name.py || exit 1; done
+	@for name in reduce trial rules s3 verify tensorboard long_log start_up long_runs; do $(BIN)/python tests/benchmarks/bench_$$name.py || exit 1; done
 
 bench-hooks:  ## Measure what the PyTorch hook adds to a training step, beside smdebug's (downloads PyTorch)
 	@$(PYTHON) tools/setup.py python front-end extension
@@ -62,6 +62,18 @@ bench-hooks:  ## Measure what the PyTorch hook adds to a training step, beside s
 diagnosis-report:  ## Measure the diagnosis on planted faults; write docs/diagnosis-figures.md (ARGS="--logs DIRECTORY": public logs too)
 	@$(PYTHON) tools/setup.py python front-end extension
 	@$(BIN)/python tests/diagnosis/report.py --write $(ARGS)
+
+wheels:  ## Build this machine's wheel as a release does, and try it with every Python here (ARGS="--target TRIPLE")
+	@$(PYTHON) tools/wheels.py $(ARGS)
+
+test-aarch64:  ## Run the core's tests for aarch64 in QEMU
+	@$(PYTHON) tools/emulated.py
+
+recipe:  ## Check the conda recipe
+	@$(PYTHON) tools/recipe.py
+
+workflows:  ## Check the workflows with actionlint; needs Go
+	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 fuzz:  ## Run each fuzz target for 30 seconds (SECONDS=300: longer); needs nightly Rust and cargo-fuzz
 	@$(PYTHON) tools/fuzz.py $(or $(SECONDS),30)

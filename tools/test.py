@@ -146,6 +146,15 @@ SUITES = (
     lint("rust-layers", PY, "tools/check_rust_layers.py"),
     lint("language", PY, "tools/check_language.py", needs=("python",)),
     lint("licences", PY, "tools/supply.py", "check", needs=("python",), lock="cargo"),
+    lint(
+        "workflows",
+        str(setup.PYTHON.with_name("zizmor")),
+        "--offline",
+        "--quiet",
+        "--min-severity=medium",
+        ".github/workflows",
+        needs=("python",),
+    ),
     lint("hygiene", PY, "tools/hygiene.py", needs=("python",)),
 )
 
