@@ -3,7 +3,8 @@
 Usage: `python tools/test.py [SUITE | GROUP ...]`.
 
 Each suite is a process that writes to .cache/test/SUITE.log; the log is printed when the suite fails. A suite that runs
-no test fails. The last line printed is `N passed, N failed`.
+no test fails. Up to `UNSTABLE` failed tests of pytest run a second time when nothing else runs; one that passes then is
+reported as unstable, with the log of its failure. The last line printed is `N passed, N failed`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import setup
@@ -27,6 +28,8 @@ from steps import CACHE, ROOT
 
 LOGS = CACHE / "test"
 TIMEOUT = 30 * 60  # seconds; ends a suite that hangs
+#: More failed tests of a suite than this have a cause that a second attempt would only hide.
+UNSTABLE = 3
 CORES = os.cpu_count() or 1
 PY = str(setup.PYTHON)
 EXTENSION = ("python", "front-end", "extension")
@@ -50,6 +53,7 @@ class Suite:
 
     Attributes:
         lock: suites with the same lock never run at the same time.
+        again: the command that runs the failed tests a second time, if there is one.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Suite:
     cwd: Path = ROOT
     lock: str = ""
     env: tuple[tuple[str, str], ...] = ()
+    again: tuple[str, ...] = ()
 
     def report(self) -> Path:
         """Return where the suite's test runner writes its machine-readable result."""
@@ -102,8 +107,11 @@ def pytest(
     """Return tests run by pytest, in up to `workers` processes."""
     side_by_side = ("-n", str(min(workers, CORES))) if workers else ()
     report = f"--junitxml={LOGS / f'{name}.report'}"
-    command = (PY, "-m", "pytest", "-q", "--durations=15", report, *side_by_side, *arguments)
-    return Suite(name, name, command, needs, _junit, lock=lock, env=tuple(env.items()))
+    # Suites that run at the same time must not share the record of failed tests.
+    base = (PY, "-m", "pytest", "-q", report, "-o", f"cache_dir={LOGS / f'{name}.pytest'}")
+    command = (*base, "--durations=15", *side_by_side, *arguments)
+    again = (*base, "--last-failed", "--last-failed-no-failures=none", *arguments)
+    return Suite(name, name, command, needs, _junit, lock=lock, env=tuple(env.items()), again=again)
 
 
 def vitest(name: str, *arguments: str, needs: tuple[str, ...]) -> Suite:
@@ -163,7 +171,8 @@ SUITES = (
 class Result:
     """The outcome of a suite.
 
-    `cpu` is the processor time of its processes, which other work on the machine does not inflate.
+    `cpu` is the processor time of its processes, which other work on the machine does not inflate. `unstable` is the number
+    of tests that passed only in the second attempt.
     """
 
     suite: Suite
@@ -171,6 +180,7 @@ class Result:
     seconds: float
     cpu: float = 0.0
     problem: str = ""
+    unstable: int = 0
 
 
 def run(suite: Suite) -> Result:
@@ -247,6 +257,29 @@ def _line(result: Result) -> str:
     return f"  {result.suite.name:<12} {result.seconds:6.1f} s {result.cpu:6.1f} s CPU  {text}"
 
 
+def run_again(first: Result) -> Result:
+    """Run the failed tests of a suite a second time; return the result of both runs.
+
+    A browser or a process that got no processor for seconds fails a test once. Both logs are kept.
+    """
+    suite, failed = first.suite, first.counts.failed
+    if not (suite.again and 0 < failed <= UNSTABLE) or first.problem:
+        return first
+    log = LOGS / f"{suite.name}.log"
+    earlier = log.read_text(errors="replace")
+    second = run(replace(suite, command=suite.again))
+    log.write_text(f"{earlier}\n--- second attempt ---\n{log.read_text(errors='replace')}", encoding="utf-8")
+    if second.counts.failed or not second.counts.passed:
+        return first
+    return replace(
+        first,
+        counts=replace(first.counts, passed=first.counts.passed + failed, failed=0),
+        seconds=first.seconds + second.seconds,
+        cpu=first.cpu + second.cpu,
+        unstable=failed,
+    )
+
+
 def run_all(suites: list[Suite]) -> list[Result]:
     """Run suites side by side, in their order as far as locks allow."""
     waiting, running, results = list(suites), dict[Future[Result], Suite](), list[Result]()
@@ -281,15 +314,19 @@ def main(names: list[str]) -> int:
     start = time.monotonic()
     setup.ensure(tuple(dict.fromkeys(step for suite in suites for step in suite.needs)) or ("python",))
     ready = time.monotonic()
-    results = run_all(suites)
+    results = [run_again(result) for result in run_all(suites)]
     failed = [result.suite.name for result in results if result.counts.failed]
-    for name in failed:
+    unstable = [result.suite.name for result in results if result.unstable]
+    for name in [*unstable, *failed]:
         log = (LOGS / f"{name}.log").read_text(errors="replace").rstrip()
         print(f"\n--- {name} {'-' * (90 - len(name))}\n{log[-20_000:]}")
     total = sum((result.counts for result in results), Counts())
     cpu = sum(result.cpu for result in results)
     took = f"{time.monotonic() - ready:.0f} s ({cpu:.0f} s CPU) after {ready - start:.0f} s of set-up"
     print(f"\n{len(results)} suites in {took}" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    if unstable:
+        count = sum(result.unstable for result in results)
+        print(f"{count} unstable, passed only in the second attempt: {', '.join(unstable)}")
     skipped = f", {total.skipped} skipped" if total.skipped else ""
     print(f"{total.passed} passed, {total.failed} failed{skipped}")
     return 1 if failed else 0

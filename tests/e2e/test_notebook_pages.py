@@ -29,11 +29,21 @@ os._exit(0)  # a server of a notebook may still run
 """
 #: What a reader of a page must never wait for, and what is no text.
 DEAD_END = re.compile(r"Loading|Reading\u2026|Waiting|Searching|Kernel|undefined|\[object|NaN px")
-#: Of each row: what distinguishes its class from others, and its name.
-ROWS = """rows => rows.map(row => [
-  (row.querySelector(".smdw-map-mark").textContent.replace(/[\u25b8\u25be]/, "module")) + " "
-    + row.classList.contains("smdw-absent") + " " + [...row.querySelectorAll("[class*=badge]")].map(each => each.className),
-  row.title.split("\\n")[0], row.classList.contains("smdw-map-module")])"""
+#: Of each row: what distinguishes its class from others, its name, and whether it is a module. They are read until two
+#: frames show the same rows: a click on a module, or a finding that arrives, changes them in a later frame.
+ROWS = """async () => {
+  const shown = () => [...document.querySelectorAll(".smdw-map-row")].map(row => [
+    (row.querySelector(".smdw-map-mark").textContent.replace(/[\u25b8\u25be]/, "module")) + " "
+      + row.classList.contains("smdw-absent") + " " + [...row.querySelectorAll("[class*=badge]")].map(each => each.className),
+    row.title.split("\\n")[0], row.classList.contains("smdw-map-module")]);
+  for (let before = shown(); ; ) {
+    await new Promise(requestAnimationFrame);
+    await new Promise(requestAnimationFrame);
+    const after = shown();
+    if (JSON.stringify(after) === JSON.stringify(before)) return after;
+    before = after;
+  }
+}"""
 
 
 def cells(notebook: Path) -> str:
@@ -67,14 +77,18 @@ def click_each_class_of_row(page: Page) -> list[str]:
     """Click one row of each class; return the classes."""
     clicked: list[str] = []
     while True:
-        rows = page.locator(".smdw-map-row").evaluate_all(ROWS)
+        rows = page.evaluate(ROWS)
         new = next((number for number, (kind, _, _) in enumerate(rows) if kind not in clicked), None)
         if new is None:
             return clicked
         kind, name, is_module = rows[new]
         clicked.append(kind)
-        page.locator(".smdw-map-row").nth(new).click()
-        if not is_module:
+        row = page.locator(".smdw-map-row").nth(new)
+        fold = row.locator(".smdw-map-mark").text_content()
+        row.click()
+        if is_module:
+            expect(row.locator(".smdw-map-mark")).not_to_have_text(str(fold))
+        else:
             expect(page.locator(".smdw-name")).to_have_text(name)
             answered(page)
             if " true " in kind:
