@@ -1,4 +1,4 @@
-"""The runner of test suites, `tools/test.py`, with suites of its own."""
+"""The runner of test suites, `tools/test.py`, with small suites."""
 
 from __future__ import annotations
 
