@@ -29,13 +29,9 @@ os._exit(0)  # a server of a notebook may still run
 """
 #: What a reader of a page must never wait for, and what is no text.
 DEAD_END = re.compile(r"Loading|Reading\u2026|Waiting|Searching|Kernel|undefined|\[object|NaN px")
-#: Of each row: what distinguishes its class from others, its name, and whether it is a module. They are read until two
-#: frames show the same rows: a click on a module, or a finding that arrives, changes them in a later frame.
-ROWS = """async () => {
-  const shown = () => [...document.querySelectorAll(".smdw-map-row")].map(row => [
-    (row.querySelector(".smdw-map-mark").textContent.replace(/[\u25b8\u25be]/, "module")) + " "
-      + row.classList.contains("smdw-absent") + " " + [...row.querySelectorAll("[class*=badge]")].map(each => each.className),
-    row.title.split("\\n")[0], row.classList.contains("smdw-map-module")]);
+#: What two frames show alike: a click, or a finding that arrives, changes rows and tabs in a later frame.
+SETTLED = """async () => {
+  const shown = SHOWN;
   for (let before = shown(); ; ) {
     await new Promise(requestAnimationFrame);
     await new Promise(requestAnimationFrame);
@@ -44,6 +40,14 @@ ROWS = """async () => {
     before = after;
   }
 }"""
+#: Of each row: what distinguishes its class from others, its name, and whether it is a module.
+ROWS = """() => [...document.querySelectorAll(".smdw-map-row")].map(row => [
+  (row.querySelector(".smdw-map-mark").textContent.replace(/[\u25b8\u25be]/, "module")) + " "
+    + row.classList.contains("smdw-absent") + " " + [...row.querySelectorAll("[class*=badge]")].map(each => each.className),
+  row.title.split("\\n")[0], row.classList.contains("smdw-map-module")])"""
+#: Of each visible tab: its name, whether it can be opened, and its hint.
+TABS = """() => [...document.querySelectorAll("[role=tab]")].filter(tab => tab.checkVisibility())
+  .map(tab => [tab.textContent, !tab.disabled, tab.title])"""
 
 
 def cells(notebook: Path) -> str:
@@ -73,11 +77,17 @@ def opened(browser: Browser) -> Iterator[Any]:
     assert not problems
 
 
+def settled(page: Page, shown: str) -> list[Any]:
+    """Return what the page shows, once it stays the same."""
+    found: list[Any] = page.evaluate(SETTLED.replace("SHOWN", shown))
+    return found
+
+
 def click_each_class_of_row(page: Page) -> list[str]:
     """Click one row of each class; return the classes."""
     clicked: list[str] = []
     while True:
-        rows = page.evaluate(ROWS)
+        rows = settled(page, ROWS)
         new = next((number for number, (kind, _, _) in enumerate(rows) if kind not in clicked), None)
         if new is None:
             return clicked
@@ -100,12 +110,16 @@ def answered(page: Page) -> None:
 
 
 def click_tabs(page: Page) -> None:
-    for tab in page.get_by_role("tab").all():
-        if tab.is_visible() and tab.is_enabled():
-            tab.click()
-            answered(page)
-        elif tab.is_visible():
-            expect(tab).to_have_attribute("title", re.compile("Not in this file"))
+    opened: set[str] = set()
+    while True:
+        tabs = settled(page, TABS)
+        assert all(can or "Not in this file" in title for _, can, title in tabs)
+        new = next((name for name, can, _ in tabs if can and name not in opened), None)
+        if new is None:
+            return
+        opened.add(new)
+        page.get_by_role("tab", name=new, exact=True).click()
+        answered(page)
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
