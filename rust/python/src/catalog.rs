@@ -33,6 +33,11 @@ pub struct Catalog {
 }
 
 impl Catalog {
+    fn of(inner: catalog::Catalog) -> Catalog {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Catalog { inner: RwLock::new(inner), listing: Mutex::default(), id: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+
     /// Queries the catalog; releases the GIL only if another thread writes to it.
     pub fn query<R: Send>(&self, py: Python<'_>, query: impl FnOnce(&catalog::Catalog) -> R + Send) -> R {
         match self.inner.try_read() {
@@ -66,13 +71,25 @@ impl Catalog {
     #[new]
     #[pyo3(signature = (first_step = None, end_step = None))]
     fn new(first_step: Option<Step>, end_step: Option<Step>) -> Catalog {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let (first, end) = (first_step.unwrap_or(0), end_step.unwrap_or(Step::MAX));
-        Catalog {
-            inner: RwLock::new(catalog::Catalog::new(first..end)),
-            listing: Mutex::default(),
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-        }
+        Catalog::of(catalog::Catalog::new(first_step.unwrap_or(0)..end_step.unwrap_or(Step::MAX)))
+    }
+
+    #[staticmethod]
+    fn from_columns(py: Python<'_>, data: &Bound<'_, PyBytes>) -> PyResult<Catalog> {
+        let data = data.as_bytes();
+        let read = py.detach(|| catalog::Catalog::from_columns(data));
+        read.map(Catalog::of).map_err(|error| to_python(py, &error))
+    }
+
+    #[pyo3(signature = (names = None, steps = None))]
+    fn to_columns<'py>(
+        &self,
+        py: Python<'py>,
+        names: Option<Vec<String>>,
+        steps: Option<Vec<Step>>,
+    ) -> Bound<'py, PyBytes> {
+        let bytes = py.detach(|| self.inner.read().to_columns(names.as_deref(), steps.as_deref()));
+        PyBytes::new(py, &bytes)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

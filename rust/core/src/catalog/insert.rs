@@ -187,7 +187,7 @@ impl Catalog {
     }
 
     /// Interns a recorded name and resolves its tensor and kind.
-    fn name(&mut self, recorded: &str, guess: u32) -> Result<u32> {
+    pub(super) fn name(&mut self, recorded: &str, guess: u32) -> Result<u32> {
         let id = self.names.intern(recorded, guess).ok_or_else(too_many)?;
         if id as usize == self.meanings.len() {
             // Initially its own tensor: the actual tensor may be a new name, too.
@@ -205,7 +205,7 @@ impl Catalog {
         Ok(id)
     }
 
-    fn shape(&mut self, shape: &[u64]) -> Result<u32> {
+    pub(super) fn shape(&mut self, shape: &[u64]) -> Result<u32> {
         if let Some(id) = self.shape_ids.get(shape) {
             return Ok(*id);
         }

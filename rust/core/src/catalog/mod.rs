@@ -5,6 +5,7 @@
 //! tensor, and files are sorted by step and worker, so (tensor, step, worker) is found by binary search. Adding a step
 //! costs time proportional to that step, not to the run.
 
+mod columns;
 mod insert;
 mod intern;
 mod keys;

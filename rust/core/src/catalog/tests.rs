@@ -288,6 +288,136 @@ fn index_of(written: &Written) -> Index<'static> {
     }
 }
 
+// ------------------------------------------------------------------------------------------------------------ as columns
+
+fn catalog_of(run: &[Written], extra: bool) -> Catalog {
+    let mut catalog = all();
+    for written in run {
+        let mut content = index_of(written);
+        if extra {
+            let part = |at: usize| ShardEntry { name: NAMES[at].into(), shard: format!("[{}]", written.step).into() };
+            content.shards = written.entries.iter().map(|(name, _)| part(*name)).collect();
+        }
+        take(&mut catalog, written.step, WORKERS[written.worker], content);
+    }
+    if extra {
+        catalog.add_keys(["index/7/5_worker_9.csv", "index/000000000/000000000006_worker_9.json"]).unwrap();
+        let file = catalog.find_key("index/7/5_worker_9.csv").unwrap();
+        let content = Err(Error::Invalid("unreadable".into()));
+        catalog.insert(vec![LoadedIndex { file, stamp: 9, content }]).unwrap();
+    }
+    catalog
+}
+
+/// Everything that queries say, in an order that does not depend on internal numbers.
+fn said(catalog: &Catalog, names: &[&str], steps: &[Step]) -> String {
+    let mut out = format!("{:?} {:?} {:?}\n", catalog.names(), catalog.workers(), catalog.problems());
+    let rest = (catalog.has_shards(), catalog.is_all_read(), catalog.last_step(), catalog.num_entries());
+    out += &format!("{:?} {:?} {rest:?}\n", catalog.steps(None), catalog.modes());
+    for mode in Mode::ALL {
+        let globally: Vec<Vec<Step>> = (0..4).map(|step| catalog.global_steps(mode, step).collect()).collect();
+        out += &format!("{:?} {globally:?} {:?}\n", catalog.steps(Some(mode)), catalog.names_in_mode(mode));
+    }
+    for step in steps {
+        out += &format!("{step} {:?} {:?}\n", catalog.mode_of(*step), catalog.workers_at(*step));
+        for file in catalog.files_at(*step, None) {
+            out += &format!("{} {} {:?}\n", catalog.index_key(file), catalog.event_key(file), catalog.about(file).step);
+        }
+        for name in names {
+            let kinds = [Kind::VALUE, Kind::reduction(Op::Min, false), Kind::reduction(Op::Max, true)];
+            for worker in [None, Some("worker_10"), Some("worker_0")] {
+                let found = kinds.map(|kind| catalog.find(name, *step, worker, kind));
+                let found = found.map(|entry| entry.map(|at| (at.stamp, at.kind, at.offset, at.length, at.crc)));
+                out += &format!("{name} {found:?} {:?}\n", catalog.shape_of(name, *step, worker));
+            }
+            let shards: Vec<&str> = catalog.shards_of(name, *step).map(|(_, shard)| shard).collect();
+            out += &format!("{shards:?} {:?}\n", catalog.original_name(name));
+        }
+    }
+    out
+}
+
+const STEPS: [Step; 8] = [0, 5, 6, 700, 1400, 2100, 2800, 3500];
+
+#[test]
+fn columns_of_a_regular_run_are_small() {
+    let names: Vec<String> = (0..100).map(|name| format!("layer{name}/weight")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut catalog = all();
+    for step in 0..20 {
+        take(&mut catalog, step, "worker_0", index(Mode::Train, step, &names, &names));
+    }
+    let bytes = catalog.to_columns(None, None);
+    assert!(bytes.len() < 2 * catalog.num_entries() * 26, "{} bytes", bytes.len());
+    let part =
+        Catalog::from_columns(&catalog.to_columns(Some(&["layer3/weight".into()]), Some(&[7, 5, 7, 99]))).unwrap();
+    assert_eq!((part.names(), part.steps(None)), (vec!["layer3/weight"], vec![5, 7]));
+    assert_eq!(part.num_entries(), 4);
+    assert_eq!(part.find("layer3/weight", 7, None, Kind::VALUE).unwrap().offset, 300);
+    assert_eq!(part.shape_of("layer3/weight", 7, None), Some(&[2, 3][..]));
+    assert_eq!(part.mode_of(7), Some((Mode::Train, 7)));
+}
+
+#[test]
+fn columns_with_wrong_content_are_rejected() {
+    let run = [Written { step: 700, worker: 0, mode: Mode::Train, mode_step: 1, entries: vec![(0, false), (0, true)] }];
+    let sound = catalog_of(&run, true).to_columns(None, None);
+    assert!(Catalog::from_columns(&sound).is_ok());
+    for end in 0..sound.len() {
+        assert!(Catalog::from_columns(&sound[..end]).is_err());
+    }
+    // With a valid checksum, each wrong byte is either rejected or harmless.
+    let mut rejected = 0;
+    for at in 0..sound.len() - 4 {
+        for change in [1, 0x80, 0xff] {
+            let mut bytes = sound.clone();
+            bytes[at] ^= change;
+            assert!(Catalog::from_columns(&bytes).is_err(), "the checksum misses byte {at}");
+            let content = bytes.len() - 4;
+            let crc = crate::crc::crc32c(&bytes[..content]).to_le_bytes();
+            bytes[content..].copy_from_slice(&crc);
+            match Catalog::from_columns(&bytes) {
+                Ok(catalog) => drop(said(&catalog, &TENSORS, &STEPS)),
+                Err(_) => rejected += 1,
+            }
+        }
+    }
+    assert!(rejected > sound.len(), "{rejected} of {} changes are rejected", 3 * sound.len());
+}
+
+proptest! {
+    #[test]
+    fn columns_make_an_equal_catalog(run in prop::collection::vec(written(), 0..25), extra: bool) {
+        let catalog = catalog_of(&run, extra);
+        let bytes = catalog.to_columns(None, None);
+        let again = Catalog::from_columns(&bytes).unwrap();
+        prop_assert_eq!(said(&again, &TENSORS, &STEPS), said(&catalog, &TENSORS, &STEPS));
+        prop_assert_eq!(again.to_columns(None, None), bytes);
+        // A part answers as the whole does.
+        let part = Catalog::from_columns(&catalog.to_columns(Some(&["a".into(), "none".into()]), Some(&[1400, 0]))).unwrap();
+        let answers = |of: &Catalog| {
+            [0, 1400].map(|step| {
+                let found = of.find("a", step, None, Kind::VALUE).map(|at| (at.offset, at.length, at.crc));
+                (found, of.shape_of("a", step, None).map(<[u64]>::to_vec), of.mode_of(step), of.workers_of("a", step).join(","))
+            })
+        };
+        prop_assert_eq!(answers(&part), answers(&catalog));
+        prop_assert!(!part.has("b/c") && part.has_step(0) == catalog.has_step(0));
+    }
+
+    #[test]
+    fn arbitrary_columns_do_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), sound: bool) {
+        if sound {
+            bytes.splice(0..bytes.len().min(8), *b"SMDCAT\x01\n");
+            let crc = crate::crc::crc32c(&bytes).to_le_bytes();
+            bytes.extend(crc);
+        }
+        if let Ok(catalog) = Catalog::from_columns(&bytes) {
+            said(&catalog, &TENSORS, &STEPS);
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn queries_match_naive_model(
