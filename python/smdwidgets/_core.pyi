@@ -483,6 +483,22 @@ class Catalog:
 
         A restarted training repeats steps.
         """
+    @staticmethod
+    def from_columns(data: bytes) -> Catalog:
+        """Return the catalog in the bytes of `to_columns`.
+
+        They are checked as those of any file.
+
+        >>> catalog = Catalog()
+        >>> catalog.add_keys(["index/000000000/000000000005_worker_0.json"])
+        1
+        >>> Catalog.from_columns(catalog.to_columns()).steps()
+        [5]
+        """
+    def to_columns(self, names: Sequence[str] | None = None, steps: Sequence[int] | None = None) -> bytes:
+        """Return the catalog, or a part of it, as bytes that compress well.
+
+        A part has some tensors and steps. It keeps all files of these steps, and hence their modes and workers."""
     def load(self, key: str, data: bytes) -> bool:
         """Load an index file from memory. False if it is malformed: see `problems`."""
     def load_many(self, files: Sequence[tuple[str, bytes]], threads: int | None = None) -> int:
@@ -747,6 +763,12 @@ def heads(
     cancel: Cancel | None = None,
 ) -> tuple[list[tuple[str, tuple[int, ...]] | None], list[tuple[int, BaseException]]]:
     """Read (dtype name, shape) of many rows, from the first bytes of each record."""
+
+def part(files: Files | Fetched, entry: Entry, first: int, end: int, verify: bool = True) -> NDArray[Any] | None:
+    """Read the rows `first` to `end` (exclusive) of one tensor, along its first axis.
+
+    `verify` reads a record that has a checksum whole, in pieces of 8 MiB, and checks it; otherwise only the rows are read. None
+    if the rows are no byte range of the record: a scalar, strings, numbers that are not stored as raw bytes, or no elements."""
 
 def verify(
     catalog: Catalog,

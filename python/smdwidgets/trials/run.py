@@ -210,6 +210,13 @@ class Run(ABC):
     def head(self, place: Any) -> tuple[str, tuple[int, ...]]:
         """Return the name of the dtype, and the shape, without reading the whole value."""
 
+    def part(self, place: Any, start: int, stop: int, verify: bool) -> NDArray[Any] | None:
+        """Return rows of the value of an index entry, along the first axis.
+
+        With ``verify``, the whole record is read in pieces and checked. None if only the whole value can be read.
+        """
+        return None
+
     @abstractmethod
     def file_there(self, key: str) -> bool:
         """Return whether a file exists that the index names."""

@@ -7,13 +7,14 @@ Subclasses implement access to the files.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import re
 import threading
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,14 @@ class SmdebugRun(Run):
         #: The workers that have written a collection file.
         self._known_workers: frozenset[str] = frozenset()
         self._statistics: StatisticsFile | None = None
+
+    def reading(self, catalog: _core.Catalog, workers: frozenset[str]) -> Self:
+        """Return a run that reads the same files from another catalog of them."""
+        run = copy.copy(self)
+        run.catalog = run.index = catalog
+        run._known_workers = workers
+        run._partly_read = bool(catalog.unread())
+        return run
 
     # ------------------------------------------------------------------------------------------------ file access
 
@@ -209,8 +218,14 @@ class SmdebugRun(Run):
         return place.decode(self._record(place))
 
     def head(self, place: _core.Entry) -> tuple[str, tuple[int, ...]]:
-        value = self.value(place)
-        return value.dtype.name, value.shape
+        [head], errors = _core.heads(self.catalog, self._source(), [(place.name, place.step, place.worker)])
+        if errors:
+            raise errors[0][1]
+        assert head is not None  # the place is that of a value
+        return head
+
+    def part(self, place: _core.Entry, start: int, stop: int, verify: bool) -> NDArray[Any] | None:
+        return _core.part(self._source(), place, start, stop, verify)
 
     def _record(self, place: _core.Entry) -> bytes:
         [data] = self.storage.read_ranges([Range(place.event_key, place.offset, place.length)])
@@ -308,6 +323,11 @@ class StorageRun(SmdebugRun):
     def __init__(self, storage: Storage, *args: Any, **kwargs: Any) -> None:
         super().__init__(storage, *args, **kwargs)
         self._fetched = _core.Fetched(self._fetch)
+
+    def reading(self, catalog: _core.Catalog, workers: frozenset[str]) -> Self:
+        run = super().reading(catalog, workers)
+        run._fetched = _core.Fetched(run._fetch)
+        return run
 
     def check(self) -> None:
         next(self.storage.list(""), None)

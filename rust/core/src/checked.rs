@@ -1,12 +1,14 @@
 //! Verification of a record against its entry in the index file.
 
+use std::ops::Range;
+
 use crate::catalog::{Kind, SavedAt, tag_matches};
-use crate::crc::MaskedCrc;
+use crate::crc::{MaskedCrc, Running};
 use crate::error::{Error, Location, Result};
-use crate::record::{self, HEADER, Record};
-use crate::source::Source;
+use crate::record::{self, FOOTER, HEADER, Record};
+use crate::source::{Blob, Reach, Source};
 use crate::step::Step;
-use crate::tensor::{DType, TensorEvent, TensorView, decode_head, tensor_event};
+use crate::tensor::{DType, Head, TensorEvent, TensorView, decode_head, tensor_event};
 
 /// Bytes read first to find dtype and shape of a record; nearly always enough.
 pub const HEAD: u64 = 512;
@@ -56,13 +58,18 @@ pub fn verify(record: &Record<'_>, expected: &ExpectedRecord<'_>) -> Result<()> 
     if !by_footer && expected.crc.is_none() {
         return Ok(());
     }
-    let computed = MaskedCrc::of(record.payload);
+    compare(MaskedCrc::of(record.payload), record.footer_value, expected)
+}
+
+/// Compares the checksum of a payload with the available ones.
+fn compare(computed: MaskedCrc, footer: u32, expected: &ExpectedRecord<'_>) -> Result<()> {
+    let by_footer = footer != MaskedCrc::SMDEBUG_CONSTANT.0;
     let fails = |source: &str, stored: MaskedCrc| {
         let what = format!("record checksum mismatch: {stored} in {source}, computed {computed}");
         Err(Error::Corrupt { location: Location::memory(0), what })
     };
     match expected.crc.map(MaskedCrc::from_crc) {
-        _ if by_footer && computed.0 != record.footer_value => fails("the footer", MaskedCrc(record.footer_value)),
+        _ if by_footer && computed.0 != footer => fails("the footer", MaskedCrc(footer)),
         Some(stored) if stored != computed => fails("the index file", stored),
         _ => Ok(()),
     }
@@ -76,13 +83,18 @@ pub fn tensor<'a>(record: &Record<'a>, expected: &ExpectedRecord<'_>) -> Result<
     Ok(event.tensor)
 }
 
-/// Decodes dtype and shape from the beginning of a record. [`Error::Truncated`] if more bytes are needed.
-pub fn head(beginning: &[u8], expected: &ExpectedRecord<'_>) -> Result<(DType, Vec<u64>)> {
+/// Decodes the beginning of a record and checks it. [`Error::Truncated`] if more bytes are needed.
+fn checked_head<'a>(beginning: &'a [u8], expected: &ExpectedRecord<'_>) -> Result<Head<'a>> {
     let head = decode_head(beginning)?;
     check_length(head.size, expected)?;
     check_tag(head.tag, expected)?;
     check_step(head.step, expected.when.step)?;
-    Ok((head.dtype, head.shape))
+    Ok(head)
+}
+
+/// Decodes dtype and shape from the beginning of a record. [`Error::Truncated`] if more bytes are needed.
+pub fn head(beginning: &[u8], expected: &ExpectedRecord<'_>) -> Result<(DType, Vec<u64>)> {
+    checked_head(beginning, expected).map(|head| (head.dtype, head.shape))
 }
 
 /// Reads dtype and shape from a file, with as few bytes as possible.
@@ -92,18 +104,105 @@ pub fn head_in(
     offset: u64,
     expected: &ExpectedRecord<'_>,
 ) -> Result<(DType, Vec<u64>)> {
-    let blob = source.open(key)?;
+    with_head(&*source.open(key)?, offset, expected, |head| (head.dtype, head.shape))
+        .map_err(|error| error.within(key, offset))
+}
+
+fn with_head<T>(
+    blob: &dyn Blob,
+    offset: u64,
+    expected: &ExpectedRecord<'_>,
+    take: impl Fn(Head<'_>) -> T,
+) -> Result<T> {
     let mut buffer = Vec::new();
     let mut length = expected.length.min(HEAD);
     loop {
         let count = blob.read_at(offset, length, &mut buffer)?;
-        match head(&buffer[..count], expected) {
+        match checked_head(&buffer[..count], expected) {
             Err(Error::Truncated { .. }) if length < expected.length && count as u64 == length => {
                 length = expected.length
             }
-            head => return head.map_err(|error| error.within(key, offset)),
+            head => return head.map(take),
         }
     }
+}
+
+/// Some rows of a tensor.
+#[derive(Debug, PartialEq)]
+pub struct RowsOf {
+    /// The element type.
+    pub dtype: DType,
+    /// The size of each dimension; the first is the number of these rows.
+    pub shape: Vec<u64>,
+    /// The elements.
+    pub bytes: Vec<u8>,
+}
+
+/// Reads the rows `from..to` along the first axis of a record's tensor; `None` if no part of the record is these rows alone.
+///
+/// With `verify`, a record that has a checksum is read whole, in pieces. Memory is that of the rows and a piece.
+pub fn rows_in(
+    source: &dyn Source,
+    key: &str,
+    offset: u64,
+    expected: &ExpectedRecord<'_>,
+    (from, to): (u64, u64),
+    verify: bool,
+) -> Result<Option<RowsOf>> {
+    let blob = source.open(key)?;
+    let read = || {
+        let (dtype, mut shape, content, size) =
+            with_head(&*blob, offset, expected, |head| (head.dtype, head.shape, head.content, head.size))?;
+        let Some((at, length)) = content.filter(|_| !shape.is_empty()) else { return Ok(None) };
+        if from > to || to > shape[0] {
+            return Err(Error::Invalid(format!("rows {from} to {to} of a tensor of shape {shape:?}")));
+        }
+        // The size of the content is that of the shape, so no dimension is 0.
+        let row = length / shape[0];
+        if at.checked_add(length).is_none_or(|end| end > size - FOOTER as u64) {
+            let what = "the content exceeds the record".to_owned();
+            return Err(Error::Corrupt { location: Location::memory(at), what });
+        }
+        let wanted = at + from * row..at + to * row;
+        shape[0] = to - from;
+        let bytes =
+            if verify { verified_range(&*blob, offset, expected, wanted)? } else { exactly(&*blob, offset, wanted)? };
+        Ok(Some(RowsOf { dtype, shape, bytes }))
+    };
+    read().map_err(|error: Error| error.within(key, offset))
+}
+
+/// Reads a range of a record.
+fn exactly(blob: &dyn Blob, record: u64, range: Range<u64>) -> Result<Vec<u8>> {
+    let (mut bytes, needed) = (Vec::new(), range.end - range.start);
+    let found = blob.read_at(record.saturating_add(range.start), needed, &mut bytes)?;
+    bytes.truncate(found);
+    if found as u64 == needed {
+        return Ok(bytes);
+    }
+    Err(Error::Truncated { location: Location::memory(range.start), needed, found: found as u64 })
+}
+
+/// Reads a range of a record, and verifies the record if it has a checksum.
+fn verified_range(blob: &dyn Blob, record: u64, expected: &ExpectedRecord<'_>, wanted: Range<u64>) -> Result<Vec<u8>> {
+    let end = expected.length - FOOTER as u64;
+    let footer = exactly(blob, record, end..expected.length)?;
+    let footer = u32::from_le_bytes(footer.first_chunk().copied().unwrap_or_default());
+    if footer == MaskedCrc::SMDEBUG_CONSTANT.0 && expected.crc.is_none() {
+        return exactly(blob, record, wanted);
+    }
+    let (mut crc, mut bytes) = (Running::new(), Vec::new());
+    let mut at = HEADER as u64;
+    while at < end {
+        let next = end.min(at + Reach::REMOTE.piece);
+        let piece = exactly(blob, record, at..next)?;
+        crc.add(&piece);
+        let (from, to) = (wanted.start.clamp(at, next), wanted.end.clamp(at, next));
+        bytes.extend_from_slice(&piece[(from - at) as usize..(to - at) as usize]);
+        at = next;
+    }
+    compare(MaskedCrc::from_crc(crc.value()), footer, expected)?;
+    Ok(bytes)
 }
 
 fn check_length(size: u64, expected: &ExpectedRecord<'_>) -> Result<()> {
@@ -168,6 +267,7 @@ pub fn decode_verified<'a>(bytes: &'a [u8], expected: &ExpectedRecord<'_>) -> Re
 mod tests {
     use super::*;
     use crate::crc::crc32c;
+    use crate::source::Memory;
     use crate::step::Mode;
     use crate::tensor::{DType, Data, Meta, encode_tensor_event};
 
@@ -201,6 +301,34 @@ mod tests {
         wrong(ExpectedRecord { crc: Some(1), ..expected }, "in the index file, computed");
         assert!(decode(&bytes, &ExpectedRecord { crc, ..expected }).is_ok());
         assert!(matches!(decode(&bytes[..20], &expected), Err(Error::Truncated { .. })));
+    }
+
+    #[test]
+    fn rows_are_parts_of_the_value() {
+        let meta = Meta { step: 3, wall_time: 1.0, tag: "w", mode: Mode::Train, mode_step: 3 };
+        let content: Vec<u8> = (0..240).collect();
+        let (mut payload, behind) = encode_tensor_event(&meta, DType::U8, &[8, 30], &Data::Raw(&content));
+        payload.extend(&content);
+        payload.extend(behind);
+        let bytes = record::encode(&payload);
+        let mut source = Memory::default();
+        source.insert("e", [&[9; 5][..], &bytes].concat());
+        let when = SavedAt { step: 3, mode: Mode::Train, mode_step: 3 };
+        let sum = Some(crc32c(&payload));
+        let expected = ExpectedRecord { tensor: "w", kind: Kind::VALUE, when, length: bytes.len() as u64, crc: sum };
+        let of = |expected: &ExpectedRecord<'_>, rows, verify| rows_in(&source, "e", 5, expected, rows, verify);
+        for verify in [true, false] {
+            for (from, to) in [(0, 8), (0, 0), (2, 3), (7, 8), (3, 3)] {
+                let found = of(&expected, (from, to), verify).unwrap().unwrap();
+                assert_eq!(found.bytes, content[from as usize * 30..to as usize * 30]);
+                assert_eq!((found.dtype, found.shape), (DType::U8, vec![to - from, 30]));
+            }
+            assert!(matches!(of(&expected, (2, 9), verify), Err(Error::Invalid(_))));
+            assert!(matches!(of(&expected, (3, 2), verify), Err(Error::Invalid(_))));
+        }
+        let other = ExpectedRecord { crc: Some(1), ..expected };
+        assert!(of(&other, (2, 3), true).unwrap_err().to_string().contains("checksum mismatch"));
+        assert_eq!(of(&other, (2, 3), false).unwrap().unwrap().bytes, content[60..90]);
     }
 
     #[test]

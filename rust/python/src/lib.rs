@@ -43,7 +43,7 @@ mod _core {
     #[pymodule_export]
     use super::records::{crc32c, decode, masked_crc};
     #[pymodule_export]
-    use super::sweep::{Cancel, heads, sweep, sweep_statistics, values, verify};
+    use super::sweep::{Cancel, heads, part, sweep, sweep_statistics, values, verify};
 
     #[pymodule_export]
     use super::events::{

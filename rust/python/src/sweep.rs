@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use smdwidgets_core::checked;
 use smdwidgets_core::error::{Error, Result};
 use smdwidgets_core::reduce::{Op, OpSet};
 use smdwidgets_core::source::{Local, Source};
@@ -16,7 +17,7 @@ use smdwidgets_core::statistics_file::as_stored;
 use smdwidgets_core::sweep::{self as core_sweep, Failed, Options, Rows, Workers};
 use smdwidgets_core::tensor::DType;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Entry};
 use crate::errors::to_python;
 use crate::files::{Fetched, Files, Remote};
 use crate::numpy;
@@ -327,6 +328,26 @@ pub fn heads<'py>(
         }
     }
     Ok((list, failures(py, &by_request(&rows, failed))?))
+}
+
+/// Some rows of one tensor, along its first axis; None if they are no byte range of the record.
+#[pyfunction]
+#[pyo3(signature = (files, entry, first, end, verify = true))]
+pub fn part<'py>(
+    py: Python<'py>,
+    files: &Bound<'py, PyAny>,
+    entry: &Bound<'py, Entry>,
+    first: u64,
+    end: u64,
+    verify: bool,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let (source, entry) = (RecordSource::of(files)?, entry.get());
+    let (key, at) = (&*entry.event_key, entry.at.offset);
+    let read = py.detach(|| checked::rows_in(source.as_dyn(), key, at, &entry.expected(), (first, end), verify));
+    match read.map_err(|error| to_python(py, &error))? {
+        Some(rows) => numpy::own(py, rows.dtype, &rows.shape, rows.bytes, 0).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// The values of many rows.

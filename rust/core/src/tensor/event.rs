@@ -93,6 +93,8 @@ pub struct Head<'a> {
     pub shape: Vec<u64>,
     /// Size of the whole record.
     pub size: u64,
+    /// The raw content as offset in the record and size; `None` if the elements are in typed fields, or there are none.
+    pub content: Option<(u64, u64)>,
 }
 
 /// Decodes dtype and shape from the first bytes of a record; a few hundred are nearly always enough.
@@ -120,7 +122,9 @@ pub fn decode_head(beginning: &[u8]) -> Result<Head<'_>> {
             first => first?,
         };
         let (dtype, shape) = head_of(&proto)?.ok_or_else(too_short)?;
-        Ok(Head { step: event.step, tag: value.tag, dtype, shape, size })
+        let content = (proto.content_size > 0 && dtype != DType::Str)
+            .then(|| ((HEADER + proto.content_at) as u64, proto.content_size));
+        Ok(Head { step: event.step, tag: value.tag, dtype, shape, size, content })
     });
     head.map_err(|error| match error {
         Error::Truncated { .. } => too_short(),
