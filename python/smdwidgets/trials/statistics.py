@@ -20,7 +20,7 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.trials.bulk import EVERY_WORKER, MODE_NAMES
 from smdwidgets.trials.columns import Columns, Failure
 from smdwidgets.trials.queries import RunQueries
-from smdwidgets.trials.run import Progress, Run, is_text
+from smdwidgets.trials.run import Index, Progress, Run, is_text
 from smdwidgets.trials.sharded_run import ASSEMBLED
 from smdwidgets.trials.shards import Sharded
 from smdwidgets.trials.statistics_file import COUNTS, KEYS, NUMBERS, Table, joined, selected
@@ -31,6 +31,13 @@ STATISTICS: Final = (*COUNTS, *NUMBERS)
 _DERIVED: Final = ("update_ratio", "rms")
 #: Columns about the row.
 _ABOUT: Final = ("coverage", "flags")
+#: Types of the columns of a result.
+COLUMN_TYPES: Final[dict[str, type[Any]]] = {
+    **dict.fromkeys(("name", "mode", "worker"), str),
+    **dict.fromkeys(("step", "mode_step", *COUNTS), np.int64),
+    **dict.fromkeys((*NUMBERS, *_DERIVED, "coverage"), np.float64),
+    "flags": np.uint16,
+}
 
 
 def statistics(
@@ -72,6 +79,20 @@ def statistics(
     if worker is None:
         table = _one_per_step(run, table)
     return _columns(_sorted(table, chosen), chosen_columns)
+
+
+def names_with_statistics(trial: RunQueries) -> list[str]:
+    """Return the names that statistics are about if none are selected.
+
+    These are the names in the statistics file, or of all tensors.
+    """
+    file = trial._run.statistics_file()
+    return _chosen(trial, None, [] if file is None else file.names())
+
+
+def result_columns(columns: Iterable[str] | str | None) -> list[str]:
+    """Return the columns of a result, of which some are selected."""
+    return [*KEYS, *_checked(columns)]
 
 
 def _checked(columns: Iterable[str] | str | None) -> list[str]:
@@ -185,15 +206,21 @@ def _swept(
     tables = []
     for chosen, names in groups.items():
         steps = list(chosen)
-        every = {step for name in names for step in run.index.steps_of(name)}
-        read = sorted({*steps, *_before(sorted(every), steps)})
+        read = sorted({*steps, *steps_before(run.index, names, steps)})
         table = run.statistics(names, read, workers, threads=threads, progress=progress)
         tables.append(selected(table, np.isin(table["step"], steps)))
         tables[-1]["error"] = [error for error in table["error"] if error[1] in set(steps)]
     return joined(tables) if tables else _empty()
 
 
-def _before(every: list[int], steps: Sequence[int]) -> set[int]:
+def steps_before(index: Index, names: Iterable[str], steps: Sequence[int]) -> set[int]:
+    """Return the steps before some global steps at which each tensor was saved."""
+    # Most tensors are saved at the same steps.
+    saved = {tuple(index.steps_of(name)) for name in names}
+    return {before for every in saved for before in _before(every, steps)}
+
+
+def _before(every: Sequence[int], steps: Sequence[int]) -> set[int]:
     """Return the steps before some steps.
 
     >>> sorted(_before([0, 10, 20, 30], [20, 0]))

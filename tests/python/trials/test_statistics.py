@@ -335,3 +335,21 @@ def test_table_converts_to_arrow(run: Path) -> None:
         table = trial.statistics("weight", columns=["l2", "nan"]).to_arrow()
     assert table.column_names == ["name", "step", "mode", "mode_step", "worker", "l2", "nan"]
     assert table.num_rows == 10
+
+
+def test_change_of_tensors_that_are_saved_at_other_steps(tmp_path: Path) -> None:
+    runs = {"often": range(9), "rarely": range(0, 9, 4)}
+    (tmp_path / "collections" / "000000000").mkdir(parents=True)
+    content = '{"collections": {}, "_meta": {"num_workers": 1}}'
+    (tmp_path / "collections" / "000000000" / "worker_0_collections.json").write_text(content)
+    for step in range(9):
+        with _core.StepWriter(tmp_path, step, "worker_0", 1, step) as writer:
+            for name, steps in runs.items():
+                if step in steps:
+                    writer.tensor(name, np.array([step, 2.0 * step]))
+    with smdwidgets.create_trial(tmp_path) as trial:
+        whole = trial.statistics(cache=False)
+        some = trial.statistics(steps=[8], cache=False)
+        last = [row for row in range(whole.num_rows) if whole["step"][row] == 8]
+        assert some["update"].tolist() == whole["update"][last].tolist()
+        assert some["update"][some["name"] == "rarely"] == pytest.approx(4 * 5**0.5)
