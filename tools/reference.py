@@ -32,6 +32,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
     "Runs and tensors": (
         "trials",
         "queries",
+        "dask",
         "run_table",
         "modes",
         "analysis.utils",

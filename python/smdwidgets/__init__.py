@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from smdwidgets.queries import QueryResult, query
     from smdwidgets.run_table import RunTable, runs
     from smdwidgets.trials import Trial, create_trial, create_trials
-    from smdwidgets.trials.extensions import Exporter
+    from smdwidgets.trials.extensions import Exporter, LazyReader
     from smdwidgets.widgets import Explorer, RulePanel, ScalarPanel, StepSlider, TensorInspector, explore
 
 __all__ = [
@@ -82,6 +82,12 @@ def _export() -> "Exporter":
     return export
 
 
+def _lazy_reader() -> "LazyReader":
+    import smdwidgets.dask
+
+    return smdwidgets.dask
+
+
 def _explorer() -> Any:
     from smdwidgets.widgets import explore
 
@@ -91,6 +97,7 @@ def _explorer() -> Any:
 _extensions.tensor_plotter.register(_tensor_plots)
 _extensions.trial_plotter.register(_trial_plots)
 _extensions.exporter.register(_export)
+_extensions.lazy_reader.register(_lazy_reader)
 _extensions.explorer.register(_explorer)
 
 

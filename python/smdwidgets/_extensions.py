@@ -39,4 +39,5 @@ class Extension(Generic[T]):
 tensor_plotter: Extension[Any] = Extension("tensor.plot")
 trial_plotter: Extension[Any] = Extension("trial.plot")
 exporter: Extension[Any] = Extension("trial.export")
+lazy_reader: Extension[Any] = Extension("tensor.to_dask")
 explorer: Extension[Any] = Extension("explorer of a table of runs")

@@ -34,6 +34,7 @@ EXTRAS = {
     "bfloat16": "bfloat16 and float8 tensors",
     "plots": "plots with Matplotlib",
     "parquet": "export to Parquet",
+    "dask": "arrays and tables of Dask and xarray",
     "lab": "JupyterLab",
 }
 #: Programs that display notebooks, and the packages that they come with.

@@ -13,6 +13,7 @@ All derive from :class:`SMDebugError`.
     ├── a collection  UnknownCollection, InvalidCollectionConfiguration, MissingCollectionFiles, CollectionFileError
     ├── a run         RunNotFound, SeveralRuns, RunIOError (RunFileMissing), OutsideRunError, TrialClosed
     ├── a record      DataError: TruncatedDataError, CorruptDataError, UnsupportedDataError; IndexReaderException
+    ├── a process     VersionMismatch
     ├── a regex       RegexTooSlow
     ├── a query       QueryError
     └── a rule        RuleEvaluationConditionMet, InsufficientInformationForRuleInvocation, NoMoreProfilerData, TrainingStopped
@@ -73,6 +74,7 @@ __all__ = [
     "UFuncTypeError",
     "UnknownCollection",
     "UnsupportedDataError",
+    "VersionMismatch",
     "WaitTimeout",
 ]
 
@@ -459,6 +461,10 @@ class IndexReaderException(SMDebugError):
 
     def _message(self) -> str:
         return self.message
+
+
+class VersionMismatch(SMDebugRuntimeError):
+    """Two processes that work on one run have different versions of smdwidgets."""
 
 
 class UFuncTypeError(SMDebugTypeError):

@@ -48,7 +48,7 @@ def values(
     errors = _with_deleted(trial, errors, named, ((rows[row][0], rows[row][1]) for row in kept), worker)
     column = given if isinstance(given, np.ndarray) else _column([given[row] for row in kept])
     modes = [index.mode_of(rows[row][1]) or (ModeKeys.GLOBAL.value, rows[row][1]) for row in kept]
-    workers = [rows[row][2] or _worker_with_value(trial, rows[row][0], rows[row][1]) for row in kept]
+    workers = [rows[row][2] or worker_with_value(trial, rows[row][0], rows[row][1]) for row in kept]
     return Columns(
         {
             "name": np.array([rows[row][0] for row in kept], dtype=object),
@@ -165,7 +165,7 @@ def _rows(trial: RunQueries, name: str, step: int, worker: str | None) -> list[R
     return [(name, step, worker)]
 
 
-def _worker_with_value(trial: RunQueries, name: str, step: int) -> str:
+def worker_with_value(trial: RunQueries, name: str, step: int) -> str:
     """Return the first worker that saved the value, or ``"all"`` for shards.
 
     Others may have saved a reduction or the shape only.

@@ -16,6 +16,9 @@ from smdwidgets.trials.columns import Failure
 from smdwidgets.trials.run import Progress
 
 if TYPE_CHECKING:
+    import dask.array
+    import dask.dataframe
+    import xarray
     from matplotlib.axes import Axes
 
 TrialT_contra = TypeVar("TrialT_contra", contravariant=True)
@@ -109,6 +112,54 @@ class Exporter(Protocol):
         ...
 
 
+class LazyReader(Protocol):
+    """The type of :mod:`smdwidgets.dask`."""
+
+    def to_dask(
+        self,
+        tensor: Any,
+        steps: Iterable[int] | int | None = None,
+        mode: ModeKeys | str = ModeKeys.GLOBAL,
+        worker: str | None = None,
+        *,
+        chunk_bytes: int = ...,
+        verify: str = "record",
+    ) -> dask.array.Array:
+        """Return the values of a tensor as an array of Dask."""
+        ...
+
+    def to_xarray(
+        self,
+        trial: Any,
+        names: Iterable[str] | str | None = None,
+        steps: Iterable[int] | int | None = None,
+        mode: ModeKeys | str = ModeKeys.GLOBAL,
+        worker: str | None = None,
+        *,
+        chunk_bytes: int = ...,
+        verify: str = "record",
+    ) -> xarray.Dataset:
+        """Return tensors as a dataset of xarray."""
+        ...
+
+    def to_dask_dataframe(
+        self,
+        trial: Any,
+        names: Iterable[str] | str | None = None,
+        steps: Iterable[int] | int | None = None,
+        columns: Iterable[str] | str | None = None,
+        mode: ModeKeys | str = ModeKeys.GLOBAL,
+        worker: str | None = None,
+        *,
+        by: str = "names",
+        partition_rows: int = ...,
+        errors: str = "raise",
+    ) -> dask.dataframe.DataFrame:
+        """Return statistics as a data frame of Dask."""
+        ...
+
+
 tensor_plotter: Extension[Callable[[Any], TensorPlotter]] = _extensions.tensor_plotter
 trial_plotter: Extension[Callable[[Any], TrialPlotter[Any]]] = _extensions.trial_plotter
 exporter: Extension[Exporter] = _extensions.exporter
+lazy_reader: Extension[LazyReader] = _extensions.lazy_reader

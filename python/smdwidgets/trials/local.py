@@ -8,7 +8,7 @@ import functools
 import itertools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -162,6 +162,8 @@ class LocalRun(SmdebugRun):
 class LocalTrial(Trial):
     """A run in a local directory. Usually created by :func:`smdwidgets.create_trial`.
 
+    With ``unread``, nothing is read before the first query.
+
     >>> import smdwidgets.exceptions
     >>> try:
     ...     LocalTrial("mlp", "/no/such/run")
@@ -179,6 +181,7 @@ class LocalTrial(Trial):
         lazy: bool | None = None,
         wait: float | None = None,
         skip_bad_index: bool = False,
+        unread: bool = False,
     ) -> None:
         path = local_path(dirname)
         self._opened_with = {
@@ -196,7 +199,11 @@ class LocalTrial(Trial):
             range_steps=range_steps,
             wait=wait,
             skip_bad_index=skip_bad_index,
+            lazy=unread,
         )
+
+    def _reopening(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        return type(self), (), {**self._opened_with, "name": self.name, "unread": True}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (type(self), self._opened_with)

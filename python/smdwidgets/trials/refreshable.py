@@ -314,6 +314,36 @@ class RefreshableTrial:
         self._memo[key] = now, made
         return made
 
+    def _reopening(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:
+        """Return function, arguments and options that make this trial again.
+
+        They do not read its index. None if that is not possible.
+        """
+        return None
+
+    def _of_snapshot(
+        self,
+        run: Run,
+        manager: CollectionManager,
+        num_workers: int,
+        workers: frozenset[str],
+        until: int,
+        ended: bool,
+    ) -> Self:
+        """Return a trial of the same run that stays at a snapshot of it."""
+        trial = object.__new__(type(self))
+        trial.__dict__.update(self.__dict__)
+        trial._run = run
+        trial.collection_manager, trial.num_workers, trial._collection_workers = manager, num_workers, workers
+        trial._complete = Completeness()
+        trial._complete.until = until
+        trial.loaded_all_steps = ended
+        trial._refreshing = threading.RLock()
+        trial._refresh_base, trial._refresh_overrides = False, []
+        trial._memo, trial._logged_problems = {}, set()
+        trial._unread = False
+        return trial
+
     # ------------------------------------------------------------------------------------------------------ closing
 
     def close(self) -> None:

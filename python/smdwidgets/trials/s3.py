@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -250,6 +250,7 @@ class S3Trial(Trial):
         lazy: bool | None = None,
         wait: float | None = None,
         skip_bad_index: bool = False,
+        unread: bool = False,
         **connection: Any,
     ) -> None:
         reached = Connection(**connection)
@@ -264,12 +265,18 @@ class S3Trial(Trial):
                 range_steps=range_steps,
                 wait=wait,
                 skip_bad_index=skip_bad_index,
+                lazy=unread,
             )
         except BaseException:
             storage.close()
             raise
         # `check` may have found the run in SageMaker's folder.
         self.path = self.trial_dir = self._run.path
+
+    def _reopening(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        _, (_, (_, _, range_steps, options)) = self.__reduce__()
+        # The run may be in a folder below the URL that was given.
+        return type(self), (self.name, self.path, range_steps), {**options, "unread": True}
 
     def __reduce__(self) -> tuple[Any, ...]:
         for given in ("client", "session"):

@@ -8,7 +8,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,11 @@ from smdwidgets.trials.run import REDUCTIONS, Progress, Run, dtype_named
 from smdwidgets.trials.shards import Sharded
 from smdwidgets.trials.statistics import statistics as compute_statistics
 from smdwidgets.trials.wait import wait_until
+
+if TYPE_CHECKING:
+    import dask.array
+    import dask.dataframe
+    import xarray
 
 _GLOBAL = ModeKeys.GLOBAL
 
@@ -91,6 +96,11 @@ class Trial(RunQueries):
         super()._start_over()
         for tensor in list(self._tensors.values()):
             tensor._bind()
+
+    def _of_snapshot(self, *args: Any) -> Self:
+        trial = super()._of_snapshot(*args)
+        trial._tensors, trial._patterns, trial._created = {}, Patterns(), {}
+        return trial
 
     def run_end(self) -> RunEnd | None:
         """Return how the training ended, or None while there is no end marker.
@@ -492,6 +502,69 @@ class Trial(RunQueries):
             self, to, out, tensors=tensors, steps=steps, mode=mode, workers=workers, force=force, progress=progress
         )
 
+    def to_xarray(
+        self,
+        names: Iterable[str] | str | None = None,
+        steps: Iterable[int] | int | None = None,
+        mode: ModeKeys | str = ModeKeys.GLOBAL,
+        worker: str | None = None,
+        *,
+        chunk_bytes: int = 64 << 20,
+        verify: str = "record",
+    ) -> xarray.Dataset:
+        """Return tensors as a dataset of xarray.
+
+        Values are read when they are computed. Requires ``pip install 'smdwidgets[dask]'``. Each tensor is a variable with the dimensions ``step``, ``<name>_0``,
+        ``<name>_1`` and so on. Coordinates are ``step`` (global steps), ``mode``, ``mode_step``, ``wall_time`` (read lazily)
+        and ``worker``. Where a tensor of floating-point numbers has no value, it is NaN; the dataset has only steps at which
+        all other tensors have one. ``wall_time`` is that of the record of the first tensor. The dataset is a snapshot of a growing run: ``attrs["last_step"]`` is its last step.
+
+        Args:
+            names: names of tensors; None: all but texts.
+            steps: steps of ``mode``; None: all complete ones.
+            mode: mode of the steps.
+            worker: name of a worker; None: the first that has a value, and sharded tensors as a whole.
+            chunk_bytes: limit on the size of a chunk.
+            verify: see :meth:`Tensor.to_dask`.
+
+        >>> trial.to_xarray(["fc1.weight", "fc1.bias"]).sel(step=slice(0, 100)).std("step").compute()    # doctest: +SKIP
+        """
+        read = extensions.lazy_reader.load().to_xarray
+        return read(self, names, steps, mode, worker, chunk_bytes=chunk_bytes, verify=verify)
+
+    def to_dask_dataframe(
+        self,
+        names: Iterable[str] | str | None = None,
+        steps: Iterable[int] | int | None = None,
+        columns: Iterable[str] | str | None = None,
+        mode: ModeKeys | str = ModeKeys.GLOBAL,
+        worker: str | None = None,
+        *,
+        by: str = "names",
+        partition_rows: int = 4096,
+        errors: str = "raise",
+    ) -> dask.dataframe.DataFrame:
+        """Return the table of :meth:`statistics` as a data frame of Dask.
+
+        Requires ``pip install 'smdwidgets[dask]'``. Nothing is read before a result is computed. Statistics that are computed
+        from values are not cached.
+
+        Args:
+            names: names of tensors; None: as in :meth:`statistics`.
+            steps: steps of ``mode``; None: all.
+            columns: names of statistics; None: as in :meth:`statistics`.
+            mode: mode of ``steps``.
+            worker: name of a worker, or ``"*"`` for all; None: shards are combined, else the first worker's.
+            by: ``"names"``: a partition has all steps of some tensors, in the order of :meth:`statistics`. ``"steps"``: it has
+                all tensors at some of the steps at which values were saved.
+            partition_rows: approximate number of rows of a partition.
+            errors: ``"raise"`` the error of an unreadable record, or ``"skip"`` its row.
+
+        >>> trial.to_dask_dataframe(columns=["l2"]).groupby("name")["l2"].max().compute()    # doctest: +SKIP
+        """
+        read = extensions.lazy_reader.load().to_dask_dataframe
+        return read(self, names, steps, columns, mode, worker, by=by, partition_rows=partition_rows, errors=errors)
+
     # ------------------------------------------------------------------------------------------------- collections
 
     def collections(self) -> dict[str, Collection]:
@@ -691,6 +764,71 @@ class Tensor:
     def _saved(self, step_num: int, mode: ModeKeys | str, worker: str | None = None) -> Saved:
         value = self.value(step_num, mode, worker)
         return Saved(self.name, int(step_num), value, as_mode(mode), worker, self.trial.path)
+
+    def rows(
+        self,
+        step_num: int,
+        start: int,
+        stop: int,
+        mode: ModeKeys | str = _GLOBAL,
+        worker: str | None = None,
+        *,
+        verify: str = "record",
+    ) -> NDArray[Any]:
+        """Return ``value(step_num)[start:stop]``, and read no more than needed.
+
+        Only this part is held in memory. ``verify="record"`` reads the whole record in pieces if it has a checksum. ``"none"`` reads only these rows, without
+        their checksum.
+
+        >>> trial.tensor("embedding").rows(1000, 0, 128, verify="none").shape     # doctest: +SKIP
+        (128, 4096)
+        """
+        mode = as_mode(mode)
+        step = self._resolver.global_step(step_num, mode, worker)
+        place = None if self._sharded(step, worker) is not None else self._index.find(self.name, step, worker)
+        if place is not None:
+            _, shape = self._head(place, step_num, mode)
+            if shape:
+                first, last, _ = slice(start, stop).indices(shape[0])
+                try:
+                    part = self.trial._run.part(place, first, max(first, last), verify != "none")
+                except (DataError, RunIOError):
+                    part = None  # `value` recovers or raises
+                if part is not None:
+                    return part
+        value: NDArray[Any] = self.value(step_num, mode, worker)[start:stop]
+        return value
+
+    def to_dask(
+        self,
+        steps: Iterable[int] | int | None = None,
+        mode: ModeKeys | str = _GLOBAL,
+        worker: str | None = None,
+        *,
+        chunk_bytes: int = 64 << 20,
+        verify: str = "record",
+    ) -> dask.array.Array:
+        """Return the values as an array (step, shape…) of Dask.
+
+        Values are read when they are computed. Requires ``pip install 'smdwidgets[dask]'``. A chunk has some steps, or rows of one step along the first axis, of at
+        most ``chunk_bytes``. The array can be computed by other processes and machines that reach the run; they need the same
+        version of smdwidgets, and find credentials by themselves. The array is a snapshot of a growing run; its repr says the
+        last step.
+
+        Args:
+            steps: steps of ``mode``; None: all complete ones with a value.
+            mode: mode of the steps.
+            worker: name of a worker; None: the first that has a value, and a sharded tensor as a whole.
+            chunk_bytes: limit on the size of a chunk.
+            verify: ``"record"``: check each record, of which one that is cut into chunks is read whole for each of them.
+                ``"none"``: read only the rows of a chunk, or of a slice, without their checksum.
+
+        Raises :class:`~smdwidgets.exceptions.SMDebugValueError` if dtype or shape differ between steps.
+
+        >>> trial.tensor("fc1.weight").to_dask().std(axis=0).compute()             # doctest: +SKIP
+        """
+        read = extensions.lazy_reader.load().to_dask
+        return read(self, steps, mode, worker, chunk_bytes=chunk_bytes, verify=verify)
 
     def _value_or_raise(self, step_num: int, mode: ModeKeys, worker: str | None) -> NDArray[Any]:
         with self._telling_deleted(step_num, mode):
@@ -911,6 +1049,12 @@ class Tensor:
         except (DataError, RunIOError):
             value = self._read(place, step_num, mode)
             return value.dtype.name, value.shape
+
+    def _signature(self, step: int, worker: str | None) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Return dtype and shape of the value at a global step, from its header."""
+        sharded = self._sharded(step, worker)
+        name, shape = self._head(self._index.find(self.name, step, worker), step, _GLOBAL)
+        return dtype_named(name), shape if sharded is None else sharded.shape
 
     @property
     def original_name(self) -> str | None:

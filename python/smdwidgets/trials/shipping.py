@@ -1,0 +1,222 @@
+"""Send an opened run to other processes: its path, and its catalog as columns.
+
+A process that receives it reads no index files. It opens the run once, and reads all parts that it receives through it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from smdwidgets import _core
+from smdwidgets._text import shown
+from smdwidgets.config.collection_manager import CollectionManager
+from smdwidgets.exceptions import CorruptDataError, SMDebugError, VersionMismatch
+from smdwidgets.trials.refreshable import RefreshableTrial
+
+#: Limit on a catalog's columns, above those of a run of 100,000 steps and 300 tensors.
+LARGEST_COLUMNS: Final = 2 << 30
+#: Total size of the columns of the catalogs that a process keeps.
+KEPT_COLUMNS: Final = 64 << 20
+#: Number of parts, and of runs, that a process keeps open.
+_KEPT_PARTS: Final = 1000
+_KEPT_RUNS: Final = 64
+
+
+class _Snapshot(NamedTuple):
+    """What the files of a run say beside the catalog."""
+
+    #: None in a part of a run, which needs no collections.
+    manager: CollectionManager | None
+    num_workers: int
+    workers: frozenset[str]
+    until: int
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """An opened run, or a part of it, for another process. Made by :func:`pack`.
+
+    It can be pickled and contains no credentials. It is a snapshot: steps that are written later are not in it.
+
+    >>> import smdwidgets, pickle, tempfile
+    >>> from smdwidgets.numpy import Hook
+    >>> with Hook(folder := tempfile.mkdtemp()) as hook:
+    ...     hook.save_scalar("loss", 0.5)
+    >>> shipment = pack(smdwidgets.create_trial(folder))
+    >>> pickle.loads(pickle.dumps(shipment)).open().tensor("scalar/loss").value(0)
+    array([0.5])
+    """
+
+    #: Version of smdwidgets that made it. Only the same version opens it.
+    version: str
+    #: Path or URL of the run.
+    path: str
+    #: Last global step of the snapshot; None if there are no steps.
+    last_step: int | None
+    #: Whether the run had ended, so that the snapshot is complete.
+    ended: bool
+    #: A hash of the content.
+    identity: str
+    #: A hash of what opens the run; all parts of a run have the same.
+    run_identity: str
+    _run: bytes = field(repr=False)
+    _snapshot: bytes = field(repr=False)
+    #: Compressed columns of the catalog; empty for a run that is reopened from its files.
+    _catalog: bytes = field(repr=False)
+    _columns: int = field(repr=False)
+
+    def check_version(self) -> None:
+        """Check that this version of smdwidgets made it.
+
+        Raises :class:`~smdwidgets.exceptions.VersionMismatch`.
+        """
+        if self.version != _core.__version__:
+            raise VersionMismatch(
+                f"this process has smdwidgets {_core.__version__}, but got a run from smdwidgets {shown(self.version, 40)}; "
+                "install the same version in both"
+            )
+
+    def open(self) -> Any:
+        """Return the :class:`~smdwidgets.Trial` of the snapshot.
+
+        It does not check for new steps. A process opens each run once, and keeps the catalogs used last.
+        """
+        self.check_version()
+        return _opened.trial(self)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are sent."""
+        return len(self._run) + len(self._snapshot) + len(self._catalog)
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return "smdwidgets.Shipment", self.identity
+
+    def _read_catalog(self) -> _core.Catalog:
+        if not 0 <= self._columns <= LARGEST_COLUMNS:
+            raise CorruptDataError(f"the catalog of {shown(self.path)} has an invalid size of {self._columns} bytes")
+        try:
+            columns = zlib.decompressobj().decompress(self._catalog, self._columns + 1)
+        except zlib.error as error:
+            raise CorruptDataError(f"cannot decompress the catalog of {shown(self.path)}: {error}") from None
+        return _core.Catalog.from_columns(columns)
+
+
+def pack(trial: RefreshableTrial, names: Iterable[str] | None = None, steps: Iterable[int] | None = None) -> Shipment:
+    """Return a trial, or a part of it, to send to another process.
+
+    A part has no collections. The trial of a run in another format is reopened whole.
+
+    Args:
+        trial: an open trial.
+        names: names of tensors; None: all.
+        steps: global steps; None: all.
+
+    >>> client.submit(lambda shipment: shipment.open().steps(), pack(trial))    # doctest: +SKIP
+    """
+    trial.maybe_refresh()
+    run = trial._run
+    run.load()
+    catalog, columns = b"", 0
+    reopening = trial._reopening()
+    if reopening is not None:
+        chosen, at = (None if one is None else list(one) for one in (names, steps))
+        made: bytes = run.index.to_columns(chosen, at)  # type: ignore[attr-defined]  # a run with a catalog
+        if len(made) > LARGEST_COLUMNS:
+            raise SMDebugError(f"the catalog of {shown(trial.path)} is larger than 2 GiB; select names or steps")
+        catalog, columns = zlib.compress(made), len(made)
+    else:
+        reduced: Any = trial.__reduce__()
+        reopening = reduced[0], reduced[1], {}
+    manager = trial.collection_manager if names is None and steps is None else None
+    snapshot = _Snapshot(manager, trial.num_workers, trial._collection_workers, trial._complete.until)
+    try:
+        opens, about = pickle.dumps(reopening), zlib.compress(pickle.dumps(snapshot))
+    except Exception as error:
+        raise SMDebugError(f"cannot send the trial of {shown(trial.path)} to another process: {error}") from error
+    last, ended = run.index.last_step(), trial.loaded_all_steps
+    run_identity = hashlib.sha256(opens).hexdigest()
+    identity = hashlib.sha256(b"".join((opens, about, catalog, repr((last, ended)).encode()))).hexdigest()
+    version = _core.__version__
+    return Shipment(version, trial.path, last, ended, identity, run_identity, opens, about, catalog, columns)
+
+
+#: Options of a storage that shipped runs are read from, or a function that returns them for a URL.
+StorageOptions = Mapping[str, Any] | Callable[[str], Mapping[str, Any]]
+
+
+def use_storage_options(options: StorageOptions | None) -> None:
+    """Set the options with which this process opens shipped runs in a bucket.
+
+    They can be credentials. Without them a process finds credentials by itself, as :func:`smdwidgets.create_trial` does. None removes them.
+
+    Args:
+        options: keyword arguments of :func:`smdwidgets.create_trial`, or a function that returns them for a URL.
+
+    >>> client.run(use_storage_options, {"endpoint_url": "http://10.0.0.5:9000"})    # doctest: +SKIP
+    """
+    _opened.options = options
+    _opened.forget()
+
+
+class _Opened:
+    """The runs that this process has opened, and the parts of them."""
+
+    def __init__(self) -> None:
+        self.options: StorageOptions | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Open everything again.
+
+        A forked child must not use the connections of its parent.
+        """
+        self._lock = threading.RLock()
+        self._runs: OrderedDict[str, RefreshableTrial] = OrderedDict()
+        self._parts: OrderedDict[str, tuple[RefreshableTrial, int]] = OrderedDict()
+
+    def trial(self, shipment: Shipment) -> RefreshableTrial:
+        with self._lock:
+            known = self._parts.get(shipment.identity)
+            if known is None:
+                known = self._parts[shipment.identity] = self._part(shipment), shipment._columns
+            self._parts.move_to_end(shipment.identity)
+            kept = sum(size for _, size in self._parts.values())
+            while len(self._parts) > 1 and (kept > KEPT_COLUMNS or len(self._parts) > _KEPT_PARTS):
+                kept -= self._parts.popitem(last=False)[1][1]
+            return known[0]
+
+    def _part(self, shipment: Shipment) -> RefreshableTrial:
+        opened = self._run(shipment)
+        manager, num_workers, workers, until = pickle.loads(zlib.decompress(shipment._snapshot))
+        run: Any = opened._run
+        if shipment._catalog:
+            run = run.reading(shipment._read_catalog(), workers)
+        manager = opened.collection_manager if manager is None else manager
+        return opened._of_snapshot(run, manager, num_workers, workers, until, shipment.ended)
+
+    def _run(self, shipment: Shipment) -> RefreshableTrial:
+        opened = self._runs.get(shipment.run_identity)
+        if opened is None:
+            reopen, arguments, options = pickle.loads(shipment._run)
+            if "://" in shipment.path and self.options is not None:
+                given = self.options(shipment.path) if callable(self.options) else self.options
+                options = {**options, **given}
+            opened = self._runs[shipment.run_identity] = reopen(*arguments, **options)
+        self._runs.move_to_end(shipment.run_identity)
+        while len(self._runs) > _KEPT_RUNS:
+            self._runs.popitem(last=False)
+        return opened
+
+
+_opened = _Opened()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_opened.forget)
