@@ -39,7 +39,10 @@ def test_the_package_loads_nothing_before_it_is_used():
     assert not found & HEAVY
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["nonsense"]])
+EXPLANATIONS = [["--help"], ["--version"], [], ["nonsense"], *([name, "--help"] for name in COMMANDS)]
+
+
+@pytest.mark.parametrize("arguments", [*EXPLANATIONS, ["completion", "bash"]], ids=" ".join)
 def test_the_command_line_needs_no_numpy_to_explain_itself(arguments: list[str]):
     code = f"from smdwidgets.cli import main\ntry: main({arguments})\nexcept SystemExit: pass"
     found = loaded(code)
@@ -47,8 +50,18 @@ def test_the_command_line_needs_no_numpy_to_explain_itself(arguments: list[str])
 
 
 def test_a_command_imports_no_other_command():
-    found = loaded("from smdwidgets.cli import main\ntry: main(['show', '--help'])\nexcept SystemExit: pass")
+    found = loaded("from smdwidgets.cli import main\nmain(['show', 'no/such/run', 'loss'])")
     assert {name for name in COMMANDS if f"smdwidgets.cli.{name}" in found} == {"show"}
+    assert {name for name in COMMANDS if f"smdwidgets.cli.arguments.{name}" in found} == {"show"}
+
+
+def test_choices_of_arguments_are_those_of_the_modules_that_take_them():
+    from smdwidgets.cli.arguments import export, run
+    from smdwidgets.exports import FORMATS
+    from smdwidgets.launch.options import WHAT
+
+    assert tuple(FORMATS) == export.FORMATS
+    assert run.WHAT == WHAT
 
 
 def test_a_training_script_needs_no_widgets():
@@ -82,7 +95,7 @@ def test_submodules_need_no_separate_import(name: str):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_texts_are_those_of_the_commands(name: str):
-    source = Path(smdwidgets.__file__).with_name("cli") / f"{name}.py"
+    source = Path(smdwidgets.__file__).parent / "cli" / "arguments" / f"{name}.py"
     text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
     assert text is not None
     assert COMMANDS[name] == text.splitlines()[0]

@@ -1,7 +1,8 @@
-"""The `smdwidgets` command line; each module of this package is a command.
+"""The `smdwidgets` command line.
 
-A command module provides a docstring, whose first line is the help text,
-`arguments(parser)`, and `run(args) -> int`, which returns the exit code.
+A command is two modules: one in `smdwidgets.cli.arguments`, which describes it, and one of
+the same name in this package with `run(args) -> int`, which returns the exit code. The
+second one is imported when the command runs.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _A_RUN = (
 def parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the argument parser of the whole command line.
 
-    With ``only``, one command has arguments. Its module is the only one that is imported.
+    With ``only``, one command has arguments.
     """
     top = argparse.ArgumentParser(
         prog="smdwidgets",
@@ -60,10 +61,10 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         command = choices.add_parser(name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
         if only in (None, name):
-            module = importlib.import_module(f"{__name__}.{name}")
+            module = importlib.import_module(f"{__name__}.arguments.{name}")
             command.description = (module.__doc__ or "").strip()
             module.arguments(command)
-            command.set_defaults(_run=module.run)
+            command.set_defaults(_command=name)
     return top
 
 
@@ -80,11 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # No option of the whole command line takes a value, so the first word is the command.
     top = parser(only=next((word for word in given if not word.startswith("-")), ""))
     args = top.parse_args(given)
-    if not hasattr(args, "_run"):
+    if not hasattr(args, "_command"):
         top.print_help(sys.stderr)
         return 2
     try:
-        code: int = args._run(args)
+        code: int = importlib.import_module(f"{__name__}.{args._command}").run(args)
         sys.stdout.flush()
         return code
     except RunNotFound as error:

@@ -1,8 +1,7 @@
-"""Helpers shared by the commands: open a run, parse steps, format names."""
+"""Helpers shared by the commands: open a run, format names, show progress."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,6 @@ from pathlib import Path
 
 from smdwidgets._text import byte_size, visible
 from smdwidgets.exceptions import RunNotFound
-from smdwidgets.modes import ModeKeys, as_mode
 from smdwidgets.rules.progress import Progress
 from smdwidgets.trials import Trial, create_trial
 from smdwidgets.trials.local import local_path
@@ -60,31 +58,6 @@ def table(rows: list[list[str]]) -> str:
         ).rstrip()
         for row in rows
     )
-
-
-def step_range(text: str) -> range:
-    """Parse ``100``, ``100:200``, ``100:`` or ``:200``; the end is exclusive."""
-    begin, colon, end = text.partition(":")
-    try:
-        first = int(begin) if begin else 0
-        last = (int(end) if end else sys.maxsize) if colon else first + 1
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"invalid step range {text!r}; give a step such as 100 or a range such as 100:200"
-        ) from None
-    if first < 0 or last <= first:
-        raise argparse.ArgumentTypeError(
-            f"empty step range {text!r}; the start must be at least 0 and less than the end"
-        )
-    return range(first, last)
-
-
-def mode(text: str) -> ModeKeys:
-    """Parse the name of a mode."""
-    try:
-        return as_mode(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 @contextmanager

@@ -1,16 +1,4 @@
-"""Find out what is wrong with a run: since when, why, and what to try.
-
-Reads the scalars and tensor statistics of the run and compares trends with their noise. A TensorBoard directory with
-several runs is diagnosed run by run.
-
-Examples:
-  smdwidgets diagnose runs/mlp
-  smdwidgets diagnose logs --json --fail-on high
-  smdwidgets diagnose runs/mlp --kind "score=metric up" --notes
-
-Exit codes: 0 nothing found, 1 a finding of at least the confidence of --fail-on, 2 no such run, or a run with nothing to
-judge (unless --allow-unjudged)
-"""
+"""What `smdwidgets diagnose` does."""
 
 from __future__ import annotations
 
@@ -28,31 +16,6 @@ from smdwidgets.trials import Trial, create_trial, create_trials
 
 #: How many seconds `--follow` waits for the run to start.
 WAIT_TO_BEGIN = 600.0
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command to its parser."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="directories or s3:// addresses of runs")
-    parser.add_argument(
-        "--kind",
-        action="append",
-        default=[],
-        metavar="NAME=KIND",
-        help="what a series measures, where its name does not tell, such as foo=loss or bar='metric up'; repeatable",
-    )
-    parser.add_argument("--until", type=int, metavar="N", help="last step to read (default: all)")
-    parser.add_argument(
-        "--notes", action="store_true", help="print notes of low confidence, and the kind of each series"
-    )
-    parser.add_argument("--follow", action="store_true", help="wait for the run to start, and follow it until it ends")
-    parser.add_argument(
-        "--fail-on",
-        choices=("high", "medium", "low"),
-        default="medium",
-        help="least confidence of a finding for exit code 1 (default: medium); low includes notes",
-    )
-    parser.add_argument("--allow-unjudged", action="store_true", help="do not fail if a run has nothing to judge")
-    parser.add_argument("--json", action="store_true", help="print JSON: one object per run")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,16 +1,4 @@
-"""Export a run's tensors to NumPy npz, Parquet, CSV or TensorBoard.
-
-Parquet: one row per record. CSV: numbers and texts, one row per value; csv-wide: one row per step, one column per tensor. npz: one array per record, and index.jsonl with the original tensor names. TensorBoard:
-single values as scalars, larger tensors as histograms, strings as text, with one directory per mode.
-
-Examples:
-  smdwidgets export runs/mlp --to parquet -o mlp.parquet
-  smdwidgets export runs/mlp --to csv-wide --tensors loss
-  smdwidgets export runs/mlp --to npz --tensors 'weight$' --steps 100:200
-  smdwidgets export s3://bucket/jobs/mnist --to tensorboard -o logs/mnist --mode TRAIN
-
-Exit codes: 0 export written, 1 export written but unreadable records were skipped, 2 nothing was written
-"""
+"""What `smdwidgets export` does."""
 
 from __future__ import annotations
 
@@ -19,29 +7,12 @@ import json
 import sys
 
 from smdwidgets._text import byte_size
-from smdwidgets.cli._run import open_run, plain, step_range
-from smdwidgets.exports import FORMATS, Exported
+from smdwidgets.cli._run import open_run, plain
+from smdwidgets.exports import Exported
 from smdwidgets.rules.progress import Progress
 
 #: How many skipped records are printed as text; --json lists all.
 SHOWN = 10
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command to its parser."""
-    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
-    parser.add_argument("--to", required=True, choices=list(FORMATS), help="output format")
-    parser.add_argument(
-        "-o", "--output", metavar="OUT", help="output file, or directory for TensorBoard (default: named after the run)"
-    )
-    parser.add_argument("--tensors", metavar="REGEX", help="only tensors whose names match (default: all)")
-    parser.add_argument("--steps", type=step_range, metavar="A:B", help="only steps A to B (exclusive)")
-    parser.add_argument(
-        "--mode", default="GLOBAL", help="only steps of this mode, numbered per mode: TRAIN, EVAL, PREDICT"
-    )
-    parser.add_argument("--workers", metavar="A,B", help="only these workers (default: all)")
-    parser.add_argument("--force", action="store_true", help="overwrite an existing output")
-    parser.add_argument("--json", action="store_true", help="print a summary as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,12 +1,4 @@
-"""Show a run's steps, modes, workers, collections, tensors, size and state.
-
-Examples:
-  smdwidgets inspect runs/mlp
-  smdwidgets inspect runs/mlp --tensors '^gradient/'
-  smdwidgets inspect s3://bucket/job/debug-output --json
-
-Exit codes: 0 success, 2 the run could not be opened
-"""
+"""What `smdwidgets inspect` does."""
 
 from __future__ import annotations
 
@@ -17,21 +9,11 @@ from typing import Any
 
 from smdwidgets._text import byte_size, listed, natural, shown
 from smdwidgets.cli._run import open_run, plain, table
+from smdwidgets.cli.arguments.inspect import SHOWN
 from smdwidgets.exceptions import SMDebugError
 from smdwidgets.modes import ModeKeys
 from smdwidgets.storage.files import size_on_disk
 from smdwidgets.trials import Trial
-
-#: How many tensors are listed without --all.
-SHOWN = 40
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command to its parser."""
-    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
-    parser.add_argument("--tensors", metavar="REGEX", help="only tensors whose names match")
-    parser.add_argument("--all", action="store_true", help=f"list all tensors (default: the first {SHOWN})")
-    parser.add_argument("--json", action="store_true", help="print JSON, with all tensors")
 
 
 def run(args: argparse.Namespace) -> int:

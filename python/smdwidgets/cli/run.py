@@ -1,57 +1,11 @@
-"""Run a training script and record its trainings, without a change to the script.
-
-The script runs as it would with python: arguments, output, exit code and results are the same. One line on standard error
-says where its training is recorded, and one at the end what was found. PyTorch (also under Transformers, Lightning and
-Accelerate), Keras, XGBoost and LightGBM are recorded. Options of smdwidgets come before the script.
-
-Examples:
-  smdwidgets run train.py --lr 0.1
-  smdwidgets run --out runs/mine --what weights,gradients --every 100 -m package.train
-  smdwidgets run torchrun --nproc-per-node 2 train.py
-
-Exit codes: that of the script; 2 if the options are invalid
-"""
+"""What `smdwidgets run` does."""
 
 from __future__ import annotations
 
 import argparse
 
 from smdwidgets.launch.command import command_line, default_out, environment, start
-from smdwidgets.launch.options import WHAT, Options
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command to its parser."""
-    parser.add_argument(
-        "command",
-        nargs=argparse.REMAINDER,
-        metavar="SCRIPT",
-        help="Python file, or a program such as torchrun, with its arguments",
-    )
-    parser.add_argument(
-        "-m",
-        dest="module",
-        nargs=argparse.REMAINDER,
-        default=[],
-        metavar="MODULE",
-        help="run a module, as python -m does",
-    )
-    parser.add_argument(
-        "--out", default="", metavar="DIR", help="directory of the run, or s3://bucket/prefix (default: runs/SCRIPT)"
-    )
-    parser.add_argument(
-        "--what", default="", metavar="LIST", help=f"what to save, of {','.join(WHAT)} (default: all of them)"
-    )
-    parser.add_argument(
-        "--every", default="", metavar="N", help="save whole tensors at every Nth step (default: as the budget allows)"
-    )
-    parser.add_argument("--budget", default="", metavar="SIZE", help="disk space of the run (default: 2GB)")
-    parser.add_argument(
-        "--config",
-        default="",
-        metavar="FILE",
-        help="capture plan (JSON, YAML), or a hook configuration of smdebug (JSON)",
-    )
+from smdwidgets.launch.options import Options
 
 
 def run(args: argparse.Namespace) -> int:

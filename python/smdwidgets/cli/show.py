@@ -1,12 +1,4 @@
-"""Show the statistics and a histogram of one tensor at one step.
-
-Examples:
-  smdwidgets show runs/mlp fc1.weight
-  smdwidgets show runs/mlp gradient/fc1.weight --step 200 --scale symlog
-  smdwidgets show runs/mlp loss --mode EVAL --step 3 --json
-
-Exit codes: 0 success, 2 the run, tensor or step does not exist
-"""
+"""What `smdwidgets show` does."""
 
 from __future__ import annotations
 
@@ -20,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from smdwidgets._text import byte_size
-from smdwidgets.cli._run import mode, open_run, plain
+from smdwidgets.cli._run import open_run, plain
 from smdwidgets.exceptions import SMDebugRuntimeError, StepUnavailable, TensorUnavailable, TensorUnavailableForStep
 from smdwidgets.modes import ModeKeys
 from smdwidgets.pictures.frames import PERCENTILES, REDUCTIONS, Frame, HistogramWanted, Wanted, make_frame
@@ -28,29 +20,10 @@ from smdwidgets.pictures.view import TensorView
 from smdwidgets.rules.findings import number
 from smdwidgets.trials import Trial
 
-BINS, WIDTH = 20, 50
+#: Characters of the longest bar.
+WIDTH = 50
 #: Characters of one line of text.
 TEXT = 10_000
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command to its parser."""
-    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
-    parser.add_argument("tensor", metavar="TENSOR", help="tensor name")
-    parser.add_argument("--step", type=int, metavar="N", help="step (default: the last step of the tensor)")
-    parser.add_argument(
-        "--mode", type=mode, default="GLOBAL", help="mode in which --step counts: TRAIN, EVAL, PREDICT or GLOBAL"
-    )
-    parser.add_argument(
-        "--worker", default="", metavar="NAME", help="worker (default: the first worker that saved the tensor)"
-    )
-    parser.add_argument(
-        "--scale", choices=["linear", "log", "symlog"], default="linear", help="scale of the histogram's bins"
-    )
-    parser.add_argument(
-        "--bins", type=int, default=BINS, metavar="N", help="number of histogram bins (default: %(default)s)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:

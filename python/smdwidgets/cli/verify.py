@@ -1,17 +1,4 @@
-"""Verify every record of a run, its index files and its collections.
-
-Checks framing, checksums, names, shapes, the consistency of index and events, the statistics and the collection files. For
-TensorBoard logs, checks framing, checksums and record contents of all runs below the directory. Of tables, trainer states and MLflow's
-stores, reads all rows; of checkpoints, checks the headers against the files. Says what a file is that only has the name of one.
-
-Examples:
-  smdwidgets verify runs/mlp
-  smdwidgets verify runs/mlp --steps 100:200 --json
-  smdwidgets verify s3://bucket/jobs/mnist
-  smdwidgets verify logs
-
-Exit codes: 0 no faults, 1 at least one fault, 2 the run could not be opened
-"""
+"""What `smdwidgets verify` does."""
 
 from __future__ import annotations
 
@@ -23,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from smdwidgets import _core
 from smdwidgets._text import byte_size
-from smdwidgets.cli._run import bytes_progress, check_not_empty, plain, step_range
+from smdwidgets.cli._run import bytes_progress, check_not_empty, plain
 from smdwidgets.cli._verify_files import check_sources, other_files, source_lines
 from smdwidgets.exceptions import RunNotFound, SMDebugError, SMDebugValueError
 from smdwidgets.rules.progress import Progress
@@ -41,14 +28,6 @@ if TYPE_CHECKING:
 _OFFSET = re.compile(r"\bbyte (\d+)")
 #: How many faults are printed as text; --json lists all.
 SHOWN = 50
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command to its parser."""
-    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
-    parser.add_argument("--steps", type=step_range, metavar="A:B", help="only global steps A to B (exclusive)")
-    parser.add_argument("--threads", type=int, metavar="N", help="number of reader threads (default: all processors)")
-    parser.add_argument("--json", action="store_true", help="print JSON, with every fault")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,33 @@
+"""Types of arguments."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from smdwidgets.modes import ModeKeys, as_mode
+
+
+def step_range(text: str) -> range:
+    """Parse ``100``, ``100:200``, ``100:`` or ``:200``; the end is exclusive."""
+    begin, colon, end = text.partition(":")
+    try:
+        first = int(begin) if begin else 0
+        last = (int(end) if end else sys.maxsize) if colon else first + 1
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"invalid step range {text!r}; give a step such as 100 or a range such as 100:200"
+        ) from None
+    if first < 0 or last <= first:
+        raise argparse.ArgumentTypeError(
+            f"empty step range {text!r}; the start must be at least 0 and less than the end"
+        )
+    return range(first, last)
+
+
+def mode(text: str) -> ModeKeys:
+    """Parse the name of a mode."""
+    try:
+        return as_mode(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

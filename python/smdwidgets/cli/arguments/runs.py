@@ -1,0 +1,45 @@
+"""Show the table of all runs below a directory: steps, curves, hyperparameters.
+
+Runs are read once; what the table shows is kept in the user's cache directory.
+
+Examples:
+  smdwidgets runs logs
+  smdwidgets runs logs --tags 'val_loss,min(val_loss)' --sort 'min(val_loss)' --limit 10
+  smdwidgets runs logs --filter 'hparams.lr < 0.01 and state == "ended"' --csv > runs.csv
+  smdwidgets runs logs --query 'lr < 0.01 | state = ended | top 20 by loss'
+  smdwidgets runs logs --group hparams.lr
+  smdwidgets runs logs --group-pattern 'seed_[0-9]+'
+
+In a filter, a name is a column, a hyperparameter or the last value of a curve; min(name), max, best, first and count are other
+values of a curve; `~` matches a regular expression.
+
+Exit codes: 0 success, 2 the directory does not exist or an argument is invalid
+"""
+
+from __future__ import annotations
+
+import argparse
+
+#: Rows of text without --limit.
+SHOWN = 100
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command to its parser."""
+    parser.add_argument("root", metavar="ROOT", help="a directory with runs below it")
+    parser.add_argument(
+        "--tags", metavar="A,B", help="curves that are columns (default: up to four losses and metrics)"
+    )
+    parser.add_argument("--filter", metavar="EXPRESSION", help="only runs for which this is true")
+    parser.add_argument(
+        "--query", metavar="QUERY", help="only the runs that a query finds, in its order (docs/query.md)"
+    )
+    parser.add_argument("--sort", metavar="COLUMN", help="sort by a column, a hyperparameter or min(TAG) and similar")
+    parser.add_argument("--descending", action="store_true", help="sort the largest first")
+    parser.add_argument("--limit", type=int, metavar="N", help=f"show at most N runs (default: {SHOWN} as text)")
+    parser.add_argument("--group", metavar="A,B", help="mean and standard deviation over runs with equal values")
+    parser.add_argument("--group-pattern", metavar="REGEX", help="group by what the pattern finds in the names")
+    parser.add_argument("--findings", action="store_true", help="diagnose each run")
+    parser.add_argument("--no-cache", action="store_true", help="read every run again")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--csv", action="store_true", help="print comma-separated values")
