@@ -6,6 +6,7 @@ describe trials use this class.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from enum import Enum
 
@@ -25,26 +26,28 @@ class StepState(Enum):
 class RunQueries(RefreshableTrial):
     """Queries on the index of a run, cached until the run grows."""
 
-    def _all_steps(self, mode: ModeKeys) -> list[int]:
+    # Steps are cached as arrays, which take 8 bytes for each step where a list of numbers takes 40. They are never modified.
+
+    def _all_steps(self, mode: ModeKeys) -> array[int]:
         index = self._run.index
         if mode == ModeKeys.GLOBAL:
-            return self._cached("steps", index.steps)
+            return self._cached("steps", lambda: array("q", index.steps()))
         self._run.load()
-        return self._cached(("steps", mode), lambda: index.mode_steps(mode.value))
+        return self._cached(("steps", mode), lambda: array("q", index.mode_steps(mode.value)))
 
-    def _complete_steps(self, mode: ModeKeys) -> list[int]:
+    def _complete_steps(self, mode: ModeKeys) -> array[int]:
         return self._cached(("complete", mode), lambda: self._only_complete(self._all_steps(mode), mode))
 
-    def _only_complete(self, steps: list[int], mode: ModeKeys) -> list[int]:
+    def _only_complete(self, steps: array[int], mode: ModeKeys) -> array[int]:
         """Return the steps of a mode, given in ascending order, that are complete."""
         until = self._complete.until
         if mode == ModeKeys.GLOBAL:
-            return steps[: bisect_right(steps, until)]
+            return steps if not steps or steps[-1] <= until else steps[: bisect_right(steps, until)]
         last = self._run.index.last_step()
         if last is None or last <= until:
             return steps
         globally = self._run.index.global_step
-        return [step for step in steps if (at := globally(mode.value, step)) is not None and at <= until]
+        return array("q", (step for step in steps if (at := globally(mode.value, step)) is not None and at <= until))
 
     def _mode_of(self, global_step: int) -> tuple[int, int] | None:
         if not possible(global_step):

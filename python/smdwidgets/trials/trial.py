@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -1072,12 +1073,14 @@ class Tensor:
         self.trial.maybe_refresh(self.name)
         return list(self._steps(as_mode(mode), show_incomplete_steps))
 
-    def _steps(self, mode: ModeKeys, show_incomplete_steps: bool = False) -> list[int]:
+    def _steps(self, mode: ModeKeys, show_incomplete_steps: bool = False) -> array[int]:
         trial, name = self.trial, self.name
         trial._run.load()
 
-        def every() -> list[int]:
-            return self._index.steps_of(name) if mode == _GLOBAL else self._index.mode_steps(mode.value, name)
+        def every() -> array[int]:
+            return array(
+                "q", self._index.steps_of(name) if mode == _GLOBAL else self._index.mode_steps(mode.value, name)
+            )
 
         every_step = trial._cached(("steps of", name, mode), every)
         if show_incomplete_steps:
