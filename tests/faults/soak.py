@@ -65,6 +65,7 @@ def write(root: str, rate: float, beginning: int) -> None:
 
     Each line of standard input is the next step that must not be saved yet.
     """
+    from smdwidgets.config import SaveConfig
     from smdwidgets.hooks.numpy import Hook
 
     chance = np.random.default_rng(1)
@@ -90,7 +91,10 @@ def write(root: str, rate: float, beginning: int) -> None:
             return not ended
 
     threading.Thread(target=listen, daemon=True).start()
-    with Hook(root) as hook:
+    # Without a configuration, a plan thins the steps with values as the run grows.
+    with Hook(
+        root, save_config=SaveConfig(save_interval=1), include_collections=["weights", "gradients", "relu_activations"]
+    ) as hook:
         step = 0
         while may_save(step):
             if step == beginning:
