@@ -171,7 +171,10 @@ def main() -> None:
     if options.memory:
         memory(options.memory, options.rules)
         return
-    rows = [memory_row("4 tensors, no rules", []), memory_row("4 tensors, 10 rules", ["--rules"])]
+    rows = [
+        memory_row("4 tensors, no rules", []),
+        memory_row("4 tensors, 10 rules that find nothing, without cached values", ["--rules"]),
+    ]
     logged, saved = int(1_000_000 * options.scale), int(100_000 * options.scale)
     with tempfile.TemporaryDirectory() as folder:
         log, run = Path(folder, "log"), Path(folder, "run")
