@@ -1,7 +1,7 @@
 """Check the layers of the Rust modules: `python tools/check_rust_layers.py`.
 
-Two rules hold. A module of the core uses only the modules above it in the table "Layers of the core" of
-docs/architecture.md, which lists all of them. No two modules of a crate use each other, directly or through others; a
+Two rules hold. A module of the core or of the stores uses only the modules above it in the table "Layers of the core" or
+"Layers of the stores" of docs/architecture.md, which list all of them. No two modules of a crate use each other, directly or through others; a
 submodule may use its parent. Tests are exempt.
 """
 
@@ -14,18 +14,18 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = "## Layers of the core"
 Module = tuple[str, ...]
 
 _USE = re.compile(r"(pub(?:\([a-z ]+\))? )?\buse ([^;]+);")
 _PATH = re.compile(r"\b((?:crate|super)(?:::\w+)+)")
 
 
-def layers(document: str) -> list[str]:
-    """Return the modules in the table of layers, lowest first."""
-    _, found, rest = document.partition(TABLE)
+def layers(document: str, crate: str) -> list[str]:
+    """Return the modules in the table of a crate's layers, lowest first."""
+    heading = f"## Layers of the {crate}\n"
+    _, found, rest = document.partition(heading)
     if not found:
-        sys.exit(f"error: docs/architecture.md has no heading {TABLE!r}")
+        sys.exit(f"error: docs/architecture.md has no heading {heading!r}")
     return re.findall(r"^\| `(\w+)` \|", rest.partition("\n## ")[0], re.M)
 
 
@@ -126,10 +126,14 @@ def check_cycles(modules: dict[Module, str]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Check both crates; return 1 if a rule is broken."""
-    order = layers((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
-    core, python = sources(ROOT / "rust" / "core" / "src"), sources(ROOT / "rust" / "python" / "src")
-    problems = [*check_layers(core, order), *check_cycles(core), *check_cycles(python)]
+    """Check all crates; return 1 if a rule is broken."""
+    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    problems = []
+    for crate in ("core", "stores", "python"):
+        modules = sources(ROOT / "rust" / crate / "src")
+        problems += check_cycles(modules)
+        if crate != "python":
+            problems += check_layers(modules, layers(document, crate))
     for problem in problems:
         print(f"error: {problem}")
     return 1 if problems else 0

@@ -57,9 +57,11 @@ class Component:
 
 
 def crates() -> list[Component]:
-    """Return the crates that the extension module is linked with, from the lock file."""
+    """Return the crates that wheels are linked with, from the lock file."""
+    graph = tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))["graph"]
+    systems = [word for target in graph["targets"] for word in ("--filter-platform", target)]
     done = subprocess.run(
-        ["cargo", "metadata", "--format-version", "1", "--locked"],
+        ["cargo", "metadata", "--format-version", "1", "--locked", *systems],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     metadata = json.loads(done.stdout)

@@ -1,6 +1,6 @@
 """The compiled core. Private: the public API is `smdwidgets` and its modules."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from mmap import mmap
 from os import PathLike
 from types import TracebackType
@@ -1116,3 +1116,108 @@ def sample(buffer: _Buffer, most: int = 1000, dtype: str | None = None) -> tuple
     >>> sample(np.arange(10), 4)
     (array([0., 3., 6., 9.]), 3)
     """
+
+# ---------------------------------------------------------------- object stores
+
+class StoreError(Exception):
+    """A failed operation of an object store: key, code and reason.
+
+    The codes: "missing", "no_bucket", "denied", "credentials", "expired", "changed" (another ETag than expected), "range" (no byte
+    there), "busy" (503 or 429 until the time was over), "fault" (5xx), "connect", "timeout", "broken" (connections or answers
+    ended early), "region", "too_large", "cancelled", "other".
+    """
+
+_Listed: TypeAlias = list[tuple[str, int, float, str]]
+"""Key, size, seconds since 1970 and ETag of objects."""
+
+_Read: TypeAlias = list[tuple[bytes, str] | StoreError]
+"""Content and ETag, or the error, of each range."""
+
+@final
+class ObjectStore:
+    """A bucket of S3, Google Cloud Storage or Azure, or a directory of a web server.
+
+    `url` is `s3://bucket`, `gs://bucket`, `az://container`, `abfs[s]://container@account.dfs.core.windows.net` or
+    `http[s]://host/path/`. `options` are those of the Rust crate object_store by name (`aws_region`, `aws_endpoint`, `allow_http`,
+    `proxy_url`, ...), and: `timeout` (seconds of an operation with all repeats; 120), `read_timeout` (of silence; 10),
+    `connect_timeout` (5), `ca_file`, `proxy_ca_file`, and `header:NAME` for a header of all requests.
+
+    `credentials` returns {"key_id", "secret", "token"} for S3, {"token"} for Google Cloud Storage, and one of "token", "sas" and
+    "key" for Azure. A thread that waits for an operation calls it: at the first operation, from 50 seconds after its last answer,
+    and once after the server refused its credentials.
+
+    Every wait ends with Ctrl-C, `close` and the time; failures that may pass are repeated. At most `concurrency` requests are in
+    flight, fewer while the server asks for that. Objects may be used in forked children.
+
+    Keys are used as they are. ETags are without quotes, except weak ones. Keys that begin or end with "/" or have "." or ".." as a
+    component are only listed.
+    """
+
+    def __new__(
+        cls,
+        url: str,
+        options: Mapping[str, str] = ...,
+        *,
+        credentials: Callable[[], Mapping[str, str | None]] | None = None,
+        concurrency: int = 64,
+    ) -> ObjectStore: ...
+    def list(self, prefix: str, start_after: str = "", limit: int = 0) -> _Listed:
+        """Return (key, size, seconds since 1970, ETag) of objects, in order.
+
+        Their keys begin with `prefix` and are above `start_after`. At most `limit`, unless that is 0."""
+    def pages(self, prefix: str, start_after: str = "") -> Pages:
+        """Yield the same by pages of up to 1,000, each requested when it is needed.
+
+        A page may be empty."""
+    def head(self, key: str) -> tuple[int, float, str] | None:
+        """Return (size, seconds since 1970, ETag) of an object, or None."""
+    def get(self, key: str, limit: int) -> tuple[bytes, str]:
+        """Return the content and the ETag of an object.
+
+        An error, before its content is read, if it has more than `limit` bytes."""
+    def get_range(self, key: str, offset: int, length: int, etag: str = "") -> tuple[bytes, str]:
+        """Return the bytes of a range that exist, and the ETag.
+
+        An error if that is not `etag`, unless `etag` is empty."""
+    def get_many(self, keys: Sequence[str], limit: int) -> Contents:
+        """Yield (key, content or StoreError) in the order of arrival.
+
+        At most twice `concurrency` contents are in memory."""
+    def get_ranges(self, ranges: Sequence[tuple[str, int, int]], etags: Mapping[str, str] = ...) -> _Read:
+        """Return the result of `get_range` for each (key, offset, length), or its error.
+
+        Ranges of an object that are at most 1 MiB apart are read together, in pieces of up to 8 MiB. `etags` are those expected by
+        key. The ranges of an object that changes in between are errors."""
+    def put(self, key: str, content: bytes, if_match: str | None = None) -> str:
+        """Write an object and return its ETag.
+
+        With an ETag as `if_match`, only over the object that has it; with "", only if there is none. Otherwise the error's code
+        is "changed"."""
+    def put_file(self, key: str, path: str | PathLike[str]) -> str:
+        """Upload a file and return its ETag.
+
+        Files above 16 MiB are uploaded in parts, which are removed if that fails."""
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; missing ones are no error."""
+    def requests(self) -> tuple[int, int, int, int, int, int, int]:
+        """Return numbers of requests and of bytes received.
+
+        Lists, GETs, HEADs, PUTs, DELETEs, repeats among these, bytes."""
+    def close(self) -> None:
+        """End all operations of this process; later ones fail with the code "cancelled"."""
+
+@final
+class Pages:
+    """The pages of a listing."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> _Listed: ...
+
+@final
+class Contents:
+    """Contents of objects, in the order of arrival."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> tuple[str, bytes | StoreError]: ...
+    def close(self) -> None:
+        """Cancel the reads that are not done."""

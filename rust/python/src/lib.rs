@@ -22,6 +22,7 @@ mod records;
 mod reduce;
 mod statistics;
 mod statistics_file;
+mod stores;
 mod sweep;
 mod writer;
 
@@ -68,10 +69,17 @@ mod _core {
     #[pymodule_export]
     use super::statistics_file::{StatisticsReader, StatisticsWriter};
 
+    #[pymodule_export]
+    use super::stores::{Contents, ObjectStore, Pages};
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("FILE_TIME_GRANULARITY", FILE_TIME_GRANULARITY.as_nanos() as u64)?;
+        module.add("StoreError", module.py().get_type::<super::stores::StoreError>())?;
+        // Registered first, so that it runs after the functions that still write.
+        let end_waits = wrap_pyfunction!(super::stores::end_waits, module)?;
+        module.py().import("atexit")?.call_method1("register", (end_waits,))?;
         Ok(())
     }
 }
