@@ -21,6 +21,10 @@ pub struct LoadedIndex<'a> {
     pub content: Result<Index<'a>>,
 }
 
+/// Reductions of reductions that a recorded name may contain. No hook saves any; each level is another name in memory, so
+/// one long name could exhaust it.
+const MOST_NESTED: u32 = 2;
+
 impl Catalog {
     /// Adds the content of files. Malformed files become problems. Returns the number of valid files.
     pub fn insert(&mut self, mut batch: Vec<LoadedIndex<'_>>) -> Result<usize> {
@@ -177,9 +181,10 @@ impl Catalog {
         for part in &index.shards {
             let name = self.name(&part.name, guess)?;
             guess = name + 1;
-            let shard = self.shards.intern(&part.shard, shard_guess).ok_or_else(too_many)?;
-            shard_guess = shard + 1;
+            // Reductions have no shards.
             if self.meanings[name as usize].1 == Kind::VALUE {
+                let shard = self.shards.intern(&part.shard, shard_guess).ok_or_else(too_many)?;
+                shard_guess = shard + 1;
                 rows.push(EntryRow { name, kind: Kind::SHARD, offset: shard.into(), length: 0, crc: None });
             }
         }
@@ -188,6 +193,10 @@ impl Catalog {
 
     /// Interns a recorded name and resolves its tensor and kind.
     pub(super) fn name(&mut self, recorded: &str, guess: u32) -> Result<u32> {
+        self.nested_name(recorded, guess, MOST_NESTED)
+    }
+
+    fn nested_name(&mut self, recorded: &str, guess: u32, nested: u32) -> Result<u32> {
         let id = self.names.intern(recorded, guess).ok_or_else(too_many)?;
         if id as usize == self.meanings.len() {
             // Initially its own tensor: the actual tensor may be a new name, too.
@@ -195,11 +204,11 @@ impl Catalog {
             self.meanings.push((id, Kind::VALUE));
             reserve(&mut self.postings, 1);
             self.postings.push(Vec::new());
-            let (tensor, kind) = parse_recorded_name(recorded);
+            let (tensor, kind) = if nested == 0 { (recorded, Kind::VALUE) } else { parse_recorded_name(recorded) };
             if kind == Kind::VALUE {
                 self.any_digits |= without_output_index(recorded) != recorded;
             } else {
-                self.meanings[id as usize] = (self.name(tensor, id)?, kind);
+                self.meanings[id as usize] = (self.nested_name(tensor, id, nested - 1)?, kind);
             }
         }
         Ok(id)

@@ -142,6 +142,15 @@ fn reductions_belong_to_their_tensor() {
 }
 
 #[test]
+fn memory_of_nested_reductions_is_bounded_by_the_name() {
+    let mut catalog = all();
+    let nested = "smdebug/reductions/min/".repeat(10_000) + "conv";
+    take(&mut catalog, 1, "w", index(Mode::Train, 1, &[&nested], &[]));
+    assert!(catalog.memory() < 4 * nested.len() + (64 << 10), "{} bytes", catalog.memory());
+    assert_eq!(catalog.names().len(), 1);
+}
+
+#[test]
 fn reductions_without_output_index_are_attached() {
     let min = "smdebug/reductions/min/conv";
     let stored = |names: &[&'static str], of: &str| {
