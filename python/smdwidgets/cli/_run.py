@@ -10,8 +10,9 @@ from pathlib import Path
 from smdwidgets._text import byte_size, visible
 from smdwidgets.exceptions import RunNotFound
 from smdwidgets.rules.progress import Progress
+from smdwidgets.storage.address import is_address
+from smdwidgets.storage.local import local_path
 from smdwidgets.trials import Trial, create_trial
-from smdwidgets.trials.local import local_path
 
 
 def open_run(path: str) -> Trial:
@@ -28,7 +29,7 @@ def check_not_empty(path: str) -> None:
 
     At a terminal, an empty directory is more likely a wrong path than a run that has yet to start.
     """
-    if "://" in path and not path.lower().startswith("file://"):
+    if is_address(path):
         return
     folder = Path(local_path(path))
     if folder.is_dir() and not any(folder.iterdir()):

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
         print(_list())
         return 0
     if args.run is None:
-        raise SMDebugValueError("missing argument RUN; give a directory or s3:// address, or --list to list the rules")
+        raise SMDebugValueError("missing argument RUN; give a directory or address, or --list to list the rules")
     if args.json == args.junit == "-":
         raise SMDebugValueError("--json and --junit cannot both write to standard output; give one of them a file")
     by_rules = args.rules is not None or args.config is not None

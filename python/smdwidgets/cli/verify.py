@@ -16,14 +16,16 @@ from smdwidgets.exceptions import RunNotFound, SMDebugError, SMDebugValueError
 from smdwidgets.rules.progress import Progress
 from smdwidgets.sources import Tree
 from smdwidgets.storage import LocalStorage, Range, Storage
+from smdwidgets.storage.address import is_address
+from smdwidgets.storage.local import local_path
 from smdwidgets.storage.protocol import beginning
 from smdwidgets.trials.discovery import runs_in
-from smdwidgets.trials.local import LocalRun, local_path
+from smdwidgets.trials.local import LocalRun
 from smdwidgets.trials.tensorboard_layout import foreign, is_event_file, runs_of
 from smdwidgets.trials.tensorboard_run import TensorBoardRun
 
 if TYPE_CHECKING:
-    from smdwidgets.trials.s3 import S3Run
+    from smdwidgets.trials.remote import RemoteRun
 
 _OFFSET = re.compile(r"\bbyte (\d+)")
 #: How many faults are printed as text; --json lists all.
@@ -40,14 +42,14 @@ def run(args: argparse.Namespace) -> int:
 
 def check(path: str, steps: range | None = None, threads: int | None = None) -> dict[str, Any]:
     """Verify the run at a path and return the result as JSON-serializable objects."""
-    if "://" not in path or path.lower().startswith("file://"):
+    if not is_address(path):
         return _check_local(local_path(path), steps, threads)
-    from smdwidgets.storage.s3 import Connection  # boto3 is imported only for runs on S3
-    from smdwidgets.trials.s3 import S3Run
+    from smdwidgets.storage.connection import Connection  # imported for stores only
+    from smdwidgets.trials.remote import RemoteRun
 
     storage = Connection().storage(path)
     try:
-        return _check_run(S3Run(storage, *_ends(steps), lazy=False), steps, threads or storage.concurrency)
+        return _check_run(RemoteRun(storage, *_ends(steps), lazy=False), steps, threads or storage.concurrency)
     except RunNotFound:
         storage = Connection().storage(path)
         if not runs_of(storage.list("")):
@@ -92,7 +94,7 @@ def _ends(steps: range | None) -> tuple[int | None, int | None]:
     return (None, None) if steps is None else (steps.start, steps.stop)
 
 
-def _check_run(run: LocalRun | S3Run, steps: range | None, threads: int | None) -> dict[str, Any]:
+def _check_run(run: LocalRun | RemoteRun, steps: range | None, threads: int | None) -> dict[str, Any]:
     try:
         run.check()
         run.refresh()
@@ -175,7 +177,7 @@ def _fault(file: str | None, offset: int | None, message: str, **where: Any) -> 
     return {"file": file, "offset": offset, "message": message, **where}
 
 
-def _collections(run: LocalRun | S3Run) -> list[dict[str, Any]]:
+def _collections(run: LocalRun | RemoteRun) -> list[dict[str, Any]]:
     try:
         if run.collections() is None:
             return [_fault("collections/", None, "no collection file; smdebug cannot open the run without one")]
@@ -202,7 +204,7 @@ def _record_fault(
     )
 
 
-def _shard_faults(run: LocalRun | S3Run) -> list[dict[str, Any]]:
+def _shard_faults(run: LocalRun | RemoteRun) -> list[dict[str, Any]]:
     """Report missing or contradictory shards, and replicas with different values."""
     catalog = run.catalog
     faults: list[dict[str, Any]] = []
@@ -229,7 +231,7 @@ def _shard_faults(run: LocalRun | S3Run) -> list[dict[str, Any]]:
     return faults
 
 
-def _unindexed_files(run: LocalRun | S3Run) -> list[dict[str, Any]]:
+def _unindexed_files(run: LocalRun | RemoteRun) -> list[dict[str, Any]]:
     """Report event files of an ended run without an index file.
 
     Such files are never read.

@@ -59,7 +59,8 @@ class Hook(IncidentHook):
     """Save tensors of a training. The base class of every framework's hook.
 
     Args:
-        out_dir: directory of the run, which must not contain a run; or ``s3://bucket/prefix``.
+        out_dir: directory of the run, which must not contain a run; or the address of a
+            store: ``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``az://container/prefix``.
         export_tensorboard: also write scalars and histograms for TensorBoard, into ``tensorboard_dir`` or
             ``out_dir/tensorboard``.
         tensorboard_dir: directory of the TensorBoard files; implies ``export_tensorboard``.

@@ -1,4 +1,4 @@
-"""Write runs to S3: write each step to a local folder, then upload it.
+"""Write runs to a bucket: write each step to a local folder, then upload it.
 
 The event object is uploaded before its index object, so that a reader that finds an index object can read the events. If the
 network is down, the training loses steps but does not wait.
@@ -14,18 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from smdwidgets import _core
+from smdwidgets._text import shown
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
+from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.incident import INCIDENTS_PREFIX
 from smdwidgets.run_end import END_FILE, RunEnd
-from smdwidgets.storage.s3 import Connection
+from smdwidgets.storage.address import WRITABLE_FORMS, parse
+from smdwidgets.storage.connection import Connection
 
 __all__ = ["Bucket"]
 
 
 class Bucket:
-    """A run at ``s3://bucket/prefix``, and the local folder of its new files."""
+    """A run at an address, and the local folder of its new files."""
 
     def __init__(self, url: str, client: Any = None) -> None:
+        if parse(url).is_web:
+            raise SMDebugValueError(
+                f"invalid out_dir {shown(url, 400)}: a web server can only be read; pass {WRITABLE_FORMS}"
+            )
         self._storage = Connection(client=client, cache_bytes=0).storage(url)
         self.url = self._storage.url
         self.folder = Path(tempfile.mkdtemp(prefix="smdwidgets-hook-"))

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from smdwidgets import _core
-from smdwidgets._text import listed, shown
+from smdwidgets._text import listed
 from smdwidgets.config.collection_manager import COLLECTIONS_PREFIX
 from smdwidgets.exceptions import RunIOError, SMDebugRuntimeError, SMDebugValueError
 from smdwidgets.hooks.capture_log import CAPTURE
@@ -31,6 +31,8 @@ from smdwidgets.incident import INCIDENTS_PREFIX, Incident
 from smdwidgets.modes import ModeKeys
 from smdwidgets.run_end import COMPLETED, END_FILE, LARGEST_END_FILE, RunEnd
 from smdwidgets.stop import STOP_FILE, clear_stop
+from smdwidgets.storage.address import is_address, scheme_of
+from smdwidgets.storage.local import local_path
 
 if TYPE_CHECKING:
     from smdwidgets.hooks.bucket import Bucket
@@ -70,18 +72,13 @@ class RunDirectory:
         if not isinstance(text, str):
             raise SMDebugValueError("out_dir must be a string or a path, got bytes")
         self.bucket: Bucket | None = None
-        scheme = re.match(r"^([A-Za-z][A-Za-z0-9+.-]+)://", text)
-        if scheme and scheme[1].lower() in {"s3", "s3a", "s3n"}:
-            from smdwidgets.hooks.bucket import Bucket  # boto3 is imported only for runs on S3
+        if is_address(text):
+            from smdwidgets.hooks.bucket import Bucket  # imported for stores only
 
             self.bucket = Bucket(text)
             self.path = self.bucket.folder
-        elif scheme and scheme[1].lower() != "file":
-            raise SMDebugValueError(
-                f"invalid out_dir {shown(text)}: a hook writes to a directory or to s3://bucket/prefix"
-            )
         else:
-            self.path = Path(text.removeprefix("file://")).expanduser().absolute()
+            self.path = Path(local_path(text) if scheme_of(text) == "file" else text).expanduser().absolute()
         self.url = str(self.path) if self.bucket is None else self.bucket.url
         self.worker = worker
         self.num_workers = num_workers

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from smdwidgets._text import visible
+from smdwidgets.storage.address import scheme_of
 
 __all__ = ["keep_logs_off_stdout", "say", "short_path"]
 
@@ -29,7 +30,7 @@ def short_path(path: str) -> str:
     >>> short_path("s3://bucket/run")
     's3://bucket/run'
     """
-    if "://" in path:
+    if scheme_of(path):
         return path
     try:
         relative = os.path.relpath(path)

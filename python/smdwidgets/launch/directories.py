@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from smdwidgets.run_end import END_FILE
+from smdwidgets.storage.address import scheme_of
 
 __all__ = ["MARK", "directory_of", "is_free"]
 
@@ -36,7 +37,7 @@ def directory_of(base: str, key: Mapping[str, object]) -> str:
     """
     for number in itertools.count(1):
         path = base if number == 1 else f"{base}-{number}"
-        if "://" in base:
+        if scheme_of(base):
             if number == key.get("training", 1):
                 return path
             continue

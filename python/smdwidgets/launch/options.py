@@ -15,6 +15,7 @@ from smdwidgets.config.capture_plan import TENSORS
 from smdwidgets.exceptions import SMDebugValueError
 from smdwidgets.hooks.base import Hook
 from smdwidgets.hooks.json_config import HOOK_FILE_KEYS
+from smdwidgets.storage.address import scheme_of
 
 __all__ = ["WHAT", "Options"]
 
@@ -37,7 +38,7 @@ class Options:
     """What to record, and where. Every option is a text; an empty one is not given.
 
     Attributes:
-        out: directory of the run, or ``s3://bucket/prefix``.
+        out: directory of the run, or the address of a store, such as ``s3://bucket/prefix``.
         what: comma-separated: losses, weights, gradients, activations. Losses are always saved.
         every: spacing of steps with whole tensors, to begin with.
         budget: disk space of the run, such as ``10GB``.
@@ -66,7 +67,7 @@ class Options:
         """Return the environment variables of the options, with absolute paths."""
         found = {variable: value for name, variable in VARIABLES.items() if (value := getattr(self, name))}
         for name in ("out", "config"):
-            if (value := getattr(self, name)) and "://" not in value:
+            if (value := getattr(self, name)) and not scheme_of(value):
                 found[VARIABLES[name]] = str(Path(value).expanduser().absolute())
         return found
 

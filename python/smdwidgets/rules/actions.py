@@ -26,6 +26,7 @@ from typing import Any
 from smdwidgets._text import did_you_mean, shown, visible
 from smdwidgets.exceptions import SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError
 from smdwidgets.stop import request_stop
+from smdwidgets.storage.address import is_address
 
 __all__ = ["SMS", "Action", "ActionList", "Actions", "Call", "Command", "Email", "StopTraining", "parse_actions"]
 
@@ -282,7 +283,7 @@ class Actions:
 def run_path(trial: object) -> str | None:
     """Return a trial's local path, or None for a remote run."""
     path = getattr(trial, "path", None)
-    if not isinstance(path, str | os.PathLike) or "://" in str(path):
+    if not isinstance(path, str | os.PathLike) or is_address(str(path)):
         return None
     return str(Path(path))
 

@@ -24,6 +24,8 @@ from smdwidgets.rules.actions import parse_actions
 from smdwidgets.rules.creation import make_rule
 from smdwidgets.rules.registry import UnknownRule
 from smdwidgets.rules.rule import Rule
+from smdwidgets.storage.address import is_address, parse
+from smdwidgets.storage.local import local_path
 
 if TYPE_CHECKING:
     from smdwidgets.trials import Trial
@@ -169,12 +171,12 @@ def _create_rule(entry: RuleConfiguration, trial: Trial, allow_custom: bool) -> 
 def load_custom(source: str, name: str) -> type[Rule]:
     """Load a rule class from a Python file or a directory of Python files.
 
-    The source is a local path or an S3 URI. The files are executed.
+    The source is a local path or an address such as ``s3://bucket/prefix``. The files are executed.
     """
-    if source.startswith("s3://"):
+    if is_address(source):
         with tempfile.TemporaryDirectory(prefix="smdwidgets-rules-") as folder:
             return _find_class(_download(source, Path(folder)), source, name)
-    path = Path(source.removeprefix("file://")).expanduser()
+    path = Path(local_path(source))
     if not path.exists():
         raise SMDebugValueError(f"rule file {shown(source, 400)} does not exist")
     return _find_class(sorted(path.glob("*.py")) if path.is_dir() else [path], source, name)
@@ -209,25 +211,26 @@ def _execute(path: Path) -> Any:
 
 
 def _download(source: str, folder: Path) -> list[Path]:
-    try:
-        import boto3
-    except ImportError:
-        raise SMDebugRuntimeError(
-            "rule files on S3 need boto3, which is not installed; run: pip install 'smdwidgets[s3]'"
-        ) from None
-    bucket, _, prefix = source.removeprefix("s3://").partition("/")
-    client = boto3.client("s3")
-    keys = [
-        each["Key"]
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        for each in page.get("Contents", ())
-        if each["Key"].endswith(".py") and each["Key"][len(prefix) :].count("/") <= 1
-    ]
-    if not keys:
-        raise SMDebugValueError(f"no Python file found at {shown(source, 400)}")
+    from smdwidgets.storage.connection import Connection  # imported for stores only
+
+    address = parse(source)
+    above, _, begins = address.prefix.rpartition("/")
+    # The source is a prefix, which may end in the middle of a name.
+    base, prefix = (address.prefix, "") if source.endswith("/") or not begins else (above, begins)
+    storage = Connection().storage(f"{address.root}/{base}")
     files = []
-    for at, key in enumerate(keys):
-        # Files are numbered, because a key can contain unsafe path components such as `..`.
-        files.append(folder / f"rule_{at}.py")
-        client.download_file(bucket, key, str(files[-1]))
+    try:
+        keys = [
+            key
+            for key in storage.list(prefix)
+            if key.endswith(".py") and key[len(prefix) :].count("/") <= 1 and ".." not in key.split("/")
+        ]
+        for at, (_, content) in enumerate(sorted(storage.read_many(keys))):
+            # Files are numbered, because a key can contain unsafe characters.
+            files.append(folder / f"rule_{at}.py")
+            files[-1].write_bytes(content)
+    finally:
+        storage.close()
+    if not files:
+        raise SMDebugValueError(f"no Python file found at {shown(source, 400)}")
     return files

@@ -19,7 +19,8 @@ from smdwidgets.run_table.groups import RunGroup, RunGroups, Spread
 from smdwidgets.run_table.index import RunIndex
 from smdwidgets.run_table.summary import Summary, summarize
 from smdwidgets.run_table.table import Run, RunTable
-from smdwidgets.trials.local import local_path
+from smdwidgets.storage.address import is_address
+from smdwidgets.storage.local import local_path
 
 __all__ = ["Run", "RunGroup", "RunGroups", "RunTable", "Spread", "runs"]
 
@@ -52,7 +53,7 @@ def runs(
     >>> table.group("hparams.lr").to_pandas()                      # doctest: +SKIP
     """
     text = os.fspath(root)
-    if "://" in text and not text.lower().startswith("file://"):
+    if is_address(text):
         raise SMDebugValueError(
             f"runs() reads local directories, got {shown(text)}; open the runs of a bucket with "
             "smdwidgets.create_trials(...) and pass a list of them to smdwidgets.explore"

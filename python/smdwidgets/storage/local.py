@@ -8,10 +8,31 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from urllib.parse import unquote, urlsplit
 
 from smdwidgets.exceptions import OutsideRunError, RunFileMissing, RunIOError
+from smdwidgets.storage.address import scheme_of
 from smdwidgets.storage.files import open_file
 from smdwidgets.storage.protocol import LARGEST_WHOLE, TOO_LARGE, Range
+
+
+def local_path(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of a directory; expand ``~`` and ``file://``.
+
+    >>> local_path("file:///tmp/a%20run/")
+    '/tmp/a run'
+    """
+    text = os.fspath(path)
+    if scheme_of(text) == "file":
+        parts = urlsplit(text)
+        host = "" if parts.netloc in ("", "localhost") else f"//{parts.netloc}"
+        if os.name == "nt":
+            from urllib.request import url2pathname  # imports the modules of HTTP
+
+            text = host + url2pathname(parts.path)
+        else:
+            text = host + unquote(parts.path)
+    return os.path.abspath(os.path.expanduser(text))
 
 
 class LocalStorage:

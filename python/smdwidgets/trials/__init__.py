@@ -12,12 +12,14 @@ from smdwidgets.trials.trial import Tensor, Trial
 from smdwidgets.trials.utils import create_trial, create_trials
 
 if TYPE_CHECKING:
-    from smdwidgets.trials.s3 import S3Trial
+    from smdwidgets.trials.remote import RemoteTrial
+    from smdwidgets.trials.remote import RemoteTrial as S3Trial
 
 __all__ = [
     "Columns",
     "Difference",
     "LocalTrial",
+    "RemoteTrial",
     "S3Trial",
     "SourceTrial",
     "StepState",
@@ -30,9 +32,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Imported at first use, since local runs do not need boto3.
-    if name == "S3Trial":
-        from smdwidgets.trials.s3 import S3Trial
+    # Imported at first use, since local runs do not need stores.
+    if name in {"RemoteTrial", "S3Trial"}:
+        from smdwidgets.trials.remote import RemoteTrial
 
-        return S3Trial
+        return RemoteTrial
     raise AttributeError(f"module 'smdwidgets.trials' has no attribute {name!r}")

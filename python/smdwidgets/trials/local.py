@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from numpy.typing import NDArray
 
@@ -20,7 +19,7 @@ from smdwidgets.exceptions import RunNotFound
 from smdwidgets.incident import INCIDENTS_PREFIX
 from smdwidgets.run_end import END_FILE
 from smdwidgets.sources.tree import of_hook
-from smdwidgets.storage.local import LocalStorage
+from smdwidgets.storage.local import LocalStorage, local_path
 from smdwidgets.trials.first_files import FirstFiles
 from smdwidgets.trials.run import Getter
 from smdwidgets.trials.smdebug_run import SmdebugRun
@@ -212,22 +211,3 @@ class LocalTrial(Trial):
 def _reopened(cls: type[LocalTrial], opened_with: dict[str, Any]) -> LocalTrial:
     """Reopen the run of a pickled trial."""
     return cls(**opened_with)
-
-
-def local_path(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of a directory; expand ``~`` and ``file://``.
-
-    >>> local_path("file:///tmp/a%20run/")
-    '/tmp/a run'
-    """
-    text = os.fspath(path)
-    if text.lower().startswith("file://"):
-        parts = urlsplit(text)
-        host = "" if parts.netloc in ("", "localhost") else f"//{parts.netloc}"
-        if os.name == "nt":
-            from urllib.request import url2pathname  # imports the modules of HTTP
-
-            text = host + url2pathname(parts.path)
-        else:
-            text = host + unquote(parts.path)
-    return os.path.abspath(os.path.expanduser(text))

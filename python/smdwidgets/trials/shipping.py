@@ -19,6 +19,7 @@ from smdwidgets import _core
 from smdwidgets._text import shown
 from smdwidgets.config.collection_manager import CollectionManager
 from smdwidgets.exceptions import CorruptDataError, SMDebugError, VersionMismatch
+from smdwidgets.storage.address import is_address
 from smdwidgets.trials.refreshable import RefreshableTrial
 
 #: Limit on a catalog's columns, above those of a run of 100,000 steps and 300 tensors.
@@ -207,7 +208,7 @@ class _Opened:
         opened = self._runs.get(shipment.run_identity)
         if opened is None:
             reopen, arguments, options = pickle.loads(shipment._run)
-            if "://" in shipment.path and self.options is not None:
+            if is_address(shipment.path) and self.options is not None:
                 given = self.options(shipment.path) if callable(self.options) else self.options
                 options = {**options, **given}
             opened = self._runs[shipment.run_identity] = reopen(*arguments, **options)

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from smdwidgets.exceptions import SMDebugValueError
+from smdwidgets.storage.local import local_path
 from smdwidgets.trials.discovery import find_runs
-from smdwidgets.trials.local import local_path
 from smdwidgets.trials.source_run import SourceRun
 from smdwidgets.trials.tensorboard import TensorBoardTrial, cache_directory
 from smdwidgets.trials.trial import Trial

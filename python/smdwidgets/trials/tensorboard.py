@@ -22,10 +22,9 @@ from smdwidgets.exceptions import (
     TensorUnavailableForStep,
 )
 from smdwidgets.modes import ModeKeys, as_mode
-from smdwidgets.storage.local import LocalStorage
+from smdwidgets.storage.local import LocalStorage, local_path
 from smdwidgets.storage.protocol import Storage
 from smdwidgets.trials.columns import Columns, Failure
-from smdwidgets.trials.local import local_path
 from smdwidgets.trials.tensorboard_layout import Directory, FirstTags, Segment, is_event_file, runs_of, segments_of
 from smdwidgets.trials.tensorboard_run import LocalTensorBoardRun, TensorBoardRun
 from smdwidgets.trials.trial import Trial

@@ -135,8 +135,9 @@ class TensorBoardRun(Run):
         if listing is None:
             yield from self.storage.list(prefix)
             return
-        for found in listing(prefix):
-            self._sizes[found.key] = found.size
+        for found in listing(prefix, measured=is_event_file):
+            if found.size is not None:
+                self._sizes[found.key] = found.size
             yield found.key
 
     def refresh(self) -> None:

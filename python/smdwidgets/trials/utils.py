@@ -10,9 +10,11 @@ from typing import Any
 
 from smdwidgets._text import did_you_mean, listed, shown
 from smdwidgets.exceptions import RunNotFound, SMDebugNotImplementedError, SMDebugValueError
+from smdwidgets.storage.address import FORMS, is_address, parse
+from smdwidgets.storage.local import local_path
 from smdwidgets.storage.protocol import Storage
 from smdwidgets.trials.discovery import RunFiles, chosen_run, find_runs
-from smdwidgets.trials.local import LocalTrial, local_path
+from smdwidgets.trials.local import LocalTrial
 from smdwidgets.trials.sources import SourceTrial
 from smdwidgets.trials.tensorboard import TensorBoardTrial, runs_in
 from smdwidgets.trials.tensorboard_layout import Directory
@@ -23,9 +25,7 @@ _WITHOUT_EFFECT = frozenset({"parallel", "check", "index_mode", "output_dir"})
 _KNOWN = frozenset(
     {"range_steps", "lazy", "wait", "skip_bad_index", "keep_orphans", "live", "cache", "hold", "segment"}
 )
-#: Arguments for runs on S3.
-_ON_S3 = frozenset({"endpoint_url", "session", "client", "concurrency", "cache_bytes", "cache_dir"})
-#: Endings of files in formats that are not read from S3.
+#: Endings of files in formats that are not read from stores.
 _LOCAL_ONLY = (
     ".csv",
     ".tsv",
@@ -57,7 +57,8 @@ def create_trial(
     raised; :func:`create_trials` opens all of them.
 
     Args:
-        path: the hook's ``out_dir``: a directory (``~`` and ``file://`` are expanded) or ``s3://bucket/prefix``.
+        path: the hook's ``out_dir``: a directory (``~`` and ``file://`` are expanded) or the address of a store:
+            ``s3://bucket/prefix``, ``gs://bucket/prefix``, ``az://container/prefix`` or ``https://host/path``.
         name: name of the trial; by default the last part of the path.
         range_steps: begin (inclusive) and end (exclusive) of the global steps to read; None means unbounded.
         profiler: not supported; must be False.
@@ -70,7 +71,7 @@ def create_trial(
             * ``skip_bad_index``: skip unreadable index files; ``trial.problems()`` lists them.
             * ``keep_orphans``, ``live``, ``cache``, ``hold``, ``segment``: for TensorBoard logs, see
               :class:`~smdwidgets.trials.TensorBoardTrial`.
-            * for S3, the fields of :class:`~smdwidgets.storage.s3.Connection`.
+            * for stores, the fields of :class:`~smdwidgets.storage.Connection`.
 
     Raises:
         RunNotFound: there is no run at the path.
@@ -83,9 +84,9 @@ def create_trial(
     if profiler:
         raise SMDebugNotImplementedError("profiler=True is not supported: smdwidgets reads saved tensors only")
     text, options = _checked(path, kwargs)
-    if _on_s3(text):
+    if is_address(text):
         try:
-            return _open_on_s3(text, name, range_steps, options)
+            return _open_remote(text, name, range_steps, options)
         except RunNotFound as missing:
             try:
                 return _open_log(text, name, range_steps, options)
@@ -144,31 +145,37 @@ def _without(options: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
 
 def _checked(path: str | os.PathLike[str], kwargs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Validate path and options; drop options without an effect."""
+    others = kwargs.keys() - _KNOWN - _WITHOUT_EFFECT
+    settings = _settings() if others else frozenset()
     for given in kwargs:
-        if given not in _KNOWN | _ON_S3 | _WITHOUT_EFFECT:
-            raise TypeError(f"create_trial got an unexpected argument {given!r}.{did_you_mean(given, _KNOWN | _ON_S3)}")
-    options = {key: value for key, value in kwargs.items() if key in _KNOWN | _ON_S3}
+        if given in others - settings:
+            raise TypeError(
+                f"create_trial got an unexpected argument {given!r}.{did_you_mean(given, _KNOWN | settings)}"
+            )
+    options = {key: value for key, value in kwargs.items() if key not in _WITHOUT_EFFECT}
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError("path must be a string or os.PathLike, got bytes")
     text = text.strip() if isinstance(path, str) else text
     if not text:
         raise SMDebugValueError("path must not be empty")
-    if _on_s3(text):
-        return text, options
-    scheme, mark, _ = text.partition("://")
-    if mark and scheme.lower() != "file":
-        raise SMDebugValueError(f"unsupported URL scheme {shown(scheme + mark)}; pass a directory, file://… or s3://…")
-    for given in options:
-        if given in _ON_S3:
-            raise TypeError(f"{given} requires a run on S3 (s3://bucket/prefix), got {shown(text, 400)}")
+    if is_address(text):
+        parse(text)
+    elif others:
+        raise TypeError(f"{min(others)} requires a run on S3 or in another store ({FORMS}), got {shown(text, 400)}")
     return text, options
+
+
+def _settings() -> frozenset[str]:
+    from smdwidgets.storage.connection import SETTINGS  # imported for stores only
+
+    return SETTINGS
 
 
 def create_trials(
     path: str | os.PathLike[str], range_steps: tuple[int | None, int | None] | None = None, **kwargs: Any
 ) -> dict[str, Trial]:
-    """Open all runs of a directory or S3 prefix, by name.
+    """Open all runs of a directory or a prefix of a store, by name.
 
     Takes the arguments of :func:`create_trial`. The name of a run is its directory relative to ``path``; a path that is
     itself a run is named after its last part.
@@ -180,10 +187,10 @@ def create_trials(
     >>> {name: trial.tensor("loss").value(100) for name, trial in trials.items()}    # doctest: +SKIP
     """
     text, options = _checked(path, kwargs)
-    root = text if _on_s3(text) else local_path(text)
-    if _on_s3(text):
+    root = text if is_address(text) else local_path(text)
+    if is_address(text):
         try:
-            trial: Trial = _open_on_s3(text, None, range_steps, options)
+            trial: Trial = _open_remote(text, None, range_steps, options)
             return {trial.name: trial}
         except RunNotFound:
             storage = _storage(text, options)
@@ -204,7 +211,7 @@ def create_trials(
     opened: dict[str, Trial] = {}
     for run, files in runs.items():
         name = None if len(runs) == 1 or not run else run
-        if _on_s3(text):
+        if is_address(text):
             trial = _open_log(text, name, range_steps, lazy, run, files.layout)
         else:
             trial = open_run(root, run, files, name, range_steps, lazy)
@@ -215,18 +222,18 @@ def create_trials(
     return opened
 
 
-def _open_on_s3(
+def _open_remote(
     text: str, name: str | None, range_steps: tuple[int | None, int | None] | None, options: dict[str, Any]
 ) -> Trial:
-    from smdwidgets.trials.s3 import S3Trial  # boto3 is imported only for runs on S3
+    from smdwidgets.trials.remote import RemoteTrial  # imported for stores only
 
-    return S3Trial(name, text, range_steps, **_without(options, _FOR_LOGS))
+    return RemoteTrial(name, text, range_steps, **_without(options, _FOR_LOGS))
 
 
 def _storage(text: str, options: dict[str, Any]) -> Storage:
-    from smdwidgets.storage.s3 import Connection  # boto3 is imported only for runs on S3
+    from smdwidgets.storage.connection import SETTINGS, Connection  # imported for stores only
 
-    return Connection(**{key: options[key] for key in options.keys() & _ON_S3}).storage(text)
+    return Connection(**{key: options[key] for key in options.keys() & SETTINGS}).storage(text)
 
 
 def _refuse_other_formats(text: str, options: dict[str, Any]) -> None:
@@ -239,7 +246,7 @@ def _refuse_other_formats(text: str, options: dict[str, Any]) -> None:
     if found is not None:
         raise SMDebugNotImplementedError(
             f"{shown(text, 400)} has no run of a hook and no TensorBoard log, but {shown(found, 400)}; such files are read from a "
-            "local directory: copy them, for example with aws s3 sync"
+            "local directory: copy them, for example with aws s3 sync, gcloud storage rsync or azcopy"
         )
 
 
@@ -259,8 +266,3 @@ def _open_log(
     except BaseException:
         storage.close()
         raise
-
-
-def _on_s3(text: str) -> bool:
-    scheme, mark, _ = text.strip().partition("://")
-    return bool(mark) and scheme.lower() in {"s3", "s3a", "s3n"}

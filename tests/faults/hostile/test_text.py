@@ -22,7 +22,8 @@ from smdwidgets.modes import ModeKeys
 from smdwidgets.rules import RuleRunner
 from smdwidgets.rules.report import XgboostReport
 from smdwidgets.stop import STOP_FILE, stop_requested
-from smdwidgets.storage.s3.errors import S3Error
+from smdwidgets.storage import StoreError
+from smdwidgets.storage.address import Address
 
 #: Maximum length of a message, including quotations.
 LONGEST = 20_000
@@ -113,7 +114,7 @@ def test_error_messages_escape_quoted_texts(text: str) -> None:
         exceptions.IndexReaderException(text),
         exceptions.RunIOError(5, text, text),
         exceptions.CorruptDataError(text),
-        S3Error(text, text, text, text),
+        StoreError(Address("s3", text, text), text, text, text, text),
         _Anything(text),
     ]
     for error in errors:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import boto3
-import moto
 import numpy as np
 import pytest
 
 from python.rules.memory_trial import MemoryTrial
+from python.s3.servers import CREDENTIALS, moto_server
 from smdwidgets.exceptions import InsufficientInformationForRuleInvocation, RunNotFound, SMDebugError, SMDebugValueError
 from smdwidgets.numpy import Hook
 from smdwidgets.rules import (
@@ -260,17 +261,19 @@ def test_invalid_values_raise(parameter: Any, given: Any) -> None:
 
 
 def test_rule_files_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
-    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(key, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
     code = b"from smdwidgets.rules import Rule\nclass FromS3(Rule):\n    def invoke_at_step(self, step):\n        return True\n"
-    with moto.mock_aws():
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="rules")
-        client.put_object(Bucket="rules", Key="mine/../rules.py", Body=code)
-        client.put_object(Bucket="rules", Key="mine/notes.txt", Body=b"1 / 0")
-        parameters = {"RuleParameters": {"rule_to_invoke": "FromS3", "source_s3_uri": "s3://rules/mine/"}}
-        assert rules_from_json(parameters, gradients(), allow_custom=True)["FromS3"].evaluate(0)
+    with moto_server() as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        with closing(boto3.client("s3")) as client:
+            client.create_bucket(Bucket="rules")
+            client.put_object(Bucket="rules", Key="mine/../rules.py", Body=b"1 / 0")
+            client.put_object(Bucket="rules", Key="mine/rules.py", Body=code)
+            client.put_object(Bucket="rules", Key="mine/notes.txt", Body=b"1 / 0")
+        for prefix in ("mine/", "mi", "mine/rules.py"):
+            parameters = {"RuleParameters": {"rule_to_invoke": "FromS3", "source_s3_uri": f"s3://rules/{prefix}"}}
+            assert rules_from_json(parameters, gradients(), allow_custom=True)["FromS3"].evaluate(0)
         parameters["RuleParameters"]["source_s3_uri"] = "s3://rules/none/"
         with pytest.raises(SMDebugValueError, match="no Python file"):
             rules_from_json(parameters, gradients(), allow_custom=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smdwidgets.storage.cache import DiskCache, MemoryCache
 from smdwidgets.storage.protocol import Range
-from smdwidgets.storage.s3.cache import DiskCache, MemoryCache
 
 CONTENT = {key: random.Random(key).randbytes(2000) for key in "ab"}
 places = st.tuples(st.sampled_from("ab"), st.integers(0, 1900), st.integers(0, 100))

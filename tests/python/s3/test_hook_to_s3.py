@@ -107,8 +107,10 @@ def test_large_steps_use_multipart_uploads(bucket: str) -> None:
 
 
 def test_other_url_schemes_are_rejected() -> None:
-    with pytest.raises(SMDebugError, match=r"invalid out_dir 'gs://"):
-        Hook("gs://bucket/run")
+    with pytest.raises(SMDebugError, match=r"unsupported URL scheme 'ftp://'"):
+        Hook("ftp://bucket/run")
+    with pytest.raises(SMDebugError, match=r"invalid out_dir 'https://.*only be read"):
+        Hook("https://server/run")
 
 
 SCRIPT = """

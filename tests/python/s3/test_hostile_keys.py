@@ -15,9 +15,9 @@ import smdwidgets
 from python.s3.servers import FaultyProxy
 from python.s3.test_s3_trial import write_run
 from smdwidgets.exceptions import CollectionFileError, OutsideRunError, SMDebugError
+from smdwidgets.storage.cache import DiskCache
 from smdwidgets.storage.protocol import Range
-from smdwidgets.storage.s3 import Connection, S3ObjectMissing, S3Storage
-from smdwidgets.storage.s3.cache import DiskCache
+from smdwidgets.storage.s3 import Connection, S3Error, S3ObjectMissing, S3Storage
 
 DEEP = 100_000
 STEPS = range(3)
@@ -107,6 +107,12 @@ def ask_for_each(store: S3Storage, keys: list[str]) -> list[str]:
                 with pytest.raises(OutsideRunError, match="points outside the run"):
                     ask(key)
             continue
+        if not key.isprintable() and "\u202e" not in key:
+            with pytest.raises(S3Error, match="control character") as refused:
+                store.read(key)
+            assert not any(char in str(refused.value) for char in "\x01\x07\x1b\n\t")
+            assert key not in store.list("")
+            continue
         many = dict(store.read_many([key, "plain"]))
         assert many.pop("plain") == b"plain"
         if many:  # the server stored it under this name
@@ -127,7 +133,7 @@ def test_each_key_returns_its_own_object_or_is_rejected(
 ) -> None:
     taken = put_what_the_server_takes(raw, bucket, {f"run/{key}": f"run/{key}".encode() for key in HOSTILE})
     raw.put_object(Bucket=bucket, Key="run/plain", Body=b"plain")
-    # With boto3, and directly.
+    # With a client of the caller, and with the core.
     ways: list[dict[str, Any]] = [{"client": client_for(endpoint)}, {"endpoint_url": endpoint}]
     for options in ways:
         with closing(Connection(**options).storage(f"s3://{bucket}/run")) as store:

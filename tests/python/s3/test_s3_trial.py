@@ -24,7 +24,7 @@ from python.trials.overwriting import check_writes_do_not_reach
 from smdwidgets import _core, cli, create_trial, modes
 from smdwidgets.exceptions import RunNotFound, SMDebugError, TensorUnavailableForStep
 from smdwidgets.numpy import Hook
-from smdwidgets.trials.s3 import S3Trial
+from smdwidgets.trials import S3Trial
 
 GOLDEN = unpacked("golden")
 
@@ -103,7 +103,7 @@ def test_number_of_requests_for_opening_and_reading(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("smdwidgets.trials.s3.UPLOADS_SETTLE", -1.0)
+    monkeypatch.setattr("smdwidgets.trials.remote.UPLOADS_SETTLE", -1.0)
     upload(write_run(tmp_path / "run", range(120), tensors=5), bucket, "run")
     with opened(f"s3://{bucket}/run", endpoint_url=endpoint) as trial:
         assert len(trial.tensor_names()) == 5
@@ -346,7 +346,7 @@ def test_writing_to_a_value_does_not_change_the_cache(
 def test_run_that_is_overwritten_in_a_bucket_is_a_restart(
     endpoint: str, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smdwidgets.trials.s3._CHECK_REPLACED_EVERY", 0.0)
+    monkeypatch.setattr("smdwidgets.trials.remote._CHECK_REPLACED_EVERY", 0.0)
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     url = f"s3://{bucket}/run"
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from faults import campaign
 from python.s3.servers import FaultyProxy
+from smdwidgets import _core
 from smdwidgets.exceptions import OutsideRunError, RunIOError, RunNotFound, SMDebugError, TruncatedDataError
+from smdwidgets.storage import Connection, ObjectChanged, RemoteStorage, StoreError, boto_client, remote
+from smdwidgets.storage.address import parse
+from smdwidgets.storage.boto_client import BotoObjects, coalesced
+from smdwidgets.storage.errors import Cancelled, from_store
 from smdwidgets.storage.protocol import Range
-from smdwidgets.storage.s3 import S3Error, S3Storage, connect, download, prefetch
-from smdwidgets.storage.s3.download import Cancelled
-from smdwidgets.storage.s3.plan import Get
 
 
 @pytest.fixture
@@ -30,21 +36,34 @@ def objects(raw: Any, bucket: str) -> dict[str, bytes]:
     return contents
 
 
+@contextmanager
+def opened(bucket: str, prefix: str = "run", **settings: Any) -> Iterator[RemoteStorage]:
+    with closing(Connection(**settings).storage(f"s3://{bucket}/{prefix}")) as store:
+        yield store
+
+
+@pytest.fixture(params=["core", "client"])
+def way(request: pytest.FixtureRequest, client_for: Callable[[str], Any]) -> Callable[[str], dict[str, Any]]:
+    """Settings for a server: requests of the core, and with a client of the caller."""
+    return lambda endpoint: (
+        {"client": client_for(endpoint)} if request.param == "client" else {"endpoint_url": endpoint}
+    )
+
+
 @pytest.fixture
-def storage(raw: Any, bucket: str, objects: dict[str, bytes]) -> Any:
-    store = S3Storage(bucket, "run", client=raw)
-    yield store
-    store.close()
+def storage(endpoint: str, bucket: str, objects: dict[str, bytes], way: Callable[[str], dict[str, Any]]) -> Any:
+    with opened(bucket, **way(endpoint)) as store:
+        yield store
 
 
-def test_listing_starts_after_the_given_key(storage: S3Storage) -> None:
+def test_listing_starts_after_the_given_key(storage: RemoteStorage) -> None:
     assert list(storage.list("events/", start_after="events/027")) == ["events/028", "events/029"]
     assert storage.requests.lists == 1
     assert len(list(storage.list("events/"))) == 30
     assert next(iter(storage.listing("events/"))).size == 5000
 
 
-def test_ranges_of_one_object_are_one_request_and_are_cached(storage: S3Storage, objects: dict[str, bytes]) -> None:
+def test_ranges_of_one_object_are_one_request_and_are_cached(storage: RemoteStorage, objects: dict[str, bytes]) -> None:
     wanted = [Range("events/007", at, 100) for at in range(0, 5000, 200)] + [Range("events/008", 0, 0)]
     before = storage.requests
     answers = storage.read_ranges(wanted)
@@ -56,46 +75,44 @@ def test_ranges_of_one_object_are_one_request_and_are_cached(storage: S3Storage,
     assert storage.cache_info().hits == 25
 
 
-def test_bulk_read_returns_existing_objects_only(storage: S3Storage, objects: dict[str, bytes]) -> None:
+def test_bulk_read_returns_existing_objects_only(storage: RemoteStorage, objects: dict[str, bytes]) -> None:
     keys = [f"events/{n:03}" for n in range(30)]
     assert dict(storage.read_many([*keys, "events/missing"])) == {k: objects[f"run/{k}"] for k in keys}
     assert storage.requests.gets == 31
 
 
 def test_concurrent_reads_of_one_object_share_a_request(
-    endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
+    endpoint: str, bucket: str, objects: dict[str, bytes], way: Callable[[str], dict[str, Any]]
 ) -> None:
-    with FaultyProxy(endpoint, latency=0.1) as proxy:
-        store = S3Storage(bucket, "run", client=client_for(proxy.endpoint))
+    with FaultyProxy(endpoint, latency=0.1) as proxy, opened(bucket, **way(proxy.endpoint)) as store:
         wanted = Range("events/003", 10, 50)
         store.prefetch([wanted])
         with ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(lambda _: bytes(store.read_ranges([wanted])[0]), range(8)))
         assert answers == [objects["run/events/003"][10:60]] * 8
         assert proxy.seen["GET"] == 1
-        store.close()
 
 
-def test_exists_matches_the_exact_key(storage: S3Storage) -> None:
+def test_exists_matches_the_exact_key(storage: RemoteStorage) -> None:
     assert storage.exists("events/001")
     assert not storage.exists("events/00")
 
 
 @pytest.mark.parametrize("key", ["../other/secret", "events/../../other/secret", "./events/001"])
-def test_dot_segments_are_rejected(storage: S3Storage, key: str) -> None:
+def test_dot_segments_are_rejected(storage: RemoteStorage, key: str) -> None:
     with pytest.raises(OutsideRunError, match="points outside the run"):
         storage.read(key)
 
 
 @pytest.mark.parametrize("key", ["events/ü€😀", "events/a b+c%20d&e", "events/quote'\"<b>"])
-def test_special_characters_in_keys(raw: Any, bucket: str, storage: S3Storage, key: str) -> None:
+def test_special_characters_in_keys(raw: Any, bucket: str, storage: RemoteStorage, key: str) -> None:
     storage.put(key, key.encode())
     assert storage.read(key) == key.encode()
     assert key in storage.list("events/")
     assert raw.get_object(Bucket=bucket, Key=f"run/{key}")["Body"].read() == key.encode()
 
 
-def test_range_past_the_end_is_an_error(storage: S3Storage) -> None:
+def test_range_past_the_end_is_an_error(storage: RemoteStorage) -> None:
     with pytest.raises(
         TruncatedDataError, match=r"events/000', byte 4000: truncated data: expected 2000 bytes, got 1000"
     ):
@@ -105,29 +122,25 @@ def test_range_past_the_end_is_an_error(storage: S3Storage) -> None:
 
 
 def test_too_large_object_is_rejected_before_download(
-    endpoint: str, bucket: str, objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    storage: RemoteStorage, objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [f"events/{n:03}" for n in range(12)]
-    for module in (download, prefetch):
-        monkeypatch.setattr(module, "LARGEST_WHOLE", 5010)
-    store = S3Storage(bucket, "run", client=connect(endpoint_url=endpoint), owns_client=True)
-    try:
-        for reading in (lambda: store.read("events/011"), lambda: dict(store.read_many(keys))):
-            with pytest.raises(RunIOError, match=r"events/011.* larger than 1 GiB"):
-                reading()
-        assert len(dict(store.read_many(keys[:10]))) == 10
-    finally:
-        store.close()
+    monkeypatch.setattr(remote, "LARGEST_WHOLE", 5010)
+    for reading in (lambda: storage.read("events/011"), lambda: dict(storage.read_many(keys))):
+        with pytest.raises(RunIOError, match=r"events/011.* larger than 1 GiB"):
+            reading()
+    assert len(dict(storage.read_many(keys[:10]))) == 10
 
 
-def test_missing_bucket_is_named_in_the_error(raw: Any) -> None:
-    store = S3Storage("no-such-bucket-at-all", "run", client=raw)
-    with pytest.raises(RunNotFound, match=r"no-such-bucket-at-all.*no such bucket"):
+def test_missing_bucket_is_named_in_the_error(endpoint: str, way: Callable[[str], dict[str, Any]]) -> None:
+    with (
+        opened("no-such-bucket-at-all", **way(endpoint)) as store,
+        pytest.raises(RunNotFound, match=r"no-such-bucket-at-all.*no such bucket"),
+    ):
         list(store.list("index/"))
-    store.close()
 
 
-def test_multipart_upload_of_large_objects(storage: S3Storage, tmp_path: Path) -> None:
+def test_multipart_upload_of_large_objects(storage: RemoteStorage, tmp_path: Path) -> None:
     content = random.Random(1).randbytes(33 << 20)
     storage.put("events/large", content)
     assert storage.read("events/large") == content
@@ -136,7 +149,7 @@ def test_multipart_upload_of_large_objects(storage: S3Storage, tmp_path: Path) -
     assert storage.read("events/file") == content[: 17 << 20]
 
 
-def read_everything(store: S3Storage, objects: dict[str, bytes]) -> None:
+def read_everything(store: RemoteStorage, objects: dict[str, bytes]) -> None:
     keys = [key.removeprefix("run/") for key in objects if key.startswith("run/")]
     for key, data in store.read_many(keys):
         assert data == objects[f"run/{key}"]
@@ -152,61 +165,89 @@ def test_faults_change_no_byte(
 ) -> None:
     faults = campaign.size(200, 1000)
     with FaultyProxy(endpoint, seed=7, share=0.25, faults=faults) as proxy:
-        store = S3Storage(bucket, "run", client=hasty_client(proxy.endpoint), cache_bytes=0)
-        rounds = 0
-        while proxy.faults_left and rounds < 200:
-            rounds += 1
-            read_everything(store, objects)
-        assert sum(proxy.played.values()) == faults
-        assert set(proxy.played) == {"slow_down", "internal_error", "reset_before", "reset_in_body", "short_body"}
-        assert store.requests.retries > 0
-        store.close()
+        for settings in ({"endpoint_url": proxy.endpoint}, {"client": hasty_client(proxy.endpoint)}):
+            proxy.faults_left, rounds = faults, 0
+            proxy.played.clear()
+            with opened(bucket, cache_bytes=0, **settings) as store:
+                while proxy.faults_left and rounds < 200:
+                    rounds += 1
+                    read_everything(store, objects)
+                assert sum(proxy.played.values()) == faults
+                assert set(proxy.played) == {
+                    "slow_down",
+                    "internal_error",
+                    "reset_before",
+                    "reset_in_body",
+                    "short_body",
+                }
+                assert store.requests.retries > 0
 
 
-def test_package_client_recovers_from_long_outage(
-    endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
+def test_few_faults_cost_few_retries(
+    endpoint: str, bucket: str, objects: dict[str, bytes], way: Callable[[str], dict[str, Any]]
 ) -> None:
-    with FaultyProxy(endpoint, seed=1, share=0.05, faults=5) as proxy:
-        store = S3Storage(bucket, "run", client=client_for(proxy.endpoint), cache_bytes=0)
+    with (
+        FaultyProxy(endpoint, seed=1, share=0.05, faults=5) as proxy,
+        opened(bucket, cache_bytes=0, **way(proxy.endpoint)) as store,
+    ):
         read_everything(store, objects)
         read_everything(store, objects)
         assert sum(proxy.played.values()) == 5
-        store.close()
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "says"),
+    ("status", "code", "kind", "says"),
     [
-        (403, "AccessDenied", "s3:GetObject"),
-        (400, "ExpiredToken", "credentials have expired"),
-        (404, "NoSuchKey", "no such object"),
-        (403, "InvalidAccessKeyId", "not accepted"),
+        (403, "AccessDenied", "denied", "s3:GetObject"),
+        (404, "NoSuchKey", "missing", "no such object"),
     ],
 )
 def test_permanent_error_is_reported_once(
     endpoint: str,
     bucket: str,
     objects: dict[str, bytes],
-    client_for: Callable[[str], Any],
+    way: Callable[[str], dict[str, Any]],
+    status: int,
+    code: str,
+    kind: str,
+    says: str,
+) -> None:
+    with FaultyProxy(endpoint) as proxy, opened(bucket, **way(proxy.endpoint)) as store:
+        proxy.always = (status, code)
+        with pytest.raises(StoreError, match=says) as caught:
+            store.read("events/001")
+        assert (caught.value.bucket, caught.value.key, caught.value.code) == (bucket, "run/events/001", kind)
+        assert code in str(caught.value)
+        assert proxy.seen["GET"] == 1, "asked again in vain"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "says"),
+    [(400, "ExpiredToken", "credentials have expired"), (403, "InvalidAccessKeyId", "not accepted")],
+)
+def test_refused_credentials_are_renewed_at_most_once(
+    endpoint: str,
+    bucket: str,
+    objects: dict[str, bytes],
+    way: Callable[[str], dict[str, Any]],
     status: int,
     code: str,
     says: str,
 ) -> None:
-    with FaultyProxy(endpoint) as proxy:
-        store = S3Storage(bucket, "run", client=client_for(proxy.endpoint))
+    with FaultyProxy(endpoint) as proxy, opened(bucket, **way(proxy.endpoint)) as store:
         proxy.always = (status, code)
-        with pytest.raises(S3Error, match=says) as caught:
+        with pytest.raises(StoreError, match=says):
             store.read("events/001")
-        assert (caught.value.bucket, caught.value.key, caught.value.code) == (bucket, "run/events/001", code)
-        assert proxy.seen["GET"] == 1, "asked again in vain"
-        store.close()
+        assert proxy.seen["GET"] <= 2
 
 
 def test_close_cancels_a_waiting_read(
-    endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
+    endpoint: str, bucket: str, objects: dict[str, bytes], way: Callable[[str], dict[str, Any]]
 ) -> None:
-    with FaultyProxy(endpoint, latency=0.2) as proxy:
-        store = S3Storage(bucket, "run", client=client_for(proxy.endpoint), concurrency=1)
+    with (
+        FaultyProxy(endpoint, latency=0.2) as proxy,
+        opened(bucket, concurrency=1, **way(proxy.endpoint)) as store,
+    ):
         arriving = store.read_many([f"events/{n:03}" for n in range(30)])
         next(arriving)
         arriving.close()  # type: ignore[attr-defined]
@@ -215,21 +256,44 @@ def test_close_cancels_a_waiting_read(
     assert threading.active_count() < 50
 
 
-def test_cancelled_read_does_not_cancel_others(
-    endpoint: str, bucket: str, objects: dict[str, bytes], client_for: Callable[[str], Any]
-) -> None:
-    with FaultyProxy(endpoint, latency=0.3) as proxy, ThreadPoolExecutor(2) as pool:
-        store = S3Storage(bucket, "run", client=client_for(proxy.endpoint))
-        get, stop = Get("events/003", 10, 50, (0,)), threading.Event()
-        given_up = pool.submit(store._fetch, get, stop)
-        while not store._in_flight:
-            pass
-        waiting = pool.submit(store._fetch, get, threading.Event())
-        stop.set()
-        with pytest.raises(Cancelled, match="read cancelled"):
-            given_up.result()
-        assert waiting.result() == objects["run/events/003"][10:60]
+def test_closing_ends_a_read_of_another_thread(endpoint: str, bucket: str, objects: dict[str, bytes]) -> None:
+    with (
+        FaultyProxy(endpoint, latency=60) as proxy,
+        opened(bucket, endpoint_url=proxy.endpoint) as store,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        waiting = pool.submit(store.read, "events/001")
+        while not proxy.seen["GET"]:
+            time.sleep(0.01)
         store.close()
+        with pytest.raises(Cancelled, match="read cancelled"):
+            waiting.result(30)
+        proxy.latency = 0
+
+
+def test_interrupted_read_does_not_interrupt_others(
+    endpoint: str, bucket: str, objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread is interrupted while another waits for the same range."""
+    with opened(bucket, endpoint_url=endpoint) as store, ThreadPoolExecutor(2) as pool:
+        asked, interrupted = threading.Event(), threading.Event()
+        real = store._ask
+
+        def first(request: Any) -> Any:
+            monkeypatch.setattr(store, "_ask", real)
+            asked.set()
+            interrupted.wait(30)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(store, "_ask", first)
+        wanted = [Range("events/003", 10, 50)]
+        given_up = pool.submit(store.read_ranges, wanted)
+        assert asked.wait(30)
+        waiting = pool.submit(store.read_ranges, wanted)
+        interrupted.set()
+        with pytest.raises(KeyboardInterrupt):
+            given_up.result(30)
+        assert bytes(waiting.result(30)[0]) == objects["run/events/003"][10:60]
 
 
 def test_no_retry_after_a_long_timeout(
@@ -239,30 +303,70 @@ def test_no_retry_after_a_long_timeout(
     hasty_client: Callable[[str], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("smdwidgets.storage.s3.download._LONGEST_SILENCE", -1.0)
-    with FaultyProxy(endpoint) as proxy:
-        store = S3Storage(bucket, "run", client=hasty_client(proxy.endpoint))
+    monkeypatch.setattr(boto_client, "_LONGEST_SILENCE", -1.0)
+    with FaultyProxy(endpoint) as proxy, opened(bucket, client=hasty_client(proxy.endpoint)) as store:
         proxy.always = (500, "InternalError")
-        with pytest.raises(S3Error, match="failed in all retries"):
+        with pytest.raises(StoreError, match="failed in all retries"):
             store.read("events/001")
         assert proxy.seen["GET"] == 8, "those of boto3 alone"
-        store.close()
 
 
 @pytest.mark.parametrize("token", ["again", None])
 def test_listing_without_progress_is_an_error(token: str | None) -> None:
     page = {"Contents": [{"Key": "run/a", "Size": 1}], "IsTruncated": True, "NextContinuationToken": token}
-    store = S3Storage("b", "run", client=SimpleNamespace(list_objects_v2=lambda **_: page))
-    with pytest.raises(S3Error, match="invalid continuation token"):
+    client = SimpleNamespace(list_objects_v2=lambda **_: page, meta=SimpleNamespace(endpoint_url=""))
+    with opened("b", client=client) as store, pytest.raises(StoreError, match="invalid continuation token"):
         list(store.list(""))
 
 
-def test_rewritten_object_is_not_read_from_the_disk_cache(raw: Any, bucket: str, tmp_path: Path) -> None:
+def test_rewritten_object_is_not_read_from_the_disk_cache(
+    endpoint: str, raw: Any, bucket: str, tmp_path: Path, way: Callable[[str], dict[str, Any]]
+) -> None:
     for content in (b"first", b"later"):
         raw.put_object(Bucket=bucket, Key="run/train/events.out.tfevents.1", Body=content)
         for _ in range(2):
-            store = S3Storage(bucket, "run", client=raw, cache_dir=tmp_path)
-            [key] = store.list("")
-            assert bytes(store.read_ranges([Range(key, 0, 5)])[0]) == content
-            store.close()
-        assert store.requests.gets == 0, "the second time it is"
+            with opened(bucket, cache_dir=tmp_path, **way(endpoint)) as store:
+                [key] = store.list("")
+                assert bytes(store.read_ranges([Range(key, 0, 5)])[0]) == content
+                gets = store.requests.gets
+        assert gets == 0, "the second time it is"
+
+
+def test_pieces_of_an_overwritten_object_leave_the_cache(storage: RemoteStorage, raw: Any, bucket: str) -> None:
+    assert bytes(storage.read_ranges([Range("events/000", 0, 10)])[0])
+    raw.put_object(Bucket=bucket, Key="run/events/000", Body=b"x" * 100)
+    assert bytes(storage.read_ranges([Range("events/000", 20, 10)])[0]) == b"x" * 10
+    assert bytes(storage.read_ranges([Range("events/000", 0, 10)])[0]) == b"x" * 10
+
+
+def test_range_of_a_changed_object_is_refused(raw: Any, bucket: str, objects: dict[str, bytes]) -> None:
+    client = BotoObjects(raw, bucket)
+    _, etag = client.get_range("run/events/000", 0, 10)
+    raw.put_object(Bucket=bucket, Key="run/events/000", Body=b"x" * 100)
+    try:
+        answer, _ = client.get_range("run/events/000", 0, 10, etag)
+    except _core.StoreError as error:
+        refused: Exception = from_store(error, parse(f"s3://{bucket}/run"))
+    else:
+        assert answer == b"x" * 10
+        pytest.skip("this server does not compare ETags")
+    assert isinstance(refused, ObjectChanged)
+
+
+ranges = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5000), st.integers(1, 500)), max_size=40)
+
+
+@given(ranges)
+def test_every_range_is_inside_one_request_of_a_client(wanted: list[tuple[str, int, int]]) -> None:
+    gets = coalesced(wanted)
+    assert sorted(place for get in gets for place in get[3]) == list(range(len(wanted)))
+    for key, begin, end, places in gets:
+        for place in places:
+            name, offset, length = wanted[place]
+            assert key == name
+            assert begin <= offset <= offset + length <= end
+
+
+def test_far_ranges_are_separate_requests_of_a_client() -> None:
+    assert len(coalesced([("k", 0, 10), ("k", 10 + (1 << 20), 1)])) == 1
+    assert len(coalesced([("k", 0, 10), ("k", 11 + (1 << 20), 1)])) == 2

@@ -20,7 +20,7 @@ import argparse
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("run", nargs="?", help="the run: a directory or an s3:// address")
+    parser.add_argument("run", nargs="?", help="the run: a directory, or an address such as s3://bucket/prefix")
     parser.add_argument(
         "--rules",
         metavar="A,B",

@@ -19,7 +19,9 @@ import argparse
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="directories or s3:// addresses of runs")
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="directories or addresses of runs, such as s3://bucket/prefix"
+    )
     parser.add_argument(
         "--kind",
         action="append",

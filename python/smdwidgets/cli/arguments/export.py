@@ -24,7 +24,7 @@ FORMATS = ("npz", "parquet", "csv", "csv-wide", "tensorboard")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
+    parser.add_argument("run", metavar="RUN", help="the run: a directory, or an address such as s3://bucket/prefix")
     parser.add_argument("--to", required=True, choices=FORMATS, help="output format")
     parser.add_argument(
         "-o", "--output", metavar="OUT", help="output file, or directory for TensorBoard (default: named after the run)"

@@ -18,7 +18,7 @@ SHOWN = 40
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
+    parser.add_argument("run", metavar="RUN", help="the run: a directory, or an address such as s3://bucket/prefix")
     parser.add_argument("--tensors", metavar="REGEX", help="only tensors whose names match")
     parser.add_argument("--all", action="store_true", help=f"list all tensors (default: the first {SHOWN})")
     parser.add_argument("--json", action="store_true", help="print JSON, with all tensors")

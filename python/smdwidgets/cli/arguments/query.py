@@ -20,7 +20,7 @@ from smdwidgets.cli.arguments._types import mode
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
+    parser.add_argument("run", metavar="RUN", help="the run: a directory, or an address such as s3://bucket/prefix")
     parser.add_argument("text", metavar="QUERY", help="the query; quote it, because | is a pipe of the shell")
     parser.add_argument("--mode", type=mode, default="GLOBAL", help="only steps of this mode: TRAIN, EVAL or PREDICT")
     parser.add_argument("--worker", metavar="NAME", help="worker (default: the first, or all shards combined)")

@@ -17,7 +17,7 @@ import argparse
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
+    parser.add_argument("run", metavar="RUN", help="the run: a directory, or an address such as s3://bucket/prefix")
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="report.html", help="output file (default: %(default)s)"
     )

@@ -37,7 +37,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="run a module, as python -m does",
     )
     parser.add_argument(
-        "--out", default="", metavar="DIR", help="directory of the run, or s3://bucket/prefix (default: runs/SCRIPT)"
+        "--out",
+        default="",
+        metavar="DIR",
+        help="directory of the run, or an address such as s3://bucket/prefix (default: runs/SCRIPT)",
     )
     parser.add_argument(
         "--what", default="", metavar="LIST", help=f"what to save, of {','.join(WHAT)} (default: all of them)"

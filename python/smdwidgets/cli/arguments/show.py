@@ -20,7 +20,7 @@ BINS = 20
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
+    parser.add_argument("run", metavar="RUN", help="the run: a directory, or an address such as s3://bucket/prefix")
     parser.add_argument("tensor", metavar="TENSOR", help="tensor name")
     parser.add_argument("--step", type=int, metavar="N", help="step (default: the last step of the tensor)")
     parser.add_argument(

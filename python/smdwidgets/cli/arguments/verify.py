@@ -22,7 +22,7 @@ from smdwidgets.cli.arguments._types import step_range
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command to its parser."""
-    parser.add_argument("run", metavar="RUN", help="the run: a directory or an s3:// address")
+    parser.add_argument("run", metavar="RUN", help="the run: a directory, or an address such as s3://bucket/prefix")
     parser.add_argument("--steps", type=step_range, metavar="A:B", help="only global steps A to B (exclusive)")
     parser.add_argument("--threads", type=int, metavar="N", help="number of reader threads (default: all processors)")
     parser.add_argument("--json", action="store_true", help="print JSON, with every fault")

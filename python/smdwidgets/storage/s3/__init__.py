@@ -1,10 +1,15 @@
-"""Storage on S3. boto3 is imported when the first run is opened."""
+"""Storage on S3: names of :mod:`smdwidgets.storage` for existing scripts."""
 
-from smdwidgets.storage.s3.cache import CacheInfo
-from smdwidgets.storage.s3.connect import Connection, MissingBoto3, connect, split_url
-from smdwidgets.storage.s3.errors import S3Error, S3ObjectChanged, S3ObjectMissing
-from smdwidgets.storage.s3.requests import RequestCount
-from smdwidgets.storage.s3.storage import Listed, S3Storage
+from smdwidgets.storage.address import split_url
+from smdwidgets.storage.boto_client import MissingBoto3, connect
+from smdwidgets.storage.cache import CacheInfo
+from smdwidgets.storage.connection import Connection
+from smdwidgets.storage.errors import ObjectChanged as S3ObjectChanged
+from smdwidgets.storage.errors import ObjectMissing as S3ObjectMissing
+from smdwidgets.storage.errors import StoreError as S3Error
+from smdwidgets.storage.remote import Listed
+from smdwidgets.storage.remote import RemoteStorage as S3Storage
+from smdwidgets.storage.requests import RequestCount
 
 __all__ = [
     "CacheInfo",
