@@ -361,6 +361,37 @@ def copy(source: _Buffer, target: bytearray | memoryview | NDArray[Any]) -> None
 # ---------------------------------------------------------------- writing a step
 
 @final
+class ManifestRoot:
+    """The root file of a compacted index: its folders and their index files."""
+
+    def __init__(self, file: str, data: bytes) -> None:
+        """Parse and check the file; ``file`` names it in errors."""
+    def folders(self) -> list[tuple[int, int, bytes, bytes, bytes | None]]:
+        """The folders, ascending.
+
+        Each is (number, size, SHA-256 of the content, of the ETags, of the modification times).
+        """
+    def keys(self, at: int) -> list[str]:
+        """The keys of the index files of a folder, given its place in `folders`."""
+
+def manifest_root(folders: Sequence[tuple[tuple[int, int, bytes, bytes, bytes | None], Sequence[str]]]) -> bytes:
+    """Encode the root file of a compacted index.
+
+    Takes the folders, and the keys of the index files of each.
+    """
+
+def manifest_folder(files: Sequence[tuple[str, bytes]], threads: int | None = None) -> bytes:
+    """Encode index files (key, content) as a folder of a compacted index.
+
+    Malformed ones are left out.
+    """
+
+def manifest_differences(file: str, data: bytes, files: Sequence[tuple[str, bytes]]) -> list[tuple[str, str]]:
+    """Compare a folder of a compacted index with index files (key, content).
+
+    Returns the differences as (key, what differs).
+    """
+
 class StepWriter:
     """Write one step of one worker: its event file and its index file.
 
@@ -503,6 +534,11 @@ class Catalog:
         """Load an index file from memory. False if it is malformed: see `problems`."""
     def load_many(self, files: Sequence[tuple[str, bytes]], threads: int | None = None) -> int:
         """Load many index files, parsed in parallel. Returns the number of valid ones."""
+    def load_folder(self, file: str, data: bytes) -> int:
+        """Load the unread index files of a folder of the compacted index.
+
+        ``file`` names it in errors. Returns the number of files. A malformed folder raises an error and loads nothing.
+        """
     def problems(self) -> list[tuple[str, str]]:
         """Unreadable index files: (key, message), by key."""
     @property

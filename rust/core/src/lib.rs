@@ -21,6 +21,7 @@ pub mod error;
 pub mod index;
 pub mod load;
 pub mod log;
+pub mod manifest;
 pub mod picture;
 pub mod pool;
 pub mod proto;

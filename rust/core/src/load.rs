@@ -1,11 +1,14 @@
 //! Loading of index files into a catalog that other threads read at the same time.
 
+use std::collections::HashMap;
+
 use parking_lot::RwLock;
 use rayon::prelude::*;
 
-use crate::catalog::{Catalog, FileId, INDEX, LoadedIndex, parse_key};
+use crate::catalog::{Catalog, FileId, INDEX, LoadedIndex, index_key, parse_key};
 use crate::error::{Error, Result};
 use crate::index::Index;
+use crate::manifest::{Folder, FolderBuilder};
 use crate::pool;
 use crate::source::{Listing, Local};
 use crate::step::Step;
@@ -142,4 +145,74 @@ pub fn load_bytes(catalog: &RwLock<Catalog>, files: &[(&str, &[u8])], threads: O
         count += catalog.insert(batch)?;
     }
     Ok(count)
+}
+
+/// Loads the unread index files of a folder of the compacted index. Returns the number of files read.
+pub fn load_folder(catalog: &RwLock<Catalog>, folder: &Folder) -> Result<usize> {
+    let mut count = 0;
+    let mut files = folder.files()?;
+    loop {
+        let mut batch: Vec<LoadedIndex<'_>> = Vec::with_capacity(BATCH);
+        {
+            let catalog = catalog.read();
+            for file in files.by_ref() {
+                let file = file?;
+                let key = index_key(file.step, file.worker);
+                // A file of another name counts instead, or the step is outside the catalog's range.
+                let is_wanted = |id: &FileId| catalog.is_unread(*id) && catalog.index_key(*id) == key;
+                if let Some(id) = catalog.find_key(&key).filter(is_wanted)
+                    && !batch.iter().any(|other| other.file == id)
+                {
+                    batch.push(LoadedIndex { file: id, stamp: 0, content: Ok(file.index) });
+                    if batch.len() == BATCH {
+                        break;
+                    }
+                }
+            }
+        }
+        if batch.is_empty() {
+            return Ok(count);
+        }
+        count += catalog.write().insert(batch)?;
+    }
+}
+
+/// Encodes index files as a folder of the compacted index. Malformed files are left out: readers read them by
+/// themselves and report them.
+pub fn compacted(files: &[(&str, &[u8])], threads: Option<usize>) -> Result<Vec<u8>> {
+    let mut folder = FolderBuilder::default();
+    for files in files.chunks(BATCH) {
+        let parsed: Vec<_> =
+            pool::run(threads, || files.par_iter().map(|(key, bytes)| Index::parse(bytes, key)).collect())?;
+        for ((key, _), content) in files.iter().zip(&parsed) {
+            let Some((step, worker)) = parse_key(key) else {
+                return Err(Error::Invalid(format!("{key:?} is not the key of an index file")));
+            };
+            if let Ok(index) = content {
+                folder.add(step, worker, index)?;
+            }
+        }
+    }
+    folder.finish()
+}
+
+/// Compares a folder of the compacted index with index files. Returns the differences: the key and what differs.
+pub fn differences(folder: &Folder, files: &[(&str, &[u8])]) -> Result<Vec<(String, &'static str)>> {
+    let mut unseen: HashMap<&str, &[u8]> = files.iter().copied().collect();
+    let mut found = Vec::new();
+    for file in folder.files()? {
+        let file = file?;
+        let key = index_key(file.step, file.worker);
+        let what = match unseen.remove(key.as_str()).map(|bytes| Index::parse(bytes, &key)) {
+            None => "the compacted index has this file, the run does not",
+            Some(Err(_)) => "the compacted index has the content of a malformed file",
+            Some(Ok(index)) if index != file.index => "the compacted index has another content",
+            Some(Ok(_)) => continue,
+        };
+        found.push((key, what));
+    }
+    let left_out = unseen.into_iter().filter(|(key, bytes)| Index::parse(bytes, key).is_ok());
+    found.extend(left_out.map(|(key, _)| (key.to_owned(), "the compacted index lacks this file")));
+    found.sort();
+    Ok(found)
 }

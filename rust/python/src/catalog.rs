@@ -12,6 +12,7 @@ use smdwidgets_core::checked::{self, ExpectedRecord};
 use smdwidgets_core::error::Result;
 
 use smdwidgets_core::load;
+use smdwidgets_core::manifest::Folder;
 use smdwidgets_core::source::{Listing, Local};
 use smdwidgets_core::step::{Mode, Step};
 
@@ -161,6 +162,11 @@ impl Catalog {
     ) -> PyResult<usize> {
         let files: Vec<(&str, &[u8])> = files.iter().map(|(key, data)| (key.as_str(), data.as_bytes())).collect();
         self.work(py, |catalog| load::load_bytes(catalog, &files, threads))
+    }
+
+    fn load_folder(&self, py: Python<'_>, file: &str, data: Bound<'_, PyBytes>) -> PyResult<usize> {
+        let data = data.as_bytes();
+        self.work(py, |catalog| load::load_folder(catalog, &Folder::parse(data, file)?))
     }
 
     fn problems(&self, py: Python<'_>) -> Vec<(String, String)> {

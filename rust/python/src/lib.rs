@@ -13,6 +13,7 @@ mod files;
 mod gil;
 mod log;
 mod logged;
+mod manifest;
 mod modes;
 mod numpy;
 mod open_files;
@@ -56,6 +57,9 @@ mod _core {
     use super::log::{EventLog, ScalarCursor};
     #[pymodule_export]
     use super::logged::{Logged, decode_png, hparams};
+
+    #[pymodule_export]
+    use super::manifest::{ManifestRoot, manifest_differences, manifest_folder, manifest_root};
 
     #[pymodule_export]
     use super::writer::{StepWriter, reduction_name, worker_file_name};

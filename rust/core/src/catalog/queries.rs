@@ -34,6 +34,11 @@ impl Catalog {
         self.unread > 0 && self.at_step(step).iter().any(|file| self.files[*file as usize].state == State::Unread)
     }
 
+    /// Whether a file has not been read.
+    pub fn is_unread(&self, file: FileId) -> bool {
+        self.files[file as usize].state == State::Unread
+    }
+
     /// Whether all files have been read.
     pub fn is_all_read(&self) -> bool {
         self.unread == 0
